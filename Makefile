@@ -1,0 +1,40 @@
+# Both targets do their own set-up in .venv; nothing but Python 3.10+, make and (for a few tests) a C compiler is needed.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+STAMP = $(VENV)/.installed
+
+.PHONY: test demo check lint types contracts unit bench clean
+
+test: check unit
+
+check: lint types contracts
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev]'
+	touch $@
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+contracts: $(STAMP)
+	$(BIN)/lint-imports
+
+unit: $(STAMP)
+	$(BIN)/python -m pytest
+
+demo: $(STAMP)
+	$(BIN)/python -m pmtpy dump powersensor3:virtual -o load=square:low=30,high=90,hz=2 --duration 4 -f demo.csv
+	$(BIN)/python -m pmtpy plot demo.csv -o demo.png
+
+bench: $(STAMP)
+	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache demo.csv demo.csv.json demo.png

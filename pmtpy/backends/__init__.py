@@ -1,0 +1,1 @@
+"""Backends: one module per instrument family, each behind the waist of :mod:`pmtpy.source`. None sees another."""

@@ -1,0 +1,227 @@
+"""Loads: power as a function of time with its integral in closed form. The truth against which sensors are judged.
+
+Times are seconds since the epoch of the emulated world (float64 arrays or scalars), powers watts, energies joules.
+A load is written as ``kind:key=value,...``: see :func:`parse_load`.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from pmtpy.errors import TargetError
+from pmtpy.model import Floats
+
+_Indices = np.ndarray[tuple[int, ...], np.dtype[np.intp]]
+
+
+class Load(Protocol):
+    """Power over time, and its integral from time 0."""
+
+    def watts(self, t_s: Floats) -> Floats:
+        """Power in watts at each instant."""
+        ...
+
+    def joules(self, t_s: Floats) -> Floats:
+        """Integral of the power from 0 to each instant, in joules (negative before 0)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The same power always."""
+
+    level: float = 60.0
+
+    def watts(self, t_s: Floats) -> Floats:
+        """Power in watts at each instant."""
+        return np.full(np.shape(t_s), self.level)
+
+    def joules(self, t_s: Floats) -> Floats:
+        """Integral from 0, joules."""
+        return self.level * np.asarray(t_s, np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Square:
+    """``high`` during the first ``duty`` of each period, then ``low``."""
+
+    low: float = 30.0
+    high: float = 90.0
+    hz: float = 1.0
+    duty: float = 0.5
+
+    def watts(self, t_s: Floats) -> Floats:
+        """Power in watts at each instant."""
+        phase = np.asarray(t_s, np.float64) * self.hz
+        return np.where(phase - np.floor(phase) < self.duty, self.high, self.low)
+
+    def joules(self, t_s: Floats) -> Floats:
+        """Integral from 0, joules."""
+        phase = np.asarray(t_s, np.float64) * self.hz
+        whole = np.floor(phase)
+        on = whole * self.duty + np.minimum(phase - whole, self.duty)
+        return self.low * np.asarray(t_s, np.float64) + (self.high - self.low) * on / self.hz
+
+
+@dataclass(frozen=True, slots=True)
+class Sine:
+    """A sine between ``low`` and ``high``, at its mean and rising at time 0."""
+
+    low: float = 30.0
+    high: float = 90.0
+    hz: float = 1.0
+
+    def watts(self, t_s: Floats) -> Floats:
+        """Power in watts at each instant."""
+        mean, amplitude = (self.high + self.low) / 2, (self.high - self.low) / 2
+        return mean + amplitude * np.sin(2 * math.pi * self.hz * np.asarray(t_s, np.float64))
+
+    def joules(self, t_s: Floats) -> Floats:
+        """Integral from 0, joules."""
+        t = np.asarray(t_s, np.float64)
+        mean, amplitude, omega = (self.high + self.low) / 2, (self.high - self.low) / 2, 2 * math.pi * self.hz
+        return mean * t + amplitude * (1 - np.cos(omega * t)) / omega
+
+
+@dataclass(frozen=True, slots=True)
+class Ramp:
+    """A sawtooth: from ``low`` to ``high`` in each period, then back at once."""
+
+    low: float = 30.0
+    high: float = 90.0
+    hz: float = 1.0
+
+    def watts(self, t_s: Floats) -> Floats:
+        """Power in watts at each instant."""
+        phase = np.asarray(t_s, np.float64) * self.hz
+        return self.low + (self.high - self.low) * (phase - np.floor(phase))
+
+    def joules(self, t_s: Floats) -> Floats:
+        """Integral from 0, joules."""
+        phase = np.asarray(t_s, np.float64) * self.hz
+        whole = np.floor(phase)
+        part = phase - whole
+        return self.low * np.asarray(t_s, np.float64) + (self.high - self.low) * (whole + part * part) / (2 * self.hz)
+
+
+class Table:
+    """Steps: ``watts[i]`` from ``starts_s[i]`` until the next start; the last one lasts for ever.
+
+    Serves both ``steps`` and a recorded trace, and any load that can be written as steps (a pseudo-random one).
+    """
+
+    def __init__(self, starts_s: Floats, watts: Floats) -> None:
+        starts = np.asarray(starts_s, np.float64)
+        levels = np.asarray(watts, np.float64)
+        if len(starts) == 0 or len(starts) != len(levels) or np.any(np.diff(starts) <= 0):
+            msg = "a table of steps needs as many powers as starts, and starts that increase"
+            raise TargetError(msg)
+        self._starts, self._watts = starts, levels
+        cumulative = np.concatenate([[0.0], np.cumsum(levels[:-1] * np.diff(starts))])
+        self._joules = cumulative - self._integral(np.zeros(1), cumulative)[0]
+
+    def _place(self, t_s: Floats) -> _Indices:
+        return np.clip(np.searchsorted(self._starts, t_s, side="right") - 1, 0, len(self._starts) - 1)
+
+    def _integral(self, t_s: Floats, cumulative: Floats) -> Floats:
+        i = self._place(t_s)
+        return np.asarray(cumulative[i] + self._watts[i] * (t_s - self._starts[i]), np.float64)
+
+    def watts(self, t_s: Floats) -> Floats:
+        """Power in watts at each instant."""
+        return np.asarray(self._watts[self._place(np.asarray(t_s, np.float64))], np.float64)
+
+    def joules(self, t_s: Floats) -> Floats:
+        """Integral from 0, joules."""
+        return self._integral(np.asarray(t_s, np.float64), self._joules)
+
+
+def pseudo_random(low: float, high: float, hz: float, seconds: float, seed: int) -> Table:
+    """Make a load that is ``low`` or ``high`` at random in each slot of ``1 / hz`` seconds, repeatable by seed."""
+    n = max(1, round(seconds * hz))
+    bits = np.random.default_rng(seed).integers(0, 2, n)
+    return Table(np.arange(n) / hz, np.where(bits, high, low))
+
+
+_KINDS: dict[str, type[Constant | Square | Sine | Ramp]] = {
+    "constant": Constant,
+    "square": Square,
+    "sine": Sine,
+    "ramp": Ramp,
+}
+_HELP = (
+    "constant:60 | square:low=30,high=90,hz=2,duty=0.5 | sine:low=30,high=90,hz=2 | ramp:low=30,high=90,hz=2 | "
+    "steps:0=30,1.5=90,... (start in seconds = watts) | random:low=30,high=90,hz=10,seconds=60,seed=1 | "
+    "csv:PATH (columns of any recording with time and total_W, or two columns seconds,watts)"
+)
+
+
+def _numbers(text: str, spec: str) -> dict[str, float]:
+    pairs: dict[str, float] = {}
+    for item in filter(None, text.split(",")):
+        key, equals, value = item.partition("=")
+        try:
+            pairs[key if equals else "level"] = float(value if equals else key)
+        except ValueError:
+            msg = f"load {spec!r}: {item!r} is not a number; a load is {_HELP}"
+            raise TargetError(msg) from None
+    return pairs
+
+
+def _recorded(path: str, spec: str) -> Table:
+    try:
+        with Path(path).open(encoding="utf-8", newline="") as file:
+            rows = csv.reader(file)
+            names = next(rows, [])
+            time = next((n for n in ("elapsed", "time", "seconds", "t_s") if n in names), "")
+            power = next((n for n in ("total_W", "watts", "power", "power_total") if n in names), "")
+            if not time or not power:
+                msg = (
+                    f"load {spec!r}: {path} needs a header line with a column elapsed or time and one total_W or watts"
+                )
+                raise TargetError(msg)
+            i, j = names.index(time), names.index(power)
+            pairs = np.array([(float(row[i]), float(row[j])) for row in rows], np.float64)
+        return Table(pairs[:, 0] - pairs[0, 0], pairs[:, 1])
+    except (OSError, IndexError, UnicodeDecodeError) as error:
+        msg = f"load {spec!r}: cannot read {path}: {error}"
+        raise TargetError(msg) from error
+
+
+def parse_load(spec: str) -> Load:
+    """Make a load from its text.
+
+    Raises
+    ------
+    TargetError
+        Unknown kind, unknown or malformed parameter, unreadable recording. The message shows the grammar.
+    """
+    kind, _, rest = spec.partition(":")
+    if kind == "csv":
+        return _recorded(rest, spec)
+    if not rest and kind.replace(".", "", 1).isdigit():
+        return Constant(float(kind))
+    numbers = _numbers(rest, spec)
+    if kind == "steps":
+        try:
+            return Table(np.array([float(k) for k in numbers]), np.array(list(numbers.values())))
+        except ValueError:
+            msg = f"load {spec!r}: steps are written start=watts; a load is {_HELP}"
+            raise TargetError(msg) from None
+    if kind == "random":
+        known = {"low": 30.0, "high": 90.0, "hz": 10.0, "seconds": 60.0, "seed": 1.0}
+        if not numbers.keys() - known.keys():
+            p = {**known, **numbers}
+            return pseudo_random(p["low"], p["high"], p["hz"], p["seconds"], int(p["seed"]))
+    elif kind in _KINDS:
+        maker = _KINDS[kind]
+        if not numbers.keys() - {f.name for f in fields(maker)} and numbers.get("hz", 1.0) > 0:
+            return maker(**numbers)
+    msg = f"no load {spec!r}; a load is {_HELP}"
+    raise TargetError(msg)

@@ -1,0 +1,92 @@
+"""The emulated world: one load, one clock, one epoch. Every virtual sensor of a process lives in the same one.
+
+So two different virtual sensors can be compared with each other and with the truth. Whoever opens the first virtual
+sensor chooses the load; the others join. When the last one is closed the world ends.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.clock import NS_PER_S, Clock
+from pmtpy.emulators.load import Load, parse_load
+from pmtpy.errors import TargetError
+from pmtpy.model import Floats, Ints
+
+DEFAULT_LOAD = "square:low=30,high=90,hz=1"
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """A load on a clock.
+
+    Attributes
+    ----------
+    load : Load
+        The truth, in seconds since the epoch.
+    clock : Clock
+        The host clock that the emulated devices and the sensors share.
+    epoch_ns : int
+        The instant of the clock at which the load's time is 0.
+    spec : str
+        The text of the load, for other processes.
+    seed : int
+        Seed of all noise.
+    """
+
+    load: Load
+    clock: Clock
+    epoch_ns: int
+    spec: str = ""
+    seed: int = 1
+
+    def seconds_since_epoch(self, t_ns: Ints | int) -> Floats:
+        """Time of the load for instants of the clock."""
+        return np.asarray((np.asarray(t_ns, np.int64) - self.epoch_ns) / NS_PER_S, np.float64)
+
+    def watts(self, t_ns: Ints | int) -> Floats:
+        """True power at the instants, watts."""
+        return self.load.watts(self.seconds_since_epoch(t_ns))
+
+    def joules(self, t_ns: Ints | int) -> Floats:
+        """True energy from the epoch to the instants, joules."""
+        return self.load.joules(self.seconds_since_epoch(t_ns))
+
+    def joules_between(self, a_ns: int, b_ns: int) -> float:
+        """True energy between two instants, joules."""
+        return float(self.joules(b_ns) - self.joules(a_ns))
+
+
+def make_world(load: str | Load = DEFAULT_LOAD, *, clock: Clock, seed: int = 1) -> World:
+    """Make a world of its own, whose load begins now. For tests."""
+    spec = load if isinstance(load, str) else repr(load)
+    return World(parse_load(load) if isinstance(load, str) else load, clock, clock.now_ns(), spec, seed)
+
+
+_shared: weakref.WeakValueDictionary[int, World] = weakref.WeakValueDictionary()
+_shared_lock = threading.Lock()
+
+
+def shared_world(load: str | None, *, clock: Clock) -> World:
+    """Join the world of this process, or begin it with ``load``. Keep the result as long as the sensor is open.
+
+    One world for each clock, held by its inhabitants alone.
+
+    Raises
+    ------
+    TargetError
+        Another load than the one that the open virtual sensors watch.
+    """
+    with _shared_lock:
+        world = _shared.get(id(clock))
+        if world is None or world.clock is not clock:
+            world = make_world(load or DEFAULT_LOAD, clock=clock)
+            _shared[id(clock)] = world
+        elif load is not None and load != world.spec:
+            msg = f"the open virtual sensors watch the load {world.spec!r}; close them before choosing {load!r}"
+            raise TargetError(msg)
+        return world

@@ -1,0 +1,145 @@
+"""The narrow waist: what a backend must offer. Counts with times, nothing else.
+
+A backend module has two functions:
+
+``discover(**options) -> Discovery``
+    What devices are there, or why none are. Cheap, opens nothing exclusively, never raises.
+``open_source(device, *, clock, **explicit options) -> Source``
+    Opens one device, or raises :class:`~pmtpy.errors.BackendUnavailableError` with reason and remedy.
+
+A source never scales, unwraps, integrates, smooths, locks, sleeps or starts threads.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pmtpy.clock import NS_PER_S, Clock
+from pmtpy.errors import ReadError, SourceLostError
+from pmtpy.model import Block, Channel, Form, Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """What a backend finds on this machine.
+
+    Attributes
+    ----------
+    devices : tuple of str
+        Names that ``open_source`` takes; ``""`` stands for a backend with a single, unnamed device.
+    reason, remedy : str
+        Why there is none (or why those found cannot be read), and what to do about it.
+    """
+
+    devices: tuple[str, ...] = ()
+    reason: str = ""
+    remedy: str = ""
+
+
+class Source(ABC):
+    """One opened device.
+
+    Attributes
+    ----------
+    identity : Identity
+    channels : tuple of Channel
+        The DIRECT ones are the columns of every Block, in this order.
+    interval_s : float
+        How often the background pump should call :meth:`read`.
+    deadline_s : float or None
+        The longest time between two reads after which counters are still unambiguous; None: no limit.
+    slow : bool
+        True when one reading takes so long (a bus transaction) that only the pump may pay for it.
+    """
+
+    identity: Identity
+    channels: tuple[Channel, ...]
+    interval_s: float = 0.1
+    deadline_s: float | None = None
+    slow: bool = False
+
+    @property
+    def columns(self) -> int:
+        """Number of columns of a Block."""
+        return sum(c.form is Form.DIRECT for c in self.channels)
+
+    @abstractmethod
+    def read(self) -> Block:
+        """Deliver what has come since the last call, without waiting for more.
+
+        Called by one thread at a time. Times strictly increase within and across Blocks; counts are untouched;
+        known loss is in ``lost``, a known restart in ``fresh``.
+
+        Raises
+        ------
+        SourceLostError
+            The device is gone; every later call raises it again.
+        """
+
+    def mark(self, label: str) -> bool:  # noqa: ARG002  (the default has no use for it)
+        """Put ``label`` into the device's own stream; return False where the device cannot."""
+        return False
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the device. May be called twice."""
+
+
+class PolledSource(Source):
+    """A source whose device is asked, one reading at a time. A subclass writes :meth:`poll` and :meth:`close`.
+
+    A failed reading (:class:`ReadError`) becomes a lost row; ``max_failures`` of them in a row, or a register that
+    stays silent for ``stale_s``, mean that the device is gone.
+    """
+
+    max_failures: int = 10
+    stale_s: float | None = None
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._failures = 0
+        self._lost: SourceLostError | None = None
+        self._last_t_ns = -1
+        self._last_row_ns = clock.now_ns()
+
+    @abstractmethod
+    def poll(self) -> Sequence[float] | Block | None:
+        """Take one reading: a count per DIRECT channel.
+
+        A device that stamps its own readings returns a Block; None means that it has not refreshed.
+        Raises :class:`ReadError` for a failure that may pass, :class:`SourceLostError` for one that will not.
+        """
+
+    def read(self) -> Block:
+        """Poll once; the row's time is the middle of the call."""
+        if self._lost is not None:
+            raise self._lost
+        before = self._clock.now_ns()
+        try:
+            counts = self.poll()
+        except ReadError as error:
+            self._failures += 1
+            if self._failures >= self.max_failures:
+                raise self._gone(f"{self._failures} readings in a row failed; the last one: {error}") from error
+            return Block.empty(self.columns)
+        except SourceLostError as error:
+            self._lost = error
+            raise
+        after = self._clock.now_ns()
+        if counts is None or (isinstance(counts, Block) and not len(counts)):
+            if self.stale_s is not None and after - self._last_row_ns > self.stale_s * NS_PER_S:
+                raise self._gone(f"the register has not changed for {self.stale_s:g} s")
+            return Block.empty(self.columns)
+        lost, self._failures = self._failures, 0
+        self._last_row_ns = after
+        if isinstance(counts, Block):
+            return counts
+        t_ns = max((before + after) // 2, self._last_t_ns + 1)
+        self._last_t_ns = t_ns
+        return Block.row(t_ns, counts, lost=lost)
+
+    def _gone(self, why: str) -> SourceLostError:
+        self._lost = SourceLostError(f"{self.identity.backend} {self.identity.model}: {why}")
+        return self._lost

@@ -1,0 +1,30 @@
+"""What every test shares: the place of the real recordings, and the check that nothing is left running."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(os.environ.get("PMTPY_SHARED", Path(__file__).parents[2] / "shared"))
+
+
+@pytest.fixture(scope="session")
+def recordings() -> Path:
+    """Folder of real GPU recordings, or a skip that says why."""
+    path = SHARED / "data" / "gpu-traces"
+    if not path.is_dir():
+        pytest.skip(f"the real recordings are not at {path}; set PMTPY_SHARED to the folder that holds them")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_left_behind() -> Iterator[None]:
+    """Fail a test that leaves one of our threads running."""
+    before = set(threading.enumerate())
+    yield
+    left = [t.name for t in threading.enumerate() if t not in before and t.name.startswith("pmtpy")]
+    assert not left, f"threads left running: {left}"

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pmtpy.clock import ManualClock
+from pmtpy.emulators.load import parse_load
+from pmtpy.emulators.world import make_world, shared_world
+from pmtpy.errors import TargetError
+
+SPECS = [
+    "constant:60",
+    "75.5",
+    "square:low=30,high=90,hz=2,duty=0.25",
+    "sine:low=10,high=50,hz=3",
+    "ramp:low=0,high=100,hz=0.7",
+    "steps:0=30,1.5=90,2=10",
+    "random:low=20,high=80,hz=10,seconds=5,seed=3",
+]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@given(a=st.floats(0, 20), length=st.floats(1e-3, 5))
+def test_joules_are_the_integral_of_watts(spec: str, a: float, length: float) -> None:
+    load = parse_load(spec)
+    n = 20_000
+    middles = a + (np.arange(n, dtype=np.float64) + 0.5) * (length / n)
+    numeric = float(load.watts(middles).mean() * length)
+    exact = float(load.joules(np.float64(a + length)) - load.joules(np.float64(a)))
+    # The midpoint rule misplaces each edge by half a cell at most: 100 W x length / n per edge, up to 2 x 5 x 3 edges.
+    assert exact == pytest.approx(numeric, abs=100 * length / n * 32 + 1e-9)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_joules_start_at_zero(spec: str) -> None:
+    assert float(parse_load(spec).joules(np.float64(0.0))) == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "spec", ["", "cube:1", "square:hz=fast", "square:speed=1", "square:hz=0", "steps:", "csv:/none"]
+)
+def test_a_bad_load_is_refused_with_what_was_wrong(spec: str) -> None:
+    with pytest.raises(TargetError, match="load"):
+        parse_load(spec)
+
+
+def test_a_recording_becomes_a_load(tmp_path: Path) -> None:
+    path = tmp_path / "run.csv"
+    path.write_text("time,marker,total_W\n100.0,,10\n101.0,go,30\n103.0,,20\n")
+    load = parse_load(f"csv:{path}")
+    assert load.watts(np.array([0.5, 1.5, 9.0])).tolist() == [10, 30, 20]
+    assert float(load.joules(np.float64(3.0))) == 70.0
+
+
+def test_virtual_sensors_of_one_process_share_one_world() -> None:
+    clock = ManualClock()
+    first = shared_world("constant:50", clock=clock)
+    assert shared_world(None, clock=clock) is first
+    with pytest.raises(TargetError, match="constant:50"):
+        shared_world("constant:70", clock=clock)
+    clock.advance(2.0)
+    assert first.joules_between(first.epoch_ns, clock.now_ns()) == 100.0
+    del first
+    assert shared_world("constant:70", clock=clock).spec == "constant:70"
+
+
+def test_worlds_on_different_clocks_are_different() -> None:
+    assert make_world(clock=ManualClock()) is not make_world(clock=ManualClock())
