@@ -183,7 +183,7 @@ def _recorded(path: str, spec: str) -> Table:
             power = next((n for n in ("total_W", "watts", "power", "power_total") if n in names), "")
             if not time or not power:
                 msg = (
-                    f"load {spec!r}: {path} needs a header line with a column elapsed or time and one total_W or watts"
+                    f"load {spec!r}: {path} needs columns elapsed or time, and total_W or watts"
                 )
                 raise TargetError(msg)
             i, j = names.index(time), names.index(power)
