@@ -1,0 +1,247 @@
+"""The edge to sysfs, shared by the backends that read files: find attributes under a root, keep them open, read them.
+
+It knows files and error numbers, not devices: what a number means, and whether its absence matters, is for the
+backend to say. It must never turn a failure into a value.
+
+Facts: ``Documentation/filesystems/sysfs.rst`` (an attribute is read whole by one ``read`` from offset 0, and again by
+the next) and ``fs/kernfs/file.c`` of Linux (a descriptor of a removed device answers ENODEV for ever, so it has to be
+opened anew; the same path may by then belong to another device, so it has to be looked for anew).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pmtpy.errors import ReadError
+
+ROOT_VARIABLE = "PMT_SYSFS_ROOT"
+
+# A 64-bit number in decimal has 20 digits; a sign and the newline fit too. More is not a number from a register.
+_NUMBER_BYTES = 32
+_PAGE = 4096  # the most that one sysfs attribute holds
+
+# The device behind the descriptor has been removed, or replaced by another.
+_VANISHED = frozenset({errno.ENODEV, errno.ENOENT, errno.ESTALE, errno.EBADF})
+
+_WORDS = {
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.ENOENT: "the file does not exist",
+    errno.ENODEV: "the device has been removed",
+    errno.ENODATA: "the driver has no data (sensor disabled or asleep)",
+    errno.EINVAL: "the driver could not read the register",
+    errno.EIO: "the bus or the firmware did not answer",
+    errno.ENXIO: "the device is asleep or absent",
+    errno.EAGAIN: "the device is busy",
+    errno.EBUSY: "the device is busy",
+    errno.ETIMEDOUT: "the device did not answer in time",
+}
+
+
+def sysfs_root(given: str | os.PathLike[str] | None = None) -> Path:
+    """Return the root of the tree: as given, else from the environment (``PMT_SYSFS_ROOT``), else ``/sys``."""
+    return Path(given or os.environ.get(ROOT_VARIABLE) or "/sys")
+
+
+def why(error: OSError) -> str:
+    """Say in words what an error number of a sysfs file means."""
+    return _WORDS.get(error.errno or 0, error.strerror or str(error))
+
+
+def text_of(path: Path) -> str:
+    """Read a text attribute once, without the newline, blanks and NULs at its ends.
+
+    Raises
+    ------
+    OSError
+        As the kernel said it.
+    """
+    return path.read_bytes()[:_PAGE].decode("utf-8", "replace").strip(" \t\r\n\0")
+
+
+def optional_text(path: Path) -> str | None:
+    """Read a text attribute that a device may lack; None where it cannot be read."""
+    try:
+        return text_of(path)
+    except OSError:
+        return None
+
+
+def optional_number(path: Path) -> int | None:
+    """Read a number that a device may lack; None where it cannot be read or is no number."""
+    try:
+        return number(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def number(raw: bytes) -> int:
+    """Turn the content of an attribute into the whole number it holds.
+
+    Raises
+    ------
+    ValueError
+        It holds anything else: nothing, text, two numbers, a fraction, more digits than a register has.
+    """
+    # int() would take digits grouped by underscores, which no driver prints.
+    if len(raw) > _NUMBER_BYTES or b"_" in raw:
+        msg = f"{raw!r} is not a number"
+        raise ValueError(msg)
+    return int(raw)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The entries of a directory, each real directory or file once.
+
+    Attributes
+    ----------
+    paths : tuple of Path
+        Resolved paths, in the natural order of their names (``hwmon2`` before ``hwmon10``).
+    dangling : tuple of str
+        Names of links whose target does not exist: what a container sees of a masked ``/sys/devices`` tree.
+    """
+
+    paths: tuple[Path, ...] = ()
+    dangling: tuple[str, ...] = ()
+
+
+def natural(name: str) -> tuple[tuple[int, int | str], ...]:
+    """Sort key by which numbers in names count as numbers."""
+    return tuple((0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r"(\d+)", name) if part)
+
+
+def entries(directory: Path) -> Listing:
+    """List a class or device directory; empty where it does not exist or may not be listed.
+
+    The same device is reachable by several links (``class``, ``bus``, ``devices``), so each resolved path comes once.
+    """
+    try:
+        listed = sorted(directory.iterdir(), key=lambda path: natural(path.name))
+    except OSError:
+        return Listing()
+    found: dict[Path, None] = {}
+    dangling: list[str] = []
+    for path in listed:
+        real = _resolved(path)
+        if real is None:
+            dangling.append(path.name)
+        else:
+            found[real] = None
+    return Listing(tuple(found), tuple(dangling))
+
+
+def _resolved(path: Path) -> Path | None:
+    try:
+        return path.resolve(strict=True)
+    except (OSError, RuntimeError):  # RuntimeError: a loop of links, before Python 3.13
+        return None
+
+
+class Registers:
+    """Number attributes that are read together, again and again, through descriptors that stay open.
+
+    Used by one thread at a time. When a descriptor turns dead because its device was removed, all are looked for and
+    opened anew, so a device that comes back under another number is found again.
+
+    Attributes
+    ----------
+    paths : tuple of Path
+        The files as last located, in the order of the numbers.
+    openings : int
+        How often the files have been opened. More than before means that the devices behind them were registered
+        anew, so counters need not continue.
+    """
+
+    __slots__ = ("_fds", "_locate", "openings", "paths")
+
+    def __init__(self, locate: Callable[[], Sequence[Path]]) -> None:
+        """Open the files that ``locate`` names; it is asked again, for the same files in order, when they vanish.
+
+        Raises
+        ------
+        OSError
+            From ``locate`` or from opening a file; ``filename`` says which.
+        """
+        self._locate = locate
+        self._fds: list[int] = []
+        self.paths: tuple[Path, ...] = ()
+        self.openings = 0
+        self._open()
+
+    def numbers(self) -> list[int]:
+        """Read every file once, in order.
+
+        Raises
+        ------
+        ReadError
+            A file could not be read or holds no number. The message names it and says why.
+        """
+        pread = os.pread
+        try:
+            if self._fds:
+                return [number(pread(fd, 64, 0)) for fd in self._fds]
+        except (OSError, ValueError):
+            pass  # once more, slowly, to learn which file it was
+        return [self._parse(i, raw) for i, raw in enumerate(self._contents(64))]
+
+    def texts(self) -> list[str]:
+        """Read every file once, in order, as text without blanks at its ends.
+
+        Raises
+        ------
+        ReadError
+            A file could not be read. The message names it and says why.
+        """
+        return [raw.decode("utf-8", "replace").strip(" \t\r\n\0") for raw in self._contents(_PAGE)]
+
+    def close(self) -> None:
+        """Close all descriptors. May be called twice."""
+        fds, self._fds = self._fds, []
+        for fd in fds:
+            os.close(fd)
+
+    def _contents(self, size: int) -> list[bytes]:
+        try:
+            if not self._fds:
+                self._open()
+            try:
+                return [self._one(i, size) for i in range(len(self._fds))]
+            except OSError as error:
+                if error.errno not in _VANISHED:
+                    raise
+            self._open()
+            return [self._one(i, size) for i in range(len(self._fds))]
+        except OSError as error:
+            msg = f"{error.filename or self.paths}: {why(error)}"
+            raise ReadError(msg) from error
+
+    def _one(self, i: int, size: int) -> bytes:
+        try:
+            return os.pread(self._fds[i], size, 0)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.paths[i])) from error
+
+    def _parse(self, i: int, raw: bytes) -> int:
+        try:
+            return number(raw)
+        except ValueError as error:
+            msg = f"{self.paths[i]}: it holds {raw[:40]!r}, which is not a whole number"
+            raise ReadError(msg) from error
+
+    def _open(self) -> None:
+        self.close()
+        paths = tuple(self._locate())
+        try:
+            for path in paths:
+                self._fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError:
+            self.close()
+            raise
+        self.paths = paths
+        self.openings += 1

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pmtpy.backends import _sysfs
+from pmtpy.backends._sysfs import Registers, entries, natural, number, optional_number, optional_text, sysfs_root
+from pmtpy.errors import ReadError
+
+
+@given(st.integers(-(2**63), 2**64 - 1))
+def test_every_number_that_a_register_can_hold_comes_back_as_it_is(value: int) -> None:
+    assert number(f"{value}\n".encode()) == value
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_a_plain_number_or_refused(raw: bytes) -> None:
+    try:
+        value = number(raw)
+    except ValueError:
+        return
+    assert raw.strip().lstrip(b"+-").isdigit()
+    assert value == int(raw.strip())
+
+
+@pytest.mark.parametrize("raw", [b"", b"\n", b"12 34\n", b"1_000\n", b"0x10\n", b"1.5\n", b"<not counted>", b"9" * 40])
+def test_what_is_no_number_is_refused(raw: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        number(raw)
+
+
+def test_the_root_is_given_or_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PMT_SYSFS_ROOT", raising=False)
+    assert sysfs_root() == Path("/sys")
+    monkeypatch.setenv("PMT_SYSFS_ROOT", "/host/sys")
+    assert sysfs_root() == Path("/host/sys")
+    assert sysfs_root("/elsewhere") == Path("/elsewhere")
+
+
+def test_numbers_in_names_sort_as_numbers() -> None:
+    assert sorted(["hwmon10", "hwmon2", "hwmon"], key=natural) == ["hwmon", "hwmon2", "hwmon10"]
+
+
+def test_a_device_that_several_links_reach_is_listed_once(tmp_path: Path) -> None:
+    (tmp_path / "devices" / "a").mkdir(parents=True)
+    class_directory = tmp_path / "class"
+    class_directory.mkdir()
+    for name in ("first", "second"):
+        (class_directory / name).symlink_to("../devices/a")
+    (class_directory / "gone").symlink_to("../devices/b")
+    listing = entries(class_directory)
+    assert listing.paths == ((tmp_path / "devices" / "a").resolve(),)
+    assert listing.dangling == ("gone",)
+    assert entries(tmp_path / "nowhere") == _sysfs.Listing()
+
+
+def test_an_optional_attribute_is_none_when_absent_or_garbled(tmp_path: Path) -> None:
+    (tmp_path / "label").write_bytes(b" Vdd \n\0")
+    assert optional_text(tmp_path / "label") == "Vdd"
+    assert optional_text(tmp_path / "none") is None
+    assert optional_number(tmp_path / "label") is None
+    assert optional_number(tmp_path / "none") is None
+
+
+def _files(folder: Path, *contents: str) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"n{i}" for i in range(len(contents))]
+    for path, content in zip(paths, contents, strict=True):
+        path.write_text(content)
+    return paths
+
+
+def test_registers_follow_a_file_that_is_rewritten_in_place(tmp_path: Path) -> None:
+    paths = _files(tmp_path, "1\n", "22\n")
+    registers = Registers(lambda: paths)
+    assert registers.numbers() == [1, 22]
+    paths[1].write_text("-7\n")
+    assert registers.numbers() == [1, -7]
+    assert registers.texts() == ["1", "-7"]
+    assert registers.openings == 1
+    registers.close()
+    registers.close()
+
+
+def test_a_garbled_file_is_named(tmp_path: Path) -> None:
+    paths = _files(tmp_path, "1\n", "two\n")
+    registers = Registers(lambda: paths)
+    with pytest.raises(ReadError, match=r"n1: it holds b'two"):
+        registers.numbers()
+    registers.close()
+
+
+def test_a_missing_file_is_an_error_at_opening_and_leaves_no_descriptor(tmp_path: Path) -> None:
+    paths = [*_files(tmp_path, "1\n"), tmp_path / "none"]
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(FileNotFoundError):
+        Registers(lambda: paths)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def _failing(code: int, dead: set[int]) -> object:
+    real = os.pread
+
+    def pread(fd: int, size: int, offset: int) -> bytes:
+        if fd in dead:
+            raise OSError(code, os.strerror(code))
+        return real(fd, size, offset)
+
+    return pread
+
+
+@pytest.mark.parametrize("code", [errno.ENODATA, errno.EIO, errno.EINVAL, errno.EAGAIN, errno.ENXIO, errno.ETIMEDOUT])
+def test_a_failure_that_may_pass_is_said_and_opens_nothing_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    paths = _files(tmp_path, "1\n", "2\n")
+    registers = Registers(lambda: paths)
+    dead = {registers._fds[1]}
+    monkeypatch.setattr(os, "pread", _failing(code, dead))
+    with pytest.raises(ReadError, match=f"n1: {_sysfs._WORDS[code][:8]}"):
+        registers.numbers()
+    dead.clear()
+    assert registers.numbers() == [1, 2]
+    assert registers.openings == 1
+    registers.close()
+
+
+def test_a_removed_device_is_looked_for_again_and_found_at_its_new_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = _files(tmp_path / "old", "1\n"), _files(tmp_path / "new", "5\n")
+    place = [old]
+    registers = Registers(lambda: place[0])
+    dead = {registers._fds[0]}
+
+    def pread(fd: int, size: int, offset: int, /) -> bytes:
+        # A removed device: its descriptor is dead, though the number of the descriptor may be used again.
+        if fd in dead and Path(f"/proc/self/fd/{fd}").readlink().is_relative_to(tmp_path / "old"):
+            raise OSError(errno.ENODEV, "No such device")
+        return real(fd, size, offset)
+
+    real = os.pread
+    monkeypatch.setattr(os, "pread", pread)
+    place[0] = [tmp_path / "nowhere"]
+    for _ in range(2):
+        with pytest.raises(ReadError, match="nowhere: the file does not exist"):
+            registers.numbers()
+    place[0] = new
+    assert registers.numbers() == [5]
+    assert registers.openings == 2
+    assert registers.paths == tuple(new)
+    registers.close()
