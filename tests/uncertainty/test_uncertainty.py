@@ -1,0 +1,171 @@
+"""Each part of an uncertainty against its closed form, and the whole against simulated truths."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pmtpy.model import Channel, Quantity, Rule
+from pmtpy.uncertainty import Edge, Evidence, assess, combine, observe, repeated, student_95
+from tests.uncertainty.worlds import random_trial
+
+POWER = Channel("gpu", Quantity.POWER, resolution=0.0, refresh_s=0.1, window_s=0.1)
+COUNTER = Channel("package", Quantity.ENERGY, resolution=0.0, refresh_s=0.001)
+QUIET = Evidence(seconds=10.0, joules=1000.0, rows=100)
+
+
+def part(channel: Channel, evidence: Evidence, name: str) -> float:
+    return dict(assess(channel, evidence).parts).get(name, 0.0)
+
+
+def test_a_steady_load_on_a_perfect_sensor_is_certain() -> None:
+    judged = assess(POWER, QUIET)
+    assert (judged.uncertainty_joules, judged.parts, judged.warnings) == (0.0, (), ())
+
+
+def test_a_wrong_gain_scales_with_the_energy_and_a_wrong_zero_with_the_time() -> None:
+    channel = replace(POWER, gain_u=0.01, offset_u=0.5)
+    judged = assess(channel, QUIET)
+    assert judged.parts == (("gain", 10.0), ("offset", 5.0))
+    assert judged.uncertainty_joules == pytest.approx(math.hypot(10.0, 5.0))
+
+
+def test_a_wrong_zero_cancels_in_a_counter() -> None:
+    assert part(replace(COUNTER, offset_u=5.0), QUIET, "offset") == 0.0
+
+
+def test_a_counter_is_rounded_twice() -> None:
+    assert part(replace(COUNTER, resolution=0.001), QUIET, "resolution") == pytest.approx(0.001 / math.sqrt(6))
+
+
+def test_rounding_of_a_power_averages_only_if_the_readings_differ() -> None:
+    coarse = replace(POWER, resolution=1.0)
+    assert part(coarse, QUIET, "resolution") == pytest.approx(10 / math.sqrt(12))
+    assert part(coarse, replace(QUIET, rough_watts=3.0), "resolution") == pytest.approx(1 / math.sqrt(12))
+
+
+def test_noise_averages_over_the_refreshes_however_often_they_are_polled() -> None:
+    noisy = replace(POWER, noise=2.0)
+    assert part(noisy, QUIET, "noise") == pytest.approx(2.0 * 10 / math.sqrt(100))
+    assert part(noisy, replace(QUIET, rows=10_000), "noise") == pytest.approx(2.0)
+
+
+def test_a_counter_read_at_the_edges_is_up_to_a_refresh_old() -> None:
+    evidence = replace(QUIET, start=Edge(30.0), end=Edge(40.0))
+    assert part(COUNTER, evidence, "edges") == pytest.approx(50.0 * 0.001 / math.sqrt(12))
+    assert part(COUNTER, evidence, "lag") == pytest.approx(10.0 * 0.0005)
+
+
+def test_an_interpolated_edge_is_as_uncertain_as_the_power_changes_there() -> None:
+    instant = replace(POWER, window_s=0.0)
+    assert part(instant, replace(QUIET, start=Edge(0.0, 200.0, 0.1)), "edges") == pytest.approx(20 / math.sqrt(30))
+    assert part(instant, replace(QUIET, start=Edge(0.0, 0.0, 0.1)), "edges") == 0.0
+
+
+def test_lag_counts_only_if_the_power_differs_between_the_ends() -> None:
+    ends = replace(QUIET, start=Edge(50.0), end=Edge(250.0))
+    assert part(POWER, ends, "lag") == pytest.approx(200 * 0.05)
+    assert part(replace(POWER, lag_s=0.5), ends, "lag") == pytest.approx(200 * 0.5)
+    assert part(POWER, replace(QUIET, start=Edge(250.0), end=Edge(250.0)), "lag") == 0.0
+
+
+def test_a_part_time_sensor_is_uncertain_when_its_readings_scatter() -> None:
+    quarter = replace(POWER, window_s=0.025)
+    rough = replace(QUIET, rough_watts=100.0)
+    assert part(quarter, rough, "sampling") == pytest.approx(math.sqrt(0.75 * 100**2 / 2 / 100) * 10)
+    assert part(POWER, rough, "sampling") == 0.0
+    assert "sees 25% of the time" in assess(quarter, rough).warnings[0]
+    assert part(replace(quarter, rule=Rule.MEAN), rough, "sampling") == 0.0
+
+
+def test_a_region_shorter_than_one_reading_says_so() -> None:
+    judged = assess(POWER, replace(QUIET, seconds=0.05, joules=5.0, rows=0))
+    # Between nothing and twice the mean of 100 W, for the three quarters that one reading would need more.
+    assert dict(judged.parts)["unresolved"] == pytest.approx(0.75 * 200 * 0.05 / math.sqrt(12))
+    assert "the region of 50 ms is too short for this sensor, which refreshes every 100 ms" in judged.warnings[0]
+    assert "averages over 100 ms" in judged.warnings[0]
+
+
+def test_a_region_whose_edges_outweigh_it_says_so() -> None:
+    sharp = Edge(50.0, 300.0, 0.1)
+    assert assess(POWER, replace(QUIET, seconds=0.3, joules=60.0, rows=3, start=sharp, end=sharp)).warnings
+    assert not assess(POWER, replace(QUIET, start=sharp, end=sharp)).warnings
+
+
+def test_what_is_not_covered_is_missing_and_said() -> None:
+    judged = assess(POWER, replace(QUIET, uncovered_s=2.0, joules=800.0, lost=20))
+    assert dict(judged.parts)["uncovered"] == pytest.approx(200.0)
+    assert "no energy is known for 2 s (0.2 of the region)" in judged.warnings[0]
+    assert "20 rows were lost" in judged.warnings[1]
+
+
+def test_lost_rows_that_were_bridged_cost_what_the_power_moved() -> None:
+    judged = assess(POWER, replace(QUIET, lost=3, rough_watts=10.0))
+    assert dict(judged.parts)["lost"] == pytest.approx(10 * 0.1 * 3 / math.sqrt(12))
+
+
+def test_nothing_known_at_all_gives_a_number_and_a_warning_not_a_crash() -> None:
+    nothing = observe(
+        POWER, np.empty(0, np.int64), np.empty(0), start_ns=0, end_ns=0, joules=0.0, uncovered_s=0.0, lost=0
+    )
+    assert math.isfinite(assess(POWER, nothing).uncertainty_joules)
+    assert assess(POWER, nothing).warnings
+
+
+def test_evidence_is_read_off_the_rows_around_the_edges() -> None:
+    t_ns = np.arange(0, 2_000_000_000, 100_000_000)
+    watts = np.where(t_ns < 950_000_000, 50.0, 250.0)
+    seen = observe(POWER, t_ns, watts, start_ns=950_000_000, end_ns=1_700_000_000, joules=180.0)
+    assert (seen.seconds, seen.rows, seen.peak_watts) == (0.75, 8, 250.0)
+    assert (seen.start.swing_watts, seen.start.gap_s) == (200.0, 0.1)
+    assert (seen.end.swing_watts, seen.end.gap_s, seen.end.watts) == (0.0, 0.0, 250.0)
+    beyond = observe(POWER, t_ns, watts, start_ns=950_000_000, end_ns=2_150_000_000, joules=180.0)
+    assert beyond.end.gap_s == pytest.approx(0.25)
+
+
+@given(
+    at=st.lists(st.integers(0, 10**10), unique=True, max_size=20).map(sorted),
+    start=st.integers(0, 10**10),
+    length=st.integers(0, 10**10),
+)
+def test_any_rows_and_any_interval_give_a_finite_judgement(at: list[int], start: int, length: int) -> None:
+    t_ns = np.array(at, np.int64)
+    watts = np.abs(np.sin(t_ns.astype(np.float64))) * 100
+    for channel in (POWER, COUNTER, Channel("gpu", Quantity.POWER)):
+        evidence = observe(channel, t_ns, watts, start_ns=start, end_ns=start + length, joules=length / 1e9)
+        judged = assess(channel, evidence)
+        assert math.isfinite(judged.uncertainty_joules)
+        assert judged.uncertainty_joules == pytest.approx(math.sqrt(sum(u * u for _, u in judged.parts)))
+
+
+def test_in_a_sum_common_causes_add_and_independent_ones_do_not() -> None:
+    judged = assess(replace(POWER, gain_u=0.03), replace(QUIET, start=Edge(0.0), end=Edge(100.0)))
+    both = dict(combine([judged, judged]).parts)
+    one = dict(judged.parts)
+    assert both["lag"] == pytest.approx(2 * one["lag"])
+    assert both["gain"] == pytest.approx(math.sqrt(2) * one["gain"])
+    assert combine([]).uncertainty_joules == 0.0
+
+
+def test_repeatability_uses_students_t() -> None:
+    mean, deviation, half = repeated([10.0, 12.0, 14.0])
+    assert (mean, deviation) == (12.0, 2.0)
+    assert half == pytest.approx(4.303 * 2 / math.sqrt(3))
+    assert student_95(11) == pytest.approx(2.201, abs=1e-3)
+    assert student_95(30) == pytest.approx(2.042, abs=1e-3)
+    assert student_95(1000) == pytest.approx(1.962, abs=1e-3)
+    with pytest.raises(ValueError, match="at least two runs"):
+        repeated([1.0])
+
+
+@pytest.mark.parametrize("kind", ["full", "part-time", "averaged", "counter"])
+def test_stated_intervals_cover_the_truth_as_often_as_they_say(kind: str) -> None:
+    rng = np.random.default_rng(20)
+    errors = np.array([random_trial(rng, kind).error for _ in range(400)])
+    covered = float(np.mean(np.abs(errors) < 1.96))
+    assert 0.90 <= covered <= 0.99
