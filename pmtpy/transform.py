@@ -1,0 +1,446 @@
+"""Calibration applied: SI values in, SI values out, by a profile that belongs to this very device.
+
+A profile is a JSON text (docs/corrections.md, "Profile files"): whose channel it is, the curve that leads from what the
+sensor shows to what a reference meter showed, how well that is known, over which range, and where it came from.
+Curves are memoryless, so that they can be applied to any slice of a stream, before powers are formed and integrated.
+Nothing here fits, reads a file or guesses: a profile of another device, driver branch or channel is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from pmtpy.errors import CalibrationError
+from pmtpy.model import Channel, Floats, Form, Identity, Quantity, Rule
+
+FORMAT = "pmtpy-calibration"
+_MONOTONE_POINTS = 257  # where a polynomial is checked to rise
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A value and its standard uncertainty, in the unit of its field."""
+
+    value: float
+    u: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """The sensor shows ``gain * true + offset``; ``covariance`` is that of the two."""
+
+    gain: Number = Number(1.0)
+    offset: Number = Number(0.0)
+    covariance: float = 0.0
+
+    def true(self, shown: Floats) -> Floats:
+        """Invert: what was there when the sensor showed ``shown``."""
+        return np.asarray((shown - self.offset.value) / self.gain.value, np.float64)
+
+    def slope(self, shown: float) -> float:  # noqa: ARG002  (the same everywhere)
+        """Change of the true value with the one shown."""
+        return 1.0 / self.gain.value
+
+
+@dataclass(frozen=True, slots=True)
+class Polynomial:
+    """True value as a polynomial of the one shown, lowest power first; ``u`` is relative, ``zero_u`` in SI."""
+
+    coefficients: tuple[float, ...]
+    u: float = 0.0
+    zero_u: float = 0.0
+
+    def true(self, shown: Floats) -> Floats:
+        """Evaluate the polynomial."""
+        return np.asarray(np.polynomial.polynomial.polyval(shown, np.asarray(self.coefficients)), np.float64)
+
+    def slope(self, shown: float) -> float:
+        """Change of the true value with the one shown."""
+        derivative = np.polynomial.polynomial.polyder(np.asarray(self.coefficients))
+        return float(np.polynomial.polynomial.polyval(shown, derivative))
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """True values at a row of shown ones, joined by straight lines and continued by the outermost ones."""
+
+    shown: tuple[float, ...]
+    values: tuple[float, ...]
+    u: float = 0.0
+    zero_u: float = 0.0
+
+    def true(self, shown: Floats) -> Floats:
+        """Interpolate; beyond the ends go on with the slope of the last piece."""
+        x, y = np.asarray(self.shown), np.asarray(self.values)
+        i = np.clip(np.searchsorted(x, shown) - 1, 0, len(x) - 2)
+        return np.asarray(y[i] + (shown - x[i]) * (y[i + 1] - y[i]) / (x[i + 1] - x[i]), np.float64)
+
+    def slope(self, shown: float) -> float:
+        """Change of the true value with the one shown."""
+        i = int(np.clip(np.searchsorted(self.shown, shown) - 1, 0, len(self.shown) - 2))
+        return (self.values[i + 1] - self.values[i]) / (self.shown[i + 1] - self.shown[i])
+
+
+Curve = Affine | Polynomial | Lookup
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """How the sensor follows time, in seconds; None: not known. See docs/corrections.md for the symbols."""
+
+    family: str = ""
+    refresh_s: Number | None = None
+    window_s: Number | None = None
+    tau_s: Number | None = None
+    delay_s: Number | None = None
+    noise: Number | None = None
+
+    @property
+    def span_s(self) -> float | None:
+        """Width of a boxcar that sees as much as the kernel does: its window, plus twice its time constant."""
+        if self.window_s is None and self.tau_s is None:
+            return None
+        return (self.window_s.value if self.window_s else 0.0) + 2.0 * (self.tau_s.value if self.tau_s else 0.0)
+
+    @property
+    def lag_s(self) -> float | None:
+        """Mean age of what a reading shows."""
+        span = self.span_s
+        return None if span is None else span / 2.0 + (self.delay_s.value if self.delay_s else 0.0)
+
+
+_FACTS = ("refresh_s", "window_s", "tau_s", "delay_s", "noise")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One calibrated channel of one device.
+
+    Attributes
+    ----------
+    device : Identity
+        The device it was made on; an empty serial or version is not compared.
+    channel : str
+        Name of the channel.
+    curve : Affine, Polynomial or Lookup
+        From shown to true value, in the SI unit of the channel.
+    low, high : float
+        Range of shown values over which it was made.
+    behaviour : Behaviour
+        How the sensor follows time.
+    provenance : tuple of (key, text)
+        Date, data set, reference instrument, residuals: whatever tells where it came from. Not empty.
+    """
+
+    device: Identity
+    channel: str
+    curve: Curve
+    low: float
+    high: float
+    behaviour: Behaviour = Behaviour()
+    provenance: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a profile that cannot be: an empty range, a curve that does not rise, no provenance."""
+        name = f"calibration of {self.device.backend} {self.channel}"
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            msg = f"{name}: the valid range {self.low} to {self.high} is empty"
+            raise CalibrationError(msg)
+        if not self.provenance:
+            msg = f"{name}: it does not say where it came from (provenance)"
+            raise CalibrationError(msg)
+        with np.errstate(all="ignore"):  # absurd numbers overflow here, and are refused below
+            rising = self.curve.true(np.linspace(self.low, self.high, _MONOTONE_POINTS))
+            falls = not np.all(np.isfinite(rising)) or bool(np.any(np.diff(rising) <= 0))
+        if falls:
+            msg = f"{name}: its curve does not rise over the valid range {self.low:g} to {self.high:g}"
+            raise CalibrationError(msg)
+
+    def to_json(self) -> str:
+        """Write the profile as its JSON text; :func:`parse_profile` reads it back."""
+        return json.dumps(_as_document(self), indent=2, sort_keys=True) + "\n"
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the canonical text, the first 16 digits: the same for the same calibration."""
+        canonical = json.dumps(_as_document(self), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+    def outside(self, shown: Floats) -> int:
+        """Return how many of the values lie outside the calibrated range."""
+        return int(np.count_nonzero((shown < self.low) | (shown > self.high)))
+
+    def calibrated(self, channel: Channel) -> Channel:
+        """Return what is known of the channel once the curve is applied to it."""
+        gain_u, offset_u = _uncertainties(self)
+        how = self.behaviour
+        middle = abs(self.curve.slope((self.low + self.high) / 2.0))
+        source = "; ".join(f"{key}: {text}" for key, text in self.provenance)
+        return replace(
+            channel,
+            gain_u=gain_u,
+            offset_u=offset_u,
+            noise=(how.noise.value if how.noise else channel.noise) * middle,
+            resolution=channel.step * middle,
+            refresh_s=how.refresh_s.value if how.refresh_s else channel.refresh_s,
+            window_s=channel.window_s if how.span_s is None else how.span_s,
+            lag_s=channel.lag_s if how.lag_s is None else how.lag_s,
+            reference=f"calibration {self.digest} ({source})",
+        )
+
+
+def _uncertainties(profile: Profile) -> tuple[float, float]:
+    """Relative and absolute uncertainty of a corrected value; the correlation of gain and offset is left out.
+
+    It is negative for a fit over positive powers, so leaving it out errs on the safe side there.
+    """
+    curve = profile.curve
+    if isinstance(curve, Affine):
+        return curve.gain.u / curve.gain.value, curve.offset.u / curve.gain.value
+    return curve.u, curve.zero_u
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The profiles of one opened device, by channel. The empty one changes nothing."""
+
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+
+    def apply(self, channel: str, shown: Floats) -> Floats:
+        """Correct a column of SI values of one channel."""
+        profile = self.profiles.get(channel)
+        return shown if profile is None else profile.curve.true(shown)
+
+    def channels(self, channels: Sequence[Channel]) -> tuple[Channel, ...]:
+        """Return the channels with what the profiles know of them."""
+        return tuple(self.profiles[c.name].calibrated(c) if c.name in self.profiles else c for c in channels)
+
+    @property
+    def digest(self) -> str:
+        """Digest of all profiles together, for file headers; empty where there is none."""
+        each = "".join(f"{name}={profile.digest};" for name, profile in sorted(self.profiles.items()))
+        return hashlib.sha256(each.encode()).hexdigest()[:16] if each else ""
+
+
+def calibrate(profiles: Sequence[Profile], identity: Identity, channels: Sequence[Channel]) -> Calibration:
+    """Fit profiles to an opened device.
+
+    Raises
+    ------
+    CalibrationError
+        A profile belongs to another backend, board, driver branch or channel; two profiles are for one channel; or
+        the curve cannot be applied to the channel (an offset in watts to a counter of energy).
+    """
+    by_name = {c.name: c for c in channels}
+    chosen: dict[str, Profile] = {}
+    for profile in profiles:
+        _refuse_stranger(profile, identity)
+        channel = by_name.get(profile.channel)
+        if channel is None:
+            msg = (
+                f"the calibration is for channel {profile.channel!r}, which {identity.backend} {identity.model} "
+                f"does not have; it has: {', '.join(by_name)}"
+            )
+            raise CalibrationError(msg)
+        if profile.channel in chosen:
+            msg = f"two calibrations are given for channel {profile.channel!r}; give one"
+            raise CalibrationError(msg)
+        _refuse_unfit(profile, channel)
+        chosen[profile.channel] = profile
+    return Calibration(chosen)
+
+
+def _refuse_stranger(profile: Profile, here: Identity) -> None:
+    made = profile.device
+    compared = [
+        ("backend", made.backend, here.backend),
+        ("model", made.model, here.model),
+        ("serial number", made.serial, here.serial),
+        ("driver branch", _branch(made.version), _branch(here.version)),
+    ]
+    for what, theirs, ours in compared:
+        if theirs and theirs != ours:
+            msg = (
+                f"the calibration was made on another device: its {what} is {theirs!r}, here it is {ours!r}; "
+                "characterise this device and make a profile of its own"
+            )
+            raise CalibrationError(msg)
+    if made.virtual != here.virtual:
+        kinds = ("virtual", "real") if made.virtual else ("real", "virtual")
+        msg = f"the calibration was made on a {kinds[0]} device and this one is {kinds[1]}"
+        raise CalibrationError(msg)
+
+
+def _branch(version: str) -> str:
+    """Driver branch: sensors changed their averaging between branches (525, 530, 535), not within one."""
+    return version.partition(".")[0]
+
+
+def _refuse_unfit(profile: Profile, channel: Channel) -> None:
+    curve = profile.curve
+    if channel.form is not Form.DIRECT:
+        msg = f"channel {channel.name!r} is formed from {', '.join(channel.of)}; calibrate those"
+        raise CalibrationError(msg)
+    if channel.how is Rule.COUNTER and channel.quantity is Quantity.ENERGY:
+        through_zero = isinstance(curve, Affine) and curve.offset.value == 0.0
+        if not through_zero:
+            msg = f"channel {channel.name!r} is a counter of energy: only a gain can be applied to it, no offset"
+            raise CalibrationError(msg)
+
+
+# --- the text ---
+
+
+def _as_document(profile: Profile) -> dict[str, object]:
+    device, curve = profile.device, profile.curve
+    if isinstance(curve, Affine):
+        model, parameters = "affine", {
+            "gain": _number(curve.gain), "offset": _number(curve.offset), "covariance": curve.covariance,
+        }  # fmt: skip
+    elif isinstance(curve, Polynomial):
+        model = "polynomial"
+        parameters = {"coefficients": list(curve.coefficients), "u": curve.u, "zero_u": curve.zero_u}
+    else:
+        model = "lookup"
+        parameters = {"shown": list(curve.shown), "true": list(curve.values), "u": curve.u, "zero_u": curve.zero_u}
+    how = profile.behaviour
+    facts: dict[str, object] = {f: _number(n) for f in _FACTS if (n := getattr(how, f)) is not None}
+    return {
+        "format": FORMAT,
+        "version": 1,
+        "backend": device.backend,
+        "device": {
+            "model": device.model, "serial": device.serial, "version": device.version, "virtual": device.virtual,
+        },
+        "channel": profile.channel,
+        "model": model,
+        "parameters": parameters,
+        "range": [profile.low, profile.high],
+        "behaviour": facts | ({"family": how.family} if how.family else {}),
+        "provenance": dict(profile.provenance),
+    }  # fmt: skip
+
+
+def _number(number: Number) -> dict[str, float]:
+    return {"value": number.value, "u": number.u}
+
+
+def parse_profile(text: str, where: str = "calibration") -> Profile:
+    """Read a profile from its text.
+
+    Raises
+    ------
+    CalibrationError
+        Not JSON, not a profile, of a later version, or with a field missing or wrong. The message names ``where``
+        and the field.
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"{where}: not JSON: {error}"
+        raise CalibrationError(msg) from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        msg = f'{where}: not a calibration profile ("format" must be "{FORMAT}")'
+        raise CalibrationError(msg)
+    if document.get("version") != 1:
+        msg = f"{where}: a profile of version {document.get('version')!r}; this program reads version 1"
+        raise CalibrationError(msg)
+    try:
+        return _from_document(document)
+    except CalibrationError as error:
+        msg = f"{where}: {error}"
+        raise CalibrationError(msg) from error
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, ZeroDivisionError) as error:
+        msg = f"{where}: a field is missing or wrong: {type(error).__name__}: {error}"
+        raise CalibrationError(msg) from error
+
+
+def _from_document(document: dict[str, object]) -> Profile:
+    device, provenance = _table(document, "device"), _table(document, "provenance")
+    behaviour = document.get("behaviour") or {}
+    if not isinstance(behaviour, dict):
+        msg = "behaviour must be an object"
+        raise CalibrationError(msg)
+    facts = {f: _read_number(behaviour, f) for f in _FACTS if f in behaviour}
+    low, high = _reals(document, "range")
+    return Profile(
+        Identity(
+            backend=_text(document, "backend"),
+            model=_text(device, "model"),
+            serial=_text(device, "serial"),
+            version=_text(device, "version"),
+            virtual=device.get("virtual") is True,
+        ),
+        _text(document, "channel"),
+        _curve(_text(document, "model"), _table(document, "parameters")),
+        low,
+        high,
+        Behaviour(family=str(behaviour.get("family", "")), **facts),
+        tuple(sorted((str(k), str(v)) for k, v in provenance.items())),
+    )
+
+
+def _curve(model: str, parameters: dict[str, object]) -> Curve:
+    spread = {k: _real(parameters.get(k, 0.0), k) for k in ("u", "zero_u")}
+    if model == "affine":
+        gain = _read_number(parameters, "gain")
+        if gain.value <= 0:
+            msg = f"the gain {gain.value:g} must be positive"
+            raise CalibrationError(msg)
+        return Affine(gain, _read_number(parameters, "offset"), _real(parameters.get("covariance", 0.0), "covariance"))
+    if model == "polynomial":
+        return Polynomial(_reals(parameters, "coefficients"), **spread)
+    if model == "lookup":
+        shown, values = _reals(parameters, "shown"), _reals(parameters, "true")
+        if len(shown) < 2 or len(shown) != len(values) or min(np.diff(shown)) <= 0:
+            msg = 'a lookup needs rows "shown" and "true" of equal length, at least two, the first one rising'
+            raise CalibrationError(msg)
+        return Lookup(shown, values, **spread)
+    msg = f"unknown model {model!r}; there are affine, polynomial and lookup"
+    raise CalibrationError(msg)
+
+
+def _table(holder: dict[str, object], key: str) -> dict[str, object]:
+    value = holder[key]
+    if not isinstance(value, dict):
+        msg = f"{key} must be an object"
+        raise CalibrationError(msg)
+    return value
+
+
+def _text(holder: dict[str, object], key: str) -> str:
+    value = holder[key]
+    if not isinstance(value, str):
+        msg = f"{key} must be a text"
+        raise CalibrationError(msg)
+    return value
+
+
+def _real(value: object, key: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        msg = f"{key} must be a finite number, not {value!r}"
+        raise CalibrationError(msg)
+    return float(value)
+
+
+def _reals(holder: dict[str, object], key: str) -> tuple[float, ...]:
+    value = holder[key]
+    if not isinstance(value, list) or not value:
+        msg = f"{key} must be a row of numbers"
+        raise CalibrationError(msg)
+    return tuple(_real(v, key) for v in value)
+
+
+def _read_number(holder: dict[str, object], key: str) -> Number:
+    table = _table(holder, key)
+    number = Number(_real(table["value"], key), _real(table.get("u", 0.0), key))
+    if number.u < 0:
+        msg = f"the uncertainty of {key} must not be negative"
+        raise CalibrationError(msg)
+    return number
