@@ -11,6 +11,7 @@
      +-- CoverageError (ValueError)           no rows cover the interval asked for
      +-- CalibrationError (ValueError)        wrong device, channel, range or file
      +-- FileFormatError (ValueError)         a recording cannot be read: path, line, what was wrong
+     +-- DeclinedError (ValueError)           an estimator was asked for what the data cannot tell
      +-- SinkError (OSError)                  a file could not be written, or rows were lost on the way to it
      +-- SensorClosedError (RuntimeError)     used after close, or in a forked child
 
@@ -74,6 +75,10 @@ class CalibrationError(PmtError, ValueError):
 
 class FileFormatError(PmtError, ValueError):
     """A recording cannot be read. The message names the file, the line and what was wrong with it."""
+
+
+class DeclinedError(PmtError, ValueError):
+    """An estimator declines: the data cannot tell what was asked. The message says why and what would help."""
 
 
 class SinkError(PmtError, OSError):

@@ -1,0 +1,64 @@
+"""Readings as arrays: polls put in order, and the series of updates behind them. Pure; times are seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.model import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Updates:
+    """The series of updates behind polled readings, in order.
+
+    Attributes
+    ----------
+    k : int64, shape (n,)
+        Number of each update on the lattice; a gap means that nobody polled in between.
+    t_s : float64, shape (n,)
+        When it was published, seconds on the clock of the polls.
+    watts : float64, shape (n,)
+        What it showed.
+    period_s : float
+        Update period.
+    """
+
+    k: Ints
+    t_s: Floats
+    watts: Floats
+    period_s: float
+
+    def __len__(self) -> int:
+        """Number of updates."""
+        return len(self.k)
+
+    def between(self, start_s: float, end_s: float) -> Updates:
+        """Return the updates published in ``[start_s, end_s)``."""
+        keep = (self.t_s >= start_s) & (self.t_s < end_s)
+        return Updates(self.k[keep], self.t_s[keep], self.watts[keep], self.period_s)
+
+
+def tidy(t_s: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """Return the polls whose stamps increase; a repeated or backward stamp says nothing about when it was read."""
+    t, v = np.asarray(t_s, np.float64), np.asarray(values, np.float64)
+    if t.shape != v.shape or t.ndim != 1:
+        msg = f"times and values must be two rows of equal length, not {t.shape} and {v.shape}"
+        raise ValueError(msg)
+    good = np.isfinite(t) & np.isfinite(v)
+    t, v = t[good], v[good]
+    if len(t) == 0:
+        return t, v
+    ahead = np.concatenate([[True], t[1:] > np.maximum.accumulate(t)[:-1]])
+    return t[ahead], v[ahead]
+
+
+def stamp_step(t_s: Floats) -> float:
+    """Resolution of time stamps in seconds: the coarsest decimal step of which all are multiples, else 0."""
+    t = np.asarray(t_s, np.float64)
+    for step in (1.0, 0.1, 0.01, 1e-3, 1e-4):
+        off = np.abs(t / step - np.round(t / step)) * step
+        if np.all(off < max(1e-6, step * 1e-3)):
+            return step
+    return 0.0
