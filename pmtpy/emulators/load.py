@@ -182,9 +182,7 @@ def _recorded(path: str, spec: str) -> Table:
             time = next((n for n in ("elapsed", "time", "seconds", "t_s") if n in names), "")
             power = next((n for n in ("total_W", "watts", "power", "power_total") if n in names), "")
             if not time or not power:
-                msg = (
-                    f"load {spec!r}: {path} needs columns elapsed or time, and total_W or watts"
-                )
+                msg = f"load {spec!r}: {path} needs columns elapsed or time, and total_W or watts"
                 raise TargetError(msg)
             i, j = names.index(time), names.index(power)
             pairs = np.array([(float(row[i]), float(row[j])) for row in rows], np.float64)
