@@ -1,0 +1,475 @@
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pmtpy.backends import rapl
+from pmtpy.backends.rapl.parts import Kind
+from pmtpy.backends.rapl.perf import KernelEvents, cpu_list, find_events
+from pmtpy.clock import ManualClock
+from pmtpy.emulators.rapl import AMD_NJ, LAYOUTS, PerfEvents, Processors, ZoneSpec, open_virtual
+from pmtpy.emulators.tree import Tree
+from pmtpy.emulators.world import World, make_world
+from pmtpy.errors import BackendUnavailableError, ReadError, SourceLostError, TargetError
+from pmtpy.model import Layout
+from pmtpy.source import Source
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def world(clock: ManualClock) -> World:
+    return make_world("constant:100", clock=clock)
+
+
+@pytest.fixture
+def make(world: World) -> Iterator[Callable[..., Processors]]:
+    made: list[Processors] = []
+
+    def build(layout: str, **options: float) -> Processors:
+        made.append(Processors(world, layout, **options))
+        return made[-1]
+
+    yield build
+    for processors in made:
+        processors.tree.close()
+
+
+def total_names(source: Source) -> list[str]:
+    layout = Layout(source.channels)
+    return [layout.names[i] for i in layout.in_total]
+
+
+def run_total(source: Source, advance: Callable[[], None], steps: int) -> float:
+    """Joules of the total over ``steps`` advances, unwrapped by the channels' own meaning."""
+    layout = Layout(source.channels)
+    counted = [i - 1 for i in layout.in_total]
+    joules = 0.0
+    last = source.read().raw[0]
+    for _ in range(steps):
+        advance()
+        row = source.read().raw[0]
+        for i in counted:
+            wrap = source.channels[i].wrap
+            rise = row[i] - last[i]
+            joules += (rise if rise >= 0 or wrap is None else rise + wrap) * source.channels[i].scale
+        last = row
+    return float(joules)
+
+
+TOTALS = {
+    "server": ["package0", "package0.dram", "package1", "package1.dram"],
+    "psys-between": ["package0", "package0.dram", "package1", "package1.dram"],
+    "many": [n for p in range(12) for n in (f"package{p}", f"package{p}.dram")],
+    "client": ["package0"],
+    "mmio-only": ["mmio.package0", "mmio.package0.dram"],
+    "intel-dies": ["package0.die0", "package0.die0.dram", "package0.die1", "package0.die1.dram"],
+    "amd": ["package0", "package1"],
+    "amd-dies": ["package0.die0", "package1.die0"],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_zone_is_a_channel_and_each_part_is_in_the_total_once(
+    make: Callable[..., Processors], clock: ManualClock, layout: str
+) -> None:
+    source = rapl.open_source(None, clock=clock, sysfs_root=make(layout).tree.root)
+    assert len(source.channels) == len(LAYOUTS[layout])
+    assert total_names(source) == TOTALS[layout]
+    source.close()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_total_equals_the_truth_over_many_wraps(clock: ManualClock, layout: str) -> None:
+    # 20 kW for two hours: 144 MJ, that is hundreds of wraps of each 65 kJ counter. max_watts is for the core to use.
+    source = open_virtual(clock=clock, load="square:low=10000,high=30000,hz=0.01", layout=layout)
+    truth = 20_000 * 7200.0
+    joules = run_total(source, lambda: clock.advance(2.0), 3600)
+    # Each register wraps after one unit more than the range that the file shows, and its unit is cut to nanojoules.
+    assert joules == pytest.approx(truth, rel=1e-6)
+    assert source.identity.virtual
+    source.close()
+
+
+def test_a_reading_is_the_counter_of_the_last_millisecond(clock: ManualClock) -> None:
+    source = open_virtual(clock=clock, load="constant:1000", layout="mmio-only")
+    first = source.read().raw[0, 0]
+    clock.advance(0.0009)
+    assert source.read().raw[0, 0] == first
+    clock.advance(0.0001)
+    assert source.read().raw[0, 0] == pytest.approx(first + 900_000, abs=62)
+    source.close()
+
+
+def test_no_thread_is_started(clock: ManualClock) -> None:
+    before = threading.active_count()
+    source = open_virtual(clock=clock)
+    source.read()
+    assert threading.active_count() == before
+    source.close()
+
+
+def test_ranges_are_per_zone_and_the_deadline_follows_from_the_smallest(
+    make: Callable[..., Processors], clock: ManualClock
+) -> None:
+    source = rapl.open_source(None, clock=clock, sysfs_root=make("server").tree.root)
+    wraps = {c.name: c.wrap for c in source.channels}
+    assert wraps["package0"] == 262143328850
+    assert wraps["package0.dram"] == 65712999613
+    # Limits of 150 W and 40 W: 600 W and 250 W are possible; a quarter of 65.7 kJ at 250 W comes first.
+    assert source.deadline_s == pytest.approx(min(262143.3 / 600, 65713.0 / 250) / 4, rel=1e-4)
+    source.close()
+
+
+def test_a_quarter_of_the_range_at_one_kilowatt_where_no_limit_is_known(
+    make: Callable[..., Processors], clock: ManualClock
+) -> None:
+    source = rapl.open_source(None, clock=clock, sysfs_root=make("amd").tree.root)
+    assert source.deadline_s == pytest.approx(65532.6 / 4 / 1000, rel=1e-4)
+    source.close()
+
+
+def test_one_core_of_amd_is_not_called_the_cores(make: Callable[..., Processors], clock: ManualClock) -> None:
+    source = rapl.open_source(None, clock=clock, sysfs_root=make("amd").tree.root)
+    assert "package0.one_core" in {c.name for c in source.channels}
+    assert any("single core" in note for note in source.identity.notes)
+    source.close()
+
+
+def test_dies_of_amd_whose_counters_differ_are_not_taken_for_one(world: World, clock: ManualClock) -> None:
+    processors = Processors(world, "amd-dies")
+    processors.unregister("intel-rapl:1")
+    processors.register(ZoneSpec("intel-rapl:1", "package-0-die-1", 0.25, AMD_NJ, "socket1", 0))
+    clock.advance(100.0)
+    processors.refresh(clock.now_ns())
+    source = rapl.open_source(None, clock=clock, sysfs_root=processors.tree.root)
+    assert total_names(source) == ["package0.die0", "package0.die1", "package1.die0", "package1.die1"]
+    source.close()
+    processors.tree.close()
+
+
+def test_mirrored_dies_are_recognised_without_the_vendor(make: Callable[..., Processors], clock: ManualClock) -> None:
+    processors = make("amd-dies")
+    processors.tree.remove("devices/system/cpu/modalias")
+    source = rapl.open_source(None, clock=clock, sysfs_root=processors.tree.root)
+    assert total_names(source) == ["package0.die0", "package1.die0"]
+    source.close()
+
+
+def test_a_tree_that_is_copied_or_lacks_its_class_counts_the_same(
+    make: Callable[..., Processors], clock: ManualClock, tmp_path: Path
+) -> None:
+    processors = make("server")
+    no_class = tmp_path / "no-class"
+    no_class.mkdir()
+    (no_class / "devices").symlink_to(processors.tree.root / "devices")
+    flat = tmp_path / "flat" / "class" / "powercap"
+    for spec in LAYOUTS["server"]:
+        for name in ("name", "energy_uj", "max_energy_range_uj"):
+            for folder in (flat / spec.id, flat / spec.id.rpartition(":")[0] / spec.id):
+                folder.mkdir(parents=True, exist_ok=True)
+                text = (processors.tree.root / "class" / "powercap" / spec.id / name).read_text()
+                (folder / name).write_text(text)
+    for root in (no_class, tmp_path / "flat"):
+        source = rapl.open_source(None, clock=clock, sysfs_root=root)
+        assert total_names(source) == TOTALS["server"]
+        source.close()
+
+
+def test_files_for_root_only_are_refused_with_the_remedy(
+    make: Callable[..., Processors], clock: ManualClock, as_nobody: Callable[[], AbstractContextManager[None]]
+) -> None:
+    root = make("server").tree.root
+    root.chmod(0o755)
+    for path in root.rglob("energy_uj"):
+        path.chmod(0o400)
+    with as_nobody():
+        with pytest.raises(BackendUnavailableError) as refused:
+            rapl.open_source(None, clock=clock, sysfs_root=root)
+        found = rapl.discover(sysfs_root=root)
+    assert "intel-rapl:0/energy_uj: permission denied" in refused.value.reason
+    for cure in ("chmod a+r /sys/class/powercap/intel-rapl*/energy_uj", "udev", "tmpfiles", "perf_event_paranoid=0"):
+        assert cure in refused.value.remedy
+    assert not found.devices
+    assert found.remedy == refused.value.remedy
+
+
+def test_perf_events_take_over_where_powercap_is_for_root_only(
+    clock: ManualClock, as_nobody: Callable[[], AbstractContextManager[None]]
+) -> None:
+    world = make_world("constant:100", clock=clock)
+    processors, events = Processors(world), PerfEvents(world)
+    events.describe(processors.tree)
+    processors.tree.root.chmod(0o755)
+    for path in processors.tree.root.rglob("energy_uj"):
+        path.chmod(0o400)
+    with as_nobody():
+        source = rapl.open_source(None, clock=clock, sysfs_root=processors.tree.root, perf=events)
+    assert source.identity.version == "perf events"
+    assert total_names(source) == TOTALS["server"]
+    assert run_total(source, lambda: clock.advance(10.0), 10) == pytest.approx(10_000, abs=0.1)
+    source.close()
+    processors.tree.close()
+
+
+def test_both_ways_name_their_channels_alike(clock: ManualClock) -> None:
+    by_way = {}
+    for way in ("powercap", "perf"):
+        source = open_virtual(clock=clock, via=way)
+        by_way[way] = {(c.name, c.domain) for c in source.channels}
+        source.close()
+    assert by_way["powercap"] == by_way["perf"]
+
+
+def test_an_unreadable_zone_is_named_and_the_total_called_partial(
+    make: Callable[..., Processors], clock: ManualClock, as_nobody: Callable[[], AbstractContextManager[None]]
+) -> None:
+    processors = make("server")
+    root = processors.tree.root
+    root.chmod(0o755)
+    (root / processors.energy_file("intel-rapl:1:0")).chmod(0o400)
+    with as_nobody():
+        source = rapl.open_source(None, clock=clock, sysfs_root=root)
+    assert total_names(source) == ["package0", "package0.dram", "package1"]
+    assert any("package1.dram is left out" in n and "PARTIAL" in n for n in source.identity.notes)
+    source.close()
+
+
+def test_the_second_window_stands_in_for_an_unreadable_package(
+    make: Callable[..., Processors], clock: ManualClock
+) -> None:
+    processors = make("client")
+    processors.tree.write_bytes(processors.energy_file("intel-rapl:0"), b"")
+    source = rapl.open_source(None, clock=clock, sysfs_root=processors.tree.root)
+    assert total_names(source) == ["mmio.package0"]
+    assert not any("PARTIAL" in note for note in source.identity.notes)
+    source.close()
+
+
+def test_a_missing_tree_is_said_with_what_to_load(clock: ManualClock, tmp_path: Path) -> None:
+    with pytest.raises(BackendUnavailableError, match=r"does not exist or is empty\n  remedy: sudo modprobe"):
+        rapl.open_source(None, clock=clock, sysfs_root=tmp_path)
+    assert "modprobe" in rapl.discover(sysfs_root=tmp_path).remedy
+
+
+def test_other_control_types_are_not_rapl(clock: ManualClock, tmp_path: Path) -> None:
+    for name in ("dtpm", "idle_inject"):
+        (tmp_path / "class" / "powercap" / name).mkdir(parents=True)
+    with pytest.raises(BackendUnavailableError, match="holds dtpm, idle_inject, but no intel-rapl zone"):
+        rapl.open_source(None, clock=clock, sysfs_root=tmp_path)
+
+
+def test_links_that_a_container_left_dangling_are_explained(
+    make: Callable[..., Processors], clock: ManualClock
+) -> None:
+    processors = make("server")
+    processors.tree.remove("devices/virtual/powercap")
+    with pytest.raises(BackendUnavailableError, match=r"intel-rapl:0.*hidden[\s\S]*-v /sys:/host/sys:ro"):
+        rapl.open_source(None, clock=clock, sysfs_root=processors.tree.root)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"-1\n", b"<no>\n", b"1 2\n", b"1_0\n", b"\xff\xfe"])
+def test_a_package_without_a_number_is_no_package(
+    make: Callable[..., Processors], clock: ManualClock, content: bytes
+) -> None:
+    processors = make("mmio-only")
+    processors.tree.write_bytes(processors.energy_file("intel-rapl-mmio:0"), content)
+    with pytest.raises(BackendUnavailableError, match="no counter of a package can be read"):
+        rapl.open_source(None, clock=clock, sysfs_root=processors.tree.root)
+
+
+@pytest.mark.parametrize("content", [b"", b"-1\n", b"<no>\n", b"1 2\n", b"262143328851\n", b"9" * 40])
+def test_garbage_while_running_is_a_lost_row_and_then_a_lost_source(
+    make: Callable[..., Processors], clock: ManualClock, content: bytes
+) -> None:
+    processors = make("server")
+    source = rapl.open_source(None, clock=clock, sysfs_root=processors.tree.root)
+    processors.tree.write_bytes(processors.energy_file("intel-rapl:1"), content)
+    assert len(source.read()) == 0
+    processors.refresh(clock.now_ns())
+    block = source.read()
+    assert block.lost is not None
+    assert block.lost.tolist() == [1]
+    processors.tree.write_bytes(processors.energy_file("intel-rapl:1"), content)
+    for _ in range(9):
+        assert len(source.read()) == 0
+    with pytest.raises(SourceLostError, match=r"package1|intel-rapl:1"):
+        source.read()
+    source.close()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"0\n", b"-5\n", b"unknown\n", b"17\n"])
+def test_without_a_credible_range_a_wrap_is_not_invented(
+    make: Callable[..., Processors], clock: ManualClock, content: bytes | None
+) -> None:
+    processors = make("server")
+    path = processors.energy_file("intel-rapl:0").replace("energy_uj", "max_energy_range_uj")
+    if content is None:
+        processors.tree.remove(path)
+    else:
+        processors.tree.write_bytes(path, content)
+    source = rapl.open_source(None, clock=clock, sysfs_root=processors.tree.root)
+    assert source.channels[0].wrap is None
+    assert any("package0: max_energy_range_uj" in note for note in source.identity.notes)
+    source.close()
+
+
+def test_zones_that_return_under_other_numbers_are_found_and_called_fresh(
+    make: Callable[..., Processors], clock: ManualClock, failing_files: object
+) -> None:
+    processors = make("server")
+    root = processors.tree.root
+    source = rapl.open_source(None, clock=clock, sysfs_root=root)
+    last = source.read().raw[0].tolist()
+    gone = [processors.unregister(z) for z in ("intel-rapl:0:0", "intel-rapl:0", "intel-rapl:1:0", "intel-rapl:1")]
+    clock.advance(1.0)
+    assert len(source.read()) == 0
+    new_ids = {"package-0": "intel-rapl:a", "package-1": "intel-rapl:0"}
+    for old in (gone[1], gone[3]):
+        dram = gone[0] if old is gone[1] else gone[2]
+        new = new_ids[old.name]
+        processors.register(ZoneSpec(new, old.name, old.share, old.unit_nj, old.register))
+        processors.register(ZoneSpec(f"{new}:3", dram.name, dram.share, dram.unit_nj, dram.register))
+    block = source.read()
+    assert block.fresh
+    assert block.lost is not None
+    assert block.lost.tolist() == [1]
+    # One second later each counter shows its own share of 100 J more, so none was mistaken for another.
+    rise = [(b - a) * 1e-6 for a, b in zip(last, block.raw[0].tolist(), strict=True)]
+    assert rise == pytest.approx([42.5, 7.5, 42.5, 7.5], abs=1e-3)
+    assert not source.read().fresh
+    source.close()
+
+
+def test_a_device_or_a_way_that_does_not_exist_is_refused(clock: ManualClock, tmp_path: Path) -> None:
+    with pytest.raises(TargetError, match="one device"):
+        rapl.open_source("3", clock=clock, sysfs_root=tmp_path)
+    with pytest.raises(TargetError, match="powercap or perf"):
+        rapl.open_source(None, clock=clock, sysfs_root=tmp_path, via="msr")
+    with pytest.raises(TargetError, match="layout"):
+        open_virtual(clock=clock, layout="none")
+
+
+NAMES = st.sampled_from(
+    ["package-0", "package-1", "package-0-die-0", "package-0-die-1", "core", "dram", "psys", "", "x"]
+)
+CONTENTS = st.sampled_from([b"5000000\n", b"0\n", b"", b"-3\n", b"abc\n", b"262143328850\n", b"99999999999999\n", None])
+IDS = st.sampled_from(
+    ["intel-rapl:0", "intel-rapl:1", "intel-rapl:a", "intel-rapl:0:0", "intel-rapl:0:1", "intel-rapl-mmio:0", "dtpm:0"]
+)
+
+
+@given(st.dictionaries(IDS, st.tuples(NAMES, CONTENTS, CONTENTS), max_size=6))
+@settings(max_examples=80, deadline=None)
+def test_any_tree_is_refused_with_a_reason_or_counted_without_doubling(
+    zones: dict[str, tuple[str, bytes | None, bytes | None]],
+) -> None:
+    tree = Tree()
+    try:
+        for zone, (name, energy, top) in zones.items():
+            tree.write(f"class/powercap/{zone}/name", name)
+            for file, content in (("energy_uj", energy), ("max_energy_range_uj", top)):
+                if content is not None:
+                    tree.write_bytes(f"class/powercap/{zone}/{file}", content)
+        found = rapl.discover(sysfs_root=tree.root)
+        if not found.devices:
+            assert found.reason
+            assert found.remedy
+            return
+        source = rapl.open_source(None, clock=ManualClock(), sysfs_root=tree.root)
+        names = total_names(source)
+        assert names
+        kinds = {n.rsplit(".", 1)[-1] for n in names}
+        assert not kinds & {"core", "uncore", "psys", "one_core"}
+        row = source.read().raw[0].tolist()
+        shown = {z: energy for z, (_, energy, _) in zones.items()}
+        for channel, count in zip(source.channels, row, strict=True):
+            content = shown[channel.label]
+            assert content is not None
+            assert count == int(content)
+        # A package or memory with a usable name that is not counted is spoken of.
+        for zone, (name, energy, _) in zones.items():
+            if name.startswith("package") and not zone.startswith("dtpm") and energy in {b"", b"abc\n", b"-3\n", None}:
+                assert any("left out" in n for n in source.identity.notes)
+        source.close()
+    finally:
+        tree.close()
+
+
+def test_a_failing_perf_event_is_a_lost_row(clock: ManualClock) -> None:
+    world = make_world("constant:100", clock=clock)
+    tree = Tree()
+
+    class Broken(PerfEvents):
+        def read(self, handle: int) -> int:
+            raise OSError(5, "Input/output error")
+
+    events = Broken(world)
+    events.describe(tree)
+    source = rapl.open_source(None, clock=clock, sysfs_root=tree.root, via="perf", perf=events)
+    assert len(source.read()) == 0
+    with pytest.raises(ReadError, match="bus or the firmware"):
+        source.poll()
+    source.close()
+    tree.close()
+
+
+def test_the_kernel_opens_an_event_that_the_attribute_describes() -> None:
+    kernel = KernelEvents()
+    try:
+        handle = kernel.open(1, 0, 0)  # the software unit's CPU clock, which every kernel with perf has
+    except OSError as error:
+        pytest.skip(f"perf events are not permitted here: {error}")
+    first = kernel.read(handle)
+    assert kernel.read(handle) > first
+    kernel.close(handle)
+    with pytest.raises(OSError, match="Invalid argument"):
+        kernel.open(1, 0, -1)
+
+
+@given(st.text(alphabet="0123456789,- \n", max_size=12))
+def test_any_text_is_a_list_of_cpus_or_refused(text: str) -> None:
+    try:
+        cpus = cpu_list(text)
+    except ValueError:
+        return
+    assert all(str(cpu) in {str(int(p)) for p in re.findall(r"\d+", text)} or "-" in text for cpu in cpus)
+
+
+def test_lists_of_cpus_are_read_as_the_kernel_writes_them() -> None:
+    assert cpu_list("0,18\n") == (0, 18)
+    assert cpu_list("0-2,8") == (0, 1, 2, 8)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("type", "power"),
+        ("cpumask", ""),
+        ("cpumask", "0,8,16"),
+        ("events/energy-pkg", "event=two"),
+        ("events/energy-pkg.unit", "Watts"),
+        ("events/energy-pkg.scale", "nan"),
+        ("events/energy-pkg.scale", "-1"),
+    ],
+)
+def test_events_that_are_described_oddly_are_not_guessed(
+    world: World, clock: ManualClock, file: str, content: str
+) -> None:
+    tree, events = Tree(), PerfEvents(world)
+    events.describe(tree)
+    tree.write(f"bus/event_source/devices/power/{file}", content)
+    assert not [e for e in find_events(tree.root) if e.part.kind is Kind.PACKAGE]
+    with pytest.raises(BackendUnavailableError, match="no perf event for the energy of a package"):
+        rapl.open_source(None, clock=clock, sysfs_root=tree.root, via="perf", perf=events)
+    tree.close()
