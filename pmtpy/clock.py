@@ -7,12 +7,16 @@ and once at its end.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
+import re
 import threading
 import time
 from dataclasses import dataclass
 from typing import Protocol
+
+from pmtpy.errors import TargetError
 
 NS_PER_S = 1_000_000_000
 
@@ -81,6 +85,9 @@ class HostClock:
         return wake.wait(max(0.0, (t_ns - time.monotonic_ns()) / NS_PER_S))
 
 
+HOST_CLOCK = HostClock()  # without state: one is enough
+
+
 class ManualClock:
     """A clock that stands still until :meth:`advance` moves it. Hours of behaviour run in milliseconds.
 
@@ -120,3 +127,25 @@ class ManualClock:
         while not alarm.is_set() and not wake.is_set():
             alarm.wait(0.001)
         return wake.is_set()
+
+
+def seconds_of(text: str) -> float:
+    """Return the seconds of an interval written ``10ms``, ``0.5s``, ``100Hz``, ``20us`` or, bare, in milliseconds.
+
+    Raises
+    ------
+    TargetError
+        The text is none of these, or not positive.
+    """
+    match = re.fullmatch(r"\s*([0-9.eE+-]+?)\s*([a-zA-Z]*)\s*", text)
+    seconds = 0.0
+    with contextlib.suppress(ValueError, ZeroDivisionError):
+        value, unit = (float(match[1]), match[2].lower()) if match else (0.0, "")
+        if unit in {"hz", "khz"}:
+            seconds = 1 / (value * (1e3 if unit == "khz" else 1.0))
+        else:
+            seconds = value * {"us": 1e-6, "ms": 1e-3, "": 1e-3, "s": 1.0, "min": 60.0}.get(unit, 0.0)
+    if not 0 < seconds < float("inf"):
+        msg = f"{text!r} is not an interval; write 10ms, 0.5s, 100Hz, or a bare number of milliseconds"
+        raise TargetError(msg)
+    return seconds

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import enum
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -214,6 +216,35 @@ class Block:
         return Block(np.empty(0, np.int64), np.empty((0, columns)))
 
 
+class Row(NamedTuple):
+    """A Block of one row without arrays: what a poll delivers, at a tenth of the cost.
+
+    Attributes
+    ----------
+    t_ns : int
+        The instant of the row.
+    counts : sequence of float
+        One per DIRECT channel.
+    lost : int
+        Rows known to be missing directly before.
+    """
+
+    t_ns: int
+    counts: Sequence[float]
+    lost: int = 0
+
+
+class Point(NamedTuple):
+    """A Frame of one row without arrays. Fields as in Frame."""
+
+    t_ns: int
+    watts: tuple[float, ...]
+    joules: tuple[float, ...]
+    values: tuple[float, ...]
+    lost: int
+    uncovered_ns: int
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """Rows of the curve, in SI.
@@ -245,6 +276,31 @@ class Frame:
     def __len__(self) -> int:
         """Number of rows."""
         return len(self.t_ns)
+
+    @staticmethod
+    def of_points(points: Sequence[Point], marks: tuple[tuple[int, str], ...] = ()) -> Frame:
+        """Make arrays of at least one Point."""
+        t_ns, watts, joules, values, lost, uncovered = zip(*points, strict=True)
+        return Frame(
+            np.array(t_ns, np.int64),
+            np.array(watts, np.float64),
+            np.array(joules, np.float64),
+            np.array(values, np.float64),
+            np.array(lost, np.int64),
+            np.array(uncovered, np.int64),
+            marks,
+        )
+
+    def point(self, row: int) -> Point:
+        """Return one row as plain numbers."""
+        return Point(
+            int(self.t_ns[row]),
+            tuple(self.watts[row].tolist()),
+            tuple(self.joules[row].tolist()),
+            tuple(self.values[row].tolist()),
+            int(self.lost[row]),
+            int(self.uncovered_ns[row]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,32 +356,52 @@ def seconds(a: State, b: State) -> float:
     return (b.t_ns - a.t_ns) / 1e9
 
 
+_WORTH_A_WARNING = 1e-3  # share of an interval without known energy that a user should hear of
+_TOO_MUCH = 0.05  # share above which a sum of joules would pass for something that it is not
+
+
+def _check_coverage(a: State, b: State) -> None:
+    unknown, length = abs(b.uncovered_ns - a.uncovered_ns), abs(b.t_ns - a.t_ns)
+    if unknown <= _WORTH_A_WARNING * length:
+        return
+    msg = f"{a.target}: the energy of {unknown / 1e9:g} s of the {length / 1e9:g} s between the two states is not known"
+    if unknown > _TOO_MUCH * length:
+        msg += " (lost rows, a restart, or counters that were not read in time; a region keeps them read)"
+        raise CoverageError(msg)
+    warnings.warn(msg, stacklevel=3)
+
+
 def joules(a: State, b: State, channel: str | int | None = None) -> float:
     """Energy from state ``a`` to state ``b`` in joules; of the total, or of the channel named or numbered.
 
-    Raises
-    ------
-    TargetError
-        The states belong to different sensors, or there is no such channel.
-    """
-    i = _index(a, b, channel)
-    return b.joules[i] - a.joules[i]
-
-
-def watts(a: State, b: State, channel: str | int | None = None) -> float:
-    """Mean power from state ``a`` to state ``b`` in watts.
+    Warns when more than 0.1 % of the time between them has no known energy.
 
     Raises
     ------
     TargetError
         The states belong to different sensors, or there is no such channel.
     CoverageError
-        The two states denote the same instant: a mean over no time does not exist.
+        More than 5 % of the time between them has no known energy.
+    """
+    i = _index(a, b, channel)
+    _check_coverage(a, b)
+    return b.joules[i] - a.joules[i]
+
+
+def watts(a: State, b: State, channel: str | int | None = None) -> float:
+    """Mean power from state ``a`` to state ``b`` in watts; the power at ``b`` if both denote the same instant.
+
+    Raises
+    ------
+    TargetError
+        The states belong to different sensors, or there is no such channel.
+    CoverageError
+        More than 5 % of the time between them has no known energy.
     """
     i = _index(a, b, channel)
     if a.t_ns == b.t_ns:
-        msg = f"{a.target}: both states denote the same instant, so there is no mean power; read later states"
-        raise CoverageError(msg)
+        return b.watts[i]
+    _check_coverage(a, b)
     return (b.joules[i] - a.joules[i]) / ((b.t_ns - a.t_ns) / 1e9)
 
 

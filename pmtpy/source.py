@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from pmtpy.clock import NS_PER_S, Clock
 from pmtpy.errors import ReadError, SourceLostError
-from pmtpy.model import Block, Channel, Form, Identity
+from pmtpy.model import Block, Channel, Form, Identity, Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,8 @@ class Source(ABC):
         The longest time between two reads after which counters are still unambiguous; None: no limit.
     slow : bool
         True when one reading takes so long (a bus transaction) that only the pump may pay for it.
+    stream : bool
+        True when rows come by themselves, so that the newest row is the present state.
     """
 
     identity: Identity
@@ -59,6 +61,7 @@ class Source(ABC):
     interval_s: float = 0.1
     deadline_s: float | None = None
     slow: bool = False
+    stream: bool = False
 
     @property
     def columns(self) -> int:
@@ -77,6 +80,10 @@ class Source(ABC):
         SourceLostError
             The device is gone; every later call raises it again.
         """
+
+    def take(self) -> Block | Row:
+        """Do what :meth:`read` does, in the cheapest form: a single row need not be arrays."""
+        return self.read()
 
     def mark(self, label: str) -> bool:  # noqa: ARG002  (the default has no use for it)
         """Put ``label`` into the device's own stream; return False where the device cannot."""
@@ -114,6 +121,11 @@ class PolledSource(Source):
 
     def read(self) -> Block:
         """Poll once; the row's time is the middle of the call."""
+        taken = self.take()
+        return taken if isinstance(taken, Block) else Block.row(taken.t_ns, taken.counts, lost=taken.lost)
+
+    def take(self) -> Block | Row:
+        """Poll once; the row's time is the middle of the call."""
         if self._lost is not None:
             raise self._lost
         before = self._clock.now_ns()
@@ -138,7 +150,7 @@ class PolledSource(Source):
             return counts
         t_ns = max((before + after) // 2, self._last_t_ns + 1)
         self._last_t_ns = t_ns
-        return Block.row(t_ns, counts, lost=lost)
+        return Row(t_ns, counts, lost)
 
     def _gone(self, why: str) -> SourceLostError:
         self._lost = SourceLostError(f"{self.identity.backend} {self.identity.model}: {why}")

@@ -1,0 +1,296 @@
+"""The recent past of one curve: a bounded ring of rows, and the curve at any instant of it.
+
+An :class:`Instant` is a bookmark: it is set in the present and costs nothing then; the rows that come later settle
+it. So an open region needs no history to know its energy, however long it lasts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.errors import CoverageError
+from pmtpy.model import Floats, Frame, Ints, Layout, Point
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The curve at one instant, and how it was come by.
+
+    Attributes
+    ----------
+    t_ns : int
+        The instant.
+    joules : tuple of float
+        Cumulative energy, total first.
+    before, after : Point
+        The rows around the instant; the same one twice where the instant is extended.
+    extended_ns : int
+        How far the instant lies beyond the newest row, whose power was then assumed to go on; 0 if rows surround it.
+    uncovered_ns, lost, rows : int
+        Cumulative time without known energy, rows lost and rows seen, up to the instant. Only differences count:
+        before the first row the time is negative.
+    """
+
+    t_ns: int
+    joules: tuple[float, ...]
+    before: Point
+    after: Point
+    extended_ns: int
+    uncovered_ns: int
+    lost: int
+    rows: int
+
+
+class Instant:
+    """A bookmark on a curve, settled when rows have passed it. Owned by the history that made it."""
+
+    __slots__ = ("reading", "t_ns")
+
+    def __init__(self, t_ns: int) -> None:
+        self.t_ns = t_ns
+        self.reading: Reading | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """Arrays of the recent past, as :meth:`pmtpy.Sensor.history` hands them out.
+
+    Attributes
+    ----------
+    t_ns : int64, shape (n,)
+        Monotonic instants.
+    timestamp : float64, shape (n,)
+        The same as Unix seconds.
+    names : tuple of str
+        Total, then the channels with energy.
+    watts, joules : float64, shape (n, k)
+        Power, and energy since the sensor was opened.
+    value_names : tuple of str
+        The other channels, with their unit: ``pair0.voltage [V]``.
+    values : float64, shape (n, m)
+    lost : int64, shape (n,)
+        Rows missing before each row.
+    marks : tuple of (row, label)
+    """
+
+    t_ns: Ints
+    timestamp: Floats
+    names: tuple[str, ...]
+    watts: Floats
+    joules: Floats
+    value_names: tuple[str, ...]
+    values: Floats
+    lost: Ints
+    marks: tuple[tuple[int, str], ...]
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.t_ns)
+
+    def to_pandas(self) -> object:
+        """Return a ``pandas.DataFrame``, one line per row (needs the extra ``analysis``)."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            msg = "to_pandas() needs pandas: pip install 'pmtpy[analysis]'"
+            raise ImportError(msg) from error
+        columns: dict[str, object] = {"time": self.timestamp, "t_ns": self.t_ns}
+        columns |= {f"{n}_W": self.watts[:, i] for i, n in enumerate(self.names)}
+        columns |= {f"{n}_J": self.joules[:, i] for i, n in enumerate(self.names)}
+        columns |= {n: self.values[:, i] for i, n in enumerate(self.value_names)}
+        labels = [""] * len(self)
+        for row, label in self.marks:
+            labels[row] = f"{labels[row]};{label}" if labels[row] else label
+        return pd.DataFrame({**columns, "lost": self.lost, "marker": labels})
+
+
+class History:
+    """The ring. One owner, the sensor, which holds its own lock around every call.
+
+    Parameters
+    ----------
+    layout : Layout
+    seconds : float
+        Rows older than this, counted from the newest, are forgotten.
+    """
+
+    def __init__(self, layout: Layout, seconds: float) -> None:
+        self._layout = layout
+        self._keep_ns = round(seconds * 1e9)
+        self._frames: deque[Frame | Point] = deque()
+        self._marks: deque[tuple[int, str]] = deque()
+        self._open: list[Instant] = []
+        self._rows = 0
+        self._lost = 0
+
+    @property
+    def newest(self) -> Point | None:
+        """The last row, or None before the first."""
+        if not self._frames:
+            return None
+        last = self._frames[-1]
+        return last if isinstance(last, Point) else last.point(-1)
+
+    def append(self, rows: Frame | Point) -> None:
+        """Add rows; settle the bookmarks that they pass; forget what is too old."""
+        if self._open:
+            self._settle(rows)
+        newest, lost = (rows.t_ns, rows.lost) if isinstance(rows, Point) else (int(rows.t_ns[-1]), int(rows.lost.sum()))
+        self._rows += 1 if isinstance(rows, Point) else len(rows)
+        self._lost += lost
+        self._frames.append(rows)
+        if not isinstance(rows, Point):
+            self._marks.extend((int(rows.t_ns[i]), label) for i, label in rows.marks)
+        horizon = newest - self._keep_ns
+        while len(self._frames) > 2 and _last_t_ns(self._frames[0]) < horizon:
+            self._frames.popleft()
+        while self._marks and self._marks[0][0] < horizon:
+            self._marks.popleft()
+
+    def instant(self, t_ns: int) -> Instant:
+        """Set a bookmark; nothing is computed now unless rows have passed ``t_ns`` already."""
+        mark = Instant(t_ns)
+        if self._frames and _last_t_ns(self._frames[-1]) >= t_ns:
+            mark.reading = self.at(t_ns)
+        else:
+            self._open.append(mark)
+        return mark
+
+    def forget(self, mark: Instant) -> None:
+        """Drop a bookmark that is no longer wanted."""
+        if mark.reading is None and mark in self._open:
+            self._open.remove(mark)
+
+    def reading(self, mark: Instant) -> Reading:
+        """Return the curve at a bookmark: settled, or extended from the newest row."""
+        return mark.reading if mark.reading is not None else self.at(mark.t_ns)
+
+    def _settle(self, rows: Frame | Point) -> None:
+        newest = _last_t_ns(rows)
+        before = self.newest
+        for mark in [m for m in self._open if m.t_ns <= newest]:
+            mark.reading = self._between(mark.t_ns, before, rows, self._rows, self._lost)
+            self._open.remove(mark)
+
+    def at(self, t_ns: int) -> Reading:
+        """Return the curve at an instant, by straight lines between rows.
+
+        Raises
+        ------
+        CoverageError
+            The instant is older than what is kept, or nothing was read yet.
+        """
+        newest = self.newest
+        if newest is None or t_ns < _first_t_ns(self._frames[0]):
+            have = "nothing was read yet" if newest is None else f"{(newest.t_ns - t_ns) / 1e9:g} s ago is too old"
+            msg = f"the history does not reach the instant asked for: {have}; keep more with history_s="
+            raise CoverageError(msg)
+        if t_ns >= newest.t_ns:
+            ahead = t_ns - newest.t_ns
+            grown = [_extend(j, w, ahead) for j, w in zip(newest.joules, newest.watts, strict=True)]
+            return Reading(t_ns, tuple(grown), newest, newest, ahead, newest.uncovered_ns, self._lost, self._rows)
+        rows_after, lost_after = 0, 0
+        for i in range(len(self._frames) - 1, -1, -1):
+            chunk = self._frames[i]
+            rows_after += 1 if isinstance(chunk, Point) else len(chunk)
+            lost_after += chunk.lost if isinstance(chunk, Point) else int(chunk.lost.sum())
+            if _first_t_ns(chunk) <= t_ns or i == 0 or _last_t_ns(self._frames[i - 1]) <= t_ns:
+                before = None
+                if i:
+                    previous = self._frames[i - 1]
+                    before = previous if isinstance(previous, Point) else previous.point(-1)
+                return self._between(t_ns, before, chunk, self._rows - rows_after, self._lost - lost_after)
+        raise AssertionError  # the first chunk always answers
+
+    @staticmethod
+    def _between(t_ns: int, before: Point | None, rows: Frame | Point, seen: int, lost: int) -> Reading:
+        """Interpolate at ``t_ns`` in ``rows``, of which ``before`` is the row before; ``seen`` rows came earlier."""
+        if isinstance(rows, Point):
+            after = rows
+            lost += rows.lost
+        else:
+            i = int(np.searchsorted(rows.t_ns, t_ns, side="left"))
+            after = rows.point(i)
+            if i:
+                before = rows.point(i - 1)
+            seen += i
+            lost += int(rows.lost[: i + 1].sum())
+        if before is None:  # before the first row nothing is known
+            early = after.t_ns - t_ns
+            return Reading(t_ns, after.joules, after, after, 0, after.uncovered_ns - early, lost, seen + (not early))
+        span = after.t_ns - before.t_ns
+        part = (t_ns - before.t_ns) / span
+        joules = tuple([a + (b - a) * part for a, b in zip(before.joules, after.joules, strict=True)])
+        uncovered = before.uncovered_ns + round((after.uncovered_ns - before.uncovered_ns) * part)
+        return Reading(t_ns, joules, before, after, 0, uncovered, lost, seen + (t_ns >= after.t_ns))
+
+    def around(self, a: Reading, b: Reading) -> tuple[Ints, Floats]:
+        """Return time and power (total first) of the rows around and between two readings, as far as still kept."""
+        kept = [f for f in self._frames if _last_t_ns(f) >= a.t_ns and _first_t_ns(f) <= b.after.t_ns]
+        frame = _join([a.before, a.after, *kept, b.before, b.after], len(self._layout.names), len(self._layout.values))
+        t_ns, first = np.unique(frame.t_ns, return_index=True)
+        return t_ns, frame.watts[first]
+
+    def recent(self, seconds: float | None, unix_ns_offset: int) -> Recent:
+        """Return the rows of the last ``seconds`` (None: all that are kept) as arrays."""
+        layout = self._layout
+        frame = _join(list(self._frames), len(layout.names), len(layout.values))
+        start = 0
+        if seconds is not None and len(frame):
+            start = int(np.searchsorted(frame.t_ns, frame.t_ns[-1] - round(seconds * 1e9)))
+        t_ns = frame.t_ns[start:]
+        marks = [(int(np.searchsorted(t_ns, t)), label) for t, label in self._marks if len(t_ns) and t >= t_ns[0]]
+        return Recent(
+            t_ns,
+            (t_ns + unix_ns_offset) / 1e9,
+            layout.names,
+            frame.watts[start:],
+            frame.joules[start:],
+            tuple(f"{c.name} [{c.unit}]" for c in layout.values),
+            frame.values[start:],
+            frame.lost[start:],
+            tuple(marks),
+        )
+
+
+def _extend(joules: float, watts: float, ahead_ns: int) -> float:
+    """Let the last power go on; where none is known (a counter that was read once) the energy stays."""
+    return joules if math.isnan(watts) else joules + watts * ahead_ns * 1e-9
+
+
+def _first_t_ns(rows: Frame | Point) -> int:
+    return rows.t_ns if isinstance(rows, Point) else int(rows.t_ns[0])
+
+
+def _last_t_ns(rows: Frame | Point) -> int:
+    return rows.t_ns if isinstance(rows, Point) else int(rows.t_ns[-1])
+
+
+def _join(chunks: list[Frame | Point], energies: int, values: int) -> Frame:
+    frames: list[Frame] = []
+    points: list[Point] = []
+    for chunk in chunks:
+        if isinstance(chunk, Point):
+            points.append(chunk)
+            continue
+        if points:
+            frames.append(Frame.of_points(points))
+            points = []
+        frames.append(chunk)
+    if points:
+        frames.append(Frame.of_points(points))
+    if not frames:
+        nothing = np.empty(0, np.int64)
+        return Frame(nothing, np.empty((0, energies)), np.empty((0, energies)), np.empty((0, values)), nothing, nothing)
+    return Frame(
+        np.concatenate([f.t_ns for f in frames]),
+        np.concatenate([f.watts for f in frames]),
+        np.concatenate([f.joules for f in frames]),
+        np.concatenate([f.values.reshape(len(f), values) for f in frames]),
+        np.concatenate([f.lost for f in frames]),
+        np.concatenate([f.uncovered_ns for f in frames]),
+    )

@@ -1,0 +1,338 @@
+"""Counts to curves: scale, correct, multiply, integrate. The only module that knows how energy comes about.
+
+Three rules and no fourth: a counter gives energy by difference, with unwrap; samples of a momentary power by
+trapezoid; the mean over an interval by mean times interval. A poll delivers one row and a stream many; both give the
+same curve, however the rows are cut into Blocks.
+
+What is not known is not invented: where rows were lost, where the device restarted, or where a counter may have
+turned over more than once, no energy is added and the interval is counted as uncovered.
+
+An :class:`Integrator` is driven by one owner, the sensor, under its lock. It does no input or output.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from pmtpy.model import Block, Channel, Floats, Form, Frame, Ints, Layout, Point, Row, Rule
+
+Transform = Callable[[Floats], Floats]
+
+_FEW_ROWS = 8  # below this, plain numbers are faster than arrays
+_HOLD_S = 1.0  # how long a counter of unknown refresh may rest before its power is bounded instead of held
+
+
+def increment(new: float, old: float, channel: Channel, seconds: float) -> float | None:
+    """Joules by which a counter went from ``old`` to ``new`` counts in ``seconds``, or None where that is not known.
+
+    A fall is a wrap if the channel wraps, otherwise a restart. Where ``max_watts`` says what is possible, an impossible
+    energy is a restart (or a misread count), and an interval in which the counter may have turned over once more than
+    it shows is not known. Registers move in steps, so up to two refresh periods more may show than have passed.
+    """
+    counts = new - old
+    if counts < 0:
+        if channel.wrap is None or counts + channel.wrap < 0:
+            return None
+        counts += channel.wrap
+    if channel.max_watts is not None:
+        possible = channel.max_watts * (seconds + 2 * (channel.refresh_s or 0.0)) + channel.scale
+        if counts * channel.scale > possible:
+            return None
+        if channel.wrap is not None and (counts + channel.wrap) * channel.scale <= possible:
+            return None
+    return counts * channel.scale
+
+
+class _Counter:
+    """One cumulative register: its column, its last count, and the power since it last moved."""
+
+    __slots__ = ("channel", "column", "hold_ns", "moved_ns", "old", "scale", "transform", "watts")
+
+    def __init__(self, channel: Channel, column: int, transform: Transform | None) -> None:
+        self.channel, self.column, self.transform = channel, column, transform
+        self.scale = channel.scale
+        self.hold_ns = int(2e9 * channel.refresh_s) if channel.refresh_s else int(1e9 * _HOLD_S)
+        self.old, self.watts, self.moved_ns = 0.0, math.nan, 0
+
+    def start(self, counts: Sequence[float], t_ns: int) -> None:
+        self.old, self.moved_ns = counts[self.column], t_ns
+
+    def advance(self, counts: Sequence[float], t_ns: int, dt_ns: int) -> float | None:
+        new = counts[self.column]
+        old, self.old = self.old, new
+        if new == old and dt_ns <= self.hold_ns:
+            joules: float | None = 0.0
+        else:
+            joules = increment(new, old, self.channel, dt_ns * 1e-9)
+        if joules is None:
+            self.moved_ns = t_ns
+            return None
+        if self.transform is not None:
+            joules = float(self.transform(np.array([joules / (dt_ns * 1e-9)]))[0]) * dt_ns * 1e-9
+        rest_ns = t_ns - self.moved_ns
+        if new != old:
+            self.watts, self.moved_ns = joules / (rest_ns * 1e-9), t_ns
+        elif rest_ns > self.hold_ns:
+            # At rest for long: the power is below one step in that time.
+            bound = self.scale / (rest_ns * 1e-9)
+            self.watts = bound if math.isnan(self.watts) else min(self.watts, bound)
+        return joules
+
+
+class _Ratio:
+    """A sum and a count of samples: the mean over the interval is their ratio."""
+
+    __slots__ = ("channel", "counters", "transform", "watts")
+
+    def __init__(self, channel: Channel, operands: tuple[_Counter, _Counter], transform: Transform | None) -> None:
+        self.channel, self.counters, self.transform = channel, operands, transform
+        self.watts = math.nan
+
+    def start(self, counts: Sequence[float], t_ns: int) -> None:
+        for counter in self.counters:
+            counter.start(counts, t_ns)
+
+    def advance(self, counts: Sequence[float], t_ns: int, dt_ns: int) -> float | None:
+        total, number = (c.advance(counts, t_ns, dt_ns) for c in self.counters)
+        if total is None or not number:
+            self.watts = math.nan
+            return None
+        self.watts = self.channel.scale * total / number
+        if self.transform is not None:
+            self.watts = float(self.transform(np.array([self.watts]))[0])
+        return self.watts * dt_ns * 1e-9
+
+
+class Integrator:
+    """The running curve of one source.
+
+    Parameters
+    ----------
+    layout : Layout
+        The meaning of the columns.
+    transforms : mapping of channel name to function
+        Calibration: SI in, SI out, before a product is formed and before integration. On a counter it acts on the
+        mean power of each interval.
+    """
+
+    def __init__(self, layout: Layout, transforms: Mapping[str, Transform] | None = None) -> None:
+        self.layout = layout
+        self._transforms = dict(transforms or {})
+        self._plan(layout)
+        self._started = False
+        self._t_ns = 0
+        self._watts = [math.nan] * len(layout.energy)
+        self._joules = [0.0] * len(layout.energy)
+        self._uncovered_ns = 0
+        self.rows = 0
+        self.lost = 0
+
+    def _plan(self, layout: Layout) -> None:
+        """Sort the channels by how they are computed, once."""
+        direct = [c for c in layout.channels if c.form is Form.DIRECT]
+        column = {c.name: i for i, c in enumerate(direct)}
+        by_name = {c.name: c for c in layout.channels}
+        self._scale = np.array([c.scale for c in direct])
+        self._offset = np.array([c.offset for c in direct])
+        self._corrected = [(column[n], t) for n, t in self._transforms.items() if n in column]
+        self._counters: list[tuple[int, _Counter | _Ratio]] = []
+        self._samples: list[tuple[int, Channel, int, int]] = []  # (out, channel, column, second column or -1)
+        for out, channel in enumerate(layout.energy):
+            correct = self._transforms.get(channel.name)
+            if channel.form is Form.RATIO:
+                parts = [_Counter(by_name[o], column[o], None) for o in channel.of]
+                self._counters.append((out, _Ratio(channel, (parts[0], parts[1]), correct)))
+            elif channel.how is Rule.COUNTER:
+                self._counters.append((out, _Counter(channel, column[channel.name], correct)))
+                self._corrected = [(i, t) for i, t in self._corrected if i != column[channel.name]]
+            elif channel.form is Form.PRODUCT:
+                self._samples.append((out, channel, column[channel.of[0]], column[channel.of[1]]))
+            else:
+                self._samples.append((out, channel, column[channel.name], -1))
+        self._values = [
+            (column[c.name], c.scale, c.offset, self._transforms.get(c.name))
+            for c in layout.values
+            if c.form is Form.DIRECT
+        ]
+        self._in_total = [i - 1 for i in layout.in_total]
+        self._wide = bool(self._samples) and not self._counters
+
+    def advance(self, data: Block | Row) -> Frame | Point | None:
+        """Take the rows that have come; return the same rows of the curve (None if there were none)."""
+        if isinstance(data, Row):
+            return self._step(data, fresh=False)
+        if not len(data):
+            return None
+        if self._wide and len(data) >= _FEW_ROWS:
+            return self._sweep(data)
+        return self._walk(data)
+
+    def _walk(self, block: Block) -> Frame:
+        lost = block.lost.tolist() if block.lost is not None else [0] * len(block)
+        rows = zip(block.t_ns.tolist(), block.raw.tolist(), lost, strict=True)
+        points = [self._step(Row(*row), fresh=block.fresh and i == 0) for i, row in enumerate(rows)]
+        return Frame.of_points(points, block.marks)
+
+    # -- one row, plain numbers ------------------------------------------------------------------------------------
+
+    def _step(self, row: Row, *, fresh: bool) -> Point:
+        t_ns, counts, lost = row
+        dt_ns = t_ns - self._t_ns
+        if not self._started:
+            unknown = self._begin(t_ns, counts)
+        else:
+            unknown = self._add(t_ns, counts, dt_ns, broken=fresh, gap=lost > 0)
+        self._uncovered_ns += unknown
+        self._t_ns = t_ns
+        self.rows += 1
+        self.lost += lost
+        watts, joules, in_total = self._watts, self._joules, self._in_total
+        total_w = total_j = 0.0
+        for i in in_total:
+            total_w += watts[i]
+            total_j += joules[i]
+        if not in_total:
+            total_w = total_j = math.nan
+        values = tuple([(counts[i] + o) * s for i, s, o, _ in self._values]) if self._values else ()
+        if values and self._transforms:
+            values = self._correct_values(values)
+        return Point(t_ns, (total_w, *watts), (total_j, *joules), values, lost, self._uncovered_ns)
+
+    def _correct_values(self, values: tuple[float, ...]) -> tuple[float, ...]:
+        plan = zip(values, self._values, strict=True)
+        return tuple([v if t is None else float(t(np.array([v]))[0]) for v, (*_, t) in plan])
+
+    def _sample(self, counts: Sequence[float], channel: Channel, i: int, j: int) -> float:
+        a = (counts[i] + float(self._offset[i])) * float(self._scale[i])
+        for column, transform in self._corrected:
+            if column == i:
+                a = float(transform(np.array([a]))[0])
+        if j < 0:
+            return a
+        watts = a * self._sample(counts, channel, j, -1) * channel.scale
+        transform = self._transforms.get(channel.name)  # type: ignore[assignment]
+        return watts if transform is None else float(transform(np.array([watts]))[0])
+
+    def _begin(self, t_ns: int, counts: Sequence[float]) -> int:
+        self._started = True
+        for _, counter in self._counters:
+            counter.start(counts, t_ns)
+        for out, channel, i, j in self._samples:
+            self._watts[out] = self._sample(counts, channel, i, j)
+        return 0
+
+    def _add(self, t_ns: int, counts: Sequence[float], dt_ns: int, *, broken: bool, gap: bool) -> int:
+        """Add the energy of one interval; return its part (ns) for which none is known."""
+        unknown = 0
+        for out, counter in self._counters:
+            if broken:
+                counter.start(counts, t_ns)
+                unknown = dt_ns
+                continue
+            joules = counter.advance(counts, t_ns, dt_ns)
+            if joules is None:
+                unknown = dt_ns
+            else:
+                self._joules[out] += joules
+            self._watts[out] = counter.watts
+        for out, channel, i, j in self._samples:
+            before, now = self._watts[out], self._sample(counts, channel, i, j)
+            self._watts[out] = now
+            known_ns = dt_ns
+            if broken or gap:
+                known_ns = _known_ns(channel, dt_ns) if not broken else 0
+                unknown = max(unknown, dt_ns - known_ns)
+            mean = now if channel.how is Rule.MEAN else (before + now) / 2
+            self._joules[out] += mean * known_ns * 1e-9
+        return unknown
+
+    # -- many rows, arrays -----------------------------------------------------------------------------------------
+
+    def _sweep(self, block: Block) -> Frame:
+        """Do for all rows at once what ``_step`` does for one; only sampled channels, which is what streams have."""
+        n, t_ns = len(block), block.t_ns
+        si = np.empty((block.raw.shape[1], n))
+        np.add(block.raw.T, self._offset[:, None], out=si)
+        si *= self._scale[:, None]
+        for column, transform in self._corrected:
+            si[column] = transform(si[column])
+        first = not self._started
+        dt_ns = np.empty(n, np.int64)
+        np.subtract(t_ns[1:], t_ns[:-1], out=dt_ns[1:])
+        dt_ns[0] = 0 if first else t_ns[0] - self._t_ns
+        seconds = dt_ns * 1e-9
+        gaps = self._gaps(block, first=first)
+        watts = np.empty((len(self._samples) + 1, n))
+        joules = np.empty_like(watts)
+        unknown = np.zeros(n, np.int64)
+        for out, channel, i, j in self._samples:
+            power = watts[out + 1]
+            if j < 0:
+                power[:] = si[i]
+            else:
+                np.multiply(si[i], si[j], out=power)
+                if channel.scale != 1.0:
+                    power *= channel.scale
+                if channel.name in self._transforms:
+                    power[:] = self._transforms[channel.name](power)
+            energy = joules[out + 1]
+            if channel.how is Rule.MEAN:
+                np.multiply(power, seconds, out=energy)
+            else:
+                before = self._watts[out] if not first else power[0]
+                energy[0] = (before + power[0]) / 2 * seconds[0]
+                energy[1:] = (power[1:] + power[:-1]) * seconds[1:] / 2
+            for row, broken in gaps:
+                known = 0 if broken else _known_ns(channel, int(dt_ns[row]))
+                energy[row] *= known / max(1, int(dt_ns[row]))
+                unknown[row] = max(int(unknown[row]), int(dt_ns[row]) - known)
+            energy[0] += self._joules[out]
+            np.cumsum(energy, out=energy)
+        self._sum_up(watts, joules)
+        lost = block.lost if block.lost is not None else np.zeros(n, np.int64)
+        uncovered = np.full(n, self._uncovered_ns, np.int64)
+        if gaps:
+            uncovered += np.cumsum(unknown)
+        self._close_sweep(t_ns, watts, joules, uncovered, lost)
+        values = si[[i for i, *_ in self._values]].T if self._values else np.empty((n, 0))
+        return Frame(t_ns, watts.T, joules.T, values, lost, uncovered, block.marks)
+
+    def _gaps(self, block: Block, *, first: bool) -> list[tuple[int, bool]]:
+        """Rows whose interval is not fully known, and whether because of a restart."""
+        gaps = {} if block.lost is None else dict.fromkeys(np.flatnonzero(block.lost).tolist(), False)
+        if block.fresh:
+            gaps[0] = True
+        if first:
+            gaps.pop(0, None)
+        return list(gaps.items())
+
+    def _sum_up(self, watts: Floats, joules: Floats) -> None:
+        for columns in (watts, joules):
+            if not self._in_total:
+                columns[0] = math.nan
+                continue
+            columns[0] = columns[self._in_total[0] + 1]
+            for i in self._in_total[1:]:
+                columns[0] += columns[i + 1]
+
+    def _close_sweep(self, t_ns: Ints, watts: Floats, joules: Floats, uncovered: Ints, lost: Ints) -> None:
+        self._started = True
+        self._t_ns = int(t_ns[-1])
+        self._watts = watts[1:, -1].tolist()
+        self._joules = joules[1:, -1].tolist()
+        self._uncovered_ns = int(uncovered[-1])
+        self.rows += len(t_ns)
+        self.lost += int(lost.sum())
+
+
+def _known_ns(channel: Channel, dt_ns: int) -> int:
+    """Of an interval with lost rows, the part that the row at its end still covers.
+
+    A momentary sample covers nothing before itself. An interval mean covers the interval that it is the mean of.
+    """
+    if channel.how is not Rule.MEAN or channel.window_s is None:
+        return 0
+    return min(dt_ns, round(channel.window_s * 1e9))

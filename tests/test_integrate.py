@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pmtpy.integrate import Integrator, increment
+from pmtpy.model import Block, Channel, Form, Frame, Layout, Point, Quantity, Row, Rule
+
+V = Channel("p.voltage", Quantity.VOLTAGE, scale=0.01, offset=-3)
+A = Channel("p.current", Quantity.CURRENT, scale=0.02, offset=-500)
+P = Channel("p", Quantity.POWER, form=Form.PRODUCT, of=("p.voltage", "p.current"), domain="external/p")
+MEAN = Channel(
+    "p", Quantity.POWER, form=Form.PRODUCT, of=("p.voltage", "p.current"), rule=Rule.MEAN, window_s=5e-5, domain="x/p"
+)
+GAUGE = Channel("g", Quantity.POWER, scale=1e-3, domain="gpu")
+COUNTER = Channel("c", Quantity.ENERGY, scale=1e-6, wrap=1000.0, domain="host")
+
+
+def joined(parts: list[Frame | Point | None]) -> Frame:
+    frames = [Frame.of_points([p]) if isinstance(p, Point) else p for p in parts if p is not None]
+    return Frame(
+        np.concatenate([f.t_ns for f in frames]),
+        np.concatenate([f.watts for f in frames]),
+        np.concatenate([f.joules for f in frames]),
+        np.concatenate([f.values for f in frames]),
+        np.concatenate([f.lost for f in frames]),
+        np.concatenate([f.uncovered_ns for f in frames]),
+    )
+
+
+def run(channels: tuple[Channel, ...], blocks: list[Block]) -> Frame:
+    integrator = Integrator(Layout(channels))
+    return joined([integrator.advance(b) for b in blocks])
+
+
+def cut(block: Block, places: list[int]) -> list[Block]:
+    edges = sorted({0, len(block), *[p % (len(block) + 1) for p in places]})
+    return [
+        Block(
+            block.t_ns[a:b],
+            block.raw[a:b],
+            None if block.lost is None else block.lost[a:b],
+            block.fresh and a == 0,
+        )
+        for a, b in pairwise(edges)
+    ]
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> Block:
+    n = draw(st.integers(2, 60))
+    steps = draw(st.lists(st.integers(1, 200_000), min_size=n, max_size=n))
+    raw = draw(st.lists(st.tuples(st.integers(0, 1023), st.integers(0, 1023)), min_size=n, max_size=n))
+    lost = draw(st.lists(st.sampled_from([0, 0, 0, 1, 7]), min_size=n, max_size=n))
+    return Block(np.cumsum(np.array(steps, np.int64)), np.array(raw, np.uint16), np.array(lost, np.int64))
+
+
+@pytest.mark.parametrize("power", [P, MEAN])
+@given(block=streams(), places=st.lists(st.integers(0, 60)))
+def test_energy_does_not_depend_on_how_rows_are_cut_into_blocks(
+    power: Channel, block: Block, places: list[int]
+) -> None:
+    whole = run((V, A, power), [block])
+    parts = run((V, A, power), cut(block, places))
+    rows = run((V, A, power), cut(block, list(range(len(block)))))
+    for other in (parts, rows):
+        # Sums of at most 60 terms of up to 5e2 W x 2e-4 s, taken in another order: 60 x 0.1 J x 2^-52 each.
+        np.testing.assert_allclose(other.joules, whole.joules, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(other.watts, whole.watts, rtol=1e-13)
+        np.testing.assert_allclose(other.values, whole.values, rtol=1e-13)
+        assert other.uncovered_ns.tolist() == whole.uncovered_ns.tolist()
+        assert other.lost.tolist() == whole.lost.tolist()
+
+
+@given(watts=st.integers(1, 10**7), steps=st.lists(st.integers(1, 10**9), min_size=1, max_size=50))
+def test_constant_power_gives_exactly_power_times_time(watts: int, steps: list[int]) -> None:
+    t = np.cumsum(np.array([0, *steps], np.int64))
+    frame = run((GAUGE,), [Block(t, np.full((len(t), 1), float(watts)))])
+    assert frame.joules[-1, 0] == pytest.approx(watts * 1e-3 * sum(steps) * 1e-9, rel=1e-12)
+
+
+@given(increments=st.lists(st.integers(0, 999), min_size=1, max_size=80), start=st.integers(0, 999))
+def test_a_counter_that_wraps_equals_one_that_does_not(increments: list[int], start: int) -> None:
+    true = np.cumsum([start, *increments])
+    t = np.arange(len(true), dtype=np.int64) * 10**9
+    wrapped = run((COUNTER,), [Block(t, (true % 1000)[:, None].astype(float))])
+    assert wrapped.joules[-1, 1] == pytest.approx((true[-1] - true[0]) * 1e-6, abs=1e-12)
+    assert wrapped.uncovered_ns[-1] == 0
+
+
+@given(block=streams())
+def test_adding_a_channel_changes_no_other(block: Block) -> None:
+    alone = run((V, A, P), [block])
+    other = Channel("q", Quantity.POWER, form=Form.PRODUCT, of=("p.voltage", "p.voltage"), domain="external/q")
+    both = run((V, A, P, other), [block])
+    np.testing.assert_array_equal(both.joules[:, 1], alone.joules[:, 1])
+    np.testing.assert_allclose(both.joules[:, 0], both.joules[:, 1] + both.joules[:, 2], rtol=1e-15)
+
+
+def test_a_trapezoid_over_a_ramp_is_exact() -> None:
+    t = np.arange(11, dtype=np.int64) * 10**8
+    frame = run((GAUGE,), [Block(t, np.arange(11.0)[:, None] * 1000)])
+    assert frame.joules[-1, 0] == pytest.approx(5.0)
+
+
+def test_a_ratio_is_the_mean_of_the_samples_between() -> None:
+    channels = (
+        Channel("sum", Quantity.COUNT, wrap=2.0**64),
+        Channel("n", Quantity.COUNT, wrap=2.0**32),
+        Channel("sys", Quantity.POWER, form=Form.RATIO, of=("sum", "n"), domain="host"),
+    )
+    near_the_end = 2**32 - 10
+    rows = [[0, near_the_end], [500, near_the_end + 5], [2500, 5], [2500, 5]]
+    frame = run(channels, [Block(np.arange(4, dtype=np.int64) * 10**9, np.array(rows, float))])
+    assert frame.watts[1:3, 1].tolist() == [100.0, 200.0]
+    assert frame.joules[2, 1] == 300.0
+    assert math.isnan(frame.watts[3, 1])  # no sample in between: nothing is known, nothing is invented
+    assert frame.uncovered_ns.tolist() == [0, 0, 0, 10**9]
+
+
+def test_a_lost_row_is_not_invented() -> None:
+    t = np.array([0, 50, 150, 200], np.int64) * 1000
+    raw = np.array([[1203, 600]] * 4, np.uint16)
+    lost = np.array([0, 0, 1, 0], np.int64)
+    power = 12.0 * 2.0
+    covered = run((V, A, MEAN), [Block(t, raw, lost)])
+    assert covered.joules[-1, 0] == pytest.approx(power * 150e-6)  # 200 us less the 50 us of the lost row
+    assert covered.uncovered_ns[-1] == 50_000
+    sampled = run((V, A, P), [Block(t, raw, lost)])
+    assert sampled.joules[-1, 0] == pytest.approx(power * 100e-6)  # a momentary sample covers nothing before itself
+    assert sampled.uncovered_ns[-1] == 100_000
+
+
+def test_a_restart_adds_nothing_and_is_uncovered() -> None:
+    t = np.arange(4, dtype=np.int64) * 10**9
+    counter = Channel("c", Quantity.ENERGY, domain="gpu")
+    integrator = Integrator(Layout((counter,)))
+    integrator.advance(Block(t[:2], np.array([[10.0], [20.0]])))
+    frame = integrator.advance(Block(t[2:], np.array([[3.0], [8.0]]), fresh=True))
+    assert isinstance(frame, Frame)
+    assert frame.joules[:, 1].tolist() == [10.0, 15.0]
+    assert frame.uncovered_ns.tolist() == [10**9, 10**9]
+
+
+def test_a_fall_without_wrap_is_a_restart() -> None:
+    assert increment(3.0, 20.0, Channel("c", Quantity.ENERGY), 1.0) is None
+
+
+RAPL = Channel("c", Quantity.ENERGY, scale=1e-6, wrap=262_143_328_850.0, max_watts=500)
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "seconds", "expected"),
+    [
+        (5e6, 3e6, 0.1, 2.0),
+        (1e6, 262_143_328_850.0 - 1e6, 0.1, 2.0),  # a wrap
+        (1e6, 200e9, 1.0, None),  # a fall that as a wrap would mean 62 kJ in a second: a restart
+        (200e9, 1e6, 1.0, None),  # an impossible jump: a misread count
+        (5e6, 3e6, 600.0, None),  # 600 s at 500 W may hold a whole turn more
+        (5e6, 3e6, 500.0, 2.0),
+    ],
+)
+def test_a_wrap_must_be_possible_and_unambiguous(
+    new: float, old: float, seconds: float, expected: float | None
+) -> None:
+    got = increment(new, old, RAPL, seconds)
+    assert got == (None if expected is None else pytest.approx(expected))
+
+
+def test_a_counter_at_rest_keeps_its_power_then_bounds_it() -> None:
+    channel = Channel("c", Quantity.ENERGY, scale=1.0, refresh_s=0.1, domain="gpu")
+    integrator = Integrator(Layout((channel,)))
+    seen = []
+    for t_ms, count in [(0, 0), (100, 6), (150, 6), (200, 12), (1200, 12), (11_200, 12)]:
+        point = integrator.advance(Row(t_ms * 1_000_000, [count]))
+        assert isinstance(point, Point)
+        seen.append(point.watts[1])
+    assert math.isnan(seen[0])
+    assert seen[1:4] == [60.0, 60.0, 60.0]
+    assert seen[4] == 1.0  # less than one joule in a second
+    assert seen[5] == pytest.approx(1 / 11)
+
+
+def test_a_calibration_acts_before_the_product_and_on_the_power_of_a_counter() -> None:
+    t = np.arange(10, dtype=np.int64) * 10**9
+    raw = np.array([[1203, 600]] * 10, np.uint16)
+    block = Block(t, raw)
+    transforms = {"p.current": lambda a: a + 1.0}
+    integrator = Integrator(Layout((V, A, P)), transforms)
+    frame = integrator.advance(block)
+    assert isinstance(frame, Frame)
+    assert frame.joules[-1, 0] == pytest.approx(12.0 * 3.0 * 9)
+    rows = Integrator(Layout((V, A, P)), transforms)
+    point = [rows.advance(Row(int(a), b.tolist())) for a, b in zip(t, raw, strict=True)][-1]
+    assert isinstance(point, Point)
+    assert point.joules[0] == pytest.approx(12.0 * 3.0 * 9)
+    counter = Channel("c", Quantity.ENERGY, domain="host")
+    corrected = Integrator(Layout((counter,)), {"c": lambda w: (w - 5) / 0.5})
+    corrected.advance(Row(0, [0.0]))
+    last = corrected.advance(Row(2 * 10**9, [30.0]))
+    assert isinstance(last, Point)
+    assert last.joules[0] == pytest.approx((15 - 5) / 0.5 * 2)
+
+
+def test_without_a_known_total_the_total_is_no_number() -> None:
+    rail = Channel("rail", Quantity.POWER)
+    frame = run((rail,), [Block(np.array([0, 10**9], np.int64), np.array([[5.0], [5.0]]))])
+    assert math.isnan(frame.joules[-1, 0])
+    assert frame.joules[-1, 1] == 5.0

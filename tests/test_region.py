@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections.abc import AsyncIterator, Generator
+
+import pytest
+
+import pmtpy as pmt
+from pmtpy.clock import ManualClock
+from pmtpy.emulators.world import make_world
+from pmtpy.sensor import Sensor
+from tests.worlds import Gauge, Stream, counter_sensor
+
+
+def test_a_region_knows_its_energy_its_uncertainty_and_its_method() -> None:
+    clock, source, sensor = counter_sensor("square:low=30,high=90,hz=0.7")
+    with sensor:
+        with pmt.region("work", sensor) as r:
+            clock.advance(3.3)
+        truth = source.world.joules_between(clock.now_ns() - 3_300_000_000, clock.now_ns())
+        m = r["test"]
+        assert m.joules == pytest.approx(truth, abs=4e-6)
+        assert m.seconds == r.seconds == pytest.approx(3.3)
+        assert m.watts == pytest.approx(truth / 3.3)
+        assert m.method == "counter"
+        assert m.coverage == 1.0
+        assert m.lost == 0
+        assert m.virtual
+        assert "virtual" in m.warnings[0]
+        assert m.channels["dram0"].joules == pytest.approx(truth / 3, abs=2e-6)
+        assert 0 < m.channels["package0"].uncertainty_joules < 1e-5
+        assert r.total.joules == pytest.approx(truth, abs=4e-6)
+        assert set(r.total.channels) == {"test/package0", "test/dram0"}
+
+
+def test_regions_nest_and_overlap() -> None:
+    clock, _, sensor = counter_sensor("constant:50")
+    with sensor:
+        outer, inner, other = (pmt.region(n, sensor) for n in ("outer", "inner", "other"))
+        with outer:
+            clock.advance(1)
+            with inner:
+                clock.advance(2)
+                other.__enter__()
+                clock.advance(3)
+            clock.advance(4)
+        clock.advance(5)
+        other.__exit__(None, None, None)
+        found = [round(r["test"].joules) for r in (outer, inner, other)]
+        assert found == [500, 250, 600]
+
+
+def test_a_stream_is_evaluated_between_its_rows_and_settles() -> None:
+    clock = ManualClock()
+    world = make_world("constant:60", clock=clock)
+    with Sensor(Stream(world), "stream", clock) as sensor:
+        clock.advance(0.0123456)
+        with pmt.region("short", sensor) as r:
+            clock.advance(0.0054321)
+        assert r["stream"].joules == pytest.approx(60 * 0.0054321)
+        clock.advance(20.0)
+        sensor.read()
+        first = r["stream"]
+        assert first.joules == pytest.approx(60 * 0.0054321)
+        assert r["stream"] is first
+
+
+def test_a_long_region_needs_no_history() -> None:
+    clock = ManualClock()
+    world = make_world("sine:low=30,high=90,hz=0.11", clock=clock)
+    with Sensor(Stream(world), "stream", clock, history_s=0.01) as sensor:
+        clock.advance(0.01)
+        sensor.read()
+        start = clock.now_ns()
+        with pmt.region("long", sensor) as r:
+            for _ in range(40):
+                clock.advance(0.25)
+                sensor.read()
+        assert r["stream"].joules == pytest.approx(world.joules_between(start, clock.now_ns()), rel=1e-6)
+
+
+def test_time_before_the_first_row_is_not_covered() -> None:
+    clock = ManualClock()
+    with Sensor(Stream(make_world("constant:60", clock=clock)), "stream", clock) as sensor:
+        with pmt.region("early", sensor) as r:
+            clock.advance(0.01)
+        assert r["stream"].joules == pytest.approx(60 * 0.009)
+        assert r["stream"].coverage == pytest.approx(0.9)
+
+
+def test_lost_rows_show_in_coverage_warning_and_uncertainty() -> None:
+    clock = ManualClock()
+    source = Stream(make_world("constant:60", clock=clock))
+    with Sensor(source, "stream", clock) as sensor:
+        clock.advance(0.01)
+        sensor.read()
+        source.drop = set(range(source.sent_ns, source.sent_ns + 10**8, 2_000_000))
+        with pmt.region("lossy", sensor) as r:
+            clock.advance(0.2)
+        m = r["stream"]
+        assert m.coverage == pytest.approx(1 - 49 / 200)
+        assert m.lost in {49, 50}
+        assert m.joules == pytest.approx(60 * 0.151)
+        assert m.watts == pytest.approx(60)
+        assert m.uncertainty_joules > 1.0
+        assert any("lost" in w for w in m.warnings)
+
+
+def test_a_body_that_raises_is_measured_and_its_exception_goes_on() -> None:
+    clock, _, sensor = counter_sensor("constant:10")
+    r = pmt.region("fails", sensor)
+
+    def body() -> None:
+        with r:
+            clock.advance(1)
+            raise KeyError
+
+    with sensor:
+        with pytest.raises(KeyError):
+            body()
+        assert r["test"].joules == pytest.approx(10, abs=1e-5)
+
+
+def test_a_sensor_lost_in_a_region_raises_when_its_energy_is_asked_for_and_spares_the_others() -> None:
+    clock, source, sensor = counter_sensor("constant:10")
+    with sensor, Sensor(Gauge(make_world("constant:5", clock=clock)), "gauge", clock) as other:
+        with pmt.region("half", sensor, other) as r:
+            clock.advance(1)
+            source.gone = True
+        assert r["gauge"].joules == pytest.approx(5)
+        with pytest.raises(pmt.SourceLostError):
+            r["test"]
+        with pytest.raises(pmt.SourceLostError):
+            _ = r.total
+
+
+def test_a_meter_and_a_built_in_sensor_are_not_summed() -> None:
+    clock, _, sensor = counter_sensor()
+    with sensor, Sensor(Stream(make_world(clock=clock)), "meter", clock) as meter:
+        with pmt.region("both", sensor, meter) as r:
+            clock.advance(1)
+        with pytest.raises(pmt.CoverageError, match="external meter"):
+            _ = r.total
+
+
+def test_a_region_says_what_is_wrong_with_its_use() -> None:
+    _, _, sensor = counter_sensor()
+    with sensor:
+        with pytest.raises(pmt.TargetError, match="at least one sensor"):
+            pmt.region("none")
+        r = pmt.region("open", sensor)
+        with r:
+            with pytest.raises(pmt.CoverageError, match="has not ended"):
+                r["test"]
+            with pytest.raises(pmt.TargetError, match="entered already"):
+                r.__enter__()
+        with pytest.raises(pmt.TargetError, match="not watched by 'rapl'"):
+            r["rapl"]
+
+
+def test_threads_have_regions_of_their_own() -> None:
+    clock, _, sensor = counter_sensor("constant:10")
+    found: list[float] = []
+    entered, go_on = threading.Barrier(4), threading.Barrier(4)
+
+    def work() -> None:
+        with pmt.region("mine", sensor) as r:
+            entered.wait(10)
+            go_on.wait(10)
+        found.append(r["test"].joules)
+
+    with sensor:
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for t in threads:
+            t.start()
+        entered.wait(10)
+        clock.advance(2)
+        go_on.wait(10)
+        for t in threads:
+            t.join()
+    assert found == pytest.approx([20.0] * 3, abs=1e-5)
+
+
+def test_a_measured_function_returns_what_it_returned_and_keeps_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    clock, _, sensor = counter_sensor("constant:10")
+
+    @pmt.measure(sensor)
+    def work(a: int, *, b: int = 2) -> int:
+        """Add."""
+        clock.advance(a)
+        return a + b
+
+    with sensor, caplog.at_level(logging.INFO, "pmtpy"):
+        assert work(1) == 3
+        assert work(2, b=5) == 7
+        assert work.__name__ == "work"
+        assert work.__doc__ == "Add."
+        joules = [m["test"].joules for m in work.measurements]  # type: ignore[attr-defined]
+        assert joules == pytest.approx([10, 20], abs=1e-5)
+        assert "work: test: 10 J" in caplog.text
+
+
+def test_coroutines_and_generators_are_measured_to_their_end() -> None:
+    clock, _, sensor = counter_sensor("constant:10")
+
+    @pmt.measure(sensor)
+    async def coroutine(n: int) -> int:
+        clock.advance(n)
+        await asyncio.sleep(0)
+        clock.advance(n)
+        return n
+
+    @pmt.measure(sensor)
+    def generator(n: int) -> Generator[int, str, str]:
+        heard = ""
+        for i in range(n):
+            clock.advance(1)
+            heard = yield i
+        return heard
+
+    @pmt.measure(sensor)
+    async def stream(n: int) -> AsyncIterator[int]:
+        for i in range(n):
+            clock.advance(1)
+            yield i
+
+    async def drain() -> list[int]:
+        return [i async for i in stream(3)]
+
+    def energies(f: object) -> list[float]:
+        return [m["test"].joules for m in f.measurements]  # type: ignore[attr-defined]
+
+    with sensor:
+        assert inspect.iscoroutinefunction(coroutine)
+        assert asyncio.run(coroutine(2)) == 2
+        assert energies(coroutine) == pytest.approx([40], abs=1e-5)
+        assert inspect.isgeneratorfunction(generator)
+        steps = generator(2)
+        assert next(steps) == 0
+        assert steps.send("first") == 1
+        with pytest.raises(StopIteration) as stop:
+            steps.send("second")
+        assert stop.value.value == "second"
+        assert energies(generator) == pytest.approx([20], abs=1e-5)
+        assert asyncio.run(drain()) == [0, 1, 2]
+        assert energies(stream) == pytest.approx([30], abs=1e-5)
+        for _ in generator(5):
+            break  # left early: closing the generator ends its region
+        assert len(energies(generator)) == 2
