@@ -24,11 +24,10 @@ from pmtpy.errors import (
     TargetError,
 )
 from pmtpy.model import State, joules, seconds, watts
-from pmtpy.region import Measurement, Region, measure, region
+from pmtpy.region import Measurement, Region, dump, measure, region
 from pmtpy.registry import Listing, create, list_sensors
 from pmtpy.sensor import Sensor
-
-__version__ = "0.1.0"
+from pmtpy.version import __version__
 
 __all__ = [
     "BackendUnavailableError",
@@ -47,7 +46,9 @@ __all__ = [
     "SourceLostError",
     "State",
     "TargetError",
+    "__version__",
     "create",
+    "dump",
     "joules",
     "list_sensors",
     "measure",

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, cast, get_args, get_type_hints
 
 from pmtpy.clock import HOST_CLOCK, Clock, seconds_of
-from pmtpy.errors import BackendUnavailableError, PmtError, TargetError
+from pmtpy.errors import BackendUnavailableError, CalibrationError, PmtError, TargetError
 from pmtpy.sensor import Sensor
 from pmtpy.source import Discovery, Source
+from pmtpy.transform import Profile, calibrate, parse_profile
 
 GROUP = "pmtpy.backends"
 VIRTUAL = "virtual"
@@ -213,6 +216,7 @@ def create(
     *,
     interval: float | str | None = None,
     history_s: float = 2.0,
+    calibration: str | os.PathLike[str] | None = None,
     clock: Clock = HOST_CLOCK,
     **options: object,
 ) -> Sensor:
@@ -229,6 +233,8 @@ def create(
         How often a sensor that must be polled is polled in the background. None: as fast as it refreshes.
     history_s : float
         How much of the past :meth:`~pmtpy.Sensor.history` keeps, in seconds.
+    calibration : path, optional
+        A calibration profile to apply. It must be made for this very device.
     clock : Clock
         For tests and rehearsals.
     **options
@@ -240,7 +246,10 @@ def create(
         No such backend, device or option.
     BackendUnavailableError
         It cannot be used here; the error says why and how to cure it.
+    CalibrationError
+        The profile is broken or belongs to another device.
     """
+    profile = None if calibration is None else _profile(calibration)
     name, in_name = split_target(name)
     if device is not None and in_name is not None:
         msg = f"two devices were given: {in_name!r} in the target and {device!r}"
@@ -253,10 +262,20 @@ def create(
     interval_s = seconds_of(interval) if isinstance(interval, str) else interval
     source = function(where, clock=clock, **options)
     try:
-        return Sensor(source, target, clock, history_s=history_s, interval_s=interval_s)
+        fitted = None if profile is None else calibrate([profile], source.identity, source.channels)
+        return Sensor(source, target, clock, calibration=fitted, history_s=history_s, interval_s=interval_s)
     except BaseException:
         source.close()
         raise
+
+
+def _profile(path: str | os.PathLike[str]) -> Profile:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"the calibration {os.fspath(path)} cannot be read: {error}"
+        raise CalibrationError(msg) from error
+    return parse_profile(text)
 
 
 def list_sensors() -> list[Listing]:
