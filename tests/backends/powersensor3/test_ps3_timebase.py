@@ -31,7 +31,9 @@ class World:
         self.sent: list[Ints] = []
 
     def host_ns(self, frames: Ints) -> Ints:
-        return HOST_START_NS + np.rint(frames * float(self.interval_us) * 1000 * self.rate).astype(np.int64)
+        return np.asarray(
+            HOST_START_NS + np.rint(frames * float(self.interval_us) * 1000 * self.rate).astype(np.int64), np.int64
+        )
 
     def deliver(self, frames: Ints, piece_ns: int = 8_000_000, late_ns: int = 1_000_000, hold_ns: int = 0) -> None:
         """Feed frames in one call, with arrivals delayed by up to ``late_ns`` beyond a constant 0.2 ms."""
