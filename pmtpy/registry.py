@@ -7,20 +7,19 @@ A backend is imported by name, when its name is used. Backends from outside come
 from __future__ import annotations
 
 import importlib
-import inspect
 import os
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
-from pathlib import Path
-from typing import Any, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
 
 from pmtpy.clock import HOST_CLOCK, Clock, seconds_of
 from pmtpy.errors import BackendUnavailableError, CalibrationError, PmtError, TargetError
 from pmtpy.sensor import Sensor
 from pmtpy.source import Discovery, Source
-from pmtpy.transform import Profile, calibrate, parse_profile
+
+if TYPE_CHECKING:
+    from pmtpy.transform import Calibration
 
 GROUP = "pmtpy.backends"
 VIRTUAL = "virtual"
@@ -123,6 +122,8 @@ def backend_of(name: str) -> Backend:
 
 
 def _from_outside() -> Iterator[tuple[str, Backend]]:
+    from importlib.metadata import entry_points  # takes longer to import than all of this package
+
     seen: dict[str, str] = {}
     for entry in entry_points(group=GROUP):
         if entry.name in BACKENDS or seen.setdefault(entry.name, entry.value) != entry.value:
@@ -157,6 +158,8 @@ def opener(name: str, device: str | None) -> Callable[..., Source]:
 
 
 def _own_options(function: Callable[..., Any]) -> dict[str, Any]:
+    import inspect  # slow to import, and only needed to open a sensor
+
     hints = get_type_hints(function)
     parameters = inspect.signature(function).parameters.values()
     return {p.name: hints.get(p.name, str) for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "clock"}
@@ -249,7 +252,7 @@ def create(
     CalibrationError
         The profile is broken or belongs to another device.
     """
-    profile = None if calibration is None else _profile(calibration)
+    profiles = [] if calibration is None else [_text(calibration)]
     name, in_name = split_target(name)
     if device is not None and in_name is not None:
         msg = f"two devices were given: {in_name!r} in the target and {device!r}"
@@ -262,20 +265,26 @@ def create(
     interval_s = seconds_of(interval) if isinstance(interval, str) else interval
     source = function(where, clock=clock, **options)
     try:
-        fitted = None if profile is None else calibrate([profile], source.identity, source.channels)
+        fitted = _fitted(profiles, source) if profiles else None
         return Sensor(source, target, clock, calibration=fitted, history_s=history_s, interval_s=interval_s)
     except BaseException:
         source.close()
         raise
 
 
-def _profile(path: str | os.PathLike[str]) -> Profile:
+def _text(path: str | os.PathLike[str]) -> str:
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123  (pathlib would be imported for this alone)
+            return file.read()
     except (OSError, UnicodeDecodeError) as error:
         msg = f"the calibration {os.fspath(path)} cannot be read: {error}"
         raise CalibrationError(msg) from error
-    return parse_profile(text)
+
+
+def _fitted(profiles: list[str], source: Source) -> Calibration:
+    from pmtpy.transform import calibrate, parse_profile  # only a calibrated sensor pays for it
+
+    return calibrate([parse_profile(text) for text in profiles], source.identity, source.channels)
 
 
 def list_sensors() -> list[Listing]:

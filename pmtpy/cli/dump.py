@@ -14,7 +14,7 @@ from pmtpy.cli.command import run_command
 from pmtpy.cli.common import LOST, Stopped, add_targets, chosen_targets, opened, say, stoppable
 from pmtpy.clock import HOST_CLOCK, seconds_of
 from pmtpy.errors import PmtError, SourceLostError, TargetError
-from pmtpy.region import Measurement, Region
+from pmtpy.regions import Measurement, Region
 from pmtpy.sensor import Sensor
 from pmtpy.sinks import FORMATS
 
