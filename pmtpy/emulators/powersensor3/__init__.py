@@ -3,6 +3,7 @@
 from pmtpy.emulators.powersensor3.board import Board
 from pmtpy.emulators.powersensor3.log import BootLog, History, Mark, Truth
 from pmtpy.emulators.powersensor3.memory import MemoryTransport
+from pmtpy.emulators.powersensor3.source import VirtualSource, open_virtual
 from pmtpy.emulators.powersensor3.spec import BoardSpec, Pair, Stored, parse_pairs
 from pmtpy.emulators.powersensor3.virtual import VirtualBoard
 
@@ -17,5 +18,7 @@ __all__ = [
     "Stored",
     "Truth",
     "VirtualBoard",
+    "VirtualSource",
+    "open_virtual",
     "parse_pairs",
 ]

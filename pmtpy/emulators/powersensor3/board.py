@@ -28,6 +28,7 @@ from pmtpy.errors import TargetError
 
 MARKER_BYTE, MARKER_BIT = 3, 0x40  # second byte of sensor 0
 CONVERSIONS_PER_FRAME = 8
+UPTIME_NS = 10_000_000_000  # how long a board that is met has been plugged in, so it has booted
 
 
 class Board:
@@ -252,7 +253,7 @@ class Board:
             end_ns = self._since_ns + want.ns
         else:
             end_ns = self._sampler.end_ns(self._sampler.frames_by(self.now_ns))
-        if now_ns < end_ns:
+        if now_ns < end_ns and not self._instant:
             return False
         self._blocked_to(end_ns)
         self._resume(b"")

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from pmtpy.emulators.load import parse_load
-from pmtpy.emulators.powersensor3.board import Board
+from pmtpy.emulators.powersensor3.board import UPTIME_NS, Board
 from pmtpy.emulators.powersensor3.sampler import FAST_CYCLE_BLOCKS
 from pmtpy.emulators.powersensor3.spec import BoardSpec
 from pmtpy.errors import TargetError
@@ -72,10 +72,11 @@ class PtyServer:
             spec,
             parse_load(load),
             epoch_ns=now_ns if epoch_ns is None else epoch_ns,
-            start_ns=now_ns,
+            start_ns=now_ns - UPTIME_NS,
             buffer_bytes=buffer_bytes,
             cycle_blocks=FAST_CYCLE_BLOCKS if fast else 0,
         )
+        self.board.advance(now_ns)
         self._link, self._fast, self._control = link, fast, control
         self._master = -1
         self._open, self._settle_ns = False, 0
@@ -88,7 +89,7 @@ class PtyServer:
         self._next_parent_check_ns = 0
         self._actions: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "inject": self._inject,
-            "log": lambda _: self.board.history.as_json(),
+            "log": lambda _: self._log(),
             "unplug": lambda _: self._unplug(),
             "plug_in": lambda _: self._plug_in(),
             "quit": lambda _: self._quit(),
@@ -238,6 +239,11 @@ class PtyServer:
                 self._answer(self._actions[command.pop("do")](command))
             except (TargetError, TypeError, ValueError) as error:
                 self._answer({"error": str(error)})
+
+    def _log(self) -> dict[str, Any]:
+        if not self._fast:
+            self.board.advance(self._now_ns())  # so that the log is complete up to the present
+        return self.board.history.as_json()
 
     def _quit(self) -> dict[str, Any]:
         self._running = False

@@ -124,8 +124,10 @@ class VirtualBoard:
     def truth(self, a_ns: int | None = None, b_ns: int | None = None) -> Truth:
         """Energies between two instants of ``time.monotonic_ns()``; without them, over everything ever sent."""
         history = self.history()
-        start = min(boot.boot_ns for boot in history.boots) if a_ns is None else a_ns
-        ends = [history.sampler(i).end_ns(boot.runs[-1][1] - 1) for i, boot in enumerate(history.boots) if boot.runs]
+        runs = [(history.sampler(i), boot.runs) for i, boot in enumerate(history.boots) if boot.runs]
+        starts = [sampler.end_ns(r[0][0] - 1) for sampler, r in runs]
+        ends = [sampler.end_ns(r[-1][1] - 1) for sampler, r in runs]
+        start = min(starts, default=self.epoch_ns) if a_ns is None else a_ns
         return history.truth(start, max(ends, default=start) if b_ns is None else b_ns)
 
     @property
