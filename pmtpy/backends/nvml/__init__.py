@@ -1,0 +1,246 @@
+"""NVIDIA GPUs through NVML: energy counter, momentary and averaged power, temperatures and clocks.
+
+Opens one GPU, by the number that CUDA gives it, by UUID, PCI address or name, and offers each register that it has as
+a channel of its own, named by scope (``gpu``, ``module``, ``memory``) and by what it holds (``energy``, ``instant``,
+``average``). It must never take one for another, nor a failure for a zero. Facts: NVML API reference and the sources
+that :mod:`pmtpy.backends.nvml.facts` names; see docs/backends/nvml.md.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import ModuleType
+
+from pmtpy.backends._sysfs import optional_number, sysfs_root
+from pmtpy.backends.nvml import errors, facts, registers, samples
+from pmtpy.backends.nvml.device import ORDER, VISIBLE, Choice, Inventory, choose, mig_parents, take_inventory, visible
+from pmtpy.backends.nvml.errors import BACKEND, Fault
+from pmtpy.backends.nvml.facts import Kind
+from pmtpy.backends.nvml.library import Library, find_module
+from pmtpy.backends.nvml.source import Locate, RegisterSource
+from pmtpy.clock import Clock
+from pmtpy.errors import BackendUnavailableError, TargetError
+from pmtpy.model import Channel, Identity, Quantity
+from pmtpy.source import Discovery, Source
+
+__all__ = ["discover", "open_source"]
+
+_ORDERS = {
+    None: (Kind.ENERGY, Kind.INSTANT, Kind.AVERAGE),
+    "energy": (Kind.ENERGY, Kind.INSTANT, Kind.AVERAGE),
+    "instant": (Kind.INSTANT, Kind.AVERAGE),
+    "average": (Kind.AVERAGE, Kind.INSTANT),
+}
+# A counter may show more than the limit of the board allows for a moment: limits are kept on average.
+_ABOVE_LIMIT = 3.0
+
+
+def discover(*, library: ModuleType | None = None) -> Discovery:
+    """List the GPUs by the numbers that CUDA gives them, or say why there are none."""
+    try:
+        with_nvml = _start(library)
+    except BackendUnavailableError as error:
+        return Discovery((), error.reason, error.remedy)
+    try:
+        stock, setting, parents = _stock(with_nvml)
+        seen = visible(stock.gpus, setting, parents)
+        if seen.gpus:
+            return Discovery(tuple(str(i) for i in range(len(seen.gpus))))
+        choose(None, stock, setting, "", parents)
+    except (BackendUnavailableError, Fault) as error:
+        if isinstance(error, Fault):
+            error = errors.unavailable("cannot list the GPUs", error)
+        return Discovery((), error.reason, error.remedy)
+    finally:
+        with_nvml.stop()
+    return Discovery()
+
+
+def open_source(
+    device: str | None,
+    *,
+    clock: Clock,
+    library: ModuleType | None = None,
+    total: str | None = None,
+    samples: bool = False,
+    sysfs_root: str | os.PathLike[str] | None = None,
+) -> Source:
+    """Open one GPU.
+
+    Parameters
+    ----------
+    device : str or None
+        Number as CUDA counts (None: 0), UUID or a unique start of it, PCI address, or part of the model's name.
+    clock : Clock
+        The host's clock.
+    library : module or None
+        The vendor's module ``pynvml``; None imports it.
+    total : {"energy", "instant", "average"} or None
+        What makes the total. None: the energy counter where there is one, else the momentary power, else the average.
+        With ``"instant"`` or ``"average"`` the counter is not read at all.
+    samples : bool
+        Read the driver's buffer of power samples instead of its registers: every sample, fetched late without loss.
+    sysfs_root : path or None
+        Root of sysfs, where a GPU on a Grace module is placed by its NUMA node.
+
+    Raises
+    ------
+    BackendUnavailableError
+        No package, library, driver, GPU, permission, or not the register asked for: with the cure.
+    TargetError
+        Unknown option, or a device that names no GPU or several.
+    """
+    if total not in _ORDERS:
+        msg = f"nvml: total={total!r}: it is made of 'energy', 'instant' or 'average'"
+        raise TargetError(msg)
+    with_nvml = _start(library)
+    try:
+        return _open(device, clock, with_nvml, total, samples=samples, sysfs=sysfs_root)
+    except Fault as fault:
+        with_nvml.stop()
+        raise errors.unavailable(f"cannot open GPU {device or '0'}", fault) from fault
+    except BaseException:
+        with_nvml.stop()
+        raise
+
+
+def _start(module: ModuleType | None) -> Library:
+    with_nvml = Library(find_module(module))
+    try:
+        with_nvml.start()
+    except Fault as fault:
+        raise errors.unavailable("cannot start NVML", fault) from fault
+    return with_nvml
+
+
+def _stock(with_nvml: Library) -> tuple[Inventory, str | None, dict[str, str]]:
+    setting = os.environ.get(VISIBLE)
+    names = [e.strip() for e in (setting or "").split(",")]
+    return take_inventory(with_nvml), setting, mig_parents(with_nvml, names)
+
+
+def _open(
+    device: str | None,
+    clock: Clock,
+    with_nvml: Library,
+    total: str | None,
+    *,
+    samples: bool,
+    sysfs: str | os.PathLike[str] | None,
+) -> Source:
+    stock, setting, parents = _stock(with_nvml)
+    if device is not None:
+        parents |= mig_parents(with_nvml, [device.strip()])
+    choice = choose(device, stock, setting, os.environ.get(ORDER, ""), parents)
+    locate = _by_uuid(choice.gpu.uuid, choice.gpu.index)
+    handle = locate(with_nvml)
+    board, notes = _board(with_nvml, handle, choice, sysfs)
+    identity = Identity(BACKEND, board.name, choice.gpu.uuid, board.driver, notes=(*choice.notes, *notes))
+    if samples:
+        return _open_samples(clock, with_nvml, locate, identity, board)
+    found = registers.find(with_nvml, handle, board, _ORDERS[total])
+    have = [r for r in found.registers if r.kind is not None and not r.channel.name.startswith("memory")]
+    if not have or (total is not None and have[0].kind is not Kind(total)):
+        raise _no_register(board, total, [r.channel.name for r in have])
+    more = list(found.notes)
+    if total is None and have[0].kind is not Kind.ENERGY:
+        more.append(f"no energy counter: the total is {have[0].channel.name}, integrated")
+    identity = Identity(BACKEND, board.name, choice.gpu.uuid, board.driver, notes=(*identity.notes, *more))
+    return RegisterSource(clock, with_nvml, locate, identity, found.registers)
+
+
+def _no_register(board: registers.Board, total: str | None, have: list[str]) -> BackendUnavailableError:
+    if have:
+        reason = f"{board.name} with driver {board.driver} has no {total} reading; it has: {', '.join(have)}"
+        return BackendUnavailableError(BACKEND, reason, "leave the option total out, or choose one of those")
+    reason = f"{board.name} with driver {board.driver} reports neither power nor energy"
+    cure = "a Jetson board has the backend jetson; a virtual GPU has its sensors on the host"
+    return BackendUnavailableError(BACKEND, reason, cure)
+
+
+def _by_uuid(uuid: str, index: int) -> Locate:
+    """Look a GPU up by what stays the same when NVML starts anew."""
+
+    def locate(with_nvml: Library) -> object:
+        if uuid:
+            return with_nvml.ask("nvmlDeviceGetHandleByUUID", uuid)
+        return with_nvml.ask("nvmlDeviceGetHandleByIndex", index)
+
+    return locate
+
+
+def _board(
+    with_nvml: Library, handle: object, choice: Choice, sysfs: str | os.PathLike[str] | None
+) -> tuple[registers.Board, list[str]]:
+    gpu, notes = choice.gpu, []
+    capability = None
+    try:
+        major, minor = with_nvml.ask("nvmlDeviceGetCudaComputeCapability", handle)
+        capability = (int(major), int(minor))
+    except Fault as fault:
+        if fault.code in errors.RESTART | errors.DEAD:
+            raise
+    generation = facts.generation(with_nvml.number("nvmlDeviceGetArchitecture", handle), capability)
+    domain, module = f"gpu/{gpu.uuid or gpu.pci}", ""
+    if facts.is_superchip(gpu.name):
+        node = optional_number(_sysfs_device(sysfs, gpu.pci) / "numa_node")
+        if node is None or node < 0:
+            notes.append("the module of this GPU is not known (no NUMA node in sysfs), so its power is in no total")
+        else:
+            # The module holds the Grace processor, too: as its socket it encloses what other sensors tell of it, and
+            # all GPUs of one module name the same part.
+            module = f"host/socket{node}"
+            domain = f"{module}/{domain}"
+    if _mig_enabled(with_nvml, handle):
+        notes.append("MIG is on: power and energy are those of the whole GPU, shared by all its parts")
+    limits = _limits_mw(with_nvml, handle)
+    most = _ABOVE_LIMIT * limits / 1e3 if limits else registers.MOST_WATTS
+    return registers.Board(gpu.name, with_nvml.driver, generation, domain, module, most), notes
+
+
+def _sysfs_device(root: str | os.PathLike[str] | None, pci: str) -> Path:
+    return sysfs_root(root) / "bus/pci/devices" / pci
+
+
+def _mig_enabled(with_nvml: Library, handle: object) -> bool:
+    try:
+        return bool(with_nvml.ask("nvmlDeviceGetMigMode", handle)[0])
+    except Fault as fault:
+        if fault.code in errors.RESTART | errors.DEAD:
+            raise
+        return False
+
+
+def _limits_mw(with_nvml: Library, handle: object) -> int:
+    """Return the largest power limit that can be set; 0 where it is not known."""
+    try:
+        return int(with_nvml.ask("nvmlDeviceGetPowerManagementLimitConstraints", handle)[1])
+    except Fault as fault:
+        if fault.code in errors.RESTART | errors.DEAD:
+            raise
+        return 0
+
+
+def _open_samples(
+    clock: Clock, with_nvml: Library, locate: Locate, identity: Identity, board: registers.Board
+) -> Source:
+    try:
+        past = samples.fetch(with_nvml, locate(with_nvml), 0)
+    except Fault as fault:
+        raise errors.unavailable(
+            f"{board.name} has no buffer of power samples; open it without samples", fault
+        ) from fault
+    step_us = samples.step_us([t for t, _ in past])
+    scope = "module" if facts.reads_module(board.name, Kind.INSTANT) else "gpu"
+    channel = Channel(
+        f"{scope}.samples",
+        Quantity.POWER,
+        scale=1e-3,
+        domain=board.module if scope == "module" else board.domain,
+        label="total_power_samples",
+        refresh_s=step_us / 1e6 if step_us else None,
+        gain_u=facts.GAIN_U,
+        reference=facts.NVML_REFERENCE + ": nvmlDeviceGetSamples",
+    )
+    return samples.SampleSource(clock, with_nvml, locate, identity, channel=channel, capacity=max(len(past), 2))

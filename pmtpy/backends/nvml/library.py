@@ -1,0 +1,157 @@
+"""The vendor's module ``pynvml`` (package nvidia-ml-py), found, checked and held open.
+
+The only module that touches the vendor's names. Its exceptions stop here: every call answers with a value or raises
+:class:`~pmtpy.backends.nvml.errors.Fault`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import warnings
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from pmtpy.backends.nvml import errors
+from pmtpy.errors import BackendUnavailableError
+
+# Value types and the member of the union that each one fills (nvml.h, nvmlValueType_t and nvmlValue_t).
+MEMBER = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
+
+
+def find_module(given: ModuleType | None = None) -> ModuleType:
+    """Return the vendor's module: as given, else imported.
+
+    Raises
+    ------
+    BackendUnavailableError
+        It is not installed, or the old package ``pynvml`` hides it.
+    """
+    module = given if given is not None else _imported()
+    # The old package has the same module name. Its copies of the binding end before this function came.
+    if not hasattr(module, "_nvmlGetFunctionPointer") or not hasattr(module, "nvmlDeviceGetFieldValues"):
+        reason = f"the module pynvml at {getattr(module, '__file__', '?')} is the deprecated package pynvml"
+        cure = "pip uninstall -y pynvml && pip install --force-reinstall 'nvidia-ml-py>=12.535'"
+        raise BackendUnavailableError(errors.BACKEND, reason, cure)
+    return module
+
+
+def _imported() -> ModuleType:
+    try:
+        with warnings.catch_warnings():
+            # The package pynvml 13 makes the import of the real module warn about itself.
+            warnings.simplefilter("ignore")
+            import pynvml
+    except ImportError as error:
+        reason = "the Python package nvidia-ml-py is not installed"
+        raise BackendUnavailableError(errors.BACKEND, reason, "pip install 'pmtpy[nvml]'") from error
+    return _as_module(pynvml)
+
+
+def _as_module(module: object) -> ModuleType:
+    assert isinstance(module, ModuleType)  # noqa: S101  (what an import gives)
+    return module
+
+
+class Answer(NamedTuple):
+    """One field as the driver filled it.
+
+    Attributes
+    ----------
+    value : float or None
+        The count; None where the driver did not fill it, whatever stands in its place.
+    stamp_us : int
+        Unix microseconds at which the driver took it; 0 where it does not say.
+    code : int
+        Status of this field.
+    """
+
+    value: float | None
+    stamp_us: int
+    code: int
+
+
+class Library:
+    """The vendor's module with NVML started in it. NVML counts the starts, so each sensor holds one of its own."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module = module
+        self._error: type[Exception] = module.NVMLError
+        self._started = False
+
+    def start(self) -> None:
+        """Start NVML. Raises Fault."""
+        self.ask("nvmlInit")
+        self._started = True
+
+    def restart(self) -> None:
+        """Give up what is held and start anew; handles of before are void. Raises Fault."""
+        self.stop()
+        self.start()
+
+    def stop(self) -> None:
+        """Release this sensor's start, once. May be called twice."""
+        if self._started:
+            self._started = False
+            with contextlib.suppress(errors.Fault):  # somebody else ended it: then there is nothing to release
+                self.ask("nvmlShutdown")
+
+    def ask(self, call: str, *arguments: object) -> Any:
+        """Call a function of the vendor's module.
+
+        Raises
+        ------
+        Fault
+            With NVML's return code.
+        """
+        try:
+            return getattr(self.module, call)(*arguments)
+        except self._error as error:
+            raise errors.Fault(call, _code(error)) from error
+        except AttributeError as error:
+            raise errors.Fault(call, errors.FUNCTION_NOT_FOUND) from error
+
+    def number(self, call: str, *arguments: object) -> int | None:
+        """Ask for a whole number; None where this GPU or driver has none."""
+        try:
+            return int(self.ask(call, *arguments))
+        except errors.Fault as fault:
+            if fault.code in errors.RESTART | errors.DEAD:
+                raise
+            return None
+
+    def text(self, call: str, *arguments: object) -> str:
+        """Ask for a text; empty where there is none. Old bindings give bytes."""
+        try:
+            answer = self.ask(call, *arguments)
+        except errors.Fault as fault:
+            if fault.code in errors.RESTART | errors.DEAD:
+                raise
+            return ""
+        return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else str(answer)
+
+    def fields(self, handle: object, wanted: Sequence[tuple[int, int]]) -> list[Answer]:
+        """Ask for several (field, scope) in one call, so that they are of one instant as far as the driver can."""
+        if not wanted:
+            return []
+        return [_answer(field) for field in self.ask("nvmlDeviceGetFieldValues", handle, list(wanted))]
+
+    @property
+    def driver(self) -> str:
+        """Version of the driver, empty where it does not say."""
+        return self.text("nvmlSystemGetDriverVersion")
+
+
+def _code(error: Exception) -> int:
+    code = getattr(error, "value", None)
+    return code if isinstance(code, int) else errors.UNKNOWN
+
+
+def _answer(field: Any) -> Answer:
+    code = int(field.nvmlReturn)
+    member = MEMBER.get(int(field.valueType))
+    if code or member is None:
+        return Answer(None, 0, code or errors.NOT_SUPPORTED)
+    value = getattr(field.value, member)
+    return Answer(float(value) if math.isfinite(value) else None, int(field.timestamp), code)

@@ -1,0 +1,113 @@
+"""The driver's own buffer of recent power samples: every sample that it took, however late it is fetched.
+
+The stamps' epoch is not documented (on Linux it has been found to follow the clock since boot), so they are placed on
+the host's clock by the smallest delay seen between a stamp and its arrival: delays are only ever positive. Source:
+NVML API reference, ``nvmlDeviceGetSamples``; capacities and epoch: reports of users.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pmtpy.backends.nvml import errors
+from pmtpy.backends.nvml.errors import Fault
+from pmtpy.backends.nvml.library import MEMBER, Library
+from pmtpy.backends.nvml.registers import MOST_WATTS
+from pmtpy.backends.nvml.source import Locate, NvmlSource
+from pmtpy.clock import Clock
+from pmtpy.errors import ReadError
+from pmtpy.model import Block, Channel, Identity
+
+TOTAL_POWER_SAMPLES = 0  # nvml.h, nvmlSamplingType_t
+
+
+def fetch(library: Library, handle: object, last_us: int) -> list[tuple[int, float]]:
+    """Return (stamp in us, mW) of the samples newer than ``last_us``, in order of time; impossible ones as NaN.
+
+    Raises
+    ------
+    Fault
+        The driver has no such buffer, or fails.
+    """
+    try:
+        kind, samples = library.ask("nvmlDeviceGetSamples", handle, TOTAL_POWER_SAMPLES, last_us)
+    except Fault as fault:
+        if fault.code == errors.NOT_FOUND:  # nothing newer
+            return []
+        raise
+    member = MEMBER.get(int(kind))
+    taken = {int(s.timeStamp): _milliwatts(s, member) for s in samples}
+    return sorted((t, mw) for t, mw in taken.items() if t > last_us)
+
+
+def _milliwatts(sample: Any, member: str | None) -> float:
+    value = float(getattr(sample.sampleValue, member)) if member else math.nan
+    return value if 0 < value <= MOST_WATTS * 1e3 else math.nan
+
+
+def step_us(stamps: Sequence[int]) -> float | None:
+    """Return the usual time between samples; None where there are too few to tell."""
+    return float(np.median(np.diff(stamps))) if len(stamps) > 2 else None
+
+
+class SampleSource(NvmlSource):
+    """One channel of power, with every sample that the driver kept. The samples of before opening are not delivered."""
+
+    def __init__(
+        self, clock: Clock, library: Library, locate: Locate, identity: Identity, *, channel: Channel, capacity: int
+    ) -> None:
+        super().__init__(clock, library, locate, identity)
+        self.channels = (channel,)
+        self._step_ns = round((channel.refresh_s or 0.1) * 1e9)
+        # Twice as often as the ring turns over loses nothing; a person watching wants to see something each second.
+        self.deadline_s = capacity * self._step_ns / 1e9
+        self.interval_s = min(1.0, self.deadline_s / 4)
+        self._delay_ns: int | None = None
+        self._last_us = 0
+        self._restarted = False
+        self._place(fetch(library, self._handle, 0))
+
+    def _place(self, samples: Sequence[tuple[int, float]]) -> None:
+        """Learn from the newest sample by how much stamps differ from the host's clock."""
+        if samples:
+            self._last_us = samples[-1][0]
+            delay_ns = self._clock.now_ns() - self._last_us * 1000
+            self._delay_ns = delay_ns if self._delay_ns is None else min(self._delay_ns, delay_ns)
+
+    def _take(self) -> Block | None:
+        old_us = self._last_us
+        samples = fetch(self._library, self._handle, old_us)
+        if not samples:
+            self._look_for_restart()
+            return None
+        self._place(samples)
+        rows: list[tuple[int, float, int]] = []
+        lost, self._missed = 0, 0  # a failed fetch loses nothing: the ring still holds it
+        before_us = old_us
+        for stamp_us, milliwatts in samples:
+            gap_ns = (stamp_us - before_us) * 1000
+            lost += max(0, round(gap_ns / self._step_ns) - 1) if before_us else 0
+            before_us = stamp_us
+            t_ns = stamp_us * 1000 + (self._delay_ns or 0)
+            if math.isnan(milliwatts):
+                lost += 1
+            elif t_ns > self._newest_ns:
+                rows.append((t_ns, milliwatts, lost))
+                self._newest_ns, lost = t_ns, 0
+        if not rows:
+            msg = f"nvml {self.identity.model} {self.identity.serial}: {len(samples)} samples of power, none possible"
+            raise ReadError(msg)
+        times, counts, gaps = zip(*rows, strict=True)
+        restarted, self._restarted = self._restarted, False
+        return Block(np.array(times, np.int64), np.array(counts)[:, None], np.array(gaps, np.int64), fresh=restarted)
+
+    def _look_for_restart(self) -> None:
+        """Notice a buffer that began anew with smaller stamps, which would otherwise look like silence."""
+        newest = fetch(self._library, self._handle, 0)
+        if newest and newest[-1][0] < self._last_us:
+            self._last_us, self._delay_ns, self._restarted = 0, None, True
+            self._place(newest)

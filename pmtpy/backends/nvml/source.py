@@ -1,0 +1,199 @@
+"""One opened GPU: all its registers in one row, whenever one of power or energy refreshed, at the driver's own stamps.
+
+Every status is checked and every number held against what is possible: what fails is a lost row, never a value. An
+energy counter that contradicts the power beside it ends the measurement.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+
+from pmtpy.backends.nvml import errors
+from pmtpy.backends.nvml.errors import Fault
+from pmtpy.backends.nvml.facts import Kind
+from pmtpy.backends.nvml.library import Answer, Library
+from pmtpy.backends.nvml.registers import Register
+from pmtpy.clock import NS_PER_S, Clock
+from pmtpy.errors import ReadError, SourceLostError
+from pmtpy.model import Block, Identity
+from pmtpy.source import PolledSource
+
+# A stamp further from now than this is on another clock, or none: registers move every 0.1 s and drivers cache briefly.
+_STAMP_NEAR_NS = 5 * NS_PER_S
+# A repeat of the same numbers within this share of the refresh period is the same reading, stamped again by the call.
+_SAME = 0.9
+# How long and how much before the counter is judged by the power beside it, and how far apart they may be: the bounds
+# are those that Zeus uses for AMD's counter, wide enough for every honest disagreement reported (down to 0.57 at idle).
+_JUDGE_S, _JUDGE_J, _FAR = 10.0, 50.0, 10.0
+_GAP_S = 0.5  # rows further apart leave too much to guess between them
+
+
+# How to find the GPU's handle again after NVML was started anew. Raises Fault.
+Locate = Callable[[Library], object]
+
+
+class NvmlSource(PolledSource):
+    """What both ways of reading share: a library that may have to be started anew, and faults that become errors."""
+
+    stale_s = 10.0  # a driver whose stamps stand still for a hundred refresh periods hangs
+
+    def __init__(self, clock: Clock, library: Library, locate: Locate, identity: Identity) -> None:
+        super().__init__(clock)
+        self.identity = identity
+        self._library = library
+        self._locate = locate
+        self._handle = locate(library)
+        self._missed = 0
+        self._newest_ns = -1  # of the rows delivered
+
+    def poll(self) -> Block | None:
+        """Take one reading, starting NVML anew once where that may help."""
+        try:
+            try:
+                block = self._take()
+            except Fault as fault:
+                if fault.code not in errors.RESTART:
+                    raise
+                self._library.restart()
+                self._handle = self._locate(self._library)
+                block = self._take()
+        except Fault as fault:
+            self._missed += 1
+            raise self._error(fault) from fault
+        except ReadError:
+            self._missed += 1
+            raise
+        return block
+
+    @abstractmethod
+    def _take(self) -> Block | None:
+        """Take one reading. Raises Fault or ReadError."""
+
+    def _error(self, fault: Fault) -> ReadError | SourceLostError:
+        what = f"nvml {self.identity.model} {self.identity.serial}: {fault}"
+        if fault.code in errors.DEAD | errors.RESTART:
+            cure = errors.remedy(fault.code, errors.look_around())
+            return SourceLostError(f"{what}; {cure}" if cure else what)
+        return ReadError(what)
+
+    def close(self) -> None:
+        """Release NVML. May be called twice."""
+        self._library.stop()
+
+
+class RegisterSource(NvmlSource):
+    """All registers of a GPU, in one row whenever one of those of power or energy refreshed."""
+
+    def __init__(
+        self, clock: Clock, library: Library, locate: Locate, identity: Identity, registers: Sequence[Register]
+    ) -> None:
+        super().__init__(clock, library, locate, identity)
+        self.channels = tuple(r.channel for r in registers)
+        self._power = tuple(r for r in registers if r.kind is not None)
+        self._plain = tuple(r for r in registers if r.kind is None)
+        self._fields = [r.field for r in registers if r.field is not None]
+        periods = [r.channel.refresh_s for r in self._power if r.channel.refresh_s]
+        self._refresh_ns = round(min(periods, default=0.0) * NS_PER_S)
+        # Half the period sees every refresh; faster than 20 ms only costs, since the driver's call may take 2 ms.
+        self.interval_s = min(0.1, max(0.02, min(periods, default=0.1) / 2))
+        self._last: tuple[float, ...] = ()
+        self._last_stamp_us = 0
+        self._judge = _Judge(self._power)
+        self._stamped: bool | None = None
+
+    def _take(self) -> Block | None:
+        before = self._clock.now_ns()
+        fields = dict(zip(self._fields, self._library.fields(self._handle, self._fields), strict=True))
+        counts = [self._count(register, fields) for register in self._power]
+        stamps = [fields[r.field].stamp_us for r in self._power if r.field is not None]
+        t_ns = self._row_time(tuple(counts), stamps, before, self._clock.now_ns())
+        if t_ns is None:
+            return None
+        values = [self._count(register, fields) for register in self._plain]
+        contradiction = self._judge.row(t_ns, counts)
+        if contradiction:
+            msg = f"nvml {self.identity.model} {self.identity.serial}: {contradiction}; open it with total='instant'"
+            raise SourceLostError(msg)
+        lost, self._missed = self._missed, 0
+        self._newest_ns = t_ns
+        return Block.row(t_ns, counts + values, lost=lost)
+
+    def _count(self, register: Register, fields: Mapping[tuple[int, int], Answer]) -> float:
+        count: float | None = None
+        code = 0
+        if register.field is not None:
+            count, _, code = fields[register.field]
+        elif register.ask is not None:
+            count = register.ask(self._library, self._handle)
+        if code in errors.DEAD | errors.RESTART:
+            raise Fault(register.channel.name, code)
+        if code or count is None or not register.fits(count):
+            said = errors.meaning(code) if code else f"the driver says {count}, which cannot be"
+            msg = f"nvml {self.identity.model} {self.identity.serial}: {register.channel.name}: {said}"
+            raise ReadError(msg)
+        return count
+
+    def _row_time(self, counts: tuple[float, ...], stamps: list[int], before: int, after: int) -> int | None:
+        """Return the instant of a row with these counts, or None if no register has refreshed since the last row."""
+        middle = (before + after) // 2
+        stamp_us = max(stamps, default=0)
+        anchor = self._clock.anchor()
+        stamp_ns = anchor.monotonic_ns + (stamp_us * 1000 - anchor.unix_ns)
+        if self._stamped is None:
+            self._stamped = stamp_us > 0 and abs(middle - stamp_ns) < _STAMP_NEAR_NS
+        t_ns = min(stamp_ns, after) if self._stamped else middle
+        same = counts == self._last
+        if same and self._stamped and stamp_us == self._last_stamp_us:
+            return None
+        if same and t_ns - self._newest_ns < _SAME * self._refresh_ns:
+            return None
+        if t_ns <= self._newest_ns:
+            # New numbers under an old stamp: the wall clock was set back, or the first reading is from before opening.
+            if same or middle <= self._newest_ns:
+                return None
+            t_ns = middle
+        self._last, self._last_stamp_us = counts, stamp_us
+        return t_ns
+
+
+class _Judge:
+    """Holds the energy counter against the power of the same part, integrated over the same rows."""
+
+    def __init__(self, registers: Sequence[Register]) -> None:
+        scope = next((_scope(r) for r in registers if r.kind is Kind.ENERGY), "")
+        names = [_scope(r) if r.kind is Kind.ENERGY else "" for r in registers]
+        self._energy = names.index(scope) if scope else -1
+        powers = [i for i, r in enumerate(registers) if r.kind is not Kind.ENERGY and _scope(r) == scope]
+        self._power = powers[0] if scope and powers else -1
+        self._before: tuple[int, float] | None = None
+        self._start: tuple[int, float] = (0, 0.0)
+        self._expected_mj = 0.0
+
+    def row(self, t_ns: int, counts: Sequence[float]) -> str:
+        """Take one row; return what contradicts itself, or nothing."""
+        if self._energy < 0 or self._power < 0:
+            return ""
+        energy, power = counts[self._energy], counts[self._power]
+        before, self._before = self._before, (t_ns, power)
+        dt_s = (t_ns - before[0]) / NS_PER_S if before else _GAP_S
+        if before is None or dt_s >= _GAP_S or energy < self._start[1]:
+            # Two momentary powers say nothing about a long gap; a counter that fell has restarted.
+            self._start, self._expected_mj = (t_ns, energy), 0.0
+            return ""
+        self._expected_mj += (before[1] + power) / 2 * dt_s
+        seconds = (t_ns - self._start[0]) / NS_PER_S
+        if seconds < _JUDGE_S or self._expected_mj < _JUDGE_J * 1e3:
+            return ""
+        counted, expected = energy - self._start[1], self._expected_mj
+        self._start, self._expected_mj = (t_ns, energy), 0.0
+        if expected / _FAR <= counted <= expected * _FAR:
+            return ""
+        return (
+            f"in {seconds:.0f} s the energy counter moved by {counted / 1e3:g} J while the power beside it says "
+            f"{expected / 1e3:g} J"
+        )
+
+
+def _scope(register: Register) -> str:
+    return register.channel.name.partition(".")[0]

@@ -1,0 +1,129 @@
+"""A virtual NVIDIA GPU: the real backend and the real ``pynvml``, on a driver library that is a Python object.
+
+``pynvml`` calls its driver through attributes of one object and never asks what that object is. So a private copy of
+the module, which leaves the one that the program may have imported alone, is given a
+:class:`~pmtpy.emulators.nvml.driver.VirtualDriver`. The numbers come from
+:class:`~pmtpy.emulators.gpu_sensor.SensorModel` on the load that all virtual sensors share.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import replace
+from types import ModuleType
+
+from pmtpy.backends.nvml import facts, open_source
+from pmtpy.clock import Clock
+from pmtpy.emulators.gpu_sensor import SensorModel
+from pmtpy.emulators.nvml.boards import BOARDS, Board, VirtualGpu, make_gpu
+from pmtpy.emulators.nvml.driver import VirtualDriver
+from pmtpy.emulators.tree import Tree
+from pmtpy.emulators.world import shared_world
+from pmtpy.errors import BackendUnavailableError
+from pmtpy.model import Channel
+from pmtpy.source import Source
+
+__all__ = ["BOARDS", "Board", "VirtualDriver", "VirtualGpu", "make_gpu", "open_virtual", "private_pynvml"]
+
+
+def private_pynvml(driver: object) -> ModuleType:
+    """Load a copy of the real ``pynvml`` of its own, bound to ``driver`` instead of libnvidia-ml.
+
+    Raises
+    ------
+    BackendUnavailableError
+        nvidia-ml-py is not installed.
+    """
+    spec = importlib.util.find_spec("pynvml")
+    if spec is None or spec.origin is None:
+        reason = "the virtual GPU drives the real Python package nvidia-ml-py, which is not installed"
+        raise BackendUnavailableError("nvml", reason, "pip install 'pmtpy[nvml]'")
+    name = f"_pmtpy_pynvml_{id(driver):x}"
+    own = importlib.util.spec_from_file_location(name, spec.origin)
+    assert own is not None  # noqa: S101  (a file that find_spec found)
+    assert own.loader is not None  # noqa: S101  (the same)
+    module = importlib.util.module_from_spec(own)
+    sys.modules[name] = module  # the module looks itself up while it makes its exceptions
+    try:
+        own.loader.exec_module(module)
+    finally:
+        del sys.modules[name]
+    module.nvmlLib = driver  # type: ignore[attr-defined]
+    return module
+
+
+def open_virtual(
+    device: str,  # noqa: ARG001  (there is one)
+    *,
+    clock: Clock,
+    load: str | None = None,
+    profile: str = "h100",
+    period_ms: float | None = None,
+    window_ms: float | None = None,
+    tau_ms: float | None = None,
+    gain: float | None = None,
+    offset_w: float | None = None,
+    noise_w: float | None = None,
+    counter_ms: float | None = None,
+    total: str | None = None,
+    samples: bool = False,
+) -> Source:
+    """Open the real backend on a virtual GPU that draws the shared load.
+
+    Parameters
+    ----------
+    device, clock, load
+        As for every virtual device.
+    profile : str
+        Model of GPU: one of ``BOARDS``. The default has no error of gain and thus shows the truth.
+    period_ms, window_ms, tau_ms : float or None
+        Update period, width of the boxcar, time constant of the low-pass; None: the profile's.
+    gain, offset_w, noise_w : float or None
+        Error of the sensor: reading = gain x power + offset + noise.
+    counter_ms : float or None
+        Period at which the energy counter moves.
+    total, samples
+        As for a real GPU.
+    """
+    world = shared_world(load, clock=clock)
+    given = {
+        "update_s": _seconds(period_ms),
+        "window_s": _seconds(window_ms),
+        "tau_s": _seconds(tau_ms),
+        "gain": gain,
+        "offset_w": offset_w,
+        "noise_w": noise_w,
+        "counter_update_s": _seconds(counter_ms),
+    }
+    gpu = make_gpu(profile, changes={k: v for k, v in given.items() if v is not None})
+    library = private_pynvml(VirtualDriver(world, [gpu]))
+    tree = Tree()
+    try:
+        # A GPU on a module with a processor is placed by its NUMA node, which is read once.
+        tree.write("bus/pci/devices/0000:3b:00.0/numa_node", 0)
+        source = open_source(gpu.uuid, clock=clock, library=library, total=total, samples=samples, sysfs_root=tree.root)
+    finally:
+        tree.close()
+    source.identity = replace(source.identity, virtual=True)
+    # What a maker would say of this sensor, which the options may have made another than the model's.
+    source.channels = tuple(_as_made(channel, gpu.sensor) for channel in source.channels)
+    source.interval_s = min(source.interval_s, max(0.005, gpu.sensor.update_s / 2))
+    return source
+
+
+def _as_made(channel: Channel, sensor: SensorModel) -> Channel:
+    kind = channel.name.rpartition(".")[2]
+    if kind == "energy":
+        return replace(channel, refresh_s=sensor.counter_update_s)
+    if kind == "average":
+        return replace(channel, refresh_s=sensor.update_s)
+    if kind != "instant":
+        return channel
+    window_s = sensor.window_s or None
+    rule = facts.rule(facts.Timing(sensor.update_s, window_s, ""))
+    return replace(channel, refresh_s=sensor.update_s, window_s=window_s, lag_s=sensor.lag_s, rule=rule)
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1e3

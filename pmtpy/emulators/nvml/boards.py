@@ -1,0 +1,108 @@
+"""Models of GPU to rehearse with, and one GPU of a model with what may go wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pmtpy.emulators.gpu_sensor import SensorModel, parse_sensor_model
+from pmtpy.errors import TargetError
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """A model of GPU.
+
+    Attributes
+    ----------
+    name, architecture, capability : str, int, (int, int)
+        As NVML gives them.
+    sensor : str
+        Text of its sensor: see :func:`pmtpy.emulators.gpu_sensor.parse_sensor_model`.
+    fields, average, energy, samples : bool
+        Whether it has power as fields, field 185, an energy counter, a buffer of samples.
+    memory_share : float
+        Share of the power in its memory, where it tells; 0: it does not.
+    """
+
+    name: str
+    architecture: int
+    capability: tuple[int, int]
+    sensor: str
+    fields: bool = True
+    average: bool = True
+    energy: bool = True
+    samples: bool = True
+    memory_share: float = 0.0
+
+
+# What exists on which generation: NVML API reference; periods and windows of the two without a known model: the paper
+# that pmtpy.backends.nvml.facts names.
+BOARDS = {
+    "ideal": Board("Virtual GPU", 8, (8, 9), "update_s=0.1,window_s=0.1,step_w=0.001"),
+    "h100": Board("NVIDIA H100 PCIe", 9, (9, 0), "h100", memory_share=0.2),
+    "gh200": Board("NVIDIA GH200 480GB", 9, (9, 0), "window_s=0.02,step_w=0.001"),
+    "rtx4090": Board("NVIDIA GeForce RTX 4090", 8, (8, 9), "rtx4090"),
+    "rtx3090": Board("NVIDIA GeForce RTX 3090", 7, (8, 6), "rtx3090"),
+    "a100": Board("NVIDIA A100-PCIE-40GB", 7, (8, 0), "a100", average=False),
+    "v100": Board("Tesla V100-SXM2-16GB", 5, (7, 0), "v100", average=False),
+    "p100": Board("Tesla P100-PCIE-16GB", 4, (6, 0), "update_s=0.021,window_s=0.01035", average=False, energy=False),
+    "k40m": Board("Tesla K40m", 2, (3, 5), "k40m", fields=False, average=False, energy=False, samples=False),
+}
+
+
+@dataclass(slots=True)
+class VirtualGpu:
+    """One GPU of a virtual driver. Tests change it while it is being read.
+
+    Attributes
+    ----------
+    board : Board
+    sensor : SensorModel
+        The momentary reading; the average and the counter go with it.
+    index : int
+    lost : bool
+        It has fallen off the bus.
+    codes : dict
+        Return code of an entry point by its C name, or of a (field, scope).
+    garbage : dict
+        Count that a (field, scope) shows instead of its own.
+    counter_mj : int
+        What the energy counter showed at the epoch of the load; setting it lower is a restart.
+    frozen_ns : int or None
+        Instant at which its registers stopped to refresh.
+    mig : tuple of str
+        UUIDs of its parts.
+    """
+
+    board: Board
+    sensor: SensorModel
+    index: int = 0
+    lost: bool = False
+    codes: dict[str | tuple[int, int], int] = field(default_factory=dict)
+    garbage: dict[tuple[int, int], int] = field(default_factory=dict)
+    counter_mj: int = 50_000_000
+    frozen_ns: int | None = None
+    mig: tuple[str, ...] = ()
+
+    @property
+    def uuid(self) -> str:
+        """NVML's name for it, different for each index."""
+        return f"GPU-{self.index + 1:08x}-7669-7274-7561-6c2d67707521"
+
+    @property
+    def pci(self) -> str:
+        """PCI address with the eight digits of domain that NVML writes."""
+        return f"00000000:{0x3B + self.index:02X}:00.0"
+
+
+def make_gpu(profile: str = "h100", index: int = 0, changes: Mapping[str, float] | None = None) -> VirtualGpu:
+    """Make a GPU of a known model whose sensor differs by ``changes``: fields of SensorModel."""
+    board = BOARDS.get(profile)
+    if board is None:
+        msg = f"nvml:virtual: no profile {profile!r}; there are: {', '.join(BOARDS)}"
+        raise TargetError(msg)
+    more = {"seed": 1 + index, **(changes or {})}
+    joint = "," if "=" in board.sensor else ":"
+    spec = board.sensor + joint + ",".join(f"{key}={value!r}" for key, value in more.items())
+    return VirtualGpu(board, parse_sensor_model(spec), index)

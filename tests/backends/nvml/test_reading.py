@@ -1,0 +1,461 @@
+"""What is read: channels, rows, totals, and what happens when the driver misbehaves in the middle."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pmtpy.backends.nvml import facts, open_source
+from pmtpy.backends.nvml.facts import Kind
+from pmtpy.clock import ManualClock
+from pmtpy.emulators.nvml import BOARDS, make_gpu, open_virtual
+from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
+from pmtpy.integrate import Integrator
+from pmtpy.model import Layout
+from pmtpy.source import Source
+from pmtpy.testing import check_lost, check_source
+
+from .rig import LOAD, Rig, frame_of, names
+
+ENERGY, INSTANT, AVERAGE = (83, 0), (186, 0), (185, 0)
+
+
+def total_channel(source: Source) -> str:
+    layout = Layout(source.channels)
+    (column,) = layout.in_total
+    return layout.names[column]
+
+
+# -- channels ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_h100_offers_counter_both_powers_memory_temperature_and_clocks() -> None:
+    source = Rig().open()
+    assert names(source) == [
+        "gpu.energy", "gpu.instant", "gpu.average", "memory.average",
+        "gpu.temperature", "gpu.sm_clock", "gpu.memory_clock",
+    ]  # fmt: skip
+    assert total_channel(source) == "gpu.energy"
+    by_name = {c.name: c for c in source.channels}
+    assert (by_name["gpu.instant"].refresh_s, by_name["gpu.instant"].window_s) == (0.1, 0.025)
+    assert (by_name["gpu.average"].refresh_s, by_name["gpu.average"].window_s) == (0.1, 1.0)
+    assert by_name["gpu.energy"].wrap is None
+    assert by_name["gpu.sm_clock"].scale == 1e6
+
+
+@pytest.mark.parametrize(
+    ("profile", "power", "total"),
+    [
+        ("ideal", ["gpu.energy", "gpu.instant", "gpu.average"], "gpu.energy"),
+        ("a100", ["gpu.energy", "gpu.instant"], "gpu.energy"),
+        ("v100", ["gpu.energy", "gpu.instant"], "gpu.energy"),
+        ("p100", ["gpu.instant"], "gpu.instant"),
+        ("k40m", ["gpu.instant"], "gpu.instant"),
+        ("rtx3090", ["gpu.energy", "gpu.instant", "gpu.average"], "gpu.energy"),
+    ],
+)
+def test_each_generation_offers_what_it_has(profile: str, power: list[str], total: str) -> None:
+    source = Rig(make_gpu(profile)).open()
+    assert [c.name for c in source.channels if c.measures_energy] == power
+    assert total_channel(source) == total
+    assert ("no energy counter" in " ".join(source.identity.notes)) == (total != "gpu.energy")
+
+
+@pytest.mark.parametrize(
+    ("total", "first"), [("energy", "gpu.energy"), ("instant", "gpu.instant"), ("average", "gpu.average")]
+)
+def test_the_total_is_made_of_what_was_asked_for(total: str, first: str) -> None:
+    source = Rig().open(total=total)
+    assert total_channel(source) == first
+    assert ("gpu.energy" in names(source)) == (total == "energy")
+
+
+def test_a_total_that_the_board_lacks_is_refused_with_what_it_has() -> None:
+    with pytest.raises(BackendUnavailableError, match=r"no energy reading; it has: gpu\.instant"):
+        Rig(make_gpu("p100")).open(total="energy")
+    with pytest.raises(BackendUnavailableError, match="no average reading"):
+        Rig(make_gpu("a100")).open(total="average")
+
+
+@pytest.mark.parametrize(
+    ("profile", "version", "channel"),
+    [
+        ("rtx3090", "525.85.12", "gpu.average"),
+        ("rtx3090", "530.30.02", "gpu.instant"),
+        ("rtx3090", "535.54.03", "gpu.average"),
+        ("a100", "525.85.12", "gpu.instant"),
+        ("v100", "470.57.02", "gpu.instant"),
+        ("h100", "550.54.14", "gpu.average"),
+    ],
+)
+def test_the_only_power_of_an_old_driver_is_named_as_what_it_is(profile: str, version: str, channel: str) -> None:
+    gpu = make_gpu(profile)
+    gpu.codes = {(f, s): 3 for f in (83, 185, 186, 191) for s in (0, 1, 2)}
+    gpu.codes["nvmlDeviceGetTotalEnergyConsumption"] = 3
+    source = Rig(gpu, version=version).open()
+    assert [c.name for c in source.channels if c.measures_energy] == [channel]
+
+
+def test_a_driver_without_fields_at_all_still_has_its_counter() -> None:
+    rig = Rig(make_gpu("v100"), version="418.40.04")
+    rig.driver.missing = {"nvmlDeviceGetFieldValues", "nvmlDeviceGetTemperatureV"}
+    source = rig.open()
+    assert names(source)[:3] == ["gpu.energy", "gpu.instant", "gpu.temperature"]
+    joules, true = rig.joules(source, 10)
+    assert joules == pytest.approx(true, abs=2 * 300 * 0.1)
+
+
+def test_an_older_driver_is_not_asked_for_scopes_that_it_would_ignore() -> None:
+    assert facts.scopes("525.105.17") == (0,)
+    assert facts.scopes("535.54.03") == (0, 1)
+    assert facts.scopes("550.54.14") == (0, 1, 2)
+    assert facts.scopes("") == (0,)
+
+
+@pytest.mark.parametrize(
+    ("driver", "expected"),
+    [
+        ("515.65.01", facts.Era.BEFORE), ("525.89.02", facts.Era.BEFORE), ("525.105.17", facts.Era.AFTER),
+        ("530.30.02", facts.Era.AT_530), ("535.54.03", facts.Era.AFTER), ("580.10", facts.Era.AFTER),
+        ("?", facts.Era.AFTER),
+    ],
+)  # fmt: skip
+def test_drivers_fall_into_three_eras(driver: str, expected: facts.Era) -> None:
+    assert facts.era(driver) is expected
+
+
+def test_what_was_not_measured_is_not_claimed() -> None:
+    blackwell = facts.timing(facts.generation(10, (12, 0)), Kind.INSTANT)
+    assert (blackwell.refresh_s, blackwell.window_s) == (None, None)
+    assert facts.timing(facts.generation(7, (8, 0)), Kind.INSTANT).window_s == 0.025
+    assert facts.timing(facts.generation(7, (8, 6)), Kind.INSTANT).window_s == 0.1
+
+
+# -- modules -----------------------------------------------------------------------------------------------------------
+
+
+def test_on_gh200_the_module_is_named_as_such_and_holds_the_gpu_and_its_processor() -> None:
+    source = Rig(make_gpu("gh200")).open()
+    power = {c.name: c.domain for c in source.channels if c.measures_energy}
+    assert power["module.energy"] == power["module.instant"] == "host/socket0"
+    assert power["gpu.average"].startswith("host/socket0/gpu/GPU-")
+    assert "gpu.instant" not in power
+    assert total_channel(source) == "module.energy"
+
+
+def test_the_power_of_one_module_is_counted_once_however_many_gpus_report_it() -> None:
+    rig = Rig(make_gpu("gh200", 0), make_gpu("gh200", 1))
+    both = [c for d in ("0", "1") for c in rig.open(d).channels if c.measures_energy]
+    assert len({c.domain for c in both if c.name == "module.energy"}) == 1
+
+
+def test_a_module_that_cannot_be_placed_enters_no_total() -> None:
+    rig = Rig(make_gpu("gh200"))
+    source = open_source("0", clock=rig.clock, library=rig.pynvml, sysfs_root="/nonexistent")
+    assert total_channel(source) == "gpu.average"
+    assert any("module of this GPU is not known" in n for n in source.identity.notes)
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_register_that_did_not_refresh_adds_no_row() -> None:
+    rig = Rig(load="constant:200")
+    rows = rig.rows(rig.open(), 2.0, step_s=0.01)
+    assert 19 <= len(rows) <= 21
+    assert len(rig.rows(Rig(load="square:low=100,high=200,hz=3").open(), 0.0)) == 0
+
+
+def test_rows_carry_the_drivers_own_time_stamps() -> None:
+    rig = Rig()
+    for block in rig.rows(rig.open(), 3.0, step_s=0.03):
+        assert (int(block.t_ns[0]) - rig.world.epoch_ns) % 100_000_000 < 1_000
+
+
+def test_stamps_of_another_clock_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig()
+    anchor = rig.clock.anchor()
+    monkeypatch.setattr(rig.driver, "_fields", rig.driver._fields)
+    source = rig.open()
+    # The driver of this world stamps by the clock's anchor; a clock set back by an hour makes its stamps wrong.
+    shifted = type(anchor)(anchor.monotonic_ns, anchor.unix_ns + 3_600 * 10**9)
+    read = rig.driver._fields
+
+    def wrong(*arguments: object) -> int:
+        code = read(*arguments)  # type: ignore[arg-type]
+        for value in arguments[2]._obj:  # type: ignore[attr-defined]
+            value.timestamp += (shifted.unix_ns - anchor.unix_ns) // 1000
+        return code
+
+    rig.driver._device["nvmlDeviceGetFieldValues"] = wrong
+    for block in rig.rows(source, 2.0):
+        assert int(block.t_ns[0]) <= rig.clock.now_ns()
+    joules, true = rig.joules(source, 5.0)
+    assert joules == pytest.approx(true, abs=2 * 300 * 0.1)
+
+
+def test_a_temperature_or_clock_alone_makes_no_row() -> None:
+    rig = Rig(load="constant:200")
+    source = rig.open()
+    rig.rows(source, 0.5)
+    rig.gpus[0].frozen_ns = rig.clock.now_ns()
+    assert rig.rows(source, 5.0) == []
+
+
+# -- truth -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("total", [None, "energy"])
+def test_the_counter_keeps_the_contract_and_tells_the_truth(total: str | None) -> None:
+    # The counter moves each 0.1 s and a row is stamped with that instant: 1 mJ of quantisation is left.
+    check_source(
+        lambda clock: open_virtual("virtual", clock=clock, load=LOAD, total=total),
+        LOAD,
+        relative=0,
+        absolute_joules=0.002,
+    )
+
+
+def test_integrated_momentary_power_tells_the_truth_within_its_sampling() -> None:
+    # The mean over each update is known, and a row is stamped with the update: milliwatts of rounding are left, and at
+    # the start the half row between the first reading and its stamp.
+    check_source(
+        lambda clock: open_virtual("virtual", clock=clock, load=LOAD, profile="ideal", total="instant"),
+        LOAD,
+        relative=0,
+        absolute_joules=0.002,
+    )
+
+
+def test_the_average_of_a_constant_is_the_constant() -> None:
+    check_source(
+        lambda clock: open_virtual("virtual", clock=clock, load="constant:250", profile="ideal", total="average"),
+        "constant:250",
+        relative=1e-6,
+    )
+
+
+@pytest.mark.parametrize("profile", sorted(BOARDS))
+def test_every_profile_shows_the_load_through_its_own_gain_and_offset(profile: str) -> None:
+    gpu = make_gpu(profile)
+    rig = Rig(gpu, load="constant:250")
+    joules, true = rig.joules(rig.open(), 20.0)
+    model = gpu.sensor
+    # What is left is noise of the sensor (below 1 W), rounding, and the step of the counter.
+    assert joules / true == pytest.approx((model.gain * 250 + model.offset_w) / 250, abs=0.005)
+
+
+def test_options_change_the_virtual_sensor() -> None:
+    clock = ManualClock()
+    source = open_virtual(
+        "virtual", clock=clock, load="constant:100", gain=1.05, offset_w=2, noise_w=0, total="instant"
+    )
+    assert source.identity.virtual
+    clock.advance(1)
+    assert source.read().raw[0, 0] == 107_000
+    with pytest.raises(TargetError, match="h100"):
+        open_virtual("virtual", clock=clock, profile="voodoo2")
+    source.close()
+
+
+def test_a_virtual_gpu_is_not_hidden_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    open_virtual("virtual", clock=ManualClock()).close()
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_gpu_that_falls_off_the_bus_is_lost_for_good() -> None:
+    rig = Rig()
+    source = rig.open()
+    rig.rows(source, 1.0)
+    rig.gpus[0].lost = True
+    check_lost(source, rig.clock, limit_s=0.2)
+    rig.gpus[0].lost = False
+    with pytest.raises(SourceLostError, match="fallen off the bus"):
+        source.read()
+    source.close()
+
+
+def test_a_driver_that_hangs_is_noticed() -> None:
+    rig = Rig()
+    source = rig.open()
+    rig.rows(source, 1.0)
+    rig.gpus[0].frozen_ns = rig.clock.now_ns()
+    check_lost(source, rig.clock, limit_s=11.0)
+
+
+@pytest.mark.parametrize("wrong", [0, 4294967295, 20_000_000])
+def test_a_number_that_cannot_be_is_a_lost_row_and_no_value(wrong: int) -> None:
+    rig = Rig(load="constant:200")
+    source = rig.open(total="instant")
+    rig.rows(source, 1.0)
+    rig.gpus[0].garbage[INSTANT] = wrong
+    assert rig.rows(source, 0.15) == []
+    rig.gpus[0].garbage.clear()
+    (block, *_) = rig.rows(source, 0.5)
+    assert block.lost is not None
+    assert block.lost[0] == 3
+    assert block.raw[0, 0] == pytest.approx(200_000, rel=0.02)
+
+
+def test_a_field_that_fails_in_the_middle_is_a_lost_row_and_ends_the_source_if_it_goes_on() -> None:
+    rig = Rig()
+    source = rig.open()
+    rig.rows(source, 1.0)
+    rig.gpus[0].codes[ENERGY] = 21
+    assert rig.rows(source, 0.3) == []
+    with pytest.raises(SourceLostError, match=r"10 readings in a row failed.*gpu\.energy: no data yet"):
+        rig.rows(source, 1.0)
+
+
+def test_a_counter_that_restarts_adds_nothing_and_the_gap_is_marked() -> None:
+    rig = Rig(load="constant:200")
+    source = rig.open()
+    integrator = Integrator(Layout(source.channels))
+    frames = []
+    for second in range(6):
+        if second == 3:
+            rig.gpus[0].counter_mj = 5
+        frames += [frame_of(integrator, block) for block in rig.rows(source, 1.0)]
+    uncovered_ns = int(frames[-1].uncovered_ns[-1])
+    assert 0 < uncovered_ns <= 1e8
+    # From the first row, less the gap, give or take a step of the counter at the restart.
+    assert float(frames[-1].joules[-1, 0]) == pytest.approx(200 * 5.9, abs=200 * 0.2)
+
+
+def test_a_stuck_counter_ends_the_measurement_and_says_what_to_do() -> None:
+    rig = Rig(load="constant:200")
+    source = rig.open()
+    rig.rows(source, 1.0)
+    rig.gpus[0].garbage[ENERGY] = 50_000_123
+    with pytest.raises(SourceLostError, match=r"moved by 0.*while the power beside it says .* total='instant'"):
+        rig.rows(source, 15.0)
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_a_counter_that_merely_disagrees_is_kept(factor: float) -> None:
+    rig = Rig(load="constant:200")
+    source = rig.open()
+    rig.gpus[0].garbage[INSTANT] = round(200_000 * factor)
+    assert len(rig.rows(source, 25.0)) > 100
+
+
+def test_a_counter_absent_or_zero_at_opening_is_left_out() -> None:
+    rig = Rig()
+    rig.gpus[0].garbage[ENERGY] = 0
+    rig.gpus[0].codes["nvmlDeviceGetTotalEnergyConsumption"] = 3
+    assert total_channel(rig.open()) == "gpu.instant"
+
+
+def test_a_register_that_is_not_ready_at_opening_is_named_in_the_notes() -> None:
+    rig = Rig()
+    rig.gpus[0].codes[AVERAGE] = 21
+    source = rig.open()
+    assert "gpu.average" not in names(source)
+    assert any("gpu.average is left out: no data yet" in n for n in source.identity.notes)
+
+
+def test_a_gpu_without_any_reading_is_unavailable() -> None:
+    gpu = make_gpu("k40m")
+    gpu.codes["nvmlDeviceGetPowerUsage"] = 3
+    rig = Rig(gpu)
+    with pytest.raises(BackendUnavailableError, match="reports neither power nor energy"):
+        rig.open()
+    assert rig.driver.references == 0
+
+
+# -- life cycle --------------------------------------------------------------------------------------------------------
+
+
+def test_each_sensor_holds_nvml_for_itself() -> None:
+    rig = Rig()
+    one, two = rig.open(), rig.open()
+    one.close()
+    one.close()
+    assert rig.driver.references == 1
+    assert len(rig.rows(two, 1.0)) > 5
+    two.close()
+    assert rig.driver.references == 0
+
+
+@pytest.mark.parametrize("code", [1, 999])
+def test_nvml_is_started_anew_once_when_somebody_else_ended_it(code: int) -> None:
+    rig = Rig()
+    source = rig.open()
+    rig.rows(source, 0.5)
+    if code == 1:
+        rig.pynvml.nvmlShutdown()
+    else:
+        starts = rig.driver._init
+
+        def healed(flags: int) -> int:
+            rig.gpus[0].codes.clear()
+            return starts(flags)
+
+        rig.gpus[0].codes["nvmlDeviceGetFieldValues"] = 999
+        rig.driver._system["nvmlInitWithFlags"] = healed
+        rig.pynvml._nvmlGetFunctionPointer_cache.clear()
+    assert len(rig.rows(source, 1.0)) >= 9
+    assert rig.driver.references == 1
+
+
+def test_a_driver_that_does_not_come_back_is_lost() -> None:
+    rig = Rig()
+    source = rig.open()
+    rig.pynvml.nvmlShutdown()
+    rig.driver.init_code = 9
+    with pytest.raises(SourceLostError, match="driver is not loaded"):
+        source.read()
+    source.close()
+
+
+# -- no reply may yield a silently wrong number ------------------------------------------------------------------------
+
+_REPLIES = st.fixed_dictionaries(
+    {},
+    optional={
+        key: st.one_of(
+            st.tuples(st.just("code"), st.integers(1, 1000)),
+            st.tuples(st.just("value"), st.sampled_from([0, 1, 255, 65535, 2**31, 2**32 - 1, 2**63, 12_000_000])),
+        )
+        for key in (ENERGY, INSTANT, AVERAGE, (185, 2))
+    },
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(at_opening=_REPLIES, later=_REPLIES)
+def test_no_reply_yields_a_silently_wrong_total(
+    at_opening: dict[tuple[int, int], tuple[str, int]], later: dict[tuple[int, int], tuple[str, int]]
+) -> None:
+    """Whatever the driver says, the total is right, or its gap is marked, or the measurement ends with an error."""
+    rig = Rig(make_gpu("ideal"), load="constant:200")
+
+    def disturb(replies: dict[tuple[int, int], tuple[str, int]]) -> None:
+        # A false number that is possible cannot be recognised (a counter at rest, for ten seconds): left out.
+        rig.gpus[0].codes = {k: v for k, (what, v) in replies.items() if what == "code"}
+        possible = {k for k, (_, v) in replies.items() if 0 < v <= (2**53 if k == ENERGY else 10_000_000)}
+        rig.gpus[0].garbage = {k: v for k, (what, v) in replies.items() if what == "value" and k not in possible}
+
+    disturb(at_opening)
+    try:
+        source = rig.open()
+    except BackendUnavailableError:
+        return
+    integrator = Integrator(Layout(source.channels))
+    first = None
+    try:
+        for replies in (at_opening, {}, later, {}):
+            disturb(replies)
+            for block in rig.rows(source, 0.4):
+                frame = frame_of(integrator, block)
+                now = (int(frame.t_ns[-1]), float(frame.joules[-1, 0]), int(frame.uncovered_ns[-1]))
+                first = first or now
+                seconds, unknown = (now[0] - first[0]) / 1e9, (now[2] - first[2]) / 1e9
+                # A counter's step of 0.1 s at either end; what is marked as unknown may have been counted or not.
+                assert 200 * (seconds - unknown - 0.2) <= now[1] - first[1] <= 200 * (seconds + 0.2)
+    except SourceLostError:
+        return
