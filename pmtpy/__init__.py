@@ -10,25 +10,58 @@ True
 
 from __future__ import annotations
 
-from pmtpy.errors import (
-    BackendUnavailableError,
-    CalibrationError,
-    CoverageError,
-    FileFormatError,
-    PmtError,
-    ProtocolError,
-    ReadError,
-    SensorClosedError,
-    SinkError,
-    SourceLostError,
-    TargetError,
-)
-from pmtpy.model import State, joules, seconds, watts
-from pmtpy.region import Measurement, Region, measure, region
-from pmtpy.registry import Listing, create, list_sensors
-from pmtpy.sensor import Sensor
+import importlib
+from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from pmtpy.version import __version__
+
+if TYPE_CHECKING:
+    from pmtpy.errors import (
+        BackendUnavailableError,
+        CalibrationError,
+        CoverageError,
+        FileFormatError,
+        PmtError,
+        ProtocolError,
+        ReadError,
+        SensorClosedError,
+        SinkError,
+        SourceLostError,
+        TargetError,
+    )
+    from pmtpy.model import State, joules, seconds, watts
+    from pmtpy.regions import Measurement, Region, dump, measure, region
+    from pmtpy.registry import Listing, create, list_sensors
+    from pmtpy.sensor import Sensor
+
+# Public names and the modules they come from. A name is imported when it is first used, so that `import pmtpy` costs a
+# program nothing that it does not use.
+_HOME = {
+    "BackendUnavailableError": "pmtpy.errors",
+    "CalibrationError": "pmtpy.errors",
+    "CoverageError": "pmtpy.errors",
+    "FileFormatError": "pmtpy.errors",
+    "PmtError": "pmtpy.errors",
+    "ProtocolError": "pmtpy.errors",
+    "ReadError": "pmtpy.errors",
+    "SensorClosedError": "pmtpy.errors",
+    "SinkError": "pmtpy.errors",
+    "SourceLostError": "pmtpy.errors",
+    "TargetError": "pmtpy.errors",
+    "State": "pmtpy.model",
+    "joules": "pmtpy.model",
+    "seconds": "pmtpy.model",
+    "watts": "pmtpy.model",
+    "Measurement": "pmtpy.regions",
+    "Region": "pmtpy.regions",
+    "dump": "pmtpy.regions",
+    "measure": "pmtpy.regions",
+    "region": "pmtpy.regions",
+    "Listing": "pmtpy.registry",
+    "create": "pmtpy.registry",
+    "list_sensors": "pmtpy.registry",
+    "Sensor": "pmtpy.sensor",
+}
 
 __all__ = [
     "BackendUnavailableError",
@@ -47,7 +80,9 @@ __all__ = [
     "SourceLostError",
     "State",
     "TargetError",
+    "__version__",
     "create",
+    "dump",
     "joules",
     "list_sensors",
     "measure",
@@ -55,3 +90,15 @@ __all__ = [
     "seconds",
     "watts",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        msg = f"module 'pmtpy' has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,17 +7,19 @@ A backend is imported by name, when its name is used. Backends from outside come
 from __future__ import annotations
 
 import importlib
-import inspect
+import os
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
-from typing import Any, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
 
 from pmtpy.clock import HOST_CLOCK, Clock, seconds_of
-from pmtpy.errors import BackendUnavailableError, PmtError, TargetError
+from pmtpy.errors import BackendUnavailableError, CalibrationError, PmtError, TargetError
 from pmtpy.sensor import Sensor
 from pmtpy.source import Discovery, Source
+
+if TYPE_CHECKING:
+    from pmtpy.transform import Calibration
 
 GROUP = "pmtpy.backends"
 VIRTUAL = "virtual"
@@ -120,6 +122,8 @@ def backend_of(name: str) -> Backend:
 
 
 def _from_outside() -> Iterator[tuple[str, Backend]]:
+    from importlib.metadata import entry_points  # takes longer to import than all of this package
+
     seen: dict[str, str] = {}
     for entry in entry_points(group=GROUP):
         if entry.name in BACKENDS or seen.setdefault(entry.name, entry.value) != entry.value:
@@ -154,6 +158,8 @@ def opener(name: str, device: str | None) -> Callable[..., Source]:
 
 
 def _own_options(function: Callable[..., Any]) -> dict[str, Any]:
+    import inspect  # slow to import, and only needed to open a sensor
+
     hints = get_type_hints(function)
     parameters = inspect.signature(function).parameters.values()
     return {p.name: hints.get(p.name, str) for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "clock"}
@@ -213,6 +219,7 @@ def create(
     *,
     interval: float | str | None = None,
     history_s: float = 2.0,
+    calibration: str | os.PathLike[str] | None = None,
     clock: Clock = HOST_CLOCK,
     **options: object,
 ) -> Sensor:
@@ -229,6 +236,8 @@ def create(
         How often a sensor that must be polled is polled in the background. None: as fast as it refreshes.
     history_s : float
         How much of the past :meth:`~pmtpy.Sensor.history` keeps, in seconds.
+    calibration : path, optional
+        A calibration profile to apply. It must be made for this very device.
     clock : Clock
         For tests and rehearsals.
     **options
@@ -240,7 +249,10 @@ def create(
         No such backend, device or option.
     BackendUnavailableError
         It cannot be used here; the error says why and how to cure it.
+    CalibrationError
+        The profile is broken or belongs to another device.
     """
+    profiles = [] if calibration is None else [_text(calibration)]
     name, in_name = split_target(name)
     if device is not None and in_name is not None:
         msg = f"two devices were given: {in_name!r} in the target and {device!r}"
@@ -253,10 +265,26 @@ def create(
     interval_s = seconds_of(interval) if isinstance(interval, str) else interval
     source = function(where, clock=clock, **options)
     try:
-        return Sensor(source, target, clock, history_s=history_s, interval_s=interval_s)
+        fitted = _fitted(profiles, source) if profiles else None
+        return Sensor(source, target, clock, calibration=fitted, history_s=history_s, interval_s=interval_s)
     except BaseException:
         source.close()
         raise
+
+
+def _text(path: str | os.PathLike[str]) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123  (pathlib would be imported for this alone)
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"the calibration {os.fspath(path)} cannot be read: {error}"
+        raise CalibrationError(msg) from error
+
+
+def _fitted(profiles: list[str], source: Source) -> Calibration:
+    from pmtpy.transform import calibrate, parse_profile  # only a calibrated sensor pays for it
+
+    return calibrate([parse_profile(text) for text in profiles], source.identity, source.channels)
 
 
 def list_sensors() -> list[Listing]:

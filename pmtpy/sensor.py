@@ -12,24 +12,48 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pmtpy.clock import Anchor, Clock
-from pmtpy.errors import PmtError, SensorClosedError, TargetError
+from pmtpy.clock import Anchor, Clock, seconds_of
+from pmtpy.errors import PmtError, SensorClosedError, SinkError, TargetError
 from pmtpy.history import History, Instant, Reading, Recent
-from pmtpy.integrate import Integrator, Transform
+from pmtpy.integrate import Integrator
 from pmtpy.model import Channel, Floats, Frame, Identity, Ints, Layout, Point, Rule, State
 from pmtpy.pump import Job, Pump, pump_for
 from pmtpy.source import Source
+from pmtpy.version import __version__
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from pmtpy.sinks import Ending, Writer
+    from pmtpy.sinks._file import Target
+    from pmtpy.transform import Calibration
+
 _log = logging.getLogger("pmtpy")
 _HISTORY_S = 2.0
 _GUARD_PARTS = 4  # a counter is read this often within the time after which it would be ambiguous
+
+
+class Dump:
+    """A running dump, as a with-statement. Made by :meth:`Sensor.dump`."""
+
+    def __init__(self, sensor: Sensor) -> None:
+        self._sensor = sensor
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._sensor.stop_dump()
+        except PmtError:
+            if error is None:
+                raise
+            _log.exception("while ending the dump of %s", self._sensor.target)
 
 
 class Sensor:
@@ -46,14 +70,12 @@ class Sensor:
         Its name for the user.
     clock : Clock
         The clock of the source's times.
-    transforms : mapping, optional
-        Calibration by channel name.
+    calibration : Calibration, optional
+        Profiles of this very device, applied to its channels.
     history_s : float
         How much of the past :meth:`history` keeps, in seconds.
     interval_s : float, optional
         How often the pump reads; None: as the source asks.
-    calibration : str, optional
-        Digest of the calibration, for the headers of dumps.
     """
 
     def __init__(
@@ -62,25 +84,26 @@ class Sensor:
         target: str,
         clock: Clock,
         *,
-        transforms: Mapping[str, Transform] | None = None,
+        calibration: Calibration | None = None,
         history_s: float = _HISTORY_S,
         interval_s: float | None = None,
-        calibration: str | None = None,
     ) -> None:
         self.target = target
         self._source = source
         self._clock = clock
-        self._layout = Layout(source.channels)
+        self._calibration = calibration
+        profiles = calibration.profiles if calibration is not None else {}
+        self._layout = Layout(calibration.channels(source.channels) if calibration is not None else source.channels)
         self._names = self._layout.names
-        self._integrator = Integrator(self._layout, transforms)
+        self._integrator = Integrator(self._layout, {name: p.curve.true for name, p in profiles.items()})
         self._history = History(self._layout, history_s)
         self._anchor = clock.anchor()
-        self._calibration = calibration
         self._interval_s = interval_s or source.interval_s
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._closed = False
         self._failure: PmtError | None = None
+        self._dump: Writer | None = None
         self._labels: list[tuple[int, str]] = []
         self._regions = 0
         self._pump: Pump = pump_for(clock, target, alone=source.slow or source.stream)
@@ -119,6 +142,11 @@ class Sensor:
     def clock(self) -> Clock:
         """The clock of all its times."""
         return self._clock
+
+    @property
+    def dump_error(self) -> PmtError | None:
+        """What went wrong with the running dump, as soon as it has; its rows are counted, the measurement goes on."""
+        return self._dump.error if self._dump is not None else None
 
     @property
     def alive(self) -> bool:
@@ -182,6 +210,8 @@ class Sensor:
             rows = self._label(rows)
         self._history.append(rows)
         self._newest = rows if isinstance(rows, Point) else rows.point(-1)
+        if self._dump is not None:
+            self._dump.put(rows if isinstance(rows, Frame) else Frame.of_points([rows]))
 
     def _fail(self, error: PmtError) -> None:
         self._failure = error
@@ -248,7 +278,7 @@ class Sensor:
         with self._lock:
             if self._failure is not None:
                 raise self._failure
-            if not self._always:
+            if not self._always and self._dump is None:
                 self._step()  # nobody else reads it
             return self._history.instant(self._clock.now_ns())
 
@@ -269,12 +299,119 @@ class Sensor:
         with self._lock:
             return self._history.around(a, b)
 
+    # -- dump ------------------------------------------------------------------------------------------------------
+
+    def start_dump(
+        self,
+        path: Target,
+        *,
+        format: str | None = None,  # noqa: A002  (the name on the public page)
+        interval: float | str | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        """Write every row from now on to ``path``, in a thread of its own, until :meth:`stop_dump`.
+
+        Parameters
+        ----------
+        path : str, path or stream
+            Where to; a stream stays open. The format follows the suffix (``.csv``, ``.parquet``, ``.pmt``, ``.ps3``)
+            unless ``format`` names one: ``csv``, ``parquet``, ``pmt``, ``powersensor3``.
+        interval : float (seconds) or str ("10ms", "100Hz"), optional
+            Rows closer than this are combined into their mean; a polled sensor is polled at this interval.
+        overwrite : bool
+            Replace a file that exists. Otherwise it is an error.
+
+        Raises
+        ------
+        SinkError
+            The file exists or cannot be written, or a dump is running already.
+        """
+        from pmtpy.sinks import Header, Writer, open_sink  # only a dump pays for them
+
+        self._check()
+        interval_s = seconds_of(interval) if isinstance(interval, str) else interval
+        with self._lock:
+            if self._dump is not None:
+                msg = f"{self.target} is being dumped already; stop_dump() first"
+                raise SinkError(msg)
+            if self._failure is not None:
+                raise self._failure
+            header = Header(
+                self.target,
+                self.identity,
+                self._layout,
+                self._clock.anchor(),
+                interval_s,
+                self._calibration.digest if self._calibration else None,
+                __version__,
+            )
+            sink = open_sink(path, header, format=format, overwrite=overwrite)
+            self._step_quietly()  # what came before belongs to no dump
+            thin_s = interval_s if interval_s is not None and self._source.stream else None
+            self._dump = Writer(sink, interval_s=thin_s)
+            if not self._source.stream:
+                self._step_quietly()  # the first row is the start
+        self._schedule(interval_s)
+
+    def dump(
+        self,
+        path: Target,
+        *,
+        format: str | None = None,  # noqa: A002
+        interval: float | str | None = None,
+        overwrite: bool = False,
+    ) -> Dump:
+        """Do as :meth:`start_dump`; the with-statement on the result ends it."""
+        self.start_dump(path, format=format, interval=interval, overwrite=overwrite)
+        return Dump(self)
+
+    def stop_dump(self) -> Ending:
+        """End the dump with the rows that have come by now; return what was written.
+
+        Raises
+        ------
+        SinkError
+            Rows were lost on the way to the file, or no dump is running.
+        SourceLostError
+            The device was lost while it was being dumped; the file is whole up to there, and says so.
+        """
+        self._check()
+        if self._dump is None:
+            msg = f"{self.target} is not being dumped"
+            raise SinkError(msg)
+        self._step_quietly()
+        ending = self._end_dump()
+        self._schedule()
+        if self._failure is not None:
+            raise self._failure
+        if ending.error:
+            msg = f"the dump of {self.target} is not whole: {ending.error}"
+            raise SinkError(msg)
+        return ending
+
+    def _end_dump(self) -> Ending:
+        with self._lock:
+            writer, self._dump = self._dump, None
+        assert writer is not None  # noqa: S101  (callers have checked)
+        return writer.stop(self._clock.anchor(), str(self._failure) if self._failure else "")
+
+    def _step_quietly(self) -> None:
+        """Take what has come; a loss is kept and raised by the call that asks for values."""
+        with self._lock:
+            if self._failure is None and not self._source.slow:
+                try:
+                    self._step()
+                except PmtError:
+                    _log.debug("%s was lost at a step", self.target, exc_info=True)
+
     # -- the pump --------------------------------------------------------------------------------------------------
 
-    def _schedule(self) -> None:
+    def _schedule(self, interval_s: float | None = None) -> None:
         """Let the pump read as often as somebody needs it, or not at all."""
         period: float | None = None
-        if self._always:
+        if self._dump is not None:
+            period = self._interval_s if interval_s is None or self._source.stream else interval_s
+        elif self._always:
             period = self._interval_s
         elif self._source.deadline_s is not None and self._regions > 0:
             period = self._source.deadline_s / _GUARD_PARTS
@@ -294,7 +431,7 @@ class Sensor:
                     return
         except PmtError:
             _log.debug("the pump of %s ends", self.target, exc_info=True)
-        except Exception as error:  # noqa: BLE001  (a fault of a driver must reach the user, not die with the thread)
+        except Exception as error:  # noqa: BLE001  (a fault of a driver must reach the user)
             self._failure = PmtError(f"{self.target}: {error!r}")
             self._failure.__cause__ = error
             _log.exception("%s failed", self.target)
@@ -313,14 +450,27 @@ class Sensor:
             raise SensorClosedError(msg)
 
     def close(self) -> None:
-        """Stop reading, release the device. May be called twice."""
+        """End the dump, stop reading, release the device. May be called twice.
+
+        Raises
+        ------
+        SinkError
+            The dump that was still running is not whole.
+        """
         if self._closed or os.getpid() != self._pid:
             return
+        ending = None
+        if self._dump is not None:
+            self._step_quietly()
+            ending = self._end_dump()
         self._closed = True
         self._schedule()
         with self._lock:
             self._source.close()
         _open.discard(self)
+        if ending is not None and ending.error and self._failure is None:
+            msg = f"the dump of {self.target} is not whole: {ending.error}"
+            raise SinkError(msg)
 
     def __enter__(self) -> Self:
         return self

@@ -373,9 +373,9 @@ def _warnings(channel: Channel, e: Evidence, parts: dict[str, float]) -> list[st
         )
     if e.lost:
         out.append(f"{channel.name}: {e.lost} rows were lost inside the region")
-    if _seen(channel) < _FULL and parts["sampling"] > 0.01 * abs(e.joules):
+    if _seen(channel) < _FULL:
         out.append(
-            f"{channel.name}: this sensor sees {_seen(channel):.0%} of the time, and the load moves between its "
-            "readings; a load with a period near the refresh can alias, so measure longer or vary the start"
+            f"{channel.name}: this sensor sees {_seen(channel):.0%} of the time; a load with a period near its refresh "
+            f"of {_duration(refresh)} can alias unnoticed, so measure longer, or vary the start over several runs"
         )
     return out

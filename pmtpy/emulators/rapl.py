@@ -59,7 +59,7 @@ LAYOUTS: dict[str, tuple[ZoneSpec, ...]] = {
     "psys-between": _sockets(2, psys_at=0),
     "many": _sockets(12, psys_at=3),
     "client": (
-        ZoneSpec("intel-rapl:0", "package-0", 1.0, limit_uw=28_000_000),
+        ZoneSpec("intel-rapl:0", "package-0", 1.0, limit_uw=200_000_000),
         ZoneSpec("intel-rapl:0:0", "core", 0.6),
         ZoneSpec("intel-rapl:0:1", "uncore", 0.1),
         ZoneSpec("intel-rapl:1", "psys", 1.4),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pmtpy.clock import Clock
 from pmtpy.emulators.world import World
-from pmtpy.model import Block
+from pmtpy.model import Block, Row
 from pmtpy.source import Source
 
 
@@ -88,12 +88,19 @@ class TreeSource(Source):
         self.interval_s = inner.interval_s
         self.deadline_s = inner.deadline_s
         self.slow = inner.slow
+        self.stream = inner.stream
 
     def read(self) -> Block:
         """Bring the files up to the present, then read them as the real source does."""
         if not self._closed:
             self._refresh(self._clock.now_ns())
         return self._inner.read()
+
+    def take(self) -> Block | Row:
+        """Do what :meth:`read` does, in the cheapest form."""
+        if not self._closed:
+            self._refresh(self._clock.now_ns())
+        return self._inner.take()
 
     def mark(self, label: str) -> bool:
         """Pass the label on to the device."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from pmtpy.backends._sysfs import Registers, entries, sysfs_root, why
 from pmtpy.backends.rapl import perf as perf_events
 from pmtpy.backends.rapl import zones as powercap
-from pmtpy.backends.rapl.parts import IN_TOTAL, MAX_WATTS, SAFETY, SMALLEST_RANGE_J, Kind
+from pmtpy.backends.rapl.parts import IN_TOTAL, MAX_WATTS, SMALLEST_RANGE_J, Kind
 from pmtpy.clock import Clock
 from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
 from pmtpy.model import Block, Channel, Identity
@@ -98,7 +98,8 @@ class _Opening:
         self._tree = powercap.scan(self._root)
         self.channels: tuple[Channel, ...] = ()
         self.notes: tuple[str, ...] = ()
-        self.deadline_s = SMALLEST_RANGE_J / SAFETY / MAX_WATTS
+        # The kernel takes the difference of a perf event's register as signed, so half a range is the limit.
+        self.deadline_s = SMALLEST_RANGE_J / 2 / MAX_WATTS
         self.registers: Registers | None = None
         self.events: perf_events.OpenEvents | None = None
         if via is None and self._denied():
@@ -134,8 +135,7 @@ class _Opening:
             return BackendUnavailableError("rapl", f"{error.filename}: {why(error)}", _PERMIT)
         self.notes = (*tree.notes, *rules)
         self.deadline_s = min(
-            (c.wrap * c.scale if c.wrap else SMALLEST_RANGE_J) / SAFETY / (c.max_watts or MAX_WATTS)
-            for c in self.channels
+            (c.wrap * c.scale if c.wrap else SMALLEST_RANGE_J) / (c.max_watts or MAX_WATTS) for c in self.channels
         )
         return None
 

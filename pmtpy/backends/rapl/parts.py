@@ -21,9 +21,10 @@ REFRESH_S = 2.0**-10
 # No package, and no memory of one, uses more; the largest sold in 2025 are specified at 500 W.
 MAX_WATTS = 1000.0
 
-# A region of many hours may not rest on a guess, so a counter is read again when at most a quarter of its range can
-# have passed. Counters whose range is not known are taken for the smallest there is: 2^32 counts of 2^-16 J (AMD).
-SAFETY = 4.0
+# A platform may feed several accelerators besides.
+MAX_WATTS_PLATFORM = 4000.0
+
+# Counters whose range is not known are taken for the smallest there is: 2^32 counts of 2^-16 J (AMD).
 SMALLEST_RANGE_J = 2.0**16
 
 REFERENCE = "Linux Documentation/power/powercap/powercap.rst; Intel SDM vol. 3B, 15.10"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pmtpy.backends._sysfs import optional_number, optional_text
-from pmtpy.backends.rapl.parts import Kind, Part, counter
+from pmtpy.backends.rapl.parts import MAX_WATTS, MAX_WATTS_PLATFORM, Kind, Part, counter
 from pmtpy.model import Channel
 
 _KINDS = {
@@ -204,6 +204,7 @@ def channels(events: Sequence[Event], *, dies_mirrored: bool) -> tuple[Channel, 
             event.part,
             scale=event.scale,
             domain=event.part.domain(dies_mirrored=dies_mirrored),
+            max_watts=MAX_WATTS_PLATFORM if event.part.kind is Kind.PSYS else MAX_WATTS,
             label=f"{event.part.kind.value} on cpu {event.cpu}",
         )
         for event in events

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pmtpy.backends._sysfs import entries, number, optional_number, optional_text, why
-from pmtpy.backends.rapl.parts import IN_TOTAL, MAX_WATTS, Kind, Part, counter, parse_zone_name
+from pmtpy.backends.rapl.parts import IN_TOTAL, MAX_WATTS, MAX_WATTS_PLATFORM, Kind, Part, counter, parse_zone_name
 from pmtpy.model import Channel
 
 _ZONE = re.compile(r"(intel-rapl(?:-[a-z]+)?)((?::[0-9a-f]+)+)")
@@ -160,12 +160,13 @@ def _zone(zone_id: str, path: Path, part: Part, notes: list[str]) -> Zone:
         range_uj = None
     limits = [optional_number(path / f"constraint_{n}_max_power_uw") for n in range(4)]
     largest = max((x for x in limits if x is not None), default=0) * 1e-6
+    most = MAX_WATTS_PLATFORM if part.kind is Kind.PSYS else MAX_WATTS
     return Zone(
         zone_id,
         path,
         part,
         range_uj,
-        max(_LEAST_MAX_WATTS, _ABOVE_LIMIT * largest) if 0 < largest <= MAX_WATTS else MAX_WATTS,
+        max(_LEAST_MAX_WATTS, _ABOVE_LIMIT * largest) if 0 < largest <= MAX_WATTS and most == MAX_WATTS else most,
         any((path / f"constraint_{n}_power_limit_uw").exists() for n in range(4)),
         energy,
         problem,

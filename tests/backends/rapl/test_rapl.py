@@ -17,9 +17,11 @@ from pmtpy.clock import ManualClock
 from pmtpy.emulators.rapl import AMD_NJ, LAYOUTS, PerfEvents, Processors, ZoneSpec, open_virtual
 from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, make_world
-from pmtpy.errors import BackendUnavailableError, ReadError, SourceLostError, TargetError
-from pmtpy.model import Layout
+from pmtpy.errors import BackendUnavailableError, CoverageError, ReadError, SourceLostError, TargetError
+from pmtpy.model import Layout, joules
+from pmtpy.sensor import Sensor
 from pmtpy.source import Source
+from pmtpy.testing import check_source, check_truth
 
 
 @pytest.fixture
@@ -89,16 +91,56 @@ def test_every_zone_is_a_channel_and_each_part_is_in_the_total_once(
     source.close()
 
 
+@pytest.mark.parametrize(("layout", "via"), [*((name, "powercap") for name in LAYOUTS), ("server", "perf")])
+def test_the_suite_passes_for_every_layout_and_way(layout: str, via: str) -> None:
+    load = "square:low=30,high=90,hz=0.7"
+
+    def opener(clock: ManualClock) -> Source:
+        return open_virtual(clock=clock, load=load, layout=layout, via=via, wrap_after_j=100.0)
+
+    # Each counter is up to 1 ms at 90 W late at either end, and cut to its unit; the kernel's nanojoules do the rest.
+    check_source(opener, load, relative=2e-5, absolute_joules=2 * 0.09 + 24 * 62e-6)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_total_equals_the_truth_over_many_wraps(clock: ManualClock, layout: str) -> None:
-    # 20 kW for two hours: 144 MJ, that is hundreds of wraps of each 65 kJ counter. max_watts is for the core to use.
-    source = open_virtual(clock=clock, load="square:low=10000,high=30000,hz=0.01", layout=layout)
-    truth = 20_000 * 7200.0
-    joules = run_total(source, lambda: clock.advance(2.0), 3600)
-    # Each register wraps after one unit more than the range that the file shows, and its unit is cut to nanojoules.
-    assert joules == pytest.approx(truth, rel=1e-6)
-    assert source.identity.virtual
+def test_the_total_equals_the_truth_over_many_wraps(layout: str) -> None:
+    clock = ManualClock()
+    # 400 W for two hours, 2.88 MJ: two registers at 170 W turn over five times each, one at 400 W of 65 kJ 44 times.
+    load = "square:low=200,high=600,hz=0.01"
+    source = open_virtual(clock=clock, load=load, layout=layout)
+    error = check_truth(source, clock, load, seconds=7200.0, step_s=10.0, relative=2e-5, absolute_joules=2.0)
+    assert abs(error) < 2e-5
     source.close()
+
+
+def test_a_sensor_left_alone_beyond_its_deadline_says_that_it_does_not_know() -> None:
+    clock = ManualClock()
+    sensor = Sensor(open_virtual(clock=clock, load="constant:100", layout="amd"), "rapl:virtual", clock)
+    before = sensor.read()
+    clock.advance(60.0)
+    assert joules(before, sensor.read()) == pytest.approx(6000.0, abs=0.2)
+    before = sensor.read()
+    clock.advance(70.0)
+    with pytest.raises(CoverageError, match="70 s of the 70 s"):
+        joules(before, sensor.read())
+    sensor.close()
+
+
+def test_a_restart_is_no_wrap(make: Callable[..., Processors], clock: ManualClock) -> None:
+    processors = make("server", wrap_after_j=200_000.0)
+    sensor = Sensor(rapl.open_source(None, clock=clock, sysfs_root=processors.tree.root), "rapl", clock)
+    before = sensor.read()
+    for i in range(200):
+        clock.advance(0.1)
+        processors.refresh(clock.now_ns())
+        if i == 100:
+            processors.restart()
+            processors.refresh(clock.now_ns())
+        after = sensor.read()
+    # 20 s at 100 W, less the 0.1 s in which the registers restarted; not 262 kJ more.
+    assert after.joules[0] - before.joules[0] == pytest.approx(1990.0, abs=0.3)
+    assert after.uncovered_ns == pytest.approx(0.1e9, abs=1e6)
+    sensor.close()
 
 
 def test_a_reading_is_the_counter_of_the_last_millisecond(clock: ManualClock) -> None:
@@ -126,16 +168,16 @@ def test_ranges_are_per_zone_and_the_deadline_follows_from_the_smallest(
     wraps = {c.name: c.wrap for c in source.channels}
     assert wraps["package0"] == 262143328850
     assert wraps["package0.dram"] == 65712999613
-    # Limits of 150 W and 40 W: 600 W and 250 W are possible; a quarter of 65.7 kJ at 250 W comes first.
-    assert source.deadline_s == pytest.approx(min(262143.3 / 600, 65713.0 / 250) / 4, rel=1e-4)
+    # Limits of 150 W and 40 W: 600 W and 250 W are possible; 65.7 kJ at 250 W come first.
+    assert source.deadline_s == pytest.approx(min(262143.3 / 600, 65713.0 / 250), rel=1e-4)
     source.close()
 
 
-def test_a_quarter_of_the_range_at_one_kilowatt_where_no_limit_is_known(
+def test_the_deadline_is_the_range_at_one_kilowatt_where_no_limit_is_known(
     make: Callable[..., Processors], clock: ManualClock
 ) -> None:
     source = rapl.open_source(None, clock=clock, sysfs_root=make("amd").tree.root)
-    assert source.deadline_s == pytest.approx(65532.6 / 4 / 1000, rel=1e-4)
+    assert source.deadline_s == pytest.approx(65532.6 / 1000, rel=1e-4)
     source.close()
 
 

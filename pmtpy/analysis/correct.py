@@ -1,0 +1,310 @@
+"""Corrections of recorded readings, and the energy of a region corrected, with its interval.
+
+Everything works on updates (one value for each time the sensor published), never on polls: repeats of one update
+are one observation. The formulas and what they were found to be worth stand in docs/corrections.md. Nothing here
+smooths: filters for display are in :mod:`pmtpy.analysis.smooth`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pmtpy.analysis.reconstruct import reconstruct
+from pmtpy.analysis.response import Activity, Response
+from pmtpy.errors import CoverageError
+from pmtpy.model import Channel, Floats, Quantity
+from pmtpy.uncertainty import COVERAGE_FACTOR, assess, observe, student_95
+
+_GAP = 3.0  # periods without an update that mark a result
+_TELLING = 0.1  # spread of the filtered load below which a load-informed regression cannot tell high from low
+_UNSEEN = 0.25  # of a load's cycle: folding cannot bridge more
+_FEW = 10  # updates that a regression of two levels needs
+_PART_TIME = 0.9
+_WIDE = 1.5  # a kernel of more periods than this is undone by reconstruction
+
+
+@dataclass(frozen=True, slots=True)
+class Energy:
+    """An energy with its interval.
+
+    Attributes
+    ----------
+    joules : float
+        The corrected energy.
+    uncertainty_joules : float
+        Standard uncertainty.
+    method : str
+        How it was found.
+    parts : tuple of (name, joules)
+        What the uncertainty is made of.
+    warnings : tuple of str
+        What a reader of the number must know.
+    """
+
+    joules: float
+    uncertainty_joules: float
+    method: str
+    parts: tuple[tuple[str, float], ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def low(self) -> float:
+        """Lower end of the 95 % interval."""
+        return self.joules - COVERAGE_FACTOR * self.uncertainty_joules
+
+    @property
+    def high(self) -> float:
+        """Upper end of the 95 % interval."""
+        return self.joules + COVERAGE_FACTOR * self.uncertainty_joules
+
+
+# --- single corrections ---
+
+
+def held_energy(t_s: Floats, watts: Floats, *, start_s: float, end_s: float, period_s: float, lag_s: float) -> float:
+    """Energy of an interval when each update stands for one period about the middle of what it saw.
+
+    Update ``k`` stands for ``[t - lag - period/2, t - lag + period/2)``; a missing one is bridged by its predecessor.
+    Bins are cut exactly at both ends of the interval. With ``lag_s = -period_s / 2`` each value counts from its
+    publication to the next: what holding the register gives.
+
+    Raises
+    ------
+    CoverageError
+        The updates do not reach over the interval.
+    """
+    bounds = np.append(t_s, t_s[-1:] + period_s) - lag_s - period_s / 2.0
+    if not len(t_s) or start_s < bounds[0] - 1e-9 or end_s > bounds[-1] + 1e-9:
+        msg = f"updates do not cover the interval from {start_s:.3f} to {end_s:.3f} s"
+        raise CoverageError(msg)
+    joules = np.concatenate([[0.0], np.cumsum(watts * np.diff(bounds))])
+    return float(np.interp(end_s, bounds, joules) - np.interp(start_s, bounds, joules))
+
+
+def invert_one_pole(t_s: Floats, watts: Floats, tau_s: float) -> Floats:
+    """Undo a one-pole filter, exactly for a power that is constant between updates.
+
+    Returns the mean power of each interval that *ends* at an update; the first one is the first reading itself. The
+    variance of the noise grows by ``(1 + q) / (1 - q)``, ``q = exp(-dt / tau)``.
+    """
+    if tau_s == 0.0 or len(t_s) < 2:
+        return np.array(watts, np.float64)
+    q = np.exp(-np.diff(t_s) / tau_s)
+    return np.concatenate([watts[:1], (watts[1:] - q * watts[:-1]) / (1.0 - q)])
+
+
+def burtscher(t_s: Floats, watts: Floats, capacitance_s: float, limit_w: float = math.inf) -> Floats:
+    """Correct K20-class readings as Burtscher, Zecena and Zong do (GPGPU-7, 2014): central differences.
+
+    ``P(t) = y + C dy/dt``, negative results set to 0, those above the board's limit to the limit. For comparison:
+    :func:`invert_one_pole` does the same exactly. The authors' released tool uses ``C`` = 840 ms for a K20; it is the
+    one-pole time constant of the board at hand and has to be fitted for it.
+    """
+    if len(t_s) < 3:
+        return np.array(watts, np.float64)
+    slope = np.zeros(len(t_s))
+    slope[1:-1] = (watts[2:] - watts[:-2]) / (t_s[2:] - t_s[:-2])
+    return np.asarray(np.clip(watts + capacitance_s * slope, 0.0, limit_w), np.float64)
+
+
+def load_informed(
+    t_s: Floats, watts: Floats, response: Response, load: Activity, *, start_s: float, end_s: float
+) -> Energy | None:
+    """Energy of a two-level load from part-time readings and the host's stamps of when it was on.
+
+    Fits ``y = a + b (h * s)(u - delay)`` by least squares; the energy is ``a * length + b * time on``. Where the
+    updates in the interval cannot tell the two levels apart (too few, or all of them in the same phase of the load),
+    those around it are taken as well, up to eight times the interval; None when even they cannot.
+    """
+    length = end_s - start_s
+    for widened in (0.0, 0.5, 1.5, 3.5):
+        reach = widened * length
+        inside = (t_s >= start_s + response.lag_s - reach) & (t_s < end_s + response.lag_s + reach)
+        n = int(np.count_nonzero(inside))
+        seen = load.seen(response, t_s[inside])
+        if n >= _FEW and float(np.std(seen)) >= _TELLING:
+            break
+    else:
+        return None
+    design = np.stack([np.ones(n), seen], axis=1)
+    power = response.power(watts[inside])
+    levels, *_ = np.linalg.lstsq(design, power, rcond=None)
+    residuals = power - design @ levels
+    wanted = np.array([length, load.share(start_s, end_s)])
+    variance = float(residuals @ residuals) / (n - 2) * _inflation(residuals)
+    fit_u = math.sqrt(max(0.0, variance * float(wanted @ np.linalg.solve(design.T @ design, wanted))))
+    joules = float(wanted @ levels)
+    parts = [
+        ("fit", fit_u * student_95(n - 2) / COVERAGE_FACTOR),
+        ("gain", response.gain_u * abs(joules)),
+        ("offset", response.offset_u / response.gain * length),
+    ]
+    wider = (f"the two levels come from {2 * reach + length:.3g} s around the region",) if widened else ()
+    return _energy(joules, "load-informed", parts, wider)
+
+
+def _inflation(residuals: Floats) -> float:
+    """How much neighbouring residuals that are alike inflate the variance of a mean: (1 + r)/(1 - r)."""
+    lagged = float(residuals[1:] @ residuals[:-1]) / max(float(residuals @ residuals), 1e-300)
+    r = min(max(lagged, 0.0), 0.9)
+    return (1.0 + r) / (1.0 - r)
+
+
+def folded_energy(
+    t_s: Floats, watts: Floats, response: Response, load_period_s: float, *, start_s: float, end_s: float
+) -> Energy:
+    """Energy of a periodic load by equivalent-time sampling: updates sorted by load phase, averaged over the phase.
+
+    Each update weighs half the phase between its neighbours, so an uneven spread over the phases does not alias.
+    Good for whole periods; the shape of the result is not the shape of the power.
+
+    Raises
+    ------
+    CoverageError
+        Fewer than 10 updates in the interval, or a quarter of the load's cycle that none of them sees.
+    """
+    inside = (t_s >= start_s + response.lag_s) & (t_s < end_s + response.lag_s)
+    if np.count_nonzero(inside) < _FEW:
+        msg = f"only {np.count_nonzero(inside)} updates fall into the interval; folding needs {_FEW}"
+        raise CoverageError(msg)
+    phase = np.mod(t_s[inside] - response.lag_s, load_period_s) / load_period_s
+    order = np.argsort(phase)
+    phase, power = phase[order], response.power(watts[inside])[order]
+    gaps = np.diff(np.append(phase, phase[0] + 1.0))
+    if float(gaps.max()) > _UNSEEN:
+        msg = (
+            f"no update sees {float(gaps.max()):.0%} of the load's cycle of {load_period_s:.4g} s: it nearly beats "
+            "with the sensor; take a longer interval or another period"
+        )
+        raise CoverageError(msg)
+    mean = float(np.sum((power + np.roll(power, -1)) / 2.0 * gaps))
+    jumps = np.abs(np.diff(np.append(power, power[0])))
+    jumps = np.where(gaps > 3.0 / len(gaps), float(np.ptp(power)), jumps)  # anything may hide in a wide gap
+    length = end_s - start_s
+    parts = [
+        ("phase", float(np.sqrt(np.sum((jumps * gaps) ** 2) / 12.0)) * length),
+        ("gain", response.gain_u * abs(mean) * length),
+        ("offset", response.offset_u / response.gain * length),
+    ]
+    return _energy(mean * length, "phase folding", parts)
+
+
+# --- the energy of a region ---
+
+
+def region_energy(
+    t_s: Floats,
+    watts: Floats,
+    response: Response,
+    *,
+    start_s: float,
+    end_s: float,
+    load: Activity | None = None,
+) -> Energy:
+    """Energy of an interval with everything corrected that the response allows, and its interval.
+
+    Chooses, in this order: load-informed regression for a part-time sensor with a known load; exact inversion for
+    a slow one-pole; reconstruction for a window of several periods; else the updates shifted by their lag.
+
+    Parameters
+    ----------
+    t_s, watts : float64, shape (n,)
+        Updates as shown by the sensor (not corrected), in order, reaching a lag beyond both ends.
+    response : Response
+        Kernel, gain, offset and their uncertainties.
+    load : Activity, optional
+        When the load was on.
+
+    Raises
+    ------
+    CoverageError
+        The updates do not reach over the interval, or the interval is empty.
+    """
+    if not end_s > start_s:
+        msg = f"the interval from {start_s} to {end_s} s is empty"
+        raise CoverageError(msg)
+    if response.coverage < _PART_TIME and load is not None:
+        informed = load_informed(t_s, watts, response, load, start_s=start_s, end_s=end_s)
+        if informed is not None:
+            return informed
+    if response.window_s == 0.0 and response.tau_s >= response.period_s / 2.0:
+        return _inverted(t_s, watts, response, start_s, end_s)
+    if response.span_s > _WIDE * response.period_s:
+        return _reconstructed(t_s, watts, response, start_s, end_s)
+    return _shifted(t_s, response.power(watts), response, start_s, end_s)
+
+
+def _shifted(
+    t_s: Floats, power: Floats, response: Response, start_s: float, end_s: float, *, method: str = "gain and lag"
+) -> Energy:
+    """Energy of corrected updates, each for a period about what it saw; judged as a sensor without lag."""
+    lag, period = response.lag_s, response.period_s
+    joules = held_energy(t_s, power, start_s=start_s, end_s=end_s, period_s=period, lag_s=lag)
+    channel = Channel(
+        "corrected",
+        Quantity.POWER,
+        resolution=response.step_w / response.gain,
+        refresh_s=period,
+        window_s=response.span_s,
+        lag_s=response.lag_u,
+        gain_u=response.gain_u,
+        offset_u=response.offset_u / response.gain,
+        noise=response.noise_w / response.gain,
+    )
+    origin = start_s
+    evidence = observe(
+        channel,
+        np.round((t_s - lag - origin) * 1e9).astype(np.int64),
+        power,
+        start_ns=0,
+        end_ns=round((end_s - origin) * 1e9),
+        joules=joules,
+    )
+    judged = assess(channel, evidence)
+    warnings = judged.warnings + _gaps(t_s, period, start_s + lag, end_s + lag)
+    return Energy(joules, judged.uncertainty_joules, method, judged.parts, warnings)
+
+
+def _gaps(t_s: Floats, period_s: float, start_s: float, end_s: float) -> tuple[str, ...]:
+    """Say so when updates are missing for longer than three periods."""
+    near = t_s[(t_s > start_s - 2 * period_s) & (t_s < end_s + 2 * period_s)]
+    widest = float(np.max(np.diff(near))) if len(near) > 1 else 0.0
+    if widest <= _GAP * period_s:
+        return ()
+    return (f"no update for {widest:.3g} s inside the region, which is bridged by the value before",)
+
+
+def _inverted(t_s: Floats, watts: Floats, response: Response, start_s: float, end_s: float) -> Energy:
+    """Energy by the exact inversion of a one-pole; each result stands for the interval before its update."""
+    power = invert_one_pole(t_s, response.power(watts), response.tau_s)
+    instant = replace(response, tau_s=0.0, window_s=response.period_s, noise_w=0.0, step_w=0.0)
+    found = _shifted(t_s, power, instant, start_s, end_s, method="one-pole inversion")
+    # The sum of the inverted updates telescopes: noise enters through the sum and through the two ends.
+    q = math.exp(-response.period_s / response.tau_s)
+    n = max(1.0, (end_s - start_s) / response.period_s)
+    noise = response.noise_in_s * response.period_s * math.sqrt(n + 2.0 * (q / (1.0 - q)) ** 2)
+    ends = np.interp([start_s, end_s], t_s - response.delay_s, response.power(watts))
+    parts = [*found.parts, ("noise", noise), ("tau", response.tau_u * abs(float(ends[1] - ends[0])))]
+    return _energy(found.joules, found.method, parts, found.warnings)
+
+
+def _reconstructed(t_s: Floats, watts: Floats, response: Response, start_s: float, end_s: float) -> Energy:
+    """Energy of the smoothest power that explains the updates of a window of several periods."""
+    found = reconstruct([(t_s, watts, response)], start_s, end_s)
+    length = end_s - start_s
+    parts = [
+        ("reconstruction", found.energy_u(start_s, end_s)),
+        ("edges", math.hypot(found.edge_u(start_s), found.edge_u(end_s))),
+        ("gain", response.gain_u * abs(found.energy(start_s, end_s))),
+        ("offset", response.offset_u / response.gain * length),
+        ("lag", response.lag_u * abs(found.at(end_s) - found.at(start_s))),
+    ]
+    return _energy(found.energy(start_s, end_s), "reconstruction", parts)
+
+
+def _energy(joules: float, method: str, parts: list[tuple[str, float]], warnings: tuple[str, ...] = ()) -> Energy:
+    ranked = tuple(sorted(((n, u) for n, u in parts if u > 0), key=lambda p: -p[1]))
+    return Energy(joules, math.sqrt(sum(u * u for _, u in ranked)), method, ranked, warnings)

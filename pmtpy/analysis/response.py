@@ -1,0 +1,129 @@
+"""How a sensor follows time: the step response of its kernel, from which every emulation and inversion follows.
+
+Symbols as in docs/corrections.md: a reading published at ``u`` is ``gain * (h * P)(u - delay) + offset``, with ``h`` a
+boxcar of width ``window_s``, a one-pole of time constant ``tau_s``, or one after the other. All times in seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.model import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One channel of a sensor in time, and its scale.
+
+    Attributes
+    ----------
+    period_s : float
+        Time between updates.
+    window_s, tau_s : float
+        Boxcar width and one-pole time constant; 0: none.
+    delay_s : float
+        Age of the kernel's end at the update, either sign.
+    gain, offset_w : float
+        Steady-state gradient and intercept.
+    gain_u, offset_u : float
+        Their standard uncertainties, the first relative.
+    lag_u : float
+        Standard uncertainty of the mean lag.
+    tau_u : float
+        Standard uncertainty of the time constant.
+    noise_w, step_w : float
+        Standard deviation of one reading, and its resolution.
+    """
+
+    period_s: float
+    window_s: float = 0.0
+    tau_s: float = 0.0
+    delay_s: float = 0.0
+    gain: float = 1.0
+    offset_w: float = 0.0
+    gain_u: float = 0.0
+    offset_u: float = 0.0
+    lag_u: float = 0.0
+    tau_u: float = 0.0
+    noise_w: float = 0.0
+    step_w: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what no sensor can be."""
+        if not (self.period_s > 0 and self.window_s >= 0 and self.tau_s >= 0 and self.gain > 0):
+            msg = f"a response needs a positive period and gain, and widths that are not negative: {self}"
+            raise ValueError(msg)
+
+    @property
+    def span_s(self) -> float:
+        """Width of the boxcar that sees as much: the window and twice the time constant."""
+        return self.window_s + 2.0 * self.tau_s
+
+    @property
+    def coverage(self) -> float:
+        """Share of time that reaches a reading, at most 1."""
+        return min(1.0, self.span_s / self.period_s)
+
+    @property
+    def lag_s(self) -> float:
+        """Mean age of what an update shows."""
+        return self.window_s / 2.0 + self.tau_s + self.delay_s
+
+    @property
+    def noise_in_s(self) -> float:
+        """Standard deviation of one reading, rounding included, in watts before gain."""
+        return math.hypot(self.noise_w, self.step_w / math.sqrt(12.0)) / self.gain
+
+    def power(self, watts: Floats) -> Floats:
+        """Undo gain and offset: from shown to true watts."""
+        return np.asarray((watts - self.offset_w) / self.gain, np.float64)
+
+    def step(self, after_s: Floats) -> Floats:
+        """Response, from 0 to 1, at times ``after_s`` past a unit step; the delay is not in it."""
+        t = np.maximum(np.asarray(after_s, np.float64), 0.0)
+        if self.window_s == 0.0 and self.tau_s == 0.0:
+            return np.where(np.asarray(after_s) >= 0.0, 1.0, 0.0)
+        if self.window_s == 0.0:
+            return np.asarray(-np.expm1(-t / self.tau_s), np.float64)
+        return np.asarray((self._ramp(t) - self._ramp(np.maximum(t - self.window_s, 0.0))) / self.window_s, np.float64)
+
+    def _ramp(self, t: Floats) -> Floats:
+        """Integral of the one-pole's step response."""
+        return t if self.tau_s == 0.0 else np.asarray(t + self.tau_s * np.expm1(-t / self.tau_s), np.float64)
+
+    def cells(self, at_s: Floats, bounds_s: Floats) -> Floats:
+        """Weights of the cells between ``bounds_s`` in the readings published at ``at_s``; shape (n, cells)."""
+        rise = self.step((at_s - self.delay_s)[:, None] - bounds_s[None, :])
+        return np.asarray(rise[:, :-1] - rise[:, 1:], np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """When the load was on, by the host's own stamps: ``on_s[i]`` to ``off_s[i]``, in order, not overlapping."""
+
+    on_s: Floats
+    off_s: Floats
+
+    def __post_init__(self) -> None:
+        """Refuse intervals that overlap or are out of order."""
+        if len(self.on_s) != len(self.off_s) or np.any(np.diff(self.edges) < 0):
+            msg = "a load needs as many ends as starts, each after the one before"
+            raise ValueError(msg)
+
+    @property
+    def edges(self) -> Floats:
+        """All changes in order: on, off, on, off, ..."""
+        return np.stack([self.on_s, self.off_s], axis=1).ravel()
+
+    def share(self, start_s: float, end_s: float) -> float:
+        """Seconds for which the load was on within an interval."""
+        inside = np.minimum(self.off_s, end_s) - np.maximum(self.on_s, start_s)
+        return float(np.sum(np.maximum(inside, 0.0)))
+
+    def seen(self, response: Response, at_s: Floats) -> Floats:
+        """What a sensor would show at ``at_s`` of a load that is 1 when on and 0 when off."""
+        rise = response.step((at_s - response.delay_s)[:, None] - self.edges[None, :])
+        return np.asarray(rise @ np.where(np.arange(2 * len(self.on_s)) % 2, -1.0, 1.0), np.float64)

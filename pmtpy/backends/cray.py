@@ -1,0 +1,238 @@
+"""Cray and HPE EX nodes: the counters that the node controller keeps in ``/sys/cray/pm_counters``.
+
+The controller accumulates energy itself and refreshes all files together, ten times a second. Energy is taken from its
+energy files, never from its powers; a set of files counts only if the freshness counter stood still meanwhile.
+
+Facts: HPE Cray System Management documentation, "Power monitoring counters"; ``man 5 pm_counters``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from pmtpy.backends._sysfs import Registers, entries, optional_number, sysfs_root, text_of, why
+from pmtpy.clock import NS_PER_S, Clock
+from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
+from pmtpy.model import Block, Channel, Identity, Quantity
+from pmtpy.source import Discovery, PolledSource
+
+_DIRECTORY = Path("cray/pm_counters")
+_FILE = re.compile(r"(?:(cpu|memory|accel\d*)_)?(energy|power)|(cpu\d*)_temp")
+_CONTENT = re.compile(r"(-?\d{1,19}) (J|W|C)(?: (\d{1,19}) us)?")
+_UNITS = {"energy": "J", "power": "W", "temp": "C"}
+
+_SCAN_HZ = 10.0
+_ATTEMPTS = 4  # reading all files takes well under a millisecond, so a refresh in between is rare and two do not happen
+_STALE_S = 30.0  # ten times a second, so after this the controller has stopped
+_STAMP_SLACK_S = 2.0  # a stamp this near to the wall clock is Unix time; the files are at most 0.1 s old
+_MAX_WATTS = 20_000.0  # a node; the largest blades feed about 6 kW to one
+_REMEDY = (
+    "these files exist on nodes of HPE Cray XC and EX systems only; in a container mount the host's /sys: "
+    "-v /sys:/host/sys:ro -e PMT_SYSFS_ROOT=/host/sys"
+)
+_WHOLE = "the node's energy includes processors, memory and accelerators: add no other sensor of the node to it"
+_REFERENCE = "HPE CSM: Power monitoring counters (pm_counters)"
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: Path
+    part: str  # "node", "cpu", "memory", "accel0"
+    kind: str  # "energy", "power" or "temp"
+
+
+def parse(text: str, unit: str) -> tuple[int, int | None]:
+    """Parse ``451 W`` or ``451 W 1723456789012345 us``: the value, and the stamp in microseconds where there is one.
+
+    Raises
+    ------
+    ValueError
+        It is anything else, or in another unit.
+    """
+    match = _CONTENT.fullmatch(text)
+    if match is None or match[2] != unit or (unit == "J" and match[1].startswith("-")):
+        msg = f"{text!r} is no value in {unit}"
+        raise ValueError(msg)
+    return int(match[1]), None if match[3] is None else int(match[3])
+
+
+def discover(*, sysfs_root: str | PathLike[str] | None = None) -> Discovery:
+    """Tell whether this is a node with such counters."""
+    try:
+        _readable(_directory(sysfs_root), power=False)
+    except BackendUnavailableError as error:
+        return Discovery((), error.reason, error.remedy)
+    return Discovery(("",))
+
+
+def open_source(
+    device: str | None,
+    *,
+    clock: Clock,
+    sysfs_root: str | PathLike[str] | None = None,
+    power: bool = False,
+) -> CraySource:
+    """Open the counters of this node.
+
+    Parameters
+    ----------
+    device : None or ""
+        There is one device: the node; its parts are channels.
+    sysfs_root : path or None
+        Where sysfs is mounted; default ``PMT_SYSFS_ROOT``, else ``/sys``.
+    power : bool
+        Show the momentary powers beside the energies. They resolve a trace better (1 W instead of 1 J in 0.1 s) but
+        have to be polled in the background.
+
+    Raises
+    ------
+    TargetError
+        A device was named.
+    BackendUnavailableError
+        No such counters, or none that can be read.
+    """
+    if device:
+        msg = f"cray has one device, the node, and not {device!r}: write just cray; its parts are channels"
+        raise TargetError(msg)
+    directory = _directory(sysfs_root)
+    files, notes = _readable(directory, power=power)
+    return CraySource(directory, files, notes, clock)
+
+
+def _directory(root: str | PathLike[str] | None) -> Path:
+    directory = sysfs_root(root) / _DIRECTORY
+    if not directory.is_dir():
+        raise BackendUnavailableError("cray", f"{directory} does not exist", _REMEDY)
+    return directory
+
+
+def _readable(directory: Path, *, power: bool) -> tuple[list[_File], tuple[str, ...]]:
+    """Find the files that hold what their name says; powers only where asked for or where there is no energy."""
+    files: dict[tuple[str, str], _File] = {}
+    notes = []
+    for path in entries(directory).paths:
+        match = _FILE.fullmatch(path.name)
+        if match is None:
+            continue
+        file = _File(path, match[3] or match[1] or "node", match[2] or "temp")
+        try:
+            parse(text_of(path), _UNITS[file.kind])
+        except OSError as error:
+            notes.append(f"{path.name} is left out: {why(error)}")
+        except ValueError as error:
+            notes.append(f"{path.name} is left out: {error}")
+        else:
+            files[file.part, file.kind] = file
+    if ("node", "energy") not in files and ("node", "power") not in files:
+        found = "; ".join(notes) or "neither energy nor power of the node is there"
+        raise BackendUnavailableError("cray", f"{directory}: {found}", _REMEDY)
+    if ("node", "energy") not in files:
+        notes.append("the node's energy is integrated from its power, because there is no energy file to read")
+    chosen = [f for f in files.values() if f.kind != "power" or power or (f.part, "energy") not in files]
+    return sorted(chosen, key=_order), (_WHOLE, *notes)
+
+
+def _order(file: _File) -> tuple[bool, bool, str, bool]:
+    """Node first, then parts, energies before powers, temperatures last."""
+    return file.kind == "temp", file.part != "node", file.part, file.kind == "power"
+
+
+def _channel(file: _File, refresh_s: float) -> Channel:
+    if file.kind == "temp":
+        return Channel(f"{file.part}.temperature", Quantity.TEMPERATURE, refresh_s=refresh_s, reference=_REFERENCE)
+    energy = file.kind == "energy"
+    return Channel(
+        file.part if energy else f"{file.part}.power",
+        Quantity.ENERGY if energy else Quantity.POWER,
+        domain="host" if file.part == "node" else f"host/{file.part}",
+        label=file.path.name,
+        refresh_s=refresh_s,
+        max_watts=_MAX_WATTS,
+        reference=_REFERENCE,
+    )
+
+
+class CraySource(PolledSource):
+    """The counters of one node, read as a set that belongs together."""
+
+    stale_s = _STALE_S
+
+    def __init__(self, directory: Path, files: Sequence[_File], notes: tuple[str, ...], clock: Clock) -> None:
+        super().__init__(clock)
+        hz = optional_number(directory / "raw_scan_hz")
+        self.interval_s = 1.0 / hz if hz is not None and 0 < hz <= 1000 else 1.0 / _SCAN_HZ
+        self.channels = tuple(_channel(f, self.interval_s) for f in files)
+        self._units = [_UNITS[f.kind] for f in files]
+        guards = [
+            directory / name for name in ("startup", "freshness") if optional_number(directory / name) is not None
+        ]
+        self._guard: Registers | None = None
+        self._counted = directory / "freshness" in guards
+        self._restarts = directory / "startup" in guards
+        if len(guards) < 2:
+            notes = (*notes, "freshness or startup is missing, so a torn reading or a restart may go unnoticed")
+        self._seen: list[int] = []
+        self._offset_ns: int | None = None
+        try:
+            self._values = Registers(lambda: [f.path for f in files])
+            if guards:
+                self._guard = Registers(lambda: guards)
+        except OSError as error:
+            raise BackendUnavailableError("cray", f"{error.filename}: {why(error)}", _REMEDY) from error
+        version = optional_number(directory / "version")
+        self.identity = Identity("cray", "node", version="" if version is None else str(version), notes=notes)
+
+    def poll(self) -> Block | None:
+        """Read one set of files; None if the controller has not refreshed them since the last one."""
+        guard: list[int] = []
+        for _ in range(_ATTEMPTS):
+            guard = self._guard.numbers() if self._guard is not None else []
+            if self._counted and guard == self._seen:
+                return None
+            texts = self._values.texts()
+            if self._guard is None or self._guard.numbers() == guard:
+                break
+        else:
+            msg = f"the files were refreshed during each of {_ATTEMPTS} attempts to read them together"
+            raise ReadError(msg)
+        counts, stamp_us = self._parse(texts)
+        fresh = self._restarts and bool(self._seen) and guard[0] != self._seen[0]
+        self._seen = guard
+        now = self._clock.now_ns()
+        t_ns = max(min(self._on_host_clock(stamp_us, now), now), self._last_t_ns + 1)
+        self._last_t_ns = t_ns
+        return Block.row(t_ns, counts, lost=self._failures, fresh=fresh)
+
+    def _parse(self, texts: Sequence[str]) -> tuple[list[int], int | None]:
+        counts = []
+        stamp = None
+        for text, unit, channel in zip(texts, self._units, self.channels, strict=True):
+            try:
+                count, stamped = parse(text, unit)
+            except ValueError as error:
+                msg = f"{channel.name}: {error}"
+                raise ReadError(msg) from error
+            counts.append(count)
+            stamp = stamped if stamp is None else stamp
+        return counts, stamp
+
+    def _on_host_clock(self, stamp_us: int | None, now_ns: int) -> int:
+        """Turn the controller's stamp into host time: Unix time if it looks so, else counted from the first reading."""
+        if stamp_us is None:
+            return now_ns
+        if self._offset_ns is None:
+            anchor = self._clock.anchor()
+            unix = anchor.monotonic_ns - anchor.unix_ns
+            age_ns = now_ns - (stamp_us * 1000 + unix)
+            self._offset_ns = unix if abs(age_ns) <= _STAMP_SLACK_S * NS_PER_S else now_ns - stamp_us * 1000
+        return stamp_us * 1000 + self._offset_ns
+
+    def close(self) -> None:
+        """Close all files. May be called twice."""
+        self._values.close()
+        if self._guard is not None:
+            self._guard.close()

@@ -1,0 +1,203 @@
+"""POWER9's On-Chip Controller: its sensors in main memory, as the kernel exports them in one binary file.
+
+Energy is sum over count of samples, times the time between the OCC's own stamps; never the sum divided by the nominal
+sample rate, which is half the truth for two of the rails. It must never deliver a reading that it could not verify:
+what is torn, stale, contradictory or of another sensor is no row.
+
+Facts: see :mod:`~pmtpy.backends.occ.layout`, :mod:`~pmtpy.backends.occ.progress` and ``docs/backends/occ.md``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from pmtpy.backends._sysfs import sysfs_root as root_of
+from pmtpy.backends.occ.channels import SYSTEM
+from pmtpy.backends.occ.file import BlockReader, Export
+from pmtpy.backends.occ.layout import BLOCK_BYTES, HEADER_BYTES, POWER, Entry, Header, Table
+from pmtpy.backends.occ.source import OccSource, Wanted
+from pmtpy.clock import Clock
+from pmtpy.errors import BackendUnavailableError, ProtocolError, ReadError, TargetError
+from pmtpy.source import Discovery, Source
+
+FILE_VARIABLE = "PMT_OCC_FILE"
+_EXPORT = "firmware/opal/exports/occ_inband_sensors"
+_PERMISSION = (
+    "the file is made for root alone at each boot. Until the next one:"
+    " sudo chmod a+r /sys/firmware/opal/exports/occ_inband_sensors; for good: the tmpfiles line for occ that"
+    " 'pmtpy doctor --rules' prints. Everybody may read the slower hwmon sensors: hwmon:ibmpowernv"
+)
+_ABSENT = (
+    "it exists on POWER9 machines that run Linux without a hypervisor (PowerNV), with firmware of 2017 or later;"
+    " elsewhere use another backend, or name a copy of the file with file= or PMT_OCC_FILE"
+)
+_NOT_YET = "wait until the OCC has started (seconds after boot or a firmware update) and try again"
+
+
+def _path(file: str | PathLike[str] | None, sysfs_root: str | PathLike[str] | None) -> str:
+    return os.fspath(file or "") or os.environ.get(FILE_VARIABLE) or str(root_of(sysfs_root) / _EXPORT)
+
+
+def _open(path: str) -> Export:
+    try:
+        export = Export(path)
+    except OSError as error:
+        remedy = {errno.EACCES: _PERMISSION, errno.EPERM: _PERMISSION}.get(error.errno or 0, _ABSENT)
+        raise BackendUnavailableError("occ", f"{path}: {error.strerror}", remedy) from error
+    if not export.blocks():
+        size = Path(path).stat().st_size
+        export.close()
+        reason = f"{path}: {size} bytes are less than one block of {BLOCK_BYTES}"
+        raise BackendUnavailableError("occ", reason, _ABSENT)
+    return export
+
+
+def discover(*, file: str | PathLike[str] | None = None, sysfs_root: str | PathLike[str] | None = None) -> Discovery:
+    """Say whether the exported file is there, may be read, and has a usable block."""
+    try:
+        export = _open(_path(file, sysfs_root))
+    except BackendUnavailableError as error:
+        return Discovery(reason=error.reason, remedy=error.remedy)
+    except OSError as error:
+        return Discovery(reason=str(error), remedy=_ABSENT)
+    faults = [_fault(export, index) for index in range(export.blocks())]
+    export.close()
+    if "" in faults:
+        return Discovery(("",))
+    return Discovery(reason=f"{export.path}: block 0: {faults[0]}", remedy=_NOT_YET)
+
+
+def _fault(export: Export, index: int) -> str:
+    try:
+        Header.parse(export.read(index * BLOCK_BYTES, HEADER_BYTES))
+    except (ProtocolError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def open_source(
+    device: str | None = None,
+    *,
+    clock: Clock,
+    file: str | PathLike[str] | None = None,
+    sysfs_root: str | PathLike[str] | None = None,
+    sensors: str | Sequence[str] = (),
+    whole: bool = False,
+) -> Source:
+    """Open the sensors of all OCCs, or of one.
+
+    Parameters
+    ----------
+    device : str or None
+        Number of a block (one for each processor chip); None or empty: all of them.
+    clock : Clock
+        The host's clock.
+    file : path, optional
+        The exported file. Default: environment ``PMT_OCC_FILE``, else ``firmware/opal/exports/occ_inband_sensors``
+        below ``sysfs_root``.
+    sysfs_root : path, optional
+        Default: environment ``PMT_SYSFS_ROOT``, else ``/sys``.
+    sensors : str or sequence of str
+        Names of other sensors to deliver beside all powers (commas between them in a string), such as
+        ``TEMPNEST,FREQA``; one channel for each block that has it.
+    whole : bool
+        Copy the whole block and check its table at every reading, as the specification has it, rather than to
+        read only the records needed at the places found when opening.
+
+    Raises
+    ------
+    BackendUnavailableError
+        No file, no permission, or nothing usable in it.
+    TargetError
+        No such block, or no such sensor.
+    """
+    export = _open(_path(file, sysfs_root))
+    try:
+        return _assemble(export, device, clock, _names(sensors), whole=whole)
+    except ReadError as error:
+        export.close()
+        raise BackendUnavailableError("occ", str(error), _NOT_YET) from error
+    except BaseException:
+        export.close()
+        raise
+
+
+def _names(sensors: str | Sequence[str]) -> tuple[str, ...]:
+    listed = sensors.split(",") if isinstance(sensors, str) else sensors
+    return tuple(dict.fromkeys(name.strip() for name in listed if name.strip()))
+
+
+def _indices(device: str | None, blocks: int) -> list[int]:
+    if not device:
+        return list(range(blocks))
+    if device.isdecimal() and int(device) < blocks:
+        return [int(device)]
+    msg = f"occ has no device {device!r}; blocks are numbered 0 to {blocks - 1}, and no device means all of them"
+    raise TargetError(msg)
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the blocks hold, as far as it can be used."""
+
+    wanted: list[Wanted]
+    notes: list[str]
+    missing: set[str]
+
+
+def _assemble(export: Export, device: str | None, clock: Clock, extra: tuple[str, ...], *, whole: bool) -> Source:
+    found = _Found([], [], set(extra))
+    known: set[str] = set()
+    for index in _indices(device, export.blocks()):
+        try:
+            table = Table.parse(export.read(index * BLOCK_BYTES, BLOCK_BYTES))
+        except ProtocolError as error:
+            found.notes.append(f"block {index} is left out: {error}")
+            continue
+        known |= table.entries.keys()
+        found.notes += [f"block {index}: {fault}" for fault in table.faults]
+        _look_up(found, export, index, table, extra=extra, clock=clock, whole=whole)
+    unknown = [name for name in extra if name not in known]
+    if unknown and known:
+        near = [match for name in unknown for match in difflib.get_close_matches(name, known)]
+        msg = f"occ has no sensor {', '.join(unknown)}; {'near ones are' if near else 'it has'}: "
+        raise TargetError(msg + ", ".join(sorted(near or known)))
+    if known and found.missing:
+        msg = f"occ: {', '.join(sorted(found.missing))}: the firmware lists it but has never sampled it"
+        raise TargetError(msg)
+    if not any(entry.kind == POWER for wanted in found.wanted for entry in wanted.entries):
+        reason = f"{export.path}: no power is measured" + "".join(f"; {note}" for note in found.notes)
+        raise BackendUnavailableError("occ", reason, _NOT_YET)
+    return OccSource(export, found.wanted, tuple(found.notes), clock)
+
+
+def _look_up(
+    found: _Found, export: Export, index: int, table: Table, *, extra: tuple[str, ...], clock: Clock, whole: bool
+) -> None:
+    """Add those sensors of a block that are alive."""
+    entries = [e for e in table.entries.values() if e.kind == POWER or e.name in extra]
+    if not entries:
+        found.notes.append(f"block {index} is left out: its table lists no power")
+        return
+    reader = BlockReader(export, index, [e.name for e in entries], clock, whole=whole)
+    pairs = zip(entries, reader.records(), strict=True)
+    # A machine that draws nothing cannot run this: without a power converter the firmware writes zeros.
+    alive = [e for e, record in pairs if record.written and (e.name != SYSTEM or record.total)]
+    dead = [e.name for e in entries if e not in alive]
+    if dead:
+        found.notes.append(f"block {index}: listed but never sampled: {', '.join(dead)}")
+    found.missing -= {e.name for e in alive}
+    alive.sort(key=_powers_first)
+    if alive:
+        reader = BlockReader(export, index, [e.name for e in alive], clock, whole=whole)
+        found.wanted.append(Wanted(reader, tuple(alive), table.chunks))
+
+
+def _powers_first(entry: Entry) -> tuple[bool, bool]:
+    return entry.kind != POWER, entry.name != SYSTEM

@@ -1,0 +1,259 @@
+"""The bytes of the OCC's sensor block: header, table of sensors, records. Pure: bytes in, frozen records out.
+
+Whatever the bytes hold, it answers with what the specification says they mean, or with :class:`ProtocolError`; it
+never reads outside the block and never guesses. All fields are big-endian, whatever the machine's byte order.
+
+Facts: OCC Firmware Interface Specification for POWER9, v0.24, section 11.3; OCC firmware
+(``sensor_main_memory.h``); skiboot (``hw/occ-sensor.c``, function ``occ_sensor_sanity``).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pmtpy.errors import ProtocolError
+
+BLOCK_BYTES = 153_600
+BUFFER_BYTES = 40_960
+HEADER_BYTES = 24
+ENTRY_BYTES = 48
+NAMES_BYTES = 51_200
+CHUNK_STRIDE = 3_968  # the OCC copies 4,096 bytes at a time and writes the last 128 of them again with the next chunk
+FIRST_RECORD = 8  # the valid byte and seven reserved ones come first
+POWER = 0x0080
+UNKNOWN_TIME = 2**64 - 1  # the stamp of a record when the time of day is not running
+TAG_RANGE = 2**32
+SUM_RANGE = 2**64
+
+_HEADER = struct.Struct(">BBHB3xIBB2xII")
+_ENTRY = struct.Struct(">16s4sHIIHHBIB8x")
+_FULL = struct.Struct(">HQ3H12xQI8x")  # without the extremes since other owners cleared them
+_COUNTER = struct.Struct(">HQQB5x")
+_RECORD_BYTES = {1: _FULL.size, 2: _COUNTER.size}
+
+
+def decimal_float(word: int) -> float:
+    """Value of the OCC's decimal number: 24 bits of mantissa, then 8 bits of signed exponent of ten."""
+    exponent = word & 0xFF
+    return float(f"{word >> 8}e{exponent - 256 if exponent > 127 else exponent}")
+
+
+class Record(NamedTuple):
+    """One reading of one sensor.
+
+    Attributes
+    ----------
+    gsid : int
+        Identity of the sensor; 0 if the record was never written.
+    stamp : int
+        Time base (512 MHz) at the latest sample; :data:`UNKNOWN_TIME` if there is no time of day; 0 if never sampled.
+    sample, lowest, highest : int
+        The latest sample and the extremes since the OCC started, unscaled.
+    total : int
+        Sum of all samples since the OCC started, modulo 2**64. Of a counter: the number of events.
+    tag : int
+        Number of samples in the sum, modulo 2**32. A counter has none: 0.
+    """
+
+    gsid: int
+    stamp: int
+    sample: int
+    lowest: int
+    highest: int
+    total: int
+    tag: int
+
+    @property
+    def written(self) -> bool:
+        """Whether the sensor has been sampled since the OCC started."""
+        return bool(self.stamp or self.total or self.tag)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row of the table of sensors.
+
+    Attributes
+    ----------
+    name, units : str
+        As the firmware writes them: ``PWRSYS``, ``W``.
+    gsid : int
+        Identity that the record of this sensor carries.
+    rate_hz : float
+        Nominal samples per second. The true rate differs, by half for some: only good for a plausibility check.
+    scale : float
+        Value in ``units`` of one step of a sample.
+    kind, location : int
+        Codes of type and place.
+    counter : bool
+        Whether its record is the short form, for events.
+    offset : int
+        Bytes from the start of either buffer to the record.
+    function : int
+        For a channel of the power converter: what is connected to it.
+    """
+
+    name: str
+    units: str
+    gsid: int
+    rate_hz: float
+    scale: float
+    kind: int
+    location: int
+    counter: bool
+    offset: int
+    function: int
+
+    @property
+    def end(self) -> int:
+        """Offset of the first byte behind the record."""
+        return self.offset + (_COUNTER if self.counter else _FULL).size
+
+    @property
+    def meaning(self) -> tuple[str, float, int, bool]:
+        """What must stay for readings to remain comparable: units, scale, type, form of the record."""
+        return self.units, self.scale, self.kind, self.counter
+
+    def record(self, data: bytes, offset: int) -> Record:
+        """Decode the record at ``offset`` of ``data``."""
+        if self.counter:
+            gsid, stamp, total, sample = _COUNTER.unpack_from(data, offset)
+            return Record(gsid, stamp, sample, 0, 0, total, 0)
+        return Record._make(_FULL.unpack_from(data, offset))
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The head of a block, checked.
+
+    Attributes
+    ----------
+    sensors : int
+        Rows of the table.
+    names, ping, pong : int
+        Offsets from the start of the block to the table and the two buffers.
+    """
+
+    sensors: int
+    names: int
+    ping: int
+    pong: int
+
+    @classmethod
+    def parse(cls, data: bytes) -> Header:
+        """Check and decode the first bytes of a block.
+
+        Raises
+        ------
+        ProtocolError
+            It is not valid yet, or says what the specification does not allow.
+        """
+        if len(data) < HEADER_BYTES:
+            msg = f"the header is cut short: {len(data)} bytes of {HEADER_BYTES}"
+            raise ProtocolError(msg)
+        valid, version, sensors, readings, names, names_version, stride, ping, pong = _HEADER.unpack_from(data)
+        faults = [
+            (valid != 1, f"it is marked as not valid ({valid})"),
+            ((version, readings, names_version) != (1, 1, 1), "it is of an unknown version"),
+            (stride != ENTRY_BYTES, f"a row of the table has {stride} bytes instead of {ENTRY_BYTES}"),
+            (not 1 <= sensors <= NAMES_BYTES // ENTRY_BYTES, f"it counts {sensors} sensors"),
+            (_overlap((0, HEADER_BYTES), (names, sensors * stride), (ping, BUFFER_BYTES), (pong, BUFFER_BYTES)),
+             f"table ({names:#x}) and buffers ({ping:#x}, {pong:#x}) do not fit into the block"),
+        ]  # fmt: skip
+        for wrong, text in faults:
+            if wrong:
+                msg = f"the header cannot be used: {text}; it begins {data[:HEADER_BYTES].hex(' ', 4)}"
+                raise ProtocolError(msg)
+        return cls(sensors, names, ping, pong)
+
+
+def _overlap(*parts: tuple[int, int]) -> bool:
+    """Whether parts of the block, each (offset, size), overlap or reach beyond it."""
+    end = 0
+    for offset, size in sorted(parts):
+        if offset < end:
+            return True
+        end = offset + size
+    return end > BLOCK_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The sensors of a block.
+
+    Attributes
+    ----------
+    header : Header
+    entries : dict of name to Entry
+        In the order of the table. Not to be written to.
+    faults : tuple of str
+        Rows that cannot be used, and why.
+    """
+
+    header: Header
+    entries: dict[str, Entry]
+    faults: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, block: bytes) -> Table:
+        """Check and decode header and table of a block.
+
+        Raises
+        ------
+        ProtocolError
+            The header cannot be used. A row that cannot be used is left out and reported in ``faults``.
+        """
+        if len(block) < BLOCK_BYTES:
+            msg = f"the block is cut short: {len(block)} bytes of {BLOCK_BYTES}"
+            raise ProtocolError(msg)
+        header = Header.parse(block)
+        entries: dict[str, Entry] = {}
+        faults: list[str] = []
+        for row in range(header.sensors):
+            try:
+                entry = _entry(block, header.names + row * ENTRY_BYTES)
+            except ProtocolError as error:
+                faults.append(f"row {row} of the table: {error}")
+                continue
+            if entry.name in entries:
+                faults.append(f"row {row} of the table: the name {entry.name} has come before")
+            else:
+                entries[entry.name] = entry
+        return cls(header, entries, tuple(faults))
+
+    @property
+    def chunks(self) -> int:
+        """Number of steps in which the OCC copies all records into a buffer."""
+        return -(-max(entry.end for entry in self.entries.values()) // CHUNK_STRIDE) if self.entries else 1
+
+
+def _entry(block: bytes, offset: int) -> Entry:
+    raw_name, raw_units, gsid, rate, scale, kind, location, structure, reading, function = _ENTRY.unpack_from(
+        block, offset
+    )
+    name, units = (raw.partition(b"\0")[0].decode("ascii", "replace").strip() for raw in (raw_name, raw_units))
+    factor = decimal_float(scale)
+    size = _RECORD_BYTES.get(structure)
+    faults = [
+        (not name.isascii() or not name.isprintable() or not name, f"its name is {raw_name!r}"),
+        (size is None, f"{name} has the unknown structure type {structure}"),
+        (not FIRST_RECORD <= reading <= BUFFER_BYTES - (size or 0), f"the record of {name} is at {reading}"),
+        (not 0 < factor < 1e6, f"{name} has the scale factor {factor:g}"),
+        (kind == POWER and (units != "W" or structure != 1), f"{name} is a power in {units!r}, structure {structure}"),
+    ]
+    for wrong, text in faults:
+        if wrong:
+            raise ProtocolError(text)
+    return Entry(name, units, gsid, decimal_float(rate), factor, kind, location, structure == 2, reading, function)
+
+
+def newer(ping: Record, pong: Record) -> bool:
+    """Whether the record in the ping buffer is the newer one, when both buffers are valid.
+
+    By the time stamps; where these are equal or unknown, by the number of samples. Pong if there is no difference.
+    """
+    if ping.stamp != pong.stamp and UNKNOWN_TIME not in {ping.stamp, pong.stamp}:
+        return ping.stamp > pong.stamp
+    return 0 < (ping.tag - pong.tag) % TAG_RANGE < TAG_RANGE // 2

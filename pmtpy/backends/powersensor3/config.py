@@ -1,0 +1,270 @@
+"""The sensor configuration that a board keeps in its flash memory: what it means, its bytes, and its JSON. Pure.
+
+Facts: PowerSensor3 1.6.1, ``device/PowerSensor/eeprom.h`` and ``host/src/sensors.cc`` (record), ``psconfig.cc``
+(types and their sensitivities).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from pmtpy.backends.powersensor3.codec import SENSORS
+from pmtpy.errors import CalibrationError, FileFormatError, TargetError
+
+PAIRS = SENSORS // 2
+FULL_SCALE_V = 3.3
+MAX_LEVEL = 1023  # the divisor of the firmware and of its host library; not 1024
+NAME_BYTES = 15  # and a NUL
+
+# Little-endian, packed: type, pair name, vref in V, sensitivity in V/A or gain, in use. Before 1.3.0 without the name.
+RECORD = struct.Struct("<16s16sffB")
+OLD_RECORD = struct.Struct("<16sffB")
+
+# Default sensitivity of the known current sensors (Melexis MLX91221, named by their range in ampere), V/A.
+SENSITIVITY_V_PER_A = {"MLX10": 0.12, "MLX20": 0.0625, "MLX50": 0.025, "MLX75": 0.01667}
+
+
+@dataclass(frozen=True, slots=True)
+class SensorRecord:
+    """Stored configuration of one sensor. Even sensors measure current, odd ones voltage.
+
+    Attributes
+    ----------
+    type : str
+        Module type, e.g. ``MLX10``; free text, at most 15 characters.
+    name : str
+        Name of the pair; both sensors of a pair should hold the same.
+    vref : float
+        Pin voltage at zero, volts.
+    sensitivity : float
+        Volts per ampere (current) or gain (voltage); negative where the polarity is inverted.
+    in_use : bool
+        Whether the sensor is connected.
+    """
+
+    type: str
+    name: str
+    vref: float
+    sensitivity: float
+    in_use: bool
+
+    @property
+    def polarity(self) -> int:
+        """1, or -1 where the sensor is mounted the other way round."""
+        return -1 if self.sensitivity < 0 else 1
+
+    @property
+    def usable(self) -> bool:
+        """Whether the numbers can be computed with."""
+        return math.isfinite(self.vref) and math.isfinite(self.sensitivity) and self.sensitivity != 0
+
+
+Records = tuple[SensorRecord, ...]
+
+
+def _text(raw: bytes) -> tuple[str, bool]:
+    """Text up to the first NUL, and whether it was whole: without a NUL the memory was damaged or never written."""
+    head, nul, _ = raw.partition(b"\0")
+    text = head.decode("latin-1")
+    if nul and text.isprintable():
+        return text, True
+    return "INVALID", False
+
+
+def unpack_record(raw: bytes, sensor: int) -> tuple[SensorRecord, tuple[str, ...]]:
+    """Read a stored record of either length; never fails on its content.
+
+    Returns the record and a plain warning for each thing that was wrong with it.
+    """
+    if len(raw) == RECORD.size:
+        kind, name, vref, sensitivity, in_use = RECORD.unpack(raw)
+    else:
+        kind, vref, sensitivity, in_use = OLD_RECORD.unpack(raw)
+        name = b"\0" * 16
+    warnings = []
+    type_text, whole = _text(kind)
+    if not whole:
+        warnings.append(f"sensor {sensor}: the stored type is corrupt ({kind!r}); shown as INVALID")
+    name_text, whole = _text(name)
+    if not whole:
+        warnings.append(f"sensor {sensor}: the stored pair name is corrupt ({name!r}); shown as INVALID")
+    record = SensorRecord(type_text, name_text, vref, sensitivity, bool(in_use))
+    if record.in_use and not record.usable:
+        warnings.append(
+            f"sensor {sensor}: stored vref {vref:g} V and sensitivity {sensitivity:g} cannot be computed with; "
+            "set them with `pmtpy config powersensor3`"
+        )
+    return record, tuple(warnings)
+
+
+def pack_record(record: SensorRecord, size: int = RECORD.size) -> bytes:
+    """Make the bytes that the board stores; strings are padded with NULs."""
+    kind = record.type.encode("latin-1", "replace")[:NAME_BYTES]
+    name = record.name.encode("latin-1", "replace")[:NAME_BYTES]
+    if size == OLD_RECORD.size:
+        return OLD_RECORD.pack(kind, record.vref, record.sensitivity, record.in_use)
+    return RECORD.pack(kind, name, record.vref, record.sensitivity, record.in_use)
+
+
+def stored(record: SensorRecord, size: int = RECORD.size) -> SensorRecord:
+    """Return the record as it comes back from a board: text cut to its field, numbers in single precision."""
+    return unpack_record(pack_record(record, size), 0)[0]
+
+
+def pair_of(sensor: int) -> int:
+    """Return the pair of a sensor.
+
+    Raises
+    ------
+    TargetError
+        There is no such sensor.
+    """
+    if not 0 <= sensor < SENSORS:
+        msg = f"there is no sensor {sensor}: sensors are 0 to {SENSORS - 1}, even ones current, odd ones voltage"
+        raise TargetError(msg)
+    return sensor // 2
+
+
+def set_fields(
+    records: Records,
+    sensor: int,
+    *,
+    type: str | None = None,  # noqa: A002  (the name of the field)
+    name: str | None = None,
+    vref: float | None = None,
+    sensitivity: float | None = None,
+    polarity: int | None = None,
+    in_use: bool | None = None,
+) -> Records:
+    """Change fields of one sensor; the pair name goes to both sensors of its pair.
+
+    A new type brings its default sensitivity (gain 1 for a voltage sensor), as upstream's psconfig does; a
+    ``sensitivity`` given besides wins. Type and sensitivity set normal polarity unless ``polarity`` says otherwise.
+
+    Raises
+    ------
+    TargetError
+        No such sensor, a text of more than 15 latin-1 characters, or a number that is not finite or not possible.
+    """
+    pair = pair_of(sensor)
+    changed = list(records)
+    record = changed[sensor]
+    if type is not None:
+        default = 1.0 if sensor % 2 else SENSITIVITY_V_PER_A.get(type, abs(record.sensitivity))
+        record = replace(record, type=_fitting(type, "type"), sensitivity=default)
+    if vref is not None:
+        record = replace(record, vref=_finite(vref, "vref"))
+    if sensitivity is not None:
+        if _finite(sensitivity, "sensitivity") == 0:
+            raise TargetError("a sensitivity of 0 makes every reading infinite; give volts per ampere, or the gain")
+        record = replace(record, sensitivity=sensitivity)
+    if polarity is not None:
+        if polarity not in {1, -1}:
+            msg = f"polarity is 1 or -1, not {polarity}"
+            raise TargetError(msg)
+        record = replace(record, sensitivity=math.copysign(record.sensitivity, polarity))
+    if in_use is not None:
+        record = replace(record, in_use=in_use)
+    changed[sensor] = record
+    if name is not None:
+        for i in (2 * pair, 2 * pair + 1):
+            changed[i] = replace(changed[i], name=_fitting(name, "name"))
+    return tuple(changed)
+
+
+def _fitting(text: str, what: str) -> str:
+    if len(text) > NAME_BYTES or not text.isprintable() or any(ord(c) > 255 for c in text):
+        msg = f"{what} {text!r} does not fit: at most {NAME_BYTES} printable latin-1 characters"
+        raise TargetError(msg)
+    return text
+
+
+def _finite(value: float, what: str) -> float:
+    if not math.isfinite(value):
+        msg = f"{what} {value} is not a finite number"
+        raise TargetError(msg)
+    return value
+
+
+def pin_volts(level: float) -> float:
+    """Voltage at the input of the converter for a level or a mean of levels, volts."""
+    return FULL_SCALE_V * level / MAX_LEVEL
+
+
+def calibrated_zero(records: Records, sensor: int, mean_level: float) -> Records:
+    """Make the mean level of a sensor whose true input is zero its new zero.
+
+    ``vref + sensitivity * mean reading``, with both signs, is the mean pin voltage: right for either polarity.
+    """
+    return set_fields(records, sensor, vref=pin_volts(mean_level))
+
+
+def calibrated_gain(records: Records, sensor: int, mean_level: float, true_value: float) -> Records:
+    """Make the mean level of a sensor whose true input is ``true_value`` (A or V) its new sensitivity.
+
+    Raises
+    ------
+    CalibrationError
+        The input is too close to zero: less than 16 levels, so that rounding alone would make more than 3 %.
+    """
+    pair_of(sensor)
+    span_v = pin_volts(mean_level) - records[sensor].vref
+    if abs(span_v) < pin_volts(16) or not true_value:
+        msg = f"sensor {sensor}: the pin moved by {span_v:.4f} V for an input of {true_value:g}; apply a larger input"
+        raise CalibrationError(msg)
+    return set_fields(records, sensor, sensitivity=span_v / true_value)
+
+
+def to_json(records: Records, firmware: str) -> str:
+    """Text of a configuration file."""
+    return (
+        json.dumps({"powersensor3": 1, "firmware": firmware, "sensors": [asdict(r) for r in records]}, indent=2) + "\n"
+    )
+
+
+def from_json(text: str) -> Records:
+    """Read a configuration file.
+
+    Raises
+    ------
+    FileFormatError
+        Not such a file; the message says what is wrong with it.
+    """
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        msg = f"not a configuration file: {error}"
+        raise FileFormatError(msg) from error
+    entries = content.get("sensors") if isinstance(content, dict) else None
+    if not isinstance(entries, list) or len(entries) != SENSORS:
+        msg = f'not a configuration file: it needs a list "sensors" of {SENSORS} entries'
+        raise FileFormatError(msg)
+    return tuple(_from_entry(i, entry) for i, entry in enumerate(entries))
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "type": (str,),
+    "name": (str,),
+    "vref": (int, float),
+    "sensitivity": (int, float),
+    "in_use": (bool,),
+}
+
+
+def _from_entry(sensor: int, entry: Any) -> SensorRecord:
+    names = [f.name for f in fields(SensorRecord)]
+    if not isinstance(entry, dict) or sorted(entry) != sorted(names):
+        msg = f"sensor {sensor}: needs exactly the fields {', '.join(names)}"
+        raise FileFormatError(msg)
+    for name in names:
+        numeric_bool = isinstance(entry[name], bool) and name != "in_use"
+        if not isinstance(entry[name], _TYPES[name]) or numeric_bool:
+            msg = f"sensor {sensor}: {name} is {entry[name]!r}"
+            raise FileFormatError(msg)
+    for name in ("type", "name"):
+        _fitting(entry[name], f"sensor {sensor}: {name}")
+    return SensorRecord(**entry)

@@ -1,0 +1,306 @@
+"""A streaming board as a :class:`~pmtpy.source.Source`: rows of levels with times, losses and marks.
+
+The levels are handed on as they came; what they mean is in the channels, computed from the board's own configuration.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import deque
+
+import numpy as np
+
+from pmtpy.backends.powersensor3.channels import pair_channels
+from pmtpy.backends.powersensor3.codec import Decoder, Frames
+from pmtpy.backends.powersensor3.config import PAIRS
+from pmtpy.backends.powersensor3.device import MARKER_S, STREAM_S, Board, open_board
+from pmtpy.backends.powersensor3.port import BACKEND, PERMISSION_REMEDY, choose_port, list_ports, serial_of
+from pmtpy.backends.powersensor3.timebase import Timebase
+from pmtpy.backends.powersensor3.transport import DirectTransport, Piece, RelayTransport, Transport
+from pmtpy.clock import NS_PER_S, Clock
+from pmtpy.errors import BackendUnavailableError, ProtocolError, SensorClosedError, SourceLostError, TargetError
+from pmtpy.model import Block, Identity
+from pmtpy.source import Discovery, Source
+
+# The first pieces fix the board's clock on the host's and the interval: the fastest of some 30 arrivals.
+SETTLE_NS = 30_000_000
+SETTLE_BYTES = 64 * 18
+# A frame that carries a mark leaves within a millisecond of the command; a command can wait some ms behind USB.
+MARK_EXPECTED_NS = 50_000_000
+MARK_LATEST_NS = 2 * NS_PER_S
+# A frame can be stamped earlier than its command by what the mapping of the clocks does not know.
+MARK_EARLY_NS = 5_000_000
+
+
+class MarkLabels:
+    """Labels on their way, paired with marker bits in order of time. Pure bookkeeping."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, str]] = deque()
+
+    def push(self, t_ns: int, label: str) -> None:
+        """Note a label whose command was sent at ``t_ns``."""
+        self._waiting.append((t_ns, label))
+
+    def waiting_since(self) -> int | None:
+        """When the newest label was sent whose frame has not come; None when there is none."""
+        return self._waiting[-1][0] if self._waiting else None
+
+    def pop(self, t_ns: int) -> str:
+        """Return the label of a marked frame measured at ``t_ns``; empty when none fits.
+
+        A label that is overdue is dropped when the next one fits: its frame was lost.
+        """
+        while self._waiting:
+            sent_ns, label = self._waiting[0]
+            if sent_ns > t_ns + MARK_EARLY_NS:
+                return ""
+            age_ns = t_ns - sent_ns
+            overdue = (
+                age_ns > MARK_EXPECTED_NS and len(self._waiting) > 1 and self._waiting[1][0] <= t_ns + MARK_EARLY_NS
+            )
+            self._waiting.popleft()
+            if not overdue and age_ns <= MARK_LATEST_NS:
+                return label
+        return ""
+
+    def forget(self, t_ns: int) -> None:
+        """Drop labels whose frame, at ``t_ns`` of the stream, can no longer come."""
+        while self._waiting and t_ns - self._waiting[0][0] > MARK_LATEST_NS:
+            self._waiting.popleft()
+
+
+class PowerSensor3Source(Source):
+    """One streaming board. Takes over ``board``, which is connected and at rest.
+
+    Raises
+    ------
+    BackendUnavailableError
+        No pair can be measured, or the board answers but sends no frames.
+    """
+
+    # The pump's period. Each wake costs some 60 us in this process and 25 us in the relay whatever has come; a tick
+    # of 40 ms makes that 0.2 % of a core, and read() in between fetches what is there anyway.
+    interval_s = 0.04
+
+    def __init__(self, board: Board, clock: Clock, *, serial: str = "", virtual: bool = False) -> None:
+        self._board = board
+        self._clock = clock
+        self._closed = False
+        self._decoder = Decoder()
+        self._marks = MarkLabels()
+        self._last_ns: int | None = None
+        self._heard_ns = clock.now_ns()
+        self._lost: SourceLostError | None = None
+        variant = board.firmware.variant
+        self._timebase = Timebase(variant.interval_us, variant.stamp_lag)
+        part = (serial or board.name).strip("/").replace("/", "-")
+        channels, notes = pair_channels(board.records, part, variant.interval_us * 1e-6, variant.scans)
+        if not channels:
+            raise BackendUnavailableError(
+                BACKEND,
+                f"no pair of {board.name} can be measured: {'; '.join(notes) or 'all sensors are switched off'}",
+                f"switch them on: pmtpy config {BACKEND}:{board.name} --sensor 0 --on (and sensor 1, ...)",
+            )
+        self.channels = tuple(channels)
+        pairs = [p for p in range(PAIRS) if any(c.name == f"pair{p}" for c in channels)]
+        columns = [i for p in pairs for i in (2 * p, 2 * p + 1)]
+        side_by_side = columns == list(range(columns[0], columns[-1] + 1))
+        self._columns = slice(columns[0], columns[-1] + 1) if side_by_side else np.array(columns)
+        self.identity = Identity(
+            BACKEND,
+            f"PowerSensor3 {board.firmware.mcu}".strip(),
+            serial,
+            board.firmware.text,
+            virtual,
+            (*board.notes, *notes),
+        )
+        self._pending: list[Piece] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        """Start the stream and wait until enough has come to place it in time."""
+        self._board.start()
+        transport = self._board.transport
+        begin_ns = self._clock.now_ns()
+        first_ns: int | None = None
+        size = 0
+        while size < SETTLE_BYTES or self._clock.now_ns() - (first_ns or begin_ns) < SETTLE_NS:
+            if not transport.wait(STREAM_S):
+                break
+            pieces = transport.receive()
+            self._pending += pieces
+            size += sum(len(piece) for _, piece in pieces)
+            first_ns = first_ns or self._clock.now_ns()
+            if self._clock.now_ns() - begin_ns > STREAM_S * NS_PER_S:
+                break
+        # On a clock that stands still nothing can have come, and that says nothing about the board.
+        if size < SETTLE_BYTES and self._clock.now_ns() - begin_ns >= STREAM_S * NS_PER_S:
+            raise BackendUnavailableError(
+                BACKEND,
+                f"{self._board.name} answers but sent only {size} bytes in {STREAM_S:g} s after the start command",
+                "press the reset button of the board and try again",
+            )
+        self._heard_ns = self._clock.now_ns()
+
+    @property
+    def skipped_bytes(self) -> int:
+        """Bytes of the stream that belonged to no whole frame."""
+        return self._decoder.skipped_bytes
+
+    @property
+    def damaged(self) -> int:
+        """How often the sequence of frames was broken."""
+        return self._decoder.damaged
+
+    def read(self) -> Block:
+        """Decode what has arrived.
+
+        Raises
+        ------
+        SourceLostError
+            The board was unplugged, or has sent nothing for two seconds.
+        """
+        if self._lost is not None:
+            raise self._lost
+        pieces, self._pending = self._pending, []
+        try:
+            pieces = pieces + self._board.transport.receive()
+        except SourceLostError as error:
+            self._lost = error
+            if not pieces:
+                raise
+        if not pieces:
+            self._check_silence()
+            return Block.empty(self.columns)
+        frames = self._decoder.feed(pieces[0][1] if len(pieces) == 1 else b"".join(piece for _, piece in pieces))
+        if not len(frames):
+            self._check_silence()
+            return Block.empty(self.columns)
+        self._heard_ns = pieces[-1][0]
+        return self._block(frames, pieces)
+
+    def _block(self, frames: Frames, pieces: list[Piece]) -> Block:
+        if len(pieces) == 1:
+            arrivals = [(len(frames), pieces[0][0])]
+        else:
+            ends = np.cumsum([len(piece) for _, piece in pieces])
+            rows = np.searchsorted(frames.ends, ends, "right").tolist()
+            rows[-1] = len(frames)
+            arrivals = [(row, t_ns) for row, (t_ns, _) in zip(rows, pieces, strict=True)]
+        t_ns, lost = self._timebase.feed(frames.device_us, arrivals)
+        marks = tuple((int(row), self._marks.pop(int(t_ns[row]))) for row in frames.marked)
+        self._marks.forget(int(t_ns[-1]))
+        self._last_ns = int(t_ns[-1])
+        return Block(t_ns, frames.levels[:, self._columns], lost, marks=marks)
+
+    def _check_silence(self) -> None:
+        silent_s = (self._clock.now_ns() - self._heard_ns) / NS_PER_S
+        if silent_s > STREAM_S:
+            self._lost = SourceLostError(
+                f"{self._board.name}: the board has sent no frame for {silent_s:.1f} s; reset it and open it again"
+            )
+            raise self._lost
+
+    def mark(self, label: str) -> bool:
+        """Have the board mark its next frame; the label appears on that row."""
+        if self._lost is not None:
+            raise self._lost
+        self._marks.push(self._clock.now_ns(), label)
+        self._board.mark()
+        return True
+
+    def close(self) -> None:
+        """Stop the board and release it."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._stop()
+        finally:
+            self._board.close()
+
+    def _stop(self) -> None:
+        # The firmware hangs for good when it is stopped while a marker waits for its frame.
+        sent_ns = self._marks.waiting_since()
+        with contextlib.suppress(SourceLostError, SensorClosedError):
+            while sent_ns is not None and self._clock.now_ns() - sent_ns < MARKER_S * NS_PER_S:
+                if not self._board.transport.wait(MARKER_S):
+                    break
+                self._board.transport.receive()
+            self._board.stop()
+
+
+def discover() -> Discovery:
+    """Find boards by their USB identity; opens nothing."""
+    ports = list_ports()
+    boards = tuple(p.path for p in ports if p.is_board)
+    if boards:
+        barred = [path for path in boards if not os.access(path, os.R_OK | os.W_OK)]
+        if barred:
+            return Discovery(boards, f"no permission to use {', '.join(barred)}", PERMISSION_REMEDY)
+        return Discovery(boards)
+    try:
+        choose_port(ports)
+    except BackendUnavailableError as error:
+        return Discovery((), error.reason, error.remedy)
+    return Discovery()
+
+
+def open_source(
+    device: str | None = None,
+    *,
+    clock: Clock,
+    transport: str | Transport = "relay",
+    timeout_s: float = 2.0,
+    serial: str = "",
+    virtual: bool = False,
+) -> PowerSensor3Source:
+    """Open a board and start its stream.
+
+    Parameters
+    ----------
+    device : str or None
+        Path of the port; None: the only board that is connected.
+    clock : Clock
+        The host's clock.
+    transport : {"relay", "direct"} or Transport
+        Who reads the port: a small process of its own, so that a busy program loses nothing, or this process. Or a line
+        to a board that is open already; ``device`` then only names it.
+    timeout_s : float
+        How long to wait for a port that another program uses, seconds.
+    serial : str
+        Serial number of the board, where the USB does not tell it.
+    virtual : bool
+        The board is emulated; everything measured with it says so.
+
+    Raises
+    ------
+    BackendUnavailableError
+        No board, several, in use, not permitted, not answering, or with no pair that can be measured.
+    TargetError
+        ``transport`` is an unknown word.
+    """
+    if not isinstance(transport, str):
+        board = Board(transport, device or "virtual board", clock)
+        try:
+            board.connect()
+        except (ProtocolError, SourceLostError) as error:
+            board.close()
+            raise BackendUnavailableError(BACKEND, str(error), "check what is at the other end of the line") from error
+    elif transport in {"relay", "direct"}:
+        board = open_board(device, clock=clock, timeout_s=timeout_s)
+        serial = serial or serial_of(board.name)
+    else:
+        msg = f"transport {transport!r} is unknown; it is 'relay' or 'direct'"
+        raise TargetError(msg)
+    try:
+        if transport == "relay" and isinstance(board.transport, DirectTransport):
+            board.transport = RelayTransport(board.transport.detach(), clock)
+        return PowerSensor3Source(board, clock, serial=serial, virtual=virtual)
+    except BaseException:
+        with contextlib.suppress(SourceLostError):
+            board.stop()
+        board.close()
+        raise

@@ -1,0 +1,310 @@
+"""The seam between the protocol and the outside: bytes to a board, pieces of its stream back, each with its arrival.
+
+:class:`DirectTransport` reads the port in this process. :class:`RelayTransport` has a small process of its own read it
+(see :mod:`pmtpy.backends.powersensor3._relay`), so that nothing is lost and no arrival is late when the user's
+program holds the interpreter. An emulated board is a third implementation of :class:`Transport`.
+
+Nothing here knows what the bytes mean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import select
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Protocol
+
+from pmtpy.backends.powersensor3 import _relay
+from pmtpy.clock import NS_PER_S, Clock
+from pmtpy.errors import BackendUnavailableError, SensorClosedError, SourceLostError
+
+Piece = tuple[int, bytes]  # arrival on the host's monotonic clock in ns, and the bytes that had come by then
+
+READ_BYTES = 1 << 16
+# A source that never runs dry (an emulated board in fast mode) must not keep receive() for ever.
+PASS_BYTES = 1 << 20
+WRITE_TIMEOUT_MS = 1000
+RELAY_TIMEOUT_S = 5
+ASK_AGAIN_NS = 2_000_000
+
+
+class Transport(Protocol):
+    """Bytes to and from one board. Used by one thread at a time."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes to the board."""
+        ...
+
+    def receive(self) -> list[Piece]:
+        """Return what has arrived up to now, oldest first, without waiting.
+
+        Raises
+        ------
+        SourceLostError
+            The board is gone and everything that came before has been returned. Every later call raises it again.
+        """
+        ...
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until something can be received; return False when nothing came within ``timeout_s``.
+
+        An emulated board on a clock that stands still answers at once: what is not there now will not come by
+        waiting.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release the board. May be called twice."""
+        ...
+
+
+class Port:
+    """A descriptor of a serial port, with the errors of a vanished device and of a forked child."""
+
+    def __init__(self, fd: int, name: str) -> None:
+        self.fd = fd
+        self.name = name
+        self._owner = os.getpid()
+        self._lost: SourceLostError | None = None
+
+    @property
+    def owned(self) -> bool:
+        """Whether this is the process that opened the port, not a forked child of it."""
+        return os.getpid() == self._owner
+
+    def check(self) -> None:
+        """Raise what forbids the use of the port: closed, forked, lost."""
+        if self._lost is not None:
+            raise self._lost
+        if self.fd < 0:
+            msg = f"{self.name} is closed; open it again"
+            raise SensorClosedError(msg)
+        if not self.owned:
+            msg = f"{self.name} belongs to process {self._owner}, of which this is a fork; only one of them can use it"
+            raise SensorClosedError(msg)
+
+    def lose(self, why: str) -> SourceLostError:
+        """Remember that the board is gone."""
+        if self._lost is None:
+            self._lost = SourceLostError(f"{self.name}: {why}; connect the board again and reopen it")
+        return self._lost
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, waiting at most a second for room."""
+        self.check()
+        view = memoryview(data)
+        while view:
+            view = view[self._write_some(view) :]
+
+    def _write_some(self, view: memoryview) -> int:
+        try:
+            return os.write(self.fd, view)
+        except BlockingIOError:
+            if not _poll(self.fd, select.POLLOUT, WRITE_TIMEOUT_MS):
+                raise self.lose("the board has accepted no command for a second") from None
+            return 0
+        except OSError as error:
+            raise self.lose(f"writing failed ({error.strerror})") from error
+
+    def release(self) -> None:
+        """Give the lock back and close. A forked child only closes its copy and leaves the parent's lock alone."""
+        if self.fd < 0:
+            return
+        fd, self.fd = self.fd, -1
+        if self.owned:
+            with contextlib.suppress(OSError):
+                fcntl.flock(fd, fcntl.LOCK_UN)
+        os.close(fd)
+
+
+def _poll(fd: int, events: int, timeout_ms: float) -> bool:
+    poller = select.poll()
+    poller.register(fd, events)
+    return bool(poller.poll(timeout_ms))
+
+
+class DirectTransport:
+    """Reads the port in this process; a program that holds the interpreter for long loses frames.
+
+    Takes over the descriptor ``fd`` of an open, configured port.
+    """
+
+    def __init__(self, fd: int, name: str, clock: Clock) -> None:
+        self.port = Port(fd, name)
+        self._clock = clock
+
+    def write(self, data: bytes) -> None:
+        """Send bytes to the board."""
+        self.port.write(data)
+
+    def receive(self) -> list[Piece]:
+        """Read the port until it is empty, as one piece stamped at its end."""
+        self.port.check()
+        parts: list[bytes] = []
+        size = 0
+        while size < PASS_BYTES:
+            try:
+                part = os.read(self.port.fd, READ_BYTES)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                # EIO is what a terminal says whose device was unplugged.
+                self.port.lose("the board was unplugged" if error.errno == errno.EIO else f"{error.strerror}")
+                break
+            if not part:
+                self.port.lose("the line was hung up")
+                break
+            parts.append(part)
+            size += len(part)
+        if not parts:
+            if self.port.fd >= 0:
+                self.port.check()
+            return []
+        return [(self._clock.now_ns(), b"".join(parts))]
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until something can be received or the board has gone."""
+        self.port.check()
+        return _poll(self.port.fd, select.POLLIN, timeout_s * 1000)
+
+    def detach(self) -> Port:
+        """Hand the port to another transport; this one is closed."""
+        port, self.port = self.port, Port(-1, self.port.name)
+        return port
+
+    def close(self) -> None:
+        """Unlock and close the port."""
+        self.port.release()
+
+
+class RelayTransport:
+    """Has the port read by a process of its own; commands are written from here. Takes over ``port``.
+
+    Attributes
+    ----------
+    dropped_bytes : int
+        Bytes that the relay had to drop because nobody fetched them for minutes.
+    """
+
+    def __init__(self, port: Port, clock: Clock) -> None:
+        if not sys.executable:
+            raise BackendUnavailableError(
+                "powersensor3",
+                "this program has no Python interpreter to start the relay process with (sys.executable is empty)",
+                'open the board with transport="direct"',
+            )
+        self.port = port
+        self.dropped_bytes = 0
+        self._clock = clock
+        self._held: list[Piece] = []
+        self._socket, far_end = socket.socketpair()
+        try:
+            self._relay = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    str(Path(_relay.__file__)),
+                    str(far_end.fileno()),
+                    str(port.fd),
+                    str(os.getpid()),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                pass_fds=(far_end.fileno(), port.fd),
+                start_new_session=True,  # a Ctrl-C on the terminal is for the user's program
+            )
+        except OSError as error:
+            self._socket.close()
+            raise BackendUnavailableError(
+                "powersensor3", f"cannot start the relay process: {error}", 'open the board with transport="direct"'
+            ) from error
+        finally:
+            far_end.close()
+        # seconds, microseconds of struct timeval: a limit in the kernel, without a second system call per read
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", RELAY_TIMEOUT_S, 0))
+
+    def write(self, data: bytes) -> None:
+        """Send bytes to the board."""
+        self.port.write(data)
+
+    def receive(self) -> list[Piece]:
+        """Fetch what the relay has read, including what it finds on the port right now."""
+        self.port.check()
+        held, self._held = self._held, []
+        return held + self._fetch()
+
+    def _fetch(self) -> list[Piece]:
+        try:
+            self._socket.send(b"p")
+            answer = self._socket.recv(READ_BYTES)
+            count, lost_errno, self.dropped_bytes = _relay.HEADER.unpack_from(self._all(answer, _relay.HEADER.size))
+            answer = self._all(answer, _relay.HEADER.size + count * _relay.PIECE.size)
+            table = list(_relay.PIECE.iter_unpack(answer[_relay.HEADER.size :][: count * _relay.PIECE.size]))
+            at = _relay.HEADER.size + count * _relay.PIECE.size
+            answer = self._all(answer, at + sum(length for _, length in table))
+        except (OSError, EOFError) as error:
+            status = self._relay.poll()
+            raise self.port.lose(f"the relay process does not answer ({error}; status {status})") from error
+        pieces: list[Piece] = []
+        for t_ns, length in table:
+            pieces.append((t_ns, answer[at : at + length]))
+            at += length
+        if lost_errno:
+            why = "the board was unplugged" if lost_errno in {errno.EIO, errno.EPIPE} else os.strerror(lost_errno)
+            self.port.lose(why)
+            if not pieces:
+                self.port.check()
+        return pieces
+
+    def _all(self, answer: bytes, size: int) -> bytes:
+        """The answer, read on until it has at least ``size`` bytes."""
+        if len(answer) >= size:
+            return answer
+        whole = bytearray(answer)
+        while len(whole) < size:
+            part = self._socket.recv(min(size - len(whole), 1 << 20))
+            if not part:
+                msg = "it has ended"
+                raise EOFError(msg)
+            whole += part
+        return bytes(whole)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Ask the relay every few milliseconds until something has come."""
+        never = threading.Event()
+        deadline_ns = self._clock.now_ns() + round(timeout_s * NS_PER_S)
+        while not self._held:
+            now_ns = self._clock.now_ns()
+            if now_ns >= deadline_ns:
+                return False
+            self._clock.wait_until(min(deadline_ns, now_ns + ASK_AGAIN_NS), never)
+            self._held = self.receive()
+        return True
+
+    def close(self) -> None:
+        """End the relay, then unlock and close the port. In a forked child: only let go."""
+        if self.port.fd < 0:
+            return
+        ours = self.port.owned
+        if ours:
+            with contextlib.suppress(OSError):
+                self._socket.send(b"q")
+        self._socket.close()
+        self.port.release()
+        if ours:
+            try:
+                self._relay.wait(RELAY_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._relay.kill()
+                self._relay.wait()

@@ -1,0 +1,88 @@
+"""The command line: ``pmtpy VERB``. One module per verb, imported when the verb is used.
+
+Only this package prints, and only it knows about exit codes: 0 done, 2 usage, 3 sensor unavailable, 4 sensor lost while
+running, 1 anything else; ``run`` and ``dump -- COMMAND`` return the command's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import types
+from collections.abc import Mapping, Sequence
+
+from pmtpy.cli.command import split_command
+from pmtpy.cli.common import USAGE, configure_logging, exit_code, say
+from pmtpy.errors import PmtError
+
+VERBS: Mapping[str, str] = types.MappingProxyType(
+    {
+        "list": "show every backend and its devices, or why there are none",
+        "read": "take one reading of each sensor, per channel",
+        "dump": "log sensors continuously to files",
+    }
+)
+
+WITH_COMMAND = {"run", "dump", "compare"}
+
+
+def _parser(chosen: str | None) -> argparse.ArgumentParser:
+    """Make the parser; only the chosen verb's module is imported."""
+    import pmtpy
+
+    parser = argparse.ArgumentParser(
+        prog="pmtpy",
+        description="Measure energy with every sensor a machine has, and say how far each number can be trusted.",
+        epilog="'pmtpy VERB --help' explains a verb, with examples. A TARGET is name[:device], for example rapl, "
+        "nvml:0, powersensor3:/dev/ttyACM0; NAME:virtual rehearses a sensor without its hardware.",
+    )
+    parser.add_argument("--version", action="version", version=f"pmtpy {pmtpy.__version__}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
+    for verb, does in VERBS.items():
+        sub = verbs.add_parser(
+            verb,
+            help=does,
+            description=does[0].upper() + does[1:] + ".",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if verb == chosen:
+            sub.add_argument("-v", "--verbose", action="count", default=0, help="say more on stderr (twice: debug)")
+            sub.add_argument("-q", "--quiet", action="store_true", help="say only errors")
+            importlib.import_module(f"pmtpy.cli.{verb}").add_arguments(sub)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a verb; return the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    ours, command = split_command(words)
+    chosen = next((w for w in ours if not w.startswith("-")), None)
+    parser = _parser(chosen)
+    args = parser.parse_args(ours)
+    if args.verb is None:
+        parser.print_help(sys.stderr)
+        return USAGE
+    if command and args.verb not in WITH_COMMAND:
+        parser.error(f"{args.verb} takes no command after --")
+    args.command = command
+    configure_logging(args.verbose, quiet=args.quiet)
+    try:
+        code: int = importlib.import_module(f"pmtpy.cli.{args.verb}").run(args)
+        sys.stdout.flush()
+    except PmtError as error:
+        say(f"pmtpy {args.verb}: {error}")
+        return exit_code(error)
+    except BrokenPipeError:
+        # Whoever read our output has gone; nothing more can be said, and the interpreter must not try at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def main_dump(argv: Sequence[str] | None = None) -> int:
+    """Run ``pmt-dump``, which is ``pmtpy dump``."""
+    return main(["dump", *(sys.argv[1:] if argv is None else argv)])

@@ -1,0 +1,164 @@
+"""What the verbs share: targets and options on a command line, messages, exit codes, opening several sensors."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import math
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from types import FrameType
+
+from pmtpy.clock import seconds_of
+from pmtpy.errors import BackendUnavailableError, CalibrationError, PmtError, SourceLostError, TargetError
+from pmtpy.registry import canonical, create, list_sensors, options_from_text, split_target
+from pmtpy.sensor import Sensor
+
+USAGE, UNAVAILABLE, LOST = 2, 3, 4
+
+
+def say(text: str) -> None:
+    """Print a message for the person at the terminal, on stderr."""
+    print(text, file=sys.stderr)
+
+
+def configure_logging(verbose: int, *, quiet: bool) -> None:
+    """Send the package's log to stderr at the level asked for."""
+    level = logging.ERROR if quiet else (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
+    logging.basicConfig(format="pmtpy: %(message)s", level=level, stream=sys.stderr)
+
+
+def exit_code(error: PmtError) -> int:
+    """Return the exit code that the public page gives to an error."""
+    if isinstance(error, (TargetError, CalibrationError)):
+        return USAGE
+    if isinstance(error, BackendUnavailableError):
+        return UNAVAILABLE
+    return LOST if isinstance(error, SourceLostError) else 1
+
+
+def add_targets(parser: argparse.ArgumentParser) -> None:
+    """Add TARGET arguments and ``-o key=value``."""
+    parser.add_argument(
+        "targets", nargs="*", metavar="TARGET", help="name[:device]; without any, PMT_NAME and PMT_DEVICE say which"
+    )
+    add_options(parser)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``-o key=value``."""
+    parser.add_argument(
+        "-o",
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an option of the backend; with several targets it goes to each that has it",
+    )
+
+
+def default_targets() -> list[str]:
+    """Return the target named by the environment (``PMT_NAME``, ``PMT_DEVICE``), if any."""
+    name, device = os.environ.get("PMT_NAME", ""), os.environ.get("PMT_DEVICE", "")
+    return [f"{name}:{device}" if device else name] if name else []
+
+
+def chosen_targets(named: Sequence[str], *, everything: bool = False) -> list[str]:
+    """Return the targets named, or the environment's, or (if asked) every available one.
+
+    Raises
+    ------
+    TargetError
+        None was named and none can be chosen.
+    """
+    targets = [canonical(t) for t in named or default_targets()]
+    if not targets and everything:
+        targets = [line.target for line in list_sensors() if line.available]
+        if not targets:
+            raise BackendUnavailableError(
+                "pmtpy",
+                "no sensor is available on this machine",
+                "'pmtpy doctor' says what is missing; NAME:virtual rehearses a sensor without its hardware",
+            )
+    if not targets:
+        msg = "name a TARGET, for example rapl or powersensor3:virtual; 'pmtpy list' shows what is there"
+        raise TargetError(msg)
+    doubled = sorted({t for t in targets if targets.count(t) > 1})
+    if doubled:
+        msg = f"{', '.join(doubled)} is named twice"
+        raise TargetError(msg)
+    return targets
+
+
+def parse_options(pairs: Sequence[str]) -> dict[str, str]:
+    """Split ``key=value`` arguments."""
+    options: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            msg = f"an option is written key=value, not {pair!r}"
+            raise TargetError(msg)
+        options[key.strip().replace("-", "_")] = value
+    return options
+
+
+def options_for(targets: Sequence[str], pairs: Sequence[str]) -> dict[str, dict[str, object]]:
+    """Give each target those options that it has; refuse an option that none of them has."""
+    typed: dict[str, dict[str, object]] = {t: {} for t in targets}
+    for key, value in parse_options(pairs).items():
+        errors = []
+        for target in targets:
+            try:
+                typed[target] |= options_from_text(target, {key: value})
+            except TargetError as error:  # noqa: PERF203  (another target may have it)
+                errors.append(error)
+        if errors and len(errors) == len(targets):
+            raise errors[0]
+    return typed
+
+
+@contextlib.contextmanager
+def opened(targets: Sequence[str], pairs: Sequence[str], *, interval: str | None = None) -> Iterator[list[Sensor]]:
+    """Open sensors; close all of them at the end, whatever happens."""
+    typed = options_for(targets, pairs)
+    with contextlib.ExitStack() as stack:
+        sensors = []
+        for target in targets:
+            name, device = split_target(target)
+            options = typed[target]
+            if interval is not None:
+                options.setdefault("interval", seconds_of(interval))
+            sensors.append(stack.enter_context(create(name, device, **options)))  # type: ignore[arg-type]
+        yield sensors
+
+
+class Stopped(Exception):  # noqa: N818  (an event, not an error)
+    """The user or the system asked the program to end: Ctrl-C, SIGTERM or SIGHUP."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(signal.Signals(number).name)
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """Turn SIGINT, SIGTERM and SIGHUP into :class:`Stopped` while inside, so that files are ended cleanly."""
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        raise Stopped(number)
+
+    numbers = [getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n)]
+    before = {n: signal.signal(n, stop) for n in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def number_or_none(value: float) -> float | None:
+    """Return the number for JSON, which has no NaN."""
+    return value if math.isfinite(value) else None

@@ -1,0 +1,143 @@
+"""``pmtpy dump`` (and ``pmt-dump``): log sensors continuously, for a time, until Ctrl-C, or while a command runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from pmtpy.cli.command import run_command
+from pmtpy.cli.common import LOST, Stopped, add_targets, chosen_targets, opened, say, stoppable
+from pmtpy.clock import HOST_CLOCK, seconds_of
+from pmtpy.errors import PmtError, SourceLostError, TargetError
+from pmtpy.regions import Measurement, Region
+from pmtpy.sensor import Sensor
+from pmtpy.sinks import FORMATS
+
+_WATCH_S = 0.1
+_SUFFIX = {"csv": ".csv", "parquet": ".parquet", "pmt": ".pmt", "powersensor3": ".ps3"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    add_targets(parser)
+    parser.add_argument(
+        "-f",
+        "--file",
+        default=os.environ.get("PMT_DUMP_FILE"),
+        metavar="FILE",
+        help="where to write (PMT_DUMP_FILE); several targets each get FILE with their name put in; "
+        "without it one target writes to stdout",
+    )
+    parser.add_argument("--format", choices=FORMATS, help="file format; default: by the suffix of FILE, else csv")
+    parser.add_argument(
+        "--interval",
+        default=os.environ.get("PMT_DUMP_INTERVAL"),
+        metavar="TIME",
+        help="one row per TIME: 10ms, 0.5s, 100Hz, or bare milliseconds (PMT_DUMP_INTERVAL); default: every row",
+    )
+    parser.add_argument("--duration", metavar="TIME", help="end after this time; default: at Ctrl-C")
+    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
+    parser.add_argument("--output", metavar="FILE", help="write the summary to FILE instead of stderr")
+    parser.usage = "pmtpy dump TARGET... [-f FILE] [options] [-- COMMAND...]"
+    parser.epilog = (
+        "examples:\n"
+        "  pmtpy dump powersensor3 -f run.csv --duration 5s\n"
+        "  pmtpy dump rapl nvml:0 --interval 100ms -f run.csv -- ./solve\n"
+        "  pmtpy dump powersensor3:virtual -o load=sine:low=20,high=80,hz=5 --duration 1s | head"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Dump until the time is over, the command has ended, or the user stops it."""
+    targets = chosen_targets(args.targets)
+    seconds = seconds_of(args.duration) if args.duration else None
+    paths = _paths(targets, args.file, args.format)
+    with opened(targets, args.option, interval=args.interval) as sensors:
+        region = Region("dump", {s.target: s for s in sensors})
+        started: list[Sensor] = []
+        problems: list[PmtError] = []
+        try:
+            for sensor, path in zip(sensors, paths, strict=True):
+                where = sys.stdout if path is None else path
+                sensor.start_dump(where, format=args.format, interval=args.interval, overwrite=args.overwrite)
+                started.append(sensor)
+            with region:
+                code = run_command(args.command) if args.command else _watch(sensors, seconds)
+        finally:
+            problems += _end(started)
+        _report(args, region, paths, problems)
+    if args.command:
+        return code
+    lost = any(isinstance(p, SourceLostError) for p in problems)
+    return LOST if lost else 1 if problems else code
+
+
+def _paths(targets: Sequence[str], file: str | None, kind: str | None) -> list[Path | None]:
+    suffix = _SUFFIX[kind or "csv"]
+    if len(targets) == 1:
+        return [Path(file) if file else None]
+    slugs = [re.sub(r"[^A-Za-z0-9]+", "-", t).strip("-") for t in targets]
+    if file is None:
+        return [Path(f"{slug}{suffix}") for slug in slugs]
+    path = Path(file)
+    if not path.suffix:
+        msg = f"with several targets -f needs a name with a suffix, such as run{suffix}, not {file!r}"
+        raise TargetError(msg)
+    return [path.with_name(f"{path.stem}-{slug}{path.suffix}") for slug in slugs]
+
+
+def _watch(sensors: Sequence[Sensor], seconds: float | None) -> int:
+    """Wait for the end: of the time, of a sensor, of a file, or of the user's patience."""
+    end_ns = None if seconds is None else HOST_CLOCK.now_ns() + round(seconds * 1e9)
+    idle = threading.Event()
+    try:
+        with stoppable():
+            while all(s.alive and s.dump_error is None for s in sensors):
+                now = HOST_CLOCK.now_ns()
+                if end_ns is not None and now >= end_ns:
+                    break
+                nap = now + round(_WATCH_S * 1e9)
+                HOST_CLOCK.wait_until(nap if end_ns is None else min(nap, end_ns), idle)
+    except Stopped:
+        pass  # the user has seen enough: the files are ended cleanly, with status 0
+    return 0
+
+
+def _end(sensors: Sequence[Sensor]) -> list[PmtError]:
+    problems: list[PmtError] = []
+    for sensor in sensors:
+        try:
+            sensor.stop_dump()
+        except PmtError as error:  # noqa: PERF203  (the other files must be ended too)
+            problems.append(error)
+    return problems
+
+
+def _report(
+    args: argparse.Namespace, region: Region, paths: Sequence[Path | None], problems: Sequence[PmtError]
+) -> None:
+    lines = []
+    for target, path in zip(region.targets, paths, strict=True):
+        try:
+            lines.append(_line(target, region[target], path))
+        except PmtError as error:  # noqa: PERF203  (one line per sensor)
+            lines.append(f"{target}: {error}")
+    lines += [f"warning: {p}" for p in problems]
+    if args.output:
+        Path(args.output).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    elif not args.quiet:
+        say("\n".join(lines))
+
+
+def _line(target: str, m: Measurement, path: Path | None) -> str:
+    where = f" -> {path}" if path else ""
+    notes = "".join(f"\n  note: {w}" for w in m.warnings)
+    return (
+        f"{target}: {m.seconds:.3f} s, {m.joules:.6g} J +- {m.uncertainty_joules:.2g} J, {m.watts:.6g} W, "
+        f"coverage {m.coverage:.2%}, {m.lost} rows lost{where}{notes}"
+    )

@@ -1,0 +1,85 @@
+"""``pmtpy read``: one reading of each sensor, per channel."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import threading
+from typing import Any
+
+from pmtpy.cli.common import add_targets, chosen_targets, number_or_none, opened
+from pmtpy.clock import HOST_CLOCK, seconds_of
+from pmtpy.model import State
+from pmtpy.regions import Measurement, Region
+from pmtpy.sensor import Sensor
+
+_WATCH = "200ms"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    add_targets(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
+    parser.add_argument(
+        "--for",
+        dest="duration",
+        default=_WATCH,
+        metavar="TIME",
+        help=f"watch this long before reading, so that counters have a power (default {_WATCH})",
+    )
+    parser.epilog = "examples:\n  pmtpy read rapl:virtual\n  pmtpy read powersensor3:virtual -o load=constant:60 --json"
+
+
+def run(args: argparse.Namespace) -> int:
+    """Open, watch for a moment, read, print."""
+    watch_ns = round(seconds_of(args.duration) * 1e9)
+    with opened(chosen_targets(args.targets), args.option) as sensors:
+        region = Region("read", {s.target: s for s in sensors})
+        with region:
+            HOST_CLOCK.wait_until(HOST_CLOCK.now_ns() + watch_ns, threading.Event())
+        readings = [(s, s.read(), region[s.target]) for s in sensors]
+        if args.json:
+            print(json.dumps([document(*each) for each in readings], indent=2))
+        else:
+            for each in readings:
+                _show(*each)
+    return 0
+
+
+def document(sensor: Sensor, state: State, measured: Measurement) -> dict[str, Any]:
+    """Return the JSON of one sensor: watts now, joules since it was opened."""
+    per_name: dict[str, Any] = {}
+    for i, name in enumerate(state.names):
+        part = measured if i == 0 else measured.channels[name]
+        per_name[name] = {
+            "joules": number_or_none(state.joules[i]),
+            "watts": number_or_none(state.watts[i]),
+            "uncertainty_joules": number_or_none(part.uncertainty_joules),
+            "method": part.method,
+        }
+    return {
+        "target": sensor.target,
+        "virtual": sensor.identity.virtual,
+        "seconds": measured.seconds,
+        "total": per_name.pop("total"),
+        "channels": per_name,
+        "coverage": measured.coverage,
+        "lost": state.lost,
+        "warnings": list(measured.warnings),
+    }
+
+
+def _show(sensor: Sensor, state: State, measured: Measurement) -> None:
+    who = " ".join(filter(None, (sensor.identity.model, sensor.identity.serial)))
+    print(f"{sensor.target}{' (virtual)' if sensor.identity.virtual else ''}{': ' if who else ''}{who}")
+    recent = sensor.history(0.0)
+    values = list(recent.values[-1]) if len(recent) else []
+    width = max(map(len, (*state.names, *recent.value_names)))
+    labels = {c.name: c.label for c in sensor.channels if c.label}
+    for i, name in enumerate(state.names):
+        label = f"  {labels[name]}" if name in labels else ""
+        print(f"  {name:<{width}}  {state.watts[i]:12.4f} W  {state.joules[i]:14.4f} J{label}")
+    for name, value in zip(recent.value_names, values, strict=False):
+        print(f"  {name:<{width}}  {value:12.4f}")
+    for warning in measured.warnings:
+        print(f"  note: {warning}")

@@ -1,0 +1,170 @@
+"""What a board really did: which frames it sent, which of them carried a mark, which were damaged on the way.
+
+Plain numbers, so that they travel between processes as JSON; the energies are worked out from them on demand.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pmtpy.emulators.load import Load
+from pmtpy.emulators.powersensor3.sampler import Sampler
+from pmtpy.emulators.powersensor3.spec import PAIRS, SENSORS, BoardSpec, Record
+from pmtpy.model import Floats
+
+
+@dataclass(slots=True)
+class BootLog:
+    """The frames of one boot.
+
+    Attributes
+    ----------
+    boot_ns : int
+        Host instant of the boot; frame ``k`` ends ``k + 1`` periods later.
+    runs : list of [first, end]
+        Numbers of the frames that were sent; ``end`` is not included. What is missing between two runs was never sent.
+    marks : list of int
+        Numbers of the frames that carried a mark, one entry per mark, in order.
+    damaged : list of int
+        Numbers of the frames that lost or gained bytes.
+    """
+
+    boot_ns: int
+    runs: list[list[int]] = field(default_factory=list)
+    marks: list[int] = field(default_factory=list)
+    damaged: list[int] = field(default_factory=list)
+
+    def sent(self, k0: int, k1: int) -> None:
+        """Note that frames ``k0`` to ``k1`` (not included) went out."""
+        if self.runs and self.runs[-1][1] == k0:
+            self.runs[-1][1] = k1
+        else:
+            self.runs.append([k0, k1])
+
+    @property
+    def frames(self) -> int:
+        """How many frames were sent."""
+        return sum(b - a for a, b in self.runs)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A frame that carried a mark.
+
+    Attributes
+    ----------
+    boot, frame : int
+        Which boot, and which frame since then.
+    place : int
+        How many frames of this boot were sent before it: its place in the stream.
+    t_ns : int
+        Host instant of the end of the frame.
+    """
+
+    boot: int
+    frame: int
+    place: int
+    t_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """The energy that a perfect instrument would report, and that of the frames sent. Joules per pair, shape (4,).
+
+    Attributes
+    ----------
+    exact : float64, shape (4,)
+        Closed form of the load over the whole interval.
+    sent_exact : float64, shape (4,)
+        The same, over the frames sent that end in the interval (closed form, without noise or steps).
+    sent : float64, shape (4,)
+        What the levels of those frames say, by the configuration in the flash.
+    frames, missing, damaged : int
+        Frames sent that end in the interval; frames between the first and the last of them that were not sent;
+        frames among them that lost or gained bytes.
+    """
+
+    exact: Floats
+    sent_exact: Floats
+    sent: Floats
+    frames: int
+    missing: int
+    damaged: int
+
+
+class History:
+    """Everything a board did, over all its boots, with the means to work out energies.
+
+    ``as_json`` and ``from_json`` carry it between processes; spec, load and epoch are known on both sides.
+    """
+
+    def __init__(self, spec: BoardSpec, load: Load, epoch_ns: int, cycle_blocks: int = 0) -> None:
+        self._spec, self._load, self._epoch_ns, self._cycle = spec, load, epoch_ns, cycle_blocks
+        self.boots: list[BootLog] = []
+        self.flash = b""
+
+    def sampler(self, boot: int) -> Sampler:
+        """Return the analog side of one boot, counted from 0."""
+        return Sampler(
+            self._spec,
+            self._load,
+            epoch_ns=self._epoch_ns,
+            boot_ns=self.boots[boot].boot_ns,
+            boot=boot,
+            cycle_blocks=self._cycle,
+        )
+
+    @property
+    def records(self) -> list[Record]:
+        """The configuration in the flash."""
+        size = self._spec.record_bytes
+        return [Record.unpack(self.flash[i * size : (i + 1) * size]) for i in range(SENSORS)]
+
+    @property
+    def frames(self) -> int:
+        """Frames sent since the board exists."""
+        return sum(boot.frames for boot in self.boots)
+
+    @property
+    def marks(self) -> list[Mark]:
+        """The frames that carried marks, in the order of sending."""
+        out = []
+        for number, boot in enumerate(self.boots):
+            sampler = self.sampler(number)
+            for k in boot.marks:
+                place = sum(min(b, k) - a for a, b in boot.runs if a < k)
+                out.append(Mark(number, k, place, sampler.end_ns(k)))
+        return out
+
+    def truth(self, a_ns: int, b_ns: int) -> Truth:
+        """Energies between two host instants. A frame belongs to the interval in which it ends."""
+        t = (np.array([a_ns, b_ns], np.int64) - self._epoch_ns) / 1e9
+        start, end = self._load.joules(t)
+        shares = np.array([p.share for p in self._spec.pairs] + [0.0] * (PAIRS - len(self._spec.pairs)))
+        exact, sent = np.zeros(PAIRS), np.zeros(PAIRS)
+        frames = missing = damaged = 0
+        for number, boot in enumerate(self.boots):
+            sampler = self.sampler(number)
+            first, last = sampler.frames_by(a_ns), sampler.frames_by(b_ns)
+            runs = [(max(a, first), min(b, last)) for a, b in boot.runs if a < last and b > first]
+            for a, b in runs:
+                exact += sampler.joules(a, b)
+                sent += sampler.joules_sent(a, b, self.records)
+                frames += b - a
+            missing += sum(b[0] - a[1] for a, b in itertools.pairwise(runs))
+            damaged += sum(first <= k < last for k in boot.damaged)
+        return Truth(shares * (end - start), exact, sent, frames, missing, damaged)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the log as plain lists and numbers."""
+        boots = [{"boot_ns": b.boot_ns, "runs": b.runs, "marks": b.marks, "damaged": b.damaged} for b in self.boots]
+        return {"boots": boots, "flash": self.flash.hex()}
+
+    def from_json(self, text: dict[str, Any]) -> None:
+        """Take over a log that another process kept."""
+        self.boots = [BootLog(**boot) for boot in text["boots"]]
+        self.flash = bytes.fromhex(text["flash"])

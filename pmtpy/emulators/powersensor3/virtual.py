@@ -1,0 +1,179 @@
+"""A virtual board for programs in Python: starts the board's process, tells it what to do, asks it for the truth."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pmtpy
+from pmtpy.emulators.load import parse_load
+from pmtpy.emulators.powersensor3.log import History, Mark, Truth
+from pmtpy.emulators.powersensor3.pty_server import HOST_BUFFER_BYTES
+from pmtpy.emulators.powersensor3.sampler import FAST_CYCLE_BLOCKS
+from pmtpy.emulators.powersensor3.serve import arguments_of
+from pmtpy.emulators.powersensor3.spec import BoardSpec
+from pmtpy.emulators.world import DEFAULT_LOAD
+from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
+
+QUIT_TIMEOUT_S = 5
+
+
+class VirtualBoard:
+    """A board behind a real pseudo-terminal, in a process of its own. A context manager.
+
+    The process ends with :meth:`close`, and with this process however that ends.
+
+    Parameters
+    ----------
+    load : str
+        Text of the load.
+    spec : BoardSpec or None
+        The board; None: the default one.
+    epoch_ns : int or None
+        ``time.monotonic_ns()`` at which the load's time is 0; None: now.
+    fast : bool
+        Stream as fast as the host reads, in the board's own time; instants then have no meaning for the truth, so
+        ask for :meth:`truth` without them.
+    buffer_bytes : int
+        Bytes held for a host that does not read, beyond the pseudo-terminal's own 12 KB.
+
+    Attributes
+    ----------
+    path : str
+        The port; the same over unplugging and resets, but not there while the board is off the bus.
+    pid : int
+        The board's process.
+
+    Raises
+    ------
+    TargetError
+        The load cannot be understood.
+    BackendUnavailableError
+        The process did not start.
+    """
+
+    def __init__(
+        self,
+        load: str = DEFAULT_LOAD,
+        spec: BoardSpec | None = None,
+        *,
+        epoch_ns: int | None = None,
+        fast: bool = False,
+        buffer_bytes: int = HOST_BUFFER_BYTES,
+    ) -> None:
+        self.spec = BoardSpec() if spec is None else spec
+        self.epoch_ns = time.monotonic_ns() if epoch_ns is None else epoch_ns
+        self._load, self._fast = parse_load(load), fast
+        self._lock = threading.Lock()
+        self._folder = tempfile.TemporaryDirectory(prefix="pmtpy-board-")
+        command = [sys.executable, "-m", "pmtpy.emulators.powersensor3", "--control", f"--load={load}"]
+        command += [f"--epoch-ns={self.epoch_ns}", f"--buffer={buffer_bytes}"]
+        command += [f"--link={Path(self._folder.name) / 'PowerSensor3'}", *arguments_of(self.spec)]
+        # This very copy of the package, also where it was found by the working directory.
+        paths = [str(Path(pmtpy.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+        self._process = subprocess.Popen(
+            command + ["--fast"] * fast,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            start_new_session=True,  # a Ctrl-C on the terminal is for the host program, which still has to say stop
+        )
+        self.pid = self._process.pid
+        try:
+            self.path = str(self._answer()["path"])
+        except SourceLostError as error:
+            self.close()
+            raise BackendUnavailableError("powersensor3", f"the virtual board did not start: {error}") from error
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None  # noqa: S101  (a pipe was asked for)
+        line = self._process.stdout.readline()
+        if not line:
+            msg = f"its process {self.pid} has ended; its messages are on stderr"
+            raise SourceLostError(msg)
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise TargetError(answer["error"])
+        return answer
+
+    def _ask(self, do: str, **options: float | str) -> dict[str, Any]:
+        assert self._process.stdin is not None  # noqa: S101  (a pipe was asked for)
+        with self._lock:
+            try:
+                self._process.stdin.write(json.dumps({"do": do, **options}).encode() + b"\n")
+                self._process.stdin.flush()
+            except (OSError, ValueError) as error:
+                msg = f"the virtual board's process {self.pid} has ended"
+                raise SourceLostError(msg) from error
+            return self._answer()
+
+    def history(self) -> History:
+        """Return everything the board has done up to now."""
+        history = History(self.spec, self._load, self.epoch_ns, FAST_CYCLE_BLOCKS if self._fast else 0)
+        history.from_json(self._ask("log"))
+        return history
+
+    def truth(self, a_ns: int | None = None, b_ns: int | None = None) -> Truth:
+        """Energies between two instants of ``time.monotonic_ns()``; without them, over everything ever sent."""
+        history = self.history()
+        runs = [(history.sampler(i), boot.runs) for i, boot in enumerate(history.boots) if boot.runs]
+        starts = [sampler.end_ns(r[0][0] - 1) for sampler, r in runs]
+        ends = [sampler.end_ns(r[-1][1] - 1) for sampler, r in runs]
+        start = min(starts, default=self.epoch_ns) if a_ns is None else a_ns
+        return history.truth(start, max(ends, default=start) if b_ns is None else b_ns)
+
+    @property
+    def marks(self) -> list[Mark]:
+        """The frames that carried marks, in the order of sending."""
+        return self.history().marks
+
+    def inject(self, fault: str, **options: float) -> None:
+        """Switch a fault on or off: see :meth:`Board.inject`, and ``hold`` (``seconds``): deliver late, lose nothing.
+
+        Raises
+        ------
+        TargetError
+            No such fault, or no such option of it.
+        """
+        self._ask("inject", fault=fault, **options)
+
+    def unplug(self) -> None:
+        """Take the board off the bus: the host's descriptors hang up, the path is gone."""
+        self._ask("unplug")
+
+    def plug_in(self) -> None:
+        """Plug it in again: it boots; the path is back when this returns."""
+        self._ask("plug_in")
+
+    def close(self) -> None:
+        """End the board's process. May be called twice."""
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018  (pipes were asked for)
+        if process.stdin.closed:
+            return
+        process.stdin.close()  # which tells it to end
+        try:
+            process.wait(QUIT_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+        self._folder.cleanup()
+
+    def __enter__(self) -> VirtualBoard:  # noqa: PYI034  (Self is not in Python 3.10)
+        """Return the board."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()

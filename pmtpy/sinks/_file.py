@@ -1,0 +1,172 @@
+"""The place that bytes of a dump go to: a new file, or an open stream. And the small JSON file beside it.
+
+Whole rows are handed over in one call each, so a process that is killed leaves whole rows. An existing file is never
+replaced unless that is asked for. What cannot be written raises :class:`~pmtpy.errors.SinkError`, and what is in the
+file by then is cut back to whole rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import select
+import stat
+from pathlib import Path
+from typing import IO, Any
+
+from pmtpy.errors import SinkError
+
+Target = str | os.PathLike[str] | IO[str] | IO[bytes]
+
+_BINARY: int = getattr(os, "O_BINARY", 0)  # Windows would rewrite line ends
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _write_all(fd: int, chunk: bytes | bytearray) -> None:
+    """Write every byte; a short write is continued, a terminal that was made non-blocking is waited for."""
+    view = memoryview(chunk)
+    while view:
+        with contextlib.suppress(BlockingIOError):
+            view = view[os.write(fd, view) :]
+            continue
+        select.select([], [fd], [])  # a child that shares the terminal may have made it non-blocking
+
+
+class Output:
+    """One file or stream that rows go to. Used by one thread at a time.
+
+    Attributes
+    ----------
+    path : Path or None
+        The file, if it was opened by name.
+    regular : bool
+        Whether it is an ordinary file, which may have others beside it and can be cut back.
+    """
+
+    def __init__(self, target: Target, *, overwrite: bool = False) -> None:
+        self.path: Path | None = None
+        self._stream: IO[Any] | None = None
+        self._fd = -1  # stays so for a stream in memory
+        self._end = 0
+        self._fresh = False
+        if isinstance(target, (str, os.PathLike)):
+            self.path = Path(target)
+            self._open(self.path, overwrite=overwrite)
+        else:
+            self._borrow(target)
+        self.regular = self.path is not None and stat.S_ISREG(os.fstat(self._fd).st_mode)
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        return str(self.path) if self.path is not None else str(getattr(self._stream, "name", "the stream"))
+
+    def _open(self, path: Path, *, overwrite: bool) -> None:
+        ordinary = path.is_file() or not path.exists()
+        exclusive = os.O_EXCL if ordinary and not overwrite else 0
+        self._fresh = not path.exists()
+        try:
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | _BINARY | exclusive, 0o666)
+        except FileExistsError as error:
+            raise already_there(path) from error
+        except OSError as error:
+            msg = f"cannot write {path}: {_reason(error)}"
+            raise SinkError(msg) from error
+
+    def _borrow(self, stream: IO[Any]) -> None:
+        self._stream = stream
+        try:
+            stream.flush()
+            self._fd = stream.fileno()
+        except (AttributeError, io.UnsupportedOperation):
+            self._fd = -1
+        except (OSError, ValueError) as error:
+            msg = f"cannot write to {self.name}: {_reason(error)}"
+            raise SinkError(msg) from error
+
+    def empty(self) -> None:
+        """Drop what an ordinary file held before."""
+        if self.regular:
+            os.ftruncate(self._fd, 0)
+
+    def write(self, rows: bytes | bytearray) -> None:
+        """Write whole rows in one system call; on an error the file is cut back to what it held before the call."""
+        try:
+            if self._fd >= 0:
+                _write_all(self._fd, rows)
+            elif self._stream is not None:
+                self._stream.write(rows.decode() if hasattr(self._stream, "encoding") else rows)
+        except (OSError, ValueError) as error:
+            self._cut_back()
+            msg = f"cannot write to {self.name}: {_reason(error)}"
+            raise SinkError(msg) from error
+        self._end += len(rows)
+
+    def _cut_back(self) -> None:
+        if self.regular:
+            with contextlib.suppress(OSError):  # the disk is failing; the first error is the one to report
+                os.ftruncate(self._fd, self._end)
+                os.lseek(self._fd, self._end, os.SEEK_SET)
+
+    def binary(self) -> IO[bytes]:
+        """Return a stream of bytes that the caller closes; for libraries that write by themselves."""
+        if self._fd < 0:
+            msg = f"{self.name} is not a file of the operating system, which this format needs"
+            raise SinkError(msg)
+        return os.fdopen(os.dup(self._fd), "wb")
+
+    def close(self) -> None:
+        """Close the file if it was opened here; a borrowed stream stays open."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0 and self._stream is None:
+            try:
+                os.close(fd)
+            except OSError as error:  # a network file system reports a full disk here
+                msg = f"cannot finish {self.name}: {_reason(error)}"
+                raise SinkError(msg) from error
+
+    def discard(self) -> None:
+        """Close, and remove the file if it was made here: nothing was measured into it."""
+        with contextlib.suppress(SinkError):
+            self.close()
+        if self._fresh and self.regular and self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+
+def already_there(path: Path) -> SinkError:
+    """Error for a file that exists and was not to be replaced."""
+    return SinkError(f"{path} exists already; name another file, or replace it with overwrite=True (--overwrite)")
+
+
+class Sidecar:
+    """``PATH.json`` beside a dump: written when the dump starts, replaced as a whole when it ends."""
+
+    def __init__(self, beside: Path, *, overwrite: bool = False) -> None:
+        self.path = beside.with_name(beside.name + ".json")
+        self._fresh = not self.path.exists()
+        if not overwrite and not self._fresh:
+            raise already_there(self.path)
+
+    def write(self, facts: dict[str, object]) -> None:
+        """Replace the file in one step, so that a reader sees the old one or the new one."""
+        draft = self.path.with_name(self.path.name + ".tmp")
+        try:
+            with draft.open("w", encoding="utf-8") as file:
+                json.dump(facts, file, indent=1, ensure_ascii=False, allow_nan=False)
+                file.write("\n")
+            draft.replace(self.path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
+            msg = f"cannot write {self.path}: {_reason(error)}"
+            raise SinkError(msg) from error
+
+    def discard(self) -> None:
+        """Remove the file if it was made here."""
+        if self._fresh:
+            self.path.unlink(missing_ok=True)

@@ -1,0 +1,509 @@
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pmtpy.backends.occ import discover, open_source
+from pmtpy.backends.occ.layout import BLOCK_BYTES
+from pmtpy.clock import ManualClock
+from pmtpy.emulators.occ import TICKS_PER_S, Machine, open_virtual
+from pmtpy.emulators.world import World, make_world
+from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
+from pmtpy.model import Block, Form, Layout
+from pmtpy.registry import create
+from pmtpy.source import Source
+from pmtpy.testing import check_lost, check_source
+
+CYCLE_S = 80 / TICKS_PER_S
+PING, PONG = 0xDC00, 0x18C00
+
+
+class Bench:
+    """A machine, its exported file, and a source on it; time moves by :meth:`step`."""
+
+    def __init__(
+        self, path: Path, load: str = "square:low=30,high=90,hz=1", sockets: int = 2, **options: object
+    ) -> None:
+        self.clock = ManualClock()
+        self.world: World = make_world(load, clock=self.clock)
+        self.machine = Machine(self.world, sockets)
+        self.path = path
+        self.damage: Callable[[bytearray], None] = lambda image: None
+        self.write()
+        self.source: Source = open_source(clock=self.clock, file=str(path), **options)  # type: ignore[arg-type]
+        self.names = [c.name for c in self.source.channels if c.form is Form.DIRECT]
+
+    def write(self) -> None:
+        image = bytearray(self.machine.image)
+        self.damage(image)
+        with self.path.open("r+b" if self.path.exists() else "wb") as out:
+            out.write(image)
+
+    def step(self, seconds: float = 0.02) -> Block:
+        self.clock.advance(seconds)
+        self.machine.advance(self.clock.now_ns())
+        self.write()
+        return self.source.read()
+
+    def rows(self, polls: int, seconds: float = 0.02) -> list[Block]:
+        blocks = [self.source.read(), *(self.step(seconds) for _ in range(polls))]
+        return [b for b in blocks if len(b)]
+
+    def watts(self, a: Block, b: Block, name: str) -> float:
+        """Mean power between two rows, from the registers."""
+        total, number = self.names.index(f"{name}.sum"), self.names.index(f"{name}.samples")
+        sums = (float(b.raw[0, total]) - float(a.raw[0, total])) % 2**52
+        return sums / ((float(b.raw[0, number]) - float(a.raw[0, number])) % 2**32)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "occ_inband_sensors"
+
+
+def seconds(block: Block) -> float:
+    return float(block.t_ns[0]) * 1e-9
+
+
+def test_every_refresh_is_one_row_at_the_instant_of_its_stamps(path: Path) -> None:
+    rows = Bench(path).rows(200)
+    gaps = np.diff([seconds(b) for b in rows])
+    assert len(rows) == pytest.approx(4.0 / CYCLE_S, abs=2)
+    # Durations are those of the stamps, but for the slow alignment of the clocks (0.01 %) and one step of a stamp.
+    assert gaps == pytest.approx(CYCLE_S, rel=1.1e-4)
+    assert all(b.lost is None for b in rows)
+    assert not any(b.fresh for b in rows)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_energy_is_that_of_the_load(path: Path, *, whole: bool) -> None:
+    bench = Bench(path, whole=whole)
+    rows = bench.rows(500)
+    joules = sum(bench.watts(a, b, "system") * (seconds(b) - seconds(a)) for a, b in pairwise(rows))
+    a, b = (int(r.t_ns[0]) for r in (rows[0], rows[-1]))
+    # Whole watts are measured exactly here. The row times may be off by half a cycle at the first guess and less later:
+    # 60 W between the levels, at either end.
+    assert joules == pytest.approx(bench.world.joules_between(a, b), abs=60 * CYCLE_S)
+
+
+def test_mean_power_over_whole_periods_is_exact_but_for_the_rounding(path: Path) -> None:
+    bench = Bench(path, "constant:200")
+    rows = bench.rows(100)
+    assert bench.watts(rows[0], rows[-1], "system") == 200
+    assert bench.watts(rows[0], rows[-1], "socket0.processor") == 50
+    assert bench.watts(rows[0], rows[-1], "socket1.gpus") == 30
+    # 30 W exactly on the core rail; 7 W on the other; sampled at a quarter of the ticks although the table says half.
+    assert bench.watts(rows[0], rows[-1], "socket1.processor.vdd") == 30
+    assert bench.watts(rows[0], rows[-1], "socket0.processor.vdn") == 7
+
+
+def test_the_rail_sensors_are_not_believed_to_run_at_their_nominal_rate(path: Path) -> None:
+    bench = Bench(path, "constant:200")
+    rows = bench.rows(100)
+    i = bench.names.index("socket0.processor.vdd.samples")
+    rate = float(rows[-1].raw[0, i] - rows[0].raw[0, i]) / (seconds(rows[-1]) - seconds(rows[0]))
+    assert rate == pytest.approx(TICKS_PER_S / 4, rel=3e-4)
+
+
+def test_the_total_is_the_whole_machine_and_nothing_is_counted_twice(path: Path) -> None:
+    layout = Layout(Bench(path).source.channels)
+    assert [layout.names[i] for i in layout.in_total] == ["system"]
+
+
+def test_without_a_reading_of_the_whole_machine_the_parts_of_all_sockets_are_the_total(path: Path) -> None:
+    bench = Bench(path, device="1")
+    layout = Layout(bench.source.channels)
+    assert [layout.names[i] for i in layout.in_total] == ["socket1.gpus", "socket1.processor", "socket1.memory"]
+    assert {c.domain for c in layout.energy if "vd" in c.name} == {
+        "host/socket1/package/vdd",
+        "host/socket1/package/vdn",
+    }
+
+
+def test_a_whole_machine_that_draws_nothing_is_not_believed(path: Path) -> None:
+    bench = Bench(path)
+    for _ in range(20):
+        bench.machine.occs[0].set_counters("PWRSYS", 0, 10**6)
+        bench.machine.occs[0]._share[0] = 0  # the first sensor that watches the load is PWRSYS
+        bench.step(0.04)
+    source = open_source(clock=bench.clock, file=str(path))
+    names = [c.name for c in source.channels]
+    source.close()
+    assert "system" not in names
+    assert any("PWRSYS" in note for note in source.identity.notes)
+
+
+def test_channels_of_the_converter_say_what_is_connected_and_idle_ones_are_left_out(path: Path) -> None:
+    source = Bench(path).source
+    labels = {c.name: c.label for c in source.channels if c.name.startswith("converter") and c.measures_energy}
+    assert labels["converter.channel12"] == "PWRAPSSCH12: total system"
+    assert "converter.channel0" not in labels
+    assert "never sampled: PWRAPSSCH0" in source.identity.notes[0]
+
+
+def test_other_sensors_come_on_request_in_si(path: Path) -> None:
+    bench = Bench(path, sensors="TEMPNEST, FREQA,VOLTVDD,VOLTDROOPCNTQ2,PWRSYS")
+    row = bench.rows(10)[-1]
+    direct = [c for c in bench.source.channels if c.form is Form.DIRECT]
+    si = {c.name: float(row.raw[0, i]) * c.scale for i, c in enumerate(direct)}
+    assert si["socket0.tempnest"] == 41
+    assert si["socket1.freqa"] == pytest.approx(3.45e9)
+    assert si["socket1.voltvdd"] == pytest.approx(0.9)
+    assert si["socket0.voltdroopcntq2"] > 0
+    assert [c.unit for c in direct if c.name == "socket1.voltvdd"] == ["V"]
+
+
+def test_an_unknown_sensor_or_block_is_refused_with_what_there_is(path: Path) -> None:
+    with pytest.raises(TargetError, match="TEMPNEST"):
+        Bench(path, sensors="TEMPNETS")
+    with pytest.raises(TargetError, match="0 to 1"):
+        Bench(path, device="2")
+    with pytest.raises(TargetError, match="never sampled"):
+        Bench(path, sensors="PWRAPSSCH15")
+
+
+def test_counters_wrap_without_a_trace(path: Path) -> None:
+    bench = Bench(path, "constant:200")
+    for occ in bench.machine.occs:
+        occ.set_counters("PWRPROC", 2**64 - 50_000, 2**32 - 1000)
+    bench.rows(5)
+    rows = bench.rows(100)
+    assert not any(b.fresh for b in rows)
+    assert {bench.watts(a, b, "socket0.processor") for a, b in pairwise(rows)} == {50.0}
+    i = bench.names.index("socket0.processor.samples")
+    assert rows[-1].raw[0, i] < rows[0].raw[0, i]
+
+
+def test_a_restart_begins_anew_and_adds_nothing_across(path: Path) -> None:
+    bench = Bench(path)
+    bench.rows(20)
+    for occ in bench.machine.occs:
+        occ.restart()
+    assert not len(bench.step(0.001))  # both buffers are invalid: a lost row, not an error
+    rows = bench.rows(30)
+    assert [b.fresh for b in rows].index(True) == 0
+    assert not any(b.fresh for b in rows[1:])
+
+
+def test_readings_that_stay_valid_after_the_occ_has_died_are_reported_and_then_given_up(path: Path) -> None:
+    bench = Bench(path)
+    bench.rows(10)
+    for occ in bench.machine.occs:
+        occ.running = False
+    rows = bench.rows(400)
+    assert len(rows) <= 2
+    with pytest.raises(SourceLostError, match="does not update"):
+        bench.step(3.0)
+    with pytest.raises(SourceLostError, match="does not update"):
+        bench.source.read()
+
+
+def test_an_occ_that_died_between_two_far_readings_is_noticed_by_the_age_of_its_stamps(path: Path) -> None:
+    bench = Bench(path)
+    bench.rows(10)
+    bench.step(30.0)
+    for occ in bench.machine.occs:
+        occ.running = False
+    with pytest.raises(SourceLostError, match=r"is 2[0-9]\.[0-9] s old"):
+        bench.step(30.0 - 0.5)
+
+
+def test_an_occ_that_pauses_for_seconds_is_survived_and_the_pause_is_not_measured(path: Path) -> None:
+    bench = Bench(path)
+    bench.rows(10)
+    for occ in bench.machine.occs:
+        occ.running = False
+    bench.rows(200)
+    for occ in bench.machine.occs:
+        occ.running = True
+    rows = bench.rows(40)
+    assert sum(b.fresh for b in rows) == 1
+    assert sum(int(b.lost[0]) for b in rows if b.lost is not None) > 100
+
+
+def test_one_dead_occ_of_two_stops_the_rows(path: Path) -> None:
+    bench = Bench(path)
+    bench.rows(10)
+    bench.machine.occs[1].running = False
+    with pytest.raises(SourceLostError):
+        bench.rows(600)
+
+
+def test_without_time_of_day_rows_are_at_host_time(path: Path) -> None:
+    bench = Bench(path, "constant:200")
+    for occ in bench.machine.occs:
+        occ.time_known = False
+    bench.rows(10)
+    rows = bench.rows(100)
+    assert len(rows) == pytest.approx(2.0 / CYCLE_S, abs=2)
+    assert not any(b.fresh for b in rows)
+    assert bench.watts(rows[0], rows[-1], "system") == 200
+
+
+def test_the_table_may_move_when_the_firmware_starts_anew(path: Path) -> None:
+    bench = Bench(path)
+    bench.rows(20)
+    machine = bench.machine
+
+    def renumber(image: bytearray) -> None:
+        """Ids 5 higher, everywhere in the first block."""
+        for row in range(337):
+            at = 0x400 + 48 * row
+            (gsid,) = struct.unpack_from(">H", image, at + 20)
+            (offset,) = struct.unpack_from(">I", image, at + 35)
+            struct.pack_into(">H", image, at + 20, gsid + 5)
+            for buffer in (PING, PONG):
+                struct.pack_into(">H", image, buffer + offset, gsid + 5)
+
+    bench.damage = renumber
+    for occ in machine.occs:
+        occ.restart()
+    rows = bench.rows(40)
+    assert rows[0].fresh
+    assert len(rows) > 15
+    assert bench.watts(rows[1], rows[-1], "system") == pytest.approx(60, abs=30)
+
+
+def test_a_sensor_that_goes_from_the_table_is_a_loss(path: Path) -> None:
+    bench = Bench(path)
+    bench.rows(5)
+
+    def rename(image: bytearray) -> None:
+        at = image.index(b"PWRSYS")
+        image[at : at + 6] = b"PWRXYZ"
+        image[PING + 6872 + 1] += 1
+        image[PONG + 6872 + 1] += 1
+
+    bench.damage = rename
+    with pytest.raises(SourceLostError, match="no longer lists PWRSYS"):
+        bench.rows(5)
+
+
+def test_a_change_of_units_is_a_loss(path: Path) -> None:
+    bench = Bench(path)
+    bench.rows(5)
+
+    def rescale(image: bytearray) -> None:
+        at = image.index(b"PWRSYS")
+        image[at + 29] = 0xFF
+        image[4 + 3] = 1  # a reserved byte of the header shows that something was written
+
+    bench.damage = rescale
+    with pytest.raises(SourceLostError, match="units"):
+        bench.rows(200)
+
+
+def test_a_group_that_is_switched_off_is_no_zero(path: Path) -> None:
+    bench = Bench(path)
+    bench.rows(5)
+
+    def clear(image: bytearray) -> None:
+        for buffer in (PING, PONG):
+            image[buffer + 6872 : buffer + 6920] = bytes(48)
+
+    bench.damage = clear
+    assert not [b for b in [bench.step() for _ in range(20)] if len(b)]
+    with pytest.raises(SourceLostError, match="switched this group of sensors off"):
+        bench.rows(600)
+
+
+def test_short_reads_are_looped(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, n, at: pread(fd, min(n, 4096 - at % 4096), at))
+    bench = Bench(path, "constant:200", whole=True)
+    rows = bench.rows(10)
+    assert bench.watts(rows[0], rows[-1], "system") == 200
+
+
+def test_a_buffer_that_is_rewritten_while_it_is_read_is_not_used(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(path)
+    bench.rows(10)
+    pread = os.pread
+
+    def slow_pread(fd: int, n: int, at: int) -> bytes:
+        """The reader loses the processor for 9 ms in every call, while the OCC goes on."""
+        part = pread(fd, n, at)
+        bench.clock.advance(0.009)
+        bench.machine.advance(bench.clock.now_ns())
+        bench.write()
+        return part
+
+    monkeypatch.setattr(os, "pread", slow_pread)
+    assert not len(bench.step())
+    monkeypatch.undo()
+    assert len(bench.step(0.05)) == 1
+
+
+def test_a_single_hiccup_costs_no_energy(path: Path) -> None:
+    bench = Bench(path, "constant:200")
+    first = bench.rows(10)[-1]
+
+    def invalidate(image: bytearray) -> None:
+        for block in (0, BLOCK_BYTES):
+            image[block + PING] = image[block + PONG] = 0
+
+    bench.damage = invalidate
+    assert not len(bench.step())
+    bench.damage = lambda image: None
+    last = bench.rows(5)[-1]
+    assert not last.fresh
+    assert bench.watts(first, last, "system") == 200
+
+
+@settings(max_examples=150)
+@given(
+    at=st.one_of(
+        st.integers(0, 24),
+        st.integers(0x400 + 48 * 158, 0x400 + 48 * 180),
+        st.integers(0, 48 * 22).map(lambda i: PING + 6872 + i),
+        st.integers(0, 48 * 22).map(lambda i: PONG + 6872 + i),
+        st.sampled_from([PING, PONG]),
+    ),
+    value=st.binary(min_size=1, max_size=12),
+    polls=st.integers(1, 6),
+    whole=st.booleans(),
+)
+def test_no_image_yields_a_silently_wrong_number(
+    tmp_path_factory: pytest.TempPathFactory, at: int, value: bytes, polls: int, *, whole: bool
+) -> None:
+    """Bytes are overwritten for a while: each pair of consecutive rows tells a power that the load had, or is fresh."""
+    bench = Bench(tmp_path_factory.mktemp("occ") / "file", "square:low=100,high=200,hz=1", 1, whole=whole)
+    rows = bench.rows(6)
+
+    def overwrite(image: bytearray) -> None:
+        image[at : at + len(value)] = value
+
+    bench.damage = overwrite
+    try:
+        rows += [b for b in [bench.step(0.04) for _ in range(polls)] if len(b)]
+        bench.damage = lambda image: None
+        rows += [b for b in [bench.step(0.04) for _ in range(10)] if len(b)]
+    except SourceLostError:
+        pass
+    finally:
+        bench.source.close()
+    for a, b in pairwise(rows):
+        assert b.fresh or 100 <= bench.watts(a, b, "system") <= 200
+        assert b.fresh or 50 <= bench.watts(a, b, "socket0.processor") <= 100
+        assert b.t_ns[0] > a.t_ns[0]
+
+
+def test_no_file_says_where_it_would_be(tmp_path: Path) -> None:
+    with pytest.raises(BackendUnavailableError, match=r"(?s)occ_inband_sensors.*PowerNV") as caught:
+        open_source(clock=ManualClock(), sysfs_root=str(tmp_path))
+    assert caught.value.backend == "occ"
+    found = discover(sysfs_root=str(tmp_path))
+    assert not found.devices
+    assert found.reason == caught.value.reason
+
+
+def test_a_file_for_root_alone_gives_the_cure(
+    path: Path, as_nobody: Callable[[], AbstractContextManager[None]]
+) -> None:
+    path.write_bytes(b"")
+    path.chmod(0)
+    with as_nobody(), pytest.raises(BackendUnavailableError, match=r"chmod a\+r.*--rules.*hwmon:ibmpowernv"):
+        open_source(clock=ManualClock(), file=path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\1" * 1000, bytes(BLOCK_BYTES), b"\1" * BLOCK_BYTES, b"\xff" * (2 * BLOCK_BYTES)],
+    ids=["empty", "short", "zeros", "ones", "all bits"],
+)
+def test_a_file_without_a_usable_block_is_an_error(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    assert not discover(file=str(path)).devices
+    with pytest.raises(BackendUnavailableError):
+        open_source(clock=ManualClock(), file=str(path))
+
+
+def test_a_bad_block_is_left_out_with_a_note_and_the_rest_works(path: Path) -> None:
+    machine = Machine(make_world("60", clock=ManualClock()))
+    image = bytearray(machine.image) + b"tail"
+    image[BLOCK_BYTES] = 0
+    path.write_bytes(image)
+    assert discover(file=str(path)).devices == ("",)
+    source = open_source(clock=ManualClock(), file=str(path))
+    source.close()
+    assert not any(c.name.startswith("socket1") for c in source.channels)
+    assert any(note.startswith("block 1 is left out") for note in source.identity.notes)
+
+
+def test_neither_buffer_valid_at_opening_is_an_error_that_says_to_wait(path: Path) -> None:
+    image = bytearray(Machine(make_world("60", clock=ManualClock())).image)
+    image[PING] = image[PONG] = 0
+    path.write_bytes(image)
+    with pytest.raises(BackendUnavailableError, match="try again"):
+        open_source(clock=ManualClock(), file=str(path))
+
+
+def test_a_file_that_becomes_shorter_is_a_failed_reading(path: Path) -> None:
+    bench = Bench(path)
+    bench.rows(5)
+    os.truncate(path, BLOCK_BYTES)
+    assert not len(bench.source.read())
+
+
+def test_the_file_can_be_named_by_the_environment(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.write_bytes(Machine(make_world("60", clock=ManualClock())).image)
+    monkeypatch.setenv("PMT_OCC_FILE", str(path))
+    assert discover().devices == ("",)
+
+
+def test_closing_twice_is_allowed(path: Path) -> None:
+    source = Bench(path).source
+    source.close()
+    source.close()
+
+
+LOADS = ["square:low=30,high=90,hz=1", "sine:low=50,high=350,hz=0.3", "ramp:low=0,high=250,hz=2"]
+
+
+@pytest.mark.parametrize(("load", "whole"), [*((load, False) for load in LOADS), (LOADS[0], True)])
+def test_the_virtual_device_conforms_and_tells_the_truth(load: str, *, whole: bool) -> None:
+    # Times of rows are within half a cycle, at each end of the interval, of up to 300 W beside the mean; they settle by
+    # 0.01 %; and samples are whole watts, whose rounding averages out on a load that moves.
+    check_source(
+        lambda clock: open_virtual("virtual", clock=clock, load=load, whole=whole),
+        load,
+        relative=3e-4,
+        absolute_joules=300 * CYCLE_S / 2,
+    )
+
+
+def test_a_virtual_sensor_counts_between_rare_readings() -> None:
+    clock = ManualClock()
+    with create("occ:virtual", clock=clock, load="square:low=100,high=200,hz=1") as sensor:
+        assert sensor.identity.virtual
+        clock.advance(1.0)
+        a = sensor.read()
+        clock.advance(1800.0)
+        b = sensor.read()
+    # Two ends of half a cycle and of a state extended by at most 64 ms, at 50 W beside the mean.
+    assert b.joules[0] - a.joules[0] == pytest.approx(150 * 1800, rel=1.1e-4, abs=20)
+    parts = dict(zip(b.names, np.subtract(b.joules, a.joules), strict=True))
+    assert parts["socket0.processor"] == pytest.approx(0.25 * parts["total"], rel=2e-3)
+    # The rail is truncated to whole watts: 15 and 30 W are whole.
+    assert parts["socket1.processor.vdd"] == pytest.approx(0.15 * parts["total"], rel=2e-3)
+
+
+def test_a_machine_that_stops_is_lost_for_good(path: Path) -> None:
+    bench = Bench(path)
+    bench.rows(5)
+    check_lost(bench.source, bench.clock)
+
+
+@pytest.mark.parametrize("options", [{"device": "virtual7"}, {"sockets": 0}, {"sockets": 9}])
+def test_there_is_one_virtual_machine_of_one_to_eight_sockets(options: dict[str, object]) -> None:
+    with pytest.raises(TargetError, match=r"occ|POWER9"):
+        open_virtual(clock=ManualClock(), **options)  # type: ignore[arg-type]

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pmtpy
+
+
+def test_every_public_name_is_there_sorted_and_documented() -> None:
+    assert list(pmtpy.__all__) == sorted(pmtpy.__all__)
+    for name in pmtpy.__all__:
+        value = getattr(pmtpy, name)
+        assert name == "__version__" or value.__doc__, name
+    assert set(pmtpy.__all__) <= set(dir(pmtpy))
+
+
+def test_static_tools_see_the_names_that_exist_at_run_time() -> None:
+    tree = ast.parse(Path(pmtpy.__file__).read_text(encoding="utf-8"))
+    imported = {
+        alias.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pmtpy.")
+        for alias in node.names
+    }
+    assert set(imported) == set(pmtpy.__all__)
+    assert {n: m for n, m in imported.items() if n != "__version__"} == pmtpy._HOME
+
+
+def test_importing_and_using_the_core_loads_nothing_foreign_but_numpy() -> None:
+    code = (
+        "import sys, pmtpy; pmtpy.create, pmtpy.region\n"
+        "names = {'pandas', 'scipy', 'matplotlib', 'pyarrow', 'serial', 'pynvml', 'amdsmi', 'rich'}\n"
+        "print(sorted(names & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
