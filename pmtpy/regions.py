@@ -426,6 +426,25 @@ def measure(*targets: str | Sensor) -> Callable[[Callable[P, R]], Callable[P, R]
     return decorate
 
 
+def dump(
+    target: str | Sensor,
+    *,
+    filename: str | os.PathLike[str],
+    interval: float | str | None = None,
+    overwrite: bool = False,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Dump a sensor to a file while the function runs. Arguments as of :meth:`pmtpy.Sensor.start_dump`."""
+
+    def start() -> Any:
+        (sensor,) = _sensors([target]).values()
+        return sensor.dump(filename, interval=interval, overwrite=overwrite)
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        return _wrap(function, start)
+
+    return decorate
+
+
 def _wrap(function: Callable[P, R], context: Callable[[], Any]) -> Callable[P, R]:
     """Run a function of any kind inside a context that is made anew for each call."""
     call = cast("Callable[..., Any]", function)
