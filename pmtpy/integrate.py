@@ -135,8 +135,8 @@ class Integrator:
         direct = [c for c in layout.channels if c.form is Form.DIRECT]
         column = {c.name: i for i, c in enumerate(direct)}
         by_name = {c.name: c for c in layout.channels}
-        self._scale = np.array([c.scale for c in direct])
-        self._offset = np.array([c.offset for c in direct])
+        self._scales, self._offsets = [c.scale for c in direct], [c.offset for c in direct]
+        self._scale, self._offset = np.array(self._scales), np.array(self._offsets)
         self._corrected = [(column[n], t) for n, t in self._transforms.items() if n in column]
         self._counters: list[tuple[int, _Counter | _Ratio]] = []
         self._samples: list[tuple[int, Channel, int, int]] = []  # (out, channel, column, second column or -1)
@@ -206,15 +206,16 @@ class Integrator:
         return tuple([v if t is None else float(t(np.array([v]))[0]) for v, (*_, t) in plan])
 
     def _sample(self, counts: Sequence[float], channel: Channel, i: int, j: int) -> float:
-        a = (counts[i] + float(self._offset[i])) * float(self._scale[i])
-        for column, transform in self._corrected:
-            if column == i:
-                a = float(transform(np.array([a]))[0])
+        a = (counts[i] + self._offsets[i]) * self._scales[i]
+        if self._transforms:
+            for column, transform in self._corrected:
+                if column == i:
+                    a = float(transform(np.array([a]))[0])
         if j < 0:
             return a
         watts = a * self._sample(counts, channel, j, -1) * channel.scale
-        transform = self._transforms.get(channel.name)  # type: ignore[assignment]
-        return watts if transform is None else float(transform(np.array([watts]))[0])
+        correct = self._transforms.get(channel.name)
+        return watts if correct is None else float(correct(np.array([watts]))[0])
 
     def _begin(self, t_ns: int, counts: Sequence[float]) -> int:
         self._started = True

@@ -7,8 +7,6 @@ read in one wake-up.
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import os
 import threading
 from collections.abc import Callable
@@ -38,19 +36,19 @@ class Pump:
     def __init__(self, clock: Clock, name: str) -> None:
         self._clock = clock
         self._name = f"pmtpy-pump-{name}"
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # guards the jobs by period and the thread
+        self._busy = threading.Lock()  # held by the thread while jobs run
         self._wake = threading.Event()
-        self._due: list[tuple[int, int, Job]] = []
-        self._order = itertools.count()
+        self._jobs: dict[int, list[Job]] = {}
+        self._due: dict[int, int] = {}  # period to the next instant of its lattice
         self._thread: threading.Thread | None = None
-        self._running: Job | None = None
-        self._idle = threading.Condition(self._lock)
 
     def add(self, step: Callable[[], None], period_s: float) -> Job:
         """Run ``step`` every ``period_s`` seconds from now on."""
         job = Job(step, round(period_s * 1e9))
         with self._lock:
-            heapq.heappush(self._due, (self._next(job), next(self._order), job))
+            self._jobs[job.period_ns] = [*self._jobs.get(job.period_ns, ()), job]
+            self._due.setdefault(job.period_ns, self._after_now(job.period_ns))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
@@ -59,46 +57,49 @@ class Pump:
 
     def remove(self, job: Job) -> None:
         """Stop a job; when this returns it is not running (unless it removes itself). The last one ends the thread."""
-        thread = self._thread
         with self._lock:
             job.alive = False
-            self._due = [entry for entry in self._due if entry[2] is not job]
-            heapq.heapify(self._due)
-            if threading.current_thread() is thread:
-                return
-            self._idle.wait_for(lambda: self._running is not job, _JOIN_S)
-            last = not self._due
-        self._wake.set()
+            left = [other for other in self._jobs.get(job.period_ns, ()) if other is not job]
+            if left:
+                self._jobs[job.period_ns] = left
+            else:
+                self._jobs.pop(job.period_ns, None)
+                self._due.pop(job.period_ns, None)
+            thread, last = self._thread, not self._jobs
+        if threading.current_thread() is thread:
+            return
+        with self._busy:
+            pass
         if last and thread is not None:
+            self._wake.set()
             thread.join(_JOIN_S)
 
-    def _next(self, job: Job) -> int:
-        return (self._clock.now_ns() // job.period_ns + 1) * job.period_ns
+    def _after_now(self, period_ns: int) -> int:
+        """Return the next instant of a period's lattice; what is late is not caught up."""
+        return (self._clock.now_ns() // period_ns + 1) * period_ns
 
     def _run(self) -> None:
         while True:
+            self._wake.clear()
             with self._lock:
-                if not self._due:
+                if not self._jobs:
                     self._thread = None
                     return
-                due = self._due[0][0]
-                if due <= self._clock.now_ns():
-                    _, _, job = heapq.heappop(self._due)
-                    self._running = job
-                else:
-                    job = None
-                self._wake.clear()
-            if job is None:
-                self._clock.wait_until(due, self._wake)
-                continue
-            try:
-                job.step()
-            finally:
-                with self._lock:
-                    self._running = None
-                    if job.alive:
-                        heapq.heappush(self._due, (self._next(job), next(self._order), job))
-                    self._idle.notify_all()
+                first = min(self._due.values())
+            self._clock.wait_until(first, self._wake)
+            now = self._clock.now_ns()
+            with self._lock:
+                ready = [period for period, instant in self._due.items() if instant <= now]
+                for period in ready:
+                    self._due[period] = self._after_now(period)
+                jobs = [job for period in ready for job in self._jobs[period]]
+            self._do(jobs)
+
+    def _do(self, jobs: list[Job]) -> None:
+        with self._busy:
+            for job in jobs:
+                if job.alive:
+                    job.step()
 
 
 _shared: dict[int, Pump] = {}  # by process id: a thread does not survive a fork

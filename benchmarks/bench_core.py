@@ -1,0 +1,122 @@
+"""What the core costs its user: import, a reading, a region, many polled sensors. Prints one JSON document.
+
+Every figure is taken on sources in memory, so it is the toolkit's own share: devices and files come on top.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+import pmtpy as pmt
+from benchmarks.common import repeat, report, spread
+from pmtpy.clock import HOST_CLOCK
+from pmtpy.model import Channel, Identity, Quantity
+from pmtpy.sensor import Sensor
+from pmtpy.source import PolledSource
+
+REPEATS = 7
+_IMPORT = (
+    "import time; a = time.process_time(); import numpy; b = time.process_time(); import pmtpy; "
+    "c = time.process_time(); {use}; d = time.process_time(); print(1e3 * (c - b), 1e3 * (d - c), 1e3 * (b - a))"
+)
+
+
+class Counters(PolledSource):
+    """Two packages with dram, from memory."""
+
+    def __init__(self) -> None:
+        super().__init__(HOST_CLOCK)
+        self.identity = Identity("bench")
+        self.channels = tuple(
+            Channel(n, Quantity.ENERGY, scale=1e-6, wrap=2.6e11, domain=f"host/{n}", max_watts=1000)
+            for n in ("package0", "package0.dram", "package1", "package1.dram")
+        )
+        self._count = 0.0
+
+    def poll(self) -> Sequence[float]:
+        """Count on."""
+        self._count += 100.0
+        return [self._count] * 4
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+class Power(PolledSource):
+    """One momentary power, from memory, polled at 100 Hz."""
+
+    interval_s = 0.01
+
+    def __init__(self) -> None:
+        super().__init__(HOST_CLOCK)
+        self.identity = Identity("bench")
+        self.channels = (Channel("gpu", Quantity.POWER, scale=1e-3, domain="gpu"),)
+
+    def poll(self) -> Sequence[float]:
+        """Return always the same."""
+        return (60_000.0,)
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+def import_ms() -> dict[str, dict[str, float]]:
+    """CPU milliseconds of the import above numpy, of the first use of create and region, and of numpy itself."""
+    rows = []
+    for _ in range(REPEATS):
+        code = _IMPORT.format(use="pmtpy.create; pmtpy.region")
+        out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        rows.append([float(x) for x in out.split()])
+    names = ("import_pmtpy_ms", "first_use_ms", "import_numpy_ms")
+    return {name: spread([row[i] for row in rows]) for i, name in enumerate(names)}
+
+
+def median_us(action: object, calls: int = 2000) -> float:
+    """Median microseconds of one call."""
+    times = []
+    for _ in range(calls):
+        start = time.perf_counter_ns()
+        action()  # type: ignore[operator]
+        times.append(time.perf_counter_ns() - start)
+    return statistics.median(times) / 1e3
+
+
+def region_us(sensor: Sensor) -> float:
+    """Median microseconds of entering and leaving a region."""
+
+    def once() -> None:
+        with pmt.region("bench", sensor):
+            pass
+
+    return median_us(once)
+
+
+def polling_share(sensors: int, seconds: float = 2.0) -> float:
+    """CPU seconds per second of polling so many sensors at 100 Hz."""
+    opened = [Sensor(Power(), f"bench{i}", HOST_CLOCK) for i in range(sensors)]
+    cpu, wall = time.process_time(), time.perf_counter()
+    time.sleep(seconds)
+    share = (time.process_time() - cpu) / (time.perf_counter() - wall)
+    for sensor in opened:
+        sensor.close()
+    return share
+
+
+def main() -> None:
+    """Take all figures."""
+    figures: dict[str, object] = dict(import_ms())
+    with Sensor(Counters(), "counters", HOST_CLOCK) as sensor:
+        bare = Counters()
+        figures["poll_of_four_counters_us"] = repeat(lambda: median_us(bare.poll), REPEATS)
+        figures["read_of_four_counters_us"] = repeat(lambda: median_us(sensor.read), REPEATS)
+        figures["region_enter_exit_us"] = repeat(lambda: region_us(sensor), REPEATS)
+    figures["cpu_share_of_64_sensors_at_100_hz"] = repeat(lambda: polling_share(64), 3)
+    report(figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""What the benchmarks share: how a figure is repeated and how it is printed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def machine() -> dict[str, Any]:
+    """Describe where the figures come from."""
+    model = platform.processor() or platform.machine()
+    try:
+        with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
+            model = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), model)
+    except OSError:
+        pass
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "load_average": os.getloadavg()[0],
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "pmtpy": importlib.metadata.version("pmtpy") if _installed() else "source tree",
+    }
+
+
+def _installed() -> bool:
+    try:
+        importlib.metadata.version("pmtpy")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """Median, smallest and largest of repeated figures, and how many there are."""
+    return {"median": statistics.median(values), "min": min(values), "max": max(values), "n": len(values)}
+
+
+def repeat(figure: Callable[[], float], times: int) -> dict[str, float]:
+    """Take a figure several times."""
+    return spread([figure() for _ in range(times)])
+
+
+def report(figures: Mapping[str, Any]) -> None:
+    """Print one JSON document."""
+    json.dump({"machine": machine(), "figures": figures}, sys.stdout, indent=2)
+    print()
