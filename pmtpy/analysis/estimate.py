@@ -82,9 +82,11 @@ def robust_sd(values: Floats) -> float:
 def huber_weights(residuals: Floats, k: float = 1.345) -> Floats:
     """Return Huber's weights for ``residuals``: 1 in the bulk, falling as 1/|r| outside ``k`` standard deviations.
 
-    ``k = 1.345`` keeps 95 % efficiency on normal noise (Huber and Ronchetti, Robust Statistics, 2009).
+    ``k = 1.345`` keeps 95 % efficiency on normal noise (Huber and Ronchetti, Robust Statistics, 2009). The bulk is
+    taken as no narrower than a quarter of the standard deviation: readings that stand still for most of a recording
+    are no measure of the noise of those that move.
     """
-    scale = robust_sd(residuals)
+    scale = max(robust_sd(residuals), 0.25 * float(np.std(residuals)))
     if scale <= 0.0:
         return np.ones(len(residuals))
     return np.asarray(np.minimum(1.0, k * scale / np.maximum(np.abs(residuals), 1e-300)), np.float64)

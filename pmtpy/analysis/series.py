@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,12 +23,16 @@ class Updates:
         What it showed.
     period_s : float
         Update period.
+    jitter_s, drift : float
+        Standard error of the times (shared by all of them), and of the period, relative.
     """
 
     k: Ints
     t_s: Floats
     watts: Floats
     period_s: float
+    jitter_s: float = 0.0
+    drift: float = 0.0
 
     def __len__(self) -> int:
         """Number of updates."""
@@ -37,7 +41,7 @@ class Updates:
     def between(self, start_s: float, end_s: float) -> Updates:
         """Return the updates published in ``[start_s, end_s)``."""
         keep = (self.t_s >= start_s) & (self.t_s < end_s)
-        return Updates(self.k[keep], self.t_s[keep], self.watts[keep], self.period_s)
+        return replace(self, k=self.k[keep], t_s=self.t_s[keep], watts=self.watts[keep])
 
 
 def tidy(t_s: Floats, values: Floats) -> tuple[Floats, Floats]:

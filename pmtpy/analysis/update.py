@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.estimate import Estimate, t95
+from pmtpy.analysis.estimate import Z95, Estimate, t95
 from pmtpy.analysis.series import Updates, stamp_step, tidy
 from pmtpy.errors import DeclinedError
 from pmtpy.model import Floats, Ints
@@ -371,4 +371,11 @@ def update_series(t_s: Floats, values: Floats, lattice: UpdateLattice) -> Update
     order = np.lexsort((distance, cell))
     _, first = np.unique(cell[order], return_index=True)
     chosen = order[first]
-    return Updates(k[cell[chosen]].astype(np.int64), u[cell[chosen]], v[chosen], period)
+    return Updates(
+        k[cell[chosen]].astype(np.int64),
+        u[cell[chosen]],
+        v[chosen],
+        period,
+        lattice.phase_s.half_width / Z95,
+        lattice.period_s.half_width / Z95 / period,
+    )

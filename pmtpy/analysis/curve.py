@@ -1,0 +1,158 @@
+"""Power over time as a curve with an exact integral, and what a response kernel makes of it.
+
+A curve is constant between its knots. Its mean over any window and its response to a one-pole filter are then exact
+for any sampling: no resampling, no grid. Pure; times are seconds on one clock, powers watts (or 0 and 1 for a load).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.errors import DeclinedError
+from pmtpy.model import Floats
+
+_LONG_S = 3600.0  # how far the ends of a curve are held: longer than any kernel
+_END_S = 0.1  # the level held beyond an end is the median over this much of the curve
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Power that is constant between knots, with its ends held at their levels.
+
+    Attributes
+    ----------
+    t_s : float64, shape (n + 1,)
+        Knots. The first and the last lie far outside what was recorded.
+    joules : float64, shape (n + 1,)
+        Cumulative energy at the knots.
+    start_s, end_s : float
+        The part that was recorded.
+    """
+
+    t_s: Floats
+    joules: Floats
+    start_s: float
+    end_s: float
+
+    @staticmethod
+    def from_samples(t_s: Floats, watts: Floats) -> Curve:
+        """Make a curve of samples in order of time: between two samples the mean of both."""
+        t, p = np.asarray(t_s, np.float64), np.asarray(watts, np.float64)
+        keep = np.concatenate([[True], np.diff(t) > 0]) if len(t) else np.zeros(0, np.bool_)
+        t, p = t[keep], p[keep]
+        if len(t) < 3 or not np.all(np.isfinite(p)):
+            msg = f"a reference of {len(t)} samples in order of time is too short, or holds values that are no numbers"
+            raise DeclinedError(msg)
+        head = float(np.median(p[t <= t[0] + _END_S]))
+        tail = float(np.median(p[t >= t[-1] - _END_S]))
+        power = np.concatenate([[head], (p[1:] + p[:-1]) / 2.0, [tail]])
+        return _curve(np.concatenate([[t[0] - _LONG_S], t, [t[-1] + _LONG_S]]), power)
+
+    @staticmethod
+    def from_switching(edges_s: Floats, end_s: float | None = None) -> Curve:
+        """Make a load that is 1 from the first edge to the second, 0 to the third, and so on; 0 before and after.
+
+        A load that is still on at the last edge is on until ``end_s``.
+        """
+        edges = np.asarray(edges_s, np.float64)
+        if len(edges) < 1 or np.any(np.diff(edges) <= 0):
+            msg = f"a load needs switching instants that increase, not {len(edges)} of them in disorder"
+            raise DeclinedError(msg)
+        if len(edges) % 2 == 1 and end_s is not None and end_s > edges[-1]:
+            edges = np.append(edges, end_s)
+        states = np.asarray(np.arange(len(edges) + 1) % 2, np.float64)
+        states[-1] = 0.0
+        return _curve(np.concatenate([[edges[0] - _LONG_S], edges, [edges[-1] + _LONG_S]]), states)
+
+    def watts(self) -> Floats:
+        """Power between the knots, shape (n,)."""
+        return np.asarray(np.diff(self.joules) / np.diff(self.t_s), np.float64)
+
+    def energy(self, start_s: float, end_s: float) -> float:
+        """Energy between two instants, joules."""
+        ends = np.interp([start_s, end_s], self.t_s, self.joules)
+        return float(ends[1] - ends[0])
+
+    def thinned(self, step_s: float) -> Curve:
+        """Return the curve with fewer knots, at least ``step_s`` apart; the energy at those that stay is kept."""
+        cell = np.floor(self.t_s / step_s)
+        keep = np.concatenate([[True, True], np.diff(cell[1:-1]) > 0, [True]])
+        keep[-2] = True
+        return Curve(self.t_s[keep], self.joules[keep], self.start_s, self.end_s)
+
+    def shifted(self, by_s: float, rate: float = 0.0) -> Curve:
+        """Return the curve on another clock: ``t -> t (1 + rate) + by_s`` with the middle of the curve as zero."""
+        middle = (self.start_s + self.end_s) / 2.0
+
+        def move(t: Floats) -> Floats:
+            return np.asarray((t - middle) * (1.0 + rate) + middle + by_s, np.float64)
+
+        ends = move(np.array([self.start_s, self.end_s]))
+        return Curve(move(self.t_s), self.joules * (1.0 + rate), float(ends[0]), float(ends[1]))
+
+
+def _curve(t: Floats, power: Floats) -> Curve:
+    joules = np.concatenate([[0.0], np.cumsum(power * np.diff(t))])
+    return Curve(t, joules - joules[1], float(t[1]), float(t[-2]))
+
+
+class Responder:
+    """The response of kernels to one curve. Keeps the one-pole state at the knots for the last time constant asked."""
+
+    def __init__(self, curve: Curve) -> None:
+        self._t, self._c, self._p = curve.t_s, curve.joules, curve.watts()
+        self._tau = 0.0
+        self._x = np.empty(0)
+
+    def __call__(self, at_s: Floats, window_s: float, tau_s: float) -> Floats:
+        """Return the weighted mean power before each instant, by a boxcar, a one-pole, or one after the other.
+
+        Parameters
+        ----------
+        at_s : float64, any shape
+            Where the kernels end.
+        window_s, tau_s : float
+            Width of the boxcar and time constant of the one-pole; 0: none.
+        """
+        t = np.asarray(at_s, np.float64)
+        if tau_s <= 0.0:
+            if window_s <= 0.0:
+                return np.asarray(self._p[self._place(t)], np.float64)
+            return np.asarray((self._energy(t) - self._energy(t - window_s)) / window_s, np.float64)
+        if tau_s != self._tau:
+            self._tau, self._x = tau_s, _one_pole(self._t, self._p, tau_s)
+        if window_s <= 0.0:
+            return self._smooth(t)
+        # Of tau x' = P - x follows that the integral of x is that of P less tau times the growth of x.
+        late, early = t, t - window_s
+        energy = self._energy(late) - self._energy(early) - tau_s * (self._smooth(late) - self._smooth(early))
+        return np.asarray(energy / window_s, np.float64)
+
+    def _place(self, t: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.intp]]:
+        return np.clip(np.searchsorted(self._t, t, side="right") - 1, 0, len(self._p) - 1)
+
+    def _energy(self, t: Floats) -> Floats:
+        return np.interp(t, self._t, self._c)
+
+    def _smooth(self, t: Floats) -> Floats:
+        i = self._place(t)
+        fade = np.exp(-np.maximum(t - self._t[i], 0.0) / self._tau)
+        return np.asarray(self._p[i] + (self._x[i] - self._p[i]) * fade, np.float64)
+
+
+def _one_pole(t: Floats, power: Floats, tau_s: float) -> Floats:
+    """State of the filter at the knots, starting from rest at the first level.
+
+    The recursion ``x[j+1] = q[j] x[j] + (1 - q[j]) P[j]`` by doubling: each pass joins stretches of twice the length.
+    """
+    q = np.exp(-np.diff(t) / tau_s)
+    carry, state = q, (1.0 - q) * power
+    state[0] = power[0]
+    reach = 1
+    while reach < len(q) and float(np.max(carry)) > 1e-15:
+        state = np.concatenate([state[:reach], state[reach:] + carry[reach:] * state[:-reach]])
+        carry = np.concatenate([np.zeros(reach), carry[reach:] * carry[:-reach]])
+        reach *= 2
+    return np.concatenate([[power[0]], state])

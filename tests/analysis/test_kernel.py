@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pmtpy.analysis.curve import Curve
+from pmtpy.analysis.kernel import AMBIGUOUS, BOXCAR, ONE_POLE, KernelFit, fit_kernel
+from pmtpy.analysis.series import Updates
+from pmtpy.analysis.update import estimate_updates, update_series
+from pmtpy.emulators.gpu_sensor import SensorModel
+from pmtpy.errors import DeclinedError
+from tests.analysis.recorded import read_log, read_pmd
+from tests.analysis.simulated import Bench, pseudo_random_bench, square_bench
+
+_BOXCAR = SensorModel(0.1, 0.03, window_s=0.08, delay_s=-0.004, gain=0.95, offset_w=-3.0, noise_w=0.3, step_w=0.01)
+_ONE_POLE = SensorModel(0.1, 0.03, window_s=0.0, tau_s=0.0125, gain=1.04, offset_w=-21.0, noise_w=0.3, step_w=0.01)
+
+
+def test_a_boxcar_is_found_from_a_pseudo_random_load() -> None:
+    bench = pseudo_random_bench(0.023)
+    fit = fit_kernel(bench.updates(_BOXCAR), bench.stamps(), metered=False)
+    assert fit.family == BOXCAR
+    assert fit.best.window_s is not None
+    assert fit.best.window_s.value == pytest.approx(0.08, abs=0.001)  # docs/characterise.md: 1 ms
+    assert fit.best.offset_s.contains(-0.004)
+    assert fit.best.tau_s is None
+
+
+def test_a_one_pole_is_found_from_a_pseudo_random_load() -> None:
+    bench = pseudo_random_bench(0.017)
+    fit = fit_kernel(bench.updates(_ONE_POLE), bench.stamps(), metered=False)
+    assert fit.family == ONE_POLE
+    assert fit.best.tau_s is not None
+    assert fit.best.tau_s.value == pytest.approx(0.0125, rel=0.08)
+    assert fit.best.window_s is None
+
+
+def test_against_a_meter_gain_intercept_and_the_meters_clock_come_along() -> None:
+    bench = pseudo_random_bench(0.03)
+    fit = fit_kernel(bench.updates(_BOXCAR), bench.meter(shift_s=0.02, rate=0.001), metered=True)
+    best = fit.best
+    assert fit.family == BOXCAR
+    assert best.rate is not None
+    assert best.rate.contains(0.001)
+    assert best.gain.value == pytest.approx(0.95, abs=0.012)
+    assert best.intercept_w.value == pytest.approx(-3.0, abs=2.5)
+    assert best.window_s is not None
+    assert best.window_s.value == pytest.approx(0.08, abs=0.001)
+    # The meter's clock is ahead by 20 ms, which nobody can tell from a kernel that ends 20 ms earlier.
+    assert best.offset_s.value == pytest.approx(-0.004 - 0.02, abs=0.001)
+
+
+def test_a_boxcar_behind_a_one_pole_is_told_from_both() -> None:
+    model = SensorModel(0.1, window_s=0.09, tau_s=0.05, noise_w=0.2, step_w=0.01)
+    bench = pseudo_random_bench(0.06, seconds=30.0)
+    fit = fit_kernel(bench.updates(model), bench.stamps(), metered=False)
+    assert fit.family == "boxcar*one-pole"
+    assert fit.best.window_s is not None
+    assert fit.best.tau_s is not None
+    assert fit.best.window_s.contains(0.09)
+    assert fit.best.tau_s.contains(0.05)
+
+
+def test_a_running_mean_over_many_updates_is_found() -> None:
+    model = SensorModel(0.1, window_s=1.0, noise_w=0.2, step_w=0.01)
+    bench = pseudo_random_bench(0.4, seconds=20.0)
+    fit = fit_kernel(bench.updates(model), bench.stamps(), metered=False)
+    assert fit.family == BOXCAR
+    assert fit.best.window_s is not None
+    assert fit.best.window_s.value == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_gradual_step_does_not_tell_a_boxcar_from_a_one_pole() -> None:
+    model = SensorModel(0.1, 0.05, window_s=0.025, noise_w=2.0, step_w=1.0)
+    bench = Bench(np.array([3.0, 9.0]), 12.0)
+    fit = fit_kernel(bench.updates(model), bench.meter(), metered=True)
+    assert fit.family == AMBIGUOUS
+
+
+@pytest.mark.parametrize("period", [0.1, 0.0999, 0.1003])
+def test_a_load_in_step_with_the_updates_is_declined(period: float) -> None:
+    bench = square_bench(period)
+    with pytest.raises(DeclinedError, match="too near the update period"):
+        fit_kernel(bench.updates(_BOXCAR), bench.stamps(), metered=False)
+
+
+def test_a_window_and_its_alias_under_a_square_wave_are_told_apart_only_by_a_meter() -> None:
+    # At half duty, windows of 22.5 ms and of the load's period less that have the same shape at the same centre.
+    model = SensorModel(0.1, 0.01, window_s=0.0225, noise_w=0.3, step_w=0.01)
+    bench = square_bench(0.1043)
+    updates = bench.updates(model).between(1.2, 8.8)  # without the idle ends, which would tell the low level
+    blind = fit_kernel(updates, bench.stamps(), metered=False)
+    assert blind.family == AMBIGUOUS
+    assert "nearly equally" in blind.reason
+    fit = fit_kernel(updates, bench.meter(), metered=True)
+    assert fit.best.window_s is not None
+    assert fit.best.window_s.value == pytest.approx(0.0225, abs=0.002)
+
+
+def test_readings_of_something_else_are_declined() -> None:
+    bench, other = pseudo_random_bench(0.05, seed=1), pseudo_random_bench(0.05, seed=2)
+    with pytest.raises(DeclinedError, match="explains only"):
+        fit_kernel(bench.updates(_BOXCAR), other.meter(), metered=True)
+
+
+def test_too_short_a_reference_and_constant_power_are_declined() -> None:
+    bench = pseudo_random_bench(0.05)
+    updates = bench.updates(_BOXCAR)
+    with pytest.raises(DeclinedError, match="too few"):
+        fit_kernel(updates.between(2.0, 3.0), bench.meter(), metered=True)
+    flat = Updates(updates.k, updates.t_s, np.full(len(updates), 60.0), 0.1)
+    with pytest.raises(DeclinedError, match="constant"):
+        fit_kernel(flat, bench.stamps(), metered=False)
+
+
+def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
+    inside, asked = 0, 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        width = float(rng.uniform(0.02, 0.08))
+        boxcar = seed % 2 == 0
+        model = SensorModel(
+            0.07,
+            rng.uniform(0, 0.07),
+            window_s=width if boxcar else 0.0,
+            tau_s=0.0 if boxcar else width,
+            delay_s=rng.uniform(-0.006, 0.006),
+            noise_w=0.5,
+            step_w=0.1,
+            seed=seed,
+        )
+        bench = pseudo_random_bench(0.07 * rng.uniform(0.2, 0.5), seconds=8.0, seed=seed)
+        best = fit_kernel(bench.updates(model, seed=seed), bench.stamps(), metered=False).best
+        found = best.window_s if boxcar else best.tau_s
+        assert found is not None
+        inside += found.contains(width) + best.offset_s.contains(model.delay_s)
+        asked += 2
+    assert inside >= 0.85 * asked  # 95 % of 24, less two binomial deviations
+
+
+def _recorded(recordings: Path, folder: str, column: str) -> KernelFit:
+    t, watts = read_log(recordings / folder / "gpudata.csv.gz", column)
+    t = t - 3600.0  # local time was UTC+1
+    updates = update_series(t, watts, estimate_updates(t, watts))
+    return fit_kernel(updates, Curve.from_samples(*read_pmd(recordings / folder)), metered=True)
+
+
+@pytest.mark.parametrize(("folder", "within_ms"), [("rtx3090-squarewave", 1.0), ("rtx3090-step", 8.0)])
+def test_the_boxcar_of_a_recorded_ampere_card(recordings: Path, folder: str, within_ms: float) -> None:
+    fit = _recorded(recordings, folder, "power.draw.instant [W]")
+    assert fit.family == BOXCAR
+    assert fit.best.window_s is not None
+    assert fit.best.window_s.value * 1e3 == pytest.approx(99.9, abs=within_ms)
+    assert fit.best.gain.value == pytest.approx(0.948, abs=0.012)
+    assert fit.best.intercept_w.value == pytest.approx(1.4, abs=2.5)
+
+
+def test_the_one_pole_of_a_recorded_kepler_card(recordings: Path) -> None:
+    fit = _recorded(recordings, "k40m-step", "power.draw [W]")
+    assert fit.family == ONE_POLE
+    assert fit.best.tau_s is not None
+    assert fit.best.tau_s.value * 1e3 == pytest.approx(54.6, rel=0.08)
+    assert fit.best.gain.value == pytest.approx(1.024, abs=0.012)
+    assert fit.best.intercept_w.value == pytest.approx(0.8, abs=2.5)
+
+
+def test_the_running_mean_of_a_recorded_ampere_card_holds_eleven_updates(recordings: Path) -> None:
+    fit = _recorded(recordings, "rtx3090-step", "power.draw.average [W]")
+    assert fit.family == BOXCAR
+    assert fit.best.window_s is not None
+    assert fit.best.window_s.value * 1e3 == pytest.approx(1100.0, abs=30.0)
