@@ -27,7 +27,7 @@ from pmtpy.emulators.powersensor3.sampler import FAST_CYCLE_BLOCKS
 from pmtpy.emulators.powersensor3.spec import BoardSpec
 from pmtpy.errors import TargetError
 
-TICK_S = 0.002
+TICK_S = 0.004
 IDLE_S = 0.05
 CLOSED_S = 0.005  # how soon an opening is noticed
 SETTLE_S = 0.05
@@ -78,7 +78,10 @@ class PtyServer:
         )
         self.board.advance(now_ns)
         self._link, self._fast, self._control = link, fast, control
-        self._master = -1
+        self._master, self._watched = -1, 0
+        self._poller, self._port_poller = select.poll(), select.poll()
+        if control is not None:
+            self._poller.register(control[0], select.POLLIN)
         self._open, self._settle_ns = False, 0
         self._wire = memoryview(b"")
         self._hold_ns = 0
@@ -112,9 +115,12 @@ class PtyServer:
     def inject(self, fault: str, options: dict[str, float]) -> None:
         """Switch a fault on or off; see :meth:`Board.inject`. Here, ``hold`` delays what the board has sent."""
         if fault == "hold":
-            self._hold_ns = self._now_ns() + round(options["seconds"] * 1e9)
-        else:
+            self._hold_ns = self._now_ns() + round(options.get("seconds", 0.0) * 1e9)
+            return
+        try:
             self.board.inject(fault, self._now_ns(), **options)
+        except TypeError as error:
+            raise TargetError(f"fault {fault}: {error}") from None
 
     # The pseudo-terminal.
 
@@ -124,24 +130,25 @@ class PtyServer:
         self._link.unlink(missing_ok=True)
         self._link.symlink_to(os.ttyname(slave))
         os.close(slave)
-        self._open = self.board.listening = False
+        self._port_poller = select.poll()
+        self._port_poller.register(self._master, 0)
 
     def _detach(self) -> None:
         if self._master >= 0:
+            self._watch(0)
             self._link.unlink(missing_ok=True)
             os.close(self._master)
             self._master, self._wire = -1, memoryview(b"")
+        self._open = self.board.listening = False
 
-    def _watch_port(self, now_ns: int) -> None:
+    def _follow_port(self, now_ns: int, events: int) -> None:
         """Notice that the host opened or closed the port, and that the board left the bus or came back."""
         if self.board.attached and self._master < 0:
             self._attach()
         if not self.board.attached:
             self._detach()
             return
-        poller = select.poll()
-        poller.register(self._master, 0)
-        is_open = not poller.poll(0)
+        is_open = not events & select.POLLHUP if self._open else not self._port_poller.poll(0)
         if is_open and not self._open:
             self._settle_ns = now_ns + round(SETTLE_S * 1e9)
         if self._open and not is_open:
@@ -168,11 +175,12 @@ class PtyServer:
         return time.monotonic_ns() + self._skew_ns
 
     def _turn(self) -> None:
-        self._wait()
+        events = self._wait()
         now_ns = self._now_ns()
-        self._watch_port(now_ns)
-        if self._master >= 0:
-            self._listen(now_ns)
+        self._follow_port(now_ns, events)
+        if self._master >= 0 and (events or not self._open):
+            with suppress(OSError):  # nothing there, or the host just closed the port
+                self.board.feed(os.read(self._master, 4096), now_ns)
         if self._fast and self.board.firmware.streaming:
             # The board's time moves with what the host takes, and stands still while it takes nothing.
             target_ns = self.board.now_ns if self._wire else self.board.frames_end_ns(FAST_FRAMES)
@@ -182,26 +190,28 @@ class PtyServer:
         self._deliver(now_ns)
         if self._control is not None and now_ns >= self._next_parent_check_ns:
             self._next_parent_check_ns = now_ns + round(PARENT_CHECK_S * 1e9)
-            if os.getppid() != self._parent:
-                self._running = False
+            self._running = self._running and os.getppid() == self._parent
 
-    def _wait(self) -> None:
-        poller = select.poll()
-        flowing = self.board.busy or bool(self._wire)
-        if self._open and self._master >= 0:
-            writes = self._wire and not self._hold_ns
-            hurry = self._fast and self.board.firmware.streaming
-            poller.register(self._master, select.POLLIN | (select.POLLOUT if writes or hurry else 0))
-        if self._control is not None:
-            poller.register(self._control[0], select.POLLIN)
-        wait_s = CLOSED_S if not self._open else TICK_S if flowing else IDLE_S
-        events = dict(poller.poll(wait_s * 1000))
+    def _wait(self) -> int:
+        """Wait for the host, for the controller or for the next tick; return what happened on the port."""
+        writes = self._hold_ns == 0 and (bool(self._wire) or (self._fast and self.board.firmware.streaming))
+        if self._master >= 0:
+            self._watch((select.POLLIN | (select.POLLOUT if writes else 0)) if self._open else 0)
+        wait_s = CLOSED_S if not self._open else TICK_S if self.board.busy or self._wire else IDLE_S
+        events = dict(self._poller.poll(wait_s * 1000))
         if self._control is not None and self._control[0] in events:
-            self._obey()
+            self._obey(self._control[0])
+        return events.get(self._master, 0)
 
-    def _listen(self, now_ns: int) -> None:
-        with suppress(OSError):  # nothing there, or the host just closed the port
-            self.board.feed(os.read(self._master, 4096), now_ns)
+    def _watch(self, mask: int) -> None:
+        """Have the poller look for these events on the port; 0: do not look."""
+        if mask == self._watched:
+            return
+        if mask:
+            self._poller.register(self._master, mask)
+        else:
+            self._poller.unregister(self._master)
+        self._watched = mask
 
     def _deliver(self, now_ns: int) -> None:
         if self._hold_ns:
@@ -226,15 +236,13 @@ class PtyServer:
         if self._control is not None:
             os.write(self._control[1], json.dumps(answer).encode() + b"\n")
 
-    def _obey(self) -> None:
-        if self._control is None:
-            return
-        data = os.read(self._control[0], 65536)
+    def _obey(self, line: int) -> None:
+        data = os.read(line, 65536)
         if not data:
             self._running = False
         *lines, self._commands = (self._commands + data).split(b"\n")
-        for line in lines:
-            command = json.loads(line)
+        for text in lines:
+            command = json.loads(text)
             try:
                 self._answer(self._actions[command.pop("do")](command))
             except (TargetError, TypeError, ValueError) as error:
@@ -258,9 +266,9 @@ class PtyServer:
         now_ns = self._now_ns()
         self.board.plug_in(now_ns)
         self.board.advance(now_ns)
-        self._watch_port(now_ns)
+        self._follow_port(now_ns, 0)
         return {"path": str(self._link)}
 
     def _inject(self, command: dict[str, Any]) -> dict[str, Any]:
-        self.inject(command.pop("fault"), command)
+        self.inject(str(command.pop("fault")), command)
         return {}

@@ -189,6 +189,6 @@ def serve(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         return run(options)
-    except TargetError as error:
+    except (TargetError, OSError) as error:
         sys.stderr.write(f"{parser.prog}: {error}\n")
         return 2
