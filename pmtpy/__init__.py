@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         TargetError,
     )
     from pmtpy.model import State, joules, seconds, watts
+    from pmtpy.recordings import load
     from pmtpy.regions import Measurement, Region, dump, measure, region
     from pmtpy.registry import Listing, create, list_sensors
     from pmtpy.sensor import Sensor
@@ -52,6 +53,7 @@ _HOME = {
     "joules": "pmtpy.model",
     "seconds": "pmtpy.model",
     "watts": "pmtpy.model",
+    "load": "pmtpy.recordings",
     "Measurement": "pmtpy.regions",
     "Region": "pmtpy.regions",
     "dump": "pmtpy.regions",
@@ -85,6 +87,7 @@ __all__ = [
     "dump",
     "joules",
     "list_sensors",
+    "load",
     "measure",
     "region",
     "seconds",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pmtpy.errors import BackendUnavailableError, FileFormatError
-from pmtpy.load._lines import Recording, looks_cut, read_bytes
+from pmtpy.recordings._lines import Recording, looks_cut, read_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,8 +83,12 @@ def _names(path: Path, content: bytes | None) -> list[str]:
     else:
         with path.open("rb") as file:
             first = file.readline()
-    names = next(csv_module.reader([first.decode("utf-8", "replace").rstrip("\r\n")]))
-    if len(set(names)) < len(names) or "\N{REPLACEMENT CHARACTER}" in "".join(names):
+    names = _fields(first.rstrip(b"\r\n"))
+    if (
+        len(set(names)) < len(names)
+        or names[:4] != ["time", "elapsed", _TEXT, _WHOLE]
+        or "\N{REPLACEMENT CHARACTER}" in "".join(names)
+    ):
         msg = f"{path}, line 1: the header names a column twice, or is not text"
         raise FileFormatError(msg)
     return names
@@ -128,7 +132,7 @@ def _part(recording: Recording, names: list[str], lines: list[bytes], first: int
             continue
         width = line.count(b",") + 1
         if b'"' in line:
-            width = len(next(csv_module.reader([line.decode("utf-8", "replace")])))
+            width = len(_fields(line))
         if width == len(names):
             good.append(line)
             at.append(number)
@@ -142,6 +146,14 @@ def _part(recording: Recording, names: list[str], lines: list[bytes], first: int
             if not ok:
                 recording.broken(number, "a field is not a number")
         return _parse(names, [line for line, ok in zip(good, readable, strict=True) if ok])
+
+
+def _fields(line: bytes) -> list[str]:
+    """Split one line; none if it is no line of CSV (a carriage return in it)."""
+    try:
+        return next(csv_module.reader([line.decode("utf-8", "replace")]), [])
+    except csv_module.Error:
+        return []
 
 
 def _parse(names: list[str], lines: list[bytes]) -> pd.DataFrame:
@@ -160,9 +172,8 @@ def _parse(names: list[str], lines: list[bytes]) -> pd.DataFrame:
 
 
 def _readable(names: list[str], line: bytes) -> bool:
-    fields = next(csv_module.reader([line.decode("utf-8", "replace")]))
     try:
-        for name, text in zip(names, fields, strict=True):
+        for name, text in zip(names, _fields(line), strict=True):
             if name == _WHOLE:
                 np.int64(int(text))
             elif name != _TEXT and text:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.load._lines import Recording
-from pmtpy.load._table import Curve, Power, table
 from pmtpy.model import Floats
+from pmtpy.recordings._lines import Recording
+from pmtpy.recordings._table import Curve, Power, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,11 +83,13 @@ def _fields(recording: Recording) -> pd.DataFrame:
     import pandas as pd
 
     lines = recording.lines()
+    if b"\r" in lines[0]:
+        raise recording.error("line 1: there is a carriage return in the header")
     width = lines[0].count(b",") + 1
     good = [lines[0]]
     at = []
     for number, line in enumerate(lines[1:], start=2):
-        if line.count(b",") + 1 == width and not line.startswith(lines[0][:9]):
+        if line.count(b",") + 1 == width and b"\r" not in line and not line.startswith(lines[0][:9]):
             good.append(line)
             at.append(number)
         elif line.strip():

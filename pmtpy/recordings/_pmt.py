@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pmtpy.load._lines import Recording
-from pmtpy.load._table import Curve, Power, table
+from pmtpy.recordings._lines import Recording
+from pmtpy.recordings._table import Curve, Power, table
 
 if TYPE_CHECKING:
     import pandas as pd

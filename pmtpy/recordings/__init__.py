@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pmtpy.errors import BackendUnavailableError, FileFormatError
-from pmtpy.load import _own, _pmd, _pmt, _powersensor3, _smi
-from pmtpy.load._lines import Recording, read_bytes
+from pmtpy.recordings import _own, _pmd, _pmt, _powersensor3, _smi
+from pmtpy.recordings._lines import Recording, read_bytes
 
 if TYPE_CHECKING:
     import pandas as pd

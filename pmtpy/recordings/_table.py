@@ -14,7 +14,7 @@ from pmtpy.model import Floats, Ints
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pmtpy.load._lines import Recording
+    from pmtpy.recordings._lines import Recording
 
 FIXED = ("time", "elapsed", "marker", "lost", "total_W", "total_J")
 

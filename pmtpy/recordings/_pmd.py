@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pmtpy.load._lines import Recording
-from pmtpy.load._table import Curve, Power, table
 from pmtpy.model import Ints
+from pmtpy.recordings._lines import Recording
+from pmtpy.recordings._table import Curve, Power, table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,8 +11,8 @@ import pytest
 
 from pmtpy.clock import Anchor
 from pmtpy.errors import BackendUnavailableError, FileFormatError
-from pmtpy.load import load
 from pmtpy.model import Channel, Form, Frame, Identity, Layout, Quantity
+from pmtpy.recordings import load
 from pmtpy.sinks import Ending, Header, open_sink
 
 START_NS, UNIX_NS = 7_000_000_000, 1_700_000_000_000_000_000

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pmtpy.clock import Anchor
 from pmtpy.errors import FileFormatError
-from pmtpy.load import load
 from pmtpy.model import Channel, Form, Frame, Identity, Layout, Quantity
+from pmtpy.recordings import load
 from pmtpy.sinks import Ending, Header, open_sink
 
 SMI = """timestamp, pstate, temperature.gpu, clocks.current.sm [MHz], power.draw [W], power.draw.instant [W]

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pmtpy.load._lines import Recording
-from pmtpy.load._table import Curve, Power, table
 from pmtpy.model import Floats, Ints
+from pmtpy.recordings._lines import Recording
+from pmtpy.recordings._table import Curve, Power, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +38,8 @@ def read(recording: Recording) -> pd.DataFrame:
     """Read a dump whose header was recognised."""
     lines = recording.lines()
     names = lines[0].decode("utf-8", "replace").split()
+    if "time" not in names or len(set(names)) < len(names):
+        raise recording.error(f"line 1: the header lacks a column or names one twice: {' '.join(names)}")
     inline = names[0] == "marker"
     columns = names[1:] if inline else names
     rows, at, labels, waiting = [], [], [], ""
@@ -84,6 +86,8 @@ def _table(recording: Recording, values: dict[str, Floats], marks: tuple[tuple[i
         if f"power{p}" in values and f"voltage{p}" in values
     )
     total = values["power_total"] if "power_total" in values else np.sum([p.watts for p in powers], axis=0)
+    if np.shape(total) != arrival.shape:
+        raise recording.error("line 1: the header names no power")
     start = arrival[0] if unix else None
     zero = "Unix time" if unix else "seconds since the start; when that was is not in the file"
     return table(
