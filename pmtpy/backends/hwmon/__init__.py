@@ -1,0 +1,332 @@
+"""hwmon: any power or energy reading of a Linux hwmon chip, by chip and label.
+
+Serves POWER9 (ibmpowernv), shunt monitors on I2C (INA226 and its family), ACPI power meters (NVIDIA Grace), graphics
+cards (amdgpu, xe, i915) and supplies. :mod:`.chips` finds the files, :mod:`.meaning` knows what they measure. It must
+never add readings whose relation nobody described: such a chip has channels and no total, until labels are chosen.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+
+from pmtpy.backends._sysfs import Registers, number, sysfs_root, why
+from pmtpy.backends.hwmon import meaning
+from pmtpy.backends.hwmon.chips import QUANTITIES, UNITS, Attribute, Chip, scan
+from pmtpy.clock import Clock
+from pmtpy.errors import BackendUnavailableError, ReadError, SourceLostError, TargetError
+from pmtpy.model import Block, Channel, Form, Identity, Quantity, Rule, outermost
+from pmtpy.source import Discovery, PolledSource
+
+# Answers of a device that sleeps or is busy (amdgpu in D3, PMBus, OCC in reset): the reading is lost, not the device.
+_ASLEEP = frozenset({errno.ENODATA, errno.ENXIO, errno.EAGAIN, errno.EIO, errno.EBUSY, errno.ETIMEDOUT, errno.EINVAL})
+
+_MAX_WATTS = 20_000.0  # a node; tells a misread energy from a real one
+_INTERVAL_S = 0.05
+_LEAST_INTERVAL_S = 0.002
+_REMEDY = (
+    "load the chip's driver (for example: sudo modprobe ina2xx, ibmpowernv, acpi_power_meter force_cap_on=y); "
+    "`ls /sys/class/hwmon/*/name` shows what the kernel has; in a container mount the host's tree: "
+    "-v /sys:/host/sys:ro -e PMT_SYSFS_ROOT=/host/sys"
+)
+_REFERENCE = "Linux Documentation/hwmon/sysfs-interface.rst"
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """One column: the file, which chip it is of, and what it means."""
+
+    chip: Chip
+    attribute: Attribute
+    channel: Channel
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What stays the same when the chip returns under another number."""
+        return self.chip.name, self.chip.address, self.attribute.path.name
+
+
+def discover(*, sysfs_root: str | PathLike[str] | None = None) -> Discovery:
+    """List the chips that measure power or energy."""
+    chips, reason = _chips(sysfs_root)
+    if not chips:
+        return Discovery((), reason, _REMEDY)
+    meters = [c for c in chips if c.name == "power_meter"]
+    names = [c.device for c in chips if c not in meters] + (["power_meter"] if meters else [])
+    return Discovery(tuple(names))
+
+
+def open_source(
+    device: str | None,
+    *,
+    clock: Clock,
+    sysfs_root: str | PathLike[str] | None = None,
+    label: str | None = None,
+    power: bool = False,
+) -> HwmonSource:
+    """Open the readings of a chip.
+
+    Parameters
+    ----------
+    device : str or None
+        ``chip/0`` (counted in the order of addresses), ``chip/1-0040`` (by address), or ``chip`` where there is one of
+        that name; ``power_meter`` opens all ACPI meters together. None: the only chip there is.
+    sysfs_root : path or None
+        Where sysfs is mounted; default ``PMT_SYSFS_ROOT``, else ``/sys``.
+    label : str or None
+        Only readings with these labels (several separated by commas; a label or a channel name, in any case). If their
+        relation is not known they are added up, since they were asked for.
+    power : bool
+        Show powers also where the same part has an energy counter; they have to be polled in the background.
+
+    Raises
+    ------
+    TargetError
+        No such chip or label; the message lists what there is.
+    BackendUnavailableError
+        No chip measures power or energy, or none of the readings may be read.
+    """
+    chips, reason = _chips(sysfs_root)
+    if not chips:
+        raise BackendUnavailableError("hwmon", reason, _REMEDY)
+    chosen = _choose(device, chips)
+    readings, notes = _readings(chosen, power=power)
+    products = [] if any(c.measures_energy for c in (r.channel for r in readings)) else _products(readings, chosen)
+    operands = {name for product in products for name in product.of}
+    readings = [r for r in readings if r.channel.measures_energy or r.channel.name in operands]
+    if label:
+        readings, products, told = _labelled(readings, products, label, chosen)
+        notes = (*notes, *told)
+    if not products and not any(r.channel.measures_energy for r in readings):
+        found = "; ".join(notes) or "voltages and currents that belong together are not known for this chip"
+        raise BackendUnavailableError("hwmon", f"{chosen[0].device} gives no power or energy: {found}", _REMEDY)
+    locate = _locator(_root(sysfs_root), readings)
+    return HwmonSource(chosen, [*(r.channel for r in readings), *products], locate, notes, clock)
+
+
+def _root(given: str | PathLike[str] | None) -> Path:
+    return sysfs_root(given)
+
+
+def _chips(given: str | PathLike[str] | None) -> tuple[tuple[Chip, ...], str]:
+    root = _root(given)
+    chips, dangling = scan(root)
+    where = root / "class" / "hwmon"
+    if dangling and not chips:
+        return chips, f"{where} lists {', '.join(dangling)}, but what these links point to is hidden"
+    return chips, f"{where} has no chip that measures power or energy"
+
+
+def _choose(device: str | None, chips: Sequence[Chip]) -> list[Chip]:
+    """Pick the chips that a device names."""
+    name, _, which = (device or "").partition("/")
+    if not device:
+        found = list(chips)
+    else:
+        found = [c for c in chips if c.name == name and (not which or which in {str(c.index), c.address})]
+    together = {c.name for c in found} == {"power_meter"}  # each of its meters is a chip of its own
+    if len(found) == 1 or (together and not which):
+        return found
+    listed = ", ".join(c.device + (f" ({c.address})" if c.address else "") for c in chips)
+    what = "several chips fit" if found else "there is no chip"
+    msg = f"hwmon: {what} {device or 'no device'!r}; there are: {listed}"
+    raise TargetError(msg)
+
+
+def _readings(chips: Sequence[Chip], *, power: bool) -> tuple[list[_Reading], tuple[str, ...]]:
+    """Read every attribute once and keep those that answer, or may answer when the device wakes up."""
+    notes: list[str] = []
+    awake: list[tuple[Chip, Attribute]] = []
+    asleep: list[tuple[Chip, Attribute]] = []
+    for chip in chips:
+        for attribute in chip.attributes:
+            problem, may_wake = _first_reading(chip, attribute)
+            if not problem:
+                awake.append((chip, attribute))
+            elif may_wake:
+                asleep.append((chip, attribute))
+            if problem:
+                notes.append(f"{chip.device} {attribute.path.name} ({attribute.label or 'no label'}): {problem}")
+    kept = awake or asleep  # a chip of which nothing answers is asleep; a single silent channel is switched off
+    counted = {(c.device, a.part) for c, a in kept if a.kind == "energy"}
+    kept = [(c, a) for c, a in kept if a.kind != "power" or power or (c.device, a.part) not in counted]
+    parts = meaning.without_orphans(meaning.domains(chips), {(c.device, a.part) for c, a in kept})
+    kept.sort(key=lambda pair: (pair[1].kind != "energy", not pair[1].average))
+    taken: dict[str, int] = {}
+    several = len(chips) > 1
+    readings = [_Reading(c, a, _channel(c, a, parts.get((c.device, a.part), ""), taken, several)) for c, a in kept]
+    if any(r.channel.measures_energy for r in readings) and not outermost([r.channel.domain for r in readings]):
+        labels = ", ".join(repr(r.attribute.label or r.channel.name) for r in readings if r.channel.measures_energy)
+        notes.append(f"which of {labels} make a total is not known: choose with the option label= to add some up")
+    return readings, tuple(notes)
+
+
+def _first_reading(chip: Chip, attribute: Attribute) -> tuple[str, bool]:
+    """Say why an attribute cannot be used (empty if it can), and whether that may pass."""
+    reason = meaning.unusable(chip, attribute)
+    if reason:
+        return reason, False
+    try:
+        value = number(attribute.path.read_bytes())
+    except OSError as error:
+        return why(error), error.errno in _ASLEEP
+    except ValueError:
+        return "it holds no number", False
+    if chip.name == "ibmpowernv" and value == 0:
+        return "it reads 0, which this firmware shows for what it cannot measure", False
+    return "", False
+
+
+def _channel(chip: Chip, attribute: Attribute, domain: str, taken: dict[str, int], several: bool) -> Channel:  # noqa: FBT001
+    kind = attribute.kind
+    stem = meaning.slug(attribute.label) if attribute.label else f"{kind}{attribute.number}"
+    if several and not attribute.label:
+        stem = f"meter{chip.index}.{stem}"
+    name = stem
+    for suffix in ("", ".average" if attribute.average else f".{kind}", f".{kind}{attribute.number}"):
+        name = stem + suffix
+        if name not in taken:
+            break
+    taken[name] = 1
+    refresh = meaning.refresh_s(chip, attribute)
+    return Channel(
+        name,
+        QUANTITIES[kind],
+        scale=UNITS[kind],
+        # A mean over a known interval is the mean power since the row before, if read once in each interval.
+        rule=Rule.MEAN if attribute.window_s and kind == "power" else None,
+        domain=domain if kind in {"power", "energy"} else "",
+        label=attribute.label,
+        refresh_s=refresh,
+        window_s=attribute.window_s,
+        lag_s=attribute.window_s / 2 if attribute.window_s else None,
+        resolution=meaning.step(chip) if kind == "power" else None,
+        gain_u=meaning.gain_u(chip, attribute),
+        max_watts=_MAX_WATTS if kind == "energy" else None,
+        reference=_REFERENCE,
+    )
+
+
+def _products(readings: Sequence[_Reading], chips: Sequence[Chip]) -> list[Channel]:
+    """Make powers of the voltages and currents that belong together."""
+    by_path = {r.attribute.path: r.channel for r in readings}
+    found = []
+    for chip in chips:
+        matched = [(v, a) for v, a in meaning.pairs(chip) if v.path in by_path and a.path in by_path]
+        for volts, amperes in matched:
+            stem = meaning.slug(volts.label or amperes.label or f"rail{volts.number}")
+            base = f"external/hwmon/{chip.name}/{chip.address or chip.index}"
+            found.append(
+                Channel(
+                    f"{stem}.watts" if stem in {c.name for c in by_path.values()} else stem,
+                    Quantity.POWER,
+                    form=Form.PRODUCT,
+                    of=(by_path[volts.path].name, by_path[amperes.path].name),
+                    domain=base if len(matched) == 1 else "",
+                    label=volts.label or amperes.label,
+                    refresh_s=chip.update_s,
+                    reference=_REFERENCE,
+                )
+            )
+    return found
+
+
+def _labelled(
+    readings: Sequence[_Reading], products: Sequence[Channel], label: str, chips: Sequence[Chip]
+) -> tuple[list[_Reading], list[Channel], tuple[str, ...]]:
+    """Keep the readings that were asked for, and give those of unknown relation a part of the total."""
+    wanted = [text.strip().lower() for text in label.split(",") if text.strip()]
+    there = [r.channel for r in readings if r.channel.measures_energy] + list(products)
+    chosen = [c for c in there if c.label.lower() in wanted or c.name in wanted]
+    missing = [w for w in wanted if not any(w in {c.label.lower(), c.name} for c in chosen)]
+    if missing or not chosen:
+        listed = ", ".join(repr(c.label or c.name) for c in there)
+        msg = f"hwmon {chips[0].device} has no label {', '.join(map(repr, missing or [label]))}; it has: {listed}"
+        raise TargetError(msg)
+    told = not any(c.domain for c in chosen)
+    final = {c.name: replace(c, domain=f"external/hwmon/{chips[0].device}/{c.name}") if told else c for c in chosen}
+    operands = {name for p in products if p.name in final for name in p.of}
+    kept = [
+        replace(r, channel=final.get(r.channel.name, r.channel))
+        for r in readings
+        if r.channel.name in final or r.channel.name in operands
+    ]
+    note = (f"the total is the sum of {', '.join(c.label or c.name for c in chosen)}, as asked for",) if told else ()
+    return kept, [final[p.name] for p in products if p.name in final], note
+
+
+def _locator(root: Path, readings: Sequence[_Reading]) -> Callable[[], list[Path]]:
+    """Make the function that finds the files by driver, address and name, whatever the chip's number is now."""
+    first: list[Path] | None = [r.attribute.path for r in readings]
+
+    def locate() -> list[Path]:
+        nonlocal first
+        if first is not None:
+            known, first = first, None
+            return known
+        now = {(c.name, c.address, a.path.name): a.path for c in scan(root)[0] for a in c.attributes}
+        gone = [r for r in readings if r.key not in now]
+        if gone:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(gone[0].attribute.path))
+        return [now[r.key] for r in readings]
+
+    return locate
+
+
+class HwmonSource(PolledSource):
+    """The readings of one chip, or of all ACPI meters, read together."""
+
+    # Readings fail for as long as a device sleeps; only a device that was removed is lost, see poll().
+    max_failures = sys.maxsize
+
+    def __init__(
+        self,
+        chips: Sequence[Chip],
+        channels: Sequence[Channel],
+        locate: Callable[[], list[Path]],
+        notes: tuple[str, ...],
+        clock: Clock,
+    ) -> None:
+        super().__init__(clock)
+        self.channels = tuple(channels)
+        refresh = [c.refresh_s for c in self.channels if c.refresh_s]
+        self.interval_s = max(_LEAST_INTERVAL_S, min([_INTERVAL_S, *refresh]))
+        self.slow = any(chip.on_a_bus for chip in chips)
+        self._away = 0
+        try:
+            self._registers = Registers(locate)
+        except OSError as error:
+            raise BackendUnavailableError("hwmon", f"{error.filename}: {why(error)}", _REMEDY) from error
+        self._openings = 1
+        self.identity = Identity(
+            "hwmon",
+            chips[0].name,
+            serial=chips[0].address if len(chips) == 1 else "",
+            notes=notes,
+        )
+
+    def poll(self) -> Sequence[float] | Block:
+        """Read every file once; a Block marked fresh when the chip was registered anew."""
+        try:
+            counts = self._registers.numbers()
+        except ReadError as error:
+            cause = error.__cause__
+            self._away = 0 if isinstance(cause, OSError) and cause.errno in _ASLEEP else self._away + 1
+            if self._away >= PolledSource.max_failures:
+                msg = f"hwmon {self.identity.model}: {self._away} readings in a row failed; the last one: {error}"
+                raise SourceLostError(msg) from error
+            raise
+        self._away = 0
+        if self._registers.openings == self._openings:
+            return counts
+        self._openings = self._registers.openings
+        self._last_t_ns = max(self._clock.now_ns(), self._last_t_ns + 1)
+        return Block.row(self._last_t_ns, counts, lost=self._failures, fresh=True)
+
+    def close(self) -> None:
+        """Close all files. May be called twice."""
+        self._registers.close()

@@ -1,0 +1,386 @@
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pmtpy.backends import hwmon
+from pmtpy.clock import ManualClock
+from pmtpy.emulators.hwmon import LAYOUTS, Board, open_virtual
+from pmtpy.emulators.tree import Tree
+from pmtpy.emulators.world import World, make_world
+from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
+from pmtpy.integrate import Integrator
+from pmtpy.model import Frame, Layout, Quantity, Rule
+from pmtpy.source import Source
+from pmtpy.testing import check_lost, check_source, check_truth
+
+LOAD = "square:low=30,high=90,hz=0.5"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def world(clock: ManualClock) -> World:
+    return make_world("constant:100", clock=clock)
+
+
+@pytest.fixture
+def make(world: World) -> Iterator[Callable[[str], Board]]:
+    made: list[Board] = []
+
+    def build(layout: str) -> Board:
+        made.append(Board(world, layout))
+        return made[-1]
+
+    yield build
+    for board in made:
+        board.tree.close()
+
+
+def open_board(board: Board, clock: ManualClock, device: str | None = None, **options: object) -> Source:
+    return hwmon.open_source(device, clock=clock, sysfs_root=board.tree.root, **options)  # type: ignore[arg-type]
+
+
+def in_total(source: Source) -> list[str]:
+    layout = Layout(source.channels)
+    return [layout.names[i] for i in layout.in_total]
+
+
+@pytest.mark.parametrize("layout", sorted(set(LAYOUTS) - {"boards", "regulators"}))
+def test_the_suite_passes(layout: str) -> None:
+    # An edge of 60 W is seen up to one conversion (50 ms) and one poll (20 ms) late, and up to two conversions late in
+    # an average; after whole periods one edge remains. POWER9's firmware counts 0.19 % too little. Steps are cut off:
+    # half of 31 mW, 1 W or 0.5 W on average, at most one whole step, for 20 s.
+    step = {"ina226": 0.04, "supply": 0.5, "product": 0.012}.get(layout, 0.002)
+    check_source(
+        lambda clock: open_virtual(clock=clock, load=LOAD, layout=layout),
+        LOAD,
+        relative=0.002 if layout == "ibmpowernv" else 0,
+        absolute_joules=60 * 0.12 + step * 20,
+    )
+
+
+def test_three_boards_of_one_accelerator_add_up_to_it(clock: ManualClock) -> None:
+    sources = [open_virtual(f"virtual/ina226/{i}", clock=clock, load="constant:100") for i in range(3)]
+    clock.advance(1.0)
+    powers = [next(c.scale for c in s.channels) * float(s.read().raw[0, 0]) for s in sources]
+    # The shares of the three rails, each cut to a step of 31.25 mW.
+    assert powers == pytest.approx([25, 5, 70], abs=0.032)
+    assert sum(powers) == pytest.approx(100, abs=0.1)
+    for source in sources:
+        assert source.slow
+        source.close()
+
+
+EXPECTED = {
+    "ina226": (None, ["power1"]),
+    "product": (None, ["rail1"]),
+    "amdgpu": ("amdgpu", ["ppt"]),
+    "xe": ("xe/0", ["card"]),
+    "grace": ("power_meter", ["module_power_socket_0", "module_power_socket_1"]),
+    "server": (None, ["power1"]),
+    "ibmpowernv": (None, ["system"]),
+    "supply": (None, ["power_total"]),
+    "regulators": (None, []),
+}
+
+
+@pytest.mark.parametrize("layout", EXPECTED)
+def test_each_part_is_in_the_total_once(make: Callable[[str], Board], clock: ManualClock, layout: str) -> None:
+    device, names = EXPECTED[layout]
+    source = open_board(make(layout), clock, device, power=True)
+    assert in_total(source) == names
+    source.close()
+
+
+def test_the_driver_s_units_become_si(make: Callable[[str], Board], clock: ManualClock) -> None:
+    source = open_board(make("amdgpu"), clock)
+    channels = {c.name: c for c in source.channels}
+    assert set(channels) == {"ppt", "ppt.power"}
+    assert channels["ppt"].domain == channels["ppt.power"].domain == "gpu/0000:03:00.0"
+    assert [float(x) * 1e-6 for x in source.read().raw[0]] == pytest.approx([100.0, 100.0])
+    source.close()
+
+
+def test_power_is_made_of_voltage_and_current_where_there_is_no_power_file(clock: ManualClock) -> None:
+    source = open_virtual(clock=clock, load="constant:100", layout="product")
+    amperes, volts, power = source.channels
+    assert (volts.quantity, amperes.quantity, power.of) == (Quantity.VOLTAGE, Quantity.CURRENT, ("in1", "curr1"))
+    raw = source.read().raw[0]
+    assert raw[0] * volts.scale * raw[1] * amperes.scale == pytest.approx(100.0, abs=0.012)
+    source.close()
+
+
+def test_numbers_of_an_ina3221_that_are_no_rails_are_not_multiplied(clock: ManualClock) -> None:
+    tree = Tree()
+    for name, value in (("name", "ina3221"), ("in1_input", 5000), ("curr1_input", 1000), ("in4_input", 40)):
+        tree.write(f"class/hwmon/hwmon0/{name}", value)
+    tree.write("class/hwmon/hwmon0/curr4_input", 3000)
+    source = hwmon.open_source(None, clock=clock, sysfs_root=tree.root)
+    assert [c.of for c in source.channels if c.of] == [("in1", "curr1")]
+    source.close()
+    tree.close()
+
+
+def test_unrelated_voltages_and_currents_are_not_multiplied(clock: ManualClock) -> None:
+    tree = Tree()
+    for name, value in (("name", "nct6775"), ("in0_input", 900), ("in1_input", 12000), ("curr1_input", 5)):
+        tree.write(f"class/hwmon/hwmon0/{name}", value)
+    with pytest.raises(BackendUnavailableError, match="belong together are not known"):
+        hwmon.open_source(None, clock=clock, sysfs_root=tree.root)
+    tree.close()
+
+
+def test_the_average_of_a_meter_is_integrated_as_steps(make: Callable[[str], Board], clock: ManualClock) -> None:
+    source = open_board(make("grace"), clock, "power_meter")
+    assert {c.window_s for c in source.channels} == {0.05}
+    assert {c.how for c in source.channels} == {Rule.MEAN}
+    assert source.interval_s == 0.05
+    source.close()
+
+
+def test_rails_of_a_grace_without_its_own_meter_make_no_total(make: Callable[[str], Board], clock: ManualClock) -> None:
+    board = make("grace")
+    for number in (0, 1, 4):
+        board.unregister(number)
+    source = open_board(board, clock, "power_meter")
+    assert in_total(source) == []
+    assert any("not known" in note for note in source.identity.notes)
+    source.close()
+
+
+def test_rails_of_unknown_relation_are_added_only_when_chosen(make: Callable[[str], Board], clock: ManualClock) -> None:
+    board = make("regulators")
+    source = open_board(board, clock)
+    assert any("choose with the option label=" in note for note in source.identity.notes)
+    source.close()
+    source = open_board(board, clock, label="POUT1, pout2")
+    assert in_total(source) == ["pout1", "pout2"]
+    assert any("as asked for" in note for note in source.identity.notes)
+    source.close()
+    source = open_board(board, clock, label="pout2")
+    assert in_total(source) == ["pout2"]
+    source.close()
+    with pytest.raises(TargetError, match="no label 'vcore'; it has: 'pout1', 'pout2'"):
+        open_board(board, clock, label="pout1,vcore")
+
+
+def test_power9_energies_of_rails_that_the_firmware_halves_are_not_used(
+    make: Callable[[str], Board], clock: ManualClock
+) -> None:
+    source = open_board(make("ibmpowernv"), clock)
+    by_name = {c.name: c for c in source.channels}
+    assert by_name["chip_0_vdd"].quantity is Quantity.POWER
+    assert by_name["chip_0"].quantity is Quantity.ENERGY
+    assert by_name["system"].domain == "host"
+    assert by_name["chip_8"].domain == "host/socket8/package"
+    assert by_name["apss_3"].domain == ""
+    assert any("at half its value" in note for note in source.identity.notes)
+    source.close()
+
+
+def test_a_counter_that_falls_adds_nothing(make: Callable[[str], Board], clock: ManualClock) -> None:
+    board = make("xe")
+    source = open_board(board, clock)
+    integrator = Integrator(Layout(source.channels))
+    for _ in range(10):
+        clock.advance(0.1)
+        board.refresh(clock.now_ns())
+        last = integrator.advance(source.read())
+    assert isinstance(last, Frame)
+    board.tree.write(f"{board.place(0)}/energy1_input", 5)
+    clock.advance(0.1)
+    frame = integrator.advance(source.read())
+    assert isinstance(frame, Frame)
+    assert frame.joules[0, 0] == last.joules[0, 0]
+    assert frame.uncovered_ns[0] == pytest.approx(0.1e9, abs=1e3)
+    source.close()
+
+
+def test_a_chip_is_named_by_number_or_address(make: Callable[[str], Board], clock: ManualClock) -> None:
+    board = make("boards")
+    for device in ("ina226/2", "ina226/1-0044"):
+        source = open_board(board, clock, device)
+        assert source.identity.serial == "1-0044"
+        source.close()
+    assert hwmon.discover(sysfs_root=board.tree.root).devices == ("ina226/0", "ina226/1", "ina226/2")
+    for unclear in (None, "ina226"):
+        with pytest.raises(TargetError, match=r"several chips fit.*ina226/1 \(1-0041\)"):
+            open_board(board, clock, unclear)
+    with pytest.raises(TargetError, match="there is no chip 'ina226/7'"):
+        open_board(board, clock, "ina226/7")
+
+
+def test_a_machine_without_such_chips_says_what_to_do(clock: ManualClock, tmp_path: Path) -> None:
+    (tmp_path / "class" / "hwmon" / "hwmon0").mkdir(parents=True)
+    (tmp_path / "class" / "hwmon" / "hwmon0" / "name").write_text("coretemp\n")
+    with pytest.raises(BackendUnavailableError, match=r"no chip that measures power[\s\S]*modprobe"):
+        hwmon.open_source(None, clock=clock, sysfs_root=tmp_path)
+    assert "modprobe" in hwmon.discover(sysfs_root=tmp_path).remedy
+
+
+def test_links_that_lead_nowhere_are_explained(make: Callable[[str], Board], clock: ManualClock) -> None:
+    board = make("ina226")
+    board.tree.remove("devices")
+    with pytest.raises(BackendUnavailableError, match=r"hwmon0, but what these links point to is hidden"):
+        open_board(board, clock)
+
+
+def test_files_that_may_not_be_read_are_named(
+    make: Callable[[str], Board], clock: ManualClock, as_nobody: Callable[[], AbstractContextManager[None]]
+) -> None:
+    board = make("ina226")
+    board.tree.root.chmod(0o755)
+    (board.tree.root / board.place(0) / "power1_input").chmod(0o400)
+    (board.tree.root / board.place(0) / "curr1_input").chmod(0o400)
+    with as_nobody(), pytest.raises(BackendUnavailableError, match=r"power1_input .*permission denied"):
+        open_board(board, clock)
+
+
+def test_a_disabled_channel_is_left_out(make: Callable[[str], Board], clock: ManualClock) -> None:
+    board = make("regulators")
+    board.tree.write(f"{board.place(0)}/power2_enable", 0)
+    source = open_board(board, clock)
+    assert [c.name for c in source.channels] == ["pout1"]
+    source.close()
+
+
+def test_parts_do_not_pass_for_a_whole_that_cannot_be_read(make: Callable[[str], Board], clock: ManualClock) -> None:
+    for layout, file in (("supply", "power1_input"), ("ibmpowernv", "energy1_input"), ("ibmpowernv", "power1_input")):
+        board = make(layout)
+        board.tree.write_bytes(f"{board.place(0)}/{file}", b"broken\n")
+        source = open_board(board, clock)
+        assert in_total(source) == ([] if layout == "supply" else ["system"])
+        source.close()
+    board = make("ibmpowernv")
+    for file in ("power1_input", "energy1_input"):
+        board.tree.write_bytes(f"{board.place(0)}/{file}", b"0\n")
+    source = open_board(board, clock)
+    assert in_total(source) == []
+    assert any("a total is not known" in note for note in source.identity.notes)
+    source.close()
+
+
+@pytest.mark.parametrize("code", [errno.ENODATA, errno.ENXIO, errno.EAGAIN, errno.EIO])
+def test_a_device_that_sleeps_for_hours_loses_rows_and_is_not_given_up(
+    make: Callable[[str], Board], clock: ManualClock, failing_files: object, code: int
+) -> None:
+    board = make("amdgpu")
+    source = open_board(board, clock)
+    source.read()
+    path = board.tree.root / board.place(0) / "power1_average"
+    failing_files.fail(path, code)  # type: ignore[attr-defined]
+    for _ in range(50):
+        clock.advance(60.0)
+        assert len(source.read()) == 0
+    failing_files.heal(path)  # type: ignore[attr-defined]
+    block = source.read()
+    assert block.lost is not None
+    assert block.lost.tolist() == [50]
+    source.close()
+
+
+def test_a_chip_that_returns_under_another_number_is_found_again(
+    make: Callable[[str], Board], clock: ManualClock, failing_files: object
+) -> None:
+    board = make("boards")
+    source = open_board(board, clock, "ina226/1-0041")
+    source.read()
+    spec = board.unregister(1)
+    clock.advance(1.0)
+    assert len(source.read()) == 0
+    other = board.unregister(2)
+    board.register(1, other)
+    board.register(7, spec)
+    block = source.read()
+    assert block.fresh
+    assert block.raw[0, 0] == pytest.approx(5e6, abs=31_250)
+    source.close()
+
+
+def test_a_chip_that_was_removed_is_lost(
+    make: Callable[[str], Board], clock: ManualClock, failing_files: object
+) -> None:
+    board = make("ina226")
+    source = open_board(board, clock)
+    source.read()
+    board.unregister(0)
+    check_lost(source, clock)
+    source.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"12.5\n", b"N/A\n", b"1 2\n", b"9" * 40])
+def test_garbage_is_a_lost_row_and_then_a_lost_chip(
+    make: Callable[[str], Board], clock: ManualClock, content: bytes
+) -> None:
+    board = make("ina226")
+    source = open_board(board, clock)
+    board.tree.write_bytes(f"{board.place(0)}/power1_input", content)
+    with pytest.raises(ReadError, match="power1_input"):
+        source.poll()  # type: ignore[attr-defined]
+    check_lost(source, clock)
+    source.close()
+
+
+FILES = st.sampled_from(
+    ["power1_input", "power1_average", "power2_input", "energy1_input", "in1_input", "curr1_input", "power1_enable"]
+)
+CONTENTS = st.sampled_from([b"5000000\n", b"0\n", b"-12\n", b"", b"x\n", b"1 2\n"])
+NAMES = st.sampled_from(["ina226", "amdgpu", "ibmpowernv", "power_meter", "nct6775", "", "corsairpsu"])
+
+
+@given(
+    NAMES, st.dictionaries(FILES, CONTENTS), st.sampled_from([None, "pin", "System", "Chip 0", "CPU Power Socket 0"])
+)
+@settings(max_examples=120, deadline=None)
+def test_any_chip_is_refused_or_shows_what_its_files_hold(
+    name: str, files: dict[str, bytes], label: str | None
+) -> None:
+    tree = Tree()
+    try:
+        tree.write("class/hwmon/hwmon3/name", name)
+        for file, content in files.items():
+            tree.write_bytes(f"class/hwmon/hwmon3/{file}", content)
+        if label is not None:
+            tree.write("class/hwmon/hwmon3/power1_label", label)
+        found = hwmon.discover(sysfs_root=tree.root)
+        if not found.devices:
+            assert found.remedy
+            return
+        try:
+            source = hwmon.open_source(None, clock=ManualClock(), sysfs_root=tree.root)
+        except BackendUnavailableError:
+            return
+        row = source.read().raw[0].tolist()
+        numbers = {int(c) for c in files.values() if c.strip().lstrip(b"-").isdigit()}
+        assert set(row) <= numbers
+        # No two readings of one chip are added without a reason.
+        assert len(in_total(source)) <= 1
+        source.close()
+    finally:
+        tree.close()
+
+
+def test_a_virtual_chip_that_does_not_exist_is_refused(clock: ManualClock) -> None:
+    with pytest.raises(TargetError, match="layout"):
+        open_virtual(clock=clock, layout="none")
+    with pytest.raises(TargetError, match="hwmon:virtual/CHIP"):
+        open_virtual("virtuality", clock=clock)
+
+
+def test_mean_readings_follow_a_fast_load_by_their_mean(clock: ManualClock) -> None:
+    # 23 periods of the load in each 50 ms mean but for a fraction: a momentary reading would alias, the mean does not.
+    load = "square:low=0,high=100,hz=470"
+    source = open_virtual(clock=clock, load=load, layout="server")
+    error = check_truth(source, clock, load, seconds=20.0, step_s=0.05, relative=0, absolute_joules=100 * 0.1)
+    assert abs(error) < 0.01
+    source.close()
