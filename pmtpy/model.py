@@ -452,13 +452,16 @@ def outermost(domains: Sequence[str]) -> tuple[int, ...]:
     """Indices of the entries that make a sum without counting anything twice.
 
     Of the non-empty ``domains`` (paths of physical parts), each outermost one is taken once, by its first entry; a
-    domain inside another that is present is not taken.
+    domain inside another that is present is not taken. ``host`` by itself is the whole machine (a node's own meter):
+    everything is inside it, graphics cards too, but for what is ``external``.
     """
     taken: dict[str, int] = {}
     present = {d for d in domains if d}
+    machine = "host" in present
     for i, domain in enumerate(domains):
         parts = domain.split("/")
         inside = any("/".join(parts[:j]) in present for j in range(1, len(parts)))
+        inside = inside or (machine and domain != "host" and parts[0] != "external")
         if domain and not inside and domain not in taken:
             taken[domain] = i
     return tuple(taken.values())
