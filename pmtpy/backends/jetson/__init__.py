@@ -1,0 +1,260 @@
+"""NVIDIA Jetson modules: the power monitors on their rails, read through sysfs.
+
+It must never guess a total: rails that feed each other are added once, and those of an unknown board not at all.
+Readings stay signed, since clipping them would bias the mean. NVML reports no power on these modules.
+
+Facts: see :mod:`~pmtpy.backends.jetson.rails`, :mod:`~pmtpy.backends.jetson.chips` and ``docs/backends/jetson.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+
+from pmtpy.backends._sysfs import Registers, number, optional_text, why
+from pmtpy.backends._sysfs import sysfs_root as root_of
+from pmtpy.backends.jetson.chips import Rail, rails
+from pmtpy.backends.jetson.rails import INPUTS, Board, Plan, plan
+from pmtpy.clock import Clock
+from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
+from pmtpy.model import Channel, Form, Identity, Quantity
+from pmtpy.source import Discovery, PolledSource, Source
+
+_REMEDY = (
+    "these monitors are on NVIDIA Jetson modules only; there, load the driver (sudo modprobe ina3221), and in a"
+    " container mount the host's tree: docker run -v /sys:/host/sys:ro -e PMT_SYSFS_ROOT=/host/sys"
+)
+_REFERENCE = "TI SBOS576 (INA3221); NVIDIA Jetson Linux Developer Guide, INA3221 rails"
+# Uncalibrated sensors of several modules were a few percent off: Shalavi et al., "Accurate calibration of power
+# measurements from internal power sensors on NVIDIA Jetson devices", 2023.
+_GAIN_U = 0.03
+
+
+def discover(*, sysfs_root: str | PathLike[str] | None = None) -> Discovery:
+    """Say whether there are monitors of a Jetson."""
+    root = root_of(sysfs_root)
+    found = rails(root)
+    if any(rail.of_module for rail in found):
+        return Discovery(("",))
+    return Discovery(reason=_absent(root), remedy=_REMEDY)
+
+
+def _absent(root: Path) -> str:
+    return f"no INA3221 monitor with a rail below {root} (drivers ina3221 of JetPack 5 to 7, ina3221x of JetPack 4)"
+
+
+def open_source(
+    device: str | None,
+    *,
+    clock: Clock,
+    sysfs_root: str | PathLike[str] | None = None,
+    total: str = "module",
+) -> Source:
+    """Open all rails of the module.
+
+    Parameters
+    ----------
+    device : None or ""
+        There is one device; rails are its channels.
+    clock : Clock
+        The host's clock.
+    sysfs_root : path, optional
+        Where sysfs is mounted. Default: environment ``PMT_SYSFS_ROOT``, else ``/sys``.
+    total : "module" or "input"
+        What makes the total: the module, or the input of the whole kit where there is a monitor on it.
+
+    Raises
+    ------
+    TargetError
+        A device, or a total, that does not exist.
+    BackendUnavailableError
+        No monitor, or none that can be read.
+    """
+    if device:
+        msg = f"jetson has one device, the whole module, and not {device!r}: write just jetson; rails are its channels"
+        raise TargetError(msg)
+    if total not in {"module", "input"}:
+        msg = f"jetson: total is 'module' or 'input', not {total!r}"
+        raise TargetError(msg)
+    root = root_of(sysfs_root)
+    found = rails(root)
+    if not any(rail.of_module for rail in found):
+        raise BackendUnavailableError("jetson", _absent(root), _REMEDY)
+    readable, notes = _probe(_named(found))
+    if not readable:
+        raise BackendUnavailableError("jetson", "; ".join(notes), _REMEDY)
+    chosen = plan([r.rail.label for r in readable], whole_kit=total == "input")
+    if total == "input" and not chosen.input:
+        msg = f"jetson: there is no monitor on the input of the kit ({' or '.join(INPUTS)}); use total=module"
+        raise TargetError(msg)
+    model = optional_text(root / "firmware/devicetree/base/model") or ""
+    identity = Identity("jetson", model or (chosen.board.name if chosen.board else ""), notes=(chosen.rule, *notes))
+    return JetsonSource(root, readable, chosen, identity, clock)
+
+
+def _named(found: list[Rail]) -> list[Rail]:
+    """Name the monitor on the input of a Thor kit, which has no label: the only INA238 beside Thor's rails."""
+    board = plan([rail.label for rail in found]).board
+    bare = [rail for rail in found if not rail.of_module and not rail.label]
+    if board is not None and board.name == "Jetson AGX Thor" and len(bare) == 1:
+        return [replace(rail, label="VIN") if rail is bare[0] else rail for rail in found]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Live:
+    """A rail that could be read, and its voltage then (V)."""
+
+    rail: Rail
+    volts: float
+
+
+def _probe(found: list[Rail]) -> tuple[list[_Live], list[str]]:
+    """Read each rail once, so that one dead channel does not make all of them unreadable."""
+    read = [(rail, _once(rail)) for rail in found]
+    live = [_Live(rail, numbers[0] / 1000) for rail, numbers in read if not isinstance(numbers, ReadError)]
+    notes = [
+        f"left out: {rail.label or 'a channel without a name'} of {rail.chip}: {error}"
+        for rail, error in read
+        if isinstance(error, ReadError)
+    ]
+    return live, notes
+
+
+def _once(rail: Rail) -> list[int] | ReadError:
+    """Millivolts and milliamperes of a rail, or why they cannot be read."""
+    try:
+        files = Registers(lambda: _files([rail]))
+    except OSError as error:
+        return ReadError(f"{error.filename}: {why(error)}")
+    try:
+        return _numbers(files, [rail])
+    except ReadError as error:
+        return error
+    finally:
+        files.close()
+
+
+def _files(of: list[Rail]) -> list[Path]:
+    """The files in the order of reading: rail by rail, so that the middle of a sweep is the middle of its currents."""
+    return [path for rail in of for path in ([rail.volts] if rail.together else [rail.volts, rail.amps])]
+
+
+def _numbers(files: Registers, of: list[Rail]) -> list[int]:
+    """Millivolts and milliamperes of one rail after the other."""
+    words = [text.split() for text in files.texts()]
+    expected = [n for rail in of for n in ([2] if rail.together else [1, 1])]
+    numbers = []
+    for path, found, count in zip(files.paths, words, expected, strict=True):
+        try:
+            numbers += [number(word.encode()) for word in found]
+        except ValueError as error:
+            msg = f"{path}: it holds {' '.join(found)[:40]!r}, which is no number"
+            raise ReadError(msg) from error
+        if len(found) != count:
+            msg = f"{path}: it holds {len(found)} numbers instead of {count}"
+            raise ReadError(msg)
+    return numbers
+
+
+class JetsonSource(PolledSource):
+    """All rails of a module. Used by one thread at a time.
+
+    A reading can wait for a conversion in every file, so only the pump reads.
+    """
+
+    slow = True
+
+    def __init__(self, root: Path, live: list[_Live], chosen: Plan, identity: Identity, clock: Clock) -> None:
+        super().__init__(clock)
+        self._root = root
+        self._rails = [item.rail for item in live]
+        self.identity = identity
+        self.channels = _channels(live, chosen)
+        self._most = [_most_milliamperes(rail, chosen.board) for rail in self._rails]
+        refresh_s = max(rail.refresh_s for rail in self._rails)
+        # Below 0.1 s these sensors resolve nothing; and a sweep waits once for each file.
+        self.interval_s = max(0.1, refresh_s)
+        try:
+            self._files = Registers(self._locate)
+        except OSError as error:
+            raise BackendUnavailableError("jetson", f"{error.filename}: {why(error)}", _REMEDY) from error
+
+    def poll(self) -> list[int]:
+        """Read all rails."""
+        numbers = _numbers(self._files, self._rails)
+        for rail, most, milliamperes in zip(self._rails, self._most, numbers[1::2], strict=True):
+            if abs(milliamperes) >= most:
+                msg = f"{rail.amps}: {rail.label} is over the monitor's range, {most / 1000:.2f} A at this shunt"
+                raise ReadError(msg)
+        return numbers
+
+    def close(self) -> None:
+        """Close the files. May be called twice."""
+        self._files.close()
+
+    def _locate(self) -> list[Path]:
+        """Find the files of the same rails, which may have moved to another hwmon number."""
+        now = {rail.key: rail for rail in rails(self._root)}
+        # Rails that are gone keep their old files, so that opening them says which is missing.
+        same = [now.get(rail.key, rail) for rail in self._rails]
+        kept = zip(self._rails, same, strict=True)
+        self._rails = [replace(new, label=old.label) if new.label in {"", old.label} else old for old, new in kept]
+        return _files(self._rails)
+
+
+def _channels(live: list[_Live], chosen: Plan) -> tuple[Channel, ...]:
+    channels: list[Channel] = []
+    taken: set[str] = set()
+    for item in live:
+        rail = item.rail
+        name = _name(rail, taken)
+        taken.add(name)
+        step_a = _step_a(rail, chosen.board)
+        volts = Channel(
+            f"{name}.voltage", Quantity.VOLTAGE, scale=1e-3, label=rail.label, refresh_s=rail.refresh_s,
+            window_s=rail.window_s, resolution=rail.bus_step_v, reference=_REFERENCE,
+        )  # fmt: skip
+        amps = Channel(
+            f"{name}.current", Quantity.CURRENT, scale=1e-3, label=rail.label, refresh_s=rail.refresh_s,
+            window_s=rail.window_s, resolution=step_a, reference=_REFERENCE,
+        )  # fmt: skip
+        power = Channel(
+            name,
+            Quantity.POWER,
+            form=Form.PRODUCT,
+            of=(volts.name, amps.name),
+            domain=chosen.domains.get(rail.label, ""),
+            label=rail.label,
+            refresh_s=rail.refresh_s,
+            window_s=rail.window_s,
+            resolution=step_a * abs(item.volts) if step_a is not None else None,
+            gain_u=_GAIN_U,
+            reference=_REFERENCE,
+        )
+        channels += (volts, amps, power)
+    return tuple(channels)
+
+
+def _name(rail: Rail, taken: set[str]) -> str:
+    plain = "".join(c if c.isalnum() else "_" for c in rail.label.lower()).strip("_")
+    address = rail.chip.replace(" ", "_")
+    name = plain or f"{address}.channel{rail.channel}"
+    if name == "total" or name in taken:
+        return f"{name}.{address}.{rail.channel}"
+    return name
+
+
+def _step_a(rail: Rail, board: Board | None) -> float | None:
+    """One step of the current, by the driver's shunt or else by that of the board's device tree; None: not known."""
+    shunts = board.shunts if board is not None else {}
+    shunt = rail.shunt_ohm or shunts.get(rail.label, shunts.get("", 0.0))
+    return rail.shunt_step_v / shunt if shunt else None
+
+
+def _most_milliamperes(rail: Rail, board: Board | None) -> float:
+    """The reading at the end of the converter's range; drivers cut or round it to whole milliamperes."""
+    step_a = _step_a(rail, board)
+    return math.inf if step_a is None else math.floor(step_a * rail.shunt_steps * 1000)
