@@ -17,15 +17,25 @@ from pmtpy.model import Channel, Form, Quantity, Rule
 # 12 V and 20 V modules. The table has no larger modules; for those the 20 A figure is scaled with the range.
 WORST_CURRENT_A = {"MLX10": 0.35, "MLX20": 0.41, "MLX50": 1.03, "MLX75": 1.54}
 WORST_VOLTAGE_V = 0.0286
-# The paper gives 115 mA rms for one conversion of the 10 A sensor, which in volts at the pin is the same for all of
-# the family; and about 0.2 W peak to peak of voltage noise at 8 A, which is 4 mV rms.
-NOISE_PIN_V = 0.115 * 0.12
+# Table II: 0.72 W rms at 12 V for means of six conversions of the 10 A sensor, so 147 mA for one; in volts at the pin
+# taken to be the same for the whole family. Voltage noise is about 0.2 W peak to peak at 8 A, which is 4 mV rms.
+NOISE_PIN_V = 0.72 / 12 * math.sqrt(6) * 0.12
 VOLTAGE_NOISE_V = 0.004
-PAPER = "ISPASS 2025, PowerSensor3, Table I"
+PAPER = "ISPASS 2025, PowerSensor3, Tables I and II"
+# Supplies of the known modules lie near a third of what their voltage input can measure (12 V of 36.3 V).
+NOMINAL_SHARE = 1 / 3
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a board samples: the interval in seconds, over which every value is the mean, and the conversions in it."""
+
+    interval_s: float
+    scans: int
 
 
 def pair_channels(
-    records: Sequence[SensorRecord], board: str, interval_s: float, scans: int
+    records: Sequence[SensorRecord], board: str, sampling: Sampling, levels: Sequence[float] | None = None
 ) -> tuple[list[Channel], list[str]]:
     """Channels of the pairs that can be measured, and a plain note for each that cannot.
 
@@ -33,10 +43,11 @@ def pair_channels(
     ----------
     board : str
         Serial number or port, which names the physical parts in ``Channel.domain``.
-    interval_s : float
-        Sampling interval; every value is the mean over it.
-    scans : int
-        Conversions averaged in it.
+    sampling : Sampling
+        How the board samples.
+    levels : sequence of float, optional
+        Mean level of each sensor at the opening. The supply voltages in them scale the uncertainty of the power;
+        without them, or where a supply is off, the nominal one does.
     """
     channels: list[Channel] = []
     notes: list[str] = []
@@ -50,9 +61,9 @@ def pair_channels(
         elif current.in_use and not (current.usable and voltage.usable):
             notes.append(f"pair {pair} is not measured: its stored vref or sensitivity cannot be computed with")
         elif current.in_use:
-            channels += _channels_of(
-                pair, current, voltage, f"external/{board}/pair{pair}", _Sampling(interval_s, scans)
-            )
+            domain = f"external/{board}/pair{pair}"
+            volts = _supply(voltage, None if levels is None else levels[2 * pair + 1])
+            channels += _channels_of(current, voltage, volts, domain, sampling)
             if current.name != voltage.name:
                 notes.append(
                     f"pair {pair}: its sensors are named {current.name!r} and {voltage.name!r}; shown as the first"
@@ -60,36 +71,44 @@ def pair_channels(
     return channels, notes
 
 
-@dataclass(frozen=True, slots=True)
-class _Sampling:
-    """Interval in seconds, and the conversions averaged in it."""
-
-    interval_s: float
-    scans: int
+def _supply(voltage: SensorRecord, level: float | None) -> float:
+    """Volts of the supply that a pair sits in, for the uncertainty."""
+    nominal = FULL_SCALE_V / abs(voltage.sensitivity) * NOMINAL_SHARE
+    if level is None:
+        return nominal
+    return max(nominal, abs((level * FULL_SCALE_V / MAX_LEVEL - voltage.vref) / voltage.sensitivity))
 
 
 def _channels_of(
-    pair: int, current: SensorRecord, voltage: SensorRecord, domain: str, sampling: _Sampling
+    current: SensorRecord, voltage: SensorRecord, volts: float, domain: str, sampling: Sampling
 ) -> list[Channel]:
     worst_a = WORST_CURRENT_A.get(current.type, WORST_CURRENT_A["MLX10"] * 0.12 / abs(current.sensitivity))
     noise_a = NOISE_PIN_V / abs(current.sensitivity) / math.sqrt(sampling.scans)
-    label = current.name if current.name != "INVALID" else voltage.name
+    # A worst case is taken as the bounds of a rectangular distribution.
+    offset_a, offset_v = worst_a / math.sqrt(3), WORST_VOLTAGE_V / math.sqrt(3)
+    name = domain.rpartition("/")[2]
     power = Channel(
-        f"pair{pair}",
+        name,
         Quantity.POWER,
         form=Form.PRODUCT,
-        of=(f"pair{pair}.voltage", f"pair{pair}.current"),
+        of=(f"{name}.voltage", f"{name}.current"),
         rule=Rule.MEAN,
         domain=domain,
-        label=label,
+        label=current.name if current.name != "INVALID" else voltage.name,
         refresh_s=sampling.interval_s,
         window_s=sampling.interval_s,
+        resolution=volts * FULL_SCALE_V / MAX_LEVEL / abs(current.sensitivity),
+        # Ep^2 = (U Ei)^2 + (I Eu)^2: the first term does not depend on the power, the second is proportional to it.
+        offset_u=volts * offset_a,
+        gain_u=offset_v / volts,
+        noise=volts * noise_a,
         reference=PAPER,
     )
-    # A worst case is taken as the bounds of a rectangular distribution.
-    amperes = _direct(Quantity.CURRENT, current, power, offset_u=worst_a / math.sqrt(3), noise=noise_a)
-    volts = _direct(Quantity.VOLTAGE, voltage, power, offset_u=WORST_VOLTAGE_V / math.sqrt(3), noise=VOLTAGE_NOISE_V)
-    return [amperes, volts, power]
+    return [
+        _direct(Quantity.CURRENT, current, power, offset_u=offset_a, noise=noise_a),
+        _direct(Quantity.VOLTAGE, voltage, power, offset_u=offset_v, noise=VOLTAGE_NOISE_V),
+        power,
+    ]
 
 
 def _direct(quantity: Quantity, record: SensorRecord, power: Channel, *, offset_u: float, noise: float) -> Channel:

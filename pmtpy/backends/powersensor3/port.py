@@ -25,8 +25,9 @@ BACKEND = "powersensor3"
 # STMicroelectronics virtual COM port, which the firmware leaves unchanged (PowerSensor3, docs/INSTALLATION_DEVICE.md).
 USB_VENDOR, USB_PRODUCT = 0x0483, 0x5740
 LOCK_RETRY_NS = 20_000_000
-UDEV_RULE = 'SUBSYSTEM=="tty", ATTRS{idVendor}=="0483", ATTRS{idProduct}=="5740", MODE="0660", GROUP="dialout"'
-PERMISSION_REMEDY = f"sudo usermod -a -G dialout $USER (then log in again), or install the udev rule {UDEV_RULE}"
+PERMISSION_REMEDY = (
+    "install the udev rule that `pmtpy doctor --rules` prints, or: sudo usermod -a -G dialout $USER (and log in again)"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections import deque
 
 import numpy as np
 
-from pmtpy.backends.powersensor3.channels import pair_channels
+from pmtpy.backends.powersensor3.channels import Sampling, pair_channels
 from pmtpy.backends.powersensor3.codec import Decoder, Frames
 from pmtpy.backends.powersensor3.config import PAIRS
 from pmtpy.backends.powersensor3.device import MARKER_S, STREAM_S, Board, open_board
@@ -80,6 +80,7 @@ class PowerSensor3Source(Source):
         No pair can be measured, or the board answers but sends no frames.
     """
 
+    stream = True
     # The pump's period. Each wake costs some 60 us in this process and 25 us in the relay whatever has come; a tick
     # of 40 ms makes that 0.2 % of a core, and read() in between fetches what is there anyway.
     interval_s = 0.04
@@ -96,13 +97,18 @@ class PowerSensor3Source(Source):
         variant = board.firmware.variant
         self._timebase = Timebase(variant.interval_us, variant.stamp_lag)
         part = (serial or board.name).strip("/").replace("/", "-")
-        channels, notes = pair_channels(board.records, part, variant.interval_us * 1e-6, variant.scans)
+        sampling = Sampling(variant.interval_us * 1e-6, variant.scans)
+        channels, notes = pair_channels(board.records, part, sampling)
         if not channels:
             raise BackendUnavailableError(
                 BACKEND,
                 f"no pair of {board.name} can be measured: {'; '.join(notes) or 'all sensors are switched off'}",
-                f"switch them on: pmtpy config {BACKEND}:{board.name} --sensor 0 --on (and sensor 1, ...)",
+                f"switch its sensors on: pmtpy config {BACKEND}:{board.name} --sensor 0 --in-use on (1, too)",
             )
+        self._pending = self._begin()
+        seen = Decoder().feed(b"".join(piece for _, piece in self._pending)).levels
+        if len(seen):
+            channels, notes = pair_channels(board.records, part, sampling, seen.mean(axis=0).tolist())
         self.channels = tuple(channels)
         pairs = [p for p in range(PAIRS) if any(c.name == f"pair{p}" for c in channels)]
         columns = [i for p in pairs for i in (2 * p, 2 * p + 1)]
@@ -116,21 +122,20 @@ class PowerSensor3Source(Source):
             virtual,
             (*board.notes, *notes),
         )
-        self._pending: list[Piece] = []
-        self._begin()
 
-    def _begin(self) -> None:
-        """Start the stream and wait until enough has come to place it in time."""
+    def _begin(self) -> list[Piece]:
+        """Start the stream; return its first pieces, enough to place it in time."""
         self._board.start()
         transport = self._board.transport
         begin_ns = self._clock.now_ns()
         first_ns: int | None = None
+        begun: list[Piece] = []
         size = 0
         while size < SETTLE_BYTES or self._clock.now_ns() - (first_ns or begin_ns) < SETTLE_NS:
             if not transport.wait(STREAM_S):
                 break
             pieces = transport.receive()
-            self._pending += pieces
+            begun += pieces
             size += sum(len(piece) for _, piece in pieces)
             first_ns = first_ns or self._clock.now_ns()
             if self._clock.now_ns() - begin_ns > STREAM_S * NS_PER_S:
@@ -142,7 +147,7 @@ class PowerSensor3Source(Source):
                 f"{self._board.name} answers but sent only {size} bytes in {STREAM_S:g} s after the start command",
                 "press the reset button of the board and try again",
             )
-        self._heard_ns = self._clock.now_ns()
+        return begun
 
     @property
     def skipped_bytes(self) -> int:

@@ -134,6 +134,9 @@ class Unwrapper:
 class ClockMap:
     """Board microseconds to host nanoseconds: straight pieces, joined, along the lower envelope of the delays.
 
+    It stays ``guard_ns`` (one sampling interval) below the envelope, because later pieces may prove to be faster than
+    all before, and no row may come from the future. That is less than the delay of USB, which nobody can see.
+
     A proportional and an integral part steer the slope; both have a time constant of seconds, the sum is limited to
     100 ppm. Used by one thread at a time.
 
@@ -147,8 +150,9 @@ class ClockMap:
         Typical delay of the newest frame of a piece of the stream.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, guard_ns: int) -> None:
         self.rate = 0.0
+        self._guard_ns = guard_ns
         self.delay_ns = 0.0
         self._drift = 0.0
         self._us = 0
@@ -161,7 +165,7 @@ class ClockMap:
     def start(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Lay the first pairs of (board us, arrival ns) on each other so that the fastest arrival had no delay."""
         self._us = pairs[0][0]
-        self._ns = min(arrival - 1000 * (us - self._us) for us, arrival in pairs)
+        self._ns = min(arrival - 1000 * (us - self._us) for us, arrival in pairs) - self._guard_ns
         self._begin_ns = pairs[-1][1]
         self.started = True
 
@@ -196,7 +200,7 @@ class ClockMap:
     def _steer(self, error_ns: int) -> None:
         # Each window removes an eighth of the error; the integral part is as fast as it can be without overshoot
         # (characteristic s^2 + s/8 + 1/256: damping 1).
-        proportional = error_ns / (8 * WINDOW_NS)
+        proportional = (error_ns - self._guard_ns) / (8 * WINDOW_NS)
         self._drift = _clip(self._drift + proportional / 32)
         self.rate = _clip(self._drift + proportional)
 
@@ -219,7 +223,7 @@ class Timebase:
 
     def __init__(self, nominal_us: float, stamp_lag: float) -> None:
         self._unwrapper = Unwrapper(nominal_us)
-        self._map = ClockMap()
+        self._map = ClockMap(round(1000 * nominal_us))
         self._lag = stamp_lag
         self._hidden_ns = 0
 

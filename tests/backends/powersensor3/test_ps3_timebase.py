@@ -31,9 +31,8 @@ class World:
         self.sent: list[Ints] = []
 
     def host_ns(self, frames: Ints) -> Ints:
-        return np.asarray(
-            HOST_START_NS + np.rint(frames * float(self.interval_us) * 1000 * self.rate).astype(np.int64), np.int64
-        )
+        t_ns: Ints = HOST_START_NS + np.rint(frames * float(self.interval_us) * 1000 * self.rate).astype(np.int64)
+        return t_ns
 
     def deliver(self, frames: Ints, piece_ns: int = 8_000_000, late_ns: int = 1_000_000, hold_ns: int = 0) -> None:
         """Feed frames in one call, with arrivals delayed by up to ``late_ns`` beyond a constant 0.2 ms."""
@@ -61,19 +60,19 @@ class World:
 def test_times_follow_the_board_and_slew_to_the_host(name: str, ppm: float) -> None:
     world = World(INTERVALS[name], ppm)
     per_call = int(40_000 / INTERVALS[name])
-    for i in range(500):  # 20 s in calls of 40 ms
+    for i in range(250):  # 10 s in calls of 40 ms
         world.deliver(np.arange(i * per_call, (i + 1) * per_call))
     # 0.2 ms of delay that nobody can know, up to 1 ms more at the start, and what 40 ppm drift off before the slope
     # follows (largest error about 40e-6 * 4 s * 2 / e).
     world.check(error_ns=1_400_000)
     assert world.base.interval_us == pytest.approx(float(INTERVALS[name]), rel=1e-5)
-    assert world.base.rate == pytest.approx(ppm * 1e-6, abs=8e-6)
+    assert world.base.rate == pytest.approx(ppm * 1e-6, abs=15e-6)
 
 
 @pytest.mark.parametrize("ppm", [0, 300])
 def test_the_mapping_never_changes_an_interval_by_more_than_100_ppm(ppm: float) -> None:
     world = World(ppm=ppm)
-    for i in range(300):
+    for i in range(100):
         world.deliver(np.arange(i * 800, (i + 1) * 800), late_ns=3_000_000)
     steps = np.diff(np.concatenate(world.t_ns))
     assert (np.abs(steps - 50_000) <= 50_000 * MAX_SLEW + 1).all()  # 1 ns of rounding
@@ -144,7 +143,7 @@ def test_the_stamp_is_moved_to_the_middle_of_the_measurement() -> None:
 
 def test_a_single_first_frame_is_placed() -> None:
     t_ns, lost = Timebase(50.0, 0.0).feed(np.array([1023], np.uint16), [(1, HOST_START_NS)])
-    assert t_ns.tolist() == [HOST_START_NS]
+    assert t_ns.tolist() == [HOST_START_NS - 50_000]
     assert lost is None
 
 
