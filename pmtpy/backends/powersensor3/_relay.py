@@ -1,13 +1,12 @@
 """A process of its own that reads the port, so that the user's program cannot starve the measurement.
 
-Run as ``python -I -S _relay.py CONTROL TTY PARENT``: the descriptors of a stream socket to the parent and of the open,
-configured, locked port, and the parent's process id. Imports nothing of pmtpy, so it starts in some 15 ms and survives
-whatever happens to the parent.
+Run as ``python -I -S _relay.py CONTROL TTY PARENT LOOK_MS``: the descriptors of a stream socket to the parent and of
+the open, configured, locked port, the parent's process id, and how often to look at the port. Imports nothing of
+pmtpy, so it starts in some 15 ms and survives whatever happens to the parent.
 
 It sleeps on the socket, not on the port: waking for each USB packet would cost ten times as much. It looks at the port
-every 8 ms, because a real port stops the board when its 4 KiB are full, which at 360 kB/s takes 11 ms; more
-often at first, so that the parent can lay the board's clock on the host's; and at once when the parent asks. What it
-reads is kept, stamped with its arrival, until the parent asks. It never waits for the parent.
+before that is full; more often at first, so that the parent can lay the board's clock on the host's; and at once when
+the parent asks. What it reads is kept, stamped with its arrival, until the parent asks. It never waits for the parent.
 
 Requests are single bytes: ``p`` asks for all pieces, ``q`` ends the relay (the parent stops the board itself). The
 answer is HEADER (pieces, errno of a lost port or 0, bytes dropped because the parent did not ask), PIECE (arrival ns,
@@ -34,11 +33,11 @@ from collections import deque
 HEADER = struct.Struct("<IIQ")
 PIECE = struct.Struct("<qI")
 
-READ_BYTES = 1 << 16
+READ_BYTES = 1 << 13
+FULL_READ = 2048  # a terminal hands out at most 4095 bytes at a time; much fewer means that there are no more
 PASS_BYTES = 1 << 18  # a pass over a source that never runs dry must end, or nobody is answered
 BUSY_BYTES = 1 << 14  # a pass that drained this much found a source faster than any real board: look again at once
 BUFFER_BYTES = 64 << 20  # three minutes of a real stream
-LOOK_MS = 8
 EARLY_LOOK_MS = 1
 EARLY_NS = 100_000_000
 HOPELESS_MS = 500  # the port is gone: only the parent matters
@@ -79,6 +78,8 @@ class Relay:
                 break
             parts.append(part)
             size += len(part)
+            if len(part) < FULL_READ:
+                break
         if parts:
             self.pieces.append((time.monotonic_ns(), parts[0] if len(parts) == 1 else b"".join(parts)))
             self.held_bytes += size
@@ -102,7 +103,7 @@ class Relay:
             self.answer = self.answer[self.control.send(self.answer) :]
 
 
-def serve(relay: Relay, parent: int) -> bool:
+def serve(relay: Relay, parent: int, usual_ms: int) -> bool:
     """Read and answer until the parent is gone (True) or says good-bye (False)."""
     control = relay.control
     poller = select.poll()
@@ -125,8 +126,8 @@ def serve(relay: Relay, parent: int) -> bool:
             except ConnectionError:
                 return True
             poller.modify(control, select.POLLIN | select.POLLOUT if relay.answer else select.POLLIN)
-        if look_ms != LOOK_MS and time.monotonic_ns() > early_until:
-            look_ms = LOOK_MS
+        if look_ms == EARLY_LOOK_MS and time.monotonic_ns() > early_until:
+            look_ms = usual_ms
         if relay.errno:
             look_ms = HOPELESS_MS
     return True
@@ -161,14 +162,14 @@ def stop_board(tty: int) -> None:
 
 def main(arguments: list[str]) -> None:
     """Serve the parent; afterwards leave a quiet board."""
-    control, tty, parent = (int(a) for a in arguments)
+    control, tty, parent, look_ms = (int(a) for a in arguments)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     with socket.socket(fileno=control) as channel:
         channel.setblocking(False)
         try:
-            orphaned = serve(Relay(channel, tty), parent)
+            orphaned = serve(Relay(channel, tty), parent, look_ms)
         except SystemExit:
             orphaned = True
         if orphaned:

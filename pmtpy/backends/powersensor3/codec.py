@@ -12,6 +12,7 @@ Facts: PowerSensor3 firmware 1.6.1, ``device/PowerSensor/PowerSensor.ino`` (fram
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,8 +37,8 @@ _WITHIN = np.arange(FRAME_BYTES)
 # 4096 frames are 72 KiB: large enough to make the cost of a call vanish, small enough to stay in the caches.
 _BATCH_FRAMES = 4096
 _BATCH_BYTES = _BATCH_FRAMES * FRAME_BYTES
-_PATTERNS = np.tile(_PATTERN, _BATCH_FRAMES + 2)
-_MASKS = np.tile(_MASK, _BATCH_FRAMES + 2)
+_PATTERNS = _PATTERN.tobytes() * (_BATCH_FRAMES + 2)
+_ALL_MASKS = np.tile(_MASK | np.array([0, MARKER_BIT, *[0] * (SENSORS - 1)], "<u2"), _BATCH_FRAMES + 2)
 
 Levels = npt.NDArray[np.uint16]
 
@@ -52,21 +53,36 @@ class Frames:
         Level of each sensor, 0..1023.
     device_us : uint16, shape (n,)
         The board's clock, microseconds modulo 1024.
-    marked : int64, shape (m,)
+    marked : tuple of int
         Rows that carry the marker bit.
-    ends : int64, shape (n,)
-        Where each frame ended, in bytes from the start of the bytes just fed; at most 0 for a frame that was
-        complete before.
+    ends : int64, shape (n,), or None
+        Where each frame ended, in bytes from the start of the bytes just fed. None for unbroken frames, which end every
+        18 bytes from ``first_end`` on. At most 0 for a frame that was complete before.
+    first_end : int
+        End of the first frame.
     """
 
     levels: Levels
     device_us: Levels
-    marked: Ints
-    ends: Ints
+    marked: tuple[int, ...] = ()
+    ends: Ints | None = None
+    first_end: int = 0
 
     def __len__(self) -> int:
         """Number of frames."""
         return len(self.device_us)
+
+    def complete_by(self, offset: int) -> int:
+        """How many frames end within the first ``offset`` bytes of those just fed."""
+        if self.ends is not None:
+            return int(self.ends.searchsorted(offset, "right"))
+        return min(len(self), max(0, (offset - self.first_end) // FRAME_BYTES + 1))
+
+    def all_ends(self) -> Ints:
+        """Return the ends as an array."""
+        if self.ends is not None:
+            return self.ends
+        return self.first_end + FRAME_BYTES * np.arange(len(self))
 
 
 class Decoder:
@@ -95,12 +111,12 @@ class Decoder:
             return self._feed(data)
         view = memoryview(data)
         parts = [(i, self._feed(view[i : i + _BATCH_BYTES])) for i in range(0, len(data), _BATCH_BYTES)]
-        firsts = np.cumsum([0, *(len(p) for _, p in parts)])
+        firsts = itertools.accumulate((len(p) for _, p in parts), initial=0)
         return Frames(
             np.concatenate([p.levels for _, p in parts]),
             np.concatenate([p.device_us for _, p in parts]),
-            np.concatenate([p.marked + first for (_, p), first in zip(parts, firsts, strict=False)]),
-            np.concatenate([p.ends + i for i, p in parts]),
+            tuple(row + first for (_, p), first in zip(parts, firsts, strict=False) for row in p.marked),
+            np.concatenate([p.all_ends() + i for i, p in parts]),
         )
 
     def _feed(self, data: bytes | memoryview) -> Frames:
@@ -108,18 +124,22 @@ class Decoder:
         buffer = b"".join((self._carry, data)) if held else data
         n = len(buffer) // FRAME_BYTES
         words = np.frombuffer(buffer, "<u2", n * WORDS)
-        if self._aligned and np.array_equal(words & _MASKS[: n * WORDS], _PATTERNS[: n * WORDS]):
+        # Compared as bytes, because that is one call of memcmp; a batch without markers, which most are, in one go.
+        fixed = np.bitwise_and(words, _ALL_MASKS[: n * WORDS]).tobytes() if self._aligned else b""
+        if self._aligned and fixed == _PATTERNS[: n * FRAME_BYTES]:
             self._carry = bytes(buffer[n * FRAME_BYTES :])
-            ends = np.arange(FRAME_BYTES - held, n * FRAME_BYTES - held + 1, FRAME_BYTES)
-        else:
-            octets = np.frombuffer(buffer, np.uint8)
-            starts, consumed = self._search(octets)
-            self._carry = bytes(buffer[consumed:])
-            self.skipped_bytes += consumed - FRAME_BYTES * len(starts)
-            words = octets[starts[:, None] + _WITHIN].view("<u2").ravel()
-            ends = starts + (FRAME_BYTES - held)
-        self.frames += len(ends)
-        return _split(words, ends)
+            self.frames += n
+            table = _values(words)
+            return Frames(table[:, 1:], table[:, 0], (), None, FRAME_BYTES - held)
+        octets = np.frombuffer(buffer, np.uint8)
+        starts, consumed = self._search(octets)
+        self._carry = bytes(buffer[consumed:])
+        self.skipped_bytes += consumed - FRAME_BYTES * len(starts)
+        self.frames += len(starts)
+        words = octets[starts[:, None] + _WITHIN].view("<u2").ravel()
+        table = _values(words)
+        marked = (words[1::WORDS] & MARKER_BIT).nonzero()[0].tolist()
+        return Frames(table[:, 1:], table[:, 0], tuple(marked), starts + (FRAME_BYTES - held))
 
     def _search(self, octets: npt.NDArray[np.uint8]) -> tuple[Ints, int]:
         """Positions of the frames in a damaged buffer, and how many bytes are done with.
@@ -170,12 +190,11 @@ def _positions(octets: npt.NDArray[np.uint8]) -> Ints:
     return positions
 
 
-def _split(words: npt.NDArray[np.uint16], ends: Ints) -> Frames:
-    marked = np.flatnonzero(words[1::WORDS] & MARKER_BIT)
+def _values(words: npt.NDArray[np.uint16]) -> Levels:
+    """The ten bits of each word, shape (n, 9)."""
     values = np.left_shift(words, 6)
-    values &= 0x3C0
+    np.bitwise_and(values, 0x3C0, out=values)
     low = np.right_shift(words, 8)
-    low &= 0x3F
-    values |= low
-    table = values.reshape(-1, WORDS)
-    return Frames(table[:, 1:], table[:, 0], marked, ends)
+    np.bitwise_and(low, 0x3F, out=low)
+    np.bitwise_or(values, low, out=values)
+    return values.reshape(-1, WORDS)

@@ -6,6 +6,7 @@ The levels are handed on as they came; what they mean is in the channels, comput
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections import deque
 
@@ -81,9 +82,9 @@ class PowerSensor3Source(Source):
     """
 
     stream = True
-    # The pump's period. Each wake costs some 60 us in this process and 25 us in the relay whatever has come; a tick
-    # of 40 ms makes that 0.2 % of a core, and read() in between fetches what is there anyway.
-    interval_s = 0.04
+    # The pump's period. A wake costs several hundred microseconds on an idle machine, nearly whatever has come (its
+    # caches are cold by then); ten in a second make half a percent of a core, and read() fetches in between anyway.
+    interval_s = 0.1
 
     def __init__(self, board: Board, clock: Clock, *, serial: str = "", virtual: bool = False) -> None:
         self._board = board
@@ -187,15 +188,11 @@ class PowerSensor3Source(Source):
         return self._block(frames, pieces)
 
     def _block(self, frames: Frames, pieces: list[Piece]) -> Block:
-        if len(pieces) == 1:
-            arrivals = [(len(frames), pieces[0][0])]
-        else:
-            ends = np.cumsum([len(piece) for _, piece in pieces])
-            rows = np.searchsorted(frames.ends, ends, "right").tolist()
-            rows[-1] = len(frames)
-            arrivals = [(row, t_ns) for row, (t_ns, _) in zip(rows, pieces, strict=True)]
+        ends = itertools.accumulate(len(piece) for _, piece in pieces)
+        arrivals = [(frames.complete_by(end), t_ns) for end, (t_ns, _) in zip(ends, pieces, strict=True)]
+        arrivals[-1] = (len(frames), pieces[-1][0])
         t_ns, lost = self._timebase.feed(frames.device_us, arrivals)
-        marks = tuple((int(row), self._marks.pop(int(t_ns[row]))) for row in frames.marked)
+        marks = tuple((row, self._marks.pop(int(t_ns[row]))) for row in frames.marked)
         self._marks.forget(int(t_ns[-1]))
         self._last_ns = int(t_ns[-1])
         return Block(t_ns, frames.levels[:, self._columns], lost, marks=marks)

@@ -30,7 +30,12 @@ MAX_SLEW = 100e-6
 WINDOW_NS = 500_000_000
 # A delay that never falls below this for a window is no delay: frames went missing without leaving a trace.
 LOST_DELAY_NS = 20_000_000
-_FEWEST_FOR_A_WINDOW = 8
+FEWEST_FOR_A_WINDOW = 8
+# The interval is measured over no fewer frames than this at a time, and with care for gaps until there are enough: the
+# 1 us of a stamp is then 1e-5 of an interval.
+FEWEST_FRAMES = 32
+ENOUGH_FRAMES = 2000
+_NONE = np.empty(0, np.int64)
 
 
 def choose_wraps(delta_us: int, elapsed_us: float, interval_us: float, slack_us: float = STAMP_SLACK_US) -> int:
@@ -65,7 +70,7 @@ class Unwrapper:
     Attributes
     ----------
     interval_us : float
-        Sampling interval: the nominal one until 33 frames have been seen, then as measured.
+        Sampling interval: the nominal one until enough frames have been seen, then as measured.
     now_us : int
         The newest unwrapped time.
     """
@@ -78,17 +83,27 @@ class Unwrapper:
         self._run_frames = 0
         self._shortest: Ints | None = None
 
+    @property
+    def settled(self) -> bool:
+        """Whether the interval is known well enough to tell a gap at a glance."""
+        return self._run_frames >= ENOUGH_FRAMES
+
     def steps(self, device_us: Levels) -> tuple[Ints, Ints]:
         """Time from each frame's predecessor, as far as 10 bits tell it, and the rows where that is not one interval.
 
         The very first frame of all begins the count at its own time.
         """
         first = self._last is None
-        steps = device_us.astype(np.int64)
-        last, self._last = self._last or 0, int(steps[-1])
-        steps[1:] -= steps[:-1].copy()
-        steps[0] -= last
-        steps &= DEVICE_CLOCK_US - 1
+        stamps = np.empty(len(device_us) + 1, np.uint16)
+        stamps[0] = self._last or 0
+        stamps[1:] = device_us
+        short = stamps[1:] - stamps[:-1]
+        np.bitwise_and(short, DEVICE_CLOCK_US - 1, out=short)
+        self._last = int(stamps[-1])
+        steps: Ints = short.astype(np.int64)
+        low, high = self.interval_us - STAMP_SLACK_US, self.interval_us + STAMP_SLACK_US
+        if self._run_frames >= ENOUGH_FRAMES and short.min() >= low and short.max() <= high:
+            return steps, _NONE
         self._learn(steps[1:] if first else steps)
         odd = np.flatnonzero(np.abs(steps - self.interval_us) > STAMP_SLACK_US)
         if first:
@@ -99,6 +114,14 @@ class Unwrapper:
             steps[odd] = self._shortest[steps[odd]]
         return steps, odd
 
+    def advance(self, us: int, frames: int) -> None:
+        """Take note of the newest time; a batch without a gap refines the interval."""
+        if frames:
+            self._run_us += us - self.now_us
+            self._run_frames += frames
+            self.interval_us = self._run_us / self._run_frames
+        self.now_us = us
+
     def lengthen(self, step_us: int, excess_us: float) -> int:
         """A step of ``step_us``, reconsidered when the host says that ``excess_us`` more have passed."""
         delta = step_us % DEVICE_CLOCK_US
@@ -108,20 +131,16 @@ class Unwrapper:
         return delta + DEVICE_CLOCK_US * choose_wraps(delta, elapsed, self.interval_us, slack)
 
     def _learn(self, steps: Ints) -> None:
-        """Measure the interval over runs of frames without a gap."""
-        if self._run_frames < 32:
-            if len(steps) < 32:
-                return
-            middle = float(np.median(steps))
-        else:
-            middle = self.interval_us
+        """Measure the interval over the first frames, those without a gap between them."""
+        if self._run_frames >= ENOUGH_FRAMES or len(steps) < FEWEST_FRAMES:
+            return
+        middle = self.interval_us if self._run_frames else float(np.median(steps))
         even = steps[np.abs(steps - middle) <= STAMP_SLACK_US]
         self._run_us += int(even.sum())
         self._run_frames += len(even)
-        if self._run_frames >= 32:
+        if self._run_frames >= FEWEST_FRAMES:
             self.interval_us = self._run_us / self._run_frames
-            if self._run_frames < 100_000:
-                self._shortest = None
+            self._shortest = None
 
     def _table(self) -> Ints:
         """The shortest gap that each difference of stamps can mean."""
@@ -172,14 +191,15 @@ class ClockMap:
     def at(self, us: int) -> int:
         """Host time of one board time at or after the reference."""
         span = us - self._us
-        return self._ns + 1000 * span + round(1000 * span * self.rate)
+        return self._ns + int(span * (1000 * (1 + self.rate)))
 
-    def map(self, us: Ints) -> Ints:
-        """Host times of a batch of board times in ascending order; the last one becomes the reference."""
-        span = us - self._us
-        t_ns: Ints = span * 1000 + np.rint(span * (1000 * self.rate)).astype(np.int64)
-        t_ns += self._ns
-        self._us, self._ns = int(us[-1]), int(t_ns[-1])
+    def map(self, us: Ints, earlier_ns: int) -> Ints:
+        """Host times of ascending board times, less ``earlier_ns``; the last of them becomes the reference."""
+        # Exact: a batch spans less than 2^53 / 1000 us, and the fraction is cut off after the reference is added.
+        t_ns: Ints = ((us - self._us) * (1000 * (1 + self.rate))).astype(np.int64)
+        newest = int(t_ns[-1]) + self._ns
+        t_ns += self._ns - earlier_ns
+        self._us, self._ns = int(us[-1]), newest
         return t_ns
 
     def observe(self, us: int, arrival_ns: int) -> int:
@@ -189,7 +209,7 @@ class ClockMap:
         self.delay_ns += 0.2 * (min(max(late, 0), HOST_SLACK_US * 1000) - self.delay_ns)
         self._least_ns = late if self._seen == 0 else min(self._least_ns, late)
         self._seen += 1
-        if arrival_ns - self._begin_ns < WINDOW_NS or self._seen < _FEWEST_FOR_A_WINDOW:
+        if arrival_ns - self._begin_ns < WINDOW_NS or self._seen < FEWEST_FOR_A_WINDOW:
             return 0
         least, self._begin_ns, self._seen = self._least_ns, arrival_ns, 0
         if least > LOST_DELAY_NS:
@@ -256,10 +276,12 @@ class Timebase:
         """
         before_us = self._unwrapper.now_us
         steps, odd = self._unwrapper.steps(device_us)
-        if self._hidden_ns:
+        jumped = self._hidden_ns > 0
+        if jumped:
             steps[0] = self._unwrapper.lengthen(int(steps[0]), self._hidden_ns / 1000)
             self._hidden_ns = 0
-        us = before_us + np.cumsum(steps)
+        us = np.cumsum(steps)
+        us += before_us
         if len(odd) and self._map.started and self._place_gaps(us, steps, odd, arrivals):
             us = before_us + np.cumsum(steps)
         pairs = [(int(us[rows - 1]), t_ns) for rows, t_ns in arrivals if rows]
@@ -268,13 +290,15 @@ class Timebase:
             self._map.start(pairs)
         for end_us, arrival_ns in pairs:
             self._hidden_ns = max(self._hidden_ns, self._map.observe(end_us, arrival_ns))
-        self._unwrapper.now_us = int(us[-1])
-        lost = np.rint(steps / self.interval_us).astype(np.int64) - 1
+        whole = not len(odd) and not jumped and self._unwrapper.settled
+        self._unwrapper.advance(int(us[-1]), len(us) if whole else 0)
+        t_ns = self._map.map(us, round(self._lag * self.interval_us * 1000))
+        if whole:
+            return t_ns, None
+        lost: Ints = np.rint(steps / self.interval_us).astype(np.int64) - 1
         np.maximum(lost, 0, out=lost)
         if fresh:
             lost[0] = 0
-        t_ns = self._map.map(us)
-        t_ns -= round(self._lag * self.interval_us * 1000)
         return t_ns, lost if lost.any() else None
 
     def _place_gaps(self, us: Ints, steps: Ints, odd: Ints, arrivals: Sequence[tuple[int, int]]) -> bool:
