@@ -24,6 +24,8 @@ SENSORS = 8
 FRAME_BYTES = 18
 WORDS = 9
 DEVICE_CLOCK_US = 1024  # the 10-bit time of a frame, in microseconds, starts again after this
+FEWEST_FOR_A_STEP = 16
+STEP_SLACK_US = 2  # stamps are whole microseconds, and the firmware takes them within one
 MARKER_BIT = 0x4000  # of the first sensor word, read little-endian
 
 # First byte of a word: 1 iii aaaa (id, value bits 9..6); second byte: 0 m bbbbbb (marker, value bits 5..0). The time
@@ -103,6 +105,7 @@ class Decoder:
         self.skipped_bytes = 0
         self.damaged = 0
         self._carry = b""
+        self._step_us = 0  # between frames, as last seen; 0: not yet
         self._aligned = False
 
     def feed(self, data: bytes) -> Frames:
@@ -130,6 +133,8 @@ class Decoder:
             self._carry = bytes(buffer[n * FRAME_BYTES :])
             self.frames += n
             table = _values(words)
+            if not self._step_us and n > FEWEST_FOR_A_STEP:
+                self._step_us = int(np.median(np.diff(table[:, 0]) % DEVICE_CLOCK_US))
             return Frames(table[:, 1:], table[:, 0], (), None, FRAME_BYTES - held)
         octets = np.frombuffer(buffer, np.uint8)
         starts, consumed = self._search(octets)
@@ -144,8 +149,9 @@ class Decoder:
     def _search(self, octets: npt.NDArray[np.uint8]) -> tuple[Ints, int]:
         """Positions of the frames in a damaged buffer, and how many bytes are done with.
 
-        A frame that follows damage counts only when the next time word fits too; one at the very end of the buffer
-        waits for it.
+        A frame that follows damage counts only when a time word follows that is one interval later: bytes lost
+        across the edge of two frames can leave a whole frame whose time is half sensor 7 of the one before. One
+        at the very end of the buffer waits for that time word.
         """
         found = _positions(octets)
         joined = np.zeros(len(found), np.bool_)
@@ -153,8 +159,11 @@ class Decoder:
         joined[:1] = self._aligned & (found[:1] == 0)
         undecided = bool(len(found)) and not joined[-1] and found[-1] + FRAME_BYTES + 2 > len(octets)
         after = np.minimum(found + FRAME_BYTES, max(0, len(octets) - 2))
-        followed = ((octets[after] & 0xF0) == 0xF0) & ((octets[after + 1] & 0xC0) == 0x40) if len(found) else joined
-        keep = joined | followed
+        step = (_times(octets, after) - _times(octets, found)) % DEVICE_CLOCK_US
+        unbroken = step[:-1][joined[1:]]
+        if len(unbroken):
+            self._step_us = int(np.median(unbroken))
+        keep = joined | (_is_time(octets, after) & (np.abs(step - (self._step_us or step)) <= STEP_SLACK_US))
         if undecided:
             keep[-1] = False
         starts = found[keep]
@@ -178,13 +187,22 @@ class Decoder:
             self._aligned = False
 
 
+def _is_time(octets: npt.NDArray[np.uint8], at: Ints) -> npt.NDArray[np.bool_]:
+    fits: npt.NDArray[np.bool_] = ((octets[at] & 0xF0) == 0xF0) & ((octets[at + 1] & 0xC0) == 0x40)
+    return fits
+
+
+def _times(octets: npt.NDArray[np.uint8], at: Ints) -> Ints:
+    times: Ints = (octets[at] & 0x0F).astype(np.int64) << 6 | (octets[at + 1] & 0x3F)
+    return times
+
+
 def _positions(octets: npt.NDArray[np.uint8]) -> Ints:
     """Every position at which a whole frame stands; they never overlap."""
     n = len(octets) - FRAME_BYTES + 1
     if n <= 0:
         return np.empty(0, np.int64)
-    time_words = ((octets[:n] & 0xF0) == 0xF0) & ((octets[1 : n + 1] & 0xC0) == 0x40)
-    found = np.flatnonzero(time_words)
+    found = np.flatnonzero(((octets[:n] & 0xF0) == 0xF0) & ((octets[1 : n + 1] & 0xC0) == 0x40))
     whole = ((octets[found[:, None] + _WITHIN] & _MASK_BYTES) == _PATTERN_BYTES).all(axis=1)
     positions: Ints = found[whole].astype(np.int64, copy=False)
     return positions

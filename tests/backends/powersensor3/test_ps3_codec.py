@@ -111,6 +111,15 @@ def test_full_scale_on_sensor_seven_does_not_end_the_stream() -> None:
     assert decoder.skipped_bytes == 0
 
 
+def test_a_frame_whose_time_was_cut_in_half_is_not_believed() -> None:
+    # The last byte of frame 9 and the first of frame 10: what is left reads as a time of half of each.
+    at = 10 * FRAME_BYTES
+    damaged = BYTES[: at - 1] + BYTES[at + 1 :]
+    assert damaged[at - 2] >= 0xF0
+    _, parts = decode([damaged[:100], damaged[100:]])
+    assert rows(parts) == expected([i for i in range(60) if i not in {9, 10}])
+
+
 def test_stop_words_between_frames_are_skipped() -> None:
     decoder, parts = decode([BYTES[:180] + b"\xff\x3f\xff\x3f" + BYTES[180:]])
     assert rows(parts) == expected(range(60))

@@ -57,9 +57,9 @@ def test_joules_equal_those_of_the_frames_sent_per_pair() -> None:
     source = open_virtual(clock=clock, load=LOADS[1], pairs="MLX10:12:0.3:slot,off,MLX20:12:0.7:cable")
     joules, truth = measured(source, clock, 10.0)
     assert truth.missing == 0
-    # Half a frame at either end: 90 W x 25 us, 2 mJ of 600 J.
+    # Times are half a frame and the guard of one frame early: at either end 90 W x 75 us, 7 mJ of 600 J.
     for name, true in (("total", truth.sent.sum()), ("pair0", truth.sent[0]), ("pair2", truth.sent[2])):
-        assert joules[name] == pytest.approx(true, rel=1e-5, abs=0.005)
+        assert joules[name] == pytest.approx(true, abs=0.014)
     source.close()
 
 

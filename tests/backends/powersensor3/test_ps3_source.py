@@ -1,0 +1,246 @@
+"""The source on the virtual board, on a clock that the test moves: truth, losses, marks, channels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pmtpy.backends.powersensor3 import PowerSensor3Source
+from pmtpy.backends.powersensor3.channels import Sampling, pair_channels
+from pmtpy.backends.powersensor3.config import SensorRecord
+from pmtpy.backends.powersensor3.source import MarkLabels
+from pmtpy.clock import ManualClock
+from pmtpy.emulators.powersensor3 import Board, VirtualSource, open_virtual
+from pmtpy.errors import SensorClosedError, SourceLostError, TargetError
+from pmtpy.integrate import Integrator
+from pmtpy.model import Block, Form, Frame, Layout, Quantity
+from pmtpy.testing import check_source
+
+SQUARE = "square:low=30,high=90,hz=1"
+
+
+def read_for(source: VirtualSource, clock: ManualClock, seconds: float, step_s: float = 0.05) -> list[Block]:
+    blocks = []
+    for _ in range(round(seconds / step_s)):
+        clock.advance(step_s)
+        blocks.append(source.read())
+    return blocks
+
+
+def far_side(source: VirtualSource) -> Board:
+    assert isinstance(source.board, Board)
+    return source.board
+
+
+def inner(source: VirtualSource) -> PowerSensor3Source:
+    return source._inner
+
+
+@pytest.mark.parametrize("variant", ["F411", "F401", "F407"])
+def test_the_source_keeps_the_clauses_and_tells_the_truth(variant: str) -> None:
+    # Rounding and the 53 mA steps of a current sensor are dithered by its noise; 60 mA rms over 400 000 frames is
+    # 0.1 mA, and a calibrated zero is good to float32. What is left is the edges: 50 us of 60 W at either end.
+    check_source(lambda clock: open_virtual(clock=clock, load=SQUARE, variant=variant), load=SQUARE, relative=1e-3)
+
+
+def test_energy_is_that_of_the_frames_sent_per_pair_and_in_total() -> None:
+    clock = ManualClock()
+    source = open_virtual(clock=clock, load=SQUARE, pairs="4")
+    integrator = Integrator(Layout(source.channels))
+    frames = [f for b in read_for(source, clock, 10) if (f := integrator.advance(b)) is not None]
+    history = far_side(source).history
+    runs = history.boots[-1].runs
+    assert len(runs) == 1
+    first, end = runs[0]
+    # The first row begins the curve, and a row holds until the next: frames first+1 to end-1 are integrated.
+    sent = history.sampler(0).joules_sent(first + 1, end, history.records)
+    assert isinstance(frames[-1], Frame)
+    joules = frames[-1].joules[-1]
+    # 10-bit levels, exact up to rounding of the truth's own sums; the mapping of the clocks may slew by 1e-4.
+    np.testing.assert_allclose(joules[1:], sent, rtol=1.5e-4)
+    assert joules[0] == pytest.approx(sent.sum(), rel=1.5e-4)
+    source.close()
+
+
+@pytest.mark.parametrize(
+    "fault", ["lose:rate=1e-5", "lose:rate=1e-5,burst=40", "garbage:rate=1e-5,burst=7", "lose:rate=3e-3"]
+)
+def test_damaged_frames_are_lost_counted_and_never_invented(fault: str) -> None:
+    clock = ManualClock()
+    source = open_virtual(clock=clock, load="constant:60", fault=fault, noise=False)
+    blocks = read_for(source, clock, 5)
+    log = far_side(source).history.boots[-1]
+    assert len(log.runs) == 1
+    rows = sum(map(len, blocks))
+    lost = sum(int(b.lost.sum()) for b in blocks if b.lost is not None)
+    sent = log.runs[0][1] - log.runs[0][0]
+    # Frames damaged before the first whole one, and the last ones, are not between two rows.
+    assert sent - 6 <= rows + lost <= sent
+    # Damage to one frame costs that frame; after an insertion the one behind it can be needed to find the rest.
+    assert lost <= 2 * len(set(log.damaged))
+    assert lost >= 0.9 * len(set(log.damaged)) - 6 if "lose" in fault else lost > 0
+    assert inner(source).damaged > 0
+    assert inner(source).skipped_bytes > 0
+    levels = {tuple(row) for b in blocks for row in np.asarray(b.raw).tolist()}
+    assert len(levels) == 1, "a constant load without noise has one set of levels"
+    source.close()
+
+
+def test_frames_that_the_board_skips_are_counted_exactly() -> None:
+    clock = ManualClock()
+    source = open_virtual(clock=clock, load="constant:60")
+    read_for(source, clock, 1)
+    for seconds in (0.0021, 0.37, 0.0007, 1.5):
+        far_side(source).inject("stall", clock.now_ns(), seconds=seconds)
+        blocks = read_for(source, clock, 2)
+        sampled = far_side(source).history.boots[-1].runs
+        missing = sum(b[0] - a[1] for a, b in zip(sampled[-2:-1], sampled[-1:], strict=True))
+        assert sum(int(b.lost.sum()) for b in blocks if b.lost is not None) == missing
+        assert missing >= seconds / 50e-6 - 2
+    source.close()
+
+
+def test_marks_stand_on_the_frames_that_the_board_marked() -> None:
+    clock = ManualClock()
+    source = open_virtual(clock=clock, load=SQUARE, drift_ppm=30)
+    found = []
+    for i in range(40):
+        clock.advance(0.0503)
+        if i % 5 == 2:
+            source.mark(f"a{i}")
+        if i % 10 == 2:
+            source.mark(f"b{i}")
+        block = source.read()
+        found += [(int(block.t_ns[row]), label) for row, label in block.marks]
+    truth = far_side(source).history.marks
+    assert [label for _, label in found] == [
+        x for i in range(2, 40, 5) for x in ([f"a{i}", f"b{i}"] if i % 10 == 2 else [f"a{i}"])
+    ]
+    # The frame's end less half an interval. The mapping is early by its guard of one interval, late by less than one
+    # in bursts of 10 ms, and lags 30 ppm of drift by up to 30e-6 * 4 s * 2 / e before the slope follows.
+    for (t_ns, _), mark in zip(found, truth, strict=True):
+        assert abs(t_ns - (mark.t_ns - 25_000)) <= 50_000 + 50_000 + 90_000
+    source.close()
+
+
+def test_a_label_whose_frame_was_lost_does_not_go_to_the_next_mark() -> None:
+    labels = MarkLabels()
+    labels.push(1_000_000_000, "lost")
+    labels.push(1_600_000_000, "next")
+    assert labels.pop(1_601_000_000) == "next"
+    assert labels.pop(1_700_000_000) == ""
+
+
+def test_a_marked_frame_without_a_label_is_marked_without_one() -> None:
+    labels = MarkLabels()
+    assert labels.pop(1_000_000_000) == ""
+    labels.push(3_000_000_000, "later")
+    assert labels.pop(2_000_000_000) == ""
+    assert labels.pop(3_001_000_000) == "later"
+
+
+def test_quick_labels_are_paired_in_order_and_old_ones_forgotten() -> None:
+    labels = MarkLabels()
+    for i in range(3):
+        labels.push(1_000_000_000 + i * 10_000, f"m{i}")
+    assert [labels.pop(1_000_500_000 + i * 50_000) for i in range(3)] == ["m0", "m1", "m2"]
+    labels.push(2_000_000_000, "never")
+    labels.forget(9_000_000_000)
+    assert labels.waiting_since() is None
+
+
+def test_silence_for_two_seconds_means_lost_and_stays_so() -> None:
+    clock = ManualClock()
+    source = open_virtual(clock=clock, load="constant:60")
+    read_for(source, clock, 1)
+    far_side(source).inject("stall", clock.now_ns(), seconds=60)
+    with pytest.raises(SourceLostError, match=r"no frame for 2\.\d s"):
+        read_for(source, clock, 3)
+    for _ in range(3):
+        with pytest.raises(SourceLostError):
+            source.read()
+    with pytest.raises(SourceLostError):
+        source.mark("x")
+    source.close()
+
+
+def test_an_unplugged_board_is_lost_after_its_last_frames() -> None:
+    clock = ManualClock()
+    source = open_virtual(clock=clock, load="constant:60")
+    read_for(source, clock, 1)
+    far_side(source).unplug()
+    for _ in range(3):
+        with pytest.raises(SourceLostError):
+            source.read()
+    source.close()
+    source.close()
+
+
+def test_the_identity_says_what_it_is() -> None:
+    source = open_virtual(clock=ManualClock(), load="constant:60")
+    identity = source.identity
+    assert (identity.backend, identity.model, identity.version) == ("powersensor3", "PowerSensor3 F411", "F411-1.6.1")
+    assert identity.virtual
+    source.close()
+
+
+def test_only_pairs_in_use_have_columns_and_levels_keep_their_place() -> None:
+    clock = ManualClock()
+    source = open_virtual(clock=clock, load="constant:60", pairs="MLX10:12:0.25:a,off,MLX20:12:0.75:b", noise=False)
+    assert [c.name for c in source.channels if c.form is Form.DIRECT] == [
+        "pair0.current", "pair0.voltage", "pair2.current", "pair2.voltage",
+    ]  # fmt: skip
+    assert [c.label for c in source.channels if c.quantity is Quantity.POWER] == ["a", "b"]
+    block = next(b for b in read_for(source, clock, 0.2) if len(b))
+    direct = [c for c in source.channels if c.form is Form.DIRECT]
+    si = [(float(level) + c.offset) * c.scale for level, c in zip(block.raw[0], direct, strict=True)]
+    # 15 W and 45 W at 12 V, to one level of each: 27 mA, 52 mA, 35 mV.
+    assert si == [pytest.approx(x, abs=step) for x, step in [(1.25, 0.028), (12, 0.036), (3.75, 0.053), (12, 0.036)]]
+    source.close()
+
+
+def test_levels_become_volts_and_amperes_as_in_the_protocol_description() -> None:
+    amp = SensorRecord("MLX10", "p", 1.65, 0.12, True)
+    volt = SensorRecord("voltage", "p", 0.0, 0.091, True)
+    off = SensorRecord("", "", 0.0, 1.0, False)
+    channels, notes = pair_channels([amp, volt] + [off] * 6, "board", Sampling(50e-6, 6))
+    assert notes == []
+    current, voltage, power = channels
+    assert (698 + current.offset) * current.scale == pytest.approx(5.0134, abs=5e-5)
+    assert (339 + voltage.offset) * voltage.scale == pytest.approx(12.0170, abs=5e-5)
+    assert power.of == ("pair0.voltage", "pair0.current")
+    assert power.domain == "external/board/pair0"
+    # Table I: 4.2 W worst case for the 12 V / 10 A module.
+    assert power.offset_u * 3**0.5 == pytest.approx(4.2, rel=0.02)
+    # Table II: 0.72 W.
+    assert power.noise == pytest.approx(0.72, rel=0.02)
+
+
+def test_a_pair_with_one_active_sensor_or_no_sensitivity_is_not_measured_and_says_so() -> None:
+    good = SensorRecord("MLX10", "p", 1.65, 0.12, True)
+    off = SensorRecord("", "", 0.0, 1.0, False)
+    zero = SensorRecord("MLX10", "p", 1.65, 0.0, True)
+    other = SensorRecord("voltage", "q", 0.0, 0.091, True)
+    channels, notes = pair_channels([good, off, off, good, zero, good, good, other], "b", Sampling(50e-6, 6))
+    assert [c.name for c in channels] == ["pair3.current", "pair3.voltage", "pair3"]
+    assert [n.split(":")[0] for n in notes] == [
+        "pair 0 is not measured",
+        "pair 1 is not measured",
+        "pair 2 is not measured",
+        "pair 3",
+    ]
+
+
+def test_an_unknown_transport_is_refused() -> None:
+    from pmtpy.backends.powersensor3 import open_source
+
+    with pytest.raises(TargetError, match="'relay' or 'direct'"):
+        open_source("/dev/null", clock=ManualClock(), transport="carrier pigeon")
+
+
+def test_a_closed_source_is_closed() -> None:
+    clock = ManualClock()
+    source = open_virtual(clock=clock, load="constant:60")
+    source.close()
+    with pytest.raises((SensorClosedError, SourceLostError)):
+        source.read()
