@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -106,6 +107,31 @@ class _Ratio:
         return self.watts * dt_ns * 1e-9
 
 
+class _Matrix:
+    """How to compute all sampled channels at once: which rows of the matrix of SI values enter which result."""
+
+    __slots__ = ("all_means", "products", "rows", "scale", "scaled", "total", "values")
+
+    def __init__(self, samples: Sequence[tuple[int, Channel, int, int]], values: list[int], total: list[int]) -> None:
+        self.rows = len(samples)
+        self.all_means = all(channel.how is Rule.MEAN for _, channel, *_ in samples)
+        self.products = None
+        if samples and all(j >= 0 for *_, j in samples):
+            self.products = (_even([i for *_, i, _ in samples]), _even([j for *_, j in samples]))
+        self.scale = np.array([[channel.scale if j >= 0 else 1.0] for _, channel, _, j in samples])
+        self.scaled = bool(np.any(self.scale != 1.0))
+        self.values = _even(values)
+        self.total = _even([i + 1 for i in total]) if total else None
+
+
+def _even(indices: list[int]) -> slice | list[int]:
+    """Return evenly spaced indices as a slice, which numpy need not copy."""
+    steps = {b - a for a, b in pairwise(indices)} or {1}
+    if len(steps) == 1 and min(steps) > 0:
+        return slice(indices[0], indices[-1] + 1, steps.pop()) if indices else slice(0)
+    return indices
+
+
 class Integrator:
     """The running curve of one source.
 
@@ -136,7 +162,7 @@ class Integrator:
         column = {c.name: i for i, c in enumerate(direct)}
         by_name = {c.name: c for c in layout.channels}
         self._scales, self._offsets = [c.scale for c in direct], [c.offset for c in direct]
-        self._scale, self._offset = np.array(self._scales), np.array(self._offsets)
+        self._scale, self._offset = np.array(self._scales, np.float64), np.array(self._offsets, np.float64)
         self._corrected = [(column[n], t) for n, t in self._transforms.items() if n in column]
         self._counters: list[tuple[int, _Counter | _Ratio]] = []
         self._samples: list[tuple[int, Channel, int, int]] = []  # (out, channel, column, second column or -1)
@@ -159,6 +185,7 @@ class Integrator:
         ]
         self._in_total = [i - 1 for i in layout.in_total]
         self._wide = bool(self._samples) and not self._counters
+        self._matrix = _Matrix(self._samples, [i for i, *_ in self._values], self._in_total)
 
     def advance(self, data: Block | Row) -> Frame | Point | None:
         """Take the rows that have come; return the same rows of the curve (None if there were none)."""
@@ -253,53 +280,81 @@ class Integrator:
     # -- many rows, arrays -----------------------------------------------------------------------------------------
 
     def _sweep(self, block: Block) -> Frame:
-        """Do for all rows at once what ``_step`` does for one; only sampled channels, which is what streams have."""
-        n, t_ns = len(block), block.t_ns
-        si = np.empty((block.raw.shape[1], n))
-        np.add(block.raw.T, self._offset[:, None], out=si)
+        """Do for all rows at once what ``_step`` does for one; only sampled channels, which is what streams have.
+
+        Few calls on whole matrices: a caller of ``read()`` waits for them.
+        """
+        n, t_ns, plan = len(block), block.t_ns, self._matrix
+        si = np.add(block.raw.T, self._offset[:, None])
         si *= self._scale[:, None]
         for column, transform in self._corrected:
             si[column] = transform(si[column])
-        first = not self._started
         dt_ns = np.empty(n, np.int64)
         np.subtract(t_ns[1:], t_ns[:-1], out=dt_ns[1:])
+        first = not self._started
         dt_ns[0] = 0 if first else t_ns[0] - self._t_ns
-        seconds = dt_ns * 1e-9
+        watts, joules = np.empty((plan.rows + 1, n)), np.empty((plan.rows + 1, n))
+        power, energy = watts[1:], joules[1:]
+        self._powers(si, power)
+        mean = power if plan.all_means else self._means(power, first=first)
+        np.multiply(mean, dt_ns * 1e-9, out=energy)
         gaps = self._gaps(block, first=first)
-        watts = np.empty((len(self._samples) + 1, n))
-        joules = np.empty_like(watts)
-        unknown = np.zeros(n, np.int64)
-        for out, channel, i, j in self._samples:
-            power = watts[out + 1]
-            if j < 0:
-                power[:] = si[i]
+        unknown = self._cut_out(energy, dt_ns, gaps) if gaps else 0
+        energy[:, 0] += self._joules
+        np.cumsum(energy, axis=1, out=energy)
+        for columns in (watts, joules):
+            if plan.total is None:
+                columns[0] = math.nan
             else:
-                np.multiply(si[i], si[j], out=power)
-                if channel.scale != 1.0:
-                    power *= channel.scale
-                if channel.name in self._transforms:
-                    power[:] = self._transforms[channel.name](power)
-            energy = joules[out + 1]
-            if channel.how is Rule.MEAN:
-                np.multiply(power, seconds, out=energy)
-            else:
-                before = self._watts[out] if not first else power[0]
-                energy[0] = (before + power[0]) / 2 * seconds[0]
-                energy[1:] = (power[1:] + power[:-1]) * seconds[1:] / 2
-            for row, broken in gaps:
-                known = 0 if broken else _known_ns(channel, int(dt_ns[row]))
-                energy[row] *= known / max(1, int(dt_ns[row]))
-                unknown[row] = max(int(unknown[row]), int(dt_ns[row]) - known)
-            energy[0] += self._joules[out]
-            np.cumsum(energy, out=energy)
-        self._sum_up(watts, joules)
+                np.sum(columns[plan.total], axis=0, out=columns[0])
         lost = block.lost if block.lost is not None else np.zeros(n, np.int64)
         uncovered = np.full(n, self._uncovered_ns, np.int64)
         if gaps:
             uncovered += np.cumsum(unknown)
-        self._close_sweep(t_ns, watts, joules, uncovered, lost)
-        values = si[[i for i, *_ in self._values]].T if self._values else np.empty((n, 0))
+        self._started = True
+        self._t_ns = int(t_ns[-1])
+        self._watts, self._joules = power[:, -1].tolist(), energy[:, -1].tolist()
+        self._uncovered_ns = int(uncovered[-1])
+        self.rows += n
+        self.lost += int(lost.sum()) if block.lost is not None else 0
+        values = si[plan.values].T if self._values else np.empty((n, 0))
         return Frame(t_ns, watts.T, joules.T, values, lost, uncovered, block.marks)
+
+    def _powers(self, si: Floats, power: Floats) -> None:
+        """Fill in the power of every channel, one row each."""
+        plan = self._matrix
+        if plan.products is not None:
+            np.multiply(si[plan.products[0]], si[plan.products[1]], out=power)
+        else:
+            for out, _, i, j in self._samples:
+                power[out] = si[i] if j < 0 else si[i] * si[j]
+        if plan.scaled:
+            power *= plan.scale
+        if self._transforms:
+            for out, channel, _, j in self._samples:
+                if j >= 0 and channel.name in self._transforms:
+                    power[out] = self._transforms[channel.name](power[out])
+
+    def _means(self, power: Floats, *, first: bool) -> Floats:
+        """Mean power since the row before: of momentary samples the half-way value, of interval means themselves."""
+        mean: Floats = power.copy()
+        for out, channel, *_ in self._samples:
+            if channel.how is Rule.TRAPEZOID:
+                before = power[out, 0] if first else self._watts[out]
+                mean[out, 0] = (before + power[out, 0]) / 2
+                mean[out, 1:] = (power[out, 1:] + power[out, :-1]) / 2
+        return mean
+
+    def _cut_out(self, energy: Floats, dt_ns: Ints, gaps: list[tuple[int, bool]]) -> Ints:
+        """Take the energy of unknown time out; return that time for each row."""
+        unknown = np.zeros(len(dt_ns), np.int64)
+        for row, broken in gaps:
+            length = int(dt_ns[row])
+            for out, channel, *_ in self._samples:
+                known = 0 if broken else _known_ns(channel, length)
+                energy[out, row] *= known / max(1, length)
+                unknown[row] = max(int(unknown[row]), length - known)
+        return unknown
 
     def _gaps(self, block: Block, *, first: bool) -> list[tuple[int, bool]]:
         """Rows whose interval is not fully known, and whether because of a restart."""
@@ -309,24 +364,6 @@ class Integrator:
         if first:
             gaps.pop(0, None)
         return list(gaps.items())
-
-    def _sum_up(self, watts: Floats, joules: Floats) -> None:
-        for columns in (watts, joules):
-            if not self._in_total:
-                columns[0] = math.nan
-                continue
-            columns[0] = columns[self._in_total[0] + 1]
-            for i in self._in_total[1:]:
-                columns[0] += columns[i + 1]
-
-    def _close_sweep(self, t_ns: Ints, watts: Floats, joules: Floats, uncovered: Ints, lost: Ints) -> None:
-        self._started = True
-        self._t_ns = int(t_ns[-1])
-        self._watts = watts[1:, -1].tolist()
-        self._joules = joules[1:, -1].tolist()
-        self._uncovered_ns = int(uncovered[-1])
-        self.rows += len(t_ns)
-        self.lost += int(lost.sum())
 
 
 def _known_ns(channel: Channel, dt_ns: int) -> int:
