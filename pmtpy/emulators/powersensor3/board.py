@@ -315,7 +315,8 @@ class Board:
     def _emit(self, k0: int, k1: int) -> None:
         """Queue frames, marked while markers are pending; those that find no room are lost."""
         self._unsent = k1
-        if not self.listening:
+        if not self.listening:  # discarded, and the markers with them
+            self.firmware.markers -= min(self.firmware.markers, k1 - k0)
             return
         if self.buffer_bytes is not None:
             k1 = min(k1, k0 + max(0, self.buffer_bytes - self._queued) // FRAME_BYTES)

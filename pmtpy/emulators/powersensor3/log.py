@@ -73,7 +73,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """The energy that a perfect instrument would report, and that of the frames sent. Joules per pair, shape (4,).
+    """The energy that a perfect instrument would report, and that of the frames sent. Joules per pair, index 0 to 3.
 
     Attributes
     ----------

@@ -25,12 +25,14 @@ class MemoryTransport:
 
     def __init__(self, board: Board, clock: Clock, burst_ns: int = BURST_NS) -> None:
         self.board, self.clock, self._burst_ns = board, clock, burst_ns
+        board.listening = False  # what it sent before this line was there went nowhere
+        board.advance(clock.now_ns())
+        board.listening = True
         self._boot = len(board.history.boots)
         self._run_ns = clock.now_ns()
         self._closed = False
         self._held_until_ns = 0
         self._held: list[tuple[int, bytes]] = []
-        board.listening = True
 
     def write(self, data: bytes) -> None:
         """Send bytes to the board.

@@ -76,6 +76,7 @@ class PtyServer:
             buffer_bytes=buffer_bytes,
             cycle_blocks=FAST_CYCLE_BLOCKS if fast else 0,
         )
+        self.board.listening = False  # nobody has the port open
         self.board.advance(now_ns)
         self._link, self._fast, self._control = link, fast, control
         self._master, self._watched = -1, 0
@@ -242,11 +243,14 @@ class PtyServer:
             self._running = False
         *lines, self._commands = (self._commands + data).split(b"\n")
         for text in lines:
+            self._answer(self._do(text))
+
+    def _do(self, text: bytes) -> dict[str, Any]:
+        try:
             command = json.loads(text)
-            try:
-                self._answer(self._actions[command.pop("do")](command))
-            except (TargetError, TypeError, ValueError) as error:
-                self._answer({"error": str(error)})
+            return self._actions[command.pop("do")](command)
+        except (TargetError, KeyError, TypeError, ValueError) as error:
+            return {"error": f"{text.decode(errors='replace')}: {error}"}
 
     def _log(self) -> dict[str, Any]:
         if not self._fast:

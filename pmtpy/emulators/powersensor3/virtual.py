@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -73,10 +72,9 @@ class VirtualBoard:
         self.epoch_ns = time.monotonic_ns() if epoch_ns is None else epoch_ns
         self._load, self._fast = parse_load(load), fast
         self._lock = threading.Lock()
-        self._folder = tempfile.TemporaryDirectory(prefix="pmtpy-board-")
+        self._owner = os.getpid()
         command = [sys.executable, "-m", "pmtpy.emulators.powersensor3", "--control", f"--load={load}"]
-        command += [f"--epoch-ns={self.epoch_ns}", f"--buffer={buffer_bytes}"]
-        command += [f"--link={Path(self._folder.name) / 'PowerSensor3'}", *arguments_of(self.spec)]
+        command += [f"--epoch-ns={self.epoch_ns}", f"--buffer={buffer_bytes}", *arguments_of(self.spec)]
         # This very copy of the package, also where it was found by the working directory.
         paths = [str(Path(pmtpy.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = subprocess.Popen(
@@ -154,10 +152,10 @@ class VirtualBoard:
         self._ask("plug_in")
 
     def close(self) -> None:
-        """End the board's process. May be called twice."""
+        """End the board's process. May be called twice; in a forked child it does nothing, the parent still uses it."""
         process = self._process
         assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018  (pipes were asked for)
-        if process.stdin.closed:
+        if process.stdin.closed or os.getpid() != self._owner:
             return
         process.stdin.close()  # which tells it to end
         try:
@@ -166,7 +164,6 @@ class VirtualBoard:
             process.kill()
             process.wait()
         process.stdout.close()
-        self._folder.cleanup()
 
     def __enter__(self) -> VirtualBoard:  # noqa: PYI034  (Self is not in Python 3.10)
         """Return the board."""

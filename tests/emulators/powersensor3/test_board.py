@@ -6,8 +6,10 @@ import itertools
 import struct
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from pmtpy.emulators.powersensor3 import BoardSpec, Stored, parse_pairs
+from pmtpy.emulators.powersensor3 import BoardSpec, MemoryTransport, Stored, parse_pairs
 from pmtpy.errors import SourceLostError, TargetError
 
 from .conftest import Bench, frames
@@ -355,3 +357,56 @@ def test_on_a_clock_that_stands_still_an_instant_board_answers_at_once() -> None
     assert not bench.line.wait(1.0)
     assert len(frames(bench.after(0.01))) == 200
     assert bench.ask(b"X", 0) == b"\xff\x3f\xff\x3f"  # there is no newer frame to follow
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.tuples(st.binary(max_size=60), st.sampled_from([0.0, 40e-6, 0.003, 0.11, 0.6, 2.1])), max_size=8),
+    st.sampled_from(["1.0.0", "1.2.0", "1.3.3", "1.4.0", "1.6.1", "2.0"]),
+    st.sampled_from([{}, {"hang_on_marker": True}]),
+)
+def test_no_host_can_break_the_board(talk: list[tuple[bytes, float]], version: str, quirk: dict[str, bool]) -> None:
+    board = Bench(quiet(version=version, **quirk), "constant:60").board
+    now_ns = board.now_ns
+    for data, seconds in talk:
+        board.feed(data, now_ns)
+        now_ns += round(seconds * 1e9)
+        board.advance(now_ns)
+        assert board.now_ns <= now_ns
+    board.unplug()
+    board.plug_in(now_ns)
+    board.advance(now_ns + 1_000_000_000)
+    board.feed(b"V", now_ns + 1_000_000_000)
+    board.take()
+    board.advance(now_ns + 1_000_000_000)
+    assert b"".join(board.take()) == board.spec.version_line
+    for boot in board.history.boots:
+        assert all(a < b for a, b in boot.runs)
+        assert all(one[1] < two[0] for one, two in itertools.pairwise(boot.runs))
+
+
+def test_the_order_of_the_public_host_library_gives_clean_replies(bench: Bench) -> None:
+    # Stop, wait for the stop words, 10 ms, discard, command, reply, start: so it reads the version while measuring.
+    bench.ask(b"S", 0.5)
+    got = bench.ask(b"X", 0.104)
+    assert got.count(b"\xff\x3f\xff\x3f") == 1
+    bench.after(0.010)
+    assert bench.ask(b"V") == b"F411-1.6.1\r\n"
+    assert len(frames(bench.ask(b"S", 0.1))) > 1900
+
+
+def test_what_was_streamed_before_the_line_was_opened_is_not_in_it() -> None:
+    bench = Bench(quiet(streaming=True), "constant:60")
+    bench.line.close()
+    bench.clock.advance(5)
+    bench.line = MemoryTransport(bench.board, bench.clock)
+    assert bench.after(0) == b""
+    assert len(frames(bench.after(0.01))) == 200
+
+
+def test_a_marker_whose_frame_is_discarded_does_not_stand_in_the_way_of_a_stop(bench: Bench) -> None:
+    bench.ask(b"S", 0.01)
+    bench.line.close()
+    bench.board.feed(b"MT", bench.clock.now_ns())
+    bench.board.advance(bench.clock.now_ns() + 100_000_000)
+    assert not bench.board.busy

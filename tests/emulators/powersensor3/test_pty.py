@@ -64,6 +64,16 @@ class Host:
         os.close(self.fd)
 
 
+def wait_until_still(board: VirtualBoard) -> int:
+    """Wait until the board, which streams, sends nothing more; return how many frames it has sent."""
+    end, sent = time.monotonic() + LIMIT_S, -1
+    while (now := board.history().frames) != sent:  # asking brings the board up to the present
+        assert time.monotonic() < end
+        sent = now
+        time.sleep(0.05)
+    return sent
+
+
 @pytest.fixture
 def board() -> Iterator[VirtualBoard]:
     with VirtualBoard("constant:60", SPEC) as virtual:
@@ -110,12 +120,7 @@ def test_frames_that_the_host_leaves_unread_are_missing_in_the_timestamps() -> N
         host.ready()
         host.write(b"S")
         host.until(18)
-        sent = 0
-        end = time.monotonic() + LIMIT_S
-        while board.history().frames != sent:  # until the line is full
-            sent = board.history().frames
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        sent = wait_until_still(board)  # the line is full
         stall_ns = time.monotonic_ns()
         host.until(18 * sent - 18)
         host.until(18 * 1000)
@@ -175,7 +180,8 @@ def test_after_the_port_was_closed_nothing_old_is_left_in_it(board: VirtualBoard
     second.until(18)
     os.close(host.fd)
     second.close()
-    time.sleep(0.3)  # frames that nobody may see
+    wait_until_still(board)  # the board has noticed
+    time.sleep(0.2)  # frames that nobody may see
     host.fd = os.open(board.path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
     data = host.until(18 * 400)
     at = next(i for i in range(18) if data[i] >> 4 == 15 and data[i + 1] >> 6 == 1)
@@ -269,3 +275,30 @@ def test_serving_prints_the_path_and_ends_with_status_0_on_ctrl_c(tmp_path: Path
 def test_a_wrong_option_is_refused_with_status_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert serve(["--pairs", "9"]) == 2
     assert "MODULE" in capsys.readouterr().err
+
+
+def test_a_forked_child_that_closes_the_board_leaves_it_to_the_parent(board: VirtualBoard) -> None:
+    child = os.fork()
+    if child == 0:
+        board.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    host = Host(board.path)
+    host.ready()
+    host.close()
+
+
+def test_commands_that_mean_nothing_are_answered_with_what_was_wrong() -> None:
+    server = subprocess.Popen(
+        [sys.executable, "-m", "pmtpy.emulators.powersensor3", "--control"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(pmtpy.__file__).parents[1])},
+    )
+    said, _ = server.communicate(
+        b'{"do": "dance"}\nnonsense\n{"do": "inject", "fault": "lose", "x": 1}\n', timeout=LIMIT_S
+    )
+    path, *errors = said.splitlines()
+    assert b"PowerSensor3" in path
+    assert [b"dance" in errors[0], b"nonsense" in errors[1], b"lose" in errors[2]] == [True] * 3
+    assert server.returncode == 0
