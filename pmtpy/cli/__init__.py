@@ -22,6 +22,7 @@ VERBS: Mapping[str, str] = types.MappingProxyType(
         "list": "show every backend and its devices, or why there are none",
         "read": "take one reading of each sensor, per channel",
         "dump": "log sensors continuously to files",
+        "calibrate": "fit what was measured: energy at other clocks",
     }
 )
 

@@ -1,0 +1,131 @@
+"""``pmtpy calibrate``: fit what was measured, and write it down for others to use.
+
+``transfer`` predicts power, time and energy of tuned configurations at clocks at which they were not measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pmtpy.analysis.frequency import Prediction, Table, fit_transfer, predict
+from pmtpy.cli.common import say
+from pmtpy.errors import FileFormatError, SinkError, TargetError
+
+_COLUMNS = ("config", "set_clock_mhz", "core_freq_mhz", "time_ms", "power_w")
+_WRITTEN = ("config", "set_clock_mhz", "power_w", "time_ms", "energy_j", "energy_low_j", "energy_high_j")
+_TOLD = 5  # notes that are printed in full
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    what = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
+    transfer = what.add_parser(
+        "transfer",
+        help="predict energy of tuned configurations at other clocks",
+        description="Predict power, time and energy at other clocks, with 95 %% intervals. Each configuration is "
+        "measured at one clock or two; the training table has a few configurations at all of them.",
+        epilog="example:\n  pmtpy calibrate transfer --train all_clocks.csv --measured one_clock.csv "
+        "--clocks 1485,1650,1815 -o predicted.csv",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    columns = ", ".join([*_COLUMNS, "temperature_c"])
+    transfer.add_argument("--train", required=True, metavar="TABLE", help=f"CSV with the columns {columns}")
+    transfer.add_argument("--measured", required=True, metavar="TABLE", help="the same, for what is to be predicted")
+    transfer.add_argument("--clocks", required=True, metavar="MHZ,MHZ,...", help="clocks to predict, as asked for")
+    transfer.add_argument("-o", "--output", required=True, metavar="OUT.csv", help="where to write the predictions")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fit, predict, write."""
+    clocks = _clocks(args.clocks)
+    train, measured = read_table(Path(args.train)), read_table(Path(args.measured))
+    found = predict(fit_transfer(train), measured, clocks)
+    _write(Path(args.output), found)
+    width = float(np.median([p.energy_high_j / p.energy_j - 1.0 for p in found]))
+    say(
+        f"{len(measured.by_config())} configurations at {len(clocks)} clocks written to {args.output}; "
+        f"half the energies are known to within {width:.1%} (95 %)"
+    )
+    notes = list(dict.fromkeys(f"{p.config}: {p.note}" for p in found if p.note))
+    for note in notes[:_TOLD]:
+        say(f"note: {note}")
+    if len(notes) > _TOLD:
+        say(f"note: {len(notes) - _TOLD} more configurations are marked like these")
+    return 0
+
+
+def _clocks(text: str) -> list[float]:
+    try:
+        clocks = [float(c) for c in text.split(",") if c.strip()]
+    except ValueError:
+        clocks = []
+    if not clocks or not all(math.isfinite(c) and c > 0 for c in clocks):
+        msg = f"--clocks {text!r}: write clocks in MHz with commas between them, for example 1485,1650,1815"
+        raise TargetError(msg)
+    return clocks
+
+
+def read_table(path: Path) -> Table:
+    """Read a table of tuning results; gzip is undone, columns that are not needed are ignored.
+
+    Raises
+    ------
+    FileFormatError
+        It cannot be read, lacks a column, or has a value that is no number: file, line and column are named.
+    """
+    try:
+        raw = path.read_bytes()
+        text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8-sig")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        msg = f"{path}: cannot be read: {error}"
+        raise FileFormatError(msg) from error
+    rows = csv.DictReader(text.splitlines(), skipinitialspace=True)
+    missing = [c for c in _COLUMNS if c not in (rows.fieldnames or ())]
+    if missing:
+        msg = f"{path}: line 1: the columns {', '.join(missing)} are missing; there are {rows.fieldnames}"
+        raise FileFormatError(msg)
+    names: list[str] = []
+    numbers: list[list[float]] = []
+    for row in rows:
+        names.append(str(row["config"]))
+        numbers.append([_number(path, rows.line_num, c, row[c]) for c in _COLUMNS[1:]])
+        warm = row.get("temperature_c")
+        numbers[-1].append(_number(path, rows.line_num, "temperature_c", warm) if warm else math.nan)
+    if not names:
+        msg = f"{path}: no rows below the header"
+        raise FileFormatError(msg)
+    set_mhz, core, time_ms, power, warmth = np.array(numbers, np.float64).T
+    return Table(tuple(names), set_mhz, core, warmth, time_ms / 1e3, power)
+
+
+def _number(path: Path, line: int, column: str, text: str | None) -> float:
+    try:
+        value = float(text or "")
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or (column != "temperature_c" and value <= 0):
+        msg = f"{path}: line {line}: {column} must be a number" + (
+            f", not {text!r}" if column == "temperature_c" else f" above zero, not {text!r}"
+        )
+        raise FileFormatError(msg)
+    return value
+
+
+def _write(path: Path, found: Sequence[Prediction]) -> None:
+    try:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(_WRITTEN)
+            for p in found:
+                numbers = (p.power_w, p.time_s * 1e3, p.energy_j, p.energy_low_j, p.energy_high_j)
+                writer.writerow([p.config, f"{p.set_mhz:g}", *(f"{x:.7g}" for x in numbers)])
+    except OSError as error:
+        msg = f"{path}: the predictions could not be written: {error}"
+        raise SinkError(msg) from error
