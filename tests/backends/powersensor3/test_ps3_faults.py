@@ -122,9 +122,9 @@ def test_frames_that_nobody_sent_are_counted_and_the_stream_goes_on(
     _, lost = rows_for(source, 1.2)
     runs = board.history().boots[-1].runs
     missing = sum(b[0] - a[1] for a, b in itertools.pairwise(runs))
-    # Exact on an idle machine; where the scheduler delays a piece by 0.7 ms and more, a turn of the clock (20 frames)
-    # either way cannot be told.
-    assert abs(lost - missing) <= 41
+    # Exact where pieces arrive in time, as the tests of the clock show. Here the scheduler may delay the first piece
+    # after the gap by some milliseconds, which are then taken for lost; 20 ms are 400 frames.
+    assert abs(lost - missing) <= 400
     assert missing > 9000
 
 
