@@ -25,6 +25,7 @@ VERBS: Mapping[str, str] = types.MappingProxyType(
         "dump": "log sensors continuously to files",
         "calibrate": "fit what was measured: energy at other clocks",
         "sim": "put a virtual PowerSensor3 board behind a pseudo-terminal",
+        "plot": "draw recordings: power over time",
     }
 )
 
