@@ -6,7 +6,7 @@ for any sampling: no resampling, no grid. Pure; times are seconds on one clock, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from pmtpy.errors import DeclinedError
 from pmtpy.model import Floats
 
 _LONG_S = 3600.0  # how far the ends of a curve are held: longer than any kernel
+_OFF_S = 2.0  # a load is known to be off for at least this long before its first and after its last edge
 _END_S = 0.1  # the level held beyond an end is the median over this much of the curve
 
 
@@ -64,7 +65,8 @@ class Curve:
             edges = np.append(edges, end_s)
         states = np.asarray(np.arange(len(edges) + 1) % 2, np.float64)
         states[-1] = 0.0
-        return _curve(np.concatenate([[edges[0] - _LONG_S], edges, [edges[-1] + _LONG_S]]), states)
+        curve = _curve(np.concatenate([[edges[0] - _LONG_S], edges, [edges[-1] + _LONG_S]]), states)
+        return replace(curve, start_s=curve.start_s - _OFF_S, end_s=curve.end_s + _OFF_S)
 
     def watts(self) -> Floats:
         """Power between the knots, shape (n,)."""

@@ -98,7 +98,7 @@ class KernelFit:
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """Updates against a reference: times relative to their middle, readings, response."""
+    """Updates against a reference: times relative to the pivot, readings, response."""
 
     t: Floats
     y: Floats
@@ -107,12 +107,8 @@ class _Problem:
     period: float
     jitter: float
     drift: float
+    rate_sd: float  # how far the reference's clock may run from that of the updates, relative
     metered: bool
-
-    @property
-    def rate_sd(self) -> float:
-        """How far the reference's clock may run from that of the updates: one standard deviation, relative."""
-        return math.hypot(_RATE_SD if self.metered else 1e-6, self.drift)
 
     @property
     def gains(self) -> tuple[float, float]:
@@ -123,7 +119,15 @@ class _Problem:
         return self.respond(self.middle + self.t * (1.0 + rate) - offset, window, tau)
 
 
-def fit_kernel(updates: Updates, reference: Curve, *, metered: bool, lead_s: float = 0.0) -> KernelFit:
+def fit_kernel(
+    updates: Updates,
+    reference: Curve,
+    *,
+    metered: bool,
+    lead_s: float = 0.0,
+    pivot_s: float | None = None,
+    rate_sd: float | None = None,
+) -> KernelFit:
     """Fit the response kernel.
 
     Parameters
@@ -135,7 +139,11 @@ def fit_kernel(updates: Updates, reference: Curve, *, metered: bool, lead_s: flo
     metered : bool
         Whether the reference is a meter in watts: then its clock rate is fitted too, and the gain must be plausible.
     lead_s : float
-        How much earlier than the updates' the reference's clock may be at most, beyond half an update.
+        How far the two clocks may differ, beyond an update either way.
+    pivot_s : float, optional
+        The instant at which the two clocks agree; None: the middle of the updates. The offset is that of this instant.
+    rate_sd : float, optional
+        Standard deviation of the reference's rate, relative; None: 0.15 % for a meter, none for a load.
 
     Raises
     ------
@@ -143,7 +151,9 @@ def fit_kernel(updates: Updates, reference: Curve, *, metered: bool, lead_s: flo
         Too few updates in the reference; constant power; a reference that does not explain the readings; a load
         whose period nearly equals the update period.
     """
-    problem = _problem(updates, reference, metered=metered)
+    problem = _problem(updates, reference, pivot_s, metered=metered)
+    if rate_sd is not None:
+        problem = replace(problem, rate_sd=math.hypot(rate_sd, updates.drift, 1e-6))
     if not metered:
         _refuse_synchronous(reference, updates)
     rough = replace(problem, respond=Responder(reference.thinned(updates.period_s / 20.0)))
@@ -169,7 +179,7 @@ def fit_kernel(updates: Updates, reference: Curve, *, metered: bool, lead_s: flo
     return _with_doubt(fit, fits)
 
 
-def _problem(updates: Updates, reference: Curve, *, metered: bool) -> _Problem:
+def _problem(updates: Updates, reference: Curve, pivot_s: float | None = None, *, metered: bool) -> _Problem:
     t, y = updates.t_s, updates.watts
     if metered:
         inside = (t > reference.start_s) & (t < reference.end_s)
@@ -180,9 +190,17 @@ def _problem(updates: Updates, reference: Curve, *, metered: bool) -> _Problem:
     if float(np.ptp(y)) <= 0.0 or (robust_sd(np.diff(y)) == 0.0 and float(np.std(y)) < 1e-9):
         msg = "the power is constant: every kernel of unit area fits; use a load that varies"
         raise DeclinedError(msg)
-    middle = float((t[0] + t[-1]) / 2.0)
+    middle = float((t[0] + t[-1]) / 2.0) if pivot_s is None else pivot_s
     return _Problem(
-        t - middle, y, middle, Responder(reference), updates.period_s, updates.jitter_s, updates.drift, metered=metered
+        t - middle,
+        y,
+        middle,
+        Responder(reference),
+        updates.period_s,
+        updates.jitter_s,
+        updates.drift,
+        math.hypot(_RATE_SD if metered else 1e-6, updates.drift),
+        metered=metered,
     )
 
 

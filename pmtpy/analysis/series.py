@@ -38,6 +38,10 @@ class Updates:
         """Number of updates."""
         return len(self.k)
 
+    def shifted(self, by_s: float) -> Updates:
+        """Return the series on a clock that is ahead by ``by_s``."""
+        return replace(self, t_s=np.asarray(self.t_s + by_s, np.float64))
+
     def between(self, start_s: float, end_s: float) -> Updates:
         """Return the updates published in ``[start_s, end_s)``."""
         keep = (self.t_s >= start_s) & (self.t_s < end_s)

@@ -87,7 +87,7 @@ def estimate_updates(t_s: Floats, values: Floats) -> UpdateLattice:
     if len(t) < 3:
         msg = f"{len(t)} polls are too few to find an update period"
         raise DeclinedError(msg)
-    origin, step, poll = t[0], stamp_step(t), float(np.median(np.diff(t)))
+    origin, step, poll = float(t[0]), stamp_step(t), float(np.median(np.diff(t)))
     # A stamp that was cut off to its resolution lies half a step early on average.
     polls = t - origin + step / 2.0
     at = np.flatnonzero(np.diff(v) != 0.0)

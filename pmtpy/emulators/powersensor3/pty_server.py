@@ -121,8 +121,7 @@ class PtyServer:
         try:
             self.board.inject(fault, self._now_ns(), **options)
         except TypeError as error:
-            msg = f"fault {fault} has options rate, burst, count, seconds, and not {', '.join(options)}"
-            raise TargetError(msg) from error
+            raise TargetError(f"fault {fault}: {error}") from None
 
     # The pseudo-terminal.
 

@@ -1,0 +1,395 @@
+"""All that one recording tells about a sensor: update period, step, kernel, gradient, energy; and what it cannot tell.
+
+Puts the estimators together and brings their clocks together. What is declined is absent, with the reason beside it;
+nothing is filled in from what is usual for such a card. Pure: arrays in, a record out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from pmtpy.analysis.clocks import ClockFit, coarse_shift, fit_clock, zone_shift
+from pmtpy.analysis.curve import Curve
+from pmtpy.analysis.energy import EnergyComparison, Readings, compare_energy
+from pmtpy.analysis.estimate import Z95, Estimate
+from pmtpy.analysis.kernel import AMBIGUOUS, KernelFit, fit_kernel
+from pmtpy.analysis.response import Activity, Response
+from pmtpy.analysis.series import Updates, tidy
+from pmtpy.analysis.step import StepResponse, find_block, fit_step, long_block
+from pmtpy.analysis.transfer import Transfer, fit_transfer
+from pmtpy.analysis.update import UpdateLattice, estimate_updates, update_series
+from pmtpy.errors import DeclinedError
+from pmtpy.model import Floats
+
+_MEETING_S = 2.0  # clocks that both claim to be a host's wall clock are searched this far
+_EARLY_S = 0.02  # a stamp this much earlier than its reading has been seen; a kernel cannot end later in the future
+_SETTLED_S = 2.0
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Samples over time.
+
+    Attributes
+    ----------
+    t_s, watts : float64, shape (n,)
+    absolute : bool
+        Whether the times are wall time; else they count from an unknown instant.
+    """
+
+    t_s: Floats
+    watts: Floats
+    absolute: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LoadStamps:
+    """When a load was switched: on, off, on, ...; and when the recording of it ended.
+
+    Attributes
+    ----------
+    edges_s : float64, shape (n,)
+    end_s : float
+    absolute : bool
+        Whether the times are wall time.
+    """
+
+    edges_s: Floats
+    end_s: float
+    absolute: bool = True
+
+    def activity(self) -> Activity:
+        """Return the load as intervals."""
+        off = self.edges_s[1::2]
+        on = self.edges_s[::2]
+        return Activity(on, off if len(off) == len(on) else np.append(off, max(self.end_s, on[-1])))
+
+
+@dataclass(frozen=True, slots=True)
+class Characterisation:
+    """What one recording tells about one channel of a sensor. None: declined, for the reason under the same name.
+
+    Attributes
+    ----------
+    channel : str
+    lattice : UpdateLattice or None
+    step : StepResponse or None
+    kernel : KernelFit or None
+    offset_s : Estimate or None
+        Age of the kernel's end, on the host's clock.
+    transfer : Transfer or None
+    energy : mapping
+        Comparisons by the name of the interval.
+    declined : mapping
+        Reasons by the name of what is missing.
+    notes : tuple of str
+        Shifts of clocks that were found, and doubts.
+    """
+
+    channel: str
+    lattice: UpdateLattice | None = None
+    step: StepResponse | None = None
+    kernel: KernelFit | None = None
+    offset_s: Estimate | None = None
+    transfer: Transfer | None = None
+    energy: Mapping[str, EnergyComparison] = field(default_factory=dict)
+    declined: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def response(self) -> Response | None:
+        """The sensor's response for corrections; None unless period, kernel and transfer are all known."""
+        if self.lattice is None or self.kernel is None or self.kernel.family == AMBIGUOUS or self.transfer is None:
+            return None
+        return _response(self.lattice, self.kernel, self.transfer)
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON document of ``pmtpy characterise``."""
+        kernel, step, transfer = self.kernel, self.step, self.transfer
+        best = kernel.best if kernel is not None and kernel.family != AMBIGUOUS else None
+        return {
+            "channel": self.channel,
+            "update_period_ms": _json(self.lattice.period_s if self.lattice else None, 1e3),
+            "step": {
+                "kind": step.kind if step else None,
+                "rise_ms": _json(step.rise_s if step else None, 1e3),
+                "delay_ms": _json(step.delay_s if step else None, 1e3),
+            },
+            "kernel": {
+                "family": kernel.family if kernel else AMBIGUOUS,
+                "window_ms": _json(best.window_s if best else None, 1e3),
+                "tau_ms": _json(best.tau_s if best else None, 1e3),
+                "offset_ms": _json(self.offset_s if best else None, 1e3),
+            },
+            "gradient": _json(transfer.gain if transfer else None),
+            "intercept_w": _json(transfer.intercept_w if transfer else None),
+            "energy": {name: _energy(comparison) for name, comparison in self.energy.items()},
+            "declined": dict(self.declined),
+        }
+
+
+def _json(estimate: Estimate | None, factor: float = 1.0) -> dict[str, float] | None:
+    return estimate.scaled(factor).as_dict() if estimate is not None else None
+
+
+def _energy(comparison: EnergyComparison) -> dict[str, Any]:
+    return {
+        "seconds": comparison.end_s - comparison.start_s,
+        "reference_j": comparison.reference_j,
+        "held_j": comparison.held_j,
+        "held_error_percent": 100.0 * comparison.held_error,
+        "corrected_j": comparison.corrected_j.as_dict(),
+        "corrected_error_percent": 100.0 * comparison.corrected_error,
+        "method": comparison.method,
+    }
+
+
+def _response(lattice: UpdateLattice, fit: KernelFit, transfer: Transfer) -> Response:
+    best = fit.best
+    return Response(
+        lattice.period_s.value,
+        best.window_s.value if best.window_s else 0.0,
+        best.tau_s.value if best.tau_s else 0.0,
+        best.offset_s.value,
+        transfer.gain.value,
+        transfer.intercept_w.value,
+        transfer.gain.half_width / Z95 / transfer.gain.value,
+        transfer.intercept_w.half_width / Z95,
+        best.lag_s.half_width / Z95,
+        best.tau_s.half_width / Z95 if best.tau_s else 0.0,
+        best.residual_w,
+    )
+
+
+@dataclass(slots=True)
+class _Findings:
+    """What has been declined and noted so far, while one characterisation runs."""
+
+    declined: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def attempt(self, name: str, estimator: Callable[[], _T]) -> _T | None:
+        """Return what the estimator finds; if it declines, keep the reason."""
+        try:
+            return estimator()
+        except DeclinedError as error:
+            self.declined.setdefault(name, str(error))
+            return None
+
+
+def characterise(
+    channel: str, polls: Series, *, load: LoadStamps | None = None, meter: Series | None = None
+) -> Characterisation:
+    """Characterise one channel from polled readings.
+
+    Parameters
+    ----------
+    channel : str
+        Its name, for the record.
+    polls : Series
+        Stamps and readings as polled.
+    load : LoadStamps, optional
+        When the load was on, by the host's clock.
+    meter : Series, optional
+        A reference meter. Its clock is never taken as right.
+
+    Returns
+    -------
+    Characterisation
+        Never an error for what the data cannot tell: that is declined, with the reason.
+    """
+    found = _Findings()
+    lattice = found.attempt("update_period_ms", lambda: estimate_updates(polls.t_s, polls.watts))
+    if lattice is None:
+        why = f"needs the update period: {found.declined['update_period_ms']}"
+        names = ("step", "kernel", "gradient", "intercept_w", "energy")
+        return Characterisation(channel, declined=found.declined | dict.fromkeys(names, why))
+    t, watts = tidy(polls.t_s, polls.watts)
+    updates = update_series(t, watts, lattice)
+    shift = 0.0
+    if load is not None or meter is not None:
+        moved = found.attempt("kernel", lambda: _host_shift(polls, updates, load, meter))
+        if moved is None:
+            found.declined["meter"] = found.declined["kernel"]
+            load = meter = None
+        shift = moved or 0.0
+        if abs(shift) > 1.0:
+            found.notes.append(f"the readings' clock was shifted by {shift:+.3f} s to meet the reference")
+    updates = updates.shifted(shift)
+    readings = Readings(np.asarray(t + shift, np.float64), watts, updates)
+    tied = meter and found.attempt("meter", lambda: _meter_on_host(found, meter, load, updates))
+    clock, curve = tied or (None, None)
+    step = found.attempt("step", lambda: _step(updates, load, curve))
+    fit = found.attempt("kernel", lambda: _kernel(updates, load, curve, clock, lattice))
+    offset = _offset(found, fit, load, clock, polls)
+    transfer = _transfer(found, updates, curve, fit, clock)
+    energy = _energies(found, readings, curve, load, (lattice, fit, transfer))
+    if step is not None and step.note:
+        found.notes.append(f"step: {step.note}")
+    if step is not None and step.delay_s is None:
+        found.declined["step.delay_ms"] = "the load's start is not known: give its stamps"
+    return Characterisation(channel, lattice, step, fit, offset, transfer, energy, found.declined, tuple(found.notes))
+
+
+# --- clocks ---
+
+
+def _host_shift(polls: Series, updates: Updates, load: LoadStamps | None, meter: Series | None) -> float:
+    """What to add to the readings' times so that they are on the host's clock: the load's, or else the meter's."""
+    if load is not None:
+        reference, absolute = Curve.from_switching(load.edges_s, load.end_s), load.absolute
+    else:
+        assert meter is not None  # noqa: S101  (one of the two is there)
+        reference, absolute = Curve.from_samples(meter.t_s, meter.watts), meter.absolute
+    if polls.absolute and absolute:
+        return zone_shift(float(updates.t_s[0]), float(updates.t_s[-1]), reference)
+    return coarse_shift(_held(updates), reference, step_s=updates.period_s / 10.0)
+
+
+def _held(updates: Updates) -> Curve:
+    """Return the updates as a curve, each shown until the next."""
+    ends = np.append(updates.t_s[1:] - 1e-6, updates.t_s[-1] + updates.period_s)
+    return Curve.from_samples(np.stack([updates.t_s, ends], axis=1).ravel(), np.repeat(updates.watts, 2))
+
+
+def _meter_on_host(
+    found: _Findings, meter: Series, load: LoadStamps | None, updates: Updates
+) -> tuple[ClockFit | None, Curve]:
+    """Return the meter's curve on the host's clock as far as that can be known, and how its clock was tied to it."""
+    curve = Curve.from_samples(meter.t_s, meter.watts)
+    fixed = _held(updates) if load is None else Curve.from_switching(load.edges_s, load.end_s)
+    tied = meter.absolute and (load is None or load.absolute)
+    if tied:
+        curve = curve.shifted(zone_shift(curve.start_s, curve.end_s, fixed))
+    # Readings are means over about a period; finer than that they do not look like the meter.
+    grain = updates.period_s if load is None else 2e-3
+    curve = curve.shifted(coarse_shift(curve, fixed, reach_s=_MEETING_S if tied else None, step_s=grain))
+    if load is None:
+        return None, curve
+    try:
+        clock = fit_clock(curve, load.edges_s[::2], load.edges_s[1::2])
+    except DeclinedError as error:
+        found.notes.append(f"the meter's clock is known only roughly: {error}")
+        return None, curve
+    return clock, clock.on_host(curve)
+
+
+# --- the estimators, each with what it needs ---
+
+
+def _step(updates: Updates, load: LoadStamps | None, meter: Curve | None) -> StepResponse:
+    if load is None:
+        return fit_step(updates, *find_block(updates), started=False, meter=None)
+    return fit_step(updates, *long_block(load.edges_s, load.end_s), meter=meter)
+
+
+def _pivot(updates: Updates, clock: ClockFit | None) -> float:
+    return clock.middle_s if clock is not None else float((updates.t_s[0] + updates.t_s[-1]) / 2.0)
+
+
+def _kernel(
+    updates: Updates, load: LoadStamps | None, meter: Curve | None, clock: ClockFit | None, lattice: UpdateLattice
+) -> KernelFit:
+    if meter is not None:
+        rate = clock.rate.half_width / Z95 if clock is not None and clock.rate is not None else None
+        lead = 0.0 if clock is not None else 2.0 * updates.period_s + 0.05
+        return fit_kernel(updates, meter, metered=True, lead_s=lead, pivot_s=_pivot(updates, clock), rate_sd=rate)
+    if load is None:
+        msg = "needs a reference: a meter, or the stamps of the load"
+        raise DeclinedError(msg)
+    fit = fit_kernel(updates, Curve.from_switching(load.edges_s, load.end_s), metered=False)
+    if fit.family != AMBIGUOUS and fit.best.offset_s.high < -(lattice.poll_s + _EARLY_S):
+        msg = (
+            f"the best {fit.family} would end {-1e3 * fit.best.offset_s.value:.3g} ms in the future: the load does not "
+            "follow its stamps, and without a meter its ramps cannot be told from the sensor's"
+        )
+        raise DeclinedError(msg)
+    return fit
+
+
+def _offset(
+    found: _Findings, fit: KernelFit | None, load: LoadStamps | None, clock: ClockFit | None, polls: Series
+) -> Estimate | None:
+    """Return the kernel's offset on the host's clock, if a clock ties them."""
+    if fit is None:
+        return None
+    if fit.family == AMBIGUOUS:
+        found.declined["kernel"] = fit.reason
+        return None
+    metered = fit.best.rate is not None
+    if load is None or (metered and clock is None) or polls.absolute != load.absolute:
+        found.declined["kernel.offset_ms"] = (
+            "nothing ties the reference's clock to that of the readings; stamps of the load on the host's clock would"
+        )
+        return None
+    return fit.best.offset_s.widened(clock.offset_s.half_width) if metered and clock else fit.best.offset_s
+
+
+def _transfer(
+    found: _Findings, updates: Updates, meter: Curve | None, fit: KernelFit | None, clock: ClockFit | None
+) -> Transfer | None:
+    if meter is None or fit is None:
+        reason = found.declined.get("meter", "")
+        why = f"needs a meter{reason and f': {reason}'}"
+        if meter is not None:
+            why = f"needs the kernel: {found.declined.get('kernel', '')}"
+        found.declined |= dict.fromkeys(("gradient", "intercept_w"), why)
+        return None
+    transfer = found.attempt("gradient", lambda: fit_transfer(updates, meter, fit, _pivot(updates, clock)))
+    if transfer is None:
+        found.declined["intercept_w"] = found.declined["gradient"]
+    elif transfer.note:
+        found.notes.append(f"gradient: {transfer.note}")
+    return transfer
+
+
+def _energies(
+    found: _Findings,
+    readings: Readings,
+    meter: Curve | None,
+    load: LoadStamps | None,
+    known: tuple[UpdateLattice, KernelFit | None, Transfer | None],
+) -> dict[str, EnergyComparison]:
+    (lattice, fit, transfer), updates = known, readings.updates
+    if meter is None or fit is None or transfer is None:
+        found.declined["energy"] = "needs a meter and the gradient" if meter is None else "needs kernel and gradient"
+        return {}
+    # The kernel in doubt is no obstacle here: its lag is what an energy depends on, and that is known.
+    response = _response(lattice, fit, transfer)
+    comparisons = {}
+    for name, interval in _intervals(updates, load, meter, response.lag_s).items():
+        activity = load.activity() if load is not None else None
+        comparison = found.attempt(
+            f"energy.{name}",
+            lambda interval=interval, activity=activity: compare_energy(  # type: ignore[misc]  # (bound at once)
+                readings, meter, response, interval, activity
+            ),
+        )
+        if comparison is not None:
+            comparisons[name] = comparison
+    return comparisons
+
+
+def _intervals(updates: Updates, load: LoadStamps | None, meter: Curve, lag_s: float) -> dict[str, tuple[float, float]]:
+    if load is None:
+        margin = abs(lag_s) + 2.0 * updates.period_s
+        start, end = max(float(updates.t_s[0]), meter.start_s), min(float(updates.t_s[-1]), meter.end_s)
+        return {"whole": (start + margin, end - margin)}
+    edges = load.edges_s
+    last = float(edges[-1]) if len(edges) % 2 == 0 else load.end_s
+    try:
+        start, end = long_block(edges, load.end_s)
+    except DeclinedError:
+        whole = {"whole": (float(edges[0]), last)}
+        settled = edges[::2][edges[::2] > edges[0] + _SETTLED_S]
+        return whole | ({"settled": (float(settled[0]), last)} if len(settled) else {})
+    return {
+        "whole": (start, end),
+        "first_1s": (start, min(start + 1.0, end)),
+        "first_0.3s": (start, min(start + 0.3, end)),
+    }

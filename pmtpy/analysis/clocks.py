@@ -1,0 +1,193 @@
+"""Two recordings on one clock: whole half-hours between zones, a meter's offset and rate against load stamps.
+
+A meter's clock is never taken as right: the public recordings show rates that differ by 0.1 % from session to session.
+Pure; times are seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.analysis.curve import Curve
+from pmtpy.analysis.estimate import Estimate, huber_weights, robust_sd, t95
+from pmtpy.errors import DeclinedError
+from pmtpy.model import Floats
+
+ZONE_STEP_S = 1800.0
+_ZONE_MOST_S = 14 * 3600.0
+_EDGE_S = 0.05  # levels before and after a load edge are taken over at most this much
+_MANY_EDGES = 8  # fewer do not show a rate
+
+
+@dataclass(frozen=True, slots=True)
+class ClockFit:
+    """How a meter's clock stands to the host's: ``meter = host + offset + rate (host - middle)``.
+
+    Attributes
+    ----------
+    offset_s : Estimate
+        At the middle of the load's edges.
+    rate : Estimate or None
+        Relative; None where there are too few edges to show one.
+    middle_s : float
+        On the host's clock.
+    edges : int
+        Number of edges used.
+    """
+
+    offset_s: Estimate
+    rate: Estimate | None
+    middle_s: float
+    edges: int
+
+    def on_host(self, meter: Curve) -> Curve:
+        """Return the meter's curve on the host's clock; power is kept, so energy follows the time."""
+        rate = self.rate.value if self.rate is not None else 0.0
+        offset = self.offset_s.value
+
+        def move(t: Floats) -> Floats:
+            return np.asarray((t - self.middle_s - offset) / (1.0 + rate) + self.middle_s, np.float64)
+
+        ends = move(np.array([meter.start_s, meter.end_s]))
+        return Curve(move(meter.t_s), meter.joules / (1.0 + rate), float(ends[0]), float(ends[1]))
+
+
+def zone_shift(start_s: float, end_s: float, reference: Curve) -> float:
+    """Return the whole half-hours to add to a log that ran from ``start_s`` to ``end_s`` so that it meets a reference.
+
+    Raises
+    ------
+    DeclinedError
+        No time zone makes them overlap by half of the shorter.
+    """
+    middle = (reference.start_s + reference.end_s) / 2.0
+    shift = ZONE_STEP_S * round((middle - (start_s + end_s) / 2.0) / ZONE_STEP_S)
+    overlap = min(end_s + shift, reference.end_s) - max(start_s + shift, reference.start_s)
+    shorter = min(end_s - start_s, reference.end_s - reference.start_s)
+    if abs(shift) > _ZONE_MOST_S or overlap < 0.5 * shorter:
+        msg = (
+            f"the readings (from {start_s:.3f} to {end_s:.3f} s) and the reference (from {reference.start_s:.3f} to "
+            f"{reference.end_s:.3f} s) do not overlap, in no time zone: they are recordings of different times"
+        )
+        raise DeclinedError(msg)
+    return float(shift)
+
+
+def _sampled(curve: Curve, start_s: float, end_s: float, step_s: float) -> Floats:
+    """Mean power in steps from start to end."""
+    edges = start_s + step_s * np.arange(math.ceil((end_s - start_s) / step_s) + 1)
+    return np.asarray(np.diff(np.interp(edges, curve.t_s, curve.joules)) / step_s, np.float64)
+
+
+def coarse_shift(moving: Curve, fixed: Curve, *, reach_s: float | None = None, step_s: float = 0.005) -> float:
+    """Return what must be added to the times of ``moving`` so that it looks most like ``fixed``.
+
+    Parameters
+    ----------
+    reach_s : float, optional
+        Largest shift; None: any, for clocks that have nothing in common.
+
+    Raises
+    ------
+    DeclinedError
+        They do not look alike at any shift.
+    """
+    length = max(fixed.end_s - fixed.start_s, moving.end_s - moving.start_s)
+    step = max(step_s, length / 200_000)
+    f = _sampled(fixed, fixed.start_s, fixed.end_s, step)
+    m = _sampled(moving, moving.start_s, moving.end_s, step)
+    size = 1 << (len(f) + len(m)).bit_length()
+
+    def spectrum(x: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.complex128]]:
+        return np.asarray(np.fft.rfft(x, size), np.complex128)
+
+    def correlate(x: Floats, y: Floats) -> Floats:
+        return np.asarray(np.fft.irfft(spectrum(x) * np.conj(spectrum(y)), size), np.float64)
+
+    n = correlate(np.ones(len(f)), np.ones(len(m)))
+    f, m = f - np.mean(f), m - np.mean(m)
+    sum_f, sum_m = correlate(f, np.ones(len(m))), correlate(np.ones(len(f)), m)
+    count = np.maximum(n, 1.0)
+    covariance = correlate(f, m) - sum_f * sum_m / count
+    spread_f = correlate(f * f, np.ones(len(m))) - sum_f**2 / count
+    spread_m = correlate(np.ones(len(f)), m * m) - sum_m**2 / count
+    floor = 1e-3 * min(float(f @ f), float(m @ m)) + 1e-12
+    r = covariance / np.sqrt(np.maximum(spread_f, floor) * np.maximum(spread_m, floor))
+    shifts = np.where(np.arange(size) < size // 2, np.arange(size), np.arange(size) - size) * step
+    shifts = shifts + (fixed.start_s - moving.start_s)
+    usable = n > 0.5 * min(len(f), len(m))
+    if reach_s is not None:
+        usable &= np.abs(shifts) <= reach_s
+    if not np.any(usable):
+        msg = f"the recordings do not overlap within {reach_s:g} s of each other"
+        raise DeclinedError(msg)
+    best = int(np.argmax(np.where(usable, r, -2.0)))
+    if r[best] < 0.5:
+        msg = f"the two recordings do not look alike at any shift (best correlation {r[best]:.2f})"
+        raise DeclinedError(msg)
+    return float(shifts[best])
+
+
+def fit_clock(meter: Curve, switched_on_s: Floats, switched_off_s: Floats) -> ClockFit:
+    """Fit a meter's clock to the host's stamps of when a load was switched on.
+
+    Only rising edges are used: the host sees a load end only after its last part, when power has long begun to fall.
+    The two clocks must agree to a fraction of the load's period already (see :func:`coarse_shift`).
+
+    Raises
+    ------
+    DeclinedError
+        The meter shows no edges where the load has them.
+    """
+    on, off = np.asarray(switched_on_s, np.float64), np.asarray(switched_off_s, np.float64)
+    late = np.array([_crossing(meter, t, off) for t in on])
+    seen = np.isfinite(late)
+    if np.count_nonzero(seen) <= 0.4 * np.count_nonzero((on > meter.start_s) & (on < meter.end_s)):
+        msg = "the meter shows no rise where the load's stamps say that it was switched on; is it on the same device?"
+        raise DeclinedError(msg)
+    t, late = on[seen], late[seen]
+    middle = float((t[0] + t[-1]) / 2.0)
+    if len(t) < _MANY_EDGES:
+        scatter = float(np.ptp(late)) / 2.0 if len(t) > 1 else 0.0
+        # A single edge is known to about 1.3 ms: so far do recorded single steps differ from their stamps.
+        return ClockFit(Estimate.normal(float(np.median(late)), math.hypot(scatter, 1.3e-3)), None, middle, len(t))
+    x = np.stack([np.ones(len(t)), t - middle], axis=1)
+    weights = np.ones(len(t))
+    for _ in range(5):
+        inverse = np.linalg.inv((x * weights[:, None]).T @ x)
+        fit = inverse @ (x.T @ (weights * late))
+        weights = huber_weights(np.asarray(late - x @ fit, np.float64))
+    sd = max(robust_sd(np.asarray(late - x @ fit, np.float64)), 5e-5)
+    if sd > 0.01:
+        msg = f"the meter's rises scatter by {1e3 * sd:.3g} ms about the load's stamps: they belong to different loads"
+        raise DeclinedError(msg)
+    freedom = len(t) - 2
+    errors = sd * np.sqrt(np.diag(inverse)) * t95(freedom) / t95(math.inf)
+    return ClockFit(
+        Estimate.normal(float(fit[0]), float(errors[0])),
+        Estimate.normal(float(fit[1]), float(errors[1])),
+        middle,
+        len(t),
+    )
+
+
+def _crossing(meter: Curve, edge: float, off: Floats) -> float:
+    """How long after a rising edge the meter passes half of the first jump; NaN where there is none to see."""
+    before = edge - max(off[off < edge], default=edge - 1.0)
+    after = min(off[off > edge], default=edge + 1.0) - edge
+    width = min(_EDGE_S, 0.6 * before, 0.6 * after)
+    if edge - width < meter.start_s or edge + width > meter.end_s or width <= 0.0:
+        return math.nan
+    first, last = np.searchsorted(meter.t_s, [edge - width, edge + width])
+    t, power = meter.t_s[first:last], meter.watts()[first:last]
+    if len(t) < 10:
+        return math.nan
+    low, high = np.median(power[t < edge - width / 4.0]), np.median(power[t > edge + width / 2.0])
+    noise = robust_sd(np.asarray(power[t < edge - width / 4.0], np.float64))
+    if high - low < 6.0 * noise + 1e-9:
+        return math.nan
+    above = np.flatnonzero(power > (low + high) / 2.0)
+    return float(t[above[0]] - edge) if len(above) else math.nan

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pmtpy.analysis.clocks import coarse_shift, fit_clock, zone_shift
+from pmtpy.analysis.curve import Curve
+from pmtpy.errors import DeclinedError
+from tests.analysis.recorded import TICKS_PER_MS, read_pmd, read_stamps
+from tests.analysis.simulated import Bench, pseudo_random_bench, square_bench
+
+
+def test_a_meters_offset_and_rate_are_found_from_many_edges() -> None:
+    bench = square_bench(0.25)
+    clock = fit_clock(bench.meter(shift_s=0.013, rate=0.0009), bench.edges_s[::2], bench.edges_s[1::2])
+    assert clock.rate is not None
+    assert clock.rate.value == pytest.approx(0.0009, abs=2e-5)
+    assert clock.offset_s.value == pytest.approx(0.013, abs=3e-4)  # the samples are 0.2 ms apart
+    back = clock.on_host(bench.meter(shift_s=0.013, rate=0.0009, noise_w=0.0))
+    start, end = float(bench.edges_s[0]), float(bench.edges_s[-1])
+    truth = float(bench.load.joules(np.array([end]))[0] - bench.load.joules(np.array([start]))[0])
+    assert back.energy(start, end) == pytest.approx(truth, rel=2e-4)
+
+
+def test_a_single_edge_gives_an_offset_but_no_rate() -> None:
+    bench = Bench(np.array([2.0, 8.0]), 10.0)
+    clock = fit_clock(bench.meter(shift_s=-0.004), bench.edges_s[::2], bench.edges_s[1::2])
+    assert clock.rate is None
+    assert clock.offset_s.contains(-0.004)
+
+
+def test_a_meter_that_shows_no_edge_is_declined() -> None:
+    bench = square_bench(0.5)
+    flat = Curve.from_samples(np.arange(0.0, 10.0, 1e-3), 60.0 + np.random.default_rng(1).standard_normal(10000))
+    with pytest.raises(DeclinedError, match="no rise"):
+        fit_clock(flat, bench.edges_s[::2], bench.edges_s[1::2])
+
+
+def test_edges_of_another_load_are_declined() -> None:
+    bench, other = pseudo_random_bench(0.11, seed=1), pseudo_random_bench(0.0937, seed=7)
+    with pytest.raises(DeclinedError, match=r"scatter|no rise"):
+        fit_clock(other.meter(), bench.edges_s[::2], bench.edges_s[1::2])
+
+
+@pytest.mark.parametrize("shift", [-0.7, 0.0, 0.35, 1234.5])
+def test_the_same_load_is_recognised_at_any_shift(shift: float) -> None:
+    bench = pseudo_random_bench(0.13)
+    found = coarse_shift(bench.meter(shift_s=shift), bench.stamps())
+    assert found == pytest.approx(-shift, abs=0.006)
+
+
+def test_recordings_of_different_loads_do_not_look_alike() -> None:
+    with pytest.raises(DeclinedError, match="do not look alike"):
+        coarse_shift(pseudo_random_bench(0.13, 20.0, 1).meter(), pseudo_random_bench(0.13, 20.0, 5).stamps())
+
+
+def test_half_hours_between_zones_are_found_and_other_distances_declined() -> None:
+    reference = pseudo_random_bench(0.13).stamps()
+    assert zone_shift(3600.0, 3610.0, reference) == -3600.0
+    assert zone_shift(-19800.0, -19790.0, reference) == 19800.0
+    assert zone_shift(0.0, 10.0, reference) == 0.0
+    with pytest.raises(DeclinedError, match="do not overlap"):
+        zone_shift(700.0, 710.0, reference)
+    with pytest.raises(DeclinedError, match="do not overlap"):
+        zone_shift(86400.0, 86410.0, reference)
+
+
+def test_the_tick_rate_of_a_recorded_meter_is_found(recordings: Path) -> None:
+    folder = recordings / "rtx3090-squarewave"
+    stamps = read_stamps(folder / "timestamps.csv")[:-1]
+    clock = fit_clock(Curve.from_samples(*read_pmd(folder)), stamps[::2], stamps[1::2])
+    assert clock.rate is not None
+    assert TICKS_PER_MS * (1.0 + clock.rate.value) == pytest.approx(2936.06, abs=0.1)

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pmtpy.analysis.curve import Curve
+from pmtpy.analysis.step import (
+    INSTANT,
+    LINEAR,
+    LOGARITHMIC,
+    SLOW,
+    StepResponse,
+    find_block,
+    fit_step,
+    long_block,
+)
+from pmtpy.analysis.update import estimate_updates, update_series
+from pmtpy.emulators.gpu_sensor import SensorModel
+from pmtpy.errors import DeclinedError
+from pmtpy.model import Floats
+from tests.analysis.recorded import read_log, read_pmd, read_stamps
+from tests.analysis.simulated import Bench, square_bench
+
+_STEP = Bench(np.array([2.03, 8.03]), 10.0)
+
+
+def _step(model: SensorModel) -> StepResponse:
+    return fit_step(_STEP.updates(model), *long_block(_STEP.edges_s, 10.0))
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "rise_s"),
+    [
+        (SensorModel(0.1, window_s=0.1, noise_w=0.5), INSTANT, 0.08),
+        (SensorModel(0.1, window_s=0.0, tau_s=0.0125, noise_w=0.5), INSTANT, 0.0275),
+        (SensorModel(0.1, window_s=1.0, noise_w=0.5), LINEAR, 0.8),
+        (SensorModel(0.015, window_s=0.0, tau_s=0.055, noise_w=0.2), LOGARITHMIC, 0.1208),
+        (SensorModel(0.1, window_s=0.0, tau_s=0.3, noise_w=0.2), LOGARITHMIC, 0.659),
+    ],
+)
+def test_each_kind_of_response_is_recognised(model: SensorModel, kind: str, rise_s: float) -> None:
+    found = _step(model)
+    assert found.kind == kind
+    assert found.rise_s.contains(rise_s)  # 0.8 windows, ln 9 time constants
+    assert found.delay_s is not None
+    half = model.window_s / 2.0 + model.tau_s * np.log(2.0)
+    assert found.delay_s.contains(float(half))
+    assert "own ramp" in found.note
+
+
+def test_a_slow_load_is_told_from_a_slow_sensor_by_the_meter() -> None:
+    ramp = np.linspace(0.0, 1.0, 60)
+    t = np.concatenate([[0.0], 2.0 + 0.25 * ramp, [8.0, 8.001, 10.0]])
+    watts = np.concatenate([[60.0], 60.0 + 150.0 * ramp, [210.0, 60.0, 60.0]])
+    meter = Curve.from_samples(t, watts)
+    u = np.arange(0.1, 10.0, 0.1)
+    from pmtpy.analysis.curve import Responder
+    from pmtpy.analysis.series import Updates
+
+    updates = Updates(np.arange(len(u)), u, Responder(meter)(u, 0.1, 0.0), 0.1)
+    found = fit_step(updates, 2.0, 8.0, meter=meter)
+    assert found.kind == SLOW
+    assert "follow the meter" in found.note
+    assert found.meter_rise_s == pytest.approx(0.2, abs=0.01)
+
+
+def test_rise_and_delay_cover_the_truth_as_often_as_they_say() -> None:
+    rises = delays = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        tau = float(rng.uniform(0.02, 0.3))
+        model = SensorModel(0.1, rng.uniform(0, 0.1), window_s=0.0, tau_s=tau, noise_w=0.5, seed=seed)
+        k = np.arange(1, 99)
+        from pmtpy.analysis.series import Updates
+
+        updates = Updates(k, model.tick_times(k), model.tick_readings(_STEP.load, k), 0.1)
+        found = fit_step(updates, 2.03, 8.03)
+        assert found.delay_s is not None
+        rises += found.rise_s.contains(float(np.log(9.0)) * tau)
+        delays += found.delay_s.contains(float(np.log(2.0)) * tau)
+    assert rises >= 34  # 95 % of 40, less about three binomial deviations of 1.4
+    assert delays >= 34
+
+
+def test_the_block_is_found_without_stamps_but_gives_no_delay() -> None:
+    updates = _STEP.updates(SensorModel(0.1, window_s=1.0, noise_w=0.5))
+    found = fit_step(updates, *find_block(updates), started=False)
+    assert found.kind == LINEAR
+    assert found.delay_s is None
+
+
+def test_a_square_wave_and_constant_power_have_no_step() -> None:
+    bench = square_bench(0.34)
+    with pytest.raises(DeclinedError, match="no single step"):
+        long_block(bench.edges_s, 10.0)
+    with pytest.raises(DeclinedError, match="no load step"):
+        find_block(bench.updates(SensorModel(0.1, noise_w=0.5)))
+    quiet = Bench(np.array([2.0, 8.0]), 10.0)
+    updates = quiet.updates(SensorModel(0.1, gain=1e-6, offset_w=60.0, noise_w=0.5))
+    with pytest.raises(DeclinedError, match="steady"):
+        fit_step(updates, 2.0, 8.0)
+
+
+@pytest.mark.parametrize(
+    ("folder", "column", "kind", "rise_ms", "delay_ms"),
+    # Rise and delay: gpu-sensor-units.csv of the publishers, mean of 32 runs; that of the K40m from its time constant.
+    [
+        ("rtx3090-step", "power.draw.instant [W]", SLOW, 249.0, 130.0),
+        ("rtx3090-step", "power.draw.average [W]", LINEAR, 912.0, 597.0),
+        ("k40m-step", "power.draw [W]", LOGARITHMIC, 120.0, 32.0),
+    ],
+)
+def test_recorded_cards_respond_as_published(  # noqa: PLR0917  (columns of the table)
+    recordings: Path, folder: str, column: str, kind: str, rise_ms: float, delay_ms: float
+) -> None:
+    t, watts = read_log(recordings / folder / "gpudata.csv.gz", column)
+    t = np.asarray(t - 3600.0, np.float64)
+    updates = update_series(t, watts, estimate_updates(t, watts))
+    stamps: Floats = read_stamps(recordings / folder / "timestamps.csv")
+    meter = Curve.from_samples(*read_pmd(recordings / folder))
+    found = fit_step(updates, *long_block(stamps[:-1], stamps[-1]), meter=meter)
+    assert found.kind == kind
+    assert found.rise_s.contains(rise_ms * 1e-3)
+    assert found.delay_s is not None
+    assert found.delay_s.contains(delay_ms * 1e-3)
