@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
+from pmtpy.backends._counter_check import CounterCheck
 from pmtpy.backends.nvml import errors
 from pmtpy.backends.nvml.errors import Fault
 from pmtpy.backends.nvml.facts import Kind
@@ -23,11 +24,9 @@ from pmtpy.source import PolledSource
 _STAMP_NEAR_NS = 5 * NS_PER_S
 # A repeat of the same numbers within this share of the refresh period is the same reading, stamped again by the call.
 _SAME = 0.9
-# How long and how much before the counter is judged by the power beside it, and how far apart they may be: the bounds
-# are those that Zeus uses for AMD's counter, wide enough for every honest disagreement reported (down to 0.57 at idle).
-_JUDGE_S, _JUDGE_J, _FAR = 10.0, 50.0, 10.0
-_GAP_S = 0.5  # rows further apart leave too much to guess between them
-
+# How long and how much before the counter is judged by the power beside it: reports of counters that lag behind the
+# power for seconds agree from 5 s on.
+_JUDGE_S, _JUDGE_J = 10.0, 50.0
 
 # How to find the GPU's handle again after NVML was started anew. Raises Fault.
 Locate = Callable[[Library], object]
@@ -99,7 +98,8 @@ class RegisterSource(NvmlSource):
         self.interval_s = min(0.1, max(0.02, min(periods, default=0.1) / 2))
         self._last: tuple[float, ...] = ()
         self._last_stamp_us = 0
-        self._judge = _Judge(self._power)
+        self._pair = _pair(self._power)
+        self._check = CounterCheck(seconds=_JUDGE_S, joules=_JUDGE_J)
         self._stamped: bool | None = None
 
     def _take(self) -> Block | None:
@@ -111,13 +111,19 @@ class RegisterSource(NvmlSource):
         if t_ns is None:
             return None
         values = [self._count(register, fields) for register in self._plain]
-        contradiction = self._judge.row(t_ns, counts)
-        if contradiction:
-            msg = f"nvml {self.identity.model} {self.identity.serial}: {contradiction}; open it with total='instant'"
-            raise SourceLostError(msg)
+        self._compare(t_ns, counts)
         lost, self._missed = self._missed, 0
         self._newest_ns = t_ns
         return Block.row(t_ns, counts + values, lost=lost)
+
+    def _compare(self, t_ns: int, counts: Sequence[float]) -> None:
+        if self._pair is None:
+            return
+        energy, power = (counts[i] * 1e-3 for i in self._pair)
+        contradiction = self._check.row(t_ns, energy, power)
+        if contradiction:
+            msg = f"nvml {self.identity.model} {self.identity.serial}: {contradiction}; open it with total='instant'"
+            raise SourceLostError(msg)
 
     def _count(self, register: Register, fields: Mapping[tuple[int, int], Answer]) -> float:
         count: float | None = None
@@ -157,43 +163,15 @@ class RegisterSource(NvmlSource):
         return t_ns
 
 
-class _Judge:
-    """Holds the energy counter against the power of the same part, integrated over the same rows."""
-
-    def __init__(self, registers: Sequence[Register]) -> None:
-        scope = next((_scope(r) for r in registers if r.kind is Kind.ENERGY), "")
-        names = [_scope(r) if r.kind is Kind.ENERGY else "" for r in registers]
-        self._energy = names.index(scope) if scope else -1
-        powers = [i for i, r in enumerate(registers) if r.kind is not Kind.ENERGY and _scope(r) == scope]
-        self._power = powers[0] if scope and powers else -1
-        self._before: tuple[int, float] | None = None
-        self._start: tuple[int, float] = (0, 0.0)
-        self._expected_mj = 0.0
-
-    def row(self, t_ns: int, counts: Sequence[float]) -> str:
-        """Take one row; return what contradicts itself, or nothing."""
-        if self._energy < 0 or self._power < 0:
-            return ""
-        energy, power = counts[self._energy], counts[self._power]
-        before, self._before = self._before, (t_ns, power)
-        dt_s = (t_ns - before[0]) / NS_PER_S if before else _GAP_S
-        if before is None or dt_s >= _GAP_S or energy < self._start[1]:
-            # Two momentary powers say nothing about a long gap; a counter that fell has restarted.
-            self._start, self._expected_mj = (t_ns, energy), 0.0
-            return ""
-        self._expected_mj += (before[1] + power) / 2 * dt_s
-        seconds = (t_ns - self._start[0]) / NS_PER_S
-        if seconds < _JUDGE_S or self._expected_mj < _JUDGE_J * 1e3:
-            return ""
-        counted, expected = energy - self._start[1], self._expected_mj
-        self._start, self._expected_mj = (t_ns, energy), 0.0
-        if expected / _FAR <= counted <= expected * _FAR:
-            return ""
-        return (
-            f"in {seconds:.0f} s the energy counter moved by {counted / 1e3:g} J while the power beside it says "
-            f"{expected / 1e3:g} J"
-        )
-
-
 def _scope(register: Register) -> str:
     return register.channel.name.partition(".")[0]
+
+
+def _pair(registers: Sequence[Register]) -> tuple[int, int] | None:
+    """Columns of the energy counter and of a power of the same part; None where there are not both."""
+    energy = next((i for i, r in enumerate(registers) if r.kind is Kind.ENERGY), None)
+    if energy is None:
+        return None
+    scope = _scope(registers[energy])
+    power = next((i for i, r in enumerate(registers) if r.kind is not Kind.ENERGY and _scope(r) == scope), None)
+    return None if power is None else (energy, power)

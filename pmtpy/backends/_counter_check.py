@@ -1,0 +1,48 @@
+"""Holds an energy counter against the power beside it, integrated over the same rows, while both are being read.
+
+For the backends whose vendors offer both and whose counters have been found stuck or wrong. It judges only where the
+two cannot both be right.
+"""
+
+from __future__ import annotations
+
+from pmtpy.clock import NS_PER_S
+
+# How far apart they may be. The bound is the one that Zeus uses for AMD's counter; every honest disagreement reported
+# is nearer (down to 0.57 on an idle GPU).
+_FAR = 10.0
+_GAP_S = 0.5  # rows further apart leave too much to guess between them
+
+
+class CounterCheck:
+    """Compares over spans of at least ``seconds`` in which the power says that at least ``joules`` were used."""
+
+    def __init__(self, *, seconds: float, joules: float) -> None:
+        self._seconds, self._joules = seconds, joules
+        self._before: tuple[int, float] | None = None
+        self._start: tuple[int, float] = (0, 0.0)
+        self._lowest = 0.0
+        self._expected = 0.0
+
+    def row(self, t_ns: int, counter_j: float, watts: float) -> str:
+        """Take one row: instant, counter and power in SI. Return what contradicts itself, or nothing."""
+        before, self._before = self._before, (t_ns, watts)
+        dt_s = (t_ns - before[0]) / NS_PER_S if before else _GAP_S
+        if before is None or dt_s >= _GAP_S or counter_j < self._lowest:
+            # Two momentary powers say nothing about a long gap; a counter that fell has restarted.
+            self._begin(t_ns, counter_j)
+            return ""
+        self._lowest = counter_j
+        self._expected += (before[1] + watts) / 2 * dt_s
+        seconds = (t_ns - self._start[0]) / NS_PER_S
+        if seconds < self._seconds or self._expected < self._joules:
+            return ""
+        counted, expected = counter_j - self._start[1], self._expected
+        self._begin(t_ns, counter_j)
+        if expected / _FAR <= counted <= expected * _FAR:
+            return ""
+        moved = f"in {seconds:.0f} s the energy counter moved by {counted:g} J"
+        return f"{moved} while the power beside it says {expected:g} J"
+
+    def _begin(self, t_ns: int, counter_j: float) -> None:
+        self._start, self._lowest, self._expected = (t_ns, counter_j), counter_j, 0.0

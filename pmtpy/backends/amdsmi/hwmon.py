@@ -1,0 +1,116 @@
+"""AMD GPUs by the files of the kernel's driver, where ROCm's library cannot be used.
+
+No binding, no groups, no versions to match; and no energy counter, so power is integrated. Facts: the kernel's
+``Documentation/gpu/amdgpu/thermal.rst`` and ``Documentation/hwmon/sysfs-interface.rst``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pmtpy.backends._sysfs import Registers, entries, optional_number, optional_text
+from pmtpy.backends.amdsmi.device import Gpu, normal_pci
+from pmtpy.backends.amdsmi.library import BACKEND
+from pmtpy.clock import Clock
+from pmtpy.errors import BackendUnavailableError, ReadError
+from pmtpy.model import Channel, Identity, Quantity
+from pmtpy.source import PolledSource
+
+_REFERENCE = "Linux: Documentation/gpu/amdgpu/thermal.rst"
+_GAIN_U = 0.05  # as for the library's readings, which come from the same register
+_MOST_MICROWATTS = 5e9
+# Most cards have one of the two: current firmware the momentary one (Linux 6.6 and newer), older the average.
+_POWERS = (("power1_input", "gpu.current_power"), ("power1_average", "gpu.average_power"))
+_TEMPERATURES = {"edge": "gpu.edge_temperature", "junction": "gpu.hotspot_temperature", "mem": "memory.temperature"}
+_CLOCKS = {"sclk": "gpu.gfx_clock", "mclk": "gpu.memory_clock"}
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One card with the folder of its sensors."""
+
+    gpu: Gpu
+    folder: Path
+
+
+def cards(root: Path) -> list[Card]:
+    """List the cards of the driver amdgpu in the order of their PCI addresses."""
+    found: dict[str, Card] = {}
+    for folder in entries(root / "class/hwmon").paths:
+        if optional_text(folder / "name") != "amdgpu":
+            continue
+        device = folder / "device"
+        try:
+            pci = device.resolve(strict=True).name
+        except OSError:
+            continue
+        model = optional_text(device / "product_name") or ""
+        serial = optional_text(device / "unique_id") or ""
+        found[pci] = Card(Gpu(normal_pci(pci) or pci, name=model, serial=serial), folder)
+    return [found[pci] for pci in sorted(found)]
+
+
+def open_card(card: Card, clock: Clock, why: str, notes: Sequence[str]) -> HwmonSource:
+    """Open a card; ``why`` says why the library is not used.
+
+    Raises
+    ------
+    BackendUnavailableError
+        The card has no file of power that can be read.
+    """
+    channels, files = _channels(card)
+    if not channels or channels[0].quantity is not Quantity.POWER:
+        reason = f"{why}; and {card.folder} has no power1_input or power1_average that can be read"
+        raise BackendUnavailableError(BACKEND, reason, "install ROCm's package amd-smi-lib")
+    said = (*notes, f"read from {card.folder}, because {why}", "no energy counter: the total is integrated power")
+    identity = Identity(BACKEND, card.gpu.name or "amdgpu", card.gpu.serial or card.gpu.pci, notes=said)
+    return HwmonSource(clock, identity, channels, files)
+
+
+def _channels(card: Card) -> tuple[tuple[Channel, ...], tuple[Path, ...]]:
+    folder, domain = card.folder, f"gpu/{card.gpu.pci}"
+    found: list[tuple[Channel, Path]] = []
+    for file, name in _POWERS:
+        if (optional_number(folder / file) or 0) > 0:
+            label = optional_text(folder / "power1_label") or file
+            power = Channel(name, Quantity.POWER, scale=1e-6, domain=domain, label=label, gain_u=_GAIN_U)
+            found.append((replace(power, reference=_REFERENCE), folder / file))
+    for i in range(1, 4):
+        kind = _TEMPERATURES.get(optional_text(folder / f"temp{i}_label") or "edge")
+        if kind and optional_number(folder / f"temp{i}_input") is not None:
+            channel = Channel(kind, Quantity.TEMPERATURE, scale=1e-3, reference=_REFERENCE)
+            found.append((channel, folder / f"temp{i}_input"))
+    for i in range(1, 3):
+        kind = _CLOCKS.get(optional_text(folder / f"freq{i}_label") or "")
+        if kind and optional_number(folder / f"freq{i}_input") is not None:
+            found.append((Channel(kind, Quantity.FREQUENCY, reference=_REFERENCE), folder / f"freq{i}_input"))
+    return tuple(c for c, _ in found), tuple(p for _, p in found)
+
+
+class HwmonSource(PolledSource):
+    """The files of one card."""
+
+    interval_s = 0.05
+
+    def __init__(self, clock: Clock, identity: Identity, channels: Sequence[Channel], files: Sequence[Path]) -> None:
+        super().__init__(clock)
+        self.identity = identity
+        self.channels = tuple(channels)
+        self._powers = sum(c.quantity is Quantity.POWER for c in channels)
+        self._files = tuple(files)
+        self._registers = Registers(lambda: self._files)
+
+    def poll(self) -> Sequence[float]:
+        """Read every file once. A power of zero, or beyond 5 kW, is no reading."""
+        counts = self._registers.numbers()
+        for channel, count in zip(self.channels[: self._powers], counts, strict=False):
+            if not 0 < count <= _MOST_MICROWATTS:
+                msg = f"amdsmi {self.identity.serial}: {channel.name}: the driver says {count} uW, which cannot be"
+                raise ReadError(msg)
+        return counts
+
+    def close(self) -> None:
+        """Close the files. May be called twice."""
+        self._registers.close()
