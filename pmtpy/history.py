@@ -228,12 +228,12 @@ class History:
         uncovered = before.uncovered_ns + round((after.uncovered_ns - before.uncovered_ns) * part)
         return Reading(t_ns, joules, before, after, 0, uncovered, lost, seen + (t_ns >= after.t_ns))
 
-    def around(self, a: Reading, b: Reading) -> tuple[Ints, Floats]:
-        """Return time and power (total first) of the rows around and between two readings, as far as still kept."""
+    def around(self, a: Reading, b: Reading) -> tuple[Ints, Floats, Floats]:
+        """Return time, power (total first) and values of the rows around and between two readings, as far as kept."""
         kept = [f for f in self._frames if _last_t_ns(f) >= a.t_ns and _first_t_ns(f) <= b.after.t_ns]
         frame = _join([a.before, a.after, *kept, b.before, b.after], len(self._layout.names), len(self._layout.values))
         t_ns, first = np.unique(frame.t_ns, return_index=True)
-        return t_ns, frame.watts[first]
+        return t_ns, frame.watts[first], frame.values[first]
 
     def recent(self, seconds: float | None, unix_ns_offset: int) -> Recent:
         """Return the rows of the last ``seconds`` (None: all that are kept) as arrays."""

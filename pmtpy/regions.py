@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from pmtpy.errors import CoverageError, PmtError, TargetError
 from pmtpy.history import Instant, Reading
-from pmtpy.model import TOTAL, Channel, Layout, outermost
+from pmtpy.model import TOTAL, Channel, Floats, Form, Layout, outermost
 from pmtpy.registry import canonical, create
 from pmtpy.sensor import Sensor
-from pmtpy.uncertainty import Assessment, Evidence, assess, combine, observe
+from pmtpy.uncertainty import Assessment, Evidence, assess, combine, observe, of_product
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -150,6 +150,14 @@ class Region:
         """Return the measurements of all sensors by target."""
         return {target: self[target] for target in self._sensors}
 
+    def so_far(self) -> dict[str, float]:
+        """Return the joules of each sensor since the region was entered, while it is still open."""
+        found = {}
+        for target, start in self._starts.items():
+            sensor = self._sensors[target]
+            found[target] = sensor.read().joules[0] - sensor.reading(start).joules[0]
+        return found
+
     @property
     def seconds(self) -> float:
         """Length of the region in seconds, by the first sensor's clock."""
@@ -175,14 +183,15 @@ class Region:
 
 def evaluate(sensor: Sensor, a: Reading, b: Reading) -> Measurement:
     """Measure between two readings of one sensor: the total and every channel."""
-    t_ns, watts = sensor.around(a, b)
+    t_ns, watts, values = sensor.around(a, b)
     seconds = (b.t_ns - a.t_ns) / 1e9
     uncovered_s = (b.uncovered_ns - a.uncovered_ns) / 1e9
     lost = b.lost - a.lost
     layout = sensor.layout
     judged: list[Assessment] = []
     channels: dict[str, Measurement] = {}
-    for i, channel in enumerate(layout.energy, 1):
+    for i, plain in enumerate(layout.energy, 1):
+        channel = _informed(plain, layout, values)
         evidence = observe(
             channel,
             t_ns,
@@ -196,6 +205,16 @@ def evaluate(sensor: Sensor, a: Reading, b: Reading) -> Measurement:
         judged.append(assess(channel, evidence))
         channels[channel.name] = _measurement(sensor, channel, evidence, judged[-1])
     return _total(sensor, layout, channels, judged, (seconds, uncovered_s, lost))
+
+
+def _informed(channel: Channel, layout: Layout, values: Floats) -> Channel:
+    """Return a product with what follows from the voltage and the current that were seen."""
+    if channel.form is not Form.PRODUCT or not len(values):
+        return channel
+    names = [c.name for c in layout.values]
+    at = [names.index(operand) for operand in channel.of]
+    means = values[:, at].mean(axis=0)
+    return of_product(channel, layout.values[at[0]], layout.values[at[1]], float(means[0]), float(means[1]))
 
 
 def _measurement(sensor: Sensor, channel: Channel, seen: Evidence, judged: Assessment) -> Measurement:

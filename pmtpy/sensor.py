@@ -294,8 +294,8 @@ class Sensor:
                 raise self._failure
             return self._history.reading(instant)
 
-    def around(self, a: Reading, b: Reading) -> tuple[Ints, Floats]:
-        """Return time and power (total first) of the rows around and between two readings, as far as still kept."""
+    def around(self, a: Reading, b: Reading) -> tuple[Ints, Floats, Floats]:
+        """Return time, power (total first) and values of the rows around and between two readings, as far as kept."""
         with self._lock:
             return self._history.around(a, b)
 

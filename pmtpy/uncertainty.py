@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -188,6 +188,37 @@ def assess(channel: Channel, evidence: Evidence) -> Assessment:
     ranked = sorted(((n, u) for n, u in parts.items() if u > 0), key=lambda p: -p[1])
     total = math.sqrt(sum(u * u for _, u in ranked))
     return Assessment(total, tuple(ranked), tuple(_warnings(channel, evidence, parts)))
+
+
+def of_product(channel: Channel, voltage: Channel, current: Channel, volts: float, amperes: float) -> Channel:
+    """Return a power that is formed from a voltage and a current with what follows from the two.
+
+    What the channel says of itself holds for a nominal voltage; it is replaced, not added to. Where nothing is known
+    of the two, the channel is left as it is.
+
+    Parameters
+    ----------
+    volts, amperes : float
+        Mean of the two in the interval that is judged.
+
+    Notes
+    -----
+    With U +- EU and I +- EI the power has Ep = sqrt((U EI)^2 + (I EU)^2 + (EI EU)^2) (ISPASS 2025, PowerSensor3,
+    error model). The gains' share is proportional to the power and stays relative; zero, noise and step become watts.
+    """
+    if not any((voltage.gain_u, voltage.offset_u, current.gain_u, current.offset_u)):
+        return channel
+
+    def watts(of_volts: float, of_amperes: float) -> float:
+        return math.hypot(volts * of_amperes, amperes * of_volts, of_volts * of_amperes)
+
+    return replace(
+        channel,
+        gain_u=math.hypot(voltage.gain_u, current.gain_u),
+        offset_u=watts(voltage.offset_u, current.offset_u),
+        noise=watts(voltage.noise, current.noise),
+        resolution=watts(voltage.step, current.step),
+    )
 
 
 def combine(assessments: Sequence[Assessment]) -> Assessment:

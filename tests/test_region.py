@@ -3,14 +3,17 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import math
 import threading
 from collections.abc import AsyncIterator, Generator
+from dataclasses import replace
 
 import pytest
 
 import pmtpy as pmt
 from pmtpy.clock import ManualClock
 from pmtpy.emulators.world import make_world
+from pmtpy.model import Quantity
 from pmtpy.sensor import Sensor
 from tests.worlds import Gauge, Stream, counter_sensor
 
@@ -250,3 +253,20 @@ def test_coroutines_and_generators_are_measured_to_their_end() -> None:
         for _ in generator(5):
             break  # left early: closing the generator ends its region
         assert len(energies(generator)) == 2
+
+
+def test_the_power_of_a_pair_is_as_uncertain_as_its_voltage_and_current_make_it() -> None:
+    clock = ManualClock()
+    source = Stream(make_world("constant:60", clock=clock))
+    source.channels = tuple(
+        replace(c, offset_u={Quantity.VOLTAGE: 0.03, Quantity.CURRENT: 0.2}.get(c.quantity, 0.0), resolution=0.0)
+        for c in source.channels
+    )
+    with Sensor(source, "stream", clock) as sensor:
+        clock.advance(0.01)
+        sensor.read()
+        with pmt.region("pair", sensor) as r:
+            clock.advance(2.0)
+        each = math.hypot(12 * 0.2, 2.5 * 0.03, 0.2 * 0.03) * 2.0  # 12 V, 2.5 A, 2 s
+        assert r["stream"].channels["pair0"].uncertainty_joules == pytest.approx(each, rel=0.01)
+        assert r["stream"].uncertainty_joules == pytest.approx(each * math.sqrt(2), rel=0.01)

@@ -21,8 +21,11 @@ VERBS: Mapping[str, str] = types.MappingProxyType(
     {
         "list": "show every backend and its devices, or why there are none",
         "read": "take one reading of each sensor, per channel",
+        "run": "run a command and report its energy",
         "dump": "log sensors continuously to files",
         "calibrate": "fit what was measured: energy at other clocks",
+        "sim": "put a virtual PowerSensor3 board behind a pseudo-terminal",
+        "plot": "draw recordings: power over time",
     }
 )
 

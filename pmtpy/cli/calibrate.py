@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     transfer = what.add_parser(
         "transfer",
         help="predict energy of tuned configurations at other clocks",
-        description="Predict power, time and energy at other clocks, with 95 %% intervals. Each configuration is "
+        description="Predict power, time and energy at other clocks, with 95 % intervals. Each configuration is "
         "measured at one clock or two; the training table has a few configurations at all of them.",
         epilog="example:\n  pmtpy calibrate transfer --train all_clocks.csv --measured one_clock.csv "
         "--clocks 1485,1650,1815 -o predicted.csv",

@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
 from pmtpy.cli.common import say
@@ -29,7 +29,9 @@ def split_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(words[:at]), list(words[at + 1 :])
 
 
-def run_command(words: Sequence[str], *, divert_stdout: bool = False) -> int:
+def run_command(
+    words: Sequence[str], *, divert_stdout: bool = False, started: Callable[[int], None] | None = None
+) -> int:
     """Run a command to its end; return its status as a shell gives it (128 + N if signal N ended it).
 
     Parameters
@@ -38,6 +40,8 @@ def run_command(words: Sequence[str], *, divert_stdout: bool = False) -> int:
         The program and its arguments as the shell passed them; no shell is put in between.
     divert_stdout : bool
         Send its stdout to our stderr, because our stdout carries a document.
+    started : callable, optional
+        Called with the process id once the command runs.
     """
     stdout = sys.stderr if divert_stdout else None
     try:
@@ -51,6 +55,8 @@ def run_command(words: Sequence[str], *, divert_stdout: bool = False) -> int:
     except OSError as error:
         say(f"pmtpy: {words[0]}: cannot be run: {error.strerror}")
         return NOT_EXECUTABLE
+    if started is not None:
+        started(child.pid)
     with _passed_on(child.pid), _foreground(child.pid) as give_terminal:
         status = _wait(child, give_terminal)
     return 128 - status if status < 0 else status

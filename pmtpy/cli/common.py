@@ -123,15 +123,34 @@ def options_for(targets: Sequence[str], pairs: Sequence[str]) -> dict[str, dict[
 @contextlib.contextmanager
 def opened(targets: Sequence[str], pairs: Sequence[str], *, interval: str | None = None) -> Iterator[list[Sensor]]:
     """Open sensors; close all of them at the end, whatever happens."""
+    with open_all(targets, pairs, interval=interval, strict=True) as sensors:
+        yield sensors
+
+
+@contextlib.contextmanager
+def open_all(
+    targets: Sequence[str], pairs: Sequence[str], *, strict: bool, interval: str | None = None
+) -> Iterator[list[Sensor]]:
+    """Open sensors; close all of them at the end. Unless ``strict``, one that cannot be opened is told and left out.
+
+    Raises
+    ------
+    BackendUnavailableError
+        One cannot be opened (strict), or none can.
+    """
     typed = options_for(targets, pairs)
     with contextlib.ExitStack() as stack:
-        sensors = []
+        sensors: list[Sensor] = []
         for target in targets:
-            name, device = split_target(target)
             options = typed[target]
             if interval is not None:
                 options.setdefault("interval", seconds_of(interval))
-            sensors.append(stack.enter_context(create(name, device, **options)))  # type: ignore[arg-type]
+            try:
+                sensors.append(stack.enter_context(create(*split_target(target), **options)))  # type: ignore[arg-type]
+            except BackendUnavailableError as error:
+                if strict or (target == targets[-1] and not sensors):
+                    raise
+                say(f"left out: {error}")
         yield sensors
 
 

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     """Dump until the time is over, the command has ended, or the user stops it."""
     targets = chosen_targets(args.targets)
     seconds = seconds_of(args.duration) if args.duration else None
-    paths = _paths(targets, args.file, args.format)
+    paths = dump_paths(targets, args.file, args.format)
     with opened(targets, args.option, interval=args.interval) as sensors:
         region = Region("dump", {s.target: s for s in sensors})
         started: list[Sensor] = []
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
             with region:
                 code = run_command(args.command) if args.command else _watch(sensors, seconds)
         finally:
-            problems += _end(started)
+            problems += end_dumps(started)
         _report(args, region, paths, problems)
     if args.command:
         return code
@@ -77,7 +77,8 @@ def run(args: argparse.Namespace) -> int:
     return LOST if lost else 1 if problems else code
 
 
-def _paths(targets: Sequence[str], file: str | None, kind: str | None) -> list[Path | None]:
+def dump_paths(targets: Sequence[str], file: str | None, kind: str | None) -> list[Path | None]:
+    """Return a file for each target; None is stdout, for a single target without a name."""
     suffix = _SUFFIX[kind or "csv"]
     if len(targets) == 1:
         return [Path(file) if file else None]
@@ -108,7 +109,8 @@ def _watch(sensors: Sequence[Sensor], seconds: float | None) -> int:
     return 0
 
 
-def _end(sensors: Sequence[Sensor]) -> list[PmtError]:
+def end_dumps(sensors: Sequence[Sensor]) -> list[PmtError]:
+    """End all dumps; return what went wrong."""
     problems: list[PmtError] = []
     for sensor in sensors:
         try:

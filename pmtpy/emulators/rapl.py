@@ -134,6 +134,7 @@ class Processors:
         if not (self.tree.root / "class/powercap" / control).is_symlink():
             self.tree.write(f"{_DEVICES}/{control}/enabled", 1)
             self.tree.link(f"class/powercap/{control}", f"{_DEVICES}/{control}")
+            self.tree.link(f"{_DEVICES}/{control}/subsystem", "class/powercap")
         self.tree.link(f"class/powercap/{spec.id}", path)
         self.tree.link(f"{path}/device", path.rpartition("/")[0])
         self.tree.link(f"{path}/subsystem", "class/powercap")
@@ -153,6 +154,12 @@ class Processors:
         joules = updated_joules(self._world, self._world.clock.now_ns())
         for spec in self._zones.values():
             self._start[spec.register] = -_counts(spec, joules)
+
+    def wrap_after(self, joules: float) -> None:
+        """Let every register turn over when the load has used ``joules`` more."""
+        so_far = updated_joules(self._world, self._world.clock.now_ns())
+        for spec in self._zones.values():
+            self._start[spec.register] = REGISTER - _counts(spec, so_far + joules)
 
     def refresh(self, now_ns: int) -> None:
         """Show every counter as of ``now_ns``."""

@@ -18,7 +18,7 @@ from os import PathLike
 from pathlib import Path
 
 from pmtpy.backends._sysfs import sysfs_root as root_of
-from pmtpy.backends.occ.channels import SYSTEM
+from pmtpy.backends.occ.channels import CONVERTER, SYSTEM
 from pmtpy.backends.occ.file import BlockReader, Export
 from pmtpy.backends.occ.layout import BLOCK_BYTES, HEADER_BYTES, POWER, Entry, Header, Table
 from pmtpy.backends.occ.source import OccSource, Wanted
@@ -189,7 +189,8 @@ def _look_up(
     pairs = zip(entries, reader.records(), strict=True)
     # A machine that draws nothing cannot run this: without a power converter the firmware writes zeros.
     alive = [e for e, record in pairs if record.written and (e.name != SYSTEM or record.total)]
-    dead = [e.name for e in entries if e not in alive]
+    # Channels of the converter that nothing is connected to are nothing to warn of.
+    dead = [e.name for e in entries if e not in alive and not e.name.startswith(CONVERTER)]
     if dead:
         found.notes.append(f"block {index}: listed but never sampled: {', '.join(dead)}")
     found.missing -= {e.name for e in alive}

@@ -11,6 +11,7 @@ from pmtpy.model import Channel, Form, Quantity
 
 REFERENCE = "OCC Firmware Interface Specification for POWER9 v0.24, section 11.3"
 SYSTEM = "PWRSYS"
+CONVERTER = "PWRAPSSCH"  # and a number: the channels of the power converter
 
 # Sums are delivered modulo 2**52, which divides the range of the register, so that they stay exact in float64. It is
 # four hundred days of the largest possible sample.
@@ -31,7 +32,6 @@ _POWER = {
     "PWRGPU": ("socket{}.gpus", "host/socket{}/gpus"),
 }
 _TRUNCATED = frozenset({"PWRVDD", "PWRVDN"})
-_CONVERTER = "PWRAPSSCH"
 
 _UNITS = {
     "A": (Quantity.CURRENT, 1.0),
@@ -57,8 +57,8 @@ def channel_name(entry: Entry, socket: int, taken: set[str]) -> str:
     """Name of the channel of a sensor, unique among those ``taken``."""
     if entry.name in _POWER:
         name = _POWER[entry.name][0].format(socket)
-    elif entry.name.startswith(_CONVERTER):
-        name = f"converter.channel{entry.name[len(_CONVERTER) :]}"
+    elif entry.name.startswith(CONVERTER):
+        name = f"converter.channel{entry.name[len(CONVERTER) :]}"
     else:
         name = f"socket{socket}.{entry.name.lower()}"
     return f"socket{socket}.{name}" if name in taken else name
@@ -67,7 +67,7 @@ def channel_name(entry: Entry, socket: int, taken: set[str]) -> str:
 def power_channels(entry: Entry, name: str, socket: int, refresh_s: float) -> tuple[Channel, Channel, Channel]:
     """Sum and number of samples, and the power that is their ratio."""
     domain = _POWER[entry.name][1].format(socket) if entry.name in _POWER else ""
-    what = _FUNCTIONS.get(entry.function, "") if entry.name.startswith(_CONVERTER) else ""
+    what = _FUNCTIONS.get(entry.function, "") if entry.name.startswith(CONVERTER) else ""
     total = Channel(f"{name}.sum", Quantity.COUNT, wrap=float(DELIVERED_RANGE), reference=REFERENCE)
     number = Channel(f"{name}.samples", Quantity.COUNT, wrap=float(TAG_RANGE), reference=REFERENCE)
     power = Channel(

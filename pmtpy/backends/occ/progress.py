@@ -17,7 +17,6 @@ from pmtpy.errors import ReadError
 _MAX_SAMPLE = 0xFFFF
 # True rates found: 0.998 of the nominal one, and 0.499 for the two rails that are sampled at every fourth tick.
 _SLOWEST, _FASTEST = 0.2, 1.1
-_STAMP_STEP = 16  # the low four bits of a stamp are always 0
 # The two clocks differ by tens of millionths; a correction of the offset never changes a duration by more than this.
 _SLEW = 1e-4
 _FUTURE_NS = 100_000_000  # how far a stamp may lie ahead of what the offset allows: errors of the first guess, twice
@@ -114,9 +113,6 @@ def check(name: str, new: Record) -> None:
     """Refuse a record that cannot be right, whatever came before (:class:`ReadError`)."""
     if not new.written:
         msg = f"{name}: the record is empty; the firmware has switched this group of sensors off, or has just started"
-        raise ReadError(msg)
-    if new.stamp != UNKNOWN_TIME and new.stamp % _STAMP_STEP:
-        msg = f"{name}: {new.stamp:#x} is not a time stamp of the OCC, whose low four bits are 0"
         raise ReadError(msg)
     if new.highest and not new.lowest <= new.sample <= new.highest:
         msg = f"{name}: the sample {new.sample} lies outside of its own extremes, {new.lowest} to {new.highest}"

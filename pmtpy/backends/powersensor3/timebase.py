@@ -304,20 +304,25 @@ class Timebase:
     def _place_gaps(self, us: Ints, steps: Ints, odd: Ints, arrivals: Sequence[tuple[int, int]]) -> bool:
         """Lengthen gaps where the host's clock shows that more time has passed than the stamps can say.
 
-        A piece of the stream has one gap of unknown length at most: its first. More than one in the few
-        milliseconds of a piece cannot be told apart, and their sum is right.
+        The fastest of the pieces up to the next gap tells best. A piece of the stream has one gap of unknown length
+        at most: its first. More than one in the few milliseconds of a piece cannot be told apart, and their sum is
+        right.
         """
-        added = 0
+        gaps: list[tuple[int, float]] = []  # first odd row of a piece, least delay in ns up to the next such piece
         begin = 0
         for rows, arrival_ns in arrivals:
             inside = odd[(odd >= begin) & (odd < rows)]
+            if len(inside):
+                gaps.append((int(inside[0]), math.inf))
+            if gaps and rows:
+                row, least = gaps[-1]
+                gaps[-1] = (row, min(least, arrival_ns - self._map.at(int(us[rows - 1])) - self._map.delay_ns))
             begin = rows
-            if not len(inside):
-                continue
-            expected_ns = self._map.at(int(us[rows - 1]) + added) + self._map.delay_ns
-            excess_us = (arrival_ns - expected_ns) / 1000
+        added = 0
+        for row, least in gaps:
+            excess_us = least / 1000 - added
             if excess_us > HOST_SLACK_US:
-                step = int(steps[inside[0]])
-                steps[inside[0]] = self._unwrapper.lengthen(step, excess_us)
-                added += int(steps[inside[0]]) - step
+                step = int(steps[row])
+                steps[row] = self._unwrapper.lengthen(step, excess_us)
+                added += int(steps[row]) - step
         return added > 0

@@ -121,7 +121,8 @@ class PtyServer:
         try:
             self.board.inject(fault, self._now_ns(), **options)
         except TypeError as error:
-            raise TargetError(f"fault {fault}: {error}") from None
+            msg = f"fault {fault} has options rate, burst, count, seconds, and not {', '.join(options)}"
+            raise TargetError(msg) from error
 
     # The pseudo-terminal.
 

@@ -260,13 +260,16 @@ def test_serving_prints_the_path_and_ends_with_status_0_on_ctrl_c(tmp_path: Path
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(Path(pmtpy.__file__).parents[1])},
     )
-    assert server.stdout is not None
-    assert server.stdout.readline() == f"{link}\n".encode()
-    host = Host(str(link))
-    host.ready()
-    host.close()
-    server.send_signal(signal.SIGINT)
-    _, messages = server.communicate(timeout=LIMIT_S)
+    try:
+        assert server.stdout is not None
+        assert server.stdout.readline() == f"{link}\n".encode()
+        host = Host(str(link))
+        host.ready()
+        host.close()
+        server.send_signal(signal.SIGINT)
+        _, messages = server.communicate(timeout=LIMIT_S)
+    finally:
+        server.kill()
     assert server.returncode == 0
     assert messages.startswith(b"0 frames sent")
     assert not link.exists()

@@ -1,0 +1,180 @@
+"""What a reading of two RAPL sockets with memory costs, bare, at the waist and as a user pays for it. Prints JSON.
+
+With ``--peers PYTHON`` (an interpreter that has pyRAPL, pyJoules, zeus and codecarbon) the same tree is mounted over
+``/sys`` in a private mount namespace, since the peers read fixed paths, and each tool measures the same regions: one
+without and one with a wrap of every counter. That needs root and ``unshare``; without them the peers are left out.
+
+    python -m venv /tmp/peers && /tmp/peers/bin/pip install pyRAPL pyJoules zeus codecarbon pyserial
+    python -m benchmarks.bench_rapl --peers /tmp/peers/bin/python
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import repeat, report, spread
+from benchmarks.rapl_tools import ABOUT_TO_BEGIN, TOOLS
+from pmtpy.backends import rapl
+from pmtpy.clock import HOST_CLOCK
+from pmtpy.emulators.rapl import Processors
+from pmtpy.emulators.world import make_world
+from pmtpy.sensor import Sensor
+
+CALLS = 20_000
+REPEATS = 7
+WATTS = 100.0
+
+
+def per_call_us(function: Callable[[], object]) -> float:
+    """CPU microseconds of one call, over many."""
+    before = time.process_time()
+    for _ in range(CALLS):
+        function()
+    return (time.process_time() - before) / CALLS * 1e6
+
+
+def own_cost() -> dict[str, Any]:
+    """Measure the file reads alone, the source and the sensor."""
+    processors = Processors(make_world(f"constant:{WATTS}", clock=HOST_CLOCK), wrap_after_j=1e5)
+    source = rapl.open_source(None, clock=HOST_CLOCK, sysfs_root=processors.tree.root)
+    files = [
+        os.open(path, os.O_RDONLY)
+        for path in sorted(processors.tree.root.glob("devices/virtual/powercap/intel-rapl/**/energy_uj"))
+    ]
+
+    def bare() -> None:
+        for fd in files:
+            os.pread(fd, 64, 0)
+
+    threads = threading.active_count()
+    sensor = Sensor(source, "rapl", HOST_CLOCK)
+    figures: dict[str, Any] = {
+        "files": len(files),
+        "bare_reads_us": repeat(lambda: per_call_us(bare), REPEATS),
+        "source_take_us": repeat(lambda: per_call_us(source.take), REPEATS),
+        "sensor_read_us": repeat(lambda: per_call_us(sensor.read), REPEATS),
+        "threads_started": threading.active_count() - threads,
+    }
+    over = figures["sensor_read_us"]["median"] - figures["bare_reads_us"]["median"]
+    figures["sensor_read_above_the_file_reads_us"] = over
+    sensor.close()
+    for fd in files:
+        os.close(fd)
+    processors.tree.close()
+    return figures
+
+
+def _may_mount() -> bool:
+    try:
+        return subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+def run_tool(python: str, root: Path, tool: str, seconds: float) -> dict[str, Any]:
+    """Run one tool with the tree mounted over /sys; return its figures, or why there are none."""
+    script = Path(__file__).with_name("rapl_tools.py")
+    inner = 'mount --bind "$1" /sys && shift && exec "$@"'
+    command = ["unshare", "-m", "sh", "-c", inner, "sh", str(root), python, str(script), tool, str(seconds)]
+    environment = {**os.environ, "PYTHONPATH": str(script.parents[1]), "PYTHONWARNINGS": "ignore"}
+    try:
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=120, env=environment, cwd="/"
+        )
+    except subprocess.TimeoutExpired:
+        return {"failed": "took more than 120 s"}
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or not lines:
+        return {"failed": (done.stderr.strip().splitlines() or ["no output"])[-1]}
+    return dict(json.loads(lines[-1]))
+
+
+def peers(python: str, seconds: float, repeats: int) -> dict[str, Any]:
+    """Let every tool measure the same regions on the same tree."""
+    figures: dict[str, Any] = {}
+    for case in ("plain", "every counter wraps"):
+        runs: dict[str, list[dict[str, Any]]] = {tool: [] for tool in TOOLS}
+        for _ in range(repeats):
+            for tool, results in runs.items():
+                results.append(_on_a_live_tree(python, tool, seconds, wraps=case != "plain"))
+        figures[case] = {tool: _summary(results) for tool, results in runs.items()}
+    plain = figures["plain"]
+    if "reading_cpu_us" in plain["pmtpy"]:
+        figures["ratio_to_pmtpy"] = {
+            tool: {
+                key: row[key]["median"] / plain["pmtpy"][key]["median"] for key in ("reading_cpu_us", "region_cpu_ms")
+            }
+            for tool, row in plain.items()
+            if "reading_cpu_us" in row
+        }
+    return figures
+
+
+def _on_a_live_tree(python: str, tool: str, seconds: float, *, wraps: bool) -> dict[str, Any]:
+    """Run a tool on a tree whose files are advanced a hundred times a second, beside it, by a thread of ours."""
+    processors = Processors(make_world(f"constant:{WATTS}", clock=HOST_CLOCK), wrap_after_j=1e5)
+    for cpu in range(2):
+        processors.tree.write(f"devices/system/cpu/cpu{cpu}/topology/physical_package_id", cpu)
+    processors.tree.write("devices/system/cpu/present", "0-1")
+    stop = threading.Event()
+    about_to_begin = processors.tree.root / ABOUT_TO_BEGIN
+
+    def advance() -> None:
+        waiting = wraps
+        while not stop.wait(0.01):
+            if waiting and about_to_begin.exists():
+                processors.wrap_after(0.6 * seconds * WATTS)
+                waiting = False
+            processors.refresh(HOST_CLOCK.now_ns())
+
+    thread = threading.Thread(target=advance, name="live-tree")
+    thread.start()
+    try:
+        return run_tool(python, processors.tree.root, tool, seconds)
+    finally:
+        stop.set()
+        thread.join()
+        processors.tree.close()
+
+
+def _summary(results: list[dict[str, Any]]) -> dict[str, Any]:
+    failed = [r["failed"] for r in results if "failed" in r]
+    if failed:
+        return {"failed": failed[0]}
+    true = statistics.median(r["seconds"] for r in results) * WATTS
+    return {
+        "reading_cpu_us": spread([r["reading_cpu_us"] for r in results]),
+        "first_region_cpu_ms": spread([r["first_region_cpu_ms"] for r in results]),
+        "region_cpu_ms": spread([r["region_cpu_ms"] for r in results]),
+        "joules": spread([r["joules"] for r in results]),
+        "true_joules_about": true,
+    }
+
+
+def main() -> None:
+    """Take the figures and print them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers", metavar="PYTHON", help="interpreter that has the peers")
+    parser.add_argument("--seconds", type=float, default=5.0, help="length of a region")
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    figures: dict[str, Any] = {"two sockets with memory": own_cost()}
+    if options.peers and not _may_mount():
+        print("peers are left out: private mount namespaces are not permitted here", file=sys.stderr)
+    elif options.peers:
+        figures["peers"] = peers(options.peers, options.seconds, options.repeats)
+    report(figures)
+
+
+if __name__ == "__main__":
+    main()

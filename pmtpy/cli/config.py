@@ -1,0 +1,169 @@
+"""``pmtpy config``: show, change, calibrate, save and restore the configuration that a PowerSensor3 board keeps."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from pmtpy.backends.powersensor3 import config
+from pmtpy.backends.powersensor3.config import Records, SensorRecord
+from pmtpy.backends.powersensor3.device import Board, open_board
+from pmtpy.cli.common import say
+from pmtpy.clock import HOST_CLOCK
+from pmtpy.errors import FileFormatError, TargetError
+from pmtpy.registry import canonical, split_target
+
+# The paper averages 128 k samples; one second is enough for a thousandth of the noise to remain.
+SAMPLES = 20_000
+_FIELDS = ("type", "name", "vref", "sensitivity", "polarity", "in_use")
+_EXAMPLES = """examples:
+  pmtpy config powersensor3:virtual
+  pmtpy config powersensor3 --sensor 0 --type MLX20 --name gpu --in-use on
+  pmtpy config powersensor3 --sensor 0 --calibrate-zero          with no current through it
+  pmtpy config powersensor3 --sensor 1 --calibrate-gain 12.03    with a known voltage on it
+  pmtpy config powersensor3 --export board.json"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    add = parser.add_argument
+    add("target", metavar="powersensor3[:DEVICE]", help="the board; without DEVICE, the only one that is connected")
+    add("--sensor", type=int, action="append", default=[], metavar="N",
+        help="sensor to change, 0 to 7 (even: current, odd: voltage); may be repeated")  # fmt: skip
+    add("--type", metavar="NAME", help="module type; MLX10, MLX20, MLX50 and MLX75 bring their sensitivity")
+    add("--name", help="name of the pair, stored for both its sensors")
+    add("--vref", type=float, metavar="VOLTS", help="voltage at the pin for zero input")
+    add("--sensitivity", "--gain", type=float, metavar="X", help="volts per ampere, or the gain of a voltage sensor")
+    add("--polarity", type=int, choices=(1, -1), help="-1: built in the other way round")
+    add("--in-use", choices=("on", "off"), help="whether the sensor is connected")
+    add("--calibrate-zero", action="store_true", help="make what the sensor reads now its zero")
+    add("--calibrate-gain", type=float, metavar="VALUE", help="make what the sensor reads now VALUE amperes or volts")
+    add("--samples", type=int, default=SAMPLES, metavar="N", help=f"frames to average over (default {SAMPLES})")
+    add("--import", dest="source", metavar="FILE", help="take the configuration of all sensors from a file")
+    add("--export", metavar="FILE", help="write the configuration to a file ('-': stdout)")
+    add("--dry-run", action="store_true", help="show what would be stored, and store nothing")
+    add("--reboot", action="store_true", help="reboot the board at the end")
+    add("--dfu", action="store_true", help="reboot the board into its boot loader at the end")
+    add("--json", action="store_true", help="print one JSON document instead of the table")
+    parser.epilog = _EXAMPLES
+
+
+def run(args: argparse.Namespace) -> int:
+    """Open the board, make the changes in the order of the options, store them at once, show the result."""
+    name, device = split_target(canonical(args.target))
+    if name != "powersensor3":
+        msg = f"only powersensor3 boards have a stored configuration, not {name!r}"
+        raise TargetError(msg)
+    wants_sensor = any(getattr(args, f) is not None for f in _FIELDS) or _calibrates(args)
+    if wants_sensor and not args.sensor:
+        raise TargetError("say which sensor to change: --sensor N, 0 to 7")
+    if args.samples < 1:
+        raise TargetError("--samples must be at least 1")
+    with _opened(device) as board:
+        records = _changed(board, args)
+        if records != board.records and not args.dry_run:
+            board.write_records(records)
+            records = board.records
+            say(f"stored on {board.name}, and verified by reading it back")
+        _report(board, records, args)
+        if args.reboot or args.dfu:
+            board.reset(dfu=args.dfu)
+            say(f"{board.name} reboots{' into its boot loader' if args.dfu else ''}")
+    return 0
+
+
+def _calibrates(args: argparse.Namespace) -> bool:
+    return args.calibrate_zero or args.calibrate_gain is not None
+
+
+@contextlib.contextmanager
+def _opened(device: str | None) -> Iterator[Board]:
+    with contextlib.ExitStack() as stack:
+        if device == "virtual":
+            from pmtpy.emulators.powersensor3 import VirtualBoard
+
+            device = stack.enter_context(VirtualBoard()).path
+        board = open_board(device, clock=HOST_CLOCK)
+        stack.callback(board.close)
+        yield board
+
+
+def _changed(board: Board, args: argparse.Namespace) -> Records:
+    records = board.records if args.source is None else _imported(args.source)
+    fields = {f: getattr(args, f) for f in _FIELDS}
+    fields["in_use"] = None if args.in_use is None else args.in_use == "on"
+    for sensor in args.sensor:
+        records = config.set_fields(records, sensor, **fields)
+    if not _calibrates(args):
+        return records
+    levels = board.collect(args.samples)
+    for sensor in args.sensor:
+        before, mean, spread = records[sensor], float(levels[:, sensor].mean()), float(levels[:, sensor].std())
+        if args.calibrate_zero:
+            records = config.calibrated_zero(records, sensor, mean)
+        if args.calibrate_gain is not None:
+            records = config.calibrated_gain(records, sensor, mean, args.calibrate_gain)
+        after = records[sensor]
+        say(
+            f"sensor {sensor}: mean level {mean:.3f} (std {spread:.2f}, {len(levels)} frames); "
+            f"vref {before.vref:.5f} V -> {after.vref:.5f} V, "
+            f"sensitivity {before.sensitivity:.5g} -> {after.sensitivity:.5g}"
+        )
+    return records
+
+
+def _imported(path: str) -> Records:
+    try:
+        return config.from_json(Path(path).read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"cannot read {path}: {error}"
+        raise FileFormatError(msg) from error
+    except FileFormatError as error:
+        msg = f"{path}: {error}"
+        raise FileFormatError(msg) from error
+
+
+def _report(board: Board, records: Records, args: argparse.Namespace) -> None:
+    if args.export is not None:
+        text = config.to_json(records, board.firmware.text)
+        if args.export == "-":
+            sys.stdout.write(text)
+            return
+        _write(Path(args.export), text)
+        say(f"wrote {args.export}")
+    if args.json:
+        sensors = [asdict(r) for r in records]
+        document = {"target": f"powersensor3:{board.name}", "firmware": board.firmware.text, "sensors": sensors}
+        print(json.dumps({**document, "notes": board.notes}, indent=2))
+    else:
+        _show(board, records)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        msg = f"cannot write {path}: {error.strerror}"
+        raise TargetError(msg) from error
+
+
+def _show(board: Board, records: Records) -> None:
+    print(f"{board.name}: firmware {board.firmware.text}")
+    print(
+        f"{'sensor':>6}  {'pair':<4}  {'of':<7}  {'type':<15}  {'name':<15}  {'vref':>10}  {'sensitivity':>13}  in use"
+    )
+    for sensor, record in enumerate(records):
+        print(_line(sensor, record))
+    for note in board.notes:
+        print(f"note: {note}")
+
+
+def _line(sensor: int, r: SensorRecord) -> str:
+    kind, unit = ("voltage", "V/V") if sensor % 2 else ("current", "V/A")
+    numbers = f"{r.vref:8.5f} V  {r.sensitivity:9.5f} {unit}  {'yes' if r.in_use else 'no'}"
+    return f"{sensor:>6}  {sensor // 2:<4}  {kind:<7}  {r.type:<15}  {r.name:<15}  {numbers}"

@@ -1,0 +1,57 @@
+"""``pmtpy plot``: power over time as a picture, from any recording that :func:`pmtpy.load` reads."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pmtpy.cli.common import say
+from pmtpy.errors import TargetError
+from pmtpy.plot import SUFFIXES, plot
+from pmtpy.recordings import load
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="a recording: our own, or one of PMT, PowerSensor3, ..."
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="PICTURE", help=f"{', '.join(SUFFIXES)}; default: the first FILE with .png, here"
+    )
+    parser.add_argument("--overlay", action="store_true", help="all totals in one panel instead of one panel per FILE")
+    parser.add_argument(
+        "--channel", action="append", metavar="NAME", help="draw this power (may be given several times)"
+    )
+    parser.add_argument(
+        "--skip-broken", action="store_true", help="leave out lines that cannot be read, and say how many"
+    )
+    parser.add_argument(
+        "--utc-offset", type=float, metavar="SECONDS", help="how far wall times without a zone are ahead of UTC"
+    )
+    parser.epilog = (
+        "examples:\n  pmtpy plot run.csv -o run.png\n  pmtpy plot rapl.csv nvml-0.csv --overlay -o both.pdf\n"
+        "  pmtpy plot gpudata.csv.gz PMD_data.bin.gz timestamps.csv --utc-offset 3600 -o meter.svg"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Load, draw, say where the picture is."""
+    paths = [Path(f) for f in args.files]
+    tables = {}
+    for path in paths:
+        name = path.name if [p.name for p in paths].count(path.name) == 1 else str(path)
+        try:
+            tables[name] = load(path, skip_broken=args.skip_broken, utc_offset_s=args.utc_offset)
+        except OSError as error:
+            if error.errno is None:
+                raise
+            msg = f"cannot read {path}: {error.strerror}"
+            raise TargetError(msg) from error
+        broken = tables[name].attrs["broken_lines"]
+        if broken:
+            say(f"{path}: {len(broken)} lines left out, the first is line {broken[0]}")
+    out = Path(args.output) if args.output else Path(paths[0].name.removesuffix(".gz")).with_suffix(".png")
+    plot(tables, out, overlay=args.overlay, channels=args.channel)
+    print(out)
+    return 0

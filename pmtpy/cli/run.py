@@ -1,0 +1,268 @@
+"""``pmtpy run``: run a command and report what it cost, per sensor and in total, with uncertainty."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pmtpy.cli.command import run_command
+from pmtpy.cli.common import add_options, chosen_targets, number_or_none, open_all, say
+from pmtpy.cli.dump import dump_paths, end_dumps
+from pmtpy.cli.progress import Progress
+from pmtpy.clock import HOST_CLOCK, seconds_of
+from pmtpy.errors import PmtError, TargetError
+from pmtpy.regions import Measurement, Region, sum_up
+from pmtpy.sensor import Sensor
+from pmtpy.uncertainty import repeated
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of the command.
+
+    Attributes
+    ----------
+    status : int
+        Exit status.
+    seconds : float
+    measured : dict of target to Measurement or error
+    total : Measurement or None
+        The sum, where there is one.
+    """
+
+    status: int
+    seconds: float
+    measured: dict[str, Measurement | PmtError]
+    total: Measurement | None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    add = parser.add_argument
+    add(
+        "-s", "--sensor", action="append", default=[], metavar="TARGET",
+        help="measure with this sensor (repeatable); without any: every available one",
+    )  # fmt: skip
+    add_options(parser)
+    add("--json", action="store_true", help="print one JSON document; the command's stdout then goes to stderr")
+    add("--output", metavar="FILE", help="write the report to FILE; the command's streams are then left alone")
+    add("--dump", metavar="FILE", help="log all sensors meanwhile, as pmtpy dump does")
+    add("--overwrite", action="store_true", help="replace dump files that exist")
+    add("--repeat", type=int, default=1, metavar="N", help="run N times; report mean, spread and 95 %% interval")
+    add("--warmup", type=int, default=0, metavar="N", help="run N times before, unmeasured")
+    add("--baseline", metavar="TIME", help="measure the idle machine this long first; reported, never subtracted")
+    parser.usage = "pmtpy run [-s TARGET]... [options] -- COMMAND..."
+    parser.epilog = (
+        "examples:\n"
+        "  pmtpy run -- ./solve --size 1000\n"
+        "  pmtpy run -s rapl -s nvml:0 --repeat 5 --warmup 1 --baseline 5s -- python train.py\n"
+        "  pmtpy run -s rapl:virtual --json --output report.json -- sleep 1"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure the command; return its exit status."""
+    if not args.command:
+        msg = "a command is expected after --, for example: pmtpy run -- sleep 1"
+        raise TargetError(msg)
+    if args.repeat < 1 or args.warmup < 0:
+        msg = "--repeat needs at least 1, --warmup at least 0"
+        raise TargetError(msg)
+    named = bool(args.sensor)
+    targets = chosen_targets(args.sensor, everything=True)
+    baseline_s = seconds_of(args.baseline) if args.baseline else None
+    divert = args.json and not args.output
+    with open_all(targets, args.option, strict=named) as sensors:
+        baseline = _idle(sensors, baseline_s) if baseline_s is not None else None
+        for _ in range(args.warmup):
+            status = run_command(args.command, divert_stdout=divert)
+            if status:
+                say(f"pmtpy run: the warm-up ended with status {status}; nothing was measured")
+                return status
+        runs: list[Run] = []
+        with _dumped(sensors, args):
+            while len(runs) < args.repeat and not (runs and runs[-1].status):
+                runs.append(_once(sensors, args, divert=divert))
+    _report(args, runs, baseline)
+    return runs[-1].status
+
+
+def _once(sensors: Sequence[Sensor], args: argparse.Namespace, *, divert: bool) -> Run:
+    region = Region(" ".join(args.command), {s.target: s for s in sensors})
+    with region, Progress(region, enabled=not args.quiet) as progress:
+        status = run_command(args.command, divert_stdout=divert, started=progress.watch)
+    measured: dict[str, Measurement | PmtError] = {}
+    for target in region.targets:
+        try:
+            measured[target] = region[target]
+        except PmtError as error:  # noqa: PERF203  (the other sensors have measured)
+            measured[target] = error
+    good = {t: m for t, m in measured.items() if isinstance(m, Measurement)}
+    complete = len(good) == len(measured)
+    total = sum_up(sensors, good) if complete else None
+    return Run(status, region.seconds, measured, total)
+
+
+def _idle(sensors: Sequence[Sensor], seconds: float) -> dict[str, Measurement]:
+    region = Region("baseline", {s.target: s for s in sensors})
+    with region:
+        HOST_CLOCK.wait_until(HOST_CLOCK.now_ns() + round(seconds * 1e9), threading.Event())
+    return region.get()
+
+
+@contextlib.contextmanager
+def _dumped(sensors: Sequence[Sensor], args: argparse.Namespace) -> Iterator[None]:
+    if not args.dump:
+        yield
+        return
+    paths = dump_paths([s.target for s in sensors], args.dump, None)
+    started: list[Sensor] = []
+    try:
+        for sensor, path in zip(sensors, paths, strict=True):
+            sensor.start_dump(path or args.dump, overwrite=args.overwrite)
+            started.append(sensor)
+        yield
+    finally:
+        for problem in end_dumps(started):
+            say(f"pmtpy run: warning: {problem}")
+
+
+# -- the report --------------------------------------------------------------------------------------------------------
+
+
+def _report(args: argparse.Namespace, runs: Sequence[Run], baseline: dict[str, Measurement] | None) -> None:
+    text = json.dumps(document(args.command, runs, baseline), indent=2) if args.json else table(runs, baseline)
+    if args.output:
+        Path(args.output).write_text(text + "\n", encoding="utf-8")
+    elif args.json:
+        print(text)
+    else:
+        say(text)
+
+
+def numbers(m: Measurement) -> dict[str, Any]:
+    """Return the four numbers of a measurement for JSON."""
+    return {
+        "joules": number_or_none(m.joules),
+        "watts": number_or_none(m.watts),
+        "uncertainty_joules": number_or_none(m.uncertainty_joules),
+        "method": m.method,
+    }
+
+
+def sensor_document(target: str, m: Measurement | PmtError) -> dict[str, Any]:
+    """Return the JSON of one sensor, or of its loss."""
+    if isinstance(m, PmtError):
+        return {"target": target, "error": str(m)}
+    return {
+        "target": target,
+        "virtual": m.virtual,
+        "seconds": m.seconds,
+        "total": numbers(m),
+        "channels": {name: numbers(c) for name, c in m.channels.items()},
+        "coverage": m.coverage,
+        "lost": m.lost,
+        "warnings": list(m.warnings),
+    }
+
+
+def document(command: Sequence[str], runs: Sequence[Run], baseline: dict[str, Measurement] | None) -> dict[str, Any]:
+    """Return the JSON of everything. With several runs the top level is the last one, and ``runs`` has them all."""
+    last = runs[-1]
+    result: dict[str, Any] = {
+        "command": list(command),
+        "exit_status": last.status,
+        "seconds": last.seconds,
+        "sensors": [sensor_document(t, m) for t, m in last.measured.items()],
+        "total": None if last.total is None else numbers(last.total),
+    }
+    if baseline is not None:
+        result["baseline"] = [sensor_document(t, m) for t, m in baseline.items()]
+    if len(runs) > 1:
+        result["runs"] = [
+            {
+                "exit_status": r.status,
+                "seconds": r.seconds,
+                "sensors": [sensor_document(t, m) for t, m in r.measured.items()],
+                "total": None if r.total is None else numbers(r.total),
+            }
+            for r in runs
+        ]
+        result["repeat"] = {
+            "n": len(runs),
+            "seconds": spread([r.seconds for r in runs]),
+            "sensors": {
+                target: {"joules": spread([m.joules for m in each]), "watts": spread([m.watts for m in each])}
+                for target, each in _by_target(runs).items()
+            },
+        }
+    return result
+
+
+def _by_target(runs: Sequence[Run]) -> dict[str, list[Measurement]]:
+    each: dict[str, list[Measurement]] = {}
+    for r in runs:
+        for target, m in r.measured.items():
+            if isinstance(m, Measurement):
+                each.setdefault(target, []).append(m)
+    return {target: found for target, found in each.items() if len(found) > 1}
+
+
+def spread(values: Sequence[float]) -> dict[str, float | None]:
+    """Mean, standard deviation, and 95 % interval of the mean (Student's t) of repeated runs."""
+    mean, deviation, half = repeated(values)
+    numbers_of = {"mean": mean, "std": deviation, "low": mean - half, "high": mean + half}
+    return {k: number_or_none(v) for k, v in numbers_of.items()}
+
+
+def table(runs: Sequence[Run], baseline: dict[str, Measurement] | None) -> str:
+    """Return the report for a person."""
+    last = runs[-1]
+    rows: list[tuple[str, ...]] = [("sensor", "seconds", "joules", "+-", "watts", "how")]
+    notes: list[str] = []
+    for target, m in last.measured.items():
+        if isinstance(m, PmtError):
+            notes.append(f"{target}: {m}")
+            continue
+        rows.append(_row(target, m))
+        rows += [_row(f"  {name}", c) for name, c in m.channels.items()]
+        notes += [f"{target}: {w}" for w in m.warnings]
+    if last.total is not None and len(last.measured) > 1:
+        rows.append(_row("total", last.total))
+    lines = _aligned(rows)
+    if len(last.measured) > 1 and last.total is None:
+        notes.append("no total: an external meter and a built-in sensor may see the same device")
+    lines += [f"note: {note}" for note in dict.fromkeys(notes)]
+    if baseline is not None:
+        lines += [
+            f"idle before: {target}: {m.watts:.4g} W over {m.seconds:.3g} s (not subtracted)"
+            for target, m in baseline.items()
+        ]
+    if len(runs) > 1:
+        lines.append(f"the table shows the last of {len(runs)} runs; over all runs (95 % interval of the mean):")
+        for target, each in _by_target(runs).items():
+            mean, deviation, half = repeated([m.joules for m in each])
+            lines.append(f"  {target}: {mean:.6g} J +- {half:.2g} J, spread {deviation:.2g} J")
+        mean, deviation, half = repeated([r.seconds for r in runs])
+        lines.append(f"  time: {mean:.6g} s +- {half:.2g} s, spread {deviation:.2g} s")
+    return "\n".join(lines)
+
+
+def _row(name: str, m: Measurement) -> tuple[str, ...]:
+    how = m.method + (f", {m.coverage:.1%} covered" if m.coverage < 1 else "") + (", virtual" if m.virtual else "")
+    return (name, f"{m.seconds:.4f}", f"{m.joules:.6g}", f"{m.uncertainty_joules:.2g}", f"{m.watts:.6g}", how)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        numbers_right = [cell.rjust(w) for cell, w in zip(row[1:-1], widths[1:-1], strict=True)]
+        lines.append("  ".join([row[0].ljust(widths[0]), *numbers_right, row[-1]]).rstrip())
+    return lines

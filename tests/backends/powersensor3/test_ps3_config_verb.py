@@ -1,0 +1,92 @@
+"""``pmtpy config`` as a user calls it, on a virtual board behind a pseudo-terminal."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pmtpy.cli import config
+from pmtpy.emulators.powersensor3 import BoardSpec, Stored, VirtualBoard, parse_pairs
+from pmtpy.errors import FileFormatError, TargetError
+
+SPEC = BoardSpec(parse_pairs("MLX10:12:1:gpu"), boot_s=0.05, flash_s=0.05, stored=Stored.UNCALIBRATED)
+
+
+@pytest.fixture(scope="module")
+def board() -> Iterator[VirtualBoard]:
+    with VirtualBoard("constant:0", SPEC) as virtual:
+        yield virtual
+
+
+def call(*words: str) -> int:
+    parser = argparse.ArgumentParser()
+    config.add_arguments(parser)
+    return config.run(parser.parse_args(words))
+
+
+def test_the_configuration_is_shown(board: VirtualBoard, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(f"powersensor3:{board.path}") == 0
+    out = capsys.readouterr().out
+    assert "firmware F411-1.6.1" in out
+    assert "     0  0     current  MLX10            gpu               1.65000 V    0.12000 V/A  yes" in out
+
+
+def test_zero_is_calibrated_and_stored(board: VirtualBoard, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(f"ps3:{board.path}", "--sensor", "0", "--calibrate-zero", "--samples", "4000", "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    # The true zero of the virtual sensor less 5/12 of a level of rounding; 60 mA rms are 7.2 mV at the pin.
+    bias = SPEC.rounding_volts
+    assert shown["sensors"][0]["vref"] == pytest.approx(1.636 - bias, abs=5 * 0.0072 / 4000**0.5)
+    assert board.history().records[0].vref == shown["sensors"][0]["vref"]
+
+
+def test_fields_are_set_by_name_and_a_dry_run_stores_nothing(
+    board: VirtualBoard, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = f"powersensor3:{board.path}"
+    call(target, "--sensor", "2", "--type", "MLX20", "--name", "cpu", "--in-use", "on", "--polarity", "-1", "--dry-run")
+    assert "MLX20            cpu               0.00000 V   -0.06250 V/A  yes" in capsys.readouterr().out
+    assert board.history().records[2].kind == b""
+    call(target, "--sensor", "2", "--sensor", "3", "--name", "cpu", "--in-use", "on")
+    assert [r.in_use for r in board.history().records[2:4]] == [True, True]
+
+
+def test_a_configuration_is_saved_and_restored(
+    board: VirtualBoard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, path = f"powersensor3:{board.path}", str(tmp_path / "board.json")
+    call(target, "--export", path)
+    before = board.history().flash
+    call(target, "--sensor", "0", "--vref", "1.5")
+    assert board.history().flash != before
+    call(target, "--import", path)
+    assert board.history().flash == before
+    capsys.readouterr()
+    call(target, "--export", "-")
+    assert capsys.readouterr().out == Path(path).read_text()
+
+
+def test_wrong_arguments_are_refused_before_the_board_is_touched(tmp_path: Path) -> None:
+    with pytest.raises(TargetError, match="say which sensor"):
+        call("powersensor3:/dev/null", "--vref", "1.65")
+    with pytest.raises(TargetError, match="only powersensor3"):
+        call("rapl")
+    with pytest.raises(TargetError, match="at least 1"):
+        call("powersensor3:/dev/null", "--samples", "0")
+
+
+def test_a_file_that_is_no_configuration_is_refused(board: VirtualBoard, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("{}")
+    with pytest.raises(FileFormatError, match=r"x\.json: not a configuration file"):
+        call(f"powersensor3:{board.path}", "--import", str(tmp_path / "x.json"))
+
+
+def test_the_board_is_rebooted(board: VirtualBoard) -> None:
+    boots = len(board.history().boots)
+    call(f"powersensor3:{board.path}", "--reboot")
+    while len(board.history().boots) == boots:
+        pass
