@@ -30,7 +30,7 @@ unit: $(STAMP)
 	$(BIN)/python -m pytest
 
 demo: $(STAMP)
-	$(BIN)/python -m pmtpy dump powersensor3:virtual -o load=square:low=30,high=90,hz=2 --duration 4 -f demo.csv
+	$(BIN)/python -m pmtpy dump powersensor3:virtual -o load=square:low=30,high=90,hz=2 --duration 3s --overwrite -f demo.csv
 	$(BIN)/python -m pmtpy plot demo.csv -o demo.png
 
 bench: $(STAMP)

@@ -341,6 +341,13 @@ class _Pool:
                 sensor = self._sensors[key] = create(key)
             return sensor
 
+    def close(self) -> None:
+        """Close all of them; the next use opens them again."""
+        with self._lock:
+            sensors, self._sensors = self._sensors, {}
+        for sensor in sensors.values():
+            sensor.close()
+
 
 _pool = _Pool()
 

@@ -23,9 +23,10 @@ VERBS: Mapping[str, str] = types.MappingProxyType(
         "read": "take one reading of each sensor, per channel",
         "run": "run a command and report its energy",
         "dump": "log sensors continuously to files",
+        "plot": "draw power over time from recordings",
+        "config": "show and set what a PowerSensor3 board has stored",
         "calibrate": "fit what was measured: energy at other clocks",
         "sim": "put a virtual PowerSensor3 board behind a pseudo-terminal",
-        "plot": "draw recordings: power over time",
     }
 )
 

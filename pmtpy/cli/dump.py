@@ -10,6 +10,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from pmtpy.cli import report
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import LOST, Stopped, add_targets, chosen_targets, opened, say, stoppable
 from pmtpy.clock import HOST_CLOCK, seconds_of
@@ -123,23 +124,16 @@ def end_dumps(sensors: Sequence[Sensor]) -> list[PmtError]:
 def _report(
     args: argparse.Namespace, region: Region, paths: Sequence[Path | None], problems: Sequence[PmtError]
 ) -> None:
-    lines = []
-    for target, path in zip(region.targets, paths, strict=True):
+    measured: dict[str, Measurement | PmtError] = {}
+    for target in region.targets:
         try:
-            lines.append(_line(target, region[target], path))
+            measured[target] = region[target]
         except PmtError as error:  # noqa: PERF203  (one line per sensor)
-            lines.append(f"{target}: {error}")
+            measured[target] = error
+    lines = report.table(measured, None, summed=False)
+    lines += [f"written: {path}" for path in paths if path is not None]
     lines += [f"warning: {p}" for p in problems]
     if args.output:
         Path(args.output).write_text("\n".join(lines) + "\n", encoding="utf-8")
     elif not args.quiet:
         say("\n".join(lines))
-
-
-def _line(target: str, m: Measurement, path: Path | None) -> str:
-    where = f" -> {path}" if path else ""
-    notes = "".join(f"\n  note: {w}" for w in m.warnings)
-    return (
-        f"{target}: {m.seconds:.3f} s, {m.joules:.6g} J +- {m.uncertainty_joules:.2g} J, {m.watts:.6g} W, "
-        f"coverage {m.coverage:.2%}, {m.lost} rows lost{where}{notes}"
-    )

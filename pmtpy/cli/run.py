@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pmtpy.cli import report
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import add_options, chosen_targets, number_or_none, open_all, say
 from pmtpy.cli.dump import dump_paths, end_dumps
@@ -224,21 +225,7 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
 def table(runs: Sequence[Run], baseline: dict[str, Measurement] | None) -> str:
     """Return the report for a person."""
     last = runs[-1]
-    rows: list[tuple[str, ...]] = [("sensor", "seconds", "joules", "+-", "watts", "how")]
-    notes: list[str] = []
-    for target, m in last.measured.items():
-        if isinstance(m, PmtError):
-            notes.append(f"{target}: {m}")
-            continue
-        rows.append(_row(target, m))
-        rows += [_row(f"  {name}", c) for name, c in m.channels.items()]
-        notes += [f"{target}: {w}" for w in m.warnings]
-    if last.total is not None and len(last.measured) > 1:
-        rows.append(_row("total", last.total))
-    lines = _aligned(rows)
-    if len(last.measured) > 1 and last.total is None:
-        notes.append("no total: an external meter and a built-in sensor may see the same device")
-    lines += [f"note: {note}" for note in dict.fromkeys(notes)]
+    lines = report.table(last.measured, last.total)
     if baseline is not None:
         lines += [
             f"idle before: {target}: {m.watts:.4g} W over {m.seconds:.3g} s (not subtracted)"
@@ -252,17 +239,3 @@ def table(runs: Sequence[Run], baseline: dict[str, Measurement] | None) -> str:
         mean, deviation, half = repeated([r.seconds for r in runs])
         lines.append(f"  time: {mean:.6g} s +- {half:.2g} s, spread {deviation:.2g} s")
     return "\n".join(lines)
-
-
-def _row(name: str, m: Measurement) -> tuple[str, ...]:
-    how = m.method + (f", {m.coverage:.1%} covered" if m.coverage < 1 else "") + (", virtual" if m.virtual else "")
-    return (name, f"{m.seconds:.4f}", f"{m.joules:.6g}", f"{m.uncertainty_joules:.2g}", f"{m.watts:.6g}", how)
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        numbers_right = [cell.rjust(w) for cell, w in zip(row[1:-1], widths[1:-1], strict=True)]
-        lines.append("  ".join([row[0].ljust(widths[0]), *numbers_right, row[-1]]).rstrip())
-    return lines

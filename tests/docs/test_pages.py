@@ -1,0 +1,87 @@
+"""Every page of the docs is followed literally: its Python blocks are run in order, its shell lines too.
+
+A block that cannot run here stands after a comment ``<!-- not run: reason -->``.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import shlex
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pmtpy import regions
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_BLOCK = re.compile(
+    r"(<!-- not run: (?P<why>[^>]+) -->\s*)?^```(?P<kind>\w*)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class Fence:
+    kind: str
+    body: str
+    line: int
+    skipped: bool
+
+
+def blocks(page: Path) -> list[Fence]:
+    text = page.read_text(encoding="utf-8")
+    return [
+        Fence(m["kind"], m["body"], text[: m.start("body")].count("\n") + 1, m["why"] is not None)
+        for m in _BLOCK.finditer(text)
+    ]
+
+
+def run_shell(line: str, folder: Path) -> None:
+    words = shlex.split(line.replace("pmt-dump", "pmtpy dump"), comments=True)
+    if words and words[0] == "pmtpy":
+        line = f"{shlex.quote(sys.executable)} -m " + line.replace("pmt-dump", "pmtpy dump")
+    elif words and words[0] in {"python", "python3"}:
+        line = line.replace(words[0], shlex.quote(sys.executable), 1)
+    done = subprocess.run(
+        ["sh", "-c", line],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.fixture(autouse=True)
+def _close_named_sensors() -> Iterator[None]:
+    """Close what a page opened by name, as the end of a program would; and its virtual world with it."""
+    yield
+    regions._pool.close()
+    gc.collect()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_page_can_be_followed(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "page"}
+    for block in blocks(page):
+        if block.skipped:
+            continue
+        if block.kind == "python":
+            code = compile("\n" * (block.line - 1) + block.body, str(page), "exec")
+            with warnings.catch_warnings():
+                warnings.simplefilter("default")
+                exec(code, names)  # noqa: S102  (the docs are ours)
+        elif block.kind == "console":
+            for line in block.body.splitlines():
+                if line.startswith("$ "):
+                    run_shell(line[2:], tmp_path)
