@@ -82,6 +82,6 @@ def load(
         (_pmd.recognises, partial(_pmd.read, ticks_per_ms=ticks_per_ms)),
     ):
         if recognises(recording):
-            return read(recording)
+            return _own.with_sidecar(read(recording), place)  # our own dumps for PMT and PowerSensor3 have one
     msg = f"{place} is no recording of power that is known here; known are: {_KNOWN}"
     raise FileFormatError(msg)

@@ -201,6 +201,14 @@ def _sidecar(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
     return facts, []
 
 
+def with_sidecar(table: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """Add what our own metadata beside a foreign format say, if there are any."""
+    facts, _ = _sidecar(path)
+    if facts is not None and "virtual" in facts and "target" in facts:
+        table.attrs |= {"virtual": facts["virtual"], "complete": facts.get("complete"), "metadata": facts}
+    return table
+
+
 def parquet(path: Path) -> pd.DataFrame:
     """Read a Parquet file."""
     try:

@@ -48,7 +48,9 @@ def _board(n: int, t_us: list[int] | None = None) -> tuple[Header, Frame]:
             ),
         )
     )
-    header = Header("board", Identity("powersensor3"), Layout(channels), Anchor(0, 1_700_000_000_000_000_000))
+    header = Header(
+        "board", Identity("powersensor3", virtual=True), Layout(channels), Anchor(0, 1_700_000_000_000_000_000)
+    )
     t_ns = 1000 * (np.arange(n) * 50 if t_us is None else np.array(t_us))
     joules = np.outer(t_ns / 1e9, [60.0, 24.0, 36.0])
     frame = Frame(
@@ -75,6 +77,7 @@ def test_the_dumps_that_we_imitate_are_read_back(tmp_path: Path, kind: str, abso
     np.testing.assert_allclose(table["total_J"], table["elapsed"] * 60.0, atol=1e-9)
     assert table["pair2_W"].eq(36.0).all()
     assert table.index[table["marker"] == "x"].tolist() == [3]
+    assert (table.attrs["virtual"], table.attrs["complete"]) == (True, True)
     assert bool(table["time"].isna().all()) is not absolute
     assert ("when that was is not in the file" in table.attrs["clock"]) is not absolute
     if kind == "powersensor3":
