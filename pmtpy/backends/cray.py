@@ -30,6 +30,8 @@ _ATTEMPTS = 4  # reading all files takes well under a millisecond, so a refresh 
 _STALE_S = 30.0  # ten times a second, so after this the controller has stopped
 _STAMP_SLACK_S = 2.0  # a stamp this near to the wall clock is Unix time; the files are at most 0.1 s old
 _MAX_WATTS = 20_000.0  # a node; the largest blades feed about 6 kW to one
+# The maker states no accuracy; assumed is what uncalibrated meters on boards were found off (Shalavi et al., 2023).
+_GAIN_U = 0.03
 _REMEDY = (
     "these files exist on nodes of HPE Cray XC and EX systems only; in a container mount the host's /sys: "
     "-v /sys:/host/sys:ro -e PMT_SYSFS_ROOT=/host/sys"
@@ -151,6 +153,7 @@ def _channel(file: _File, refresh_s: float) -> Channel:
         domain="host" if file.part == "node" else f"host/{file.part}",
         label=file.path.name,
         refresh_s=refresh_s,
+        gain_u=_GAIN_U,
         max_watts=_MAX_WATTS,
         reference=_REFERENCE,
     )

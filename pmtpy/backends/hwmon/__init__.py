@@ -192,7 +192,7 @@ def _channel(chip: Chip, attribute: Attribute, domain: str, taken: dict[str, int
         if name not in taken:
             break
     taken[name] = 1
-    refresh = meaning.refresh_s(chip, attribute)
+    refresh, window = meaning.refresh_s(chip, attribute), meaning.window_s(chip, attribute)
     return Channel(
         name,
         QUANTITIES[kind],
@@ -202,8 +202,8 @@ def _channel(chip: Chip, attribute: Attribute, domain: str, taken: dict[str, int
         domain=domain if kind in {"power", "energy"} else "",
         label=attribute.label,
         refresh_s=refresh,
-        window_s=attribute.window_s,
-        lag_s=attribute.window_s / 2 if attribute.window_s else None,
+        window_s=window,
+        lag_s=window / 2 if window else None,
         resolution=meaning.step(chip) if kind == "power" else None,
         gain_u=meaning.gain_u(chip, attribute),
         max_watts=_MAX_WATTS if kind == "energy" else None,
@@ -229,6 +229,7 @@ def _products(readings: Sequence[_Reading], chips: Sequence[Chip]) -> list[Chann
                     domain=base if len(matched) == 1 else "",
                     label=volts.label or amperes.label,
                     refresh_s=chip.update_s,
+                    gain_u=meaning.gain_u(chip, amperes),
                     reference=_REFERENCE,
                 )
             )

@@ -43,6 +43,8 @@ class Attribute:
         The driver's name for it; empty where there is none.
     window_s : float or None
         Over which time it is averaged, as far as the driver says.
+    error : float or None
+        Largest relative error, as far as the driver says.
     """
 
     path: Path
@@ -51,6 +53,7 @@ class Attribute:
     average: bool
     label: str
     window_s: float | None = None
+    error: float | None = None
 
     @property
     def part(self) -> str:
@@ -109,7 +112,13 @@ def _attribute(path: Path, match: re.Match[str]) -> Attribute | None:
     if not label and kind == "power":  # the ACPI meter's only name for what it measures
         label = optional_text(path.with_name(f"{stem}_oem_info")) or ""
     window = _milliseconds(path.with_name(f"{stem}_average_interval")) if form == "average" else None
-    return Attribute(path, kind, number, form == "average", label, window)
+    return Attribute(path, kind, number, form == "average", label, window, _error(path.with_name(f"{stem}_accuracy")))
+
+
+def _error(path: Path) -> float | None:
+    """Turn an accuracy such as ``95.0%`` into a relative error."""
+    match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,4})?)%", optional_text(path) or "")
+    return 1.0 - float(match[1]) / 100.0 if match and 0 < float(match[1]) <= 100 else None
 
 
 def _attributes(directory: Path) -> tuple[Attribute, ...]:

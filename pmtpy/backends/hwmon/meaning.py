@@ -11,6 +11,7 @@ NVIDIA Grace tuning guide, "Power Telemetry"), amdgpu (``Documentation/gpu/amdgp
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -27,6 +28,14 @@ _SHUNT_STEPS = {"ina226": 62.5e-6, "ina230": 62.5e-6, "ina231": 62.5e-6, "ina219
 # Measured on an AC922: new values every 40.08 ms (docs/backends/occ.md).
 _REFRESH_S = {"ibmpowernv": 0.0401}
 
+_CONTINUOUS = frozenset({"ina226", "ina230", "ina231", "ina238"})
+
+# Shunt monitors: a shunt of 1 %, the commonest, and 0.1 % of the chip (data sheet), rectangular. Graphics cards: 5 %,
+# the steady error of boards against a meter (arXiv 2312.02741). Others state nothing; 3 % is assumed, which is what
+# uncalibrated meters on boards were found off (Shalavi et al., 2023, for NVIDIA's modules).
+_GAIN_U = {"ina": 0.006, "amdgpu": 0.05, "xe": 0.05, "i915": 0.05}
+_ASSUMED_GAIN_U = 0.03
+
 Domains = dict[str, str]
 
 
@@ -42,10 +51,23 @@ def refresh_s(chip: Chip, attribute: Attribute) -> float | None:
     return attribute.window_s or chip.update_s or _REFRESH_S.get(chip.name)
 
 
+def window_s(chip: Chip, attribute: Attribute) -> float | None:
+    """Return over which time a reading averages, where it is known.
+
+    The INA226 family converts without a pause, so its update interval is also what it averages over.
+    """
+    if attribute.window_s is None and chip.name in _CONTINUOUS and attribute.kind != "energy":
+        return chip.update_s
+    return attribute.window_s
+
+
 def gain_u(chip: Chip, attribute: Attribute) -> float:
-    """Relative standard uncertainty that the chip's maker or its own arithmetic implies; 0 where nothing is known."""
-    # The firmware divides its accumulator by the nominal sampling rate, which is 0.19 % too high.
-    return 0.002 if chip.name == "ibmpowernv" and attribute.kind == "energy" else 0.0
+    """Relative standard uncertainty of a reading: as the driver states it, else that of its kind of sensor."""
+    if attribute.error is not None:
+        return attribute.error / math.sqrt(3.0)
+    stated = _GAIN_U.get(chip.name, _GAIN_U["ina"] if chip.name.startswith("ina") else _ASSUMED_GAIN_U)
+    # POWER9's firmware divides its accumulator by the nominal sampling rate, which is 0.19 % too high.
+    return math.hypot(stated, 0.002) if chip.name == "ibmpowernv" and attribute.kind == "energy" else stated
 
 
 def unusable(chip: Chip, attribute: Attribute) -> str:

@@ -148,6 +148,23 @@ def test_the_average_of_a_meter_is_integrated_as_steps(make: Callable[[str], Boa
     source.close()
 
 
+def test_the_uncertainty_is_what_the_meter_says_of_itself(make: Callable[[str], Board], clock: ManualClock) -> None:
+    board = make("server")
+    for text, gain_u in (("99.0%", 0.01 / 3**0.5), ("high", 0.03), ("0%", 0.03)):
+        board.tree.write(f"{board.place(0)}/power1_accuracy", text)
+        source = open_board(board, clock)
+        assert source.channels[0].gain_u == pytest.approx(gain_u)
+        source.close()
+
+
+def test_a_shunt_board_averages_over_its_update_interval(make: Callable[[str], Board], clock: ManualClock) -> None:
+    source = open_board(make("ina226"), clock)
+    (channel,) = source.channels
+    assert (channel.window_s, channel.refresh_s) == (0.035, 0.035)
+    assert channel.step == pytest.approx(0.03125)
+    source.close()
+
+
 def test_rails_of_a_grace_without_its_own_meter_make_no_total(make: Callable[[str], Board], clock: ManualClock) -> None:
     board = make("grace")
     for number in (0, 1, 4):
