@@ -25,7 +25,7 @@ VERBS: Mapping[str, str] = types.MappingProxyType(
         "dump": "log sensors continuously to files",
         "plot": "draw power over time from recordings",
         "config": "show and set what a PowerSensor3 board has stored",
-        "calibrate": "fit what was measured: energy at other clocks",
+        "calibrate": "write calibration profiles; predict energy at other clocks",
         "sim": "put a virtual PowerSensor3 board behind a pseudo-terminal",
     }
 )

@@ -1,13 +1,16 @@
 """``pmtpy calibrate``: fit what was measured, and write it down for others to use.
 
-``transfer`` predicts power, time and energy of tuned configurations at clocks at which they were not measured.
+``transfer`` predicts power, time and energy of tuned configurations at clocks at which they were not measured;
+``profile`` turns what ``pmtpy characterise`` found into a calibration profile for one device.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import datetime as dt
 import gzip
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +19,10 @@ import numpy as np
 
 from pmtpy.analysis.frequency import Prediction, Table, fit_transfer, predict
 from pmtpy.cli.common import say
-from pmtpy.errors import FileFormatError, SinkError, TargetError
+from pmtpy.errors import CalibrationError, FileFormatError, SinkError, TargetError
+from pmtpy.registry import create
+from pmtpy.transform import Affine, Behaviour, Number, Profile
+from pmtpy.uncertainty import COVERAGE_FACTOR
 
 _COLUMNS = ("config", "set_clock_mhz", "core_freq_mhz", "time_ms", "power_w")
 _WRITTEN = ("config", "set_clock_mhz", "power_w", "time_ms", "energy_j", "energy_low_j", "energy_high_j")
@@ -40,9 +46,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     transfer.add_argument("--measured", required=True, metavar="TABLE", help="the same, for what is to be predicted")
     transfer.add_argument("--clocks", required=True, metavar="MHZ,MHZ,...", help="clocks to predict, as asked for")
     transfer.add_argument("-o", "--output", required=True, metavar="OUT.csv", help="where to write the predictions")
+    profile = what.add_parser(
+        "profile",
+        help="make a calibration profile of what characterise found",
+        description="Make a calibration profile for one device from the JSON of `pmtpy characterise`. The device is "
+        "opened to take down whose profile it is: it will be refused for any other.",
+        epilog="example:\n  pmtpy characterise log.csv --meter meter.csv --json > found.json\n"
+        "  pmtpy calibrate profile found.json --target nvml:0 --range 30,350 -o nvml0.json",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    profile.add_argument("found", metavar="FOUND.json", help="what `pmtpy characterise --json` printed")
+    profile.add_argument("--target", required=True, help="the device that was characterised")
+    profile.add_argument("--range", required=True, metavar="LOW,HIGH", help="watts shown over which it was done")
+    profile.add_argument("--channel", help="the channel of the device; default: the one in the file")
+    profile.add_argument("-o", "--output", required=True, metavar="PROFILE.json")
 
 
 def run(args: argparse.Namespace) -> int:
+    """Do what was asked for."""
+    return _transfer(args) if args.what == "transfer" else _profile(args)
+
+
+# --- transfer ---
+
+
+def _transfer(args: argparse.Namespace) -> int:
     """Fit, predict, write."""
     clocks = _clocks(args.clocks)
     train, measured = read_table(Path(args.train)), read_table(Path(args.measured))
@@ -129,3 +157,85 @@ def _write(path: Path, found: Sequence[Prediction]) -> None:
     except OSError as error:
         msg = f"{path}: the predictions could not be written: {error}"
         raise SinkError(msg) from error
+
+
+# --- profile ---
+
+
+def _profile(args: argparse.Namespace) -> int:
+    """Take the estimates, the device's identity, and write them together."""
+    found = _found(Path(args.found))
+    low, high = _range(args.range)
+    curve = Affine(_estimate(found, "gradient"), _estimate(found, "intercept_w"))
+    with create(args.target) as sensor:
+        identity, names = sensor.identity, [c.name for c in sensor.channels]
+    channel = args.channel or str(found.get("channel", ""))
+    if channel not in names:
+        msg = f"{args.target} has no channel {channel!r}; it has: {', '.join(names)}; name one with --channel"
+        raise TargetError(msg)
+    came = (("characterised", args.found), ("date", dt.datetime.now(tz=dt.timezone.utc).date().isoformat()))
+    profile = Profile(identity, channel, curve, low, high, _behaviour(found), came)
+    try:
+        Path(args.output).write_text(profile.to_json(), encoding="utf-8")
+    except OSError as error:
+        msg = f"{args.output}: the profile could not be written: {error}"
+        raise SinkError(msg) from error
+    say(f"profile {profile.digest} for {args.target} {channel} written to {args.output}")
+    return 0
+
+
+def _found(path: Path) -> dict[str, object]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        msg = f"{path}: cannot be read: {error}"
+        raise FileFormatError(msg) from error
+    if isinstance(document, list) and len(document) == 1:
+        document = document[0]
+    if not isinstance(document, dict):
+        msg = f"{path}: one JSON object, as `pmtpy characterise --json` prints for one channel, was expected"
+        raise FileFormatError(msg)
+    return document
+
+
+def _range(text: str) -> tuple[float, float]:
+    try:
+        low, high = (float(x) for x in text.split(","))
+    except ValueError:
+        msg = f"--range {text!r}: write the lowest and the highest watts with a comma between them, for example 30,350"
+        raise TargetError(msg) from None
+    return low, high
+
+
+def _number_of(entry: object, scale: float = 1.0) -> Number | None:
+    """Read an estimate, ``{"value", "low", "high"}`` at 95 %, as a value with its standard uncertainty."""
+    if not isinstance(entry, dict):
+        return None
+    try:
+        value, low, high = (float(entry[key]) * scale for key in ("value", "low", "high"))
+    except (KeyError, TypeError, ValueError):
+        return None
+    return Number(value, abs(high - low) / 2.0 / COVERAGE_FACTOR)
+
+
+def _estimate(found: dict[str, object], key: str) -> Number:
+    number = _number_of(found.get(key))
+    if number is None:
+        declined = found.get("declined")
+        why = declined.get(key, "") if isinstance(declined, dict) else ""
+        msg = f"there is no {key} in what was found{': ' if why else ''}{why}; characterise against a reference meter"
+        raise CalibrationError(msg)
+    return number
+
+
+def _behaviour(found: dict[str, object]) -> Behaviour:
+    kernel = found.get("kernel")
+    of = kernel if isinstance(kernel, dict) else {}
+    ms = 1e-3
+    return Behaviour(
+        family=str(of.get("family", "")),
+        refresh_s=_number_of(found.get("update_period_ms"), ms),
+        window_s=_number_of(of.get("window_ms"), ms),
+        tau_s=_number_of(of.get("tau_ms"), ms),
+        delay_s=_number_of(of.get("offset_ms"), ms),
+    )

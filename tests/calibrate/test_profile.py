@@ -1,0 +1,90 @@
+"""``pmtpy calibrate profile``: from what was found to a profile that its own device takes and no other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import pmtpy as pmt
+from pmtpy.cli import main
+from pmtpy.transform import parse_profile
+
+TARGET = "nvml:virtual"
+
+
+def estimate(value: float, half: float) -> dict[str, float]:
+    return {"value": value, "low": value - half, "high": value + half}
+
+
+FOUND: dict[str, object] = {
+    "channel": "",
+    "update_period_ms": estimate(99.97, 0.02),
+    "kernel": {"family": "boxcar", "window_ms": estimate(100.0, 0.196), "tau_ms": None, "offset_ms": estimate(-1, 0.5)},
+    "gradient": estimate(0.95, 0.0196),
+    "intercept_w": estimate(2.0, 0.98),
+    "declined": {},
+}
+
+
+@pytest.fixture
+def power_channel() -> str:
+    with pmt.create(TARGET) as sensor:
+        return next(c.name for c in sensor.channels if c.quantity.value == "W")
+
+
+def test_a_profile_is_made_for_the_device_and_applied_to_it(
+    tmp_path: Path, power_channel: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "found.json").write_text(json.dumps(FOUND | {"channel": power_channel}))
+    out = tmp_path / "profile.json"
+    words = ["calibrate", "profile", str(tmp_path / "found.json"), "--target", TARGET, "--range", "20,700"]
+    assert main([*words, "-o", str(out)]) == 0
+    profile = parse_profile(out.read_text())
+    assert profile.channel == power_channel
+    assert profile.device.virtual
+    assert profile.behaviour.window_s is not None
+    assert profile.behaviour.window_s.u == pytest.approx(1e-4)
+    assert profile.behaviour.tau_s is None
+    assert profile.digest in capsys.readouterr().err
+    with pmt.create(TARGET, calibration=out) as sensor:
+        channel = next(c for c in sensor.channels if c.name == power_channel)
+        assert channel.gain_u == pytest.approx(0.01 / 0.95)
+        assert channel.window_s == pytest.approx(0.1)
+    assert main([*words, "-o", str(tmp_path / "no" / "p.json")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "extra", "code", "why"),
+    [
+        ({"gradient": None, "declined": {"gradient": "no meter"}}, [], 2, "no gradient in what was found: no meter"),
+        ({"channel": "nowhere"}, [], 2, "has no channel 'nowhere'; it has: "),
+        ({}, ["--range", "20"], 2, "write the lowest and the highest watts"),
+    ],
+)
+def test_what_makes_no_profile_is_refused(
+    tmp_path: Path,
+    power_channel: str,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    change: dict[str, object],
+    extra: list[str],
+    code: int,
+    why: str,
+) -> None:
+    (tmp_path / "found.json").write_text(json.dumps([FOUND | {"channel": power_channel} | change]))
+    words = ["calibrate", "profile", str(tmp_path / "found.json"), "--target", TARGET, "--range", "20,700", *extra]
+    assert main([*words, "-o", str(tmp_path / "p.json")]) == code
+    assert why in capsys.readouterr().err
+    assert not (tmp_path / "p.json").exists()
+
+
+@pytest.mark.parametrize("text", ["{", "7", "[]"])
+def test_a_file_that_characterise_did_not_write_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    (tmp_path / "found.json").write_text(text)
+    words = ["calibrate", "profile", str(tmp_path / "found.json"), "--target", TARGET, "--range", "20,700", "-o", "p"]
+    assert main(words) == 1
+    assert "found.json" in capsys.readouterr().err
