@@ -250,6 +250,11 @@ class RelayTransport:
         # seconds, microseconds of struct timeval: a limit in the kernel, without a second system call per read
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", RELAY_TIMEOUT_S, 0))
 
+    @property
+    def pid(self) -> int:
+        """Process id of the relay."""
+        return self._relay.pid
+
     def write(self, data: bytes) -> None:
         """Send bytes to the board."""
         self.port.write(data)

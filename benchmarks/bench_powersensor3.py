@@ -1,0 +1,211 @@
+"""What a PowerSensor3 costs: decoding from memory, through a pseudo-terminal, at 20 kHz, and one reading.
+
+The far side is a board with four pairs: in memory, or the virtual board in a process of its own behind a real
+pseudo-terminal. CPU counts this process and the relay (user and system), not the board. Prints one JSON document.
+
+A real USB port is looked at every 8 ms instead of the 25 ms of a pseudo-terminal, so the relay's share is taken
+at both.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.common import repeat, report
+from pmtpy.backends.powersensor3 import open_source
+from pmtpy.backends.powersensor3.codec import FRAME_BYTES, Decoder
+from pmtpy.backends.powersensor3.device import Board, open_board
+from pmtpy.backends.powersensor3.source import PowerSensor3Source
+from pmtpy.backends.powersensor3.timebase import Timebase
+from pmtpy.backends.powersensor3.transport import DirectTransport, Piece, RelayTransport
+from pmtpy.clock import HOST_CLOCK
+from pmtpy.emulators.powersensor3 import BoardSpec, VirtualBoard, parse_pairs
+from pmtpy.integrate import Integrator
+from pmtpy.model import Layout
+from pmtpy.sensor import Sensor
+
+REPEATS = 5
+LOAD = "square:low=30,high=90,hz=5"
+SPEC = BoardSpec(parse_pairs("4"))
+# The stamps repeat after 512 frames of 50 us, so a stream of a multiple of that can be fed again and again.
+LOOP_FRAMES = 512 * 40
+
+
+def stream() -> bytes:
+    """Bytes of noise in the format of a board, 20480 frames."""
+    values = np.random.default_rng(1).integers(0, 1024, (LOOP_FRAMES, 9)).astype(np.uint16)
+    values[:, 0] = np.arange(LOOP_FRAMES) * 50 % 1024
+    ids = np.array([0xF0 | 0x4000, *(0x80 + 16 * i for i in range(8))], np.uint16)
+    return (ids | values >> 6 | (values & 63) << 8).astype("<u2").tobytes()
+
+
+class Memory:
+    """A line to the virtual board whose stream is in memory: each receive delivers a piece of fixed size."""
+
+    def __init__(self, line: DirectTransport, frames: int) -> None:
+        self.line, self.streaming = line, False
+        self.pieces = [stream()[i : i + frames * FRAME_BYTES] for i in range(0, LOOP_FRAMES * FRAME_BYTES, frames * 18)]
+        self.frames = frames
+        self.at = 0
+        self.begin_ns = time.monotonic_ns()
+
+    def write(self, data: bytes) -> None:
+        """Pass commands on, but keep the stream off."""
+        self.streaming = data == b"S" or (self.streaming and data != b"T")
+        if data != b"S":
+            self.line.write(data)
+
+    def receive(self) -> list[Piece]:
+        """Return the next piece, arriving when the last of its frames was measured."""
+        if not self.streaming:
+            return self.line.receive()
+        self.at += 1
+        t_ns = self.begin_ns + self.at * self.frames * 50_000
+        return [(t_ns, self.pieces[self.at % len(self.pieces)])]
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for a reply; the stream is always there."""
+        return self.streaming or self.line.wait(timeout_s)
+
+    def close(self) -> None:
+        """Close the port."""
+        self.line.close()
+
+
+def codec_rate(frames: int) -> float:
+    """Frames per second of the decoder alone, fed in pieces."""
+    data, decoder = stream(), Decoder()
+    pieces = [data[i : i + frames * FRAME_BYTES] for i in range(0, len(data), frames * FRAME_BYTES)]
+    decoder.feed(data)
+    begin, rounds = time.perf_counter(), max(1, 2_000_000 // LOOP_FRAMES)
+    for _ in range(rounds):
+        for piece in pieces:
+            decoder.feed(piece)
+    return rounds * LOOP_FRAMES / (time.perf_counter() - begin)
+
+
+def decode_and_time_rate(frames: int) -> float:
+    """Frames per second of the decoder with times and losses."""
+    data, decoder, base = stream(), Decoder(), Timebase(50.0, 0.5)
+    pieces = [data[i : i + frames * FRAME_BYTES] for i in range(0, len(data), frames * FRAME_BYTES)]
+    decoder.feed(data)
+    begin, rounds, arrival = time.perf_counter(), max(1, 2_000_000 // LOOP_FRAMES), 10**12
+    for _ in range(rounds):
+        for piece in pieces:
+            decoded = decoder.feed(piece)
+            arrival += len(decoded) * 50_000
+            base.feed(decoded.device_us, [(len(decoded), arrival)])
+    return rounds * LOOP_FRAMES / (time.perf_counter() - begin)
+
+
+def memory_source(path: str, frames: int) -> PowerSensor3Source:
+    """Open the source on a stream from memory; the configuration is that of the virtual board."""
+    board: Board = open_board(path, clock=HOST_CLOCK)
+    assert isinstance(board.transport, DirectTransport)
+    board.transport = Memory(board.transport, frames)
+    return PowerSensor3Source(board, HOST_CLOCK, virtual=True)
+
+
+def pipeline_rate(source: PowerSensor3Source) -> float:
+    """Frames per second from bytes to joules of every frame."""
+    integrator = Integrator(Layout(source.channels))
+    rows, begin = 0, time.perf_counter()
+    while rows < 2_000_000:
+        block = source.read()
+        integrator.advance(block)
+        rows += len(block)
+    return rows / (time.perf_counter() - begin)
+
+
+def backlog_read_us(path: str, frames: int) -> float:
+    """Median microseconds of Sensor.read() that finds so many frames waiting."""
+    with Sensor(memory_source(path, frames), "bench", HOST_CLOCK, interval_s=1000.0) as sensor:
+        times = []
+        for _ in range(500):
+            begin = time.perf_counter_ns()
+            sensor.read()
+            times.append(time.perf_counter_ns() - begin)
+    return statistics.median(times) / 1e3
+
+
+def terminal_rate(path: str, transport: str) -> float:
+    """Frames per second through a pseudo-terminal, from a board that sends as fast as it is read."""
+    source = open_source(path, clock=HOST_CLOCK, transport=transport, virtual=True)
+    rows, begin = 0, time.perf_counter()
+    while time.perf_counter() - begin < 2:
+        rows += len(source.read())
+    rate = rows / (time.perf_counter() - begin)
+    source.close()
+    return rate
+
+
+def cpu_of(pid: int) -> float:
+    """CPU seconds that a process of one thread has used: run time in ns, from the scheduler."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def streaming_share(path: str, look: int, seconds: float = 5.0) -> tuple[float, float]:
+    """CPU seconds per second of a sensor at 20 kHz that nobody reads but its pump: this process, and the relay."""
+    board = open_board(path, clock=HOST_CLOCK)
+    assert isinstance(board.transport, DirectTransport)
+    board.transport = relay = RelayTransport(board.transport.detach(), HOST_CLOCK, look=look)
+    with Sensor(PowerSensor3Source(board, HOST_CLOCK, virtual=True), "bench", HOST_CLOCK):
+        time.sleep(0.5)
+        begin, ours, theirs = time.perf_counter(), time.process_time(), cpu_of(relay.pid)
+        time.sleep(seconds)
+        wall = time.perf_counter() - begin
+        return (time.process_time() - ours) / wall, (cpu_of(relay.pid) - theirs) / wall
+
+
+def live_read_us(path: str, gap_s: float) -> float:
+    """Median microseconds of Sensor.read() at 20 kHz, so long after the one before."""
+    with Sensor(open_source(path, clock=HOST_CLOCK, virtual=True), "bench", HOST_CLOCK) as sensor:
+        times = []
+        for _ in range(round(3 / (gap_s + 0.001))):
+            time.sleep(gap_s)
+            begin = time.perf_counter_ns()
+            sensor.read()
+            times.append(time.perf_counter_ns() - begin)
+    return statistics.median(times) / 1e3
+
+
+def main() -> None:
+    """Take all figures."""
+    figures: dict[str, object] = {}
+    for frames in (200, 2048):
+        figures[f"codec_frames_per_s_in_pieces_of_{frames}"] = repeat(lambda n=frames: codec_rate(n), REPEATS)  # type: ignore[misc]
+        figures[f"codec_and_time_frames_per_s_in_pieces_of_{frames}"] = repeat(
+            lambda n=frames: decode_and_time_rate(n),  # type: ignore[misc]
+            REPEATS,
+        )
+    with VirtualBoard(LOAD, SPEC) as board:
+        for frames in (512, 2048):
+            source = memory_source(board.path, frames)
+            figures[f"bytes_to_joules_frames_per_s_in_pieces_of_{frames}"] = repeat(
+                lambda s=source: pipeline_rate(s),  # type: ignore[misc]
+                REPEATS,
+            )
+            source.close()
+        figures["read_us_with_a_backlog_of_2048_frames"] = repeat(lambda: backlog_read_us(board.path, 2048), REPEATS)
+        figures["read_us_in_a_loop_at_20_khz"] = repeat(lambda: live_read_us(board.path, 0.0), 3)
+        figures["read_us_every_50_ms_at_20_khz"] = repeat(lambda: live_read_us(board.path, 0.05), 3)
+        for look in (25, 8):
+            shares = [streaming_share(board.path, look) for _ in range(3)]
+            name = f"cpu_share_at_20_khz_looking_every_{look}_ms"
+            figures[name] = repeat(iter([a + b for a, b in shares]).__next__, 3)
+            figures[f"{name}_relay_alone"] = repeat(iter([b for _, b in shares]).__next__, 3)
+    with VirtualBoard(LOAD, SPEC, fast=True) as board:
+        for transport in ("relay", "direct"):
+            figures[f"terminal_frames_per_s_{transport}"] = repeat(
+                lambda t=transport: terminal_rate(board.path, t),  # type: ignore[misc]
+                3,
+            )
+    report(figures)
+
+
+if __name__ == "__main__":
+    main()
