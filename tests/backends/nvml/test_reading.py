@@ -12,7 +12,7 @@ from pmtpy.clock import ManualClock
 from pmtpy.emulators.nvml import BOARDS, make_gpu, open_virtual
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
 from pmtpy.integrate import Integrator
-from pmtpy.model import Layout
+from pmtpy.model import Layout, outermost
 from pmtpy.source import Source
 from pmtpy.testing import check_lost, check_source
 
@@ -147,7 +147,10 @@ def test_on_gh200_the_module_is_named_as_such_and_holds_the_gpu_and_its_processo
 def test_the_power_of_one_module_is_counted_once_however_many_gpus_report_it() -> None:
     rig = Rig(make_gpu("gh200", 0), make_gpu("gh200", 1))
     both = [c for d in ("0", "1") for c in rig.open(d).channels if c.measures_energy]
+    domains = [c.domain for c in both]
     assert len({c.domain for c in both if c.name == "module.energy"}) == 1
+    # Nor is anything added that other sensors tell of the processor in it.
+    assert [domains[i] for i in outermost([*domains, "host/socket0/grace", "host/socket0/package"])] == ["host/socket0"]
 
 
 def test_a_module_that_cannot_be_placed_enters_no_total() -> None:
