@@ -29,6 +29,7 @@ SETTLE_NS = 30_000_000
 SETTLE_BYTES = 64 * 18
 # A frame that carries a mark leaves within a millisecond of the command; a command can wait some ms behind USB.
 MARK_EXPECTED_NS = 50_000_000
+MARK_PROMPT_NS = 5_000_000
 MARK_LATEST_NS = 2 * NS_PER_S
 # A frame can be stamped earlier than its command by what the mapping of the clocks does not know.
 MARK_EARLY_NS = 5_000_000
@@ -48,21 +49,21 @@ class MarkLabels:
         """When the newest label was sent whose frame has not come; None when there is none."""
         return self._waiting[-1][0] if self._waiting else None
 
-    def pop(self, t_ns: int) -> str:
+    def pop(self, t_ns: int, gap_ns: int = 0) -> str:
         """Return the label of a marked frame measured at ``t_ns``; empty when none fits.
 
-        A label that is overdue is dropped when the next one fits: its frame was lost.
+        A label that is overdue is dropped when the next one fits: its frame was lost. It is overdue sooner when frames
+        were lost, the last of them before ``gap_ns``, since it was sent.
         """
         while self._waiting:
-            sent_ns, label = self._waiting[0]
+            sent_ns, label = self._waiting.popleft()
             if sent_ns > t_ns + MARK_EARLY_NS:
+                self._waiting.appendleft((sent_ns, label))
                 return ""
-            age_ns = t_ns - sent_ns
-            overdue = (
-                age_ns > MARK_EXPECTED_NS and len(self._waiting) > 1 and self._waiting[1][0] <= t_ns + MARK_EARLY_NS
-            )
-            self._waiting.popleft()
-            if not overdue and age_ns <= MARK_LATEST_NS:
+            limit_ns = MARK_LATEST_NS
+            if self._waiting and self._waiting[0][0] <= t_ns + MARK_EARLY_NS:
+                limit_ns = MARK_PROMPT_NS if gap_ns > sent_ns - MARK_EARLY_NS else MARK_EXPECTED_NS
+            if t_ns - sent_ns <= limit_ns:
                 return label
         return ""
 
@@ -92,7 +93,7 @@ class PowerSensor3Source(Source):
         self._closed = False
         self._decoder = Decoder()
         self._marks = MarkLabels()
-        self._last_ns: int | None = None
+        self._gap_ns = 0
         self._heard_ns = clock.now_ns()
         self._lost: SourceLostError | None = None
         variant = board.firmware.variant
@@ -192,10 +193,15 @@ class PowerSensor3Source(Source):
         arrivals = [(frames.complete_by(end), t_ns) for end, (t_ns, _) in zip(ends, pieces, strict=True)]
         arrivals[-1] = (len(frames), pieces[-1][0])
         t_ns, lost = self._timebase.feed(frames.device_us, arrivals)
-        marks = tuple((row, self._marks.pop(int(t_ns[row]))) for row in frames.marked)
+        gaps = t_ns[lost > 0].tolist() if lost is not None else []
+        marks = []
+        for row in frames.marked:
+            at_ns = int(t_ns[row])
+            before = [gap for gap in (self._gap_ns, *gaps) if gap <= at_ns]
+            marks.append((row, self._marks.pop(at_ns, before[-1])))
         self._marks.forget(int(t_ns[-1]))
-        self._last_ns = int(t_ns[-1])
-        return Block(t_ns, frames.levels[:, self._columns], lost, marks=marks)
+        self._gap_ns = gaps[-1] if gaps else self._gap_ns
+        return Block(t_ns, frames.levels[:, self._columns], lost, marks=tuple(marks))
 
     def _check_silence(self) -> None:
         silent_s = (self._clock.now_ns() - self._heard_ns) / NS_PER_S

@@ -24,7 +24,7 @@ from pathlib import Path
 import pytest
 
 import pmtpy
-from pmtpy.backends.powersensor3 import PowerSensor3Source, open_source
+from pmtpy.backends.powersensor3 import PowerSensor3Source, discover, open_source
 from pmtpy.backends.powersensor3.config import set_fields
 from pmtpy.backends.powersensor3.device import open_board
 from pmtpy.backends.powersensor3.port import FoundPort, choose_port, holders, open_port
@@ -335,6 +335,11 @@ def test_only_one_board_is_chosen_without_a_name() -> None:
     twin = FoundPort("/dev/ttyACM1", "B2", is_board=True)
     with pytest.raises(BackendUnavailableError, match=r"2 boards .*ttyACM0 \(serial A1\), .*ttyACM1 \(serial B2\)"):
         choose_port([board, twin])
+
+
+def test_discovery_names_boards_or_says_why_there_are_none() -> None:
+    found = discover()
+    assert bool(found.devices) != ("USB identity" in found.reason)
 
 
 def test_nobody_holds_a_path_that_does_not_exist() -> None:
