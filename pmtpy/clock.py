@@ -129,8 +129,10 @@ class ManualClock:
         return wake.is_set()
 
 
-def seconds_of(text: str) -> float:
-    """Return the seconds of an interval written ``10ms``, ``0.5s``, ``100Hz``, ``20us`` or, bare, in milliseconds.
+def seconds_of(text: str, bare_s: float = 1e-3) -> float:
+    """Return the seconds of an interval written ``10ms``, ``0.5s``, ``100Hz``, ``20us`` or as a bare number.
+
+    A bare number is in units of ``bare_s``: milliseconds for intervals, as PMT has it.
 
     Raises
     ------
@@ -144,8 +146,8 @@ def seconds_of(text: str) -> float:
         if unit in {"hz", "khz"}:
             seconds = 1 / (value * (1e3 if unit == "khz" else 1.0))
         else:
-            seconds = value * {"us": 1e-6, "ms": 1e-3, "": 1e-3, "s": 1.0, "min": 60.0}.get(unit, 0.0)
+            seconds = value * {"us": 1e-6, "ms": 1e-3, "": bare_s, "s": 1.0, "min": 60.0}.get(unit, 0.0)
     if not 0 < seconds < float("inf"):
-        msg = f"{text!r} is not an interval; write 10ms, 0.5s, 100Hz, or a bare number of milliseconds"
+        msg = f"{text!r} is not an interval; write 10ms, 0.5s or 100Hz"
         raise TargetError(msg)
     return seconds

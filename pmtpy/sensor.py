@@ -380,20 +380,24 @@ class Sensor:
             msg = f"{self.target} is not being dumped"
             raise SinkError(msg)
         self._step_quietly()
-        ending = self._end_dump()
+        ending, problem = self._end_dump(self._dump)
         self._schedule()
         if self._failure is not None:
             raise self._failure
-        if ending.error:
-            msg = f"the dump of {self.target} is not whole: {ending.error}"
-            raise SinkError(msg)
+        if problem is not None:
+            raise problem
         return ending
 
-    def _end_dump(self) -> Ending:
+    def _end_dump(self, writer: Writer) -> tuple[Ending, SinkError | None]:
+        """End the file; return what was written, and what is wrong with it."""
         with self._lock:
-            writer, self._dump = self._dump, None
-        assert writer is not None  # noqa: S101  (callers have checked)
-        return writer.stop(self._clock.anchor(), str(self._failure) if self._failure else "")
+            self._dump = None
+        ending = writer.stop(self._clock.anchor(), str(self._failure) if self._failure else "")
+        if not ending.error:
+            return ending, None
+        problem = SinkError(f"the dump of {self.target} is not whole: {ending.error}")
+        problem.__cause__ = writer.error
+        return ending, problem
 
     def _step_quietly(self) -> None:
         """Take what has come; a loss is kept and raised by the call that asks for values."""
@@ -459,18 +463,17 @@ class Sensor:
         """
         if self._closed or os.getpid() != self._pid:
             return
-        ending = None
+        problem = None
         if self._dump is not None:
             self._step_quietly()
-            ending = self._end_dump()
+            _, problem = self._end_dump(self._dump)
         self._closed = True
         self._schedule()
         with self._lock:
             self._source.close()
         _open.discard(self)
-        if ending is not None and ending.error and self._failure is None:
-            msg = f"the dump of {self.target} is not whole: {ending.error}"
-            raise SinkError(msg)
+        if problem is not None and self._failure is None:
+            raise problem
 
     def __enter__(self) -> Self:
         return self

@@ -31,6 +31,11 @@ _TOLD = 5  # notes that are printed in full
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
+    parser.epilog = (
+        "examples:\n"
+        "  pmtpy calibrate transfer --help\n"
+        "  pmtpy calibrate transfer --train all_clocks.csv --measured one_clock.csv --clocks 1485,1650 -o predicted.csv"
+    )
     what = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
     transfer = what.add_parser(
         "transfer",

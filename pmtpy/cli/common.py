@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 
 from pmtpy.clock import seconds_of
-from pmtpy.errors import BackendUnavailableError, CalibrationError, PmtError, SourceLostError, TargetError
+from pmtpy.errors import BackendUnavailableError, CalibrationError, PmtError, SinkError, SourceLostError, TargetError
 from pmtpy.registry import canonical, create, list_sensors, options_from_text, split_target
 from pmtpy.sensor import Sensor
 
@@ -33,7 +33,7 @@ def configure_logging(verbose: int, *, quiet: bool) -> None:
 
 def exit_code(error: PmtError) -> int:
     """Return the exit code that the public page gives to an error."""
-    if isinstance(error, (TargetError, CalibrationError)):
+    if isinstance(error, (TargetError, CalibrationError, SinkError)):  # a file that must not or cannot be written
         return USAGE
     if isinstance(error, BackendUnavailableError):
         return UNAVAILABLE

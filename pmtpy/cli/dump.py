@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="one row per TIME: 10ms, 0.5s, 100Hz, or bare milliseconds (PMT_DUMP_INTERVAL); default: every row",
     )
-    parser.add_argument("--duration", metavar="TIME", help="end after this time; default: at Ctrl-C")
+    parser.add_argument("--duration", metavar="TIME", help="end after this time (bare: seconds); default: at Ctrl-C")
     parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
     parser.add_argument("--output", metavar="FILE", help="write the summary to FILE instead of stderr")
     parser.usage = "pmtpy dump TARGET... [-f FILE] [options] [-- COMMAND...]"
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Dump until the time is over, the command has ended, or the user stops it."""
     targets = chosen_targets(args.targets)
-    seconds = seconds_of(args.duration) if args.duration else None
+    seconds = seconds_of(args.duration, bare_s=1.0) if args.duration else None
     paths = dump_paths(targets, args.file, args.format)
     with opened(targets, args.option, interval=args.interval) as sensors:
         region = Region("dump", {s.target: s for s in sensors})
@@ -117,8 +117,17 @@ def end_dumps(sensors: Sequence[Sensor]) -> list[PmtError]:
         try:
             sensor.stop_dump()
         except PmtError as error:  # noqa: PERF203  (the other files must be ended too)
-            problems.append(error)
+            if not _reader_gone(error):
+                problems.append(error)
     return problems
+
+
+def _reader_gone(error: PmtError) -> bool:
+    """Whether whoever read our stdout has seen enough (``| head``): that is an end, not a fault."""
+    cause = error.__cause__
+    while cause is not None and not isinstance(cause, BrokenPipeError):
+        cause = cause.__cause__
+    return cause is not None
 
 
 def _report(

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Open, watch for a moment, read, print."""
-    watch_ns = round(seconds_of(args.duration) * 1e9)
+    watch_ns = round(seconds_of(args.duration, bare_s=1.0) * 1e9)
     with opened(chosen_targets(args.targets), args.option) as sensors:
         region = Region("read", {s.target: s for s in sensors})
         with region:

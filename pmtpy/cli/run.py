@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         raise TargetError(msg)
     named = bool(args.sensor)
     targets = chosen_targets(args.sensor, everything=True)
-    baseline_s = seconds_of(args.baseline) if args.baseline else None
+    baseline_s = seconds_of(args.baseline, bare_s=1.0) if args.baseline else None
     divert = args.json and not args.output
     with open_all(targets, args.option, strict=named) as sensors:
         baseline = _idle(sensors, baseline_s) if baseline_s is not None else None

@@ -1,0 +1,62 @@
+"""How the command line is run in tests: as a user runs it, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pmtpy.emulators.powersensor3 import VirtualBoard
+
+ROOT = Path(__file__).parents[2]
+Pmtpy = Callable[..., "subprocess.CompletedProcess[str]"]
+Started = Callable[..., "subprocess.Popen[str]"]
+
+
+def _environment() -> dict[str, str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PMT_")}
+    return {**clean, "PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture
+def pmtpy(tmp_path: Path) -> Pmtpy:
+    """Run ``pmtpy ARGS`` in an empty folder and return what it did."""
+
+    def run(*args: object, **options: object) -> subprocess.CompletedProcess[str]:
+        environment = {**_environment(), **options.pop("env", {})}  # type: ignore[dict-item]
+        return subprocess.run(  # type: ignore[call-overload, no-any-return]
+            [sys.executable, "-m", "pmtpy", *map(str, args)],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False, **options,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Started]:
+    """Start ``pmtpy ARGS`` in an empty folder; what still runs at the end is killed."""
+    children: list[subprocess.Popen[str]] = []
+
+    def start(*args: object, **options: object) -> subprocess.Popen[str]:
+        settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        child = subprocess.Popen(  # type: ignore[call-overload]
+            [sys.executable, "-m", "pmtpy", *map(str, args)], cwd=tmp_path, env=_environment(), text=True, **settings
+        )
+        children.append(child)
+        return child  # type: ignore[no-any-return]
+
+    yield start
+    for child in children:
+        child.kill()
+        child.communicate()
+
+
+@pytest.fixture
+def board() -> Iterator[VirtualBoard]:
+    """A virtual board behind a pseudo-terminal."""
+    with VirtualBoard(load="constant:60") as virtual:
+        yield virtual

@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from pmtpy.emulators.powersensor3 import VirtualBoard
+from tests.cli.conftest import Pmtpy, Started
+
+
+def wait_for(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def test_a_board_is_logged_frame_by_frame(pmtpy: Pmtpy, board: VirtualBoard, tmp_path: Path) -> None:
+    done = pmtpy("dump", f"powersensor3:{board.path}", "-f", "run.csv", "--duration", "500ms")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert "joules" in done.stderr
+    rows = rows_of(tmp_path / "run.csv")
+    steps = [float(b["elapsed"]) - float(a["elapsed"]) for a, b in pairwise(rows)]
+    assert max(steps) < 60e-6
+    assert len(rows) > 9000
+    assert float(rows[-1]["total_J"]) == pytest.approx(60 * float(rows[-1]["elapsed"]), rel=0.002)
+    described = json.loads((tmp_path / "run.csv.json").read_text())
+    assert described["complete"] is True
+    assert described["rows"] == len(rows)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_dump_that_is_stopped_ends_cleanly(started: Started, tmp_path: Path, number: int) -> None:
+    path = tmp_path / "run.csv"
+    child = started("dump", "powersensor3:virtual", "-f", path)
+    wait_for(lambda: size(path) > 100_000)
+    child.send_signal(number)
+    _, errors = child.communicate(timeout=20)
+    assert child.returncode == 0, errors
+    assert json.loads(path.with_name("run.csv.json").read_text())["complete"] is True
+    assert path.read_bytes().endswith(b"\n")
+
+
+def test_a_killed_dump_leaves_whole_lines_and_a_quiet_board(
+    started: Started, board: VirtualBoard, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.csv"
+    child = started("dump", f"powersensor3:{board.path}", "-f", path)
+    wait_for(lambda: size(path) > 1_000_000)
+    child.kill()
+    killed_at = time.time()
+    child.wait()
+    text = path.read_bytes()
+    assert text.endswith(b"\n")
+    rows = rows_of(path)
+    assert killed_at - float(rows[-1]["time"]) < 1.0
+    assert None not in rows[-1].values()
+    assert json.loads(path.with_name("run.csv.json").read_text())["complete"] is False
+    frames = -1
+
+    def quiet() -> bool:
+        nonlocal frames
+        before, frames = frames, board.history().frames
+        time.sleep(0.05)
+        return bool(before == frames)
+
+    wait_for(quiet)
+
+
+def test_unplugging_ends_the_dump_with_status_4_and_a_readable_file(
+    started: Started, board: VirtualBoard, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.csv"
+    child = started("dump", f"powersensor3:{board.path}", "-f", path)
+    wait_for(lambda: size(path) > 100_000)
+    board.unplug()
+    _, errors = child.communicate(timeout=30)
+    assert child.returncode == 4, errors
+    assert "unplugged" in errors
+    assert json.loads(path.with_name("run.csv.json").read_text())["complete"] is False
+    assert len(rows_of(path)) > 100
+
+
+def test_a_reader_that_goes_away_ends_the_dump(started: Started) -> None:
+    child = started("dump", "rapl:virtual", "--interval", "5ms")
+    assert child.stdout is not None
+    assert child.stdout.readline().startswith("time,elapsed,marker,lost,total_W,total_J")
+    child.stdout.close()
+    assert child.wait(timeout=30) == 0
+    assert child.stderr is not None
+    assert "Traceback" not in child.stderr.read()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_is_told_and_counted(pmtpy: Pmtpy) -> None:
+    done = pmtpy("dump", "rapl:virtual", "-f", "/dev/full", "--overwrite", "--interval", "5ms", "--duration", "300ms")
+    assert done.returncode != 0
+    assert "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_exists_is_kept(pmtpy: Pmtpy, tmp_path: Path) -> None:
+    (tmp_path / "run.csv").write_text("precious")
+    done = pmtpy("dump", "rapl:virtual", "-f", "run.csv", "--duration", "10ms")
+    assert done.returncode == 2
+    assert "--overwrite" in done.stderr
+    assert (tmp_path / "run.csv").read_text() == "precious"
+
+
+def test_a_folder_that_is_not_there_is_named(pmtpy: Pmtpy) -> None:
+    done = pmtpy("dump", "rapl:virtual", "-f", "no/such/folder/run.csv", "--duration", "10ms")
+    assert done.returncode == 2
+    assert "no/such/folder" in done.stderr
+
+
+def test_a_command_is_measured_and_keeps_its_streams_and_status(pmtpy: Pmtpy, tmp_path: Path) -> None:
+    done = pmtpy(
+        "dump",
+        "rapl:virtual",
+        "nvml:virtual",
+        "-f",
+        "run.csv",
+        "--",
+        "sh",
+        "-c",
+        'cat; echo "a  b"; exit 7',
+        input="in\n",
+    )
+    assert done.returncode == 7
+    assert done.stdout == "in\na  b\n"
+    assert {p.name for p in tmp_path.glob("*.csv")} == {"run-rapl-virtual.csv", "run-nvml-virtual.csv"}
+
+
+@pytest.mark.parametrize(
+    ("args", "status", "message"),
+    [
+        (["dump", "nosuch"], 2, "powersensor3"),
+        (["dump"], 2, "TARGET"),
+        (["dump", "rapl:virtual", "rapl:virtual"], 2, "twice"),
+        (["dump", "rapl:virtual", "-o", "nosuch=1"], 2, "load"),
+        (["dump", "rapl:virtual", "-o", "nosuch"], 2, "key=value"),
+        (["dump", "rapl:virtual", "-o", "load=cube:1"], 2, "square:low"),
+        (["dump", "rapl:virtual", "--interval", "soon"], 2, "10ms"),
+        (["dump", "rapl", "-o", "sysfs_root=/nonexistent"], 3, "remedy"),
+        (["dump", "powersensor3:/dev/nosuch"], 3, "/dev/nosuch"),
+        (["read", "rapl:virtual", "--", "true"], 2, "no command"),
+        (["nosuchverb"], 2, "invalid choice"),
+        ([], 2, "usage"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_right_status(pmtpy: Pmtpy, args: list[str], status: int, message: str) -> None:
+    done = pmtpy(*args)
+    assert done.returncode == status, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_second_user_of_a_board_is_told_who_has_it(pmtpy: Pmtpy, started: Started, board: VirtualBoard) -> None:
+    first = started("dump", f"powersensor3:{board.path}", "-f", "first.csv")
+    wait_for(lambda: board.history().frames > 100)
+    second = pmtpy("read", f"powersensor3:{board.path}")
+    assert second.returncode == 3
+    assert str(first.pid) in second.stderr or "in use" in second.stderr
+
+
+def test_the_environment_gives_target_and_interval(pmtpy: Pmtpy, tmp_path: Path) -> None:
+    settings = {"PMT_NAME": "rapl", "PMT_DEVICE": "virtual", "PMT_DUMP_FILE": "env.csv", "PMT_DUMP_INTERVAL": "20"}
+    done = pmtpy("dump", "--duration", "205ms", env=settings)
+    assert done.returncode == 0, done.stderr
+    assert 8 <= len(rows_of(tmp_path / "env.csv")) <= 14
+
+
+def test_pmt_dump_is_dump(tmp_path: Path) -> None:
+    code = "import sys; from pmtpy.cli import main_dump; sys.exit(main_dump(['rapl:virtual', '--duration', '50ms']))"
+    root = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": root}, cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.startswith("time,elapsed")

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from pmtpy.cli import VERBS
+from tests.cli.conftest import Pmtpy
+
+
+def test_list_has_a_line_for_every_backend_with_a_reason_or_a_device(pmtpy: Pmtpy) -> None:
+    done = pmtpy("list", "--json")
+    assert done.returncode == 0, done.stderr
+    lines = json.loads(done.stdout)
+    assert {line["backend"] for line in lines} >= {
+        "powersensor3",
+        "nvml",
+        "amdsmi",
+        "rapl",
+        "jetson",
+        "occ",
+        "hwmon",
+        "cray",
+    }
+    for line in lines:
+        assert set(line) == {"target", "backend", "device", "available", "reason", "remedy"}
+        assert line["available"] or line["reason"], line
+    assert not any("virtual" in line["target"] for line in lines)
+
+
+def test_list_is_readable(pmtpy: Pmtpy) -> None:
+    done = pmtpy("list")
+    assert done.returncode == 0
+    assert "powersensor3" in done.stdout
+
+
+def test_read_gives_watts_now_and_joules_since_opening(pmtpy: Pmtpy) -> None:
+    done = pmtpy("read", "powersensor3:virtual", "-o", "load=constant:60", "--json")
+    assert done.returncode == 0, done.stderr
+    (sensor,) = json.loads(done.stdout)
+    assert sensor["target"] == "powersensor3:virtual"
+    assert sensor["virtual"] is True
+    assert sensor["total"]["watts"] == pytest.approx(60, abs=6)  # one noisy sample of 50 us
+    assert sensor["total"]["joules"] > 5
+    assert "pair0" in sensor["channels"]
+
+
+def test_read_shows_every_channel(pmtpy: Pmtpy) -> None:
+    done = pmtpy("read", "rapl:virtual", "powersensor3:virtual")
+    assert done.returncode == 0, done.stderr
+    for word in ("package0.dram", "pair0.voltage [V]", "virtual"):
+        assert word in done.stdout
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_help_explains_each_verb_with_examples(pmtpy: Pmtpy, verb: str) -> None:
+    done = pmtpy(verb, "--help")
+    assert done.returncode == 0, done.stderr
+    assert "examples" in done.stdout.lower()
+    assert re.search(rf"pmtpy {verb}", done.stdout)

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import ROOT, Pmtpy, Started
+
+
+def test_the_report_of_a_run_is_complete(pmtpy: Pmtpy) -> None:
+    done = pmtpy(
+        "run", "-s", "rapl:virtual", "-s", "nvml:virtual", "--json", "--", "sh", "-c", "echo out; sleep 0.4; exit 3"
+    )
+    assert done.returncode == 3
+    report = json.loads(done.stdout)
+    assert "out" in done.stderr  # its stdout makes room for the document
+    assert report["command"][0] == "sh"
+    assert report["exit_status"] == 3
+    assert report["seconds"] > 0.4
+    assert [s["target"] for s in report["sensors"]] == ["rapl:virtual", "nvml:virtual"]
+    for sensor in report["sensors"]:
+        assert sensor["virtual"] is True
+        assert set(sensor) >= {"seconds", "total", "channels", "coverage", "lost", "warnings"}
+        assert set(sensor["total"]) == {"joules", "watts", "uncertainty_joules", "method"}
+        assert any("virtual" in w for w in sensor["warnings"])
+    both = sum(s["total"]["joules"] for s in report["sensors"])
+    assert report["total"]["joules"] == pytest.approx(both, rel=1e-6)  # a processor and a GPU: both are counted
+
+
+def test_a_meter_and_a_processor_have_no_total(pmtpy: Pmtpy, tmp_path: Path) -> None:
+    done = pmtpy(
+        "run", "-s", "rapl:virtual", "-s", "powersensor3:virtual", "--json", "--output", "r.json", "--", "true"
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "r.json").read_text())["total"] is None
+
+
+def test_the_report_goes_to_the_file_and_the_streams_stay_the_commands_own(pmtpy: Pmtpy, tmp_path: Path) -> None:
+    code = "import sys; sys.stdout.write(sys.stdin.read()); sys.stderr.write('err')"
+    done = pmtpy(
+        "run", "-s", "rapl:virtual", "--json", "--output", "r.json", "--", sys.executable, "-c", code, input="a b\n"
+    )
+    assert (done.stdout, done.stderr) == ("a b\n", "err")
+    assert json.loads((tmp_path / "r.json").read_text())["exit_status"] == 0
+
+
+def test_a_table_says_what_it_is(pmtpy: Pmtpy) -> None:
+    done = pmtpy("run", "-s", "rapl:virtual", "--baseline", "50ms", "--", "sleep", "0.1")
+    assert done.stdout == ""
+    for word in ("joules", "package0", "virtual", "not subtracted"):
+        assert word in done.stderr
+
+
+def test_repeats_have_mean_spread_and_interval(pmtpy: Pmtpy, tmp_path: Path) -> None:
+    done = pmtpy(
+        "run", "-s", "rapl:virtual", "-o", "load=constant:50", "--repeat", "3", "--warmup", "1", "--json",
+        "--output", "r.json", "--", "sh", "-c", "echo ran; sleep 0.1",
+    )  # fmt: skip
+    assert done.stdout == "ran\n" * 4
+    repeat = json.loads((tmp_path / "r.json").read_text())["repeat"]
+    assert repeat["n"] == 3
+    energy = repeat["sensors"]["rapl:virtual"]["joules"]
+    assert energy["low"] < energy["mean"] < energy["high"]
+    assert energy["std"] > 0
+    assert repeat["sensors"]["rapl:virtual"]["watts"]["mean"] == pytest.approx(50, rel=0.02)
+
+
+def test_a_run_that_fails_ends_the_repeats(pmtpy: Pmtpy) -> None:
+    done = pmtpy("run", "-s", "rapl:virtual", "--repeat", "5", "--", "sh", "-c", "echo ran; exit 9")
+    assert done.returncode == 9
+    assert done.stdout == "ran\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        (["nosuchcommand"], 127),
+        (["/etc/passwd"], 126),
+        (["sh", "-c", "kill -TERM $$"], 143),
+        (["sh", "-c", "kill -9 $$"], 137),
+    ],
+)
+def test_the_status_is_the_commands_own(pmtpy: Pmtpy, command: list[str], status: int) -> None:
+    assert pmtpy("run", "-s", "rapl:virtual", "--", *command).returncode == status
+
+
+def test_options_of_the_command_are_its_own(pmtpy: Pmtpy) -> None:
+    done = pmtpy("run", "-s", "rapl:virtual", "--", "echo", "-n", "--json", "-s", "x  y")
+    assert done.stdout == "--json -s x  y"
+
+
+def test_without_any_sensor_it_says_so_before_running_the_command(pmtpy: Pmtpy, tmp_path: Path) -> None:
+    done = pmtpy("run", "-s", "rapl", "-o", "sysfs_root=/nonexistent", "--", "touch", "ran")
+    assert done.returncode == 3
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_signal_reaches_the_command_and_what_it_started(started: Started, tmp_path: Path) -> None:
+    script = "trap 'echo got; exit 5' TERM; echo $$ > pid; (sleep 60 & echo $! > child; wait) & wait"
+    child = started("run", "-s", "rapl:virtual", "--", "sh", "-c", script)
+    end = time.monotonic() + 20
+    while not (tmp_path / "child").exists() or not (tmp_path / "child").read_text():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    child.send_signal(signal.SIGTERM)
+    out, _ = child.communicate(timeout=20)
+    assert "got" in out
+    assert child.returncode == 5
+    left = int((tmp_path / "child").read_text())
+    for _ in range(500):
+        try:
+            state = Path(f"/proc/{left}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            break
+        if state == "Z":
+            break
+        time.sleep(0.01)
+    else:
+        pytest.fail("what the command started outlived it")
+
+
+def test_on_a_terminal_ctrl_c_reaches_the_command_and_the_report_still_comes() -> None:
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.environ["PYTHONPATH"] = str(ROOT)
+        script = "trap 'echo interrupted; exit 4' INT; echo ready; read line; echo never"
+        words = [sys.executable, "-m", "pmtpy", "run", "-s", "rapl:virtual", "--", "sh", "-c", script]
+        os.execv(sys.executable, words)  # noqa: S606  (a terminal of its own needs a fork)
+    seen = b""
+    end = time.monotonic() + 30
+    sent = False
+    while time.monotonic() < end:
+        if select.select([fd], [], [], 0.1)[0]:
+            try:
+                seen += os.read(fd, 4096)
+            except OSError:
+                break
+        if b"ready" in seen and not sent:
+            os.write(fd, b"\x03")
+            sent = True
+    _, status = os.waitpid(pid, 0)
+    os.close(fd)
+    assert b"interrupted" in seen
+    assert b"package0" in seen
+    assert os.waitstatus_to_exitcode(status) == 4
