@@ -21,6 +21,8 @@ from pmtpy.uncertainty import COVERAGE_FACTOR, assess, observe, student_95
 _GAP = 3.0  # periods without an update that mark a result
 _TELLING = 0.1  # spread of the filtered load below which a load-informed regression cannot tell high from low
 _UNSEEN = 0.25  # of a load's cycle: folding cannot bridge more
+_CYCLES = 4  # switches of the load inside an interval from which its two levels are worth fitting
+_SLIVER = 0.1  # of a bin: a start this near its end leaves too little to put the energy into
 _FEW = 10  # updates that a regression of two levels needs
 _PART_TIME = 0.9
 _WIDE = 1.5  # a kernel of more periods than this is undone by reconstruction
@@ -76,12 +78,39 @@ def held_energy(t_s: Floats, watts: Floats, *, start_s: float, end_s: float, per
     CoverageError
         The updates do not reach over the interval.
     """
-    bounds = np.append(t_s, t_s[-1:] + period_s) - lag_s - period_s / 2.0
-    if not len(t_s) or start_s < bounds[0] - 1e-9 or end_s > bounds[-1] + 1e-9:
+    return _sum_bins(np.append(t_s, t_s[-1:] + period_s) - lag_s - period_s / 2.0, watts, start_s, end_s)
+
+
+def _sum_bins(bounds: Floats, watts: Floats, start_s: float, end_s: float) -> float:
+    if not len(watts) or start_s < bounds[0] - 1e-9 or end_s > bounds[-1] + 1e-9:
         msg = f"updates do not cover the interval from {start_s:.3f} to {end_s:.3f} s"
         raise CoverageError(msg)
     joules = np.concatenate([[0.0], np.cumsum(watts * np.diff(bounds))])
     return float(np.interp(end_s, bounds, joules) - np.interp(start_s, bounds, joules))
+
+
+def split_starts(bounds_s: Floats, watts: Floats, starts_s: Floats) -> tuple[Floats, Floats]:
+    """Cut the bins in which a load is known to have started, without changing their energy.
+
+    Until the start the power was that of the bin before; the rest of the bin's energy came after it. Only starts that
+    are alone in their bin and its two neighbours are used, and only where the power rises. Ends are not: the host
+    learns of an end tens of milliseconds after the power began to fall.
+    """
+    place = np.searchsorted(bounds_s, starts_s, side="right") - 1
+    bounds, values = list(bounds_s), list(watts)
+    for i in np.argsort(-starts_s):  # from the last to the first, so that earlier places stay valid
+        j = int(place[i])
+        alone = np.count_nonzero(np.abs(place - j) <= 1) == 1
+        if not (alone and 1 <= j < len(watts) - 1 and watts[j + 1] > watts[j - 1]):
+            continue
+        left, right, at = float(bounds_s[j]), float(bounds_s[j + 1]), float(starts_s[i])
+        before = min(float(watts[j - 1]), float(watts[j]))
+        if right - at < _SLIVER * (right - left):
+            continue
+        after = (float(watts[j]) * (right - left) - before * (at - left)) / (right - at)
+        bounds.insert(j + 1, at)
+        values[j : j + 1] = [before, after]
+    return np.asarray(bounds, np.float64), np.asarray(values, np.float64)
 
 
 def invert_one_pole(t_s: Floats, watts: Floats, tau_s: float) -> Floats:
@@ -206,8 +235,9 @@ def region_energy(
 ) -> Energy:
     """Energy of an interval with everything corrected that the response allows, and its interval.
 
-    Chooses, in this order: load-informed regression for a part-time sensor with a known load; exact inversion for
-    a slow one-pole; reconstruction for a window of several periods; else the updates shifted by their lag.
+    Chooses, in this order: load-informed regression for a part-time sensor with a known load that switches in the
+    interval; exact inversion for a slow one-pole; reconstruction for a window of several periods; else the updates
+    shifted by their lag, cut where the load is known to have started.
 
     Parameters
     ----------
@@ -226,7 +256,7 @@ def region_energy(
     if not end_s > start_s:
         msg = f"the interval from {start_s} to {end_s} s is empty"
         raise CoverageError(msg)
-    if response.coverage < _PART_TIME and load is not None:
+    if response.coverage < _PART_TIME and load is not None and load.switches(start_s, end_s) >= _CYCLES:
         informed = load_informed(t_s, watts, response, load, start_s=start_s, end_s=end_s)
         if informed is not None:
             return informed
@@ -234,7 +264,25 @@ def region_energy(
         return _inverted(t_s, watts, response, start_s, end_s)
     if response.span_s > _WIDE * response.period_s:
         return _reconstructed(t_s, watts, response, start_s, end_s)
-    return _shifted(t_s, response.power(watts), response, start_s, end_s)
+    found = _shifted(t_s, response.power(watts), response, start_s, end_s)
+    if load is None or response.coverage < _PART_TIME:
+        return found
+    return _started(t_s, response, load, found, (start_s, end_s, response.power(watts)))
+
+
+def _started(
+    t_s: Floats, response: Response, load: Activity, found: Energy, region: tuple[float, float, Floats]
+) -> Energy:
+    """Sharpen an energy by the known starts of the load: see :func:`split_starts`."""
+    start_s, end_s, power = region
+    period = response.period_s
+    bounds = np.append(t_s, t_s[-1:] + period) - response.lag_s - period / 2.0
+    cut, values = split_starts(bounds, power, load.on_s)
+    joules = _sum_bins(cut, values, start_s, end_s)
+    if joules == found.joules:
+        return found
+    # The parts stand as they are, on the safe side: how the power rose after the start is still not known.
+    return replace(found, joules=joules, method="gain and lag, known starts")
 
 
 def _shifted(

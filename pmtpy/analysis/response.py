@@ -123,6 +123,10 @@ class Activity:
         inside = np.minimum(self.off_s, end_s) - np.maximum(self.on_s, start_s)
         return float(np.sum(np.maximum(inside, 0.0)))
 
+    def switches(self, start_s: float, end_s: float) -> int:
+        """How often the load was switched within an interval, its ends left out."""
+        return int(np.count_nonzero((self.edges > start_s) & (self.edges < end_s)))
+
     def seen(self, response: Response, at_s: Floats) -> Floats:
         """What a sensor would show at ``at_s`` of a load that is 1 when on and 0 when off."""
         rise = response.step((at_s - response.delay_s)[:, None] - self.edges[None, :])

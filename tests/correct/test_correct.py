@@ -17,6 +17,7 @@ from pmtpy.analysis.correct import (
     invert_one_pole,
     load_informed,
     region_energy,
+    split_starts,
 )
 from pmtpy.analysis.response import Activity, Response
 from pmtpy.analysis.update import estimate_updates, update_series
@@ -199,8 +200,44 @@ def region_trial(rng: np.random.Generator, kind: str) -> float:
 @pytest.mark.parametrize("kind", ["full", "part-time", "slow", "averaged"])
 def test_intervals_of_corrected_energies_cover_the_truth(kind: str) -> None:
     rng = np.random.default_rng(4)
-    errors = np.array([region_trial(rng, kind) for _ in range(120 if kind == "averaged" else 250)])
+    errors = np.array([region_trial(rng, kind) for _ in range(80 if kind == "averaged" else 200)])
     assert 0.90 <= np.mean(np.abs(errors) < 1.96) <= 0.99
+
+
+def test_a_known_start_cuts_its_bin_and_keeps_its_energy() -> None:
+    bounds, watts = np.linspace(0.0, 1.0, 11), np.array([50.0, 50, 50, 110, 200, 200, 200, 200, 200, 200])
+    cut, values = split_starts(bounds, watts, np.array([0.36]))
+    assert cut[3:6] == pytest.approx([0.3, 0.36, 0.4])
+    assert values[3:5] == pytest.approx([50.0, 200.0])
+    assert values @ np.diff(cut) == pytest.approx(watts @ np.diff(bounds))
+
+
+@pytest.mark.parametrize("starts", [[0.36, 0.48], [0.399], [0.75], [-1.0], [3.0]])
+def test_starts_that_do_not_stand_alone_in_a_rise_cut_nothing(starts: list[float]) -> None:
+    bounds, watts = np.linspace(0.0, 1.0, 11), np.array([50.0, 50, 50, 110, 200, 200, 200, 200, 200, 200])
+    assert np.array_equal(split_starts(bounds, watts, np.array(starts))[0], bounds)
+
+
+def test_knowing_the_start_sharpens_a_short_region() -> None:
+    load = Table(np.array([0.0, 5.04]), np.array([60.0, 300.0]))
+    model = SensorModel(noise_w=0.1)
+    t, watts = shown(model, load, 1.0, 9.0)
+    response = Response(0.1, 0.1, noise_w=0.1)
+    plain = region_energy(t, watts, response, start_s=5.04, end_s=5.34)
+    known = region_energy(
+        t, watts, response, start_s=5.04, end_s=5.34, load=Activity(np.array([5.04]), np.array([9.0]))
+    )
+    assert abs(plain.joules - 90.0) > 4.0
+    assert known.joules == pytest.approx(90.0, abs=0.2)
+    assert known.method == "gain and lag, known starts"
+
+
+def test_one_step_is_not_fitted_by_two_levels() -> None:
+    load = Table(np.array([0.0, 5.0, 5.15]), np.array([60.0, 200.0, 300.0]))  # a clock ramp after the start
+    t, watts = shown(SensorModel(window_s=0.025), load, 1.0, 9.0)
+    activity = Activity(np.array([5.0]), np.array([9.0]))
+    found = region_energy(t, watts, Response(0.1, 0.025), start_s=5.0, end_s=6.0, load=activity)
+    assert found.method == "gain and lag"
 
 
 def test_a_missing_stretch_of_updates_is_said() -> None:
@@ -254,3 +291,6 @@ def test_corrected_energies_of_a_real_step_agree_with_the_meter(
         found = region_energy(t, watts, response, start_s=0.0, end_s=end)
         assert abs(found.joules / true - 1) < demand
         assert found.low <= true <= found.high
+        activity = Activity(np.array([0.0]), np.array([returned]))
+        known = region_energy(t, watts, response, start_s=0.0, end_s=end, load=activity)
+        assert abs(known.joules / true - 1) < 0.005
