@@ -279,7 +279,11 @@ class Sensor:
             if self._failure is not None:
                 raise self._failure
             if not self._always and self._dump is None:
+                asked_ns = self._clock.now_ns()
                 self._step()  # nobody else reads it
+                if self._newest is not None and self._newest.t_ns >= asked_ns:
+                    # The register was read just now: its row is the instant, with nothing to be bridged beside it.
+                    return self._history.instant(self._newest.t_ns)
             return self._history.instant(self._clock.now_ns())
 
     def reading(self, instant: Instant) -> Reading:

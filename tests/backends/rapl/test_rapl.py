@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -13,12 +14,13 @@ from hypothesis import strategies as st
 from pmtpy.backends import rapl
 from pmtpy.backends.rapl.parts import Kind
 from pmtpy.backends.rapl.perf import KernelEvents, cpu_list, find_events
-from pmtpy.clock import ManualClock
+from pmtpy.clock import HostClock, ManualClock
 from pmtpy.emulators.rapl import AMD_NJ, LAYOUTS, PerfEvents, Processors, ZoneSpec, open_virtual
 from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, make_world
 from pmtpy.errors import BackendUnavailableError, CoverageError, ReadError, SourceLostError, TargetError
 from pmtpy.model import Layout, joules
+from pmtpy.regions import region
 from pmtpy.sensor import Sensor
 from pmtpy.source import Source
 from pmtpy.testing import check_source, check_truth
@@ -124,6 +126,20 @@ def test_a_sensor_left_alone_beyond_its_deadline_says_that_it_does_not_know() ->
     with pytest.raises(CoverageError, match="70 s of the 70 s"):
         joules(before, sensor.read())
     sensor.close()
+
+
+def test_every_region_on_an_open_sensor_is_as_certain_as_its_counters() -> None:
+    # Real time, because a region notes its instants microseconds after the counters were read. A load that swings by
+    # 60 W must not make the joules look uncertain: both ends were read, each up to a millisecond old.
+    clock = HostClock()
+    with Sensor(open_virtual(clock=clock, load="square:low=30,high=90,hz=5"), "rapl:virtual", clock) as sensor:
+        for _ in range(3):
+            with region("work", sensor) as measured:
+                clock.wait_until(clock.now_ns() + 350_000_000, threading.Event())
+            total = measured["rapl:virtual"]
+            # Gains of 3 % and 11.5 % on two sockets each, and 90 W x 1 ms at either end.
+            limit = total.joules * math.hypot(0.03 * 0.425, 0.115 * 0.075) * math.sqrt(2) + 2 * 0.09
+            assert total.uncertainty_joules < limit
 
 
 def test_a_restart_is_no_wrap(make: Callable[..., Processors], clock: ManualClock) -> None:
