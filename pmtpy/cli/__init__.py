@@ -25,6 +25,7 @@ VERBS: Mapping[str, str] = types.MappingProxyType(
         "dump": "log sensors continuously to files",
         "plot": "draw power over time from recordings",
         "config": "show and set what a PowerSensor3 board has stored",
+        "characterise": "find out how a sensor behaves, from a recording or live",
         "calibrate": "write calibration profiles; predict energy at other clocks",
         "sim": "put a virtual PowerSensor3 board behind a pseudo-terminal",
     }

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pmtpy.analysis.characterise import characterise
+from pmtpy.cli import main
+from pmtpy.cli.live import record
+from pmtpy.cli.loads import gpu_load, schedule
+from pmtpy.clock import HOST_CLOCK, ManualClock
+from pmtpy.emulators.gpu_sensor import Polling, SensorModel
+from pmtpy.errors import BackendUnavailableError, TargetError
+from tests.analysis.simulated import pseudo_random_bench
+
+
+class _Walking(ManualClock):
+    """A clock on which waiting takes no time: it moves to the instant waited for."""
+
+    def wait_until(self, t_ns: int, wake: threading.Event) -> bool:
+        self.advance(max(0, t_ns - self.now_ns()) / 1e9)
+        return wake.is_set()
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> dict[str, Path]:
+    """An nvidia-smi log, load stamps, and a meter's CSV of one pseudo-random load; the log is in another zone."""
+    from datetime import datetime, timezone
+
+    bench = pseudo_random_bench(0.17)
+    model = SensorModel(0.1, 0.03, window_s=0.08, gain=0.95, offset_w=-3.0, noise_w=0.3, step_w=0.01)
+    t_ns, watts = model.record(bench.load, 10.0, Polling(0.008, 0.001, stamp_step_s=0.001))
+    epoch = 1_700_000_000.0
+    log = ["timestamp, power.draw.average [W], power.draw.instant [W]"]
+    for t, w in zip(t_ns / 1e9 + epoch + 2.0 * 3600.0, watts, strict=True):
+        stamp = datetime.fromtimestamp(round(t, 3), timezone.utc).strftime("%Y/%m/%d %H:%M:%S.%f")[:-3]
+        log.append(f"{stamp}, 100.00, {w:.2f}")
+    stamps = [f"{round((epoch + t) * 1e6)}" for t in (*bench.edges_s, 10.0)]
+    at = np.arange(0.0, 10.0, 2.5e-4)
+    meter = ["time,elapsed,marker,lost,total_W,total_J,a_W,a_J"]
+    truth, joules = bench.load.watts(at), bench.load.joules(at)
+    meter += [f"{epoch + t:.6f},{t:.6f},,0,{w},{j},{w},{j}" for t, w, j in zip(at, truth, joules, strict=True)]
+    files = {"log": log, "load": ["timestamp", *stamps], "meter": meter}
+    for name, lines in files.items():
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return {name: tmp_path / f"{name}.csv" for name in files}
+
+
+def test_a_recording_gives_one_json_document_and_nothing_else(
+    recording: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["characterise", str(recording["log"]), "--channel", "power.draw.instant [W]", "--json"]
+    assert main([*words, "--load", str(recording["load"]), "--meter", str(recording["meter"])]) == 0
+    captured = capsys.readouterr()
+    document = json.loads(captured.out)
+    assert document["channel"] == "power.draw.instant"
+    assert document["update_period_ms"]["value"] == pytest.approx(100.0, rel=0.001)
+    assert document["kernel"]["family"] == "boxcar"
+    assert document["kernel"]["window_ms"]["value"] == pytest.approx(80.0, abs=1.0)
+    assert document["gradient"]["value"] == pytest.approx(0.95, abs=0.012)
+    assert "note: the readings' clock was shifted by" in captured.err
+
+
+def test_without_json_a_table_shows_values_and_what_was_declined(
+    recording: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["characterise", str(recording["log"])]) == 0
+    out = capsys.readouterr().out
+    assert "update period" in out
+    assert "95 %" in out
+    assert "declined, gradient: needs a meter" in out
+
+
+def test_an_unknown_channel_names_those_there_are(
+    recording: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["characterise", str(recording["log"]), "--channel", "nothing"]) == 2
+    assert "power.draw.average, power.draw.instant" in capsys.readouterr().err
+
+
+def test_a_load_file_without_markers_is_refused(recording: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["characterise", str(recording["log"]), "--load", str(recording["meter"])]) == 2
+    assert "no markers" in capsys.readouterr().err
+
+
+def test_a_meter_for_a_live_sensor_is_refused_with_the_way_to_do_it(
+    recording: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["characterise", "nvml:virtual", "--meter", str(recording["meter"])]) == 2
+    assert "pmtpy dump nvml:virtual" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "family", "width_s"),
+    [
+        ({"profile": "h100"}, "one-pole", 0.0125),
+        ({"profile": "h100", "window_ms": "60", "tau_ms": "0", "period_ms": "90"}, "boxcar", 0.06),
+    ],
+)
+def test_a_virtual_gpu_is_found_to_be_what_it_is(options: dict[str, str], family: str, width_s: float) -> None:
+    live = record("nvml:virtual", options, channel="gpu.instant", seconds=12.0, interval_s=0.006, clock=_Walking())
+    found = characterise(live.channel, live.polls, load=live.load)
+    assert found.kernel is not None
+    assert found.kernel.family == family
+    width = found.kernel.best.window_s or found.kernel.best.tau_s
+    assert width is not None
+    assert width.value == pytest.approx(width_s, rel=0.08)
+    assert found.step is not None
+    assert found.step.kind == "instant"
+
+
+def test_a_counter_is_characterised_by_its_moves() -> None:
+    live = record("nvml:virtual", {}, channel="gpu.energy", seconds=12.0, interval_s=0.006, clock=_Walking())
+    found = characterise(live.channel, live.polls, load=live.load)
+    assert found.lattice is not None
+    assert found.lattice.period_s.value == pytest.approx(0.1, rel=0.001)
+    assert found.kernel is not None
+    assert found.kernel.best.window_s is not None
+    assert found.kernel.best.window_s.value == pytest.approx(0.1, rel=0.05)  # the mean between two moves
+
+
+def test_a_virtual_device_with_a_load_of_its_own_has_no_stamps() -> None:
+    live = record(
+        "nvml:virtual", {"load": "constant:100"}, channel=None, seconds=10.0, interval_s=0.01, clock=_Walking()
+    )
+    assert live.load is None
+    assert live.virtual
+    found = characterise(live.channel, live.polls)
+    assert found.kernel is None
+
+
+def test_a_stream_and_an_unknown_channel_are_refused() -> None:
+    with pytest.raises(TargetError, match="nothing to characterise"):
+        record("powersensor3:virtual", {}, channel=None, seconds=10.0)
+    with pytest.raises(TargetError, match="no channel"):
+        record("nvml:virtual", {}, channel="gpu.magic", seconds=10.0, clock=_Walking())
+
+
+def test_too_short_a_recording_is_refused() -> None:
+    with pytest.raises(TargetError, match="too short"):
+        schedule(3.0)
+
+
+def test_the_schedule_has_a_step_and_then_blocks_of_all_lengths() -> None:
+    edges = schedule(20.0)
+    assert np.all(np.diff(edges) > 0)
+    assert len(edges) % 2 == 0
+    assert edges[1] - edges[0] >= 1.5
+    assert np.min(np.diff(edges)[3:]) < 0.015
+    assert np.max(np.diff(edges)[3:]) > 0.08
+
+
+def test_a_gpu_load_without_a_library_says_what_to_install() -> None:
+    try:
+        gpu_load("0", schedule(20.0), HOST_CLOCK)
+    except BackendUnavailableError as error:
+        assert "PyTorch or CuPy" in error.reason  # noqa: PT017  (a machine with a GPU and a library has no error)
+        assert "pip install torch" in error.remedy  # noqa: PT017
