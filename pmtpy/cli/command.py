@@ -2,7 +2,8 @@
 
 The command runs in a process group of its own. On a terminal that group is put into the foreground, as a shell does,
 so Ctrl-C and Ctrl-Z reach the command and what it started, and its keyboard input is its own. A signal sent to us is
-passed on to the group. What the command leaves behind in its group ends with it.
+passed on to the group. What the command leaves behind in its group ends with it. Only in the middle of a pipeline on a
+terminal does the command stay in our group, because the terminal belongs to the whole pipeline (``| less``).
 """
 
 from __future__ import annotations
@@ -14,8 +15,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
+from typing import TYPE_CHECKING, Any, TextIO
 
 from pmtpy.cli.common import say
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -44,53 +49,85 @@ def run_command(
         Called with the process id once the command runs.
     """
     stdout = sys.stderr if divert_stdout else None
-    try:
-        if sys.version_info >= (3, 11):
-            child = subprocess.Popen(words, stdout=stdout, process_group=0)
-        else:
-            child = subprocess.Popen(words, stdout=stdout, preexec_fn=os.setpgrp)  # noqa: PLW1509
-    except FileNotFoundError:
-        say(f"pmtpy: {words[0]}: command not found")
-        return NOT_FOUND
-    except OSError as error:
-        say(f"pmtpy: {words[0]}: cannot be run: {error.strerror}")
-        return NOT_EXECUTABLE
-    if started is not None:
-        started(child.pid)
-    with _passed_on(child.pid), _foreground(child.pid) as give_terminal:
-        status = _wait(child, give_terminal)
+    apart = not _isatty(sys.stdin) or _isatty(sys.stdout)
+    with _PassedOn(to_group=apart) as passed_on:  # before the command exists, or a signal then would end us alone
+        try:
+            if not apart:
+                child = subprocess.Popen(words, stdout=stdout)
+            elif sys.version_info >= (3, 11):
+                child = subprocess.Popen(words, stdout=stdout, process_group=0)
+            else:
+                child = subprocess.Popen(words, stdout=stdout, preexec_fn=os.setpgrp)  # noqa: PLW1509
+        except FileNotFoundError:
+            say(f"pmtpy: {words[0]}: command not found")
+            return NOT_FOUND
+        except OSError as error:
+            say(f"pmtpy: {words[0]}: cannot be run: {error.strerror}")
+            return NOT_EXECUTABLE
+        with _foreground(child.pid, apart=apart) as terminal:
+            passed_on.to(child.pid)
+            if started is not None:
+                started(child.pid)
+            status = _wait(child, terminal, apart=apart)
     return 128 - status if status < 0 else status
 
 
-def _wait(child: subprocess.Popen[bytes], give_terminal: _Terminal) -> int:
+def _isatty(stream: TextIO | None) -> bool:
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # it was closed
+        return False
+
+
+def _wait(child: subprocess.Popen[bytes], terminal: _Terminal, *, apart: bool) -> int:
     """Wait for the end of the command; when it is stopped (Ctrl-Z), stop with it and go on with it."""
     while True:
-        _, raw = os.waitpid(child.pid, os.WUNTRACED)
+        _, raw = os.waitpid(child.pid, os.WUNTRACED if apart else 0)
         if not os.WIFSTOPPED(raw):
             break
-        give_terminal.back()
+        terminal.back()
         os.kill(os.getpid(), signal.SIGSTOP)
-        give_terminal.to(child.pid)
+        terminal.to(child.pid)
         os.killpg(child.pid, signal.SIGCONT)
     child.returncode = os.waitstatus_to_exitcode(raw)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGTERM)
+    if apart:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGTERM)
     return child.returncode
 
 
-@contextlib.contextmanager
-def _passed_on(group: int) -> Iterator[None]:
-    """Pass signals that reach us on to the command's process group."""
+class _PassedOn:
+    """Passes signals that reach us on to the command's process group; those that come too early wait for it."""
 
-    def pass_on(number: int, _frame: FrameType | None) -> None:
+    def __init__(self, *, to_group: bool) -> None:
+        # In our own group the terminal's signals reach the command by themselves; twice would be once too often.
+        self._kill = os.killpg if to_group else os.kill
+        self._ignored = () if to_group else (signal.SIGINT, signal.SIGQUIT)
+        self._group: int | None = None
+        self._early: list[int] = []
+        self._before: dict[int, Any] = {}
+
+    def _pass_on(self, number: int, _frame: FrameType | None) -> None:
+        if number in self._ignored:
+            return
+        if self._group is None:
+            self._early.append(number)
+            return
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, number)
+            self._kill(self._group, number)
 
-    before = {n: signal.signal(n, pass_on) for n in _PASSED_ON}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
+    def to(self, group: int) -> None:
+        """Name the group; it gets what came before."""
+        self._group = group
+        for number in self._early:
+            self._pass_on(number, None)
+
+    def __enter__(self) -> Self:
+        self._before = {n: signal.signal(n, self._pass_on) for n in _PASSED_ON}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
 
 
@@ -117,9 +154,12 @@ class _Terminal:
 
 
 @contextlib.contextmanager
-def _foreground(group: int) -> Iterator[_Terminal]:
+def _foreground(group: int, *, apart: bool) -> Iterator[_Terminal]:
     """Put the command's group into the foreground while inside."""
     terminal = _Terminal()
+    if not apart:
+        yield terminal
+        return
     before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # or taking the terminal back would stop us
     terminal.to(group)
     with contextlib.suppress(ProcessLookupError, PermissionError):
