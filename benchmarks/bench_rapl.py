@@ -112,7 +112,8 @@ def peers(python: str, seconds: float, repeats: int) -> dict[str, Any]:
     if "reading_cpu_us" in plain["pmtpy"]:
         figures["ratio_to_pmtpy"] = {
             tool: {
-                key: row[key]["median"] / plain["pmtpy"][key]["median"] for key in ("reading_cpu_us", "region_cpu_ms")
+                key: row[key]["median"] / plain["pmtpy"][key]["median"]
+                for key in ("reading_cpu_us", "empty_region_cpu_us", "first_region_cpu_ms")
             }
             for tool, row in plain.items()
             if "reading_cpu_us" in row
@@ -154,6 +155,7 @@ def _summary(results: list[dict[str, Any]]) -> dict[str, Any]:
     true = statistics.median(r["seconds"] for r in results) * WATTS
     return {
         "reading_cpu_us": spread([r["reading_cpu_us"] for r in results]),
+        "empty_region_cpu_us": spread([r["empty_region_cpu_us"] for r in results]),
         "first_region_cpu_ms": spread([r["first_region_cpu_ms"] for r in results]),
         "region_cpu_ms": spread([r["region_cpu_ms"] for r in results]),
         "joules": spread([r["joules"] for r in results]),

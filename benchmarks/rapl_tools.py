@@ -1,8 +1,8 @@
 """One energy tool, run in a process of its own by ``bench_rapl.py``: pmtpy, or one of its peers, on the tree at /sys.
 
 Usage: ``python rapl_tools.py TOOL SECONDS``. Prints one JSON object: the CPU microseconds of one reading of everything
-(two packages with memory), the CPU milliseconds that the first region and one of SECONDS cost in all processes, and the
-joules of the latter.
+(two packages with memory) and of a region of no length, the CPU milliseconds that the first region and one of SECONDS
+cost in all processes, and the joules of the latter.
 It imports nothing of the benchmark suite, because it runs under the interpreter that has the peers.
 """
 
@@ -194,15 +194,15 @@ def cost_of_region(region: Region, seconds: float) -> tuple[float, float, float]
     return max(0.0, tree_cpu_ms() - before - looking), joules, length
 
 
-def cost_of_reading(reading: Reading) -> float:
+def cost_of_call(call: Callable[[], object]) -> float:
     """CPU microseconds of one call, in this process: the least of five loops of at least 0.1 s."""
-    reading()
+    call()
     count, best = 1, float("inf")
     loops = 0
     while loops < 5:
         before = time.process_time()
         for _ in range(count):
-            reading()
+            call()
         used = time.process_time() - before
         if used < 0.1:
             count *= 2
@@ -219,11 +219,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         reading, region = TOOLS[name]()
+        time.sleep(0.5)  # threads of numeric libraries spin for a while after they are made
         result["first_region_cpu_ms"] = cost_of_region(region, 1.0)[0]
         Path("/sys", ABOUT_TO_BEGIN).touch()
         time.sleep(0.1)  # the tree is advanced every 10 ms
         result["region_cpu_ms"], result["joules"], result["seconds"] = cost_of_region(region, seconds)
-        result["reading_cpu_us"] = cost_of_reading(reading)
+        result["reading_cpu_us"] = cost_of_call(reading)
+        result["empty_region_cpu_us"] = cost_of_call(lambda: region()())
         os.chdir("/")
     print(json.dumps(result), flush=True)
 
