@@ -50,12 +50,13 @@ def increment(new: float, old: float, channel: Channel, seconds: float) -> float
 class _Counter:
     """One cumulative register: its column, its last count, and the power since it last moved."""
 
-    __slots__ = ("channel", "column", "hold_ns", "moved_ns", "old", "scale", "transform", "watts")
+    __slots__ = ("channel", "column", "hold_ns", "moved_ns", "old", "refresh_ns", "scale", "transform", "watts")
 
     def __init__(self, channel: Channel, column: int, transform: Transform | None) -> None:
         self.channel, self.column, self.transform = channel, column, transform
         self.scale = channel.scale
-        self.hold_ns = int(2e9 * channel.refresh_s) if channel.refresh_s else int(1e9 * _HOLD_S)
+        self.refresh_ns = int(1e9 * (channel.refresh_s or 0.0))
+        self.hold_ns = 2 * self.refresh_ns or int(1e9 * _HOLD_S)
         self.old, self.watts, self.moved_ns = 0.0, math.nan, 0
 
     def start(self, counts: Sequence[float], t_ns: int) -> None:
@@ -75,7 +76,8 @@ class _Counter:
             joules = float(self.transform(np.array([joules / (dt_ns * 1e-9)]))[0]) * dt_ns * 1e-9
         rest_ns = t_ns - self.moved_ns
         if new != old:
-            self.watts, self.moved_ns = joules / (rest_ns * 1e-9), t_ns
+            # What moved in one refresh was used in one refresh, however soon after the last row it was seen.
+            self.watts, self.moved_ns = joules / (max(rest_ns, self.refresh_ns) * 1e-9), t_ns
         elif rest_ns > self.hold_ns:
             # At rest for long: the power is below one step in that time.
             bound = self.scale / (rest_ns * 1e-9)

@@ -212,3 +212,16 @@ def test_without_a_known_total_the_total_is_no_number() -> None:
     frame = run((rail,), [Block(np.array([0, 10**9], np.int64), np.array([[5.0], [5.0]]))])
     assert math.isnan(frame.joules[-1, 0])
     assert frame.joules[-1, 1] == 5.0
+
+
+@given(st.lists(st.integers(100_000, 90_000_000), min_size=2, max_size=60))
+def test_a_slow_counter_read_at_any_instants_never_shows_twice_its_power_and_more(steps: list[int]) -> None:
+    slow = Channel("c", Quantity.ENERGY, scale=1e-6, domain="host", refresh_s=0.04)
+    integrator = Integrator(Layout((slow,)))
+    t_ns = 0
+    for step in steps:
+        t_ns += step
+        # 100 W, shown as of the last refresh: two refreshes seen within little more than one are the worst.
+        point = integrator.advance(Row(t_ns, [t_ns // 40_000_000 * 4e6]))
+        assert isinstance(point, Point)
+        assert not point.watts[1] > 200.0 * (1 + 1e-9)
