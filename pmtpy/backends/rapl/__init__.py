@@ -93,6 +93,9 @@ class _Opening:
         if via is not None and via not in _WAYS:
             msg = f"rapl can be read via {' or '.join(_WAYS)}, not via {via!r}"
             raise TargetError(msg)
+        if perf is not None and not callable(getattr(perf, "read", None)):
+            msg = f"rapl: perf= takes an object, for rehearsals, and not {perf!r}; to choose perf events say via=perf"
+            raise TargetError(msg)
         self._root = sysfs_root(root)
         self._perf = perf or perf_events.KernelEvents()
         self._tree = powercap.scan(self._root)

@@ -414,6 +414,8 @@ def test_a_device_or_a_way_that_does_not_exist_is_refused(clock: ManualClock, tm
         rapl.open_source("3", clock=clock, sysfs_root=tmp_path)
     with pytest.raises(TargetError, match="powercap or perf"):
         rapl.open_source(None, clock=clock, sysfs_root=tmp_path, via="msr")
+    with pytest.raises(TargetError, match="say via=perf"):
+        rapl.open_source(None, clock=clock, sysfs_root=tmp_path, perf="yes")  # type: ignore[arg-type]
     with pytest.raises(TargetError, match="layout"):
         open_virtual(clock=clock, layout="none")
 
