@@ -17,9 +17,10 @@ from pmtpy.model import Channel, Form, Quantity, Rule
 # 12 V and 20 V modules. The table has no larger modules; for those the 20 A figure is scaled with the range.
 WORST_CURRENT_A = {"MLX10": 0.35, "MLX20": 0.41, "MLX50": 1.03, "MLX75": 1.54}
 WORST_VOLTAGE_V = 0.0286
-# Table II: 0.72 W rms at 12 V for means of six conversions of the 10 A sensor, so 147 mA for one; in volts at the pin
-# taken to be the same for the whole family. Voltage noise is about 0.2 W peak to peak at 8 A, which is 4 mV rms.
-NOISE_PIN_V = 0.72 / 12 * math.sqrt(6) * 0.12
+# Table II: 0.72 W rms at 12 V for means of six conversions of the 10 A sensor, so 147 mA for one conversion. The other
+# sensors are taken to be as much noisier as their worst case is larger.
+NOISE_SHARE = 0.72 / 12 * math.sqrt(6) / WORST_CURRENT_A["MLX10"]
+# About 0.2 W peak to peak at 8 A (text of the paper), which is 4 mV rms.
 VOLTAGE_NOISE_V = 0.004
 PAPER = "ISPASS 2025, PowerSensor3, Tables I and II"
 # Supplies of the known modules lie near a third of what their voltage input can measure (12 V of 36.3 V).
@@ -83,7 +84,7 @@ def _channels_of(
     current: SensorRecord, voltage: SensorRecord, volts: float, domain: str, sampling: Sampling
 ) -> list[Channel]:
     worst_a = WORST_CURRENT_A.get(current.type, WORST_CURRENT_A["MLX10"] * 0.12 / abs(current.sensitivity))
-    noise_a = NOISE_PIN_V / abs(current.sensitivity) / math.sqrt(sampling.scans)
+    noise_a = worst_a * NOISE_SHARE / math.sqrt(sampling.scans)
     # A worst case is taken as the bounds of a rectangular distribution.
     offset_a, offset_v = worst_a / math.sqrt(3), WORST_VOLTAGE_V / math.sqrt(3)
     name = domain.rpartition("/")[2]
