@@ -24,8 +24,11 @@ from pmtpy.errors import BackendUnavailableError, ProtocolError, SensorClosedErr
 from pmtpy.model import Block, Identity
 from pmtpy.source import Discovery, Source
 
-# The first pieces fix the board's clock on the host's and the interval: the fastest of some 30 arrivals.
+# The first pieces fix the board's clock on the host's and the interval: the fastest of some 30 arrivals, which on a
+# busy machine take longer.
 SETTLE_NS = 30_000_000
+SETTLE_PIECES = 20
+SETTLE_LIMIT_NS = 250_000_000
 SETTLE_BYTES = 64 * 18
 # A frame that carries a mark leaves within a millisecond of the command; a command can wait some ms behind USB.
 MARK_EXPECTED_NS = 50_000_000
@@ -133,15 +136,13 @@ class PowerSensor3Source(Source):
         first_ns: int | None = None
         begun: list[Piece] = []
         size = 0
-        while size < SETTLE_BYTES or self._clock.now_ns() - (first_ns or begin_ns) < SETTLE_NS:
-            if not transport.wait(STREAM_S):
+        while not _settled(size, len(begun), self._clock.now_ns() - (first_ns or begin_ns)):
+            if self._clock.now_ns() - begin_ns > STREAM_S * NS_PER_S or not transport.wait(STREAM_S):
                 break
             pieces = transport.receive()
             begun += pieces
             size += sum(len(piece) for _, piece in pieces)
             first_ns = first_ns or self._clock.now_ns()
-            if self._clock.now_ns() - begin_ns > STREAM_S * NS_PER_S:
-                break
         # On a clock that stands still nothing can have come, and that says nothing about the board.
         if size < SETTLE_BYTES and self._clock.now_ns() - begin_ns >= STREAM_S * NS_PER_S:
             raise BackendUnavailableError(
@@ -312,3 +313,10 @@ def open_source(
             board.stop()
         board.close()
         raise
+
+
+def _settled(size: int, pieces: int, elapsed_ns: int) -> bool:
+    """Whether enough of the stream has come to place it in time."""
+    if size < SETTLE_BYTES or elapsed_ns < SETTLE_NS:
+        return False
+    return pieces >= SETTLE_PIECES or elapsed_ns > SETTLE_LIMIT_NS

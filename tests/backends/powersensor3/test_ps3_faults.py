@@ -87,8 +87,9 @@ def test_rows_come_at_the_rate_of_the_board_on_the_clock_of_the_host(
     while not len(block := source.read()):
         assert time.monotonic() - begin < LIMIT_S
     now_ns = CLOCK.now_ns()
-    # The board's process delivers every 2 ms; a busy machine may keep it waiting.
-    assert now_ns - 1_000_000_000 < block.t_ns[-1] <= now_ns
+    # The board's process delivers every 2 ms; a busy machine may keep it waiting, also while the clocks are first laid
+    # on each other: then rows seem later than they are, by what the fastest of the first pieces was late.
+    assert now_ns - 1_000_000_000 < block.t_ns[-1] <= now_ns + 5_000_000
     assert source.skipped_bytes == 0
 
 
