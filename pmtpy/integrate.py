@@ -272,7 +272,9 @@ class Integrator:
             before, now = self._watts[out], self._sample(counts, channel, i, j)
             self._watts[out] = now
             known_ns = dt_ns
-            if broken or gap:
+            # A momentary power beside the counter that makes the total is bridged by its neighbours: the total knows
+            # the energy of that time, so it is not uncovered. The uncertainty of the channel has a part for it.
+            if broken or (gap and (out in self._in_total or not self._in_total)):
                 known_ns = _known_ns(channel, dt_ns) if not broken else 0
                 unknown = max(unknown, dt_ns - known_ns)
             mean = now if channel.how is Rule.MEAN else (before + now) / 2

@@ -225,3 +225,15 @@ def test_a_slow_counter_read_at_any_instants_never_shows_twice_its_power_and_mor
         point = integrator.advance(Row(t_ns, [t_ns // 40_000_000 * 4e6]))
         assert isinstance(point, Point)
         assert not point.watts[1] > 200.0 * (1 + 1e-9)
+
+
+def test_a_lost_row_does_not_uncover_a_total_that_a_counter_makes() -> None:
+    counter = Channel("gpu.energy", Quantity.ENERGY, domain="gpu/0")
+    power = Channel("gpu.instant", Quantity.POWER, domain="gpu/0")
+    integrator = Integrator(Layout((counter, power)))
+    integrator.advance(Row(0, [0.0, 50.0]))
+    point = integrator.advance(Row(2 * 10**9, [100.0, 50.0], 1))
+    assert isinstance(point, Point)
+    assert point.joules == (100.0, 100.0, 100.0)
+    assert point.uncovered_ns == 0
+    assert integrator.lost == 1
