@@ -11,6 +11,7 @@ opened anew; the same path may by then belong to another device, so it has to be
 from __future__ import annotations
 
 import errno
+import operator
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -158,7 +159,7 @@ class Registers:
         anew, so counters need not continue.
     """
 
-    __slots__ = ("_fds", "_locate", "openings", "paths")
+    __slots__ = ("_fds", "_last", "_locate", "_unchanged", "openings", "paths")
 
     def __init__(self, locate: Callable[[], Sequence[Path]]) -> None:
         """Open the files that ``locate`` names; it is asked again, for the same files in order, when they vanish.
@@ -170,6 +171,8 @@ class Registers:
         """
         self._locate = locate
         self._fds: list[int] = []
+        self._last: list[bytes] = []
+        self._unchanged = 0
         self.paths: tuple[Path, ...] = ()
         self.openings = 0
         self._open()
@@ -185,6 +188,9 @@ class Registers:
         pread = os.pread
         try:
             raw = [pread(fd, 64, 0) for fd in self._fds]
+            if self._resting(raw) and self._replaced():
+                raw = [pread(fd, 64, 0) for fd in self._fds]
+            self._last = raw
             # The tests of number(), for all files at once: this is the path that a reading within a region pays for.
             if raw and max(map(len, raw)) <= _NUMBER_BYTES and b"_" not in b"".join(raw):
                 return list(map(int, raw))
@@ -200,13 +206,39 @@ class Registers:
         ReadError
             A file could not be read. The message names it and says why.
         """
-        return [raw.decode("utf-8", "replace").strip(" \t\r\n\0") for raw in self._contents(_PAGE)]
+        contents = self._contents(_PAGE)
+        if self._resting(contents) and self._replaced():
+            contents = self._contents(_PAGE)
+        self._last = contents
+        return [raw.decode("utf-8", "replace").strip(" \t\r\n\0") for raw in contents]
 
     def close(self) -> None:
         """Close all descriptors. May be called twice."""
         fds, self._fds = self._fds, []
         for fd in fds:
             os.close(fd)
+
+    def _resting(self, contents: list[bytes]) -> bool:
+        """Whether something shows the same as before, at the 1st, 2nd, 4th, ... and every 64th reading of that kind."""
+        if self._last and not any(map(operator.eq, contents, self._last)):
+            self._unchanged = 0
+            return False
+        self._unchanged = n = self._unchanged + 1
+        return not n & (n - 1) or not n % 64
+
+    def _replaced(self) -> bool:
+        """Open the files again if other files have taken their places; say whether that was so.
+
+        The kernel rewrites what an open descriptor shows, but a tree made by a program (a rehearsal, a mirror of a
+        host's tree) may replace files, and the old ones would show the same for ever.
+        """
+        if all(os.fstat(fd).st_nlink for fd in self._fds):
+            return False
+        before = self.openings
+        self._open()
+        self.openings = before  # the same devices go on counting
+        self._unchanged = 0
+        return True
 
     def _contents(self, size: int) -> list[bytes]:
         try:

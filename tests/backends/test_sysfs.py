@@ -155,3 +155,28 @@ def test_a_removed_device_is_looked_for_again_and_found_at_its_new_place(
     assert registers.openings == 2
     assert registers.paths == tuple(new)
     registers.close()
+
+
+def test_files_that_are_replaced_rather_than_rewritten_are_followed(tmp_path: Path) -> None:
+    paths = _files(tmp_path, "1\n", "2\n")
+    registers = Registers(lambda: paths)
+    for i in range(10):
+        for path in paths:
+            new = path.with_suffix(".new")
+            new.write_text(f"{i}\n")
+            new.replace(path)
+        assert registers.numbers() == [i, i]
+        assert registers.texts() == [str(i), str(i)]
+    assert registers.openings == 1
+    registers.close()
+
+
+def test_a_number_that_rests_for_long_is_still_seen_to_be_replaced(tmp_path: Path) -> None:
+    paths = _files(tmp_path, "1\n")
+    registers = Registers(lambda: paths)
+    for _ in range(1000):
+        assert registers.numbers() == [1]
+    (tmp_path / "new").write_text("2\n")
+    (tmp_path / "new").replace(paths[0])
+    assert 2 in [registers.numbers()[0] for _ in range(65)]
+    registers.close()
