@@ -192,7 +192,10 @@ class History:
         if t_ns >= newest.t_ns:
             ahead = t_ns - newest.t_ns
             grown = [_extend(j, w, ahead) for j, w in zip(newest.joules, newest.watts, strict=True)]
-            return Reading(t_ns, tuple(grown), newest, newest, ahead, newest.uncovered_ns, self._lost, self._rows)
+            # A counter that was read once has no power to go on with: until it is read again nothing is known.
+            unknown = ahead if any(map(math.isnan, newest.watts)) else 0
+            uncovered = newest.uncovered_ns + unknown
+            return Reading(t_ns, tuple(grown), newest, newest, ahead, uncovered, self._lost, self._rows)
         rows_after, lost_after = 0, 0
         for i in range(len(self._frames) - 1, -1, -1):
             chunk = self._frames[i]

@@ -140,7 +140,7 @@ class Region:
             msg = f"the region {self.label!r} has not ended yet"
             raise CoverageError(msg)
         sensor = self._sensors[key]
-        a, b = sensor.reading(self._starts[key]), sensor.reading(self._ends[key])
+        a, b = sensor.readings(self._starts[key], self._ends[key])
         measured = evaluate(sensor, a, b)
         if a.extended_ns == b.extended_ns == 0:
             self._settled[key] = measured

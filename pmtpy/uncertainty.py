@@ -87,7 +87,8 @@ class Assessment:
     Attributes
     ----------
     uncertainty_joules : float
-        Standard uncertainty; a 95 % interval is ``COVERAGE_FACTOR`` times it, either way.
+        Standard uncertainty; a 95 % interval is ``COVERAGE_FACTOR`` times it, either way. NaN where nothing at all is
+        known of the interval.
     parts : tuple of (name, joules)
         The causes that are not zero, each a standard uncertainty, largest first.
     warnings : tuple of str
@@ -123,6 +124,8 @@ def observe(
         As integrated over the interval.
     """
     seconds = (end_ns - start_ns) / 1e9
+    known = np.isfinite(watts)  # the first row of a counter has no power yet
+    t_ns, watts = t_ns[known], watts[known]
     if not len(t_ns):
         mean = joules / seconds if seconds > 0 else 0.0
         edge = Edge(mean)
@@ -151,17 +154,19 @@ def _edge(channel: Channel, t_ns: Ints, watts: Floats, at_ns: int) -> Edge:
     on_row = after < len(t_ns) and int(t_ns[after]) == at_ns
     low, high = np.searchsorted(t_ns, [at_ns - span_ns, at_ns + span_ns], side="right")
     near = watts[max(0, min(int(low), after) - 1) : max(int(high), after) + 1]
+    swing = float(np.ptp(near))
     if on_row:
         gap_ns = 0
     elif 0 < after < len(t_ns):
         gap_ns = int(t_ns[after]) - int(t_ns[after - 1])
-    else:  # nothing on one side yet: the curve is extended from the nearest row
+    else:  # nothing on one side yet: the curve is extended from the nearest row, and may move as it did before
         gap_ns = abs(at_ns - int(t_ns[min(after, len(t_ns) - 1)]))
+        swing = max(swing, float(np.sqrt(np.mean(np.diff(watts) ** 2))) if len(watts) > 1 else 0.0)
     if _is_power(channel):
         level = float(np.interp(0, t_ns - at_ns, watts))
     else:  # the first row of a counter has no power before it
         level = float(watts[min(max(after, 1), len(watts) - 1)])
-    return Edge(level, float(np.ptp(near)), gap_ns / 1e9)
+    return Edge(level, swing, gap_ns / 1e9)
 
 
 def _refresh_s(channel: Channel, t_ns: Ints) -> float:
@@ -182,10 +187,10 @@ def assess(channel: Channel, evidence: Evidence) -> Assessment:
         "lag": _lag(channel, evidence),
         "sampling": _sampling(channel, evidence),
         "unresolved": _unresolved(channel, evidence),
-        "uncovered": _mean(evidence) * evidence.uncovered_s,
+        "uncovered": _uncovered(channel, evidence),
         "lost": _lost(channel, evidence),
     }
-    ranked = sorted(((n, u) for n, u in parts.items() if u > 0), key=lambda p: -p[1])
+    ranked = sorted(((n, u) for n, u in parts.items() if u != 0), key=lambda p: -p[1])  # NaN is kept: not known
     total = math.sqrt(sum(u * u for _, u in ranked))
     return Assessment(total, tuple(ranked), tuple(_warnings(channel, evidence, parts)))
 
@@ -364,10 +369,20 @@ def _needed_s(channel: Channel) -> float:
 def _unresolved(channel: Channel, e: Evidence) -> float:
     """Less than one reading: the power inside can be anything from nothing to the most it can be."""
     needed = _needed_s(channel)
-    if not _is_power(channel) or e.seconds >= needed:
+    read_at_both = not _is_power(channel) and e.start.gap_s == e.end.gap_s == 0.0
+    if read_at_both or e.seconds >= needed or e.uncovered_s >= e.seconds:
         return 0.0
     top = channel.max_watts if channel.max_watts is not None else 2.0 * max(_mean(e), e.peak_watts)
     return (1.0 - e.seconds / needed) * top * e.seconds / _RECTANGULAR
+
+
+def _uncovered(channel: Channel, e: Evidence) -> float:
+    """Time without known energy may have held as much as the rest; if there is no rest, up to the channel's limit."""
+    if e.uncovered_s <= 0.0:
+        return 0.0
+    if e.seconds > e.uncovered_s:
+        return _mean(e) * e.uncovered_s
+    return math.nan if channel.max_watts is None else channel.max_watts * e.uncovered_s / _BOUND
 
 
 def _lost(channel: Channel, e: Evidence) -> float:

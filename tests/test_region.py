@@ -5,7 +5,7 @@ import inspect
 import logging
 import math
 import threading
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -15,7 +15,7 @@ from pmtpy.clock import ManualClock
 from pmtpy.emulators.world import make_world
 from pmtpy.model import Quantity
 from pmtpy.sensor import Sensor
-from tests.worlds import Gauge, Stream, counter_sensor
+from tests.worlds import Counter, Gauge, Stream, counter_sensor
 
 
 def test_a_region_knows_its_energy_its_uncertainty_and_its_method() -> None:
@@ -270,3 +270,47 @@ def test_the_power_of_a_pair_is_as_uncertain_as_its_voltage_and_current_make_it(
         each = math.hypot(12 * 0.2, 2.5 * 0.03, 0.2 * 0.03) * 2.0  # 12 V, 2.5 A, 2 s
         assert r["stream"].channels["pair0"].uncertainty_joules == pytest.approx(each, rel=0.01)
         assert r["stream"].uncertainty_joules == pytest.approx(each * math.sqrt(2), rel=0.01)
+
+
+class Rare(Counter):
+    """A counter that moves when it likes."""
+
+    silent = False
+
+    def poll(self) -> Sequence[float] | None:  # type: ignore[override]  # (None: it has not moved)
+        return None if self.silent else super().poll()
+
+
+def test_a_counter_that_was_read_once_knows_no_energy_yet_and_says_so() -> None:
+    clock = ManualClock()
+    source = Rare(make_world("constant:50", clock=clock))
+    with Sensor(source, "test", clock) as sensor:
+        source.silent = True
+        with pmt.region("short", sensor) as r:
+            clock.advance(0.06)
+        early = r["test"]
+        assert early.joules == 0.0
+        assert early.coverage == 0.0
+        assert early.uncertainty_joules > 20.0  # up to 1000 W for 60 ms, in two parts
+        assert any("no energy is known" in w for w in early.warnings)
+        source.silent = False
+        clock.advance(0.01)
+        assert r["test"].joules == pytest.approx(3.0, abs=1e-5)
+        assert r["test"].coverage == 1.0
+
+
+def test_a_row_that_comes_while_a_region_is_evaluated_serves_both_its_ends() -> None:
+    clock = ManualClock()
+    source = Rare(make_world("steps:0=500,1=10", clock=clock))
+    with Sensor(source, "test", clock) as sensor:
+        clock.advance(1.0)
+        sensor.read()
+        source.silent = True
+        clock.advance(0.5)
+        region = pmt.region("late", sensor)
+        with region:
+            clock.advance(0.5)
+        source.silent = False
+        clock.advance(0.01)
+        # Extended from the row before, the start stands 245 J above the row that comes now, which has 10 W.
+        assert region["test"].joules == pytest.approx(5.0, abs=1e-4)

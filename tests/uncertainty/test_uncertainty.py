@@ -104,6 +104,28 @@ def test_what_is_not_covered_is_missing_and_said() -> None:
     assert "20 rows were lost" in judged.warnings[1]
 
 
+def test_where_nothing_is_covered_the_uncertainty_is_the_limit_or_not_known() -> None:
+    nothing = replace(QUIET, seconds=0.06, joules=0.0, rows=0, uncovered_s=0.06)
+    assert math.isnan(assess(COUNTER, nothing).uncertainty_joules)
+    limited = assess(replace(COUNTER, max_watts=300.0), nothing)
+    assert limited.uncertainty_joules == pytest.approx(300 * 0.06 / math.sqrt(3))
+    assert "no energy is known" in limited.warnings[0]
+
+
+def test_a_counter_that_did_not_move_at_the_edges_of_a_short_region_is_unresolved() -> None:
+    slow = replace(COUNTER, refresh_s=0.1, max_watts=700.0)
+    bridged = replace(QUIET, seconds=0.06, joules=1.8, rows=1, start=Edge(30.0, 0.0, 0.1), end=Edge(30.0, 0.0, 0.05))
+    assert part(slow, bridged, "unresolved") == pytest.approx(0.4 * 700 * 0.06 / math.sqrt(12))
+    assert part(slow, replace(bridged, start=Edge(30.0), end=Edge(30.0)), "unresolved") == 0.0
+
+
+def test_a_row_without_a_power_is_no_evidence() -> None:
+    t_ns = np.array([0, 10**9, 2 * 10**9])
+    seen = observe(COUNTER, t_ns, np.array([math.nan, 50.0, 60.0]), start_ns=0, end_ns=2 * 10**9, joules=110.0)
+    assert seen.rough_watts == pytest.approx(10.0)
+    assert seen.peak_watts == 60.0
+
+
 def test_lost_rows_that_were_bridged_cost_what_the_power_moved() -> None:
     judged = assess(POWER, replace(QUIET, lost=3, rough_watts=10.0))
     assert dict(judged.parts)["lost"] == pytest.approx(10 * 0.1 * 3 / math.sqrt(12))
