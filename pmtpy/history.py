@@ -233,7 +233,12 @@ class History:
 
     def around(self, a: Reading, b: Reading) -> tuple[Ints, Floats, Floats]:
         """Return time, power (total first) and values of the rows around and between two readings, as far as kept."""
-        kept = [f for f in self._frames if _last_t_ns(f) >= a.t_ns and _first_t_ns(f) <= b.after.t_ns]
+        kept: deque[Frame | Point] = deque()
+        for rows in reversed(self._frames):  # regions are short and recent, what is kept is long
+            if _last_t_ns(rows) < a.t_ns:
+                break
+            if _first_t_ns(rows) <= b.after.t_ns:
+                kept.appendleft(rows)
         frame = _join([a.before, a.after, *kept, b.before, b.after], len(self._layout.names), len(self._layout.values))
         t_ns, first = np.unique(frame.t_ns, return_index=True)
         return t_ns, frame.watts[first], frame.values[first]
