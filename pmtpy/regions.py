@@ -14,7 +14,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
@@ -203,6 +203,9 @@ def evaluate(sensor: Sensor, a: Reading, b: Reading) -> Measurement:
             lost=lost,
         )
         judged.append(assess(channel, evidence))
+        beyond = sensor.calibration.warning(channel, watts[:, i]) if sensor.calibration is not None else ""
+        if beyond:
+            judged[-1] = replace(judged[-1], warnings=(*judged[-1].warnings, beyond))
         channels[channel.name] = _measurement(sensor, channel, evidence, judged[-1])
     return _total(sensor, layout, channels, judged, (seconds, uncovered_s, lost))
 

@@ -134,6 +134,11 @@ class Sensor:
         return self._layout
 
     @property
+    def calibration(self) -> Calibration | None:
+        """The profiles that are applied, if any."""
+        return self._calibration
+
+    @property
     def anchor(self) -> Anchor:
         """Wall and monotonic time at the opening."""
         return self._anchor

@@ -172,9 +172,10 @@ class Profile:
         canonical = json.dumps(_as_document(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
-    def outside(self, shown: Floats) -> int:
-        """Return how many of the values lie outside the calibrated range."""
-        return int(np.count_nonzero((shown < self.low) | (shown > self.high)))
+    def outside(self, true: Floats) -> int:
+        """Return how many of the corrected values lie outside the range over which the profile was made."""
+        low, high = self.curve.true(np.array([self.low, self.high]))
+        return int(np.count_nonzero((true < low) | (true > high)))
 
     def calibrated(self, channel: Channel) -> Channel:
         """Return what is known of the channel once the curve is applied to it."""
@@ -220,6 +221,17 @@ class Calibration:
     def channels(self, channels: Sequence[Channel]) -> tuple[Channel, ...]:
         """Return the channels with what the profiles know of them."""
         return tuple(self.profiles[c.name].calibrated(c) if c.name in self.profiles else c for c in channels)
+
+    def warning(self, channel: Channel, true: Floats) -> str:
+        """Say so when corrected powers of a channel lie outside the range of its profile; else nothing."""
+        profile = self.profiles.get(channel.name)
+        beyond = profile.outside(true) if profile is not None and channel.quantity is Quantity.POWER else 0
+        if profile is None or not beyond:
+            return ""
+        return (
+            f"{channel.name}: {beyond} of {len(true)} readings lie outside the calibrated range, {profile.low:g} to "
+            f"{profile.high:g} {channel.unit} as shown; there the calibration is extrapolated"
+        )
 
     @property
     def digest(self) -> str:

@@ -15,6 +15,7 @@ from pmtpy.clock import ManualClock
 from pmtpy.emulators.world import make_world
 from pmtpy.model import Quantity
 from pmtpy.sensor import Sensor
+from pmtpy.transform import Affine, Number, Profile, calibrate
 from tests.worlds import Counter, Gauge, Stream, counter_sensor
 
 
@@ -314,3 +315,20 @@ def test_a_row_that_comes_while_a_region_is_evaluated_serves_both_its_ends() -> 
         clock.advance(0.01)
         # Extended from the row before, the start stands 245 J above the row that comes now, which has 10 W.
         assert region["test"].joules == pytest.approx(5.0, abs=1e-4)
+
+
+def test_a_power_outside_the_calibrated_range_is_said() -> None:
+    clock = ManualClock()
+    source = Gauge(make_world("constant:90", clock=clock))
+    curve = Affine(Number(0.9, 0.009), Number(0.0, 0.5))
+    profile = Profile(source.identity, "gpu", curve, 10.0, 60.0, provenance=(("made", "here"),))
+    fitted = calibrate([profile], source.identity, source.channels)
+    with Sensor(source, "test", clock, calibration=fitted) as sensor:
+        clock.advance(0.1)
+        sensor.read()
+        with pmt.region("high", sensor) as r:
+            clock.advance(1.0)
+            sensor.read()
+        assert r["test"].joules == pytest.approx(100.0, rel=1e-3)
+        assert r["test"].channels["gpu"].uncertainty_joules == pytest.approx(math.hypot(1.0, 0.5 / 0.9), rel=0.01)
+        assert any("outside the calibrated range, 10 to 60 W" in w for w in r["test"].warnings)

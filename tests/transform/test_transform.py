@@ -97,8 +97,14 @@ def test_a_polynomial_has_the_slope_of_its_derivative() -> None:
     assert curve.true(np.array([2.0])) == pytest.approx([7.0])
 
 
-def test_values_outside_the_range_are_counted() -> None:
-    assert PROFILE.outside(np.array([10.0, 20.0, 350.0, 351.0])) == 2
+def test_values_outside_the_range_are_counted_and_said() -> None:
+    shown = np.array([10.0, 20.0, 350.0, 351.0])
+    true = PROFILE.curve.true(shown)
+    assert PROFILE.outside(true) == 2
+    calibration = calibrate([PROFILE], BOARD, [GPU])
+    assert "2 of 4 readings lie outside the calibrated range, 20 to 350 W" in calibration.warning(GPU, true)
+    assert calibration.warning(GPU, true[1:3]) == ""
+    assert calibration.warning(replace(GPU, name="other"), true) == ""
 
 
 @pytest.mark.parametrize(
