@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pmtpy as pmt
 from pmtpy.backends import rapl
 from pmtpy.backends.rapl.parts import Kind
 from pmtpy.backends.rapl.perf import KernelEvents, cpu_list, find_events
@@ -19,7 +20,8 @@ from pmtpy.emulators.rapl import AMD_NJ, LAYOUTS, PerfEvents, Processors, ZoneSp
 from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, make_world
 from pmtpy.errors import BackendUnavailableError, CoverageError, ReadError, SourceLostError, TargetError
-from pmtpy.model import Layout, joules
+from pmtpy.integrate import Integrator
+from pmtpy.model import Layout, Point, joules
 from pmtpy.regions import region
 from pmtpy.sensor import Sensor
 from pmtpy.source import Source
@@ -113,6 +115,44 @@ def test_the_total_equals_the_truth_over_many_wraps(layout: str) -> None:
     error = check_truth(source, clock, load, seconds=7200.0, step_s=10.0, relative=2e-5, absolute_joules=2.0)
     assert abs(error) < 2e-5
     source.close()
+
+
+@given(
+    st.sampled_from(sorted(LAYOUTS)),
+    st.lists(st.floats(0.002, 100.0), min_size=1, max_size=30),
+    st.floats(1.0, 300.0),
+    st.floats(0.0, 2000.0),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_reading_schedule_within_the_deadline_gives_the_truth(
+    layout: str, waits: list[float], level: float, wrap_after_j: float
+) -> None:
+    clock = ManualClock()
+    source = open_virtual(clock=clock, load=f"constant:{level}", layout=layout, wrap_after_j=wrap_after_j)
+    assert source.deadline_s is not None
+    integrator = Integrator(Layout(source.channels))
+    integrator.advance(source.take())
+    elapsed = 0.0
+    point = None
+    for wait in waits:
+        step = min(wait, 0.99 * source.deadline_s)
+        clock.advance(step)
+        elapsed += step
+        point = integrator.advance(source.take())
+    assert isinstance(point, Point)
+    assert point.uncovered_ns == 0
+    # A millisecond at either end, up to 24 counters cut to their units, units cut to nanojoules, 61 uJ for each wrap.
+    allowed = 0.002 * level + 24 * (2 + len(waits)) * 62e-6
+    assert point.joules[0] == pytest.approx(level * elapsed, rel=2e-5, abs=allowed)
+    source.close()
+
+
+def test_the_root_of_the_tree_comes_from_the_environment(
+    make: Callable[..., Processors], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PMT_SYSFS_ROOT", str(make("server").tree.root))
+    with pmt.create("rapl") as sensor:
+        assert sensor.read().names == ("total", *TOTALS["server"])
 
 
 def test_a_sensor_left_alone_beyond_its_deadline_says_that_it_does_not_know() -> None:
