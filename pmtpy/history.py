@@ -55,6 +55,32 @@ class Instant:
         self.reading: Reading | None = None
 
 
+class Peak:
+    """The largest power per name between two instants, followed while rows come. Owned by the history."""
+
+    __slots__ = ("end_ns", "start_ns", "watts")
+
+    def __init__(self, start_ns: int) -> None:
+        self.start_ns = start_ns
+        self.end_ns: int | None = None
+        self.watts: tuple[float, ...] = ()
+
+    def follow(self, rows: Frame | Point) -> bool:
+        """Take rows in; return False when they lie beyond the end."""
+        if isinstance(rows, Point):
+            if rows.t_ns > self.start_ns and (self.end_ns is None or rows.t_ns <= self.end_ns):
+                self._raise(rows.watts)
+        else:
+            first = int(np.searchsorted(rows.t_ns, self.start_ns, side="right"))
+            last = len(rows) if self.end_ns is None else int(np.searchsorted(rows.t_ns, self.end_ns, side="right"))
+            if first < last:
+                self._raise(tuple(rows.watts[first:last].max(axis=0).tolist()))
+        return self.end_ns is None or _last_t_ns(rows) < self.end_ns
+
+    def _raise(self, watts: tuple[float, ...]) -> None:
+        self.watts = tuple(map(max, watts, self.watts)) if self.watts else watts
+
+
 @dataclass(frozen=True, slots=True)
 class Recent:
     """Arrays of the recent past, as :meth:`pmtpy.Sensor.history` hands them out.
@@ -124,6 +150,7 @@ class History:
         self._frames: deque[Frame | Point] = deque()
         self._marks: deque[tuple[int, str]] = deque()
         self._open: list[Instant] = []
+        self._peaks: list[Peak] = []
         self._rows = 0
         self._lost = 0
 
@@ -139,6 +166,8 @@ class History:
         """Add rows; settle the bookmarks that they pass; forget what is too old."""
         if self._open:
             self._settle(rows)
+        if self._peaks:
+            self._peaks = [peak for peak in self._peaks if peak.follow(rows)]
         newest, lost = (rows.t_ns, rows.lost) if isinstance(rows, Point) else (int(rows.t_ns[-1]), int(rows.lost.sum()))
         self._rows += 1 if isinstance(rows, Point) else len(rows)
         self._lost += lost
@@ -159,6 +188,12 @@ class History:
         else:
             self._open.append(mark)
         return mark
+
+    def follow_peak(self, start_ns: int) -> Peak:
+        """Follow the largest power from an instant on, until the peak has an end and rows have passed it."""
+        peak = Peak(start_ns)
+        self._peaks.append(peak)
+        return peak
 
     def forget(self, mark: Instant) -> None:
         """Drop a bookmark that is no longer wanted."""

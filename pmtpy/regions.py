@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from pmtpy.errors import CoverageError, PmtError, TargetError
-from pmtpy.history import Instant, Reading
+from pmtpy.history import Instant, Peak, Reading
 from pmtpy.model import TOTAL, Channel, Floats, Form, Layout, outermost
 from pmtpy.registry import canonical, create
 from pmtpy.sensor import Sensor
@@ -65,6 +65,8 @@ class Measurement:
         True when the device is emulated.
     channels : mapping of str to Measurement
         The channels of the sensor; empty in a channel.
+    peak_watts : float
+        Largest power of the rows inside the region; NaN where no row lies inside or sensors are summed.
     """
 
     target: str
@@ -81,6 +83,7 @@ class Measurement:
     warnings: tuple[str, ...]
     virtual: bool
     channels: Mapping[str, Measurement] = field(default_factory=dict)
+    peak_watts: float = math.nan
 
 
 class Region:
@@ -93,6 +96,7 @@ class Region:
         self.label = label
         self._sensors = dict(sensors)
         self._starts: dict[str, Instant] = {}
+        self._peaks: dict[str, Peak] = {}
         self._ends: dict[str, Instant] = {}
         self._failures: dict[str, PmtError] = {}
         self._settled: dict[str, Measurement] = {}
@@ -108,10 +112,10 @@ class Region:
             raise TargetError(msg)
         try:
             for target, sensor in self._sensors.items():
-                self._starts[target] = sensor.begin_region()
+                self._starts[target], self._peaks[target] = sensor.begin_region()
         except BaseException:
             for target, start in self._starts.items():
-                self._sensors[target].abandon_region(start)
+                self._sensors[target].abandon_region(start, self._peaks[target])
             raise
         return self
 
@@ -122,7 +126,7 @@ class Region:
         # is raised when its energy is asked for.
         for target, sensor in self._sensors.items():
             try:
-                self._ends[target] = sensor.end_region()
+                self._ends[target] = sensor.end_region(self._peaks[target])
             except PmtError as lost:  # noqa: PERF203
                 self._failures[target] = lost
 
@@ -141,7 +145,7 @@ class Region:
             raise CoverageError(msg)
         sensor = self._sensors[key]
         a, b = sensor.readings(self._starts[key], self._ends[key])
-        measured = evaluate(sensor, a, b)
+        measured = evaluate(sensor, a, b, self._peaks[key].watts)
         if a.extended_ns == b.extended_ns == 0:
             self._settled[key] = measured
         return measured
@@ -181,8 +185,8 @@ class Region:
         return summed
 
 
-def evaluate(sensor: Sensor, a: Reading, b: Reading) -> Measurement:
-    """Measure between two readings of one sensor: the total and every channel."""
+def evaluate(sensor: Sensor, a: Reading, b: Reading, peaks: Sequence[float] = ()) -> Measurement:
+    """Measure between two readings of one sensor: the total and every channel; ``peaks`` are the largest powers."""
     t_ns, watts, values = sensor.around(a, b)
     seconds = (b.t_ns - a.t_ns) / 1e9
     uncovered_s = (b.uncovered_ns - a.uncovered_ns) / 1e9
@@ -206,8 +210,10 @@ def evaluate(sensor: Sensor, a: Reading, b: Reading) -> Measurement:
         beyond = sensor.calibration.warning(channel, watts[:, i]) if sensor.calibration is not None else ""
         if beyond:
             judged[-1] = replace(judged[-1], warnings=(*judged[-1].warnings, beyond))
-        channels[channel.name] = _measurement(sensor, channel, evidence, judged[-1])
-    return _total(sensor, layout, channels, judged, (seconds, uncovered_s, lost))
+        peak = peaks[i] if peaks else math.nan
+        channels[channel.name] = _measurement(sensor, channel, evidence, judged[-1], peak)
+    total_peak = peaks[0] if peaks else math.nan
+    return replace(_total(sensor, layout, channels, judged, (seconds, uncovered_s, lost)), peak_watts=total_peak)
 
 
 def _informed(channel: Channel, layout: Layout, values: Floats) -> Channel:
@@ -220,7 +226,7 @@ def _informed(channel: Channel, layout: Layout, values: Floats) -> Channel:
     return of_product(channel, layout.values[at[0]], layout.values[at[1]], float(means[0]), float(means[1]))
 
 
-def _measurement(sensor: Sensor, channel: Channel, seen: Evidence, judged: Assessment) -> Measurement:
+def _measurement(sensor: Sensor, channel: Channel, seen: Evidence, judged: Assessment, peak: float) -> Measurement:
     return Measurement(
         sensor.target,
         channel.name,
@@ -235,6 +241,7 @@ def _measurement(sensor: Sensor, channel: Channel, seen: Evidence, judged: Asses
         seen.lost,
         (*_origin(sensor), *judged.warnings),
         sensor.identity.virtual,
+        peak_watts=peak,
     )
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pmtpy.clock import Anchor, Clock, seconds_of
 from pmtpy.errors import PmtError, SensorClosedError, SinkError, TargetError
-from pmtpy.history import History, Instant, Reading, Recent
+from pmtpy.history import History, Instant, Peak, Reading, Recent
 from pmtpy.integrate import Integrator
 from pmtpy.model import Channel, Floats, Frame, Identity, Ints, Layout, Point, Rule, State
 from pmtpy.pump import Job, Pump, pump_for
@@ -259,25 +259,32 @@ class Sensor:
 
     # -- instants, for regions -------------------------------------------------------------------------------------
 
-    def begin_region(self) -> Instant:
+    def begin_region(self) -> tuple[Instant, Peak]:
         """Note the present instant as the start of a region; costs no reading where the pump reads anyway."""
         self._check()
         self._regions += 1
         if self._job is None and self._source.deadline_s is not None:
             self._schedule()
-        return self._now()
+        with self._lock:
+            start = self._now()
+            return start, self._history.follow_peak(start.t_ns)
 
-    def end_region(self) -> Instant:
+    def end_region(self, peak: Peak) -> Instant:
         """Note the present instant as the end of a region."""
         self._check()
         self._regions -= 1
-        return self._now()
+        with self._lock:
+            peak.end_ns = self._clock.now_ns()  # whatever else fails, nothing is followed for ever
+            end = self._now()
+            peak.end_ns = end.t_ns
+            return end
 
-    def abandon_region(self, instant: Instant) -> None:
+    def abandon_region(self, start: Instant, peak: Peak) -> None:
         """Take back the start of a region that was not entered."""
         self._regions -= 1
         with self._lock:
-            self._history.forget(instant)
+            peak.end_ns = start.t_ns
+            self._history.forget(start)
 
     def _now(self) -> Instant:
         with self._lock:

@@ -332,3 +332,19 @@ def test_a_power_outside_the_calibrated_range_is_said() -> None:
         assert r["test"].joules == pytest.approx(100.0, rel=1e-3)
         assert r["test"].channels["gpu"].uncertainty_joules == pytest.approx(math.hypot(1.0, 0.5 / 0.9), rel=0.01)
         assert any("outside the calibrated range, 10 to 60 W" in w for w in r["test"].warnings)
+
+
+def test_the_peak_is_that_of_the_rows_inside_the_region() -> None:
+    clock = ManualClock()
+    world = make_world("steps:0=10,1=80,1.2=20,3=200", clock=clock)
+    with Sensor(Stream(world), "stream", clock, history_s=0.01) as sensor:
+        clock.advance(0.5)
+        sensor.read()
+        with pmt.region("burst", sensor) as r:
+            for _ in range(20):
+                clock.advance(0.1)
+                sensor.read()
+        clock.advance(2.0)
+        sensor.read()
+        assert r["stream"].peak_watts == pytest.approx(80)
+        assert r["stream"].channels["pair1"].peak_watts == pytest.approx(40)
