@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pmtpy.version import __version__
 
 if TYPE_CHECKING:
+    from pmtpy.combining import combine
     from pmtpy.errors import (
         BackendUnavailableError,
         CalibrationError,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 # Public names and the modules they come from. A name is imported when it is first used, so that `import pmtpy` costs a
 # program nothing that it does not use.
 _HOME = {
+    "combine": "pmtpy.combining",
     "BackendUnavailableError": "pmtpy.errors",
     "CalibrationError": "pmtpy.errors",
     "CoverageError": "pmtpy.errors",
@@ -83,6 +85,7 @@ __all__ = [
     "State",
     "TargetError",
     "__version__",
+    "combine",
     "create",
     "dump",
     "joules",

@@ -85,6 +85,11 @@ class Source(ABC):
         """Do what :meth:`read` does, in the cheapest form: a single row need not be arrays."""
         return self.read()
 
+    @property
+    def failing(self) -> bool:
+        """Whether the last reading failed, rather than found nothing new."""
+        return False
+
     def mark(self, label: str) -> bool:  # noqa: ARG002  (the default has no use for it)
         """Put ``label`` into the device's own stream; return False where the device cannot."""
         return False
@@ -110,6 +115,11 @@ class PolledSource(Source):
         self._lost: SourceLostError | None = None
         self._last_t_ns = -1
         self._last_row_ns = clock.now_ns()
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last reading failed, rather than found nothing new."""
+        return self._failures > 0
 
     @abstractmethod
     def poll(self) -> Sequence[float] | Block | None:

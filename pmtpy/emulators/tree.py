@@ -102,6 +102,11 @@ class TreeSource(Source):
             self._refresh(self._clock.now_ns())
         return self._inner.take()
 
+    @property
+    def failing(self) -> bool:
+        """As the real source has it."""
+        return self._inner.failing
+
     def mark(self, label: str) -> bool:
         """Pass the label on to the device."""
         return self._inner.mark(label)
