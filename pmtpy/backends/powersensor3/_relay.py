@@ -9,8 +9,8 @@ before that is full; more often at first, so that the parent can lay the board's
 the parent asks. What it reads is kept, stamped with its arrival, until the parent asks. It never waits for the parent.
 
 Requests are single bytes: ``p`` asks for all pieces, ``q`` ends the relay (the parent stops the board itself). The
-answer is HEADER (pieces, errno of a lost port or 0, bytes dropped because the parent did not ask), PIECE (arrival ns,
-length) for each, and the bytes.
+answer is HEADER (MAGIC, pieces, errno of a lost port or 0, bytes dropped because the parent did not ask), PIECE
+(arrival ns, length) for each, and the bytes.
 
 When the parent dies in any way (the socket closes, or this process gets another parent, because a forked
 child can keep the socket open), the board is told to stop, the line is drained, and the lock is given back.
@@ -30,7 +30,8 @@ import sys
 import time
 from collections import deque
 
-HEADER = struct.Struct("<IIQ")
+MAGIC = 0x504D5452
+HEADER = struct.Struct("<IIIQ")
 PIECE = struct.Struct("<qI")
 
 READ_BYTES = 1 << 13
@@ -92,7 +93,7 @@ class Relay:
     def prepare(self) -> None:
         """Make the answer to a request out of everything that is held."""
         table = b"".join(PIECE.pack(t_ns, len(piece)) for t_ns, piece in self.pieces)
-        header = HEADER.pack(len(self.pieces), self.errno, self.dropped_bytes)
+        header = HEADER.pack(MAGIC, len(self.pieces), self.errno, self.dropped_bytes)
         self.answer = memoryview(b"".join((header, table, *(piece for _, piece in self.pieces))))
         self.pieces.clear()
         self.held_bytes = 0

@@ -220,6 +220,8 @@ class RelayTransport:
         self.dropped_bytes = 0
         self._clock = clock
         self._held: list[Piece] = []
+        self._asked = False
+        self._answer = b""
         self._socket, far_end = socket.socketpair()
         try:
             self._relay = subprocess.Popen(
@@ -267,16 +269,20 @@ class RelayTransport:
 
     def _fetch(self) -> list[Piece]:
         try:
-            self._socket.send(b"p")
-            answer = self._socket.recv(READ_BYTES)
-            count, lost_errno, self.dropped_bytes = _relay.HEADER.unpack_from(self._all(answer, _relay.HEADER.size))
-            answer = self._all(answer, _relay.HEADER.size + count * _relay.PIECE.size)
-            table = list(_relay.PIECE.iter_unpack(answer[_relay.HEADER.size :][: count * _relay.PIECE.size]))
+            # A signal's exception can end this in the middle; the next call then takes up the answer where it stands.
+            if not self._asked:
+                self._asked = True
+                self._socket.send(b"p")
+            count, lost_errno, dropped = self._header()
             at = _relay.HEADER.size + count * _relay.PIECE.size
-            answer = self._all(answer, at + sum(length for _, length in table))
+            self._fill(at)
+            table = list(_relay.PIECE.iter_unpack(self._answer[_relay.HEADER.size : at]))
+            self._fill(at + sum(length for _, length in table))
         except (OSError, EOFError) as error:
             status = self._relay.poll()
             raise self.port.lose(f"the relay process does not answer ({error}; status {status})") from error
+        answer, self._answer, self._asked = self._answer, b"", False
+        self.dropped_bytes = dropped
         pieces: list[Piece] = []
         for t_ns, length in table:
             pieces.append((t_ns, answer[at : at + length]))
@@ -288,18 +294,28 @@ class RelayTransport:
                 self.port.check()
         return pieces
 
-    def _all(self, answer: bytes, size: int) -> bytes:
-        """The answer, read on until it has at least ``size`` bytes."""
-        if len(answer) >= size:
-            return answer
-        whole = bytearray(answer)
-        while len(whole) < size:
-            part = self._socket.recv(min(size - len(whole), 1 << 20))
-            if not part:
-                msg = "it has ended"
-                raise EOFError(msg)
-            whole += part
-        return bytes(whole)
+    def _header(self) -> tuple[int, int, int]:
+        self._fill(_relay.HEADER.size)
+        magic, count, lost_errno, dropped = _relay.HEADER.unpack_from(self._answer)
+        if magic != _relay.MAGIC:
+            msg = "its answers are out of step"
+            raise EOFError(msg)
+        return count, lost_errno, dropped
+
+    def _fill(self, size: int) -> None:
+        """Read on until the answer has at least ``size`` bytes."""
+        if len(self._answer) >= size:
+            return
+        if not self._answer:
+            self._answer = self._socket.recv(READ_BYTES)
+        parts, have = [self._answer], len(self._answer)
+        while have < size and parts[-1]:
+            parts.append(self._socket.recv(min(size - have, 1 << 20)))
+            have += len(parts[-1])
+        self._answer = b"".join(parts)
+        if have < size:
+            msg = "it has ended"
+            raise EOFError(msg)
 
     def wait(self, timeout_s: float) -> bool:
         """Ask the relay every few milliseconds until something has come."""

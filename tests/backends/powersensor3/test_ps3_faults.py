@@ -354,3 +354,34 @@ def test_a_closed_transport_says_so(board: VirtualBoard) -> None:
     for use in (transport.receive, lambda: transport.write(b"V"), lambda: transport.wait(0.0)):
         with pytest.raises(SensorClosedError):
             use()
+
+
+def test_a_signal_in_the_middle_of_a_fetch_loses_no_frame(board: VirtualBoard) -> None:
+    class Stopped(Exception):  # noqa: N818
+        pass
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        with contextlib.closing(open_source(board.path, clock=CLOCK)) as source:
+            stopped = 0
+            end = time.monotonic() + 3
+            signal.setitimer(signal.ITIMER_REAL, 0.003, 0.0007)
+            while time.monotonic() < end:
+                try:
+                    pieces = source._board.transport.receive()
+                except Stopped:  # noqa: PERF203  (it is what the loop is for)
+                    stopped += 1
+                else:
+                    source._pending += pieces
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            block = source.read()
+            first, last = int(block.t_ns[0]), int(block.t_ns[-1])
+            rows, lost = len(block), int(block.lost.sum()) if block.lost is not None else 0
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert stopped > 20
+    assert rows + lost == pytest.approx((last - first) / 50_000, rel=0.01)
