@@ -132,6 +132,11 @@ def _from_outside() -> Iterator[tuple[str, Backend]]:
         yield entry.name, Backend(entry.name, entry.value, entry.value, f"from {entry.value}")
 
 
+def all_backends() -> tuple[Backend, ...]:
+    """Return the rows of the table, and those of backends from outside."""
+    return (*BACKENDS.values(), *(row for _, row in _from_outside()))
+
+
 def canonical(target: str) -> str:
     """Return the target with the backend's own name: ``ps3:/dev/x`` becomes ``powersensor3:/dev/x``."""
     name, device = split_target(target)
@@ -289,8 +294,7 @@ def _fitted(profiles: list[str], source: Source) -> Calibration:
 
 def list_sensors() -> list[Listing]:
     """Look for every device of every backend, without opening any. Virtual devices are not listed."""
-    rows = [*BACKENDS.values(), *(row for _, row in _from_outside())]
-    return [line for row in rows for line in _look(row)]
+    return [line for row in all_backends() for line in _look(row)]
 
 
 def _look(row: Backend) -> list[Listing]:

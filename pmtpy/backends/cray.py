@@ -16,11 +16,13 @@ from pathlib import Path
 
 from pmtpy.backends._sysfs import Registers, entries, optional_number, sysfs_root, text_of, why
 from pmtpy.clock import NS_PER_S, Clock
+from pmtpy.diagnosis import Finding, Machine, Obstacle, Verdict, may_use
 from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
 from pmtpy.model import Block, Channel, Identity, Quantity
 from pmtpy.source import Discovery, PolledSource
 
 _DIRECTORY = Path("cray/pm_counters")
+_MARKS = ("/etc/opt/cray", "/opt/cray")  # what the maker's software leaves on a node
 _FILE = re.compile(r"(?:(cpu|memory|accel\d*)_)?(energy|power)|(cpu\d*)_temp")
 _CONTENT = re.compile(r"(-?\d{1,19}) (J|W|C)(?: (\d{1,19}) us)?")
 _UNITS = {"energy": "J", "power": "W", "temp": "C"}
@@ -69,6 +71,28 @@ def discover(*, sysfs_root: str | PathLike[str] | None = None) -> Discovery:
     except BackendUnavailableError as error:
         return Discovery((), error.reason, error.remedy)
     return Discovery(("",))
+
+
+def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:  # noqa: ARG001  (there is one device)
+    """Say whether the node's counters are there and may be read, and what keeps them."""
+    found = discover(sysfs_root=machine.sysfs)
+    if found.devices:
+        return (Finding("cray", "", Verdict.WORKS, "the node's counters can be read"),)
+    directory = machine.sysfs / _DIRECTORY
+    closed = [p for p in entries(directory).paths if _FILE.fullmatch(p.name) and not may_use(p)]
+    if directory.is_dir() and (closed or not may_use(directory)):
+        cure: tuple[str, ...] = ("until the next boot:", f"$ sudo chmod -R a+rX {directory}")
+        return (Finding("cray", "", Verdict.BROKEN, found.reason, Obstacle.PERMISSION, cure),)
+    if directory.is_dir():
+        cure = ("ask the administrators: the node controller has not delivered readings",)
+        return (Finding("cray", "", Verdict.BROKEN, found.reason, Obstacle.FIRMWARE, cure),)
+    if not any(machine.at(mark).exists() for mark in _MARKS):
+        return (Finding("cray", "", Verdict.ABSENT, f"{found.reason}; this is no HPE Cray node", Obstacle.HARDWARE),)
+    if machine.in_container:
+        cure = ("$ docker run -v /sys:/host/sys:ro -e PMT_SYSFS_ROOT=/host/sys IMAGE COMMAND",)
+        return (Finding("cray", "", Verdict.BROKEN, found.reason, Obstacle.CONTAINER, cure),)
+    cure = ("ask the administrators: the node's image lacks the kernel module of the counters (pm_counters)",)
+    return (Finding("cray", "", Verdict.BROKEN, found.reason, Obstacle.KERNEL_MODULE, cure),)
 
 
 def open_source(

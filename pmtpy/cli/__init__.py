@@ -19,6 +19,7 @@ from pmtpy.errors import PmtError
 
 VERBS: Mapping[str, str] = types.MappingProxyType(
     {
+        "doctor": "say why each sensor works here or not, with the exact cure",
         "list": "show every backend and its devices, or why there are none",
         "read": "take one reading of each sensor, per channel",
         "run": "run a command and report its energy",

@@ -40,7 +40,8 @@ _ABSENT = (
 _NOT_YET = "wait until the OCC has started (seconds after boot or a firmware update) and try again"
 
 
-def _path(file: str | PathLike[str] | None, sysfs_root: str | PathLike[str] | None) -> str:
+def exported_file(file: str | PathLike[str] | None, sysfs_root: str | PathLike[str] | None) -> str:
+    """Return the path of the exported file: as given, else ``PMT_OCC_FILE``, else its place below ``sysfs_root``."""
     return os.fspath(file or "") or os.environ.get(FILE_VARIABLE) or str(root_of(sysfs_root) / _EXPORT)
 
 
@@ -61,7 +62,7 @@ def _open(path: str) -> Export:
 def discover(*, file: str | PathLike[str] | None = None, sysfs_root: str | PathLike[str] | None = None) -> Discovery:
     """Say whether the exported file is there, may be read, and has a usable block."""
     try:
-        export = _open(_path(file, sysfs_root))
+        export = _open(exported_file(file, sysfs_root))
     except BackendUnavailableError as error:
         return Discovery(reason=error.reason, remedy=error.remedy)
     except OSError as error:
@@ -117,7 +118,7 @@ def open_source(
     TargetError
         No such block, or no such sensor.
     """
-    export = _open(_path(file, sysfs_root))
+    export = _open(exported_file(file, sysfs_root))
     try:
         return _assemble(export, device, clock, _names(sensors), whole=whole)
     except ReadError as error:

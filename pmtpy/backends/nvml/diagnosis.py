@@ -1,0 +1,106 @@
+"""Why NVIDIA GPUs cannot be measured on a machine, and the exact cure.
+
+Facts: :mod:`.errors`; that a GPU is there at all is told by the PCI bus or the driver's own folder in ``/proc``, since
+NVML says "not found" for a machine without driver and for one without GPU alike.
+"""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+
+from pmtpy.backends.nvml import discover
+from pmtpy.backends.nvml import errors as codes
+from pmtpy.backends.nvml.device import VISIBLE, take_inventory
+from pmtpy.backends.nvml.errors import BACKEND, Fault, Surroundings
+from pmtpy.backends.nvml.library import Library, find_module
+from pmtpy.diagnosis import Finding, Machine, Obstacle, Verdict, may_use, why_denied
+from pmtpy.errors import BackendUnavailableError
+
+_VENDOR = 0x10DE
+_DISPLAY = 0x03  # class of PCI devices
+_RUN = "$ docker run --gpus all IMAGE COMMAND"
+
+_OBSTACLES = {
+    codes.NO_PERMISSION: Obstacle.PERMISSION,
+    codes.DRIVER_NOT_LOADED: Obstacle.KERNEL_MODULE,
+    codes.LIBRARY_NOT_FOUND: Obstacle.LIBRARY,
+    codes.FUNCTION_NOT_FOUND: Obstacle.DRIVER,
+    codes.GPU_IS_LOST: Obstacle.FIRMWARE,
+    codes.RESET_REQUIRED: Obstacle.FIRMWARE,
+    codes.OPERATING_SYSTEM: Obstacle.PERMISSION,
+    codes.VERSION_MISMATCH: Obstacle.DRIVER,
+    codes.GPU_NOT_FOUND: Obstacle.HARDWARE,
+    codes.UNKNOWN: Obstacle.CONTAINER,
+}
+
+
+def diagnose(
+    device: str | None,
+    *,
+    machine: Machine,
+    library: ModuleType | None = None,
+) -> tuple[Finding, ...]:
+    """Say which GPUs can be measured, or what keeps them: package, library, driver, device nodes."""
+    found = discover(library=library)
+    if found.devices:
+        wanted = found.devices if device is None else (device,)
+        return tuple(Finding(BACKEND, d, Verdict.WORKS, f"GPU {d} answers through NVML") for d in wanted)
+    gpus = machine.pci(_VENDOR, _DISPLAY)
+    loaded = machine.at("/proc/driver/nvidia/version").exists()
+    if not gpus and not loaded:
+        reason = f"no NVIDIA GPU is on the PCI bus; {found.reason}"
+        return (Finding(BACKEND, "", Verdict.ABSENT, reason, Obstacle.HARDWARE),)
+    here = ", ".join(gpu.address for gpu in gpus) or "a loaded driver"
+    others = sorted({gpu.driver for gpu in gpus} - {"", "nvidia"})
+    if others and not loaded:
+        return (_other_driver(here, others),)
+    try:
+        fault = _fault(Library(find_module(library)))
+    except BackendUnavailableError as error:
+        cure: tuple[str, ...] = (f"$ {error.remedy}",)
+        return (Finding(BACKEND, "", Verdict.BROKEN, f"{here}: {error.reason}", Obstacle.EXTRA, cure),)
+    if fault is None:
+        cure = (f"$ unset {VISIBLE}",) if VISIBLE in os.environ else ((found.remedy,) if found.remedy else ())
+        return (Finding(BACKEND, "", Verdict.BROKEN, found.reason, Obstacle.PERMISSION, cure),)
+    return (_of_fault(machine, here, fault),)
+
+
+def _other_driver(here: str, others: list[str]) -> Finding:
+    reason = f"{here}: in the hands of the driver {', '.join(others)} instead of nvidia"
+    if "vfio-pci" in others:
+        cure: tuple[str, ...] = ("it is passed on to a virtual machine: measure there",)
+    else:
+        cure = ("install NVIDIA's driver, which replaces it, and reboot; on Debian and Ubuntu:",)
+        cure += ("$ sudo apt install nvidia-driver-570",) if "nouveau" in others else ()
+    return Finding(BACKEND, "", Verdict.BROKEN, reason, Obstacle.DRIVER, cure)
+
+
+def _fault(library: Library) -> Fault | None:
+    """Start NVML and list the GPUs; return what failed."""
+    try:
+        library.start()
+        stock = take_inventory(library)
+    except Fault as fault:
+        return fault
+    finally:
+        library.stop()
+    return stock.refused[0] if stock.refused else None
+
+
+def _of_fault(machine: Machine, here: str, fault: Fault) -> Finding:
+    reason, where = f"{here}: {fault}", codes.look_around(machine.root)
+    blind = {codes.DRIVER_NOT_LOADED, codes.LIBRARY_NOT_FOUND, codes.OPERATING_SYSTEM, codes.UNKNOWN}
+    if where is Surroundings.CONTAINER_WITHOUT_NODES or (where is Surroundings.CONTAINER and fault.code in blind):
+        cure = ("start the container with access to the GPU (Apptainer: --nv):", _RUN)
+        return Finding(BACKEND, "", Verdict.BROKEN, reason, Obstacle.CONTAINER, cure)
+    nodes = [n for n in sorted(machine.at("/dev").glob("nvidia[0-9c]*")) if not may_use(n, write=True)]
+    if nodes and fault.code in {codes.NO_PERMISSION, codes.OPERATING_SYSTEM}:
+        obstacle, steps = why_denied(nodes[0])
+        return Finding(BACKEND, "", Verdict.BROKEN, f"{reason}; {nodes[0]} is closed to this user", obstacle, steps)
+    obstacle = _OBSTACLES.get(fault.code, Obstacle.DRIVER)
+    steps = {
+        codes.DRIVER_NOT_LOADED: ("$ sudo modprobe nvidia", "if that fails, see why: $ sudo dmesg | grep -i nvrm"),
+        codes.VERSION_MISMATCH: (codes.remedy(fault.code), "$ sudo reboot"),
+    }.get(fault.code, (codes.remedy(fault.code),))
+    return Finding(BACKEND, "", Verdict.BROKEN, reason, obstacle, tuple(filter(None, steps)))

@@ -1,0 +1,216 @@
+"""``pmtpy doctor``: why each backend works here or not, and the exact command or rule that cures it.
+
+Each backend is asked for its findings (:mod:`pmtpy.diagnosis`); what should work is then opened for a moment and read
+once, since some obstacles show only there. Nothing is changed, and a port that another program uses is left alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from pmtpy import rules
+from pmtpy.diagnosis import Finding, Machine, Obstacle, Verdict
+from pmtpy.errors import BackendUnavailableError, PmtError, SourceLostError, TargetError
+from pmtpy.registry import VIRTUAL, Backend, all_backends, backend_of, create, split_target
+
+_SYSFS = "PMT_SYSFS_ROOT"
+_WORDS = {
+    Verdict.WORKS: "works",
+    Verdict.LIMITED: "works, but not fully",
+    Verdict.BROKEN: "does not work",
+    Verdict.ABSENT: "not on this machine",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A finding with what one reading brought.
+
+    Attributes
+    ----------
+    finding : Finding
+    notes : tuple of str
+        What the device said of itself when it was opened.
+    """
+
+    finding: Finding
+    notes: tuple[str, ...] = ()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    add = parser.add_argument
+    add("targets", nargs="*", metavar="TARGET", help="look at this backend or device only (repeatable)")
+    add("--json", action="store_true", help="print one JSON document instead of text")
+    add("--no-open", action="store_true", help="open no sensor; only look for what would keep it from working")
+    add(
+        "--rules", action="store_true",
+        help="print the rules files that come with pmtpy; TARGET is then the name of a file or a backend",
+    )  # fmt: skip
+    add(
+        "--root", metavar="DIR",
+        help="look at /proc, /dev, /etc and /sys below DIR: the host's from a container, or a rehearsal",
+    )  # fmt: skip
+    parser.epilog = (
+        "A line that begins with '$' is a command to type as it stands (without the '$').\n\n"
+        "examples:\n"
+        "  pmtpy doctor\n"
+        "  pmtpy doctor rapl --json\n"
+        "  pmtpy doctor powersensor3:/dev/ttyACM0\n"
+        "  pmtpy doctor --rules\n"
+        "  pmtpy doctor --rules 60-pmtpy-powercap.rules | sudo tee /etc/udev/rules.d/60-pmtpy-powercap.rules"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Examine, print; 0 whatever was found, since finding it was the task."""
+    if args.rules:
+        return _print_rules(args.targets)
+    if args.root is not None:
+        if not Path(args.root).is_dir():
+            msg = f"--root {args.root} is no folder"
+            raise TargetError(msg)
+        # Backends that read files look there, too, when they are opened.
+        os.environ[_SYSFS] = str(Path(args.root) / "sys")
+    machine = Machine(Path(args.root or "/"), Path(os.environ.get(_SYSFS) or "/sys"))
+    results = list(examine(args.targets, machine, opening=not args.no_open))
+    if args.json:
+        print(json.dumps([document(result) for result in results], indent=2))
+    else:
+        _show(results)
+    return 0
+
+
+def examine(targets: Sequence[str], machine: Machine, *, opening: bool, **options: object) -> Iterator[Result]:
+    """Ask the backends of ``targets``, or all; ``options`` go to those that have them.
+
+    Raises
+    ------
+    TargetError
+        No backend has that name.
+    """
+    asked = [split_target(t) for t in targets] or [(row.name, None) for row in all_backends()]
+    for name, device in [(backend_of(name), device) for name, device in asked]:
+        for finding in _ask(name, device, machine, options):
+            good = finding.verdict in {Verdict.WORKS, Verdict.LIMITED}
+            yield _opened(finding, options) if opening and good else Result(finding)
+
+
+def _ask(row: Backend, device: str | None, machine: Machine, options: dict[str, object]) -> tuple[Finding, ...]:
+    if device is not None and device.startswith(VIRTUAL):
+        return (Finding(row.name, device, Verdict.WORKS, "an emulated device, which needs no hardware"),)
+    try:
+        diagnose = _diagnose(row)
+        if diagnose is not None:
+            own = {k: v for k, v in options.items() if k in diagnose.__annotations__}
+            return diagnose(device, machine=machine, **own)
+        found = importlib.import_module(row.module).discover()
+    except ImportError as error:
+        reason = f"the module {row.module} cannot be imported: {error}"
+        return (Finding(row.name, "", Verdict.BROKEN, reason, Obstacle.LIBRARY),)
+    cure = (found.remedy,) if found.remedy else ()
+    if found.reason or not found.devices:
+        return (Finding(row.name, "", Verdict.BROKEN, found.reason, None, cure),)
+    wanted = found.devices if device is None else (device,)
+    return tuple(Finding(row.name, each, Verdict.WORKS, "it is there") for each in wanted)
+
+
+def _diagnose(row: Backend) -> Callable[..., tuple[Finding, ...]] | None:
+    """Find the backend's function: in its module or, where that is a package, in its submodule ``diagnosis``."""
+    module = importlib.import_module(row.module)
+    if hasattr(module, "__path__") and importlib.util.find_spec(f"{row.module}.diagnosis"):
+        module = importlib.import_module(f"{row.module}.diagnosis")
+    return cast("Callable[..., tuple[Finding, ...]] | None", getattr(module, "diagnose", None))
+
+
+def _opened(finding: Finding, options: dict[str, object]) -> Result:
+    """Open what should work, read it once and close it."""
+    own = {k: v for k, v in options.items() if k == "library" and finding.backend in {"nvml", "amdsmi"}}
+    try:
+        with create(finding.backend, finding.device or None, **own) as sensor:  # type: ignore[arg-type]
+            sensor.read()
+            channels, notes = len(sensor.channels), sensor.identity.notes
+            who = " ".join(filter(None, (sensor.identity.model, sensor.identity.version)))
+    except BackendUnavailableError as error:
+        cure = (error.remedy,) if error.remedy else ()
+        return Result(_failed(finding, f"it could not be opened: {error.reason}", cure))
+    except SourceLostError as error:
+        return Result(_failed(finding, f"it was lost while it was read: {error}", ()))
+    except PmtError as error:
+        return Result(_failed(finding, f"it could not be read: {error}", ()))
+    said = f"{finding.found}; opened and read: {who or 'a device without a name'}, {channels} channels"
+    return Result(replace(finding, found=said), notes)
+
+
+def _failed(finding: Finding, reason: str, cure: tuple[str, ...]) -> Finding:
+    found = f"{finding.found}, but {reason}"
+    obstacle = finding.obstacle or Obstacle.FIRMWARE
+    return replace(finding, verdict=Verdict.BROKEN, found=found, obstacle=obstacle, cure=cure or finding.cure)
+
+
+def document(result: Result) -> dict[str, Any]:
+    """Return the JSON of a finding."""
+    finding = result.finding
+    return {
+        "backend": finding.backend,
+        "device": finding.device,
+        "target": f"{finding.backend}:{finding.device}" if finding.device else finding.backend,
+        "verdict": finding.verdict.value,
+        "obstacle": None if finding.obstacle is None else finding.obstacle.value,
+        "found": finding.found,
+        "cure": list(finding.cure),
+        "rules": [{"file": name, "install": list(rules.commands(name))} for name in finding.rules],
+        "notes": list(result.notes),
+    }
+
+
+def _show(results: Sequence[Result]) -> None:
+    for result in results:
+        finding = result.finding
+        target = f"{finding.backend}:{finding.device}" if finding.device else finding.backend
+        obstacle = f" ({finding.obstacle.value})" if finding.obstacle else ""
+        print(f"{target}: {_WORDS[finding.verdict]}{obstacle if finding.verdict is not Verdict.ABSENT else ''}")
+        print(f"    {finding.found}")
+        for note in result.notes:
+            print(f"    note: {note}")
+        for step in finding.cure:
+            print(f"    cure: {step}")
+        for name in finding.rules:
+            print(f"    for good, with {name}:")
+            for command in rules.commands(name):
+                print(f"      $ {command}")
+    works = sum(r.finding.verdict in {Verdict.WORKS, Verdict.LIMITED} for r in results)
+    broken = sum(r.finding.verdict is Verdict.BROKEN for r in results)
+    print(f"\n{works} can be used, {broken} need a cure.", end="")
+    print(" NAME:virtual rehearses a sensor without its hardware." if not works else "")
+
+
+def _print_rules(named: Sequence[str]) -> int:
+    """Print the files named: one as it is, so that it can be installed from a pipe; several with a heading each."""
+    known = rules.names()
+    chosen = [file for name in named for file in _files(name)] or list(known)
+    for file in dict.fromkeys(chosen):
+        if len(set(chosen)) > 1:
+            print(f"# ==== {file} ====")
+        print(rules.text(file), end="" if len(set(chosen)) == 1 else "\n")
+    return 0
+
+
+def _files(name: str) -> list[str]:
+    known = rules.names()
+    if name in known:
+        return [name]
+    words = {"rapl": ("powercap", "perf")}.get(name, (name,))
+    found = [file for file in known if any(word in file for word in words)]
+    if not found:
+        msg = f"no rules file is called {name!r} or is for it; there are: {', '.join(known)}"
+        raise TargetError(msg)
+    return found
