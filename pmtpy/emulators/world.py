@@ -6,6 +6,7 @@ sensor chooses the load; the others join. When the last one is closed the world 
 
 from __future__ import annotations
 
+import gc
 import threading
 import weakref
 from dataclasses import dataclass
@@ -83,6 +84,10 @@ def shared_world(load: str | None, *, clock: Clock) -> World:
     """
     with _shared_lock:
         world = _shared.get(id(clock))
+        if world is not None and load is not None and load != world.spec:
+            del world  # a closed sensor that only a cycle of references still holds does not watch anything
+            gc.collect()
+            world = _shared.get(id(clock))
         if world is None or world.clock is not clock:
             world = make_world(load or DEFAULT_LOAD, clock=clock)
             _shared[id(clock)] = world

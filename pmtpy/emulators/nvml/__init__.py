@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import weakref
 from dataclasses import replace
 from types import ModuleType
 
@@ -97,7 +98,8 @@ def open_virtual(
         "counter_update_s": _seconds(counter_ms),
     }
     gpu = make_gpu(profile, changes={k: v for k, v in given.items() if v is not None})
-    library = private_pynvml(VirtualDriver(world, [gpu]))
+    driver = VirtualDriver(world, [gpu])
+    library = private_pynvml(driver)
     tree = Tree()
     try:
         # A GPU on a module with a processor is placed by its NUMA node, which is read once.
@@ -105,6 +107,7 @@ def open_virtual(
         source = open_source(gpu.uuid, clock=clock, library=library, total=total, samples=samples, sysfs_root=tree.root)
     finally:
         tree.close()
+    weakref.finalize(source, driver.leave).atexit = False
     source.identity = replace(source.identity, virtual=True)
     # What a maker would say of this sensor, which the options may have made another than the model's.
     source.channels = tuple(_as_made(channel, gpu.sensor) for channel in source.channels)
