@@ -1,7 +1,8 @@
 """``pmtpy calibrate``: fit what was measured, and write it down for others to use.
 
 ``transfer`` predicts power, time and energy of tuned configurations at clocks at which they were not measured;
-``profile`` turns what ``pmtpy characterise`` found into a calibration profile for one device.
+``profile`` turns what ``pmtpy characterise`` found into a calibration profile for one device; ``energy`` corrects a
+recording by a profile.
 """
 
 from __future__ import annotations
@@ -17,15 +18,26 @@ from pathlib import Path
 
 import numpy as np
 
+from pmtpy.analysis.clocks import zone_shift
+from pmtpy.analysis.correct import Energy, region_energy
+from pmtpy.analysis.curve import Curve
+from pmtpy.analysis.estimate import robust_sd
 from pmtpy.analysis.frequency import Prediction, Table, fit_transfer, predict
+from pmtpy.analysis.response import Activity, Response
+from pmtpy.analysis.series import Updates
+from pmtpy.analysis.update import estimate_updates, update_series
+from pmtpy.cli.characterise import power_column, read_series, read_stamps
 from pmtpy.cli.common import say
 from pmtpy.errors import CalibrationError, FileFormatError, SinkError, TargetError
+from pmtpy.model import Channel, Quantity
+from pmtpy.recordings import load as load_file
 from pmtpy.registry import create
-from pmtpy.transform import Affine, Behaviour, Number, Profile
+from pmtpy.transform import Affine, Behaviour, Number, Profile, parse_profile
 from pmtpy.uncertainty import COVERAGE_FACTOR
 
 _COLUMNS = ("config", "set_clock_mhz", "core_freq_mhz", "time_ms", "power_w")
 _WRITTEN = ("config", "set_clock_mhz", "power_w", "time_ms", "energy_j", "energy_low_j", "energy_high_j")
+_MANY = 20  # blocks of a load; more are taken as one
 _TOLD = 5  # notes that are printed in full
 
 
@@ -65,11 +77,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     profile.add_argument("--range", required=True, metavar="LOW,HIGH", help="watts shown over which it was done")
     profile.add_argument("--channel", help="the channel of the device; default: the one in the file")
     profile.add_argument("-o", "--output", required=True, metavar="PROFILE.json")
+    energy = what.add_parser(
+        "energy",
+        help="correct the energies of a recording by a profile",
+        description="Energies of a recording, corrected by a profile for gain, offset, lag and kernel, with 95 % "
+        "intervals: of each marked region, of each block of the load, or between two times.",
+        epilog="examples:\n  pmtpy calibrate energy run.csv --profile nvml0.json\n"
+        "  pmtpy calibrate energy gpudata.csv --profile gpu.json --load timestamps.csv --json\n"
+        "  pmtpy calibrate energy run.csv --profile nvml0.json --between 2.0,5.5",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    energy.add_argument("recording", metavar="FILE", help="any recording that pmtpy reads")
+    energy.add_argument("--profile", required=True, metavar="PROFILE.json")
+    energy.add_argument("--channel", metavar="NAME", help="which power of the recording; default: the profile's")
+    energy.add_argument("--load", metavar="FILE", help="when the load was on; sharpens the result")
+    energy.add_argument("--between", metavar="FROM,TO", help="seconds since the first row")
+    energy.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
 
 
 def run(args: argparse.Namespace) -> int:
     """Do what was asked for."""
-    return _transfer(args) if args.what == "transfer" else _profile(args)
+    return {"transfer": _transfer, "profile": _profile, "energy": _energy}[args.what](args)
 
 
 # --- transfer ---
@@ -207,7 +235,7 @@ def _range(text: str) -> tuple[float, float]:
     try:
         low, high = (float(x) for x in text.split(","))
     except ValueError:
-        msg = f"--range {text!r}: write the lowest and the highest watts with a comma between them, for example 30,350"
+        msg = f"{text!r}: write the lower and the higher number with a comma between them, for example 30,350"
         raise TargetError(msg) from None
     return low, high
 
@@ -244,3 +272,115 @@ def _behaviour(found: dict[str, object]) -> Behaviour:
         tau_s=_number_of(of.get("tau_ms"), ms),
         delay_s=_number_of(of.get("offset_ms"), ms),
     )
+
+
+# --- energy ---
+
+
+def _energy(args: argparse.Namespace) -> int:
+    """Correct a recording, print an energy for each interval."""
+    profile = parse_profile(_text_of(Path(args.profile)), args.profile)
+    table = load_file(args.recording)
+    polls = read_series(table, power_column(table, args.channel or profile.channel, args.recording))
+    lattice = estimate_updates(polls.t_s, polls.watts)
+    updates = update_series(polls.t_s, profile.curve.true(polls.watts), lattice)
+    first, shift, load = float(polls.t_s[0]), 0.0, None
+    if args.load:
+        stamps = read_stamps(args.load)
+        load = stamps.activity()
+        if polls.absolute != stamps.absolute:
+            msg = f"{args.recording} and {args.load} are on different clocks: one of them has no wall time"
+            raise TargetError(msg)
+        if polls.absolute:  # a log in local time without a zone is whole or half hours off
+            reference = Curve.from_switching(stamps.edges_s, stamps.end_s)
+            shift = zone_shift(float(updates.t_s[0]), float(updates.t_s[-1]), reference)
+    response = _response(profile, updates)
+    found = []
+    for start, end in _intervals(args, load, (first + shift, float(polls.t_s[-1]) + shift), _lead(response)):
+        energy = region_energy(updates.t_s + shift, updates.watts, response, start_s=start, end_s=end, load=load)
+        found.append((start - first - shift, end - start, energy))
+    beyond = profile.outside(updates.watts)
+    if beyond:
+        say(f"note: {beyond} of {len(updates)} updates lie outside the calibrated range: extrapolated there")
+    _print(args, profile, found)
+    return 0
+
+
+def _print(args: argparse.Namespace, profile: Profile, found: Sequence[tuple[float, float, Energy]]) -> None:
+    if args.json:
+        energies = [
+            {
+                "start_s": start,
+                "seconds": seconds,
+                "joules": e.joules,
+                "low": e.low,
+                "high": e.high,
+                "uncertainty_joules": e.uncertainty_joules,
+                "method": e.method,
+                "warnings": e.warnings,
+            }
+            for start, seconds, e in found
+        ]
+        print(json.dumps({"recording": args.recording, "profile": profile.digest, "energies": energies}, indent=2))
+        return
+    print(f"{'start':>10} {'seconds':>10} {'joules':>12} {'95 %: low':>12} {'high':>12}  method")
+    for start, seconds, e in found:
+        print(f"{start:10.3f} {seconds:10.3f} {e.joules:12.4f} {e.low:12.4f} {e.high:12.4f}  {e.method}")
+        for warning in e.warnings:
+            say(f"note: {warning}")
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{path}: the profile cannot be read: {error}"
+        raise CalibrationError(msg) from error
+
+
+def _response(profile: Profile, updates: Updates) -> Response:
+    """Return the kernel of a profile for powers to which its curve was applied already."""
+    how = profile.behaviour
+    if how.span_s is None:
+        msg = "the profile does not know the kernel of its sensor, so that only the level could be corrected"
+        raise CalibrationError(msg)
+    known = profile.calibrated(Channel(profile.channel, Quantity.POWER, resolution=0.0))
+    noise = robust_sd(np.asarray(np.diff(updates.watts), np.float64)) / math.sqrt(2.0)
+    window, tau, delay = (n or Number(0.0) for n in (how.window_s, how.tau_s, how.delay_s))
+    return Response(
+        updates.period_s,
+        window.value,
+        tau.value,
+        delay.value,
+        gain_u=known.gain_u,
+        offset_u=known.offset_u,
+        lag_u=math.hypot(window.u / 2.0, tau.u, delay.u),
+        tau_u=tau.u,
+        noise_w=known.noise or noise,
+    )
+
+
+def _lead(response: Response) -> float:
+    """How much of a recording's ends cannot be corrected."""
+    return abs(response.lag_s) + response.span_s + 2.0 * response.period_s
+
+
+def _intervals(
+    args: argparse.Namespace, load: Activity | None, extent: tuple[float, float], lead_s: float
+) -> list[tuple[float, float]]:
+    """Return the intervals asked for, on the clock of the load or of the recording."""
+    first, last = extent
+    if args.between:
+        low, high = _range(args.between)
+        return [(first + low, first + high)]
+    if load is None:
+        try:
+            load = read_stamps(args.recording).activity()
+        except TargetError:
+            return [(first + lead_s, last - lead_s)]
+    inside = [
+        (float(a), float(b)) for a, b in zip(load.on_s, load.off_s, strict=True) if a > first and b < last - lead_s
+    ]
+    if len(inside) > _MANY:
+        return [(inside[0][0], inside[-1][1])]
+    return inside or [(first + lead_s, last - lead_s)]

@@ -99,16 +99,16 @@ def _progress(text: str) -> None:
 
 def _recorded(path: str, channel: str | None, load: str | None, meter: str | None) -> Characterisation:
     table = load_file(path)
-    column = _column(table, channel, path)
+    column = power_column(table, channel, path)
     return characterise(
         column.removesuffix("_W"),
-        _series(table, column),
-        load=_stamps(load) if load else None,
-        meter=_series(load_file(meter), "total_W") if meter else None,
+        read_series(table, column),
+        load=read_stamps(load) if load else None,
+        meter=read_series(load_file(meter), "total_W") if meter else None,
     )
 
 
-def _column(table: pd.DataFrame, channel: str | None, path: str) -> str:
+def power_column(table: pd.DataFrame, channel: str | None, path: str) -> str:
     """Return the column of a channel, named with or without its unit."""
     powers = [c for c in table.columns if c.endswith("_W") and table[c].notna().any()]
     if channel is None:
@@ -121,7 +121,8 @@ def _column(table: pd.DataFrame, channel: str | None, path: str) -> str:
     raise TargetError(msg)
 
 
-def _series(table: pd.DataFrame, column: str) -> Series:
+def read_series(table: pd.DataFrame, column: str) -> Series:
+    """Return the known powers of a column, at wall times where the recording has them."""
     absolute = bool(table["time"].notna().all())
     t = table["time" if absolute else "elapsed"].to_numpy(np.float64)
     watts = table[column].to_numpy(np.float64)
@@ -129,7 +130,8 @@ def _series(table: pd.DataFrame, column: str) -> Series:
     return Series(t[known], watts[known], absolute)
 
 
-def _stamps(path: str) -> LoadStamps:
+def read_stamps(path: str) -> LoadStamps:
+    """Read when a load was on: from a load stamp file, or from the start and end markers of any recording."""
     table = load_file(path)
     absolute = bool(table["time"].notna().all())
     t = table["time" if absolute else "elapsed"].to_numpy(np.float64)

@@ -52,7 +52,7 @@ def test_a_profile_is_made_for_the_device_and_applied_to_it(
         channel = next(c for c in sensor.channels if c.name == power_channel)
         assert channel.gain_u == pytest.approx(0.01 / 0.95)
         assert channel.window_s == pytest.approx(0.1)
-    assert main([*words, "-o", str(tmp_path / "no" / "p.json")]) == 1
+    assert main([*words, "-o", str(tmp_path / "no" / "p.json")]) == 2
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_profile_is_made_for_the_device_and_applied_to_it(
     [
         ({"gradient": None, "declined": {"gradient": "no meter"}}, [], 2, "no gradient in what was found: no meter"),
         ({"channel": "nowhere"}, [], 2, "has no channel 'nowhere'; it has: "),
-        ({}, ["--range", "20"], 2, "write the lowest and the highest watts"),
+        ({}, ["--range", "20"], 2, "write the lower and the higher number"),
     ],
 )
 def test_what_makes_no_profile_is_refused(

@@ -1,0 +1,88 @@
+"""``pmtpy calibrate energy``: recordings corrected by a profile."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pmtpy.cli import main
+from pmtpy.emulators.gpu_sensor import Polling, SensorModel
+from pmtpy.emulators.load import Table
+from pmtpy.model import Identity
+from pmtpy.transform import Affine, Behaviour, Number, Profile
+
+CURVE = Affine(Number(0.95, 0.002), Number(2.0, 0.3))
+BEHAVIOUR = Behaviour("boxcar", Number(0.1), Number(0.1, 0.001), None, Number(0.0, 0.001))
+CAME = (("made", "here"),)
+STEPS = np.array([0.0, 5.04, 8.04, 12.0, 12.5, 20.0])
+LOAD = Table(STEPS, np.array([60.0, 300.0, 60.0, 250.0, 60.0, 60.0]))
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """Write a log of a slow sensor, the stamps of its load, and its profile."""
+    model = SensorModel(gain=0.95, offset_w=2.0, noise_w=0.2, step_w=0.01)
+    t_ns, watts = model.record(LOAD, 20.0, Polling(jitter_s=0.002))
+    t = t_ns / 1e9 + 1_700_000_000
+    lines = ["time,elapsed,marker,lost,total_W,total_J,gpu_W,gpu_J"]
+    lines += [f"{a:.6f},{a - t[0]:.6f},,0,{w:.3f},0,{w:.3f},0" for a, w in zip(t, watts, strict=True)]
+    (tmp_path / "log.csv").write_text("\n".join(lines) + "\n")
+    stamps = np.repeat(np.round((STEPS[1:5] + 1_700_000_000) * 1e6).astype(np.int64), 2)
+    (tmp_path / "stamps.csv").write_text("timestamp\n" + "\n".join(map(str, stamps)) + "\n")
+    profile = Profile(Identity("nvml"), "gpu", CURVE, 10.0, 400.0, BEHAVIOUR, CAME)
+    (tmp_path / "profile.json").write_text(profile.to_json())
+    return tmp_path
+
+
+def energies(at: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, float]]:
+    log, profile = str(at / "log.csv"), str(at / "profile.json")
+    assert main(["calibrate", "energy", log, "--profile", profile, "--json", *words]) == 0
+    found: list[dict[str, float]] = json.loads(capsys.readouterr().out)["energies"]
+    return found
+
+
+def test_each_block_of_the_load_is_corrected(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    long, short = energies(recorded, capsys, "--load", str(recorded / "stamps.csv"))
+    assert long["seconds"] == pytest.approx(3.0, abs=1e-5)
+    # The start is sharpened by its stamp; the end may lose a quarter of the step of one update, 240 W x 0.1 s.
+    assert long["joules"] == pytest.approx(900.0, abs=7.0)
+    assert short["joules"] == pytest.approx(125.0, abs=6.0)
+    assert long["low"] < 900.0 < long["high"]
+    assert short["low"] < 125.0 < short["high"]
+
+
+def test_an_interval_can_be_asked_for(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (found,) = energies(recorded, capsys, "--between", "5.5,7.5")
+    assert found["joules"] == pytest.approx(600.0, rel=0.005)
+
+
+def test_without_blocks_the_whole_recording_is_taken_but_for_its_ends(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (found,) = energies(recorded, capsys)
+    true = float(np.diff(LOAD.joules(np.array([found["start_s"], found["start_s"] + found["seconds"]])))[0])
+    assert found["joules"] == pytest.approx(true, rel=0.005)
+
+
+def test_the_table_names_method_and_extrapolation(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    profile = Profile(Identity("nvml"), "gpu", CURVE, 10.0, 200.0, BEHAVIOUR, CAME)
+    (recorded / "profile.json").write_text(profile.to_json())
+    words = ["calibrate", "energy", str(recorded / "log.csv"), "--profile", str(recorded / "profile.json")]
+    assert main([*words, "--between", "5.5,7.5"]) == 0
+    said = capsys.readouterr()
+    assert "gain and lag" in said.out
+    assert "outside the calibrated range" in said.err
+
+
+def test_a_profile_that_cannot_be_read_or_knows_no_kernel_is_refused(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["calibrate", "energy", str(recorded / "log.csv"), "--profile"]
+    assert main([*words, str(recorded / "none.json")]) == 2
+    level_only = Profile(Identity("nvml"), "gpu", CURVE, 10.0, 200.0, provenance=CAME)
+    (recorded / "profile.json").write_text(level_only.to_json())
+    assert main([*words, str(recorded / "profile.json")]) == 2
+    assert "does not know the kernel" in capsys.readouterr().err
