@@ -8,9 +8,10 @@ It sleeps on the socket, not on the port: waking for each USB packet would cost 
 before that is full; more often at first, so that the parent can lay the board's clock on the host's; and at once when
 the parent asks. What it reads is kept, stamped with its arrival, until the parent asks. It never waits for the parent.
 
-Requests are single bytes: ``p`` asks for all pieces, ``q`` ends the relay (the parent stops the board itself). The
-answer is HEADER (MAGIC, pieces, errno of a lost port or 0, bytes dropped because the parent did not ask), PIECE
-(arrival ns, length) for each, and the bytes.
+A REQUEST is a letter and a number: ``p`` asks for all pieces, ``q`` ends the relay (the parent stops the board itself).
+The answer is HEADER (MAGIC, the number, pieces, errno of a lost port or 0, bytes dropped because the parent did not
+ask), PIECE (arrival ns, length) for each, and the bytes. Every request is answered, in order, also when the parent was
+interrupted in the middle of one and asks again.
 
 When the parent dies in any way (the socket closes, or this process gets another parent, because a forked
 child can keep the socket open), the board is told to stop, the line is drained, and the lock is given back.
@@ -31,7 +32,8 @@ import time
 from collections import deque
 
 MAGIC = 0x504D5452
-HEADER = struct.Struct("<IIIQ")
+REQUEST = struct.Struct("<cI")
+HEADER = struct.Struct("<IIIIQ")
 PIECE = struct.Struct("<qI")
 
 READ_BYTES = 1 << 13
@@ -59,6 +61,7 @@ class Relay:
         self.dropped_bytes = 0
         self.errno = 0
         self.answer = memoryview(b"")
+        self.orphaned = False
 
     def drain(self) -> int:
         """Read the port until it is empty; return the number of bytes."""
@@ -90,11 +93,21 @@ class Relay:
                 self.dropped_bytes += len(oldest)
         return size
 
-    def prepare(self) -> None:
-        """Make the answer to a request out of everything that is held."""
+    def take_requests(self) -> bool:
+        """Prepare the answers to what the parent asks; return False when it says good-bye or is gone (orphaned)."""
+        requests = self.control.recv(REQUEST.size * 64)
+        self.orphaned = not requests
+        for letter, number in REQUEST.iter_unpack(requests):
+            if letter != b"p":
+                return False
+            self.prepare(number)
+        return not self.orphaned
+
+    def prepare(self, number: int) -> None:
+        """Make the answer to a request out of everything that is held; it follows what is still to be sent."""
         table = b"".join(PIECE.pack(t_ns, len(piece)) for t_ns, piece in self.pieces)
-        header = HEADER.pack(MAGIC, len(self.pieces), self.errno, self.dropped_bytes)
-        self.answer = memoryview(b"".join((header, table, *(piece for _, piece in self.pieces))))
+        header = HEADER.pack(MAGIC, number, len(self.pieces), self.errno, self.dropped_bytes)
+        self.answer = memoryview(b"".join((self.answer, header, table, *(piece for _, piece in self.pieces))))
         self.pieces.clear()
         self.held_bytes = 0
 
@@ -117,11 +130,8 @@ def serve(relay: Relay, parent: int, usual_ms: int) -> bool:
         busy = relay.drain() > BUSY_BYTES
         if events:
             try:
-                if events[0][1] & ~select.POLLOUT:
-                    request = control.recv(64)
-                    if request[-1:] != b"p":
-                        return request[-1:] != b"q"
-                    relay.prepare()
+                if events[0][1] & ~select.POLLOUT and not relay.take_requests():
+                    return relay.orphaned
                 if relay.answer:
                     relay.send()
             except ConnectionError:

@@ -220,7 +220,7 @@ class RelayTransport:
         self.dropped_bytes = 0
         self._clock = clock
         self._held: list[Piece] = []
-        self._asked = False
+        self._number = 0
         self._answer = b""
         self._socket, far_end = socket.socketpair()
         try:
@@ -264,29 +264,26 @@ class RelayTransport:
     def receive(self) -> list[Piece]:
         """Fetch what the relay has read, including what it finds on the port right now."""
         self.port.check()
+        fetched = self._fetch()
         held, self._held = self._held, []
-        return held + self._fetch()
+        return held + fetched
 
     def _fetch(self) -> list[Piece]:
+        # A signal's exception can end this anywhere. What was asked for is answered all the same, so the next call
+        # takes up the answers where they stand, until it has that to its own request.
+        self._number = (self._number + 1) & 0xFFFF_FFFF
+        pieces: list[Piece] = []
         try:
-            # A signal's exception can end this in the middle; the next call then takes up the answer where it stands.
-            if not self._asked:
-                self._asked = True
-                self._socket.send(b"p")
-            count, lost_errno, dropped = self._header()
-            at = _relay.HEADER.size + count * _relay.PIECE.size
-            self._fill(at)
-            table = list(_relay.PIECE.iter_unpack(self._answer[_relay.HEADER.size : at]))
-            self._fill(at + sum(length for _, length in table))
+            self._socket.send(_relay.REQUEST.pack(b"p", self._number))
+            number = None
+            while number != self._number:
+                number, lost_errno = self._take_answer(pieces)
         except (OSError, EOFError) as error:
             status = self._relay.poll()
             raise self.port.lose(f"the relay process does not answer ({error}; status {status})") from error
-        answer, self._answer, self._asked = self._answer, b"", False
-        self.dropped_bytes = dropped
-        pieces: list[Piece] = []
-        for t_ns, length in table:
-            pieces.append((t_ns, answer[at : at + length]))
-            at += length
+        except BaseException:
+            self._held += pieces
+            raise
         if lost_errno:
             why = "the board was unplugged" if lost_errno in {errno.EIO, errno.EPIPE} else os.strerror(lost_errno)
             self.port.lose(why)
@@ -294,13 +291,28 @@ class RelayTransport:
                 self.port.check()
         return pieces
 
-    def _header(self) -> tuple[int, int, int]:
+    def _take_answer(self, pieces: list[Piece]) -> tuple[int, int]:
+        """Add the pieces of one answer; return its number and the errno of a lost port."""
+        number, count, lost_errno, dropped = self._header()
+        at = _relay.HEADER.size + count * _relay.PIECE.size
+        self._fill(at)
+        table = list(_relay.PIECE.iter_unpack(self._answer[_relay.HEADER.size : at]))
+        end = at + sum(length for _, length in table)
+        self._fill(end)
+        answer, self._answer = self._answer, self._answer[end:]
+        self.dropped_bytes = dropped
+        for t_ns, length in table:
+            pieces.append((t_ns, answer[at : at + length]))
+            at += length
+        return number, lost_errno
+
+    def _header(self) -> tuple[int, int, int, int]:
         self._fill(_relay.HEADER.size)
-        magic, count, lost_errno, dropped = _relay.HEADER.unpack_from(self._answer)
+        magic, number, count, lost_errno, dropped = _relay.HEADER.unpack_from(self._answer)
         if magic != _relay.MAGIC:
             msg = "its answers are out of step"
             raise EOFError(msg)
-        return count, lost_errno, dropped
+        return number, count, lost_errno, dropped
 
     def _fill(self, size: int) -> None:
         """Read on until the answer has at least ``size`` bytes."""
@@ -309,10 +321,12 @@ class RelayTransport:
         if not self._answer:
             self._answer = self._socket.recv(READ_BYTES)
         parts, have = [self._answer], len(self._answer)
-        while have < size and parts[-1]:
-            parts.append(self._socket.recv(min(size - have, 1 << 20)))
-            have += len(parts[-1])
-        self._answer = b"".join(parts)
+        try:
+            while have < size and parts[-1]:
+                parts.append(self._socket.recv(min(size - have, 1 << 20)))
+                have += len(parts[-1])
+        finally:
+            self._answer = b"".join(parts)
         if have < size:
             msg = "it has ended"
             raise EOFError(msg)
@@ -336,7 +350,7 @@ class RelayTransport:
         ours = self.port.owned
         if ours:
             with contextlib.suppress(OSError):
-                self._socket.send(b"q")
+                self._socket.send(_relay.REQUEST.pack(b"q", 0))
         self._socket.close()
         self.port.release()
         if ours:
