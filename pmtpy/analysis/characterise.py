@@ -16,9 +16,10 @@ from pmtpy.analysis.clocks import ClockFit, coarse_shift, fit_clock, zone_shift
 from pmtpy.analysis.curve import Curve
 from pmtpy.analysis.energy import EnergyComparison, Readings, compare_energy
 from pmtpy.analysis.estimate import Z95, Estimate
-from pmtpy.analysis.kernel import AMBIGUOUS, KernelFit, fit_kernel
+from pmtpy.analysis.kernel import fit_kernel
 from pmtpy.analysis.response import Activity, Response
 from pmtpy.analysis.series import Updates, tidy
+from pmtpy.analysis.shapes import AMBIGUOUS, KernelFit
 from pmtpy.analysis.step import StepResponse, find_block, fit_step, long_block
 from pmtpy.analysis.transfer import Transfer, fit_transfer
 from pmtpy.analysis.update import UpdateLattice, estimate_updates, update_series

@@ -16,84 +16,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pmtpy.analysis.curve import Curve, Responder
-from pmtpy.analysis.estimate import Estimate, huber_weights, minimise, robust_sd
+from pmtpy.analysis.estimate import Estimate, huber_weights, minimise, robust_sd, rounding_error
 from pmtpy.analysis.series import Updates
+from pmtpy.analysis.shapes import AMBIGUOUS, BOTH, BOXCAR, CLEAR_RATIO, ONE_POLE, KernelFit, Shape
+from pmtpy.analysis.spread import Spread
 from pmtpy.errors import DeclinedError
 from pmtpy.model import Floats
 
-BOXCAR, ONE_POLE, BOTH, AMBIGUOUS = "boxcar", "one-pole", "boxcar*one-pole", "ambiguous"
 MIN_UPDATES = 20
-CLEAR_RATIO = 2.0  # of losses: below it two shapes are called indistinguishable (docs/characterise.md)
 _RATE_SD = 1.5e-3  # clock rates of one meter differed by 0.1 % between sessions
 _GAIN_METER = (0.7, 1.4)  # against a meter in the same circuit: breaks the tie between a window and its aliases
 _MIN_R2 = 0.8
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """One family of kernels, fitted.
-
-    Attributes
-    ----------
-    family : str
-        ``"boxcar"``, ``"one-pole"`` or ``"boxcar*one-pole"``.
-    window_s, tau_s : Estimate or None
-        Width of the boxcar, time constant of the one-pole; None where the family has none.
-    offset_s : Estimate
-        Age of the kernel's end at the update; negative where stamps are early.
-    lag_s : Estimate
-        Mean age of what a reading shows: ``window/2 + tau + offset``. Better known than its parts.
-    rate : Estimate or None
-        What the reference's clock gains on the readings', relative; None where it was taken as right.
-    gain, intercept_w : Estimate
-        Of the readings on the filtered reference.
-    loss : float
-        Mean of Huber's loss, in watts squared.
-    residual_w : float
-        Robust standard deviation of the residuals.
-    r2 : float
-        Share of the variance explained.
-    """
-
-    family: str
-    window_s: Estimate | None
-    tau_s: Estimate | None
-    offset_s: Estimate
-    lag_s: Estimate
-    rate: Estimate | None
-    gain: Estimate
-    intercept_w: Estimate
-    loss: float
-    residual_w: float
-    r2: float
-
-
-@dataclass(frozen=True, slots=True)
-class KernelFit:
-    """The kernel of a sensor, as far as one recording tells.
-
-    Attributes
-    ----------
-    family : str
-        One of the families, or ``"ambiguous"`` where two of them fit nearly equally well.
-    best : Shape
-        The fit of least loss among those not more complicated than the data ask for.
-    shapes : tuple of Shape
-        The best of each family, that of least loss first.
-    ratio : float
-        Loss of the rival over that of the best.
-    updates : int
-        Number of updates used.
-    reason : str
-        Why it is ambiguous. The gain, intercept and lag of ``best`` then span all fits that are nearly as good.
-    """
-
-    family: str
-    best: Shape
-    shapes: tuple[Shape, ...]
-    ratio: float
-    updates: int
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,12 +282,16 @@ def _describe(problem: _Problem, fit: _Fit, weights: Floats) -> Shape:
         columns.append(fit.gain * (moved[0] - moved[1]) / (2.0 * span))
     x = problem.filtered(window, tau, offset, rate)
     design = np.stack([x, np.ones(len(x)), *columns], axis=1)
-    spread = _Spread.of(design, fit.residuals, weights, problem)
+    late = problem.jitter * columns[0]
+    spread = Spread.of(design, fit.residuals, weights, prior_sd=problem.rate_sd, late=np.asarray(late, np.float64))
     names = ["gain", "intercept", *names]
 
-    def estimate(value: float, parts: dict[str, float], known_s: float = 0.0) -> Estimate:
+    def estimate(value: float, parts: dict[str, float], known: float = 0.0) -> Estimate:
         sd = spread.deviation(np.array([parts.get(name, 0.0) for name in names]))
-        return Estimate.normal(value, math.hypot(sd, known_s), max(len(x) - len(names), 2))
+        return Estimate.normal(value, math.hypot(sd, known), max(len(x) - len(names), 2))
+
+    rounding = rounding_error(problem.y, robust_sd(fit.residuals))
+    mean, deviation = float(np.mean(x)), max(float(np.std(x)), 1e-300)
 
     return Shape(
         fit.family,
@@ -363,56 +300,12 @@ def _describe(problem: _Problem, fit: _Fit, weights: Floats) -> Shape:
         estimate(offset, {"offset": 1.0}, problem.jitter),
         estimate(window / 2 + tau + offset, {"offset": 1.0, "window": 0.5, "tau": 1.0}, problem.jitter),
         estimate(rate, {"rate": 1.0}, problem.drift) if problem.metered else None,
-        estimate(fit.gain, {"gain": 1.0}),
-        estimate(fit.intercept, {"intercept": 1.0}),
+        estimate(fit.gain, {"gain": 1.0}, rounding / deviation),
+        estimate(fit.intercept, {"intercept": 1.0}, rounding * math.hypot(1.0, mean / deviation)),
         fit.loss,
         robust_sd(fit.residuals),
         1.0 - float(np.mean(fit.residuals**2)) / float(np.var(problem.y)),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Spread:
-    """Covariance of the parameters of a fit: for even noise, for uneven and related residuals, and of the times.
-
-    The second is White's with the leverage correction HC2 (MacKinnon and White, J. Econometrics 29, 1985) and Bartlett
-    weights over neighbours (Newey and West, Econometrica 55, 1987). Where a few updates on one flank decide it has
-    nothing to go by and falls too low; there the first holds. The third is what the error of the times does to the
-    readings on steep flanks.
-    """
-
-    even: Floats
-    uneven: Floats
-    times: Floats
-
-    @staticmethod
-    def of(design: Floats, residuals: Floats, weights: Floats, problem: _Problem) -> _Spread:
-        """Compute the three for a design whose third column is that of the offset and whose last is the rate's."""
-        scale = np.maximum(np.sqrt(np.sum(design**2, axis=0)), 1e-300)
-        z = design / scale
-        n, p = z.shape
-        # Huber's M-estimate: the variance of the clipped residuals over the squared share of those not clipped.
-        whole = max(float(np.mean(weights >= 1.0)), 0.5)
-        variance = float(np.sum((weights * residuals) ** 2)) / max(n - p, 1) * float(np.mean(weights)) / whole**2
-        prior = np.zeros((p, p))
-        prior[-1, -1] = variance / (problem.rate_sd * scale[-1]) ** 2
-        bread = np.linalg.pinv((z * weights[:, None]).T @ z + prior)
-        leverage = np.clip(np.sum((z @ bread) * z, axis=1) * weights, 0.0, 0.95)
-        clipped = weights * residuals * float(np.mean(weights)) / whole
-        scores = z * (clipped / np.sqrt(1.0 - leverage))[:, None]
-        meat = scores.T @ scores + prior * variance
-        lags = int(n**0.25)
-        for lag in range(1, lags + 1):
-            cross = scores[lag:].T @ scores[:-lag]
-            meat += (1.0 - lag / (lags + 1.0)) * (cross + cross.T)
-        late = z * (weights * problem.jitter * design[:, 2])[:, None]
-        size = np.outer(scale, scale)
-        return _Spread(bread * variance / size, bread @ meat @ bread / size, bread @ late.T @ late @ bread / size)
-
-    def deviation(self, mix: Floats) -> float:
-        """Standard deviation of a linear combination of the parameters."""
-        square = max(float(mix @ self.even @ mix), float(mix @ self.uneven @ mix)) + float(mix @ self.times @ mix)
-        return math.sqrt(max(square, 0.0))
 
 
 # --- choice ---

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pmtpy.analysis.curve import Curve, Responder
-from pmtpy.analysis.estimate import Estimate, huber_weights, robust_sd, t95
-from pmtpy.analysis.kernel import CLEAR_RATIO, KernelFit, Shape
+from pmtpy.analysis.estimate import Estimate, huber_weights, robust_sd, rounding_error, t95
 from pmtpy.analysis.series import Updates
+from pmtpy.analysis.shapes import CLEAR_RATIO, KernelFit, Shape
 from pmtpy.errors import DeclinedError
 from pmtpy.model import Floats
 
@@ -118,9 +118,12 @@ def fit_line(x: Floats, y: Floats, *, weights: Floats | None = None, x_noise_w: 
     back = np.array([[1.0, -mean], [0.0, 1.0]])
     covariance = back @ spread @ back.T
     freedom = len(x) - 2
+    rounding, deviation = rounding_error(y, sd), float(np.std(x))
+    sd_gain = math.hypot(math.sqrt(covariance[1, 1]), rounding / deviation) / kept
+    sd_intercept = math.hypot(math.sqrt(covariance[0, 0]), rounding * math.hypot(1.0, mean / deviation))
     return Transfer(
-        Estimate.normal(gain, math.sqrt(covariance[1, 1]) / kept, freedom),
-        Estimate.normal(float(fit[0]) - gain * mean, math.sqrt(covariance[0, 0]), freedom),
+        Estimate.normal(gain, sd_gain, freedom),
+        Estimate.normal(float(fit[0]) - gain * mean, sd_intercept, freedom),
         float(covariance[0, 1]),
         float(np.min(x)),
         float(np.max(x)),

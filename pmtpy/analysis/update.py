@@ -25,11 +25,20 @@ MIN_CHANGES = 12  # below this, chance alone finds a lattice among the many cand
 MIN_COVERAGE = 0.85  # share of changes that the lattice must explain (docs/characterise.md)
 _COARSE_CHANGES = 60
 _BLOCK_S = 12.0  # the phase wanders by milliseconds in minutes, so it is followed in blocks of this length
-_NOISE_S = (1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3, 3.2e-3)  # candidates for the softness of the intervals' ends
+_NOISE_S = (
+    1e-4,
+    2e-4,
+    4e-4,
+    8e-4,
+    1.6e-3,
+    3.2e-3,
+    6.4e-3,
+    1.28e-2,
+)  # candidates for the softness of the intervals' ends
 _SOFT_S = (0.0, 5e-4, 1e-3, 2e-3, 4e-3)  # how far a stamp may be off before a change no longer counts
-# Unseen wander: the phase is granted a random walk of this variance per second, about a tenth of what public
-# recordings of a GA102 board show, so that a short recording does not claim what the next one contradicts.
-_WALK_S = 2e-8
+# Unseen wander: the phase is granted a random walk of this variance per second, about a hundredth of what
+# public recordings of a GA102 board show, so that a short recording does not claim what the next one contradicts.
+_WALK_S = 2e-9
 _STRAY = 0.01  # share of changes that are no update at all (torn readings, clock steps)
 
 
@@ -291,14 +300,15 @@ def _posterior(seen: _Seen, period: float, phase: float, step: float) -> tuple[f
     reach = float(np.max(np.abs(seen.k))) + 1.0
     half_phase = float(np.median(seen.before - seen.after)) / 2.0 + step
     half_period = half_phase / reach * 2.0
-    noises = [s for s in _NOISE_S if s >= 0.28 * step]
+    noises = [s for s in _NOISE_S if s >= 0.14 * step and (s <= period / 8.0 or s <= 1e-4)]
+    noises = noises or [period / 8.0]
     noise = noises[len(noises) // 2]
     sd_period = sd_phase = 0.0
-    unit = np.linspace(-1.0, 1.0, 25)
     for zoom in range(6):
         if zoom in {1, 3}:
             fits = [float(seen.log_likelihood(phase + period * seen.k, s)) for s in noises]
             noise = noises[int(np.argmax(fits))]
+        unit = np.linspace(-1.0, 1.0, 25 if zoom < 5 else 61)
         periods, phases = period + unit * half_period, phase + unit * half_phase
         p = _normalised(seen.log_likelihood(phases[None, :, None] + periods[:, None, None] * seen.k, noise))
         over_period, over_phase = np.sum(p, axis=1), np.sum(p, axis=0)
@@ -307,7 +317,13 @@ def _posterior(seen: _Seen, period: float, phase: float, step: float) -> tuple[f
         sd_phase = math.sqrt(float(over_phase @ (phases - phase) ** 2))
         half_period = min(half_period, max(4.0 * sd_period, half_period / 8.0))
         half_phase = min(half_phase, max(4.0 * sd_phase, half_phase / 8.0))
-    return period, phase, sd_period, sd_phase, noise
+    return period, phase, _spread_95(periods, over_period), _spread_95(phases, over_phase), noise
+
+
+def _spread_95(grid: Floats, p: Floats) -> float:
+    """Half the central 95 % of a distribution, in units of a normal one's: with hard ends it has no tails."""
+    ends = np.interp([0.025, 0.975], np.cumsum(p) - p / 2.0, grid)
+    return float(ends[1] - ends[0]) / 2.0 / Z95
 
 
 def _normalised(log_p: Floats) -> Floats:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.analysis.estimate import Estimate, huber_weights, minimise, robust_sd, t95
+from pmtpy.analysis.estimate import Estimate, huber_weights, minimise, robust_sd, rounding_error, t95
 
 
 @pytest.mark.parametrize(("freedom", "quantile"), [(3, 3.182), (5, 2.571), (10, 2.228), (30, 2.042), (1e9, 1.960)])
@@ -44,3 +44,12 @@ def test_least_squares_finds_the_minimum_of_a_curved_valley() -> None:
     assert x == pytest.approx([1.0, 1.0], abs=1e-4)
     assert jacobian == pytest.approx(np.array([[-20.0, 10.0], [-1.0, 0.0]]), abs=1e-2)
     assert math.isfinite(float(np.sum(jacobian)))
+
+
+def test_rounding_does_not_average_out_unless_noise_dithers_it() -> None:
+    rng = np.random.default_rng(1)
+    quiet = rng.choice([60.0, 61.0], 500)  # no noise: each value errs by up to half a step, whenever it is shown
+    assert rounding_error(quiet, 0.25) == pytest.approx(math.sqrt(0.5 / 12.0), rel=0.02)
+    noisy = np.round(rng.choice([60.3, 210.4], 500) + rng.normal(0.0, 1.0, 500))
+    assert rounding_error(noisy, 1.04) < 1e-6
+    assert rounding_error(np.full(10, 60.0), 0.0) == 0.0

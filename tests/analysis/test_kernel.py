@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from pmtpy.analysis.curve import Curve
-from pmtpy.analysis.kernel import AMBIGUOUS, BOXCAR, ONE_POLE, KernelFit, fit_kernel
+from pmtpy.analysis.kernel import fit_kernel
 from pmtpy.analysis.series import Updates
+from pmtpy.analysis.shapes import AMBIGUOUS, BOXCAR, ONE_POLE, KernelFit
 from pmtpy.analysis.update import estimate_updates, update_series
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.errors import DeclinedError

@@ -1,0 +1,173 @@
+"""How often the stated 95 % intervals of the estimators hold the truth, on simulated sensors of every kind.
+
+Each round draws a sensor (update period, kernel, gain, offset, noise, resolution, wander), a way of polling it
+(interval, jitter, stalls, rounded, repeated and backward stamps), a load, and a meter with a clock of its own.
+``python benchmarks/bench_coverage.py [ROUNDS]`` prints one JSON document; demand: 90 to 99 % each.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+import sys
+import time
+
+import numpy as np
+
+from benchmarks.common import report
+from pmtpy.analysis.curve import Curve
+from pmtpy.analysis.estimate import Estimate
+from pmtpy.analysis.kernel import fit_kernel
+from pmtpy.analysis.series import Updates
+from pmtpy.analysis.shapes import BOXCAR, ONE_POLE
+from pmtpy.analysis.step import fit_step
+from pmtpy.analysis.transfer import fit_transfer
+from pmtpy.analysis.update import estimate_updates, update_series
+from pmtpy.emulators.gpu_sensor import Polling, SensorModel
+from pmtpy.emulators.load import Table
+from pmtpy.errors import DeclinedError
+from pmtpy.model import Floats
+
+_SECONDS = 12.0
+_LOW, _HIGH = 60.0, 210.0
+
+
+class Score:
+    """Counts of intervals asked for, intervals that hold the truth, and refusals, by estimator."""
+
+    def __init__(self) -> None:
+        self.asked: collections.Counter[str] = collections.Counter()
+        self.held: collections.Counter[str] = collections.Counter()
+        self.squares: collections.Counter[str] = collections.Counter()
+        self.declined: collections.Counter[str] = collections.Counter()
+
+    def add(self, name: str, estimate: Estimate | None, truth: float) -> None:
+        """Judge one interval."""
+        if estimate is not None:
+            self.asked[name] += 1
+            self.held[name] += estimate.contains(truth)
+            self.squares[name] += (estimate.value - truth) ** 2  # type: ignore[assignment]  # (a sum, not a count)
+
+    def document(self) -> dict[str, object]:
+        """Return coverage, its standard error and the rms error, by estimator."""
+        results: dict[str, object] = {}
+        for name, n in self.asked.items():
+            share = self.held[name] / n
+            results[name] = {
+                "intervals": n,
+                "coverage": round(share, 4),
+                "standard_error": round(math.sqrt(max(share * (1 - share), 1 / n / n) / n), 4),
+                "rms_error": float(f"{math.sqrt(self.squares[name] / n):.3g}"),
+            }
+        return results | {"declined": dict(self.declined)}
+
+
+def _sensor(rng: np.random.Generator, seed: int) -> tuple[SensorModel, str]:
+    period = float(np.exp(rng.uniform(math.log(0.015), math.log(0.12))))
+    family = (BOXCAR, ONE_POLE)[int(rng.integers(0, 2))]
+    model = SensorModel(
+        period,
+        phase_s=rng.uniform(0.0, period),
+        wander_s=float(rng.choice([0.0, 0.005])) * period,
+        window_s=period * rng.uniform(0.2, 1.2) if family == BOXCAR else 0.0,
+        tau_s=period * rng.uniform(0.12, 3.0) if family == ONE_POLE else 0.0,
+        delay_s=period * rng.uniform(-0.08, 0.08),
+        gain=rng.uniform(0.9, 1.1),
+        offset_w=rng.uniform(-20.0, 5.0),
+        noise_w=rng.uniform(0.1, 1.0),
+        step_w=float(rng.choice([0.01, 0.1, 1.0])),
+        seed=seed,
+    )
+    return model, family
+
+
+def _polling(rng: np.random.Generator, period: float) -> Polling:
+    return Polling(
+        period * rng.uniform(0.06, 0.3),
+        0.02 * period,
+        stall_share=0.01,
+        stamp_step_s=float(rng.choice([0.0, 0.001])) if period > 0.03 else 0.0,
+        repeat_share=0.005,
+        backward_share=0.005,
+    )
+
+
+def _round(score: Score, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    model, family = _sensor(rng, seed)
+    chip = model.update_s * rng.uniform(0.1, 0.6)
+    bits = rng.integers(0, 2, int(_SECONDS / chip) + 1)
+    bits[: int(0.5 / chip)] = 0
+    starts: Floats = np.asarray(chip * np.arange(len(bits)), np.float64)
+    load = Table(starts, np.where(bits, _HIGH, _LOW))
+    edges = np.asarray(starts[1:][np.diff(bits) != 0], np.float64)
+    t_ns, watts = model.record(load, _SECONDS - 1.0, _polling(rng, model.update_s), start_s=0.2, seed=seed)
+    t: Floats = np.asarray(t_ns * 1e-9, np.float64)
+    try:
+        lattice = estimate_updates(t, watts)
+    except DeclinedError:
+        score.declined["update period"] += 1
+        return
+    score.add("update period, ms", lattice.period_s.scaled(1e3), 1e3 * model.update_s)
+    k = np.round((lattice.phase_s.value - model.phase_s) / model.update_s)
+    score.add("phase, ms", lattice.phase_s.scaled(1e3), 1e3 * float(model.tick_times(k)))
+    updates = update_series(t, watts, lattice)
+    _kernel(score, "load", updates, Curve.from_switching(edges), (model, family, 0.0))
+    rate = 1e-3 * float(rng.standard_normal())
+    at = np.arange(0.0, _SECONDS, 2e-4)
+    truth = load.watts(at) + 0.5 * rng.standard_normal(len(at))
+    middle = _SECONDS / 2.0
+    meter = Curve.from_samples(np.asarray((at - middle) * (1.0 + rate) + middle, np.float64), truth)
+    _kernel(score, "meter", updates, meter, (model, family, rate))
+    _step(score, model, load_at=float(rng.uniform(1.0, 1.2)))
+
+
+def _kernel(score: Score, what: str, updates: Updates, reference: Curve, truth: tuple[SensorModel, str, float]) -> None:
+    model, family, rate = truth
+    metered, middle = what == "meter", _SECONDS / 2.0
+    try:
+        fit = fit_kernel(updates, reference, metered=metered, pivot_s=middle)
+    except DeclinedError:
+        score.declined[f"kernel against a {what}"] += 1
+        return
+    named = "ambiguous" if fit.family == "ambiguous" else "right" if fit.family == family else "wrong"
+    score.declined[f"family {named}, against a {what}"] += 1
+    if named != "right":
+        return
+    best = fit.best
+    score.add(f"window, {what}, ms", best.window_s and best.window_s.scaled(1e3), 1e3 * model.window_s)
+    score.add(f"time constant, {what}, ms", best.tau_s and best.tau_s.scaled(1e3), 1e3 * model.tau_s)
+    score.add(f"offset, {what}, ms", best.offset_s.scaled(1e3), 1e3 * model.delay_s)
+    if metered:
+        score.add("meter rate, 1e-6", best.rate and best.rate.scaled(1e6), 1e6 * rate)
+        transfer = fit_transfer(updates, reference, fit, middle)
+        score.add("gradient", transfer.gain, model.gain)
+        score.add("intercept, W", transfer.intercept_w, model.offset_w)
+
+
+def _step(score: Score, model: SensorModel, *, load_at: float) -> None:
+    load = Table(np.array([-10.0, load_at]), np.array([_LOW, _HIGH]))
+    k = np.arange(1, int(6.0 / model.update_s))
+    updates = Updates(k, model.tick_times(k), model.tick_readings(load, k), model.update_s)
+    try:
+        found = fit_step(updates, load_at, 5.0)
+    except DeclinedError:
+        score.declined["step"] += 1
+        return
+    width, tau = model.window_s, model.tau_s
+    score.add("rise, ms", found.rise_s.scaled(1e3), 1e3 * (0.8 * width + math.log(9.0) * tau))
+    half = 0.5 * width + math.log(2.0) * tau + model.delay_s
+    score.add("delay, ms", found.delay_s and found.delay_s.scaled(1e3), 1e3 * max(half, 0.0))
+
+
+def main() -> None:
+    """Run the rounds named on the command line, or 100."""
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    score, start = Score(), time.perf_counter()
+    for seed in range(rounds):
+        _round(score, seed)
+    report({"rounds": rounds, "seconds": round(time.perf_counter() - start, 1)} | score.document())
+
+
+if __name__ == "__main__":
+    main()
