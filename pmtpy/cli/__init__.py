@@ -29,6 +29,7 @@ VERBS: Mapping[str, str] = types.MappingProxyType(
         "characterise": "find out how a sensor behaves, from a recording or live",
         "calibrate": "write calibration profiles; predict energy at other clocks",
         "sim": "put a virtual PowerSensor3 board behind a pseudo-terminal",
+        "completion": "print the script that completes pmtpy's words in a shell",
     }
 )
 
@@ -61,8 +62,20 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+def _asked_by_a_shell() -> None:
+    """Answer a shell that completes a line (argcomplete's variables are set); does not return then."""
+    try:
+        from pmtpy.cli.completion import answer
+    except ImportError:
+        return
+    words = os.environ.get("COMP_LINE", "").split()[1:]
+    answer(_parser(next((w for w in words if w in VERBS), None)))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb; return the exit code."""
+    if "_ARGCOMPLETE" in os.environ:
+        _asked_by_a_shell()
     words = list(sys.argv[1:] if argv is None else argv)
     ours, command = split_command(words)
     chosen = next((w for w in ours if not w.startswith("-")), None)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from types import FrameType
 
+from pmtpy.cli.settings import load_settings
 from pmtpy.clock import seconds_of
 from pmtpy.errors import BackendUnavailableError, CalibrationError, PmtError, SinkError, SourceLostError, TargetError
 from pmtpy.registry import canonical, create, list_sensors, options_from_text, split_target
@@ -43,7 +44,10 @@ def exit_code(error: PmtError) -> int:
 def add_targets(parser: argparse.ArgumentParser) -> None:
     """Add TARGET arguments and ``-o key=value``."""
     parser.add_argument(
-        "targets", nargs="*", metavar="TARGET", help="name[:device]; without any, PMT_NAME and PMT_DEVICE say which"
+        "targets",
+        nargs="*",
+        metavar="TARGET",
+        help="name[:device]; without any, PMT_NAME and PMT_DEVICE or pmtpy.toml say which",
     )
     add_options(parser)
 
@@ -61,13 +65,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def default_targets() -> list[str]:
-    """Return the target named by the environment (``PMT_NAME``, ``PMT_DEVICE``), if any."""
+    """Return the target named by the environment (``PMT_NAME``, ``PMT_DEVICE``), else those of the settings file."""
     name, device = os.environ.get("PMT_NAME", ""), os.environ.get("PMT_DEVICE", "")
-    return [f"{name}:{device}" if device else name] if name else []
+    return [f"{name}:{device}" if device else name] if name else list(load_settings().sensors)
 
 
 def chosen_targets(named: Sequence[str], *, everything: bool = False) -> list[str]:
-    """Return the targets named, or the environment's, or (if asked) every available one.
+    """Return the targets named, or the environment's, or the settings file's, or (if asked) every available one.
 
     Raises
     ------
@@ -106,8 +110,8 @@ def parse_options(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def options_for(targets: Sequence[str], pairs: Sequence[str]) -> dict[str, dict[str, object]]:
-    """Give each target those options that it has; refuse an option that none of them has."""
-    typed: dict[str, dict[str, object]] = {t: {} for t in targets}
+    """Give each target those options that it has, over those of the settings file; refuse one that none of them has."""
+    typed = settings_for(targets)
     for key, value in parse_options(pairs).items():
         errors = []
         for target in targets:
@@ -118,6 +122,12 @@ def options_for(targets: Sequence[str], pairs: Sequence[str]) -> dict[str, dict[
         if errors and len(errors) == len(targets):
             raise errors[0]
     return typed
+
+
+def settings_for(targets: Sequence[str]) -> dict[str, dict[str, object]]:
+    """Return what the settings file says for each target."""
+    settings = load_settings()
+    return {t: settings.options_for(t, os.environ) for t in targets}
 
 
 @contextlib.contextmanager
@@ -143,8 +153,9 @@ def open_all(
         sensors: list[Sensor] = []
         for target in targets:
             options = typed[target]
-            if interval is not None:
-                options.setdefault("interval", seconds_of(interval))
+            # The interval of -o wins over --interval, and both over that of the settings file.
+            if interval is not None and "interval" not in parse_options(pairs):
+                options["interval"] = seconds_of(interval)
             try:
                 sensors.append(stack.enter_context(create(*split_target(target), **options)))  # type: ignore[arg-type]
             except BackendUnavailableError as error:

@@ -1,0 +1,187 @@
+"""The settings file ``pmtpy.toml``: default sensors, and options (among them a calibration profile) for each.
+
+Only the command line reads it; a program that calls :func:`pmtpy.create` gets what it asks for and nothing else. The
+command line wins over the environment, and the environment over this file. A broken file stops the command: measuring
+with half of the settings would give numbers that look right.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pmtpy.errors import TargetError
+from pmtpy.registry import VIRTUAL, canonical, options_from_text, split_target
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+NAME = "pmtpy.toml"
+PLACE = "PMT_CONFIG"
+# An option of the file gives way to the environment's word for the same thing.
+_SAME_IN_ENVIRONMENT = {"sysfs_root": "PMT_SYSFS_ROOT", "file": "PMT_OCC_FILE"}
+_TABLE = re.compile(r"\s*\[(?P<name>[^\[\]]+)\]\s*(#.*)?")
+_KEY = re.compile(r"\s*(?P<name>[^=#]+?)\s*=")
+
+_log = logging.getLogger("pmtpy")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a file says.
+
+    Attributes
+    ----------
+    path : Path or None
+        The file; None if there is none.
+    sensors : tuple of str
+        Default targets.
+    options : mapping of target to (option to text)
+        ``rapl`` speaks for every device of the backend but virtual ones, ``nvml:0`` for that one alone.
+    text : str
+        The file as it is, to tell lines.
+    """
+
+    path: Path | None = None
+    sensors: tuple[str, ...] = ()
+    options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    text: str = ""
+
+    def options_for(self, target: str, environment: Mapping[str, str]) -> dict[str, object]:
+        """Return the options for a target with the types that its backend expects.
+
+        Raises
+        ------
+        TargetError
+            It has no such option, or the value cannot be what the option is. The message names line and key.
+        """
+        backend, device = split_target(target)
+        typed: dict[str, object] = {}
+        # What is right for hardware (a profile, a way to read it) is not for its rehearsal.
+        rehearsal = device is not None and device.startswith(VIRTUAL)
+        for table in (target,) if rehearsal else dict.fromkeys((backend, target)):
+            for key, value in self.options.get(table, {}).items():
+                if _SAME_IN_ENVIRONMENT.get(key, "") in environment:
+                    continue
+                try:
+                    typed |= options_from_text(target, {key: value})
+                except TargetError as error:
+                    raise _wrong(self.path, self.text, table, key, str(error)) from error
+        return typed
+
+
+def find(environment: Mapping[str, str], folder: Path) -> Path | None:
+    """Return the file to read: ``PMT_CONFIG`` (empty: none), else ``folder``'s, else the user's; None without any."""
+    if PLACE in environment:
+        return Path(environment[PLACE]) if environment[PLACE] else None
+    home = environment.get("XDG_CONFIG_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".config")
+    for path in (folder / NAME, Path(home) / "pmtpy" / NAME):
+        if path.is_file():
+            return path
+    return None
+
+
+def load_settings() -> Settings:
+    """Read the file that holds here.
+
+    Raises
+    ------
+    TargetError
+        It cannot be read or understood; the message names line and key.
+    """
+    path = find(os.environ, Path.cwd())
+    if path is None:
+        return Settings()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"cannot read the settings {path}: {error}"
+        raise TargetError(msg) from error
+    _log.info("settings are read from %s", path)
+    return parse(text, path)
+
+
+def parse(text: str, path: Path) -> Settings:
+    """Understand the text of a file; paths of profiles in it are relative to the file.
+
+    Raises
+    ------
+    TargetError
+        It is not TOML, or has a key or a value that means nothing. The message names line and key.
+    """
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        msg = f"{path}: {error}"
+        raise TargetError(msg) from error
+    for key in content:
+        if key not in {"sensors", "options"}:
+            raise _wrong(path, text, "", key, "there is no such setting; there are: sensors, options")
+    sensors = content.get("sensors", [])
+    if not isinstance(sensors, list) or not all(isinstance(s, str) for s in sensors):
+        raise _wrong(path, text, "", "sensors", 'it must be a list of targets, for example ["rapl", "nvml:0"]')
+    tables = content.get("options", {})
+    if not isinstance(tables, dict):
+        raise _wrong(path, text, "", "options", "it must be tables, for example [options.rapl]")
+    targets = tuple(_target(path, text, "", "sensors", s) for s in sensors)
+    options: dict[str, dict[str, str]] = {}
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise _wrong(path, text, "options", name, "it must be a table, for example [options.rapl]")
+        target = _target(path, text, name, "", name)
+        options[target] = {key: _as_text(path, text, name, key, value) for key, value in table.items()}
+    return Settings(path, targets, options, text)
+
+
+def _target(path: Path, text: str, table: str, key: str, name: str) -> str:
+    try:
+        return canonical(name)
+    except TargetError as error:
+        raise _wrong(path, text, table, key, str(error)) from error
+
+
+def _as_text(path: Path, text: str, table: str, key: str, value: Any) -> str:
+    """Write a value as it would stand on a command line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, (str, int, float)):
+        raise _wrong(path, text, table, key, "it must be a text, a number, true or false")
+    if key == "interval" and not isinstance(value, str):
+        raise _wrong(path, text, table, key, 'write it with its unit, for example "50ms"')
+    if key == "calibration":
+        return str(path.parent / str(value))
+    return str(value)
+
+
+def _wrong(path: Path | None, text: str, table: str, key: str, why: str) -> TargetError:
+    name = ".".join(filter(None, ("options" if table and table != "options" else "", _quoted(table), _quoted(key))))
+    line = _line_of(text, table, key)
+    return TargetError(f"{path}, line {line}, {name}: {why}" if line else f"{path}, {name}: {why}")
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"' if ":" in name else name
+
+
+def _line_of(text: str, table: str, key: str) -> int:
+    """Find where a key of a table (or, without a key, the table) stands; 0 if it is written in another way."""
+    inside = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        header = _TABLE.fullmatch(line)
+        if header:
+            inside = header["name"].replace('"', "").replace("'", "").strip().removeprefix("options.")
+            if (inside == table and not key) or (not table and inside == key) or (table == "options" and inside == key):
+                return number
+            continue
+        found = _KEY.match(line)
+        if found and inside == table and found["name"].strip("\"'") == key:
+            return number
+    return 0
