@@ -17,6 +17,7 @@ from pmtpy.version import __version__
 
 if TYPE_CHECKING:
     from pmtpy.combining import combine
+    from pmtpy.compat import install_as_pmt, install_as_powersensor
     from pmtpy.errors import (
         BackendUnavailableError,
         CalibrationError,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 # program nothing that it does not use.
 _HOME = {
     "combine": "pmtpy.combining",
+    "install_as_pmt": "pmtpy.compat",
+    "install_as_powersensor": "pmtpy.compat",
     "BackendUnavailableError": "pmtpy.errors",
     "CalibrationError": "pmtpy.errors",
     "CoverageError": "pmtpy.errors",
@@ -88,6 +91,8 @@ __all__ = [
     "combine",
     "create",
     "dump",
+    "install_as_pmt",
+    "install_as_powersensor",
     "joules",
     "list_sensors",
     "load",

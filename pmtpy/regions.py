@@ -102,6 +102,11 @@ class Region:
         self._settled: dict[str, Measurement] = {}
 
     @property
+    def sensors(self) -> tuple[Sensor, ...]:
+        """The sensors that watch it."""
+        return tuple(self._sensors.values())
+
+    @property
     def targets(self) -> tuple[str, ...]:
         """The sensors that watch this region."""
         return tuple(self._sensors)

@@ -298,6 +298,12 @@ class Sensor:
                     return self._history.instant(self._newest.t_ns)
             return self._history.instant(self._clock.now_ns())
 
+    def bookmark(self, t_ns: int) -> Instant:
+        """Set a bookmark at an instant of the recent past; :meth:`reading` evaluates it with the rows come by then."""
+        self._check()
+        with self._lock:
+            return self._history.instant(t_ns)
+
     def reading(self, instant: Instant) -> Reading:
         """Return the curve at an instant noted before, with the rows that have come by now."""
         if instant.reading is not None:
@@ -340,6 +346,7 @@ class Sensor:
         format: str | None = None,  # noqa: A002  (the name on the public page)
         interval: float | str | None = None,
         overwrite: bool = False,
+        absolute: bool | None = None,
     ) -> None:
         """Write every row from now on to ``path``, in a thread of its own, until :meth:`stop_dump`.
 
@@ -352,6 +359,9 @@ class Sensor:
             Rows closer than this are combined into their mean; a polled sensor is polled at this interval.
         overwrite : bool
             Replace a file that exists. Otherwise it is an error.
+        absolute : bool, optional
+            For the formats ``pmt`` and ``powersensor3``: Unix time, or seconds from the first row. None: as their own
+            tools do by default.
 
         Raises
         ------
@@ -377,7 +387,7 @@ class Sensor:
                 self._calibration.digest if self._calibration else None,
                 __version__,
             )
-            sink = open_sink(path, header, format=format, overwrite=overwrite)
+            sink = open_sink(path, header, format=format, overwrite=overwrite, absolute=absolute)
             self._step_quietly()  # what came before belongs to no dump
             thin_s = interval_s if interval_s is not None and self._source.stream else None
             self._dump = Writer(sink, interval_s=thin_s)

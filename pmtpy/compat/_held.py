@@ -1,0 +1,144 @@
+"""What both stand-ins need of a sensor: readings that move on, dumps that replace each other, release without close().
+
+Neither original has a way to close a sensor: it is released with the object that holds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import threading
+import weakref
+from dataclasses import replace
+
+from pmtpy.errors import PmtError, ReadError
+from pmtpy.model import State
+from pmtpy.registry import VIRTUAL
+from pmtpy.sensor import Sensor
+
+_log = logging.getLogger("pmtpy")
+_PAUSE_NS = 200_000  # a PowerSensor3 delivers every few milliseconds at the latest
+_ROUNDS = 5  # rows are milliseconds apart, evaluations microseconds
+_WARM_UP_NS = 1_000_000_000  # the slowest register known to us moves ten times in it
+_LIMIT_NS = 5_000_000_000  # beyond it the source itself has called the device lost
+
+
+class Moment:
+    """A state, and its place on the curve: a better value of its energy once later rows have come.
+
+    Between two movements of a counter a state lets the last power go on. When the counter moves, what it says of that
+    time is known, and two states that are closer together than the counter's steps would otherwise show the correction
+    as their energy.
+    """
+
+    __slots__ = ("_instant", "_sensor", "state")
+
+    def __init__(self, state: State, sensor: Sensor) -> None:
+        self.state = state
+        self._sensor = sensor
+        self._instant = sensor.bookmark(state.t_ns)
+
+    def settled(self) -> State:
+        """Return the state with its energy by the rows that have come by now; as it was once the sensor is gone."""
+        reading = self._instant.reading
+        if reading is None and self._sensor.alive:
+            with contextlib.suppress(PmtError):  # lost just now: what was read before stays true
+                reading = self._sensor.reading(self._instant)
+        if reading is None:
+            return self.state
+        return replace(self.state, joules=reading.joules, uncovered_ns=reading.uncovered_ns, lost=reading.lost)
+
+
+def settle(start: Moment, end: Moment) -> tuple[State, State]:
+    """Return both states by the same rows: a row that came between the two evaluations would show as energy."""
+    first, second = start.settled(), end.settled()
+    for _ in range(_ROUNDS):
+        again = start.settled()
+        if again == first:
+            break
+        first, second = again, end.settled()
+    return first, second
+
+
+def warm_up(sensor: Sensor) -> None:
+    """Wait until the sensor's power is known, at most a second: a counter tells none until it has moved.
+
+    PMT's first reading waits for its first interval in the same way. Without it, the energy of the first tenth of a
+    second of a GPU's counter would be unknown, which raises.
+    """
+    limit_ns = sensor.clock.now_ns() + _WARM_UP_NS
+    while sensor.layout.in_total and math.isnan(sensor.read().watts[0]):
+        now_ns = sensor.clock.now_ns()
+        if now_ns > limit_ns:
+            return
+        sensor.clock.wait_until(now_ns + _PAUSE_NS, threading.Event())
+
+
+class Held:
+    """A sensor that is closed when nobody holds this object any more.
+
+    Parameters
+    ----------
+    sensor : Sensor
+        Owned from now on.
+    """
+
+    def __init__(self, sensor: Sensor) -> None:
+        self.sensor = sensor
+        self._last_ns: int | None = None
+        self._dumping = False
+        self._release = weakref.finalize(self, _close, sensor)
+        warm_up(sensor)
+
+    def read(self) -> State:
+        """Return a state later than every one returned before, waiting for the next row of a stream where need be.
+
+        PMT does the same; PowerSensor3's library does not, and then gives 0 s, 0 J and NaN W between two readings of
+        the same frame.
+        """
+        clock = self.sensor.clock
+        limit_ns = clock.now_ns() + _LIMIT_NS
+        state = self.sensor.read()
+        while self._last_ns is not None and state.t_ns <= self._last_ns:
+            now_ns = clock.now_ns()
+            if now_ns > limit_ns:
+                msg = f"{self.sensor.target} has delivered nothing new for {_LIMIT_NS / 1e9:g} s"
+                raise ReadError(msg)
+            clock.wait_until(now_ns + _PAUSE_NS, threading.Event())
+            state = self.sensor.read()
+        self._last_ns = state.t_ns
+        return state
+
+    def start_dump(
+        self, path: str | os.PathLike[str], form: str, *, interval: float | str | None = None, absolute: bool = True
+    ) -> None:
+        """Begin a dump, ending the one before; a file that exists is replaced, as the originals do."""
+        self.stop_dump()
+        self.sensor.start_dump(path, format=form, interval=interval, absolute=absolute, overwrite=True)
+        self._dumping = True
+
+    def stop_dump(self) -> None:
+        """End the dump, if there is one."""
+        if self._dumping:
+            self._dumping = False
+            self.sensor.stop_dump()
+
+    def close(self) -> None:
+        """Release the sensor now."""
+        self._release.detach()
+        self.sensor.close()
+
+
+def _close(sensor: Sensor) -> None:
+    try:
+        sensor.close()
+    except PmtError as error:
+        _log.error("%s", error)
+
+
+def rehearsed(device: str | None) -> str | None:
+    """Return the device to open: the virtual one wherever ``PMT_DEVICE`` asks for it, else ``device``."""
+    named = os.environ.get("PMT_DEVICE", "")
+    return named if named.startswith(VIRTUAL) else device
