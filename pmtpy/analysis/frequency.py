@@ -28,7 +28,8 @@ MIN_CONFIGS = 3
 _NEAR = 0.004  # measured clocks closer than this, relative, are one knot of the shape
 _CAPPED = 0.985  # a clock that stays below this share of the one asked for is held down by the power limit
 _BOUND_SLACK = 0.002  # relative; clocks this far beyond the training's still count as inside
-_LEVEL_CONFIGS = 12  # configurations from which the effect of the level on the slope can be told
+_LEVEL_CONFIGS = 15  # configurations from which the effect of the level on the slope can be told
+_TAIL_CONFIGS = 20  # configurations from which the tails of the errors can be seen
 _FOLDS = 40  # at most so many parts are left out in turn
 _HUBER = 1.345  # 95 % efficiency on normal noise (Huber and Ronchetti, Robust Statistics, 2009)
 _ROUNDS = 12
@@ -152,7 +153,7 @@ def fit_transfer(train: Table) -> Transfer:
         )
         raise DeclinedError(msg)
     table = train.rows(np.concatenate(kept))
-    return _fit(table)
+    return _fit(table, leveled=len(kept) >= _LEVEL_CONFIGS)
 
 
 def _refuse_nonsense(table: Table) -> None:
@@ -163,7 +164,7 @@ def _refuse_nonsense(table: Table) -> None:
             raise DeclinedError(msg)
 
 
-def _fit(table: Table) -> Transfer:
+def _fit(table: Table, *, leveled: bool) -> Transfer:
     clocks = np.unique(table.set_mhz)
     at = [table.set_mhz == c for c in clocks]
     reached = np.maximum.accumulate([float(np.median(table.core_mhz[a])) for a in at])
@@ -175,7 +176,7 @@ def _fit(table: Table) -> Transfer:
     warm = np.where(np.isfinite(warm), warm, 0.0)
     levels, centre, reach = _levels(table)
     knots = _knots(np.log(reached))
-    shapes = [_fit_shape(table, np.log(y), warm, knots, levels) for y in (table.power_w, table.time_s)]
+    shapes = [_fit_shape(table, np.log(y), warm, knots, levels, leveled=leveled) for y in (table.power_w, table.time_s)]
     return Transfer(table, shapes[0], shapes[1], centre, reach, clocks, np.asarray(reached), usual, capped, cap_w)
 
 
@@ -217,7 +218,9 @@ def _hat(knots: Floats, log_f: Floats) -> Floats:
     return weights
 
 
-def _fit_shape(table: Table, y: Floats, warm: Floats, knots: Floats, levels: dict[str, Floats]) -> _Shape:
+def _fit_shape(
+    table: Table, y: Floats, warm: Floats, knots: Floats, levels: dict[str, Floats], *, leveled: bool
+) -> _Shape:
     """Fit one quantity by turns: levels and slopes of the configurations, shape, temperature; outliers weigh less."""
     names = list(levels)
     index = np.array([names.index(c) for c in table.config])
@@ -241,7 +244,7 @@ def _fit_shape(table: Table, y: Floats, warm: Floats, knots: Floats, levels: dic
         slope = (np.bincount(index, weight * ds * dy, n) + stiff * prior) / (moment + stiff)
         mean = y_mean - slope * s_mean
         known = moment / (moment + stiff)
-        if n >= _LEVEL_CONFIGS:
+        if leveled:
             effect = np.linalg.solve((x.T * known) @ x + 1e-3 * np.eye(x.shape[1]), (x.T * known) @ (slope - 1.0))
         spread = float(np.mean((slope - 1.0 - x @ effect) ** 2 + noise / (moment + stiff)))
         values = _solve_shape(hat, slope[index], target - mean[index], weight)
@@ -315,18 +318,19 @@ def _guess(model: Transfer, rows: Table, targets_mhz: Floats) -> _Guess:
     return _Guess(out[0], out[1], variance, strange)
 
 
-def _left_out(model: Transfer, pattern: Floats) -> tuple[float, int]:
-    """Leave each training configuration out, predict it from the clocks in ``pattern``; return how far it is off.
+def _left_out(model: Transfer, pattern: Floats) -> float:
+    """Leave each training configuration out and predict it from the clocks in ``pattern``.
 
-    Returns the root mean square error of log energies in predicted standard deviations, and the number of
-    configurations it rests on.
+    Returns the half-width, in predicted standard deviations, that holds 95 % of the errors of log energies. From 20
+    configurations on it is read off the errors, which have long tails; below, it is Student's t times their root
+    mean square, each configuration bringing two errors (power and time).
     """
     groups = list(model.train.by_config().values())
     folds = np.array_split(np.arange(len(groups)), min(_FOLDS, len(groups)))
-    squares: list[float] = []
+    errors: list[Floats] = []
     for fold in folds:
         rest = [groups[i] for i in range(len(groups)) if i not in set(fold.tolist())]
-        part = _fit(model.train.rows(np.concatenate(rest)))
+        part = _fit(model.train.rows(np.concatenate(rest)), leveled=len(groups) >= _LEVEL_CONFIGS)
         for i in fold:
             rows = model.train.rows(groups[i])
             given = np.unique([int(np.argmin(np.abs(rows.set_mhz - p))) for p in pattern])
@@ -336,8 +340,12 @@ def _left_out(model: Transfer, pattern: Floats) -> tuple[float, int]:
                 continue
             guess = _guess(part, rows.rows(given), rows.core_mhz[inside])
             error = guess.power + guess.time - np.log(rows.power_w[inside] * rows.time_s[inside])
-            squares.append(float(np.mean(error**2 / guess.variance)))
-    return (math.sqrt(float(np.mean(squares))), len(squares)) if squares else (1.0, 1)
+            errors.append(np.abs(error) / np.sqrt(guess.variance))
+    n = len(errors)
+    if n >= _TAIL_CONFIGS:
+        return float(np.quantile(np.concatenate(errors), 0.95)) * (1.0 + 1.0 / n)
+    square = float(np.mean([np.mean(e**2) for e in errors])) if errors else 1.0
+    return student_95(2 * max(1, n - 1)) * max(math.sqrt(square), 0.1) * math.sqrt(1.0 + 1.0 / max(1, n))
 
 
 def predict(model: Transfer, measured: Table, clocks_mhz: Sequence[float]) -> list[Prediction]:
@@ -364,9 +372,7 @@ def predict(model: Transfer, measured: Table, clocks_mhz: Sequence[float]) -> li
         own = measured.rows(rows)
         pattern = tuple(float(model.clocks[np.argmin(np.abs(model.clocks - c))]) for c in np.unique(own.set_mhz))
         if pattern not in widths:
-            off, configs = _left_out(model, np.array(pattern))
-            # A new configuration: the spread of the others, each of which brings two errors (power and time).
-            widths[pattern] = student_95(2 * (configs - 1)) * max(off, 0.1) * math.sqrt(1.0 + 1.0 / configs)
+            widths[pattern] = _left_out(model, np.array(pattern))
         found += _describe(model, name, own, wanted, widths[pattern])
     return found
 

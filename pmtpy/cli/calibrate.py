@@ -37,6 +37,9 @@ from pmtpy.uncertainty import COVERAGE_FACTOR
 
 _COLUMNS = ("config", "set_clock_mhz", "core_freq_mhz", "time_ms", "power_w")
 _WRITTEN = ("config", "set_clock_mhz", "power_w", "time_ms", "energy_j", "energy_low_j", "energy_high_j")
+# How much gradient and intercept of one board differ between recordings: half the range of those of a public GA102
+# board (0.943 to 0.951, -0.7 to +0.9 W), over the root of three.
+_SESSION_GAIN, _SESSION_W = 0.0024, 0.46
 _MANY = 20  # blocks of a load; more are taken as one
 _TOLD = 5  # notes that are printed in full
 
@@ -67,7 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "profile",
         help="make a calibration profile of what characterise found",
         description="Make a calibration profile for one device from the JSON of `pmtpy characterise`. The device is "
-        "opened to take down whose profile it is: it will be refused for any other.",
+        "opened to take down whose profile it is: it will be refused for any other. To the uncertainties of the one "
+        "recording is added by how much recordings of one board differ.",
         epilog="example:\n  pmtpy characterise log.csv --meter meter.csv --json > found.json\n"
         "  pmtpy calibrate profile found.json --target nvml:0 --range 30,350 -o nvml0.json",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -199,7 +203,12 @@ def _profile(args: argparse.Namespace) -> int:
     """Take the estimates, the device's identity, and write them together."""
     found = _found(Path(args.found))
     low, high = _range(args.range)
-    curve = Affine(_estimate(found, "gradient"), _estimate(found, "intercept_w"))
+    gain, offset = _estimate(found, "gradient"), _estimate(found, "intercept_w")
+    # One recording says nothing of how the next one differs.
+    curve = Affine(
+        Number(gain.value, math.hypot(gain.u, _SESSION_GAIN * gain.value)),
+        Number(offset.value, math.hypot(offset.u, _SESSION_W)),
+    )
     with create(args.target) as sensor:
         identity, names = sensor.identity, [c.name for c in sensor.channels]
     channel = args.channel or str(found.get("channel", ""))
