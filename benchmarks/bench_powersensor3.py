@@ -1,7 +1,8 @@
 """What a PowerSensor3 costs: decoding from memory, through a pseudo-terminal, at 20 kHz, and one reading.
 
 The far side is a board with four pairs: in memory, or the virtual board in a process of its own behind a real
-pseudo-terminal. CPU counts this process and the relay (user and system), not the board. Prints one JSON document.
+pseudo-terminal. CPU counts all threads of this process and the relay (user and system), not the
+board. Prints one JSON document.
 
 A real USB port is looked at every 8 ms instead of the 25 ms of a pseudo-terminal, so the relay's share is taken
 at both.
@@ -10,11 +11,13 @@ at both.
 from __future__ import annotations
 
 import statistics
+import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
+import pmtpy as pmt
 from benchmarks.common import repeat, report
 from pmtpy.backends.powersensor3 import open_source
 from pmtpy.backends.powersensor3.codec import FRAME_BYTES, Decoder
@@ -161,6 +164,41 @@ def streaming_share(path: str, look: int, seconds: float = 5.0) -> tuple[float, 
         return (time.process_time() - ours) / wall, (cpu_of(relay.pid) - theirs) / wall
 
 
+def dump_share(path: str, folder: Path, seconds: float = 5.0) -> float:
+    """CPU seconds per second of a CSV dump of every frame at 20 kHz: this process with its writer, and the relay."""
+    board = open_board(path, clock=HOST_CLOCK)
+    assert isinstance(board.transport, DirectTransport)
+    board.transport = relay = RelayTransport(board.transport.detach(), HOST_CLOCK)
+    source = PowerSensor3Source(board, HOST_CLOCK, virtual=True)
+    with Sensor(source, "bench", HOST_CLOCK) as sensor, sensor.dump(folder / "bench.csv", overwrite=True):
+        time.sleep(0.5)
+        begin, ours, theirs = time.perf_counter(), time.process_time(), cpu_of(relay.pid)
+        time.sleep(seconds)
+        used = time.process_time() - ours + cpu_of(relay.pid) - theirs
+        return used / (time.perf_counter() - begin)
+
+
+def resident_mb() -> float:
+    """Resident memory of this process, MB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096 / 1e6
+
+
+def memory_growth(path: str, seconds: float = 20.0) -> dict[str, float]:
+    """How memory grows while a fast board is measured: hours of a real stream, and MB more at the end than early on."""
+    source = open_source(path, clock=HOST_CLOCK, virtual=True)
+    with Sensor(source, "bench", HOST_CLOCK, interval_s=0.001) as sensor:
+        time.sleep(seconds / 4)
+        early, first = resident_mb(), sensor.read()
+        time.sleep(seconds)
+        last = sensor.read()
+        return {
+            "hours_of_the_board": pmt.seconds(first, last) / 3600,
+            "megabytes_more": resident_mb() - early,
+            "megabytes": early,
+        }
+
+
 def live_read_us(path: str, gap_s: float) -> float:
     """Median microseconds of Sensor.read() at 20 kHz, so long after the one before."""
     with Sensor(open_source(path, clock=HOST_CLOCK, virtual=True), "bench", HOST_CLOCK) as sensor:
@@ -198,7 +236,10 @@ def main() -> None:
             name = f"cpu_share_at_20_khz_looking_every_{look}_ms"
             figures[name] = repeat(iter([a + b for a, b in shares]).__next__, 3)
             figures[f"{name}_relay_alone"] = repeat(iter([b for _, b in shares]).__next__, 3)
+        with tempfile.TemporaryDirectory() as folder:
+            figures["cpu_share_at_20_khz_with_csv_dump"] = repeat(lambda: dump_share(board.path, Path(folder)), 3)
     with VirtualBoard(LOAD, SPEC, fast=True) as board:
+        figures["memory_over_hours_of_the_board"] = memory_growth(board.path)
         for transport in ("relay", "direct"):
             figures[f"terminal_frames_per_s_{transport}"] = repeat(
                 lambda t=transport: terminal_rate(board.path, t),  # type: ignore[misc]

@@ -90,6 +90,11 @@ class Source(ABC):
         """Whether the last reading failed, rather than found nothing new."""
         return False
 
+    @property
+    def more(self) -> bool:
+        """Whether a part of what has come waits for another :meth:`read`, because all at once would be too much."""
+        return False
+
     def mark(self, label: str) -> bool:  # noqa: ARG002  (the default has no use for it)
         """Put ``label`` into the device's own stream; return False where the device cannot."""
         return False

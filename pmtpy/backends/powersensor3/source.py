@@ -30,6 +30,8 @@ SETTLE_NS = 30_000_000
 SETTLE_PIECES = 20
 SETTLE_LIMIT_NS = 250_000_000
 SETTLE_BYTES = 64 * 18
+# After a program held the interpreter for minutes much has arrived; arrays of all of it would take hundreds of MB.
+AT_ONCE_BYTES = 1 << 20
 # A frame that carries a mark leaves within a millisecond of the command; a command can wait some ms behind USB.
 MARK_EXPECTED_NS = 50_000_000
 MARK_PROMPT_NS = 5_000_000
@@ -170,15 +172,7 @@ class PowerSensor3Source(Source):
         SourceLostError
             The board was unplugged, or has sent nothing for two seconds.
         """
-        if self._lost is not None:
-            raise self._lost
-        pieces, self._pending = self._pending, []
-        try:
-            pieces = pieces + self._board.transport.receive()
-        except SourceLostError as error:
-            self._lost = error
-            if not pieces:
-                raise
+        pieces = self._next_pieces()
         if not pieces:
             self._check_silence()
             return Block.empty(self.columns)
@@ -188,6 +182,32 @@ class PowerSensor3Source(Source):
             return Block.empty(self.columns)
         self._heard_ns = pieces[-1][0]
         return self._block(frames, pieces)
+
+    @property
+    def more(self) -> bool:
+        """Whether a part of what has arrived is still to be delivered."""
+        return bool(self._pending)
+
+    def _next_pieces(self) -> list[Piece]:
+        """Return what has arrived, or the part of it that is decoded at once; the rest waits for the next call."""
+        if not self._pending and self._lost is not None:
+            raise self._lost
+        pieces = self._pending
+        if sum(len(piece) for _, piece in pieces) < AT_ONCE_BYTES and self._lost is None:
+            try:
+                pieces = pieces + self._board.transport.receive()
+            except SourceLostError as error:
+                self._lost = error
+                if not pieces:
+                    raise
+        size = 0
+        for i, (_, piece) in enumerate(pieces, 1):
+            size += len(piece)
+            if size >= AT_ONCE_BYTES:
+                self._pending = pieces[i:]
+                return pieces[:i]
+        self._pending = []
+        return pieces
 
     def _block(self, frames: Frames, pieces: list[Piece]) -> Block:
         ends = itertools.accumulate(len(piece) for _, piece in pieces)

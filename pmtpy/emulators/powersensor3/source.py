@@ -42,6 +42,11 @@ class VirtualSource(Source):
         """Deliver what has come, in its cheapest form."""
         return self._inner.take()
 
+    @property
+    def more(self) -> bool:
+        """As the real source has it."""
+        return self._inner.more
+
     def mark(self, label: str) -> bool:
         """Put a mark into the board's stream."""
         return self._inner.mark(label)

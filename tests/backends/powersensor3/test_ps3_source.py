@@ -14,6 +14,7 @@ from pmtpy.emulators.powersensor3 import Board, VirtualSource, open_virtual
 from pmtpy.errors import SensorClosedError, SourceLostError, TargetError
 from pmtpy.integrate import Integrator
 from pmtpy.model import Block, Floats, Form, Frame, Layout, Quantity
+from pmtpy.sensor import Sensor
 from pmtpy.testing import check_source
 
 SQUARE = "square:low=30,high=90,hz=1"
@@ -281,3 +282,26 @@ def test_a_closed_source_is_closed() -> None:
     source.close()
     with pytest.raises((SensorClosedError, SourceLostError)):
         source.read()
+
+
+def test_much_that_waited_is_decoded_in_parts_and_one_reading_takes_it_all() -> None:
+    clock = ManualClock()
+    source = open_virtual(clock=clock, load="constant:60")
+    source.read()
+    for _ in range(12):
+        clock.advance(0.5)
+        inner(source)._pending += inner(source)._board.transport.receive()
+    first = source.read()
+    assert 0 < len(first) < 70_000  # 1 MiB is 58 254 frames; what came last began before it
+    assert source.more
+    rows = len(first)
+    while source.more:
+        rows += len(source.read())
+    assert rows == pytest.approx(120_000, abs=2)
+    for _ in range(12):
+        clock.advance(0.5)
+        inner(source)._pending += inner(source)._board.transport.receive()
+    with Sensor(source, "board", clock) as sensor:
+        before = sensor.read()
+        assert clock.now_ns() - before.t_ns < 1_000_000
+        assert not source.more
