@@ -304,4 +304,3 @@ def test_much_that_waited_is_decoded_in_parts_and_one_reading_takes_it_all() -> 
     with Sensor(source, "board", clock) as sensor:
         before = sensor.read()
         assert clock.now_ns() - before.t_ns < 1_000_000
-        assert not source.more
