@@ -21,6 +21,7 @@ from pmtpy.sensor import Sensor
 _log = logging.getLogger("pmtpy")
 _PAUSE_NS = 200_000  # a PowerSensor3 delivers every few milliseconds at the latest
 _ROUNDS = 5  # rows are milliseconds apart, evaluations microseconds
+_STEP_NS = 2_000_000
 _WARM_UP_NS = 1_000_000_000  # the slowest register known to us moves ten times in it
 _LIMIT_NS = 5_000_000_000  # beyond it the source itself has called the device lost
 
@@ -73,7 +74,7 @@ def warm_up(sensor: Sensor) -> None:
         now_ns = sensor.clock.now_ns()
         if now_ns > limit_ns:
             return
-        sensor.clock.wait_until(now_ns + _PAUSE_NS, threading.Event())
+        sensor.clock.wait_until(now_ns + _STEP_NS, threading.Event())
 
 
 class Held:

@@ -26,7 +26,7 @@ __all__ = ["MAX_PAIRS", "Joules", "PowerSensor", "State", "Watt", "seconds"]
 __version__ = "1.6.1"  # of the binding that this one follows; some programs ask for it
 
 MAX_PAIRS = 4
-_HISTORY_S = 0.25  # only the newest row is looked up; the rest would cost time
+_HISTORY_S = 0.02  # only the newest row is looked up; more would cost time
 
 
 class State:

@@ -19,17 +19,17 @@ from pmtpy.model import Channel, Layout, Quantity
 NAP_S = 0.3
 
 
-@pytest.mark.parametrize("target", ["powersensor3", "rapl", "nvidia", "nvml"])
-def test_energy_time_and_power_of_two_states_are_those_of_the_load(pmt: ModuleType, target: str) -> None:
+@pytest.mark.parametrize(("target", "within"), [("powersensor3", 0.02), ("rapl", 0.05), ("nvidia", 0.2), ("nvml", 0.2)])
+def test_energy_time_and_power_of_two_states_are_those_of_the_load(pmt: ModuleType, target: str, within: float) -> None:
     pm = pmt.create(target, "virtual", load="constant:60")
     start = pm.read()
     time.sleep(NAP_S)
     end = pm.read()
     seconds = pmt.seconds(start, end)
     assert seconds >= NAP_S * 0.8  # a PowerSensor3 shows the newest frame that has come
-    assert pmt.joules(start, end) == pytest.approx(60 * seconds, rel=0.02)
-    assert pmt.watts(start, end) == pytest.approx(60, rel=0.02)
-    assert pmt.PMT.joules(start, end) == pytest.approx(pmt.joules(start, end), rel=0.02)
+    assert pmt.joules(start, end) == pytest.approx(60 * seconds, rel=within)
+    assert pmt.watts(start, end) == pytest.approx(60, rel=within)
+    assert pmt.PMT.joules(start, end) == pytest.approx(pmt.joules(start, end), rel=within)
     assert pm.seconds(start, end) == seconds
     assert abs(end.timestamp() - time.time()) < 1
 
@@ -61,8 +61,8 @@ def test_nvml_shows_the_registers_that_pmt_reads_first(pmt: ModuleType) -> None:
     state = pm.read()
     assert [state.name(i) for i in range(2)] == ["gpu_instant", "gpu_average"]
     assert state.watts(0) == pytest.approx(60, rel=0.02)
-    gained = state.joules(0) - first.joules(0)
-    assert gained == pytest.approx(pmt.joules(first, state), abs=1e-6) or gained == pytest.approx(60 * NAP_S, rel=0.5)
+    gained = state.joules(0) - first.joules(0)  # of the whole GPU, by its counter
+    assert gained == pytest.approx(60 * pmt.seconds(first, state), rel=0.5)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_dump_is_pmts_text(pmt: ModuleType, tmp_path: Path) -> None:
     pm.stopDump()
     check_dump(path.read_text(), ["total", "pair0", "pair1"])
     rows = pmtpy.load(path)
-    assert 50 < len(rows) <= NAP_S * 1000 * 2  # a row each millisecond, PMT's interval
+    assert rows["time"].diff().median() == pytest.approx(1e-3, abs=1e-4)  # PMT's interval
     assert rows["total_W"].mean() == pytest.approx(60, rel=0.02)
 
 
