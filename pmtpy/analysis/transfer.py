@@ -162,13 +162,12 @@ def fit_transfer(updates: Updates, meter: Curve, fit: KernelFit, pivot_s: float)
     DeclinedError
         Too few updates, or a power that hardly varies.
     """
-    near = [s for s in fit.shapes if s.loss < CLEAR_RATIO * fit.best.loss or s is fit.best]
+    near = [s for s in fit.shapes if s.loss < CLEAR_RATIO * fit.best.loss]
     inside = (updates.t_s > meter.start_s) & (updates.t_s < meter.end_s)
     t, y = updates.t_s[inside], updates.watts[inside]
     respond = Responder(meter)
-    seen = np.stack([_seen(respond, t, shape, pivot_s) for shape in near])
-    x = seen[[s is fit.best for s in near].index(True)]
-    doubt = np.max(np.abs(seen - x), axis=0)
+    x = _seen(respond, t, fit.best, pivot_s)
+    doubt = np.max([np.abs(_seen(respond, t, shape, pivot_s) - x) for shape in near], axis=0)
     noise = max(fit.best.residual_w, 1e-6)
     line = fit_line(x, y, weights=np.asarray(noise**2 / (noise**2 + doubt**2), np.float64))
     # The fit of the kernel knows how far an error of its shape and time reaches into the gain; the line does not.

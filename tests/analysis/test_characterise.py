@@ -132,6 +132,18 @@ def test_a_step_gives_kind_rise_and_delay() -> None:
     assert step["delay_ms"]["low"] <= 40.0 <= step["delay_ms"]["high"]
 
 
+def test_a_sharp_step_leaves_the_kernel_ambiguous_but_gives_gradient_and_honest_energies() -> None:
+    # One update on each flank: a boxcar and a one-pole can both be bent to fit it.
+    found = _run(Bench(np.array([2.0, 8.0]), 10.0))
+    document = found.document()
+    assert document["kernel"]["family"] == "ambiguous"
+    assert document["kernel"]["window_ms"] is None
+    assert "fit nearly equally" in document["declined"]["kernel"]
+    assert document["gradient"]["value"] == pytest.approx(0.95, abs=0.012)
+    assert set(document["energy"]) == {"whole", "first_1s", "first_0.3s"}
+    assert all(e.corrected_j.contains(e.reference_j) for e in found.energy.values())
+
+
 def _recorded(recordings: Path, folder: str, column: str) -> dict[str, Any]:
     stamps = read_stamps(recordings / folder / "timestamps.csv")
     return characterise(
