@@ -185,7 +185,7 @@ def test_repeatability_uses_students_t() -> None:
         repeated([1.0])
 
 
-@pytest.mark.parametrize("kind", ["full", "part-time", "averaged", "counter"])
+@pytest.mark.parametrize("kind", ["full", "part-time", "averaged", "counter", "bridged"])
 def test_stated_intervals_cover_the_truth_as_often_as_they_say(kind: str) -> None:
     rng = np.random.default_rng(20)
     errors = np.array([random_trial(rng, kind).error for _ in range(400)])

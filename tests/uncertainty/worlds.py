@@ -93,6 +93,30 @@ def counter_trial(rng: np.random.Generator, model: SensorModel, channel: Channel
     )
 
 
+def bridged_trial(rng: np.random.Generator, model: SensorModel, channel: Channel) -> Trial:
+    """Measure a region with an energy counter that is polled, a row for each change; its ends fall between rows."""
+    seconds = 30.0
+    load, edges = random_load(rng, seconds)
+    period = model.counter_update_s
+    a, b = random_region(rng, edges, 1.5 * period, seconds)
+    read, _ = Polling(period / 7, period / 70).instants(seconds, seed=int(rng.integers(1 << 30)))
+    shown = model.counter(load, read)
+    moved = np.concatenate([[True], np.diff(shown) > 0])
+    t, joules = read[moved], shown[moved]
+    watts = np.concatenate([[np.nan], np.diff(joules) / np.diff(t)])
+    evidence = observe(
+        channel,
+        np.round(t * 1e9).astype(np.int64),
+        watts,
+        start_ns=round(a * 1e9),
+        end_ns=round(b * 1e9),
+        joules=float(np.interp(b, t, joules) - np.interp(a, t, joules)),
+    )
+    return Trial(
+        "bridged", float(load.joules(np.array(b)) - load.joules(np.array(a))), evidence, assess(channel, evidence)
+    )
+
+
 def random_trial(rng: np.random.Generator, kind: str) -> Trial:
     """Draw a sensor of the kind, calibrated to a random uncertainty, and measure one region with it."""
     gain_u, offset_u = float(rng.uniform(0.002, 0.02)), float(rng.uniform(0.1, 1.0))
@@ -106,10 +130,10 @@ def random_trial(rng: np.random.Generator, kind: str) -> Trial:
         "step_w": step,
     }
     seed = int(rng.integers(1 << 30))
-    if kind == "counter":
+    if kind in {"counter", "bridged"}:
         model = SensorModel(**common | {"offset_w": 0.0}, counter_update_s=update, counter_step_j=step, seed=seed)
         channel = Channel("gpu", Quantity.ENERGY, resolution=step, refresh_s=update, gain_u=gain_u)
-        return counter_trial(rng, model, channel)
+        return (counter_trial if kind == "counter" else bridged_trial)(rng, model, channel)
     if kind == "part-time":
         model = SensorModel(update, window_s=0.0, tau_s=update / 8, **common, seed=seed)
     elif kind == "averaged":
