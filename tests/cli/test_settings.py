@@ -139,3 +139,13 @@ def test_v_tells_which_file_was_read_and_q_tells_only_errors(pmtpy: Pmtpy, tmp_p
     done = pmtpy("read", "-q", "nonsense")
     assert (done.returncode, done.stdout) == (2, "")
     assert "nonsense" in done.stderr
+
+
+def test_the_file_in_the_docs_means_what_it_says() -> None:
+    page = (Path(__file__).parents[2] / "docs/command-line.md").read_text(encoding="utf-8")
+    text = page.partition("```toml\n")[2].partition("```")[0]
+    settings = parse(text, Path("/etc/site/pmtpy.toml"))
+    assert settings.sensors == ("rapl", "nvml:0")
+    assert settings.options_for("nvml:1", {}) == {"total": "instant", "interval": "20ms"}
+    assert settings.options_for("nvml:0", {})["calibration"] == "/etc/site/nvml0.json"
+    assert settings.options_for("powersensor3:virtual", {}) == {"load": "constant:25"}

@@ -44,9 +44,11 @@ def blocks(page: Path) -> list[Fence]:
 
 
 def run_shell(line: str, folder: Path) -> None:
-    words = shlex.split(line.replace("pmt-dump", "pmtpy dump"), comments=True)
-    if words and words[0] == "pmtpy":
-        line = f"{shlex.quote(sys.executable)} -m " + line.replace("pmt-dump", "pmtpy dump")
+    line = line.replace("pmt-dump", "pmtpy dump")
+    words = shlex.split(line, comments=True)
+    ours = re.match(r"(\w+=\S* +)*(?=pmtpy\b)", line)  # perhaps after variables, as in PMT_NAME=rapl pmtpy read
+    if ours:
+        line = f"{ours[0]}{shlex.quote(sys.executable)} -m {line[ours.end() :]}"
     elif words and words[0] in {"python", "python3"}:
         line = line.replace(words[0], shlex.quote(sys.executable), 1)
     done = subprocess.run(
