@@ -203,8 +203,9 @@ class Sensor:
     def _step(self) -> None:
         """Bring the curve up to now. Under the lock."""
         self._take()
-        while self._source.more:
-            self._take()
+        if self._source.stream:
+            while self._source.more:
+                self._take()
 
     def _take(self) -> None:
         if self._failure is not None:
