@@ -8,7 +8,7 @@ import pmtpy as pmt
 from pmtpy.errors import TargetError
 
 
-@pytest.mark.parametrize("target", ["nvml:virtual", "rapl:virtual", "hwmon:virtual"])
+@pytest.mark.parametrize("target", ["amdsmi:virtual", "nvml:virtual", "rapl:virtual", "hwmon:virtual"])
 def test_the_world_ends_with_its_last_sensor(target: str) -> None:
     with pmt.create(target, load="constant:50"), pytest.raises(TargetError, match="close them before"):
         pmt.create(target, load="constant:60")

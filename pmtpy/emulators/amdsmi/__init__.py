@@ -11,6 +11,7 @@ import builtins
 import ctypes
 import importlib.util
 import sys
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -130,7 +131,9 @@ def open_virtual(
         counter_step_j=0.0,
     )
     card = replace(PROFILES[profile], sensor=sensor)
-    library = private_amdsmi(VirtualSmi(world, [card]))
+    driver = VirtualSmi(world, [card])
+    library = private_amdsmi(driver)
     source = open_source(card.pci, clock=clock, library=library, total=total)
+    weakref.finalize(source, driver.leave).atexit = False
     source.identity = replace(source.identity, virtual=True)
     return source

@@ -7,9 +7,10 @@ It answers with the library's codes and fills the wrapper's own structures. A sy
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.world import World
@@ -132,6 +133,10 @@ class VirtualSmi:
             "amdsmi_get_gpu_kfd_info": self._kfd,
         }
         self._symbols: dict[str, _Symbol] = {}
+
+    def leave(self) -> None:
+        """Hold the world no longer: nobody watches it through this library, which ctypes keeps alive."""
+        self._world = cast("World", weakref.proxy(self._world))
 
     def __getattr__(self, name: str) -> _Symbol:
         """Find an entry point; every name that the wrapper may know exists."""
