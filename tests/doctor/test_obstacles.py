@@ -300,8 +300,8 @@ def test_a_port_that_answers_nothing_fails_when_it_is_opened(broken: Broken) -> 
 # -- nvml --------------------------------------------------------------------------------------------------------------
 
 
-def pynvml(init: int = 0) -> ModuleType:
-    driver = VirtualDriver(make_world("constant:100", clock=ManualClock()), [make_gpu("h100")])
+def pynvml(init: int = 0, gpus: int = 1) -> ModuleType:
+    driver = VirtualDriver(make_world("constant:100", clock=ManualClock()), [make_gpu("h100")] * gpus)
     driver.init_code = init
     return private_pynvml(driver)
 
@@ -326,6 +326,8 @@ def test_a_working_gpu_is_opened_and_read(broken: Broken) -> None:
         (nvml_codes.GPU_IS_LOST, Obstacle.FIRMWARE, "xid"),
         (nvml_codes.RESET_REQUIRED, Obstacle.FIRMWARE, "--gpu-reset"),
         (nvml_codes.NO_PERMISSION, Obstacle.PERMISSION, "/dev/nvidia"),
+        (nvml_codes.UNKNOWN, Obstacle.DRIVER, "dmesg"),
+        (nvml_codes.GPU_NOT_FOUND, Obstacle.DRIVER, "dmesg"),
     ],
 )
 def test_each_state_of_the_driver_has_its_cure(broken: Broken, code: int, obstacle: Obstacle, cure: str) -> None:
@@ -368,6 +370,17 @@ def test_hidden_gpus_name_the_variable(broken: Broken, monkeypatch: pytest.Monke
     with_gpu(broken)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     is_broken(broken.finding("nvml", library=pynvml()), Obstacle.PERMISSION, "$ unset CUDA_VISIBLE_DEVICES")
+
+
+def test_a_gpu_that_the_driver_has_not_taken_is_a_matter_of_the_driver(broken: Broken) -> None:
+    with_gpu(broken)
+    is_broken(broken.finding("nvml", library=pynvml(gpus=0)), Obstacle.DRIVER, "$ sudo dmesg | grep -i nvrm")
+
+
+def test_lost_device_nodes_in_a_container_are_given_to_it(broken: Broken) -> None:
+    with_gpu(broken)
+    broken.put("/.dockerenv")
+    is_broken(broken.finding("nvml", library=pynvml(nvml_codes.UNKNOWN)), Obstacle.CONTAINER, "--gpus all")
 
 
 def test_a_machine_without_nvidia_gpu_is_not_told_to_install_anything(broken: Broken) -> None:

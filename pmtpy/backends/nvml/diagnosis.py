@@ -19,6 +19,7 @@ from pmtpy.errors import BackendUnavailableError
 
 _VENDOR = 0x10DE
 _DISPLAY = 0x03  # class of PCI devices
+_WHY = "the kernel's log says why the driver has not taken it: $ sudo dmesg | grep -i nvrm"
 _RUN = "$ docker run --gpus all IMAGE COMMAND"
 
 _OBSTACLES = {
@@ -30,8 +31,8 @@ _OBSTACLES = {
     codes.RESET_REQUIRED: Obstacle.FIRMWARE,
     codes.OPERATING_SYSTEM: Obstacle.PERMISSION,
     codes.VERSION_MISMATCH: Obstacle.DRIVER,
-    codes.GPU_NOT_FOUND: Obstacle.HARDWARE,
-    codes.UNKNOWN: Obstacle.CONTAINER,
+    codes.GPU_NOT_FOUND: Obstacle.DRIVER,  # the bus has one
+    codes.UNKNOWN: Obstacle.DRIVER,  # on a host; a container's lost device nodes are told apart before
 }
 
 
@@ -60,10 +61,15 @@ def diagnose(
     except BackendUnavailableError as error:
         cure: tuple[str, ...] = (f"$ {error.remedy}",)
         return (Finding(BACKEND, "", Verdict.BROKEN, f"{here}: {error.reason}", Obstacle.EXTRA, cure),)
-    if fault is None:
-        cure = (f"$ unset {VISIBLE}",) if VISIBLE in os.environ else ((found.remedy,) if found.remedy else ())
-        return (Finding(BACKEND, "", Verdict.BROKEN, found.reason, Obstacle.PERMISSION, cure),)
-    return (_of_fault(machine, here, fault),)
+    return (_none_shown(here, found.reason) if fault is None else _of_fault(machine, here, fault),)
+
+
+def _none_shown(here: str, why: str) -> Finding:
+    if VISIBLE in os.environ:
+        cure = (f"$ unset {VISIBLE}",)
+        return Finding(BACKEND, "", Verdict.BROKEN, f"{here}: {why}", Obstacle.PERMISSION, cure)
+    reason = f"{here}: NVML starts, but the driver has taken no GPU"
+    return Finding(BACKEND, "", Verdict.BROKEN, reason, Obstacle.DRIVER, (_WHY,))
 
 
 def _other_driver(here: str, others: list[str]) -> Finding:
@@ -100,7 +106,9 @@ def _of_fault(machine: Machine, here: str, fault: Fault) -> Finding:
         return Finding(BACKEND, "", Verdict.BROKEN, f"{reason}; {nodes[0]} is closed to this user", obstacle, steps)
     obstacle = _OBSTACLES.get(fault.code, Obstacle.DRIVER)
     steps = {
-        codes.DRIVER_NOT_LOADED: ("$ sudo modprobe nvidia", "if that fails, see why: $ sudo dmesg | grep -i nvrm"),
+        codes.DRIVER_NOT_LOADED: ("$ sudo modprobe nvidia", _WHY),
+        codes.GPU_NOT_FOUND: (_WHY,),
+        codes.UNKNOWN: (_WHY,),
         codes.VERSION_MISMATCH: (codes.remedy(fault.code), "$ sudo reboot"),
     }.get(fault.code, (codes.remedy(fault.code),))
     return Finding(BACKEND, "", Verdict.BROKEN, reason, obstacle, tuple(filter(None, steps)))
