@@ -300,8 +300,8 @@ def _posterior(seen: _Seen, period: float, phase: float, step: float) -> tuple[f
     reach = float(np.max(np.abs(seen.k))) + 1.0
     half_phase = float(np.median(seen.before - seen.after)) / 2.0 + step
     half_period = half_phase / reach * 2.0
-    noises = [s for s in _NOISE_S if s >= 0.14 * step and (s <= period / 8.0 or s <= 1e-4)]
-    noises = noises or [period / 8.0]
+    noises = [s for s in _NOISE_S if s >= 0.14 * step and s <= period / 8.0]
+    noises = noises or [period / 8.0]  # a stamp cut off to more than the period can tell nothing finer
     noise = noises[len(noises) // 2]
     sd_period = sd_phase = 0.0
     for zoom in range(6):
@@ -310,7 +310,7 @@ def _posterior(seen: _Seen, period: float, phase: float, step: float) -> tuple[f
             noise = noises[int(np.argmax(fits))]
         unit = np.linspace(-1.0, 1.0, 25 if zoom < 5 else 61)
         periods, phases = period + unit * half_period, phase + unit * half_phase
-        p = _normalised(seen.log_likelihood(phases[None, :, None] + periods[:, None, None] * seen.k, noise))
+        p = _normalised(_on_grid(seen, periods, phases, noise))
         over_period, over_phase = np.sum(p, axis=1), np.sum(p, axis=0)
         period, phase = float(over_period @ periods), float(over_phase @ phases)
         sd_period = math.sqrt(float(over_period @ (periods - period) ** 2))
@@ -318,6 +318,15 @@ def _posterior(seen: _Seen, period: float, phase: float, step: float) -> tuple[f
         half_period = min(half_period, max(4.0 * sd_period, half_period / 8.0))
         half_phase = min(half_phase, max(4.0 * sd_phase, half_phase / 8.0))
     return period, phase, _spread_95(periods, over_period), _spread_95(phases, over_phase), noise
+
+
+def _on_grid(seen: _Seen, periods: Floats, phases: Floats, noise: float) -> Floats:
+    """Log likelihood for each period and phase, in parts so that an hour's recording needs no gigabytes."""
+    total = np.zeros((len(periods), len(phases)))
+    for i in range(0, len(seen.k), 256):
+        part = _Seen(seen.after[i : i + 256], seen.before[i : i + 256], seen.k[i : i + 256])
+        total += part.log_likelihood(phases[None, :, None] + periods[:, None, None] * part.k, noise)
+    return total
 
 
 def _spread_95(grid: Floats, p: Floats) -> float:
