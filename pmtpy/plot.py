@@ -35,7 +35,7 @@ _MOST_LABELS = 14
 _MOST_MARKS = 200
 # Colours that differ for all kinds of colour vision (Okabe and Ito, "Color universal design", 2008), dark ones first,
 # each with a line style of its own, for print without colour.
-_STYLES: tuple[tuple[str, Any], ...] = (
+STYLES: tuple[tuple[str, Any], ...] = (
     ("#000000", "-"),
     ("#0072B2", (0, (5, 1.5))),
     ("#D55E00", (0, (1, 1))),
@@ -245,7 +245,7 @@ def _overlaid(panels: Sequence[_Panel]) -> _Panel:
 def _draw(ax: Axes, panel: _Panel) -> None:
     start, end = _span([panel])
     length = max(end - start, 1e-9)
-    for line, (colour, style) in zip(panel.lines, _STYLES * (1 + len(panel.lines) // len(_STYLES)), strict=False):
+    for line, (colour, style) in zip(panel.lines, STYLES * (1 + len(panel.lines) // len(STYLES)), strict=False):
         curve = interrupted(envelope(line.t, line.watts, _SLICES), *panel.gaps)
         if len(line.t) > _SLICES:
             ax.fill_between(curve.t, curve.low, curve.high, color=colour, alpha=0.22, linewidth=0, zorder=2)

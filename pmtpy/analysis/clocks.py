@@ -82,18 +82,50 @@ def _sampled(curve: Curve, start_s: float, end_s: float, step_s: float) -> Float
     return np.asarray(np.diff(np.interp(edges, curve.t_s, curve.joules)) / step_s, np.float64)
 
 
-def coarse_shift(moving: Curve, fixed: Curve, *, reach_s: float | None = None, step_s: float = 0.005) -> float:
-    """Return what must be added to the times of ``moving`` so that it looks most like ``fixed``.
+@dataclass(frozen=True, slots=True)
+class Correlogram:
+    """Correlation of two curves over the shift of one of them.
+
+    Attributes
+    ----------
+    shift_s : float64, shape (n,)
+        What is added to the times of the moving curve, in order.
+    r : float64, shape (n,)
+        Pearson's correlation over the part where both were recorded.
+    """
+
+    shift_s: Floats
+    r: Floats
+
+    def best(self) -> float:
+        """Return the shift at which they look most alike.
+
+        Raises
+        ------
+        DeclinedError
+            They do not look alike at any.
+        """
+        at = int(np.argmax(self.r))
+        if self.r[at] < 0.5:
+            msg = f"the two recordings do not look alike at any shift (best correlation {self.r[at]:.2f})"
+            raise DeclinedError(msg)
+        return float(self.shift_s[at])
+
+
+def correlogram(moving: Curve, fixed: Curve, *, reach_s: float | None = None, step_s: float = 0.005) -> Correlogram:
+    """Correlate two curves at all shifts that leave half of the shorter one in common.
 
     Parameters
     ----------
     reach_s : float, optional
         Largest shift; None: any, for clocks that have nothing in common.
+    step_s : float
+        Grain of the shift, unless the recordings are so long that it must be coarser.
 
     Raises
     ------
     DeclinedError
-        They do not look alike at any shift.
+        No shift within reach lets them overlap by half of the shorter.
     """
     length = max(fixed.end_s - fixed.start_s, moving.end_s - moving.start_s)
     step = max(step_s, length / 200_000)
@@ -124,11 +156,19 @@ def coarse_shift(moving: Curve, fixed: Curve, *, reach_s: float | None = None, s
     if not np.any(usable):
         msg = f"the recordings do not overlap within {reach_s:g} s of each other"
         raise DeclinedError(msg)
-    best = int(np.argmax(np.where(usable, r, -2.0)))
-    if r[best] < 0.5:
-        msg = f"the two recordings do not look alike at any shift (best correlation {r[best]:.2f})"
-        raise DeclinedError(msg)
-    return float(shifts[best])
+    order = np.flatnonzero(usable)[np.argsort(shifts[usable])]
+    return Correlogram(np.asarray(shifts[order], np.float64), np.asarray(r[order], np.float64))
+
+
+def coarse_shift(moving: Curve, fixed: Curve, *, reach_s: float | None = None, step_s: float = 0.005) -> float:
+    """Return what must be added to the times of ``moving`` so that it looks most like ``fixed``.
+
+    Raises
+    ------
+    DeclinedError
+        They do not look alike at any shift within reach.
+    """
+    return correlogram(moving, fixed, reach_s=reach_s, step_s=step_s).best()
 
 
 def fit_clock(meter: Curve, switched_on_s: Floats, switched_off_s: Floats) -> ClockFit:

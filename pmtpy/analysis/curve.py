@@ -52,6 +52,20 @@ class Curve:
         return _curve(np.concatenate([[t[0] - _LONG_S], t, [t[-1] + _LONG_S]]), power)
 
     @staticmethod
+    def from_energy(t_s: Floats, joules: Floats) -> Curve:
+        """Make a curve of readings of a counter in order of time: between two readings their mean power."""
+        t, e = np.asarray(t_s, np.float64), np.asarray(joules, np.float64)
+        keep = np.concatenate([[True], np.diff(t) > 0]) if len(t) else np.zeros(0, np.bool_)
+        t, e = t[keep], e[keep]
+        if len(t) < 3 or not np.all(np.isfinite(e)):
+            msg = f"a counter with {len(t)} readings in order of time is too short, or holds values that are no numbers"
+            raise DeclinedError(msg)
+        power = np.diff(e) / np.diff(t)
+        return _curve(
+            np.concatenate([[t[0] - _LONG_S], t, [t[-1] + _LONG_S]]), np.concatenate([power[:1], power, power[-1:]])
+        )
+
+    @staticmethod
     def from_switching(edges_s: Floats, end_s: float | None = None) -> Curve:
         """Make a load that is 1 from the first edge to the second, 0 to the third, and so on; 0 before and after.
 

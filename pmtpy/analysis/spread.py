@@ -39,7 +39,7 @@ class Spread:
         late : float64, shape (n,)
             What an error of the times, of one standard deviation, does to each reading.
         """
-        scale = np.maximum(np.sqrt(np.sum(design**2, axis=0)), 1e-300)
+        scale = np.maximum(np.sqrt(np.sum(design**2, axis=0)), 1e-100)  # its square is still a number
         z = design / scale
         n, p = z.shape
         # Huber's M-estimate: the variance of the clipped residuals over the squared share of those not clipped.

@@ -95,3 +95,10 @@ def shared_world(load: str | None, *, clock: Clock) -> World:
             msg = f"the open virtual sensors watch the load {world.spec!r}; close them before choosing {load!r}"
             raise TargetError(msg)
         return world
+
+
+def open_world(clock: Clock) -> World | None:
+    """Return the world that the open virtual sensors on this clock live in, for the truth; None where there is none."""
+    with _shared_lock:
+        world = _shared.get(id(clock))
+        return world if world is not None and world.clock is clock else None

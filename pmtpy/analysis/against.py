@@ -1,0 +1,315 @@
+"""One trace against a reference: its updates, lag, averaging window, gain and offset, and what they do not explain.
+
+Each question goes to the estimator that knows it; what the data cannot tell is declined there, and absent here with
+its reason. Pure; times are seconds, powers watts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+
+from pmtpy.analysis.align import Alignment, align
+from pmtpy.analysis.characterise import Characterisation
+from pmtpy.analysis.compared import Compared, Trace
+from pmtpy.analysis.curve import Curve, Responder
+from pmtpy.analysis.energy import Readings
+from pmtpy.analysis.estimate import Estimate
+from pmtpy.analysis.kernel import fit_kernel
+from pmtpy.analysis.response import Response
+from pmtpy.analysis.series import Updates, stamp_step, tidy
+from pmtpy.analysis.shapes import AMBIGUOUS, CLEAR_RATIO, KernelFit, Shape
+from pmtpy.analysis.transfer import Transfer, fit_line, fit_transfer
+from pmtpy.analysis.update import UpdateLattice, estimate_updates, update_series
+from pmtpy.errors import DeclinedError
+from pmtpy.model import Floats, Rule
+
+_FINER = 4.0  # the reference must be sampled this much finer than the readings to show their kernel
+_MOST_UPDATES = 20_000  # a stream that delivers more is no register whose window could be asked for
+_LEAD_S = 1.5  # a curve was moved by its whole lag, so its kernel may end this far in the future
+_ONE_CLOCK_RATE = 1e-6
+_REPEATS = 1.5  # rows this much closer than the updates repeat them
+_LEVELS = 8  # fewer different readings are the levels of a load
+_CELL_ROWS = 4.0
+_OTHER_WIDTHS = (0.5, 0.7, 1.4, 2.0)
+_LINE_CELLS = 400  # without a kernel, gain and offset come from means over at most this many cells
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A trace, its exact curve (for energies), its updates and their curve; and what has been declined so far."""
+
+    trace: Trace
+    curve: Curve
+    shape: Curve
+    updates: Updates
+    lattice: UpdateLattice | None
+    counted: bool
+    declined: dict[str, str]
+
+    def attempt(self, name: str, estimator: Callable[[], _T]) -> _T | None:
+        """Return what the estimator finds; if it declines, keep the reason."""
+        try:
+            return estimator()
+        except DeclinedError as error:
+            self.declined[name] = str(error)
+            return None
+
+
+# -- each trace for itself ---------------------------------------------------------------------------------------------
+
+
+def prepare(trace: Trace) -> Prepared:
+    """Make the curves of a trace, and find its updates.
+
+    Raises
+    ------
+    DeclinedError
+        It has fewer than three rows with a power.
+    """
+    counted = trace.joules is not None and trace.channel is not None and trace.channel.how is not Rule.TRAPEZOID
+    t, watts = tidy(trace.t_s, trace.watts)
+    if len(t) < 3:
+        msg = f"{trace.name} has {len(t)} rows with a power: too few to compare"
+        raise DeclinedError(msg)
+    if counted and trace.joules is not None:
+        curve = Curve.from_energy(*_moves(*tidy(trace.t_s, trace.joules)))
+    else:
+        curve = Curve.from_samples(t, watts)
+    plain = Updates(np.arange(len(t)), t, watts, float(np.median(np.diff(t))))
+    ready = Prepared(trace, curve, curve, plain, None, counted, {})
+    ready.lattice = ready.attempt("update_period_ms", lambda: _lattice(trace, t, watts))
+    found = ready.lattice
+    if not counted and found is not None and found.poll_s * _REPEATS < found.period_s.value:
+        updates = update_series(t, watts, found)
+        if len(np.unique(updates.watts)) > _LEVELS:
+            # A reading that is shown until the next update is as old as its update, not as its last repetition.
+            ready.updates = updates
+            ready.shape = Curve.from_samples(updates.t_s, updates.watts)
+        else:
+            ready.lattice = None  # a sensor without noise on a load of a few levels shows such steps, too
+            ready.declined["update_period_ms"] = (
+                f"the readings stand still but for steps {1e3 * found.period_s.value:.4g} ms apart: that may be the "
+                "load as well as the sensor"
+            )
+    return ready
+
+
+def _moves(t: Floats, joules: Floats) -> tuple[Floats, Floats]:
+    """Return the rows in which a counter moved: one that stood still while others were read used no less power."""
+    moved = np.concatenate([[True], np.diff(joules) != 0.0])
+    return t[moved], joules[moved]
+
+
+def _lattice(trace: Trace, t: Floats, watts: Floats) -> UpdateLattice:
+    """Find the updates behind polls; or, of a trace that has a row for each update, their regular times."""
+    stated = trace.channel.refresh_s if trace.channel is not None else None
+    spacing = float(np.median(np.diff(t)))
+    if stated is None or not 0.8 * stated < spacing < 3.0 * stated or len(t) < 8:
+        return estimate_updates(t, watts)
+    k = np.concatenate([[0.0], np.cumsum(np.maximum(1.0, np.round(np.diff(t) / spacing)))])
+    x = k - np.mean(k)
+    period = float(x @ (t - np.mean(t)) / (x @ x))
+    late = t - np.mean(t) - period * x
+    error = float(np.sqrt(late @ late / (len(t) - 2) / (x @ x)))
+    middle = np.array([float(np.mean(t))])
+    return UpdateLattice(
+        Estimate.normal(period, max(error, 1e-9), len(t) - 2),
+        Estimate.normal(float(middle[0]), max(error, 1e-9), len(t) - 2),
+        1.0,
+        len(t),
+        middle,
+        np.zeros(1),
+        period,
+    )
+
+
+def alone(p: Prepared) -> Compared:
+    """Return what a trace tells without a reference."""
+    length = p.curve.end_s - p.curve.start_s
+    return Compared(
+        p.trace.name,
+        len(p.trace.t_s),
+        length,
+        p.curve.energy(p.curve.start_s, p.curve.end_s) / length,
+        p.trace.t_s,
+        period_s=p.lattice.period_s if p.lattice is not None else None,
+        declined=p.declined,
+    )
+
+
+# -- one trace against the reference -----------------------------------------------------------------------------------
+
+
+def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, Follows | None]:
+    """Hold one trace against the reference; the second result is what a correction of its energies needs, if known."""
+    found = p.attempt("lag_ms", lambda: align(p.shape, base.shape, one_clock=one_clock))
+    if found is None:
+        p.declined |= dict.fromkeys(("kernel", "gain"), f"needs the lag: {p.declined['lag_ms']}")
+        return alone(p), None
+    stamp = max(stamp_step(p.trace.t_s), stamp_step(base.trace.t_s)) / 2.0
+    updates = p.updates.shifted(-found.lag_s.value)
+    fit = p.attempt("kernel", lambda: _kernel(p, updates, base, found.middle_s, one_clock=one_clock))
+    if fit is None:
+        alignment = replace(found, lag_s=found.lag_s.widened(stamp))
+        points = _cells(p, base, found)
+        transfer = p.attempt("gain", lambda: fit_line(points.reference_w, points.shown_w))
+    else:
+        if fit.family == AMBIGUOUS:
+            p.declined["kernel"] = fit.reason
+        alignment = _by_kernel(found, fit, stamp)
+        transfer = p.attempt("gain", lambda: fit_transfer(updates, base.shape, fit, found.middle_s))
+        points = _filtered(updates, base, fit, found.middle_s)
+    notes = tuple(filter(None, (found.note, transfer.note if transfer is not None else "")))
+    left = points.residuals(transfer) if transfer is not None else np.empty(0)
+    clock = None if one_clock else _clock(alignment, fit)
+    compared = replace(
+        alone(p),
+        kernel=fit,
+        alignment=alignment,
+        lag_s=alignment.lag_s,
+        transfer=transfer,
+        clock=clock,
+        t_s=p.trace.t_s if clock is None else clock.on_reference(p.trace.t_s),
+        residual_t_s=points.t_s[: len(left)],
+        residual_w=left,
+        notes=notes,
+    )
+    response = Characterisation(p.trace.name, p.lattice, None, fit, None, transfer).response
+    if response is None or fit is None:
+        return compared, None
+    rate = fit.best.rate.value if fit.best.rate is not None else 0.0
+
+    def move(t: Floats) -> Floats:
+        return np.asarray(found.middle_s + (t - found.lag_s.value - found.middle_s) * (1.0 + rate), np.float64)
+
+    t, watts = tidy(p.trace.t_s, p.trace.watts)
+    return compared, Follows(Readings(move(t), watts, replace(p.updates, t_s=move(p.updates.t_s))), response)
+
+
+def _by_kernel(found: Alignment, fit: KernelFit, stamp: float) -> Alignment:
+    """Return the alignment with lag and rate as the kernel's fit has them, which knows the shape of the response."""
+    seen, rate = fit.best.lag_s, fit.best.rate
+    lag = Estimate(*(found.lag_s.value + x for x in (seen.value, seen.low, seen.high))).widened(stamp)
+    return replace(found, lag_s=lag, rate=rate.scaled(-1.0) if rate is not None and found.rate is not None else None)
+
+
+def _clock(alignment: Alignment, fit: KernelFit | None) -> Alignment:
+    """Return how the clocks stand to each other: the lag less the age of what a reading averages, if that is known.
+
+    What remains of the sensor's own lag is the age of its kernel's end, a few milliseconds on recorded cards.
+    """
+    if fit is None:
+        return alignment
+    age = _age(fit.best)
+    return replace(
+        alignment,
+        lag_s=Estimate(*(x - age for x in (alignment.lag_s.value, alignment.lag_s.low, alignment.lag_s.high))),
+    )
+
+
+def _kernel(p: Prepared, updates: Updates, base: Prepared, pivot_s: float, *, one_clock: bool) -> KernelFit:
+    if p.counted:
+        msg = "its power is the mean between two readings, however far apart they are: it has no window of its own"
+        raise DeclinedError(msg)
+    spacing = base.updates.period_s
+    coarse = f"the reference has a reading every {1e3 * spacing:.3g} ms, too coarse to show over which time "
+    if spacing > 1.1 * updates.period_s:
+        raise DeclinedError(coarse + f"readings {1e3 * updates.period_s:.3g} ms apart are averaged")
+    if len(updates) > _MOST_UPDATES:
+        msg = f"{len(updates)} readings are a stream, not the updates of a register"
+        raise DeclinedError(msg)
+    rate_sd = _ONE_CLOCK_RATE if one_clock else None
+    fit = fit_kernel(updates, base.shape, metered=True, lead_s=_LEAD_S, pivot_s=pivot_s, rate_sd=rate_sd)
+    window = fit.best.window_s.value if fit.best.window_s is not None else 0.0
+    tau = fit.best.tau_s.value if fit.best.tau_s is not None else 0.0
+    if window + 2.0 * tau < _FINER * spacing and spacing * _FINER > updates.period_s:
+        raise DeclinedError(coarse + "these readings are averaged")
+    return _unless_flat(fit, updates, base, pivot_s)
+
+
+def _unless_flat(fit: KernelFit, updates: Updates, base: Prepared, pivot_s: float) -> KernelFit:
+    """Call the fit ambiguous if quite another width at the same mean lag fits as well.
+
+    A load that switches in step with the updates shows each of them the same part of a flank, and hides the width.
+    """
+    if fit.family == AMBIGUOUS:
+        return fit
+    best = fit.best
+    loss = _loss(_filtered(updates, base, fit, pivot_s))
+    for factor in _OTHER_WIDTHS:
+        window = best.window_s.scaled(factor) if best.window_s is not None else None
+        tau = best.tau_s.scaled(factor) if best.tau_s is not None else None
+        less = (factor - 1.0) * _age(best)
+        offset = Estimate(best.offset_s.value - less, best.offset_s.low - less, best.offset_s.high - less)
+        other = replace(fit, best=replace(best, window_s=window, tau_s=tau, offset_s=offset))
+        if _loss(_filtered(updates, base, other, pivot_s)) < CLEAR_RATIO * loss:
+            reason = f"a {fit.family} {factor:g} times as wide fits as well: the load keeps step with the updates"
+            return replace(fit, family=AMBIGUOUS, reason=reason + "; use a pseudo-random load")
+    return fit
+
+
+def _loss(points: _Points) -> float:
+    """Variance that the best gain and offset leave."""
+    x, y = points.reference_w - np.mean(points.reference_w), points.shown_w - np.mean(points.shown_w)
+    return float(np.mean((y - x * (x @ y) / max(float(x @ x), 1e-300)) ** 2))
+
+
+def _age(shape: Shape) -> float:
+    """Mean age of what a kernel averages, from its end."""
+    window = shape.window_s.value if shape.window_s is not None else 0.0
+    return window / 2.0 + (shape.tau_s.value if shape.tau_s is not None else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """What a sensor showed beside what it should have shown by the reference, at instants of the reference's clock."""
+
+    t_s: Floats
+    reference_w: Floats
+    shown_w: Floats
+
+    def residuals(self, line: Transfer) -> Floats:
+        return np.asarray(self.shown_w - line.gain.value * self.reference_w - line.intercept_w.value, np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Follows:
+    """Readings on the reference's clock, and how they follow power: what an energy needs to be corrected."""
+
+    readings: Readings
+    response: Response
+
+
+def _filtered(updates: Updates, base: Prepared, fit: KernelFit, pivot_s: float) -> _Points:
+    inside = (updates.t_s > base.shape.start_s) & (updates.t_s < base.shape.end_s)
+    t, best = updates.t_s[inside], fit.best
+    rate = best.rate.value if best.rate is not None else 0.0
+    at = pivot_s + (t - pivot_s) * (1.0 + rate) - best.offset_s.value
+    window = best.window_s.value if best.window_s is not None else 0.0
+    tau = best.tau_s.value if best.tau_s is not None else 0.0
+    return _Points(t, Responder(base.shape)(at, window, tau), updates.watts[inside])
+
+
+def _cells(p: Prepared, base: Prepared, found: Alignment) -> _Points:
+    """Return means over cells in which it does not matter how the two sensors average.
+
+    Those are the very intervals of a counter; of other readings, cells of several of them.
+    """
+    half = found.overlap_s / 2.0
+    start, end = found.middle_s - half, found.middle_s + half
+    if p.counted:
+        rows = found.on_reference(p.curve.t_s[1:-1])
+        rows = rows[(rows >= start) & (rows <= end)]
+        edges = rows[:: max(1, len(rows) // _LINE_CELLS)]
+    else:
+        wide = _CELL_ROWS * max(p.updates.period_s, base.updates.period_s)
+        edges = np.linspace(start, end, max(int(min(_LINE_CELLS, found.overlap_s / wide)), 1) + 1)
+    own = found.on_own(edges)
+    shown = np.diff(np.interp(own, p.curve.t_s, p.curve.joules)) / np.diff(own)
+    true = np.diff(np.interp(edges, base.curve.t_s, base.curve.joules)) / np.diff(edges)
+    return _Points((edges[1:] + edges[:-1]) / 2.0, true, shown)

@@ -1,0 +1,218 @@
+"""How far one power curve runs behind another, when nobody knows whether their clocks agree.
+
+The coarse lag is where the cross-correlation of the two curves peaks; it is then refined to a fraction of a sample by
+least squares on exact integrals of the curves, so no energy is moved by resampling. A clock offset and a sensor's own
+lag look the same from outside: their sum is what is found. Declines where the curves cannot tell: constant power, no
+overlap, nothing in common, or a load so regular that several lags fit alike. Pure; times are seconds, powers watts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.analysis.clocks import correlogram
+from pmtpy.analysis.curve import Curve
+from pmtpy.analysis.estimate import Estimate, minimise
+from pmtpy.errors import DeclinedError
+from pmtpy.model import Floats
+
+MEETING_S = 5.0  # on one clock no sensor is looked for further behind than this
+_CELLS = 4000  # the curves are compared as means of at most this many cells
+_FEWEST_CELLS = 16
+_CLEAR = 1.5  # unexplained variance of a rival lag over that of the best, below which the two are not told apart
+_NOTHING = 1e-3  # unexplained variance below which curves are alike, whatever it is exactly
+_BLOCKS = 24  # residuals are taken as independent between, not within, this many parts of the overlap
+_FLAT = 0.005  # a power that varies by less than this share of its mean is called constant
+_RATE_SD = 0.0015  # of clocks that nobody tied together: recorded sessions of one meter differ by 0.1 %
+_WIDEST = 0.125  # of the overlap: no response is looked for that is wider
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """How a curve stands to a reference in time: ``t = r + lag + rate (r - middle)`` for what the reference shows at r.
+
+    Attributes
+    ----------
+    lag_s : Estimate
+        How far the curve runs behind, at the middle: its clock's offset and its sensor's mean age together.
+    rate : Estimate or None
+        How much faster its clock runs, relative; None where the clocks are one.
+    middle_s : float
+        Middle of what both recorded, on the reference's clock.
+    overlap_s : float
+        Length of what both recorded.
+    r2 : float
+        Share of the variance that one explains of the other.
+    note : str
+        Empty, or what was taken for granted.
+    """
+
+    lag_s: Estimate
+    rate: Estimate | None
+    middle_s: float
+    overlap_s: float
+    r2: float
+    note: str = ""
+
+    def on_reference(self, t_s: Floats) -> Floats:
+        """Return instants of the curve's clock on that of the reference, so that the two curves lie upon each other."""
+        rate = self.rate.value if self.rate is not None else 0.0
+        return np.asarray(self.middle_s + (t_s - self.middle_s - self.lag_s.value) / (1.0 + rate), np.float64)
+
+    def on_own(self, r_s: Floats) -> Floats:
+        """Return instants of the reference's clock on that of the curve: the inverse of :meth:`on_reference`."""
+        rate = self.rate.value if self.rate is not None else 0.0
+        return np.asarray(r_s + self.lag_s.value + rate * (r_s - self.middle_s), np.float64)
+
+
+def align(moving: Curve, reference: Curve, *, one_clock: bool = False) -> Alignment:
+    """Find how far a curve runs behind a reference.
+
+    Parameters
+    ----------
+    moving, reference : Curve
+        What two sensors showed of the same power.
+    one_clock : bool
+        Whether both were stamped by one clock. Then the smallest lag is taken of those that fit alike, and no rate is
+        fitted. Else the clocks may differ by any amount.
+
+    Raises
+    ------
+    DeclinedError
+        A curve is constant; they do not overlap, or do not look alike at any lag; or several lags fit alike.
+    """
+    for name, curve in (("curve", moving), ("reference", reference)):
+        _refuse_constant(name, curve)
+    shift, grain, note = _coarse(moving, reference, one_clock=one_clock)
+    start = max(moving.start_s, reference.start_s - shift)
+    end = min(moving.end_s, reference.end_s - shift)
+    cell = max(_spacing(moving), _spacing(reference), (end - start) / _CELLS)
+    if end - start < _FEWEST_CELLS * cell:
+        msg = (
+            f"the curves have {max(end - start, 0.0):.3g} s in common, too little to align readings {cell:.3g} s apart"
+        )
+        raise DeclinedError(msg)
+    # Whichever of the two answers more slowly is taken as it is, and the other is smoothed to look like it.
+    forth = _refine(moving, reference, (-shift, grain), (start, end), cell, rated=not one_clock)
+    back = _refine(reference, moving, (shift, grain), (start + shift, end + shift), cell, rated=not one_clock)
+    lag, rate, loss = forth
+    if back[2] < forth[2]:
+        lag, rate, loss = back[0].scaled(-1.0), back[1] and back[1].scaled(-1.0), back[2]
+    middle = (start + end) / 2.0 + shift
+    return Alignment(lag, rate, middle, end - start, 1.0 - loss, note)
+
+
+def _spacing(curve: Curve) -> float:
+    return float(np.median(np.diff(curve.t_s[1:-1])))
+
+
+def _refuse_constant(name: str, curve: Curve) -> None:
+    watts = curve.watts()[1:-1]
+    spread = float(np.quantile(watts, 0.98) - np.quantile(watts, 0.02)) if len(watts) else 0.0
+    if spread <= _FLAT * abs(float(np.mean(watts))) + 1e-9:
+        msg = f"the {name} is constant within {spread:.3g} W: it does not tell when anything happened; vary the load"
+        raise DeclinedError(msg)
+
+
+def _coarse(moving: Curve, reference: Curve, *, one_clock: bool) -> tuple[float, float, str]:
+    """Return the shift at the peak of the correlation, its grain, and what was taken for granted to choose it.
+
+    Seen finely, a sensor that averages over a period of its load does not look like the load at all; seen coarsely,
+    both show when the load began and ended. So several grains are tried, and the finest that explains enough is taken.
+    """
+    step = max(_spacing(moving), _spacing(reference)) / 2.0
+    shorter = min(moving.end_s - moving.start_s, reference.end_s - reference.start_s)
+    grains = [step * 4**i for i in range(5) if i == 0 or step * 4**i < shorter / 64.0]
+    tried = [(g, correlogram(moving, reference, reach_s=MEETING_S if one_clock else None, step_s=g)) for g in grains]
+    limit = 1.0 - max(float(np.max(c.r)) for _, c in tried)
+    grain, found = next((g, c) for g, c in tried if 1.0 - float(np.max(c.r)) <= _CLEAR * limit + 1e-9)
+    best = found.best()
+    unexplained = 1.0 - np.clip(found.r, 0.0, 1.0) ** 2
+    near = unexplained <= max(_CLEAR * float(np.min(unexplained)), _NOTHING)
+    # Each stretch of shifts that fit nearly alike is one candidate.
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], near.astype(np.int8), [0]])))
+    stretches = [slice(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+    if len(stretches) == 1:
+        return best, grain, ""
+    shifts = found.shift_s[[s.start + int(np.argmin(unexplained[s])) for s in stretches]]
+    apart = float(np.min(np.diff(shifts)))
+    if one_clock:
+        nearest = float(shifts[np.argmin(np.abs(shifts))])
+        return nearest, grain, f"the load repeats every {apart:.3g} s, so the smallest of several lags was taken"
+    msg = (
+        f"{len(shifts)} lags fit alike, {apart:.3g} s apart, because the load repeats: record a load that is not "
+        "regular, or its start or end, or say that the clocks are one"
+    )
+    raise DeclinedError(msg)
+
+
+def _refine(
+    slow: Curve, fast: Curve, about: tuple[float, float], span: tuple[float, float], cell: float, *, rated: bool
+) -> tuple[Estimate, Estimate | None, float]:
+    """Fit lag, rate and width so that the fast curve, smoothed, looks like the slow one; and the variance left.
+
+    The lag is looked for ``about`` a value, within a reach.
+    """
+    edges = _edges(slow, span, cell)
+    long = np.diff(edges)
+    seen = np.asarray(np.diff(np.interp(edges, slow.t_s, slow.joules)) / long, np.float64)
+    seen = (seen - np.mean(seen)) / max(float(np.std(seen)), 1e-300)
+    at = (edges[1:] + edges[:-1]) / 2.0
+    half = (span[1] - span[0]) / 2.0
+    away = (at - (span[0] + span[1]) / 2.0) / half
+
+    def misfit(x: Floats) -> Floats:
+        """Of the standardised slow curve, for lag and width in cells, and cells gained over half the span."""
+        width = np.hypot(long, x[1] * cell)
+        middle = at - (x[0] + (away * x[2] if rated else 0.0)) * cell
+        ends = np.interp(np.stack([middle - width / 2.0, middle + width / 2.0]), fast.t_s, fast.joules)
+        model = (ends[1] - ends[0]) / width
+        model = model - np.mean(model)
+        return np.asarray(seen - model * (float(seen @ model) / max(float(model @ model), 1e-300)), np.float64)
+
+    def loss(x: Floats) -> float:
+        return float(np.mean(misfit(x) ** 2))
+
+    zero = [0.0] if rated else []
+    widths = np.concatenate([[0.0], np.geomspace(1.0, max(_WIDEST * len(at), 2.0), 16)])
+    lags = about[0] + np.arange(-about[1], about[1] + cell / 2.0, max(cell / 2.0, about[1] / 16.0))
+    best = min((np.array([lag / cell, width, *zero]) for lag in lags for width in widths), key=loss)
+    # What is known of clocks counts as one more residual, weighted like a block of the others.
+    prior = math.sqrt(max(loss(best), 1e-12) * len(at) / _BLOCKS) if rated else 0.0
+    rate_s = cell / half  # rate for a gain of one cell
+
+    def residuals(x: Floats) -> Floats:
+        return np.append(misfit(x), prior * x[2] * rate_s / _RATE_SD if rated else 0.0)
+
+    x, jacobian = minimise(residuals, best, np.full(len(best), 0.05))
+    error = _standard_errors(jacobian, misfit(x), prior)
+    freedom = min(_BLOCKS, len(at) // 4) - len(x)
+    rate = Estimate.normal(float(x[2]) * rate_s, float(error[2]) * rate_s, freedom) if rated else None
+    return Estimate.normal(float(x[0]) * cell, float(error[0]) * cell, freedom), rate, loss(x)
+
+
+def _edges(slow: Curve, span: tuple[float, float], cell: float) -> Floats:
+    """Return cells between the curve's own knots, where they are few: within them a counter tells its exact mean."""
+    knots = slow.t_s[(slow.t_s >= span[0]) & (slow.t_s <= span[1])]
+    if _FEWEST_CELLS < len(knots) <= _CELLS:
+        return knots
+    return np.linspace(*span, max(_FEWEST_CELLS, round((span[1] - span[0]) / cell)) + 1)
+
+
+def _standard_errors(jacobian: Floats, residuals: Floats, prior: float) -> Floats:
+    """Standard errors that allow for residuals which hang together: sums over blocks vary, not single residuals.
+
+    The last row of the Jacobian is that of the prior, whose own standard deviation is ``prior``.
+    """
+    normal = np.linalg.pinv(jacobian.T @ jacobian)
+    rows, last = jacobian[:-1], jacobian[-1:]
+    blocks = min(_BLOCKS, len(residuals) // 4)
+    bounds = np.linspace(0, len(residuals), blocks + 1).astype(int)[:-1]
+    scores = np.add.reduceat(rows * residuals[:, None], bounds, axis=0)
+    meat = scores.T @ scores * blocks / (blocks - 1.0) + prior**2 * last.T @ last
+    clustered = normal @ meat @ normal
+    plain = normal * float(residuals @ residuals) / max(1, len(residuals) - jacobian.shape[1])
+    return np.sqrt(np.maximum(np.diag(clustered), np.diag(plain)))

@@ -1,0 +1,201 @@
+"""Two or more sensors that watched the same power: how each stands to a reference in time and in watts, and in joules.
+
+Each question goes to the estimator that knows it (update period, response kernel, transfer, alignment); what the data
+cannot tell is declined there, and absent here with its reason. Uncertainties of energies are those of
+:mod:`pmtpy.uncertainty`. Pure: arrays in, records out; times are seconds, powers watts, energies joules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pmtpy.analysis.against import Follows, Prepared, against, alone, prepare
+from pmtpy.analysis.compared import Compared, Comparison, Energy, RegionEnergies, Trace
+from pmtpy.analysis.energy import compare_energy
+from pmtpy.analysis.estimate import Estimate
+from pmtpy.analysis.marks import Region
+from pmtpy.analysis.series import tidy
+from pmtpy.errors import DeclinedError, TargetError
+from pmtpy.model import Channel, Floats, Quantity
+from pmtpy.uncertainty import assess, observe
+
+WHOLE = "whole"
+
+
+def compare(
+    traces: Sequence[Trace],
+    *,
+    reference: str | None = None,
+    one_clock: bool = False,
+    regions: Sequence[Region] = (),
+    whole: bool = True,
+    measured: Mapping[tuple[str, str], tuple[float, float]] | None = None,
+    truth: Callable[[float, float], float] | None = None,
+) -> Comparison:
+    """Compare sensors that watched the same power.
+
+    Parameters
+    ----------
+    traces : sequence of Trace
+        At least two, with different names.
+    reference : str, optional
+        Name of the trace that the others are held against. None: the one that is sampled most finely.
+    one_clock : bool
+        Whether all times come from one clock. Then a lag is a sensor's own, and energies are taken between the same
+        instants. Else each trace is moved in time onto the reference, by its lag less the age of what it
+        averages.
+    regions : sequence of Region
+        Spans to take energies over, on the reference's clock, beside those that the traces carry.
+    whole : bool
+        Take energies also over all that the traces have in common.
+    measured : mapping of (trace, region name) to (joules, uncertainty), optional
+        Energies that are known better than from the rows.
+    truth : callable, optional
+        True energy between two instants of the reference's clock, where that is known.
+
+    Raises
+    ------
+    TargetError
+        Fewer than two traces, two of one name, or a reference that is none of them.
+    DeclinedError
+        A trace has fewer than three rows.
+    """
+    chosen = _reference(traces, reference)
+    ready = {t.name: prepare(t) for t in traces}
+    base = ready[chosen]
+    found: dict[str, Compared] = {}
+    following: dict[str, Follows] = {}
+    for name, p in ready.items():
+        found[name], follows = (alone(p), None) if name == chosen else against(p, base, one_clock=one_clock)
+        if follows is not None:
+            following[name] = follows
+    stated = {t.name for t in traces if t.channel is not None}
+    rows = []
+    for span in _spans(ready, found, regions, whole=whole):
+        energies = {}
+        for name, p in ready.items():
+            known = one_clock or name == chosen or found[name].clock is not None
+            energy = _energy(p, found[name], span) if known else None
+            if energy is None:
+                continue
+            if (name, span.name) in (measured or {}):
+                joules, u = (measured or {})[name, span.name]
+                energy = replace(energy, joules=joules, uncertainty_joules=u)
+            if name in following:
+                energy = replace(energy, corrected_j=_corrected(following[name], base, span))
+            energies[name] = energy
+        true_j = truth(span.start, span.end) if truth is not None else None
+        rows.append(RegionEnergies(span, _differences(energies, chosen, stated), true_j))
+    return Comparison(chosen, one_clock, tuple(found[t.name] for t in traces), tuple(rows))
+
+
+def _reference(traces: Sequence[Trace], wanted: str | None) -> str:
+    names = [t.name for t in traces]
+    if len(traces) < 2 or len(set(names)) < len(names):
+        msg = f"a comparison needs two or more traces with different names, not: {', '.join(names) or 'none'}"
+        raise TargetError(msg)
+    if wanted is None:
+        return min(traces, key=lambda t: float(np.median(np.diff(t.t_s))) if len(t.t_s) > 1 else math.inf).name
+    if wanted not in names:
+        msg = f"the reference {wanted!r} is none of: {', '.join(names)}"
+        raise TargetError(msg)
+    return wanted
+
+
+# -- energies ----------------------------------------------------------------------------------------------------------
+
+
+def _spans(
+    ready: Mapping[str, Prepared], found: Mapping[str, Compared], given: Sequence[Region], *, whole: bool
+) -> list[Region]:
+    """Return all regions on the reference's clock: the whole that all have in common, those given, those marked."""
+    starts, ends = [], []
+    for name, p in ready.items():
+        t = _on_reference(found[name], np.array([p.curve.start_s, p.curve.end_s]))
+        starts.append(float(t[0]))
+        ends.append(float(t[1]))
+    spans = [Region(max(starts), min(ends), WHOLE)] if whole and max(starts) < min(ends) else []
+    spans += given
+    for name, p in ready.items():
+        for r in p.trace.regions:
+            t = _on_reference(found[name], np.array([r.start, r.end]))
+            spans.append(Region(float(t[0]), float(t[1]), r.name))
+    return list(dict.fromkeys(spans))
+
+
+def _on_reference(s: Compared, t: Floats) -> Floats:
+    return t if s.clock is None else s.clock.on_reference(t)
+
+
+def _energy(p: Prepared, s: Compared, span: Region) -> Energy | None:
+    """Energy of a span as the sensor shows it; None where its rows do not reach over it."""
+    ends = np.array([span.start, span.end])
+    if s.clock is not None:
+        ends = s.clock.on_own(ends)
+    start, end = float(ends[0]), float(ends[1])
+    slack = 1e-6 + 1e-9 * abs(end - start)
+    if not (p.curve.start_s - slack <= start < end <= p.curve.end_s + slack):
+        return None
+    joules = p.curve.energy(start, end)
+    t, watts = tidy(p.trace.t_s, p.trace.watts)
+    lost, uncovered_s = _lost(p.trace, start, end)
+    stated = p.trace.channel
+    channel = stated or Channel(p.trace.name, Quantity.POWER, resolution=0.0)
+    if channel.refresh_s is None:
+        channel = replace(channel, refresh_s=s.period_s.value if s.period_s is not None else None)
+    if channel.window_s is None and s.kernel is not None and s.kernel.best.window_s is not None:
+        channel = replace(channel, window_s=s.kernel.best.window_s.value)
+
+    def ns(seconds: float) -> int:
+        return round((seconds - float(t[0])) * 1e9)
+
+    evidence = observe(
+        channel,
+        np.asarray(np.round((t - t[0]) * 1e9), np.int64),
+        watts,
+        start_ns=ns(start),
+        end_ns=ns(end),
+        joules=joules,
+        uncovered_s=uncovered_s,
+        lost=lost,
+    )
+    judged = assess(channel, evidence)
+    doubt = () if stated is not None else (f"how well {p.trace.name} is calibrated is not known, and not in its +-",)
+    return Energy(joules, judged.uncertainty_joules, warnings=(*judged.warnings, *doubt))
+
+
+def _lost(trace: Trace, start: float, end: float) -> tuple[int, float]:
+    """Rows lost within a span, and the seconds over which nothing is known."""
+    if trace.lost is None:
+        return 0, 0.0
+    t, missing = trace.t_s, np.flatnonzero(trace.lost > 0)
+    missing = missing[missing > 0]
+    overlap = np.minimum(t[missing], end) - np.maximum(t[missing - 1], start)
+    inside = overlap > 0.0
+    return int(np.sum(trace.lost[missing][inside])), float(np.sum(overlap[inside]))
+
+
+def _corrected(follows: Follows, base: Prepared, span: Region) -> Estimate | None:
+    try:
+        return compare_energy(follows.readings, base.curve, follows.response, (span.start, span.end)).corrected_j
+    except DeclinedError:
+        return None  # the readings do not reach far enough over this span
+
+
+def _differences(energies: Mapping[str, Energy], reference: str, stated: set[str]) -> dict[str, Energy]:
+    base = energies.get(reference)
+    if base is None:
+        return dict(energies)
+    found = {}
+    for name, e in energies.items():
+        if name == reference:
+            found[name] = e
+            continue
+        difference, u = e.joules - base.joules, math.hypot(e.uncertainty_joules, base.uncertainty_joules)
+        known = {name, reference} <= stated and u > 0.0
+        found[name] = replace(e, difference_j=difference, sigmas=difference / u if known else math.nan)
+    return found

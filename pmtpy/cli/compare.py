@@ -1,0 +1,363 @@
+"""``pmtpy compare``: two or more sensors that watch the same power, live or from recordings, held against a reference.
+
+On live sensors the clock is one, so a lag is a sensor's own. The clocks of files are not trusted unless one program
+wrote them all in one run; then, too, energies are compared after the files were moved in time onto the reference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pmtpy.analysis.compared import Comparison, Trace
+from pmtpy.analysis.comparison import compare
+from pmtpy.analysis.marks import Region as Span
+from pmtpy.analysis.marks import regions as paired
+from pmtpy.cli.command import run_command
+from pmtpy.cli.common import LOST, opened, say
+from pmtpy.cli.comparison_report import table
+from pmtpy.cli.dump import end_dumps
+from pmtpy.clock import HOST_CLOCK, NS_PER_S, seconds_of
+from pmtpy.errors import SourceLostError, TargetError
+from pmtpy.model import Channel, Floats, Quantity, Rule
+from pmtpy.plot import SUFFIXES
+from pmtpy.recordings import load
+from pmtpy.regions import Measurement, Region
+from pmtpy.registry import canonical
+from pmtpy.sensor import Sensor
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pmtpy.emulators.world import World
+
+_REST_S = 0.5  # recorded before and after what is measured, so that its edges are seen
+_DURATION = "10s"
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """What is to be compared, and what is known of it beside its rows."""
+
+    traces: Sequence[Trace]
+    one_clock: bool
+    spans: Sequence[Span] = ()
+    measured: dict[tuple[str, str], tuple[float, float]] | None = None
+    truth: Callable[[float, float], float] | None = None
+    true_watts: Callable[[Floats], Floats] | None = None
+    warnings: Sequence[str] = ()
+    facts: dict[str, Any] | None = None
+    status: int = 0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    add = parser.add_argument
+    things = "a recording (FILE or FILE#CHANNEL), or a sensor (name[:device] or name[:device]#CHANNEL)"
+    add("things", nargs="+", metavar="FILE_OR_TARGET", help=things)
+    add("--reference", metavar="NAME", help="hold the others against this one; default: the most finely sampled")
+    add("--channel", action="append", default=[], metavar="NAME", help="this power of each FILE (repeatable)")
+    clock = "whether the times of all FILEs come from one clock; default: one if one run wrote them"
+    add("--clock", choices=("one", "unknown"), help=clock)
+    add("--duration", metavar="TIME", help=f"how long to watch sensors without a command (default {_DURATION})")
+    add("--interval", metavar="TIME", help="how often sensors that must be polled are polled (10ms, 100Hz)")
+    add("--utc-offset", type=float, metavar="SECONDS", help="how far wall times without a zone are ahead of UTC")
+    add("--skip-broken", action="store_true", help="leave out lines of FILEs that cannot be read")
+    add("--json", action="store_true", help="print one JSON document; a command's stdout then goes to stderr")
+    add("--output", metavar="FILE", help="write the report to FILE; a command's streams are then left alone")
+    option = f"draw into PICTURE ({', '.join(SUFFIXES)}); or set an option of a backend, for all that have it"
+    add("-o", "--option", action="append", default=[], metavar="PICTURE | KEY=VALUE", help=option)
+    parser.usage = "pmtpy compare FILE_OR_TARGET... [-o PICTURE] [options] [-- COMMAND...]"
+    parser.epilog = (
+        "examples:\n"
+        "  pmtpy compare powersensor3 nvml:0 -o both.png -- ./solve\n"
+        "  pmtpy compare nvml:virtual rapl:virtual powersensor3:virtual -o load=square:low=50,high=250,hz=0.7 "
+        "--duration 5s\n"
+        "  pmtpy compare gpudata.csv PMD_data.bin timestamps.csv --json"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compare, report, draw."""
+    picture = [text for text in args.option if "=" not in text]
+    options = [text for text in args.option if "=" in text]
+    if len(picture) > 1 or any(Path(p).suffix.lower() not in SUFFIXES for p in picture):
+        msg = f"-o takes one picture ({', '.join(SUFFIXES)}) or KEY=VALUE, not {', '.join(picture)}"
+        raise TargetError(msg)
+    files = [thing for thing in args.things if Path(_split(thing)[0]).is_file()]
+    if files and len(files) < len(args.things):
+        missing = next(t for t in args.things if t not in files)
+        msg = f"recordings and live sensors cannot be compared at once, and there is no file {missing}"
+        raise TargetError(msg)
+    if files and (options or args.command):
+        msg = f"{files[0]} is a recording: backend options and a command are for live sensors"
+        raise TargetError(msg)
+    watched = _files(args) if files else _live(args, options)
+    found = compare(
+        watched.traces,
+        reference=_named(args.reference, watched.traces),
+        one_clock=watched.one_clock,
+        regions=watched.spans,
+        whole=bool(files),
+        measured=watched.measured,
+        truth=watched.truth,
+    )
+    _report(args, found, watched)
+    if picture:
+        from pmtpy.cli.comparison_picture import draw
+
+        draw(found, watched.traces, Path(picture[0]), watched.true_watts)
+        if not args.quiet:
+            say(f"drawn: {picture[0]}")
+    return watched.status
+
+
+def _report(args: argparse.Namespace, found: Comparison, watched: _Watched) -> None:
+    text = (
+        json.dumps((watched.facts or {}) | found.document() | {"warnings": list(watched.warnings)}, indent=2)
+        if args.json
+        else table(found, watched.warnings)
+    )
+    if args.output:
+        Path(args.output).write_text(text + "\n", encoding="utf-8")
+    elif args.json or not args.command:
+        print(text)
+    else:
+        say(text)
+
+
+def _named(wanted: str | None, traces: Sequence[Trace]) -> str | None:
+    """Return the full name of the reference: a target may be given by its alias, a file by its channel."""
+    names = [t.name for t in traces]
+    if wanted is None or wanted in names:
+        return wanted
+    ends = [n for n in names if n.endswith((f"#{wanted}", f"/{wanted}"))]
+    if len(ends) == 1:
+        return ends[0]
+    msg = f"the reference {wanted!r} is none of: {', '.join(names)}"
+    raise TargetError(msg)
+
+
+# -- recordings --------------------------------------------------------------------------------------------------------
+
+
+def _split(thing: str) -> tuple[str, str | None]:
+    """Split ``FILE#CHANNEL``; a file whose own name has a ``#`` is taken whole."""
+    if Path(thing).is_file():
+        return thing, None
+    path, hash_, channel = thing.rpartition("#")
+    return (path, channel) if hash_ else (thing, None)
+
+
+def _files(args: argparse.Namespace) -> _Watched:
+    traces: list[Trace] = []
+    tables: list[pd.DataFrame] = []
+    waiting: list[Span] = []
+    paths = list(dict.fromkeys(_split(thing)[0] for thing in args.things))
+    for thing in args.things:
+        path, channel = _split(thing)
+        read = load(path, skip_broken=args.skip_broken, utc_offset_s=args.utc_offset)
+        if read.attrs["broken_lines"]:
+            say(f"{path}: {len(read.attrs['broken_lines'])} lines left out")
+        spans = _marked(read)
+        powers = [c for c in read.columns if c.endswith("_W") and read[c].notna().any()]
+        if not powers:  # marks alone belong to the recording named before, else to the one named next
+            if traces:
+                traces[-1] = replace(traces[-1], regions=(*traces[-1].regions, *spans))
+            else:
+                waiting += spans
+            continue
+        shown = Path(path).name if [Path(p).name for p in paths].count(Path(path).name) == 1 else path
+        several = sum(_split(other)[0] == path for other in args.things) > 1 or len(args.channel) > 1
+        for name in [channel] if channel else args.channel or ["total"]:
+            trace = _trace(read, name, f"{shown}#{name}" if several or channel else shown)
+            traces.append(replace(trace, regions=(*waiting, *spans)))
+            waiting, spans = [], []
+        tables.append(read)
+    one = _one_run(tables) if args.clock is None else args.clock == "one"
+    if one and len({_clock(t) for t in tables}) > 1:
+        msg = "some of these files tell Unix time and some only time since their start: that is not one clock"
+        raise TargetError(msg)
+    warnings = [f"{t.attrs['path']} is virtual: its energy is emulated" for t in tables if t.attrs["virtual"]]
+    warnings += [f"{t.attrs['path']}: {note}" for t in tables for note in t.attrs["notes"]]
+    return _Watched(traces, one, warnings=warnings)
+
+
+def _one_run(tables: Sequence[pd.DataFrame]) -> bool:
+    """Whether all rows were stamped by one clock: they are of one file, or of files that pmtpy wrote on one host."""
+    if len({t.attrs["path"] for t in tables}) == 1:
+        return True
+    anchors = [((t.attrs["metadata"] or {}).get("anchors") or {}).get("start") for t in tables]
+    # Monotonic time starts with the machine: wall less monotonic time is the moment of its start.
+    starts = [a["unix_ns"] - a["monotonic_ns"] for a in anchors if a]
+    return len(starts) == len(tables) > 0 and max(starts) - min(starts) < NS_PER_S // 1000
+
+
+def _clock(read: pd.DataFrame) -> str:
+    """Return the column with the best time that the file tells."""
+    return "time" if read["time"].notna().all() else "elapsed"
+
+
+def _marked(read: pd.DataFrame) -> list[Span]:
+    t = read[_clock(read)].to_numpy(np.float64)
+    rows = np.flatnonzero((read["marker"] != "").to_numpy())
+    labels = read["marker"].iloc[rows].tolist()
+    return paired([(float(t[row]), one) for row, label in zip(rows, labels, strict=True) for one in label.split(";")])[
+        0
+    ]
+
+
+def _trace(read: pd.DataFrame, name: str, shown: str) -> Trace:
+    bare = name.removesuffix("_W")
+    column = f"{bare}_W"
+    if column not in read or read[column].isna().all():
+        there = ", ".join(c.removesuffix("_W") for c in read.columns if c.endswith("_W") and read[c].notna().any())
+        msg = f"{read.attrs['path']} has no power called {name!r}; it has: {there}"
+        raise TargetError(msg)
+    joules = read[f"{bare}_J"].to_numpy(np.float64) if f"{bare}_J" in read else None
+    return Trace(
+        shown,
+        read[_clock(read)].to_numpy(np.float64),
+        read[column].to_numpy(np.float64),
+        joules,
+        read["lost"].to_numpy(np.int64),
+        _stated(read, bare),
+    )
+
+
+def _stated(read: pd.DataFrame, name: str) -> Channel | None:
+    """Return what the file's metadata say of a channel; of a total that is the sum of several, what holds for all."""
+    known = {c["name"]: c for c in (read.attrs["metadata"] or {}).get("channels", ())}
+    parts = (
+        [c for c in known.values() if c.get("in_total")] if name == "total" else [known[name]] if name in known else []
+    )
+    if not parts:
+        return None
+    watts = {c["name"]: float(np.nanmean(read[f"{c['name']}_W"])) for c in parts if f"{c['name']}_W" in read}
+    whole = max(abs(sum(watts.values())), 1e-9)
+
+    def most(key: str) -> float | None:
+        values = [float(c[key]) for c in parts if c.get(key) is not None]
+        return max(values) if values else None
+
+    def together(key: str) -> float:
+        return float(np.sqrt(sum(float(c.get(key) or 0.0) ** 2 for c in parts)))
+
+    return Channel(
+        name,
+        Quantity.ENERGY if all(c["quantity"] == "energy" for c in parts) else Quantity.POWER,
+        rule=Rule(parts[0]["rule"]) if parts[0].get("rule") else None,
+        refresh_s=most("refresh_s"),
+        window_s=most("window_s"),
+        lag_s=most("lag_s"),
+        resolution=most("resolution"),
+        gain_u=float(np.sqrt(sum((float(c.get("gain_u") or 0.0) * watts.get(c["name"], 0.0)) ** 2 for c in parts)))
+        / whole,
+        offset_u=together("offset_u"),
+        noise=together("noise"),
+    )
+
+
+# -- live sensors ------------------------------------------------------------------------------------------------------
+
+
+def _live(args: argparse.Namespace, options: Sequence[str]) -> _Watched:
+    if args.channel or args.clock:
+        msg = "--channel and --clock are for recordings; live sensors have one clock, and their totals are compared"
+        raise TargetError(msg)
+    wanted = [_target(thing) for thing in args.things]
+    if len(set(wanted)) < 2:
+        msg = f"a comparison needs two or more sensors, or channels of one (TARGET#CHANNEL); {args.things[0]} is one"
+        raise TargetError(msg)
+    targets = list(dict.fromkeys(target for target, _ in wanted))
+    seconds = seconds_of(args.duration or _DURATION, bare_s=1.0)
+    with opened(targets, options, interval=args.interval) as sensors, tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder) / f"{i}.csv" for i in range(len(sensors))]
+        region = Region("compare", {s.target: s for s in sensors})
+        world = _world(sensors)
+        try:
+            for sensor, file in zip(sensors, files, strict=True):
+                sensor.start_dump(file)
+            _rest(_REST_S)
+            start_ns = HOST_CLOCK.now_ns()
+            with region:
+                status = run_command(args.command, divert_stdout=args.json and not args.output) if args.command else 0
+                if not args.command:
+                    _rest(seconds)
+            _rest(_REST_S)
+        finally:
+            problems = end_dumps(sensors)
+        name = " ".join(args.command) if args.command else "all"
+        span = Span(0.0, region.seconds, name)
+        found = region.get()
+        by_target = {s.target: (s, load(f)) for s, f in zip(sensors, files, strict=True)}
+        traces = [_lived(*by_target[target], channel, start_ns) for target, channel in wanted]
+    facts: dict[str, Any] = {"command": args.command, "exit_status": status} if args.command else {}
+    lost = any(isinstance(p, SourceLostError) for p in problems)
+    return _Watched(
+        traces,
+        one_clock=True,
+        spans=[span],
+        measured={
+            (trace.name, name): (m.joules, m.uncertainty_joules)
+            for trace, (target, channel) in zip(traces, wanted, strict=True)
+            for m in [found[target].channels[channel] if channel else found[target]]
+        },
+        truth=partial(_true_joules, world, start_ns) if world else None,
+        true_watts=partial(_true_watts, world, start_ns) if world else None,
+        warnings=[*_warnings(found), *map(str, problems)],
+        facts=facts,
+        status=status if args.command else LOST if lost else 1 if problems else 0,
+    )
+
+
+def _rest(seconds: float) -> None:
+    HOST_CLOCK.wait_until(HOST_CLOCK.now_ns() + round(seconds * NS_PER_S), threading.Event())
+
+
+def _world(sensors: Sequence[Sensor]) -> World | None:
+    """Return the emulated world that all of these sensors watch, for the truth; None if one of them is real."""
+    if not all(s.identity.virtual for s in sensors):
+        return None
+    from pmtpy.emulators.world import open_world
+
+    return open_world(sensors[0].clock)
+
+
+def _true_joules(world: World, start_ns: int, a_s: float, b_s: float) -> float:
+    return world.joules_between(start_ns + round(a_s * 1e9), start_ns + round(b_s * 1e9))
+
+
+def _true_watts(world: World, start_ns: int, t_s: Floats) -> Floats:
+    return world.watts(start_ns + np.asarray(t_s * 1e9, np.int64))
+
+
+def _target(thing: str) -> tuple[str, str]:
+    """Split ``TARGET#CHANNEL``; without a channel it is the total, as an empty name."""
+    target, _, channel = thing.partition("#")
+    return canonical(target), channel
+
+
+def _lived(sensor: Sensor, read: pd.DataFrame, channel: str, start_ns: int) -> Trace:
+    """Return what a sensor has written, on the host's monotonic clock, in seconds since the start."""
+    anchor = sensor.anchor
+    trace = _trace(read, channel or "total", f"{sensor.target}#{channel}" if channel else sensor.target)
+    zero_s = (start_ns - anchor.monotonic_ns) / 1e9
+    return replace(trace, t_s=np.asarray((trace.t_s - anchor.unix_ns / 1e9) - zero_s, np.float64))
+
+
+def _warnings(found: dict[str, Measurement]) -> list[str]:
+    return list(
+        dict.fromkeys(
+            w if w.startswith(target) else f"{target}: {w}" for target, m in found.items() for w in m.warnings
+        )
+    )

@@ -1,0 +1,111 @@
+"""A comparison of sensors as tables for a person."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from pmtpy.analysis.compared import Compared, Comparison, Energy, RegionEnergies
+from pmtpy.analysis.estimate import Estimate
+from pmtpy.analysis.shapes import AMBIGUOUS
+from pmtpy.cli.report import aligned
+
+_MOST_REGIONS = 6
+_MOST_PLACES = 4
+_NONE = "-"
+
+
+def table(found: Comparison, warnings: Sequence[str]) -> str:
+    """Return the report: sensors against the reference, energies of regions, and what a reader must know."""
+    clock = (
+        "one clock: a lag is the sensor's own"
+        if found.one_clock
+        else "clocks fitted: a lag is the clock's and the sensor's together"
+    )
+    lines = [f"reference: {found.reference}; {clock}; +- is 95 %", ""]
+    head = ("sensor", "updates (ms)", "response (ms)", "lag (ms)", "gain", "offset (W)", "left (W)", "")
+    lines += aligned([head, *(_sensor(s, found.reference) for s in found.sensors)])
+    shown = found.regions[:_MOST_REGIONS]
+    for number, each in enumerate(shown):
+        lines += ["", *_region(each, each.region.name or f"region {number}", found.reference)]
+    if len(found.regions) > _MOST_REGIONS:
+        lines += ["", f"and {len(found.regions) - _MOST_REGIONS} more regions: --json has them all"]
+    notes = [*warnings]
+    for s in found.sensors:
+        notes += [f"{s.name}: {note}" for note in s.notes]
+        notes += [
+            f"{s.name}: no {_WORDS.get(name, name)}: {why}"
+            for name, why in s.declined.items()
+            if s.name != found.reference
+        ]
+    for each in shown:
+        notes += [w for e in each.energies.values() for w in e.warnings]
+    return "\n".join([*lines, "", *(f"note: {note}" for note in dict.fromkeys(notes))]).rstrip()
+
+
+_WORDS = {"update_period_ms": "update period", "lag_ms": "lag", "kernel": "averaging window", "gain": "gain and offset"}
+
+
+def estimate(e: Estimate | None, factor: float = 1.0) -> str:
+    """Write a value with its half-width, both to the second digit of the latter."""
+    if e is None:
+        return _NONE
+    value, half = e.value * factor, e.half_width * factor
+    if not half > 0.0:
+        return f"{value:.6g}"
+    places = min(max(0, 1 - math.floor(math.log10(half))), _MOST_PLACES)
+    return f"{value:.{places}f} +- {half:.{places}f}"
+
+
+def response(s: Compared) -> str:
+    """Say over which time a sensor averages."""
+    if s.kernel is None or s.kernel.family == AMBIGUOUS:
+        return _NONE
+    best = s.kernel.best
+    parts = [f"mean of {estimate(best.window_s, 1e3)}"] if best.window_s is not None else []
+    return ", ".join(parts + ([f"low-pass {estimate(best.tau_s, 1e3)}"] if best.tau_s is not None else []))
+
+
+def _sensor(s: Compared, reference: str) -> tuple[str, ...]:
+    if s.name == reference:
+        return (s.name, estimate(s.period_s, 1e3), *[""] * 5, "the reference")
+    line = s.transfer
+    left = f"{s.residual_rms_w:.3g}" if math.isfinite(s.residual_rms_w) else _NONE
+    return (
+        s.name,
+        estimate(s.period_s, 1e3),
+        response(s),
+        estimate(s.lag_s, 1e3),
+        estimate(line.gain if line is not None else None),
+        estimate(line.intercept_w if line is not None else None),
+        left,
+        "",
+    )
+
+
+def _region(r: RegionEnergies, name: str, reference: str) -> list[str]:
+    truth = f", true energy {r.true_j:.6g} J" if r.true_j is not None else ""
+    title = f"{name}: {r.seconds:.4f} s{truth}"
+    head = ["", "joules", "+- (1 sd)", "watts", "to reference", "in sd", "corrected (J)"]
+    rows = [[*head, *(["to truth"] if r.true_j is not None else []), ""]]
+    rows += [_energy(sensor, e, r, reference) for sensor, e in r.energies.items()]
+    return [title, *aligned(rows)]
+
+
+def _energy(name: str, e: Energy, r: RegionEnergies, reference: str) -> list[str]:
+    against = (
+        ["", ""] if name == reference else [_percent(e.difference_j, e.joules - e.difference_j), _sigmas(e.sigmas)]
+    )
+    cells = [name, f"{e.joules:.6g}", f"{e.uncertainty_joules:.2g}", f"{e.joules / r.seconds:.6g}", *against]
+    cells.append(estimate(e.corrected_j) if e.corrected_j is not None else "")
+    if r.true_j is not None:
+        cells.append(_percent(e.joules - r.true_j, r.true_j))
+    return [*cells, ""]
+
+
+def _sigmas(value: float) -> str:
+    return f"{value:+.1f}" if math.isfinite(value) else _NONE
+
+
+def _percent(difference: float, whole: float) -> str:
+    return f"{100.0 * difference / whole:+.2f} %" if whole and math.isfinite(difference) else _NONE

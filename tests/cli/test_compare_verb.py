@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pmtpy.cli import main
+from pmtpy.emulators.gpu_sensor import Polling, SensorModel
+from tests.analysis.simulated import pseudo_random_bench
+from tests.cli.conftest import Pmtpy
+
+LOAD = "load=random:low=50,high=250,hz=4.3,seconds=60,seed=3"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """A slow sensor and a meter of one load as CSV files; the sensor marks a region, the clocks differ by 5 s."""
+    bench = pseudo_random_bench(0.13, 8.0)
+    t_ns, watts = SensorModel(0.1, 0.03, window_s=0.1, gain=0.95, noise_w=0.2).record(
+        bench.load, 8.0, Polling(0.01, 0.001)
+    )
+    _write(tmp_path / "gpu.csv", t_ns / 1e9, watts, {2.0: "solve start", 6.0: "solve end"})
+    t = np.arange(0.0, 8.0, 1e-3)
+    _write(tmp_path / "meter.csv", t + 5.0, bench.load.watts(t), {})
+    return tmp_path / "gpu.csv", tmp_path / "meter.csv"
+
+
+def _write(path: Path, t: np.ndarray, watts: np.ndarray, marks: dict[float, str]) -> None:
+    markers = np.full(len(t), "", object)
+    for at, label in marks.items():
+        markers[np.searchsorted(t, at)] = label
+    joules = np.concatenate([[0.0], np.cumsum(np.diff(t) * (watts[1:] + watts[:-1]) / 2)])
+    columns = {
+        "time": 1.7e9 + t,
+        "elapsed": t - t[0],
+        "marker": markers,
+        "lost": 0,
+        "total_W": watts,
+        "total_J": joules,
+    }
+    pd.DataFrame(columns).to_csv(path, index=False, float_format="%.6f")
+
+
+def test_recordings_are_compared_on_clocks_that_are_fitted(
+    files: tuple[Path, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    picture = tmp_path / "both.png"
+    assert main(["compare", *map(str, files), "--json", "-o", str(picture)]) == 0
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert document["reference"] == "meter.csv"
+    assert document["clock"] == "fitted"
+    gpu = document["sensors"][0]
+    # Half the window of 100 ms, on a clock that is 5 s behind; half a poll of 10 ms is the age of a stamp.
+    assert gpu["lag_ms"]["value"] == pytest.approx(-4950.0, abs=10.0)
+    assert gpu["clock_offset_ms"]["value"] == pytest.approx(-5000.0, abs=10.0)
+    assert gpu["gain"]["value"] == pytest.approx(0.95, abs=0.012)
+    solve = next(r for r in document["regions"] if r["name"] == "solve")
+    assert solve["seconds"] == pytest.approx(4.0, abs=0.02)
+    assert {e["sensor"] for e in solve["energies"]} == {"gpu.csv", "meter.csv"}
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "both.png" in err
+
+
+def test_the_table_says_what_it_is_about(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", *map(str, files), "--reference", "gpu.csv"]) == 0
+    out = capsys.readouterr().out
+    assert "reference: gpu.csv" in out
+    assert "solve: " in out
+    assert "calibrated is not known" in out
+
+
+def test_channels_of_one_file_share_its_clock(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bench = pseudo_random_bench(0.13, 8.0)
+    t = np.arange(0.0, 8.0, 0.01)
+    late = bench.load.joules(t - 0.05) - bench.load.joules(t - 0.15)
+    rows = {"a": bench.load.watts(t), "b": late / 0.1}
+    table = pd.DataFrame(
+        {"time": 1.7e9 + t, "elapsed": t, "marker": "", "lost": 0, "total_W": rows["a"], "total_J": 0.0}
+    )
+    for name, watts in rows.items():
+        table[f"{name}_W"] = watts
+        table[f"{name}_J"] = np.concatenate([[0.0], np.cumsum(0.01 * (watts[1:] + watts[:-1]) / 2)])
+    table.to_csv(tmp_path / "run.csv", index=False, float_format="%.6f")
+    assert (
+        main(["compare", f"{tmp_path}/run.csv", "--channel", "a", "--channel", "b", "--reference", "a", "--json"]) == 0
+    )
+    document = json.loads(capsys.readouterr().out)
+    assert document["clock"] == "one"
+    assert document["sensors"][1]["name"] == "run.csv#b"
+    assert document["sensors"][1]["lag_ms"]["value"] == pytest.approx(100.0, abs=5.0)
+
+
+def test_virtual_sensors_are_compared_with_each_other_and_with_the_truth(pmtpy: Pmtpy, tmp_path: Path) -> None:
+    done = pmtpy(
+        "compare", "rapl:virtual", "nvml:virtual", "powersensor3:virtual", "-o", LOAD, "-o", "live.svg", "--json",
+        "--", "sh", "-c", "echo out; sleep 2; exit 3",
+    )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    document = json.loads(done.stdout)
+    assert "out" in done.stderr
+    assert document["exit_status"] == 3
+    assert document["clock"] == "one"
+    assert document["reference"] == "powersensor3:virtual"
+    (region,) = document["regions"]
+    assert region["seconds"] > 2.0
+    for energy in region["energies"]:
+        # Two standard uncertainties of the sensor, as it states them.
+        assert energy["joules"] == pytest.approx(region["true_joules"], abs=2 * energy["uncertainty_joules"]), energy
+        assert abs(energy["true_error_percent"]) < 10
+    assert any("virtual" in w for w in document["warnings"])
+    assert "VIRTUAL" in (tmp_path / "live.svg").read_text() or (tmp_path / "live.svg").stat().st_size > 20_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["rapl:virtual"], "two or more"),
+        (["rapl:virtual", "rapl:virtual"], "two or more"),
+        (["gpu.csv", "rapl:virtual"], "cannot be compared at once"),
+        (["gpu.csv", "meter.csv", "-o", "load=constant:5"], "recording"),
+        (["gpu.csv", "meter.csv", "-o", "picture.gif"], ".png"),
+        (["gpu.csv", "meter.csv", "--reference", "x"], "none of: gpu.csv, meter.csv"),
+        (["gpu.csv#nothing", "meter.csv"], "it has: total"),
+        (["gpu.csv"], "two or more"),
+        (["rapl:virtual", "nvml:virtual", "--clock", "one"], "live sensors have one clock"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_with_the_reason(
+    files: tuple[Path, Path],
+    arguments: list[str],
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(files[0].parent)
+    assert main(["compare", *arguments]) == 2
+    assert says in capsys.readouterr().err
