@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from pmtpy.errors import CoverageError, PmtError, TargetError
 from pmtpy.history import Instant, Peak, Reading
@@ -322,7 +322,7 @@ def sum_up(sensors: Sequence[Sensor], measured: Mapping[str, Measurement]) -> Me
         seconds,
         joules,
         math.fsum(p.watts for p in parts),
-        math.sqrt(math.fsum(p.uncertainty_joules**2 for p in parts)),
+        _summed_uncertainty(chosen, measured),
         " + ".join(dict.fromkeys(p.method for p in parts)),
         _common([p.refresh_s for p in parts]),
         _common([p.window_s for p in parts]),
@@ -332,6 +332,26 @@ def sum_up(sensors: Sequence[Sensor], measured: Mapping[str, Measurement]) -> Me
         any(measured[t].virtual for t in shown),
         {f"{target}/{c.name}": p for (target, c), p in zip(chosen, parts, strict=True)},
     )
+
+
+def _summed_uncertainty(chosen: Sequence[tuple[str, Channel]], measured: Mapping[str, Measurement]) -> float:
+    """Uncertainty of the sum of channels of several sensors, joules.
+
+    What a sensor's channels do not know of their edges they do not know together, so a sensor that is summed whole
+    keeps the uncertainty of its own total, and of one that is summed in part the channels add linearly (never too
+    small). Different sensors refresh at different instants and add in squares.
+    """
+    taken: dict[str, list[str]] = {}
+    for target, channel in chosen:
+        taken.setdefault(target, []).append(channel.name)
+    squares = []
+    for target, names in taken.items():
+        parts = [measured[target].channels[name] for name in names]
+        joules, linear = math.fsum(p.joules for p in parts), math.fsum(p.uncertainty_joules for p in parts)
+        whole = measured[target]
+        same = math.isclose(joules, whole.joules, rel_tol=1e-9, abs_tol=1e-9)
+        squares.append((whole.uncertainty_joules if same else linear) ** 2)
+    return math.sqrt(math.fsum(squares))
 
 
 class _Pool:
@@ -447,7 +467,24 @@ class _Call:
         self._measured.done(self._region)
 
 
-def measure(*targets: str | Sensor) -> Callable[[Callable[P, R]], Callable[P, R]]:
+class MeasuredFunction(Protocol[P, R]):
+    """What :func:`measure` makes of a function: the function as it was, with its measurements beside it."""
+
+    __name__: str
+    measurements: list[Region]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function and measure it."""
+        ...
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> MeasuredFunction[P, R]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> Callable[..., R]: ...
+
+
+def measure(*targets: str | Sensor) -> Callable[[Callable[P, R]], MeasuredFunction[P, R]]:
     """Measure every call of a function: plain, coroutine, generator or asynchronous generator.
 
     The function's arguments, result and exceptions are untouched. ``f.measurements`` is a list with one
@@ -458,10 +495,10 @@ def measure(*targets: str | Sensor) -> Callable[[Callable[P, R]], Callable[P, R]
         msg = "measure() needs at least one sensor, for example @measure('rapl')"
         raise TargetError(msg)
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+    def decorate(function: Callable[P, R]) -> MeasuredFunction[P, R]:
         measured = Measured(function.__qualname__, targets)
-        wrapper = _wrap(function, functools.partial(_Call, measured))
-        wrapper.measurements = measured.measurements  # type: ignore[attr-defined]
+        wrapper = cast("MeasuredFunction[P, R]", _wrap(function, functools.partial(_Call, measured)))
+        wrapper.measurements = measured.measurements
         return wrapper
 
     return decorate

@@ -202,7 +202,7 @@ def test_a_measured_function_returns_what_it_returned_and_keeps_its_name(caplog:
         assert work(2, b=5) == 7
         assert work.__name__ == "work"
         assert work.__doc__ == "Add."
-        joules = [m["test"].joules for m in work.measurements]  # type: ignore[attr-defined]
+        joules = [m["test"].joules for m in work.measurements]
         assert joules == pytest.approx([10, 20], abs=1e-5)
         assert "work: test: 10 J" in caplog.text
 
@@ -348,3 +348,28 @@ def test_the_peak_is_that_of_the_rows_inside_the_region() -> None:
         sensor.read()
         assert r["stream"].peak_watts == pytest.approx(80)
         assert r["stream"].channels["pair1"].peak_watts == pytest.approx(40)
+
+
+def test_a_sensor_alone_is_as_uncertain_in_the_sum_as_in_its_own_total() -> None:
+    clock = ManualClock()
+    with pmt.create("rapl:virtual", clock=clock) as sensor:
+        with pmt.region("short", sensor) as r:
+            clock.advance(0.0123)
+        summed = [m.uncertainty_joules for name, m in r["rapl:virtual"].channels.items()]
+        assert r.total.uncertainty_joules == r["rapl:virtual"].uncertainty_joules
+        assert r.total.uncertainty_joules > math.hypot(*summed)
+
+
+def test_static_tools_know_the_measurements_of_a_decorated_function() -> None:
+    clock, _, sensor = counter_sensor("constant:50")
+
+    @pmt.measure(sensor)
+    def work(n: int) -> str:
+        clock.advance(n)
+        return str(n)
+
+    with sensor:
+        text: str = work(3)
+        joules: float = work.measurements[-1]["test"].joules  # mypy runs over the tests: no ignore is needed here
+        assert text == "3"
+        assert joules == pytest.approx(150)
