@@ -249,6 +249,7 @@ def draw_losses(root: Path, every: list[Recorded], out: Path) -> None:
     )
     axes[0].plot(1e3 * windows, losses, color=DARK, label="found, meter, load period of 99.7 ms")
     axes[0].set_xlabel("window, ms")
+    axes[0].set_yscale("log")
     axes[0].set_ylabel("loss of z-scores, 2 (1 - r)")
     axes[0].legend(frameon=False, fontsize=8)
     text = (root / "published" / "window_estimates_rtx3090.csv").read_text(encoding="utf-8").split()
@@ -300,6 +301,10 @@ holds all phases. Why the published rise of the K40m is shorter than its time co
 ![Readings against the meter through the kernel](kernels.png)
 
 ![Loss against window](losses.png)
+
+The published curve is of a load whose period suits the measurement. That of the recording at hand nearly equals window
+and update period, where an ideal square wave shows nothing at all: what fixes the window to 0.1 ms are the
+load's irregularities, which the meter has seen.
 """
 
 
