@@ -70,6 +70,10 @@ class Tree:
         shutil.rmtree(self.root, ignore_errors=True)
 
 
+def _nothing(now_ns: int) -> None:
+    """Stand in for the refresh of a closed source."""
+
+
 class TreeSource(Source):
     """A real source on an emulated tree: the files show the present before each read, and nothing survives closing.
 
@@ -80,7 +84,7 @@ class TreeSource(Source):
         self._inner = inner
         self._tree = tree
         self._refresh = refresh
-        self._world = world
+        self._world: World | None = world
         self._clock: Clock = world.clock
         self._closed = False
         self.identity = replace(inner.identity, virtual=True)
@@ -116,3 +120,5 @@ class TreeSource(Source):
         self._closed = True
         self._inner.close()
         self._tree.close()
+        self._world = None  # so that the next virtual sensor may choose another load
+        self._refresh = _nothing

@@ -14,3 +14,12 @@ def test_the_world_ends_with_its_last_sensor(target: str) -> None:
         pmt.create(target, load="constant:60")
     with pmt.create(target, load="constant:60") as sensor:
         assert sensor.alive
+
+
+@pytest.mark.parametrize("target", ["powersensor3:virtual", "hwmon:virtual"])
+def test_a_closed_sensor_that_is_still_named_does_not_hold_the_world(target: str) -> None:
+    with pmt.create(target, load="constant:50") as closed:
+        pass
+    with pmt.create("rapl:virtual", load="constant:60") as sensor:
+        assert sensor.alive
+    assert not closed.alive

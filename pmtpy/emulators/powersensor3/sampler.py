@@ -171,7 +171,7 @@ class Sampler:
         """Energy of frames ``k0`` to ``k1`` as their levels say, in joules, shape (4,).
 
         Volts times amperes by the stored ``records``, in float64, times the period in host time. Pairs that are not
-        wholly in use are 0.
+        wholly in use, or that a host has given a sensitivity of 0, are 0.
         """
         total = np.zeros(PAIRS)
         whole: dict[int, Floats] = {}  # sums of whole blocks, which come again when the frames repeat
@@ -193,7 +193,7 @@ class Sampler:
         watts = np.zeros((len(levels), PAIRS))
         for p in range(PAIRS):
             i, v = records[2 * p], records[2 * p + 1]
-            if i.in_use and v.in_use:
+            if i.in_use and v.in_use and i.sensitivity and v.sensitivity:
                 amps = (levels[:, 2 * p] / LEVELS_PER_VOLT - i.vref) / i.sensitivity
                 watts[:, p] = amps * (levels[:, 2 * p + 1] / LEVELS_PER_VOLT - v.vref) / v.sensitivity
         return watts

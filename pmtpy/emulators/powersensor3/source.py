@@ -29,7 +29,8 @@ class VirtualSource(Source):
     """
 
     def __init__(self, inner: powersensor3.PowerSensor3Source, board: VirtualBoard | Board, world: World) -> None:
-        self._inner, self.board, self._world = inner, board, world
+        self._inner, self.board = inner, board
+        self._world: World | None = world
         self.identity, self.channels = inner.identity, inner.channels
         self.interval_s, self.deadline_s = inner.interval_s, inner.deadline_s
         self.slow, self.stream = inner.slow, inner.stream
@@ -56,6 +57,7 @@ class VirtualSource(Source):
         try:
             self._inner.close()
         finally:
+            self._world = None  # so that the next virtual sensor may choose another load
             if isinstance(self.board, VirtualBoard):
                 self.board.close()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -177,3 +179,13 @@ def test_a_board_that_cannot_be_is_refused() -> None:
         BoardSpec(variant="F103")
     with pytest.raises(TargetError, match="one to four"):
         BoardSpec(())
+
+
+def test_a_pair_whose_stored_sensitivity_is_zero_has_no_energy() -> None:
+    spec = BoardSpec(parse_pairs("2"))
+    stored = records(spec)
+    broken = [replace(stored[0], sensitivity=0.0), *stored[1:]]  # psconfig stores what it is told
+    whole = sampler(spec, "constant:60").joules_sent(0, 100, stored)
+    sent = sampler(spec, "constant:60").joules_sent(0, 100, broken)
+    assert sent[0] == 0
+    assert sent[1] == whole[1] > 0
