@@ -34,7 +34,7 @@ demo: $(STAMP)
 	$(BIN)/python -m pmtpy plot demo.csv -o demo.png
 
 bench: $(STAMP)
-	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+	for script in benchmarks/bench_*.py; do $(BIN)/python -m benchmarks.$$(basename $$script .py) || exit 1; done
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache demo.csv demo.csv.json demo.png

@@ -184,7 +184,7 @@ def resident_mb() -> float:
     return pages * 4096 / 1e6
 
 
-def memory_growth(path: str, seconds: float = 20.0) -> dict[str, float]:
+def memory_growth(path: str, seconds: float = 40.0) -> dict[str, float]:
     """How memory grows while a fast board is measured: hours of a real stream, and MB more at the end than early on."""
     source = open_source(path, clock=HOST_CLOCK, virtual=True)
     with Sensor(source, "bench", HOST_CLOCK, interval_s=0.001) as sensor:

@@ -87,3 +87,13 @@ def test_a_page_can_be_followed(page: Path, tmp_path: Path, monkeypatch: pytest.
             for line in block.body.splitlines():
                 if line.startswith("$ "):
                     run_shell(line[2:], tmp_path)
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    broken = [
+        f"{page.relative_to(ROOT)} -> {target}"
+        for page in PAGES
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+        if not target.startswith(("http://", "https://")) and not (page.parent / target).exists()
+    ]
+    assert not broken
