@@ -106,6 +106,10 @@ class Region:
         """The sensors that watch it."""
         return tuple(self._sensors.values())
 
+    def __repr__(self) -> str:
+        state = "ended" if self._ends or self._failures else "open" if self._starts else "not entered"
+        return f"<Region {self.label!r} of {', '.join(self._sensors)}: {state}>"
+
     @property
     def targets(self) -> tuple[str, ...]:
         """The sensors that watch this region."""

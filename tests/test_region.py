@@ -373,3 +373,13 @@ def test_static_tools_know_the_measurements_of_a_decorated_function() -> None:
         joules: float = work.measurements[-1]["test"].joules  # mypy runs over the tests: no ignore is needed here
         assert text == "3"
         assert joules == pytest.approx(150)
+
+
+def test_a_region_shows_its_name_its_sensors_and_whether_it_ended() -> None:
+    _, _, sensor = counter_sensor("constant:50")
+    with sensor:
+        r = pmt.region("work", sensor)
+        assert repr(r) == "<Region 'work' of test: not entered>"
+        with r:
+            assert repr(r) == "<Region 'work' of test: open>"
+        assert repr(r) == "<Region 'work' of test: ended>"

@@ -90,6 +90,9 @@ class VirtualBoard:
         except SourceLostError as error:
             self.close()
             raise BackendUnavailableError("powersensor3", f"the virtual board did not start: {error}") from error
+        except BaseException:  # Ctrl-C while it starts: nobody else could end it
+            self.close()
+            raise
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None  # noqa: S101  (a pipe was asked for)

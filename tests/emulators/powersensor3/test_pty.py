@@ -305,3 +305,17 @@ def test_commands_that_mean_nothing_are_answered_with_what_was_wrong() -> None:
     assert b"PowerSensor3" in path
     assert [b"dance" in errors[0], b"nonsense" in errors[1], b"lose" in errors[2]] == [True] * 3
     assert server.returncode == 0
+
+
+def test_an_interrupt_while_the_board_starts_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+
+    def interrupted(board: VirtualBoard) -> dict[str, object]:
+        started.append(board)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(VirtualBoard, "_answer", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        VirtualBoard(spec=SPEC)
+    with pytest.raises(ProcessLookupError):  # ended, and its exit status taken
+        os.kill(started[0].pid, 0)
