@@ -31,9 +31,10 @@ if TYPE_CHECKING:
         SourceLostError,
         TargetError,
     )
+    from pmtpy.measurement import Measurement
     from pmtpy.model import State, joules, seconds, watts
     from pmtpy.recordings import load
-    from pmtpy.regions import Measurement, Region, dump, measure, region
+    from pmtpy.regions import Region, dump, measure, region
     from pmtpy.registry import Listing, create, list_sensors
     from pmtpy.sensor import Sensor
 
@@ -59,7 +60,7 @@ _HOME = {
     "seconds": "pmtpy.model",
     "watts": "pmtpy.model",
     "load": "pmtpy.recordings",
-    "Measurement": "pmtpy.regions",
+    "Measurement": "pmtpy.measurement",
     "Region": "pmtpy.regions",
     "dump": "pmtpy.regions",
     "measure": "pmtpy.regions",

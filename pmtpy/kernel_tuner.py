@@ -16,7 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pmtpy.compat._held import warm_up
 from pmtpy.errors import CoverageError, TargetError
-from pmtpy.regions import Measurement, Region, region, sum_up
+from pmtpy.measurement import Measurement, sum_up
+from pmtpy.regions import Region, region
 from pmtpy.sensor import Sensor
 
 try:

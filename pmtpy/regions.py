@@ -10,20 +10,17 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-import math
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from pmtpy.errors import CoverageError, PmtError, TargetError
-from pmtpy.history import Instant, Peak, Reading
-from pmtpy.model import TOTAL, Channel, Floats, Form, Layout, outermost
+from pmtpy.history import Instant, Peak
+from pmtpy.measurement import Measurement, evaluate, sum_up
 from pmtpy.registry import canonical, create
 from pmtpy.sensor import Sensor
-from pmtpy.uncertainty import Assessment, Evidence, assess, combine, observe, of_product
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -32,58 +29,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _log = logging.getLogger("pmtpy")
-EXTERNAL = "external"
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """What one sensor, or one of its channels, says about a region.
-
-    Attributes
-    ----------
-    target, name : str
-        The sensor, and the channel (``"total"`` for the sum).
-    seconds : float
-        Length of the region.
-    joules : float
-        Energy in the part of the region for which it is known (``coverage``).
-    watts : float
-        Mean power over that part; NaN where there is none.
-    uncertainty_joules : float
-        Standard uncertainty of ``joules`` (about 68 %; twice it is about 95 %).
-    method : str
-        ``counter``, ``integrated``, ``interval mean``, or several of them for a sum.
-    refresh_s, window_s : float or None
-        How often the register changes and over which span it averages, where known.
-    coverage : float
-        Share of the region for which energy is known, 0 to 1.
-    lost : int
-        Rows lost inside the region.
-    warnings : tuple of str
-        What a reader of the number must know.
-    virtual : bool
-        True when the device is emulated.
-    channels : mapping of str to Measurement
-        The channels of the sensor; empty in a channel.
-    peak_watts : float
-        Largest power of the rows inside the region; NaN where no row lies inside or sensors are summed.
-    """
-
-    target: str
-    name: str
-    seconds: float
-    joules: float
-    watts: float
-    uncertainty_joules: float
-    method: str
-    refresh_s: float | None
-    window_s: float | None
-    coverage: float
-    lost: int
-    warnings: tuple[str, ...]
-    virtual: bool
-    channels: Mapping[str, Measurement] = field(default_factory=dict)
-    peak_watts: float = math.nan
 
 
 class Region:
@@ -192,170 +137,6 @@ class Region:
             msg = f"no sum of {', '.join(self._sensors)}: an external meter may see what a built-in sensor sees"
             raise CoverageError(msg)
         return summed
-
-
-def evaluate(sensor: Sensor, a: Reading, b: Reading, peaks: Sequence[float] = ()) -> Measurement:
-    """Measure between two readings of one sensor: the total and every channel; ``peaks`` are the largest powers."""
-    t_ns, watts, values = sensor.around(a, b)
-    seconds = (b.t_ns - a.t_ns) / 1e9
-    uncovered_s = (b.uncovered_ns - a.uncovered_ns) / 1e9
-    lost = b.lost - a.lost
-    layout = sensor.layout
-    judged: list[Assessment] = []
-    channels: dict[str, Measurement] = {}
-    for i, plain in enumerate(layout.energy, 1):
-        channel = _informed(plain, layout, values)
-        evidence = observe(
-            channel,
-            t_ns,
-            watts[:, i],
-            start_ns=a.t_ns,
-            end_ns=b.t_ns,
-            joules=b.joules[i] - a.joules[i],
-            uncovered_s=uncovered_s,
-            lost=lost,
-        )
-        judged.append(assess(channel, evidence))
-        beyond = sensor.calibration.warning(channel, watts[:, i]) if sensor.calibration is not None else ""
-        if beyond:
-            judged[-1] = replace(judged[-1], warnings=(*judged[-1].warnings, beyond))
-        peak = peaks[i] if peaks else math.nan
-        channels[channel.name] = _measurement(sensor, channel, evidence, judged[-1], peak)
-    total_peak = peaks[0] if peaks else math.nan
-    return replace(_total(sensor, layout, channels, judged, (seconds, uncovered_s, lost)), peak_watts=total_peak)
-
-
-def _informed(channel: Channel, layout: Layout, values: Floats) -> Channel:
-    """Return a product with what follows from the voltage and the current that were seen."""
-    if channel.form is not Form.PRODUCT or not len(values):
-        return channel
-    names = [c.name for c in layout.values]
-    at = [names.index(operand) for operand in channel.of]
-    means = values[:, at].mean(axis=0)
-    return of_product(channel, layout.values[at[0]], layout.values[at[1]], float(means[0]), float(means[1]))
-
-
-def _measurement(sensor: Sensor, channel: Channel, seen: Evidence, judged: Assessment, peak: float) -> Measurement:
-    return Measurement(
-        sensor.target,
-        channel.name,
-        seen.seconds,
-        seen.joules,
-        _mean(seen.joules, seen.seconds, seen.uncovered_s),
-        judged.uncertainty_joules,
-        channel.how.value,
-        channel.refresh_s,
-        channel.window_s,
-        _coverage(seen.seconds, seen.uncovered_s),
-        seen.lost,
-        (*_origin(sensor), *judged.warnings),
-        sensor.identity.virtual,
-        peak_watts=peak,
-    )
-
-
-def _total(
-    sensor: Sensor,
-    layout: Layout,
-    channels: Mapping[str, Measurement],
-    judged: Sequence[Assessment],
-    extent: tuple[float, float, int],
-) -> Measurement:
-    seconds, uncovered_s, lost = extent
-    parts = [layout.energy[i - 1] for i in layout.in_total]
-    summed = combine([judged[i - 1] for i in layout.in_total])
-    joules = sum(channels[c.name].joules for c in parts) if parts else math.nan
-    notes: tuple[str, ...] = ()
-    if not parts:
-        notes = (f"{sensor.target}: which channels make a total is not known for this device; read the channels",)
-    return Measurement(
-        sensor.target,
-        TOTAL,
-        seconds,
-        joules,
-        _mean(joules, seconds, uncovered_s),
-        summed.uncertainty_joules if parts else math.nan,
-        " + ".join(dict.fromkeys(c.how.value for c in parts)),
-        _common([c.refresh_s for c in parts]),
-        _common([c.window_s for c in parts]),
-        _coverage(seconds, uncovered_s),
-        lost,
-        (*_origin(sensor), *sensor.identity.notes, *notes, *summed.warnings),
-        sensor.identity.virtual,
-        channels,
-    )
-
-
-def _origin(sensor: Sensor) -> tuple[str, ...]:
-    return (f"{sensor.target} is virtual: its energy is emulated",) if sensor.identity.virtual else ()
-
-
-def _mean(joules: float, seconds: float, uncovered_s: float) -> float:
-    known = seconds - uncovered_s
-    return joules / known if known > 0 else math.nan
-
-
-def _coverage(seconds: float, uncovered_s: float) -> float:
-    return min(1.0, max(0.0, 1.0 - uncovered_s / seconds)) if seconds > 0 else 1.0
-
-
-def _common(values: Sequence[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return max(known) if known else None
-
-
-def sum_up(sensors: Sequence[Sensor], measured: Mapping[str, Measurement]) -> Measurement | None:
-    """Sum what several sensors measured, each outermost physical part once; None where that cannot be told.
-
-    Two external meters can be summed, and so can built-in sensors; a meter beside built-in sensors cannot, because
-    nothing says what the meter is connected to.
-    """
-    entries = [(s.target, c) for s in sensors for c in s.layout.energy]
-    outside = {c.domain.split("/")[0] == EXTERNAL for _, c in entries if c.domain}
-    if len(outside) != 1:
-        return None
-    chosen = [entries[i] for i in outermost([c.domain for _, c in entries])]
-    parts = [measured[target].channels[c.name] for target, c in chosen]
-    shown = {target for target, _ in chosen}
-    seconds = max(m.seconds for m in measured.values())
-    joules = math.fsum(p.joules for p in parts)
-    unique = dict.fromkeys(w for t in measured if t in shown for w in measured[t].warnings)
-    return Measurement(
-        " + ".join(t for t in measured if t in shown),
-        TOTAL,
-        seconds,
-        joules,
-        math.fsum(p.watts for p in parts),
-        _summed_uncertainty(chosen, measured),
-        " + ".join(dict.fromkeys(p.method for p in parts)),
-        _common([p.refresh_s for p in parts]),
-        _common([p.window_s for p in parts]),
-        min(p.coverage for p in parts),
-        max(measured[t].lost for t in shown),
-        tuple(unique),
-        any(measured[t].virtual for t in shown),
-        {f"{target}/{c.name}": p for (target, c), p in zip(chosen, parts, strict=True)},
-    )
-
-
-def _summed_uncertainty(chosen: Sequence[tuple[str, Channel]], measured: Mapping[str, Measurement]) -> float:
-    """Uncertainty of the sum of channels of several sensors, joules.
-
-    What a sensor's channels do not know of their edges they do not know together, so a sensor that is summed whole
-    keeps the uncertainty of its own total, and of one that is summed in part the channels add linearly (never too
-    small). Different sensors refresh at different instants and add in squares.
-    """
-    taken: dict[str, list[str]] = {}
-    for target, channel in chosen:
-        taken.setdefault(target, []).append(channel.name)
-    squares = []
-    for target, names in taken.items():
-        parts = [measured[target].channels[name] for name in names]
-        joules, linear = math.fsum(p.joules for p in parts), math.fsum(p.uncertainty_joules for p in parts)
-        whole = measured[target]
-        same = math.isclose(joules, whole.joules, rel_tol=1e-9, abs_tol=1e-9)
-        squares.append((whole.uncertainty_joules if same else linear) ** 2)
-    return math.sqrt(math.fsum(squares))
 
 
 class _Pool:

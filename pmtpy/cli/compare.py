@@ -28,10 +28,11 @@ from pmtpy.cli.comparison_report import table
 from pmtpy.cli.dump import end_dumps
 from pmtpy.clock import HOST_CLOCK, NS_PER_S, seconds_of
 from pmtpy.errors import SourceLostError, TargetError
+from pmtpy.measurement import Measurement
 from pmtpy.model import Channel, Floats, Quantity, Rule
 from pmtpy.plot import SUFFIXES
 from pmtpy.recordings import load
-from pmtpy.regions import Measurement, Region
+from pmtpy.regions import Region
 from pmtpy.registry import canonical
 from pmtpy.sensor import Sensor
 

@@ -15,7 +15,8 @@ from pmtpy.cli.command import run_command
 from pmtpy.cli.common import LOST, Stopped, add_targets, chosen_targets, opened, say, stoppable
 from pmtpy.clock import HOST_CLOCK, seconds_of
 from pmtpy.errors import PmtError, SourceLostError, TargetError
-from pmtpy.regions import Measurement, Region
+from pmtpy.measurement import Measurement
+from pmtpy.regions import Region
 from pmtpy.sensor import Sensor
 from pmtpy.sinks import FORMATS
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from pmtpy.cli.common import add_targets, chosen_targets, number_or_none, opened
 from pmtpy.clock import HOST_CLOCK, seconds_of
+from pmtpy.measurement import Measurement
 from pmtpy.model import State
-from pmtpy.regions import Measurement, Region
+from pmtpy.regions import Region
 from pmtpy.sensor import Sensor
 
 _WATCH = "200ms"

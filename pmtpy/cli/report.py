@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pmtpy.errors import PmtError
-from pmtpy.regions import Measurement
+from pmtpy.measurement import Measurement
 
 _HEAD = ("sensor", "seconds", "joules", "+-", "watts", "how")
 

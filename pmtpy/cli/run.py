@@ -18,7 +18,8 @@ from pmtpy.cli.dump import dump_paths, end_dumps
 from pmtpy.cli.progress import Progress
 from pmtpy.clock import HOST_CLOCK, seconds_of
 from pmtpy.errors import PmtError, TargetError
-from pmtpy.regions import Measurement, Region, sum_up
+from pmtpy.measurement import Measurement, sum_up
+from pmtpy.regions import Region
 from pmtpy.sensor import Sensor
 from pmtpy.uncertainty import repeated
 

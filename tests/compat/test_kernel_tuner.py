@@ -100,7 +100,7 @@ class TestArithmetic:
         code = f"""
 import json
 from pmtpy.kernel_tuner import _means
-from pmtpy.regions import Measurement
+from pmtpy.measurement import Measurement
 rows = [
     Measurement("t", "total", s, j, j / (s * c), u, "counter", None, None, c, 0, (), True)
     for s, j, u, c in {rows!r}
