@@ -176,8 +176,15 @@ def _sensors(targets: Sequence[str | Sensor]) -> dict[str, Sensor]:
     if not targets:
         msg = "a region needs at least one sensor: a target such as 'rapl', or an open Sensor"
         raise TargetError(msg)
-    opened = [t if isinstance(t, Sensor) else _pool.get(t) for t in targets]
-    return {s.target: s for s in opened}
+    given: dict[str, Sensor] = {}
+    for sensor in (t for t in targets if isinstance(t, Sensor)):
+        if given.setdefault(sensor.target, sensor) is not sensor:
+            msg = (
+                f"two open sensors are called {sensor.target}: a region could not tell them apart; give it one of them"
+            )
+            raise TargetError(msg)
+    named = [t.target if isinstance(t, Sensor) else canonical(t) for t in targets]
+    return {t: given[t] if t in given else _pool.get(t) for t in named}
 
 
 def region(label: str, *targets: str | Sensor) -> Region:

@@ -13,6 +13,7 @@ import pytest
 import pmtpy as pmt
 from pmtpy.clock import ManualClock
 from pmtpy.emulators.world import make_world
+from pmtpy.errors import TargetError
 from pmtpy.model import Quantity
 from pmtpy.sensor import Sensor
 from pmtpy.transform import Affine, Number, Profile, calibrate
@@ -383,3 +384,14 @@ def test_a_region_shows_its_name_its_sensors_and_whether_it_ended() -> None:
         with r:
             assert repr(r) == "<Region 'work' of test: open>"
         assert repr(r) == "<Region 'work' of test: ended>"
+
+
+def test_a_sensor_that_is_given_open_is_not_opened_again_for_its_name() -> None:
+    clock = ManualClock()
+    with pmt.create("rapl:virtual", clock=clock) as sensor, pmt.create("rapl:virtual", clock=clock) as other:
+        with pmt.region("work", "rapl:virtual", sensor) as r:
+            clock.advance(1)
+        assert r.targets == ("rapl:virtual",)
+        assert r["rapl:virtual"].seconds == pytest.approx(1)  # by the clock of the one that was given
+        with pytest.raises(TargetError, match="two open sensors are called rapl:virtual"):
+            pmt.region("work", sensor, other)
