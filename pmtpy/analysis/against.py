@@ -32,9 +32,12 @@ _MOST_UPDATES = 20_000  # a stream that delivers more is no register whose windo
 _LEAD_S = 1.5  # a curve was moved by its whole lag, so its kernel may end this far in the future
 _ONE_CLOCK_RATE = 1e-6
 _REPEATS = 1.5  # rows this much closer than the updates repeat them
+_WORSE = 1.5  # unexplained variance of a kernel over that of the alignment, above which it is not the response
+_UNEXPLAINED = 0.01  # what rounding and noise may leave
 _LEVELS = 8  # fewer different readings are the levels of a load
 _CELL_ROWS = 4.0
 _OTHER_WIDTHS = (0.5, 0.7, 1.4, 2.0)
+_LINE_ROWS = 4000
 _LINE_CELLS = 400  # without a kernel, gain and offset come from means over at most this many cells
 _T = TypeVar("_T")
 
@@ -71,17 +74,19 @@ def prepare(trace: Trace) -> Prepared:
     DeclinedError
         It has fewer than three rows with a power.
     """
-    counted = trace.joules is not None and trace.channel is not None and trace.channel.how is not Rule.TRAPEZOID
+    how = trace.channel.how if trace.channel is not None and trace.joules is not None else Rule.TRAPEZOID
+    counted = how is Rule.COUNTER
     t, watts = tidy(trace.t_s, trace.watts)
     if len(t) < 3:
         msg = f"{trace.name} has {len(t)} rows with a power: too few to compare"
         raise DeclinedError(msg)
-    if counted and trace.joules is not None:
+    if how is not Rule.TRAPEZOID and trace.joules is not None:
         curve = Curve.from_energy(*_moves(*tidy(trace.t_s, trace.joules)))
     else:
         curve = Curve.from_samples(t, watts)
     plain = Updates(np.arange(len(t)), t, watts, float(np.median(np.diff(t))))
-    ready = Prepared(trace, curve, curve, plain, None, counted, {})
+    shape = curve if counted else Curve.from_samples(t, watts)
+    ready = Prepared(trace, curve, shape, plain, None, counted, {})
     ready.lattice = ready.attempt("update_period_ms", lambda: _lattice(trace, t, watts))
     found = ready.lattice
     if not counted and found is not None and found.poll_s * _REPEATS < found.period_s.value:
@@ -153,11 +158,11 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
         return alone(p), None
     stamp = max(stamp_step(p.trace.t_s), stamp_step(base.trace.t_s)) / 2.0
     updates = p.updates.shifted(-found.lag_s.value)
-    fit = p.attempt("kernel", lambda: _kernel(p, updates, base, found.middle_s, one_clock=one_clock))
+    fit = p.attempt("kernel", lambda: _kernel(p, updates, base, found, one_clock=one_clock))
     if fit is None:
         alignment = replace(found, lag_s=found.lag_s.widened(stamp))
         points = _cells(p, base, found)
-        transfer = p.attempt("gain", lambda: fit_line(points.reference_w, points.shown_w))
+        transfer = p.attempt("gain", lambda: _line(p, base, found))
     else:
         if fit.family == AMBIGUOUS:
             p.declined["kernel"] = fit.reason
@@ -212,7 +217,7 @@ def _clock(alignment: Alignment, fit: KernelFit | None) -> Alignment:
     )
 
 
-def _kernel(p: Prepared, updates: Updates, base: Prepared, pivot_s: float, *, one_clock: bool) -> KernelFit:
+def _kernel(p: Prepared, updates: Updates, base: Prepared, found: Alignment, *, one_clock: bool) -> KernelFit:
     if p.counted:
         msg = "its power is the mean between two readings, however far apart they are: it has no window of its own"
         raise DeclinedError(msg)
@@ -224,7 +229,11 @@ def _kernel(p: Prepared, updates: Updates, base: Prepared, pivot_s: float, *, on
         msg = f"{len(updates)} readings are a stream, not the updates of a register"
         raise DeclinedError(msg)
     rate_sd = _ONE_CLOCK_RATE if one_clock else None
+    pivot_s = found.middle_s
     fit = fit_kernel(updates, base.shape, metered=True, lead_s=_LEAD_S, pivot_s=pivot_s, rate_sd=rate_sd)
+    if 1.0 - fit.best.r2 > max(_WORSE * (1.0 - found.r2), _UNEXPLAINED):
+        msg = f"a {fit.best.family} explains less than plain smoothing does: the search for a kernel has failed"
+        raise DeclinedError(msg)
     window = fit.best.window_s.value if fit.best.window_s is not None else 0.0
     tau = fit.best.tau_s.value if fit.best.tau_s is not None else 0.0
     if window + 2.0 * tau < _FINER * spacing and spacing * _FINER > updates.period_s:
@@ -295,10 +304,29 @@ def _filtered(updates: Updates, base: Prepared, fit: KernelFit, pivot_s: float) 
     return _Points(t, Responder(base.shape)(at, window, tau), updates.watts[inside])
 
 
-def _cells(p: Prepared, base: Prepared, found: Alignment) -> _Points:
-    """Return means over cells in which it does not matter how the two sensors average.
+def _line(p: Prepared, base: Prepared, found: Alignment) -> Transfer:
+    """Fit gain and offset to means; what the doubt about lag and width does to them is added to their intervals."""
+    line = _fit(p, base, found)
+    width, lag = found.width_s, found.lag_s
+    others = [
+        _fit(p, base, replace(found, width_s=Estimate(end, end, end))) for end in (width.low, width.high) if end > 0.0
+    ]
+    others += [_fit(p, base, replace(found, lag_s=Estimate(end, end, end))) for end in (lag.low, lag.high)]
+    gain = max(abs(o.gain.value - line.gain.value) for o in others)
+    intercept = max(abs(o.intercept_w.value - line.intercept_w.value) for o in others)
+    return replace(line, gain=line.gain.widened(gain), intercept_w=line.intercept_w.widened(intercept))
 
-    Those are the very intervals of a counter; of other readings, cells of several of them.
+
+def _fit(p: Prepared, base: Prepared, found: Alignment) -> Transfer:
+    points = _cells(p, base, found)
+    return fit_line(points.reference_w, points.shown_w)
+
+
+def _cells(p: Prepared, base: Prepared, found: Alignment) -> _Points:
+    """Return means in which it does not matter how the two sensors average.
+
+    Those are the very intervals of a counter; readings of a sensor that is slower than the reference, each beside the
+    reference averaged over the width by which it is slower; and else cells wider than several readings.
     """
     half = found.overlap_s / 2.0
     start, end = found.middle_s - half, found.middle_s + half
@@ -306,8 +334,18 @@ def _cells(p: Prepared, base: Prepared, found: Alignment) -> _Points:
         rows = found.on_reference(p.curve.t_s[1:-1])
         rows = rows[(rows >= start) & (rows <= end)]
         edges = rows[:: max(1, len(rows) // _LINE_CELLS)]
+    elif found.width_s.value > base.updates.period_s:
+        # Between two readings, as the alignment saw them: means of both, and of the reference over as much more.
+        rows = found.on_reference(p.shape.t_s[1:-1])
+        rows = rows[(rows >= start + found.width_s.value) & (rows <= end - found.width_s.value)]
+        rows = rows[:: max(1, len(rows) // _LINE_ROWS)]
+        own, middle = found.on_own(rows), (rows[1:] + rows[:-1]) / 2.0
+        spans = np.hypot(np.diff(rows), found.width_s.value)
+        ends = np.stack([middle - spans / 2.0, middle + spans / 2.0])
+        true = np.diff(np.interp(ends, base.shape.t_s, base.shape.joules), axis=0)[0] / spans
+        return _Points(middle, true, np.diff(np.interp(own, p.shape.t_s, p.shape.joules)) / np.diff(own))
     else:
-        wide = _CELL_ROWS * max(p.updates.period_s, base.updates.period_s)
+        wide = max(_CELL_ROWS * max(p.updates.period_s, base.updates.period_s), -_CELL_ROWS * found.width_s.value)
         edges = np.linspace(start, end, max(int(min(_LINE_CELLS, found.overlap_s / wide)), 1) + 1)
     own = found.on_own(edges)
     shown = np.diff(np.interp(own, p.curve.t_s, p.curve.joules)) / np.diff(own)

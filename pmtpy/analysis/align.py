@@ -44,6 +44,8 @@ class Alignment:
         Middle of what both recorded, on the reference's clock.
     overlap_s : float
         Length of what both recorded.
+    width_s : Estimate
+        Over how much more time the curve averages than the reference; negative: over how much less.
     r2 : float
         Share of the variance that one explains of the other.
     note : str
@@ -54,6 +56,7 @@ class Alignment:
     rate: Estimate | None
     middle_s: float
     overlap_s: float
+    width_s: Estimate
     r2: float
     note: str = ""
 
@@ -98,11 +101,12 @@ def align(moving: Curve, reference: Curve, *, one_clock: bool = False) -> Alignm
     # Whichever of the two answers more slowly is taken as it is, and the other is smoothed to look like it.
     forth = _refine(moving, reference, (-shift, grain), (start, end), cell, rated=not one_clock)
     back = _refine(reference, moving, (shift, grain), (start + shift, end + shift), cell, rated=not one_clock)
-    lag, rate, loss = forth
+    lag, rate, loss, width = forth
     if back[2] < forth[2]:
-        lag, rate, loss = back[0].scaled(-1.0), back[1] and back[1].scaled(-1.0), back[2]
+        lag, loss, width = back[0].scaled(-1.0), back[2], back[3].scaled(-1.0)
+        rate = back[1].scaled(-1.0) if back[1] is not None else None
     middle = (start + end) / 2.0 + shift
-    return Alignment(lag, rate, middle, end - start, 1.0 - loss, note)
+    return Alignment(lag, rate, middle, end - start, width, 1.0 - loss, note)
 
 
 def _spacing(curve: Curve) -> float:
@@ -151,7 +155,7 @@ def _coarse(moving: Curve, reference: Curve, *, one_clock: bool) -> tuple[float,
 
 def _refine(
     slow: Curve, fast: Curve, about: tuple[float, float], span: tuple[float, float], cell: float, *, rated: bool
-) -> tuple[Estimate, Estimate | None, float]:
+) -> tuple[Estimate, Estimate | None, float, Estimate]:
     """Fit lag, rate and width so that the fast curve, smoothed, looks like the slow one; and the variance left.
 
     The lag is looked for ``about`` a value, within a reach.
@@ -191,7 +195,9 @@ def _refine(
     error = _standard_errors(jacobian, misfit(x), prior)
     freedom = min(_BLOCKS, len(at) // 4) - len(x)
     rate = Estimate.normal(float(x[2]) * rate_s, float(error[2]) * rate_s, freedom) if rated else None
-    return Estimate.normal(float(x[0]) * cell, float(error[0]) * cell, freedom), rate, loss(x)
+    lag = Estimate.normal(float(x[0]) * cell, float(error[0]) * cell, freedom)
+    width = Estimate.normal(abs(float(x[1])) * cell, float(error[1]) * cell, freedom)
+    return lag, rate, loss(x), width
 
 
 def _edges(slow: Curve, span: tuple[float, float], cell: float) -> Floats:

@@ -7,6 +7,8 @@ wrote them all in one run; then, too, energies are compared after the files were
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib.util
 import json
 import tempfile
 import threading
@@ -23,11 +25,11 @@ from pmtpy.analysis.comparison import compare
 from pmtpy.analysis.marks import Region as Span
 from pmtpy.analysis.marks import regions as paired
 from pmtpy.cli.command import run_command
-from pmtpy.cli.common import LOST, opened, say
+from pmtpy.cli.common import LOST, Stopped, opened, say, stoppable
 from pmtpy.cli.comparison_report import table
 from pmtpy.cli.dump import end_dumps
 from pmtpy.clock import HOST_CLOCK, NS_PER_S, seconds_of
-from pmtpy.errors import SourceLostError, TargetError
+from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
 from pmtpy.measurement import Measurement
 from pmtpy.model import Channel, Floats, Quantity, Rule
 from pmtpy.plot import SUFFIXES
@@ -94,6 +96,9 @@ def run(args: argparse.Namespace) -> int:
     if len(picture) > 1 or any(Path(p).suffix.lower() not in SUFFIXES for p in picture):
         msg = f"-o takes one picture ({', '.join(SUFFIXES)}) or KEY=VALUE, not {', '.join(picture)}"
         raise TargetError(msg)
+    _need("pandas", "reading what was logged needs pandas", "analysis")
+    if picture:
+        _need("matplotlib", "pictures need matplotlib", "plot")
     files = [thing for thing in args.things if Path(_split(thing)[0]).is_file()]
     if files and len(files) < len(args.things):
         missing = next(t for t in args.things if t not in files)
@@ -120,6 +125,12 @@ def run(args: argparse.Namespace) -> int:
         if not args.quiet:
             say(f"drawn: {picture[0]}")
     return watched.status
+
+
+def _need(module: str, reason: str, extra: str) -> None:
+    """Say what is missing before a command has run for an hour, not after."""
+    if importlib.util.find_spec(module) is None:
+        raise BackendUnavailableError("compare", reason, f"pip install 'pmtpy[{extra}]'")
 
 
 def _report(args: argparse.Namespace, found: Comparison, watched: _Watched) -> None:
@@ -293,7 +304,7 @@ def _live(args: argparse.Namespace, options: Sequence[str]) -> _Watched:
             with region:
                 status = run_command(args.command, divert_stdout=args.json and not args.output) if args.command else 0
                 if not args.command:
-                    _rest(seconds)
+                    _watch(seconds)
             _rest(_REST_S)
         finally:
             problems = end_dumps(sensors)
@@ -319,6 +330,12 @@ def _live(args: argparse.Namespace, options: Sequence[str]) -> _Watched:
         facts=facts,
         status=status if args.command else LOST if lost else 1 if problems else 0,
     )
+
+
+def _watch(seconds: float) -> None:
+    """Wait; what was seen until Ctrl-C is compared all the same."""
+    with contextlib.suppress(Stopped), stoppable():
+        _rest(seconds)
 
 
 def _rest(seconds: float) -> None:

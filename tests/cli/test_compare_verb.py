@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import importlib.util
 import json
+import signal
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +14,7 @@ import pytest
 from pmtpy.cli import main
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from tests.analysis.simulated import pseudo_random_bench
-from tests.cli.conftest import Pmtpy
+from tests.cli.conftest import Pmtpy, Started
 
 LOAD = "load=random:low=50,high=250,hz=4.3,seconds=60,seed=3"
 
@@ -113,6 +117,26 @@ def test_virtual_sensors_are_compared_with_each_other_and_with_the_truth(pmtpy: 
         assert abs(energy["true_error_percent"]) < 10
     assert any("virtual" in w for w in document["warnings"])
     assert "VIRTUAL" in (tmp_path / "live.svg").read_text() or (tmp_path / "live.svg").stat().st_size > 20_000
+
+
+def test_what_was_seen_until_ctrl_c_is_compared(started: Started) -> None:
+    child = started("compare", "rapl:virtual", "nvml:virtual", "-o", LOAD, "--duration", "60s", "--json")
+    time.sleep(4.0)  # a process of its own: it starts, rests half a second, and watches
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert child.returncode == 0, err
+    assert 0.0 < json.loads(out)["regions"][0]["seconds"] < 10.0
+
+
+def test_a_missing_package_is_named_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "matplotlib" else find(name))
+    assert main(["compare", "rapl:virtual", "nvml:virtual", "-o", "x.png", "--", "touch", "ran"]) == 3
+    assert "pip install 'pmtpy[plot]'" in capsys.readouterr().err
+    assert not Path("ran").exists()
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,15 @@ def test_without_a_calibration_no_difference_is_called_significant() -> None:
     assert any("calibrated" in w for w in energy.warnings)
 
 
+def test_a_mean_over_a_second_has_the_gain_of_the_sensor_and_not_that_of_its_swing() -> None:
+    bench = pseudo_random_bench(0.23, 20.0)
+    one = compare([meter(bench), gpu(bench, boxcar(window_s=1.0, delay_s=0.0))], one_clock=True)["gpu"]
+    assert one.lag_s is not None
+    assert one.lag_s.value == pytest.approx(0.5, abs=0.01)
+    assert one.transfer is not None
+    assert one.transfer.gain.value == pytest.approx(0.95, abs=0.012)
+
+
 def test_a_counter_is_compared_over_its_own_intervals() -> None:
     bench = pseudo_random_bench(0.13, SECONDS)
     t = np.arange(0.0, SECONDS, 0.07)
