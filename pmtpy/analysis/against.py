@@ -119,11 +119,14 @@ def _lattice(trace: Trace, t: Floats, watts: Floats) -> UpdateLattice:
     k = np.concatenate([[0.0], np.cumsum(np.maximum(1.0, np.round(np.diff(t) / spacing)))])
     x = k - np.mean(k)
     period = float(x @ (t - np.mean(t)) / (x @ x))
+    # Whoever polls stamps an update up to one poll late, and polls that keep step do so evenly: over the whole that
+    # adds up to less than half an update, the slowest poll that still sees each.
+    slip = spacing / 2.0 / float(k[-1])
     late = t - np.mean(t) - period * x
     error = float(np.sqrt(late @ late / (len(t) - 2) / (x @ x)))
     middle = np.array([float(np.mean(t))])
     return UpdateLattice(
-        Estimate.normal(period, max(error, 1e-9), len(t) - 2),
+        Estimate.normal(period, max(error, 1e-9), len(t) - 2).widened(slip),
         Estimate.normal(float(middle[0]), max(error, 1e-9), len(t) - 2),
         1.0,
         len(t),

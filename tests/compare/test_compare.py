@@ -160,6 +160,17 @@ def test_a_load_in_step_with_the_updates_hides_the_window() -> None:
     assert "kernel" in one.declined
 
 
+def test_rows_stamped_by_polls_in_step_do_not_make_the_period_certain() -> None:
+    bench = pseudo_random_bench(0.13, SECONDS)
+    updates = np.arange(0.1, SECONDS - 0.1, 0.09997)
+    polled = np.ceil(updates / 0.05) * 0.05  # each 50 ms, so rows are exactly 100 ms apart
+    watts = (bench.load.joules(updates) - bench.load.joules(updates - 0.1)) / 0.1
+    channel = Channel("gpu", Quantity.POWER, refresh_s=0.1, resolution=0.0, gain_u=0.05)
+    one = compare([meter(bench), Trace("gpu", polled, watts, channel=channel)], one_clock=True)["gpu"]
+    assert one.period_s is not None
+    assert one.period_s.contains(0.09997)
+
+
 def test_lost_rows_are_said_and_take_their_energy_with_them() -> None:
     bench = pseudo_random_bench(0.13, SECONDS)
     whole = meter(bench)
