@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import logging
 import os
 import threading
@@ -303,11 +304,18 @@ def dump(
     interval: float | str | None = None,
     overwrite: bool = False,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Dump a sensor to a file while the function runs. Arguments as of :meth:`pmtpy.Sensor.start_dump`."""
+    """Dump a sensor to a file while the function runs. Arguments as of :meth:`pmtpy.Sensor.start_dump`.
+
+    The second call of the function writes ``run-2.csv`` beside ``run.csv``, and so on, so no call loses the one before.
+    """
+    calls = itertools.count(1)
 
     def start() -> Any:
         (sensor,) = _sensors([target]).values()
-        return sensor.dump(filename, interval=interval, overwrite=overwrite)
+        stem, suffix = os.path.splitext(os.fspath(filename))  # noqa: PTH122  (pathlib would be imported for this)
+        call = next(calls)
+        path = f"{stem}-{call}{suffix}" if call > 1 else filename
+        return sensor.dump(path, interval=interval, overwrite=overwrite)
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         return _wrap(function, start)

@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import AsyncIterator, Generator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -395,3 +396,16 @@ def test_a_sensor_that_is_given_open_is_not_opened_again_for_its_name() -> None:
         assert r["rapl:virtual"].seconds == pytest.approx(1)  # by the clock of the one that was given
         with pytest.raises(TargetError, match="two open sensors are called rapl:virtual"):
             pmt.region("work", sensor, other)
+
+
+def test_each_call_of_a_dumped_function_has_a_file_of_its_own(tmp_path: Path) -> None:
+    clock, _, sensor = counter_sensor("constant:10")
+
+    @pmt.dump(sensor, filename=tmp_path / "run.csv")
+    def work(seconds: float) -> float:
+        clock.advance(seconds)
+        return seconds
+
+    with sensor:
+        assert [work(1.0), work(2.0)] == [1.0, 2.0]
+    assert {p.name for p in tmp_path.glob("*.csv")} == {"run.csv", "run-2.csv"}
