@@ -258,7 +258,7 @@ def create(
         The profile is broken or belongs to another device.
     """
     profiles = [] if calibration is None else [_text(calibration)]
-    name, in_name = split_target(name)
+    name, in_name = split_target(str(name))  # whatever was passed, the answer is what there is
     if device is not None and in_name is not None:
         msg = f"two devices were given: {in_name!r} in the target and {device!r}"
         raise TargetError(msg)
