@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb; return the exit code."""
     if "_ARGCOMPLETE" in os.environ:
         _asked_by_a_shell()
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = [*(sys.argv[1:] if argv is None else argv)]  # `list` is a verb here, once it was used
     ours, command = split_command(words)
     chosen = next((w for w in ours if not w.startswith("-")), None)
     parser = _parser(chosen)

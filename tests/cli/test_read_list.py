@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from pmtpy.cli import VERBS
+from pmtpy.cli import VERBS, main
 from tests.cli.conftest import Pmtpy
 
 
@@ -59,3 +59,10 @@ def test_help_explains_each_verb_with_examples(pmtpy: Pmtpy, verb: str) -> None:
     assert done.returncode == 0, done.stderr
     assert "examples" in done.stdout.lower()
     assert re.search(rf"pmtpy {verb}", done.stdout)
+
+
+def test_verbs_may_be_run_again_in_the_same_process(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    capsys.readouterr()
+    assert main(["list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)

@@ -6,6 +6,7 @@ import grp
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -398,6 +399,18 @@ def test_an_amd_gpu_without_the_python_package_names_the_extra(broken: Broken, m
     is_broken(broken.finding("amdsmi"), Obstacle.EXTRA, "$ pip install 'pmtpy[amdsmi]'")
 
 
+@pytest.fixture
+def _without_rocms_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Make the import of the wrapper fail as it does without its library, also where a stand-in was loaded before."""
+    package = tmp_path / "wrapper" / "amdsmi"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise KeyError('libamd_smi.so')\n")
+    for name in [n for n in sys.modules if n.partition(".")[0] == "amdsmi"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(str(package.parent))
+
+
+@pytest.mark.usefixtures("_without_rocms_library")
 def test_an_amd_gpu_without_rocms_library_names_the_package(broken: Broken) -> None:
     broken.pci(ON_BUS, AMD, 0x120000, "amdgpu")
     is_broken(broken.finding("amdsmi"), Obstacle.LIBRARY, "amd-smi-lib")
@@ -409,6 +422,7 @@ def test_an_amd_gpu_without_driver_needs_the_kernel_module(broken: Broken) -> No
     is_broken(broken.finding("amdsmi", library=library), Obstacle.KERNEL_MODULE, "$ sudo modprobe amdgpu")
 
 
+@pytest.mark.usefixtures("_without_rocms_library")
 def test_the_drivers_files_work_but_lack_the_energy_counter(broken: Broken) -> None:
     broken.pci(ON_BUS, AMD, 0x030000, "amdgpu")
     broken.put("/sys/class/hwmon/hwmon0/name", "amdgpu\n")
