@@ -110,6 +110,11 @@ class Machine:
         return any(self.at(mark).exists() for mark in ("/.dockerenv", "/run/.containerenv", "/.singularity.d"))
 
     @property
+    def in_wsl(self) -> bool:
+        """Whether this is Linux inside Windows (WSL), by the name of Microsoft's kernel."""
+        return "microsoft" in self.text("/proc/sys/kernel/osrelease").lower()
+
+    @property
     def is_x86(self) -> bool:
         """Whether the processors are of Intel's or AMD's kind."""
         return "\nvendor_id" in "\n" + self.text("/proc/cpuinfo")

@@ -45,6 +45,7 @@ class Region:
         self._peaks: dict[str, Peak] = {}
         self._ends: dict[str, Instant] = {}
         self._failures: dict[str, PmtError] = {}
+        self._left_ns = 0
         self._settled: dict[str, Measurement] = {}
 
     @property
@@ -84,6 +85,7 @@ class Region:
                 self._ends[target] = sensor.end_region(self._peaks[target])
             except PmtError as lost:  # noqa: PERF203
                 self._failures[target] = lost
+                self._left_ns = sensor.clock.now_ns()
 
     def __getitem__(self, target: str) -> Measurement:
         """Return what one sensor measured; evaluated now, with the rows that have come by now."""
@@ -109,6 +111,16 @@ class Region:
         """Return the measurements of all sensors by target."""
         return {target: self[target] for target in self._sensors}
 
+    def outcomes(self) -> dict[str, Measurement | PmtError]:
+        """Return by target what each sensor measured, or the error that kept it from measuring."""
+        found: dict[str, Measurement | PmtError] = {}
+        for target in self._sensors:
+            try:
+                found[target] = self[target]
+            except PmtError as error:  # noqa: PERF203  (the others have measured)
+                found[target] = error
+        return found
+
     def so_far(self) -> dict[str, float]:
         """Return the joules of each sensor since the region was entered, while it is still open."""
         found = {}
@@ -119,9 +131,13 @@ class Region:
 
     @property
     def seconds(self) -> float:
-        """Length of the region in seconds, by the first sensor's clock."""
-        first = next(iter(self._ends))
-        return (self._ends[first].t_ns - self._starts[first].t_ns) / 1e9
+        """Length of the region in seconds, by the first sensor that lasted; if none did, by when it was left."""
+        for target, end in self._ends.items():
+            return (end.t_ns - self._starts[target].t_ns) / 1e9
+        if not self._failures:
+            msg = f"the region {self.label!r} has not ended yet"
+            raise CoverageError(msg)
+        return (self._left_ns - min(start.t_ns for start in self._starts.values())) / 1e9
 
     @property
     def total(self) -> Measurement:
@@ -226,11 +242,9 @@ class Measured:
         """Keep the region of a call that has ended, and log what it cost."""
         self.measurements.append(finished)
         if _log.isEnabledFor(logging.INFO):
-            for target in finished.targets:
-                try:
-                    m = finished[target]
-                except PmtError as error:  # noqa: PERF203  (the others were measured)
-                    _log.warning("%s: %s: %s", self.name, target, error)
+            for target, m in finished.outcomes().items():
+                if isinstance(m, PmtError):
+                    _log.warning("%s: %s: %s", self.name, target, m)
                 else:
                     _log.info(
                         "%s: %s: %.6g J +- %.2g J in %.6g s (%.6g W)",

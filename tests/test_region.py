@@ -141,6 +141,22 @@ def test_a_sensor_lost_in_a_region_raises_when_its_energy_is_asked_for_and_spare
             r["test"]
         with pytest.raises(pmt.SourceLostError):
             _ = r.total
+        outcomes = r.outcomes()
+        assert isinstance(outcomes["test"], pmt.SourceLostError)
+        assert outcomes["gauge"] == r["gauge"]
+
+
+def test_a_region_whose_sensors_were_all_lost_still_tells_its_length() -> None:
+    clock, source, sensor = counter_sensor("constant:10")
+    with sensor:
+        r = pmt.region("lost", sensor)
+        with r:
+            with pytest.raises(pmt.CoverageError, match="not ended"):
+                _ = r.seconds
+            clock.advance(3)
+            source.gone = True
+        clock.advance(1)
+        assert r.seconds == pytest.approx(3.0)
 
 
 def test_a_meter_and_a_built_in_sensor_are_not_summed() -> None:

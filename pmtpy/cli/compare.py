@@ -53,6 +53,7 @@ class _Watched:
 
     traces: Sequence[Trace]
     one_clock: bool
+    whole: bool = True
     spans: Sequence[Span] = ()
     measured: dict[tuple[str, str], tuple[float, float]] | None = None
     truth: Callable[[float, float], float] | None = None
@@ -113,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
         reference=_named(args.reference, watched.traces),
         one_clock=watched.one_clock,
         regions=watched.spans,
-        whole=bool(files),
+        whole=watched.whole,
         measured=watched.measured,
         truth=watched.truth,
     )
@@ -310,7 +311,8 @@ def _live(args: argparse.Namespace, options: Sequence[str]) -> _Watched:
             problems = end_dumps(sensors)
         name = " ".join(args.command) if args.command else "all"
         span = Span(0.0, region.seconds, name)
-        found = region.get()
+        outcomes = region.outcomes()
+        found = {target: m for target, m in outcomes.items() if isinstance(m, Measurement)}
         by_target = {s.target: (s, load(f)) for s, f in zip(sensors, files, strict=True)}
         traces = [_lived(*by_target[target], channel, start_ns) for target, channel in wanted]
     facts: dict[str, Any] = {"command": args.command, "exit_status": status} if args.command else {}
@@ -318,10 +320,12 @@ def _live(args: argparse.Namespace, options: Sequence[str]) -> _Watched:
     return _Watched(
         traces,
         one_clock=True,
+        whole=len(found) < len(outcomes),  # of what was lost half-way, what all have in common can still be compared
         spans=[span],
         measured={
             (trace.name, name): (m.joules, m.uncertainty_joules)
             for trace, (target, channel) in zip(traces, wanted, strict=True)
+            if target in found
             for m in [found[target].channels[channel] if channel else found[target]]
         },
         truth=partial(_true_joules, world, start_ns) if world else None,

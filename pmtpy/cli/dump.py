@@ -15,7 +15,6 @@ from pmtpy.cli.command import run_command
 from pmtpy.cli.common import LOST, Stopped, add_targets, chosen_targets, opened, say, stoppable
 from pmtpy.clock import HOST_CLOCK, seconds_of
 from pmtpy.errors import PmtError, SourceLostError, TargetError
-from pmtpy.measurement import Measurement
 from pmtpy.regions import Region
 from pmtpy.sensor import Sensor
 from pmtpy.sinks import FORMATS
@@ -134,13 +133,7 @@ def _reader_gone(error: PmtError) -> bool:
 def _report(
     args: argparse.Namespace, region: Region, paths: Sequence[Path | None], problems: Sequence[PmtError]
 ) -> None:
-    measured: dict[str, Measurement | PmtError] = {}
-    for target in region.targets:
-        try:
-            measured[target] = region[target]
-        except PmtError as error:  # noqa: PERF203  (one line per sensor)
-            measured[target] = error
-    lines = report.table(measured, None, summed=False)
+    lines = report.table(region.outcomes(), None, summed=False)
     lines += [f"written: {path}" for path in paths if path is not None]
     lines += [f"warning: {p}" for p in problems]
     if args.output:

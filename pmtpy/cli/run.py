@@ -99,12 +99,7 @@ def _once(sensors: Sequence[Sensor], args: argparse.Namespace, *, divert: bool) 
     region = Region(" ".join(args.command), {s.target: s for s in sensors})
     with region, Progress(region, enabled=not args.quiet) as progress:
         status = run_command(args.command, divert_stdout=divert, started=progress.watch)
-    measured: dict[str, Measurement | PmtError] = {}
-    for target in region.targets:
-        try:
-            measured[target] = region[target]
-        except PmtError as error:  # noqa: PERF203  (the other sensors have measured)
-            measured[target] = error
+    measured = region.outcomes()
     good = {t: m for t, m in measured.items() if isinstance(m, Measurement)}
     complete = len(good) == len(measured)
     total = sum_up(sensors, good) if complete else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -53,6 +54,14 @@ def started(tmp_path: Path) -> Iterator[Started]:
     for child in children:
         child.kill()
         child.communicate()
+
+
+def wait_for(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.01)
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ import pytest
 
 from pmtpy.cli import main
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
+from pmtpy.emulators.powersensor3 import VirtualBoard
 from tests.analysis.simulated import pseudo_random_bench
-from tests.cli.conftest import Pmtpy, Started
+from tests.cli.conftest import Pmtpy, Started, wait_for
 
 LOAD = "load=random:low=50,high=250,hz=4.3,seconds=60,seed=3"
 
@@ -163,3 +164,24 @@ def test_what_cannot_be_compared_is_refused_with_the_reason(
     monkeypatch.chdir(files[0].parent)
     assert main(["compare", *arguments]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_what_was_seen_of_a_sensor_lost_half_way_is_still_compared(
+    started: Started, board: VirtualBoard, tmp_path: Path
+) -> None:
+    command = ("sh", "-c", "touch running; while [ ! -e go ]; do sleep 0.02; done")
+    meter = f"powersensor3:{board.path}"
+    child = started("compare", meter, "rapl:virtual", "hwmon:virtual", "--json", "--output", "c.json", "--", *command)
+    wait_for((tmp_path / "running").exists)
+    board.unplug()
+    assert child.stderr is not None
+    assert "is lost" in child.stderr.readline()
+    (tmp_path / "go").touch()
+    _, errors = child.communicate(timeout=40)
+    assert child.returncode == 0, errors  # the command's own
+    report = json.loads((tmp_path / "c.json").read_text())
+    common, command_region = report["regions"]
+    assert common["name"] == "whole"
+    assert {e["sensor"] for e in common["energies"]} == {meter, "rapl:virtual", "hwmon:virtual"}
+    assert {e["sensor"] for e in command_region["energies"]} == {"rapl:virtual", "hwmon:virtual"}
+    assert any("unplugged" in w for w in report["warnings"])

@@ -7,21 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from pmtpy.emulators.powersensor3 import VirtualBoard
-from tests.cli.conftest import Pmtpy, Started
-
-
-def wait_for(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
-    end = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.01)
+from tests.cli.conftest import Pmtpy, Started, wait_for
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:

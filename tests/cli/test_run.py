@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import ROOT, Pmtpy, Started
+from pmtpy.emulators.powersensor3 import VirtualBoard
+from tests.cli.conftest import ROOT, Pmtpy, Started, wait_for
+
+WAITING = ("sh", "-c", "touch running; while [ ! -e go ]; do sleep 0.02; done; exit 3")
 
 
 def test_the_report_of_a_run_is_complete(pmtpy: Pmtpy) -> None:
@@ -49,6 +52,28 @@ def test_the_report_goes_to_the_file_and_the_streams_stay_the_commands_own(pmtpy
     )
     assert (done.stdout, done.stderr) == ("a b\n", "err")
     assert json.loads((tmp_path / "r.json").read_text())["exit_status"] == 0
+
+
+@pytest.mark.parametrize("others", [[], ["-s", "rapl:virtual"]])
+def test_a_sensor_lost_meanwhile_costs_neither_the_report_nor_the_status_of_the_command(
+    started: Started, board: VirtualBoard, tmp_path: Path, others: list[str]
+) -> None:
+    child = started("run", "-s", f"powersensor3:{board.path}", *others, "--json", "--output", "r.json", "--", *WAITING)
+    wait_for((tmp_path / "running").exists)
+    board.unplug()
+    assert child.stderr is not None
+    assert "is lost" in child.stderr.readline()
+    (tmp_path / "go").touch()
+    _, errors = child.communicate(timeout=30)
+    assert child.returncode == 3, errors
+    assert "Traceback" not in errors
+    report = json.loads((tmp_path / "r.json").read_text())
+    lost, *measured = report["sensors"]
+    assert "unplugged" in lost["error"]
+    assert report["seconds"] > 0.0
+    assert report["total"] is None
+    assert [m["target"] for m in measured] == others[1:]
+    assert all(m["total"]["joules"] > 0.0 for m in measured)
 
 
 def test_a_table_says_what_it_is(pmtpy: Pmtpy) -> None:

@@ -265,6 +265,13 @@ def test_no_board_is_no_fault(broken: Broken) -> None:
     is_absent(broken.finding("powersensor3"), "0483:5740")
 
 
+def test_a_board_under_wsl_must_be_handed_over_by_windows(broken: Broken) -> None:
+    broken.put("/proc/sys/kernel/osrelease", "5.15.153.1-microsoft-standard-WSL2")
+    finding = broken.finding("powersensor3")
+    is_absent(finding, "WSL")
+    assert any("usbipd attach" in step for step in finding.cure)
+
+
 HOLDER = """
 import fcntl, os, sys
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_NOCTTY)
@@ -376,6 +383,12 @@ def test_hidden_gpus_name_the_variable(broken: Broken, monkeypatch: pytest.Monke
 def test_a_gpu_that_the_driver_has_not_taken_is_a_matter_of_the_driver(broken: Broken) -> None:
     with_gpu(broken)
     is_broken(broken.finding("nvml", library=pynvml(gpus=0)), Obstacle.DRIVER, "$ sudo dmesg | grep -i nvrm")
+
+
+def test_under_wsl_the_library_of_windows_is_found_first(broken: Broken) -> None:
+    broken.put("/usr/lib/wsl/lib/libnvidia-ml.so.1")
+    finding = broken.finding("nvml", library=pynvml(nvml_codes.LIBRARY_NOT_FOUND))
+    is_broken(finding, Obstacle.LIBRARY, "$ export LD_LIBRARY_PATH=/usr/lib/wsl/lib")
 
 
 def test_lost_device_nodes_in_a_container_are_given_to_it(broken: Broken) -> None:

@@ -19,6 +19,8 @@ from pmtpy.errors import BackendUnavailableError
 
 _VENDOR = 0x10DE
 _DISPLAY = 0x03  # class of PCI devices
+# On WSL the PCI bus shows no GPU, and NVML comes from Windows: NVIDIA, CUDA on WSL User Guide 12.2, section 3.
+_WSL_LIBRARY = "/usr/lib/wsl/lib/libnvidia-ml.so.1"
 _WHY = "the kernel's log says why the driver has not taken it: $ sudo dmesg | grep -i nvrm"
 _RUN = "$ docker run --gpus all IMAGE COMMAND"
 
@@ -49,10 +51,11 @@ def diagnose(
         return tuple(Finding(BACKEND, d, Verdict.WORKS, f"GPU {d} answers through NVML") for d in wanted)
     gpus = machine.pci(_VENDOR, _DISPLAY)
     loaded = machine.at("/proc/driver/nvidia/version").exists()
-    if not gpus and not loaded:
+    under_wsl = machine.at(_WSL_LIBRARY).exists()
+    if not gpus and not loaded and not under_wsl:
         reason = f"no NVIDIA GPU is on the PCI bus; {found.reason}"
         return (Finding(BACKEND, "", Verdict.ABSENT, reason, Obstacle.HARDWARE),)
-    here = ", ".join(gpu.address for gpu in gpus) or "a loaded driver"
+    here = ", ".join(gpu.address for gpu in gpus) or ("a GPU of Windows" if under_wsl else "a loaded driver")
     others = sorted({gpu.driver for gpu in gpus} - {"", "nvidia"})
     if others and not loaded:
         return (_other_driver(here, others),)
@@ -61,7 +64,17 @@ def diagnose(
     except BackendUnavailableError as error:
         cure: tuple[str, ...] = (f"$ {error.remedy}",)
         return (Finding(BACKEND, "", Verdict.BROKEN, f"{here}: {error.reason}", Obstacle.EXTRA, cure),)
-    return (_none_shown(here, found.reason) if fault is None else _of_fault(machine, here, fault),)
+    if fault is None:
+        return (_none_shown(here, found.reason),)
+    return (_under_wsl(here, fault) if under_wsl else _of_fault(machine, here, fault),)
+
+
+def _under_wsl(here: str, fault: Fault) -> Finding:
+    cure = (
+        "the driver is the one of Windows; a driver installed inside WSL hides it. Let its library be found first:",
+        f"$ export LD_LIBRARY_PATH={os.path.dirname(_WSL_LIBRARY)}",  # noqa: PTH120  (a path of another machine)
+    )
+    return Finding(BACKEND, "", Verdict.BROKEN, f"{here}: {fault}", Obstacle.LIBRARY, cure)
 
 
 def _none_shown(here: str, why: str) -> Finding:

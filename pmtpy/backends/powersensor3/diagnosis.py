@@ -1,7 +1,7 @@
 """Why a PowerSensor3 cannot be used on a machine, and the exact cure.
 
 Facts: Linux ``drivers/usb/class/cdc-acm.c`` (the module that makes ``ttyACM``), STM32 application note AN2606 (the
-boot loader's USB identity), PowerSensor3 ``docs/INSTALLATION_DEVICE.md``.
+boot loader's USB identity), PowerSensor3 ``docs/INSTALLATION_DEVICE.md``; for WSL, usbipd-win's own documentation.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ from pmtpy.diagnosis import Finding, Machine, Obstacle, Verdict, may_use, persis
 
 _RULES = ("60-pmtpy-powersensor3.rules",)
 _BOOT_LOADER = 0xDF11
+_FROM_WINDOWS = (
+    "if a board is on this computer, hand it over in a PowerShell of Windows (usbipd-win; BUSID is in its list):",
+    "usbipd list; usbipd bind --busid BUSID; usbipd attach --wsl --busid BUSID",
+)
 
 
 def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:
@@ -44,6 +48,9 @@ def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:
     if findings:
         return tuple(findings)
     reason = f"nothing on the USB has the identity {USB_VENDOR:04x}:{USB_PRODUCT:04x} of a board"
+    if machine.in_wsl:
+        reason += "; WSL sees a USB device only after Windows has handed it over"
+        return (Finding(BACKEND, "", Verdict.ABSENT, reason, Obstacle.HARDWARE, _FROM_WINDOWS),)
     return (Finding(BACKEND, "", Verdict.ABSENT, reason, Obstacle.HARDWARE),)
 
 

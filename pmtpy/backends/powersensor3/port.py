@@ -25,6 +25,8 @@ BACKEND = "powersensor3"
 # STMicroelectronics virtual COM port, which the firmware leaves unchanged (PowerSensor3, docs/INSTALLATION_DEVICE.md).
 USB_VENDOR, USB_PRODUCT = 0x0483, 0x5740
 LOCK_RETRY_NS = 20_000_000
+# Unix98 pseudo-terminals: Linux Documentation/admin-guide/devices.txt, major numbers 136 to 143.
+_PSEUDO_TERMINALS = range(136, 144)
 PERMISSION_REMEDY = (
     "install the udev rule that `pmtpy doctor --rules` prints, or: sudo usermod -a -G dialout $USER (and log in again)"
 )
@@ -55,6 +57,14 @@ def serial_of(path: str) -> str:
     """Return the USB serial number of the board at a port; empty where the USB knows none."""
     real = os.path.realpath(path)
     return next((p.serial for p in list_ports() if os.path.realpath(p.path) == real), "")
+
+
+def is_pseudo_terminal(path: str) -> bool:
+    """Whether a program, and not a serial device of this machine, is at the other end of a port."""
+    try:
+        return os.major(os.stat(path).st_rdev) in _PSEUDO_TERMINALS  # noqa: PTH116  (a device path, not a file)
+    except OSError:
+        return False
 
 
 def choose_port(ports: list[FoundPort]) -> FoundPort:

@@ -16,7 +16,14 @@ from pmtpy.backends.powersensor3.channels import Sampling, pair_channels
 from pmtpy.backends.powersensor3.codec import Decoder, Frames
 from pmtpy.backends.powersensor3.config import PAIRS
 from pmtpy.backends.powersensor3.device import MARKER_S, STREAM_S, Board, open_board
-from pmtpy.backends.powersensor3.port import BACKEND, PERMISSION_REMEDY, choose_port, list_ports, serial_of
+from pmtpy.backends.powersensor3.port import (
+    BACKEND,
+    PERMISSION_REMEDY,
+    choose_port,
+    is_pseudo_terminal,
+    list_ports,
+    serial_of,
+)
 from pmtpy.backends.powersensor3.timebase import Timebase
 from pmtpy.backends.powersensor3.transport import DirectTransport, Piece, RelayTransport, Transport
 from pmtpy.clock import NS_PER_S, Clock
@@ -118,6 +125,9 @@ class PowerSensor3Source(Source):
         if len(seen):
             channels, notes = pair_channels(board.records, part, sampling, seen.mean(axis=0).tolist())
         self.channels = tuple(channels)
+        if not virtual and is_pseudo_terminal(board.name):
+            where = f"{board.name} is a pseudo-terminal: a program answers for the board (a virtual one, or a bridge)"
+            notes = [*notes, where]
         pairs = [p for p in range(PAIRS) if any(c.name == f"pair{p}" for c in channels)]
         columns = [i for p in pairs for i in (2 * p, 2 * p + 1)]
         side_by_side = columns == list(range(columns[0], columns[-1] + 1))

@@ -129,6 +129,10 @@ def test_frames_that_nobody_sent_are_counted_and_the_stream_goes_on(
     assert missing > 9000
 
 
+def test_a_board_behind_a_pseudo_terminal_says_that_a_program_answers_for_it(source: PowerSensor3Source) -> None:
+    assert any("pseudo-terminal" in note for note in source.identity.notes)
+
+
 def test_unplugging_is_an_error_from_every_later_call_and_the_board_can_return(
     board: VirtualBoard, source: PowerSensor3Source
 ) -> None:
