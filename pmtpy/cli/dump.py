@@ -94,12 +94,12 @@ def dump_paths(targets: Sequence[str], file: str | None, kind: str | None) -> li
 
 
 def _watch(sensors: Sequence[Sensor], seconds: float | None) -> int:
-    """Wait for the end: of the time, of a sensor, of a file, or of the user's patience."""
+    """Wait for the end: of the time, of the last sensor or file that works, or of the user's patience."""
     end_ns = None if seconds is None else HOST_CLOCK.now_ns() + round(seconds * 1e9)
     idle = threading.Event()
     try:
         with stoppable():
-            while all(s.alive and s.dump_error is None for s in sensors):
+            while any(s.alive and s.dump_error is None for s in sensors):
                 now = HOST_CLOCK.now_ns()
                 if end_ns is not None and now >= end_ns:
                     break

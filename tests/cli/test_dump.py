@@ -92,6 +92,23 @@ def test_unplugging_ends_the_dump_with_status_4_and_a_readable_file(
     assert len(rows_of(path)) > 100
 
 
+def test_a_sensor_lost_meanwhile_does_not_end_the_files_of_the_others(
+    started: Started, board: VirtualBoard, tmp_path: Path
+) -> None:
+    child = started("dump", f"powersensor3:{board.path}", "rapl:virtual", "--interval", "5ms", "-f", "run.csv")
+    other = tmp_path / "run-rapl-virtual.csv"
+    wait_for(lambda: size(other) > 1000)
+    board.unplug()
+    assert child.stderr is not None
+    assert "is lost" in child.stderr.readline()
+    then = size(other)
+    wait_for(lambda: size(other) > then + 1000)
+    child.send_signal(signal.SIGINT)
+    _, errors = child.communicate(timeout=30)
+    assert child.returncode == 4, errors
+    assert json.loads(other.with_name(f"{other.name}.json").read_text())["complete"] is True
+
+
 def test_a_reader_that_goes_away_ends_the_dump(started: Started) -> None:
     child = started("dump", "rapl:virtual", "--interval", "5ms")
     assert child.stdout is not None
