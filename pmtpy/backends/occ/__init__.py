@@ -187,7 +187,7 @@ def _look_up(
         found.notes.append(f"block {index} is left out: its table lists no power")
         return
     reader = BlockReader(export, index, [e.name for e in entries], clock, whole=whole)
-    pairs = zip(entries, reader.records(), strict=True)
+    pairs = zip(entries, reader.read().records(), strict=True)
     # A machine that draws nothing cannot run this: without a power converter the firmware writes zeros.
     alive = [e for e, record in pairs if record.written and (e.name != SYSTEM or record.total)]
     # Channels of the converter that nothing is connected to are nothing to warn of.

@@ -10,7 +10,9 @@ Facts: OCC Firmware Interface Specification for POWER9, v0.24, section 11.3; OCC
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 from pmtpy.errors import ProtocolError
@@ -29,9 +31,13 @@ SUM_RANGE = 2**64
 
 _HEADER = struct.Struct(">BBHB3xIBB2xII")
 _ENTRY = struct.Struct(">16s4sHIIHHBIB8x")
-_FULL = struct.Struct(">HQ3H12xQI8x")  # without the extremes since other owners cleared them
-_COUNTER = struct.Struct(">HQQB5x")
+_FULL_FIELDS = "HQ3H12xQI8x"  # without the extremes since other owners cleared them
+_COUNTER_FIELDS = "HQQB5x"
+_FULL = struct.Struct(f">{_FULL_FIELDS}")
+_COUNTER = struct.Struct(f">{_COUNTER_FIELDS}")
 _RECORD_BYTES = {1: _FULL.size, 2: _COUNTER.size}
+_STAMP = (2, 10)  # where a record of either form has its stamp
+_UNKNOWN = b"\xff" * 8  # UNKNOWN_TIME as it lies in memory
 
 
 def decimal_float(word: int) -> float:
@@ -118,10 +124,14 @@ class Entry:
 
     def record(self, data: bytes, offset: int) -> Record:
         """Decode the record at ``offset`` of ``data``."""
+        return self.named((_COUNTER if self.counter else _FULL).unpack_from(data, offset))
+
+    def named(self, fields: Sequence[int]) -> Record:
+        """Name the fields of a record of this sensor, in the order in which they lie in memory."""
         if self.counter:
-            gsid, stamp, total, sample = _COUNTER.unpack_from(data, offset)
+            gsid, stamp, total, sample = fields
             return Record(gsid, stamp, sample, 0, 0, total, 0)
-        return Record._make(_FULL.unpack_from(data, offset))
+        return Record._make(fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,3 +267,92 @@ def newer(ping: Record, pong: Record) -> bool:
     if ping.stamp != pong.stamp and UNKNOWN_TIME not in {ping.stamp, pong.stamp}:
         return ping.stamp > pong.stamp
     return 0 < (ping.tag - pong.tag) % TAG_RANGE < TAG_RANGE // 2
+
+
+class Decoder:
+    """Decodes the records of several sensors from one copy of a buffer in one go.
+
+    Attributes
+    ----------
+    entries : tuple of Entry
+        The sensors, in the order in which records are returned.
+    size : int
+        Length of a copy: from the beginning of the buffer to the end of the last record.
+    """
+
+    __slots__ = ("_expected", "_ids", "_more", "_spans", "_stamp", "_unpack", "entries", "size")
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.entries = tuple(entries)
+        self.size = max(e.end for e in entries)
+        places: dict[int, tuple[int, int]] = {}
+        layers = [self._layer(layer, places) for layer in _layers(self.entries)]
+        self._spans = tuple(places[i] for i in range(len(self.entries)))
+        self._unpack = layers[0].unpack
+        self._more = tuple(layer.unpack for layer in layers[1:])
+        self._ids = itemgetter(*(begin for begin, _ in self._spans))
+        ids = tuple(e.gsid for e in entries)
+        self._expected: object = ids if len(ids) > 1 else ids[0]  # as itemgetter has it
+        first = self.entries[0].offset
+        self._stamp = slice(*(first + at for at in _STAMP))
+
+    def _layer(self, layer: Sequence[int], places: dict[int, tuple[int, int]]) -> struct.Struct:
+        """Return what unpacks the records numbered in ``layer``, and note the place of the fields of each."""
+        form, at = ">", 0
+        place = max((end for _, end in places.values()), default=0)
+        for i in layer:
+            entry = self.entries[i]
+            form += f"{entry.offset - at}x{_COUNTER_FIELDS if entry.counter else _FULL_FIELDS}"
+            at = entry.end
+            places[i] = (place, place + (4 if entry.counter else 7))
+            place = places[i][1]
+        return struct.Struct(f"{form}{self.size - at}x")
+
+    def fields(self, data: bytes) -> tuple[int, ...]:
+        """Decode all records from such a copy: their fields, one record after the other.
+
+        Raises
+        ------
+        ProtocolError
+            A record belongs to another sensor than the table said.
+        """
+        fields: tuple[int, ...] = self._unpack(data)
+        for unpack in self._more:
+            fields += unpack(data)
+        if self._ids(fields) != self._expected:
+            self._refuse_others(fields)
+        return fields
+
+    def _refuse_others(self, fields: tuple[int, ...]) -> None:
+        for entry, (begin, end) in zip(self.entries, self._spans, strict=True):
+            if fields[begin] == entry.gsid or not any(fields[begin:end]):
+                continue
+            record = entry.named(fields[begin:end])
+            if record.gsid or record.written:
+                msg = f"the record of {entry.name} carries the id {record.gsid} instead of {entry.gsid}"
+                raise ProtocolError(msg)
+
+    def records(self, fields: tuple[int, ...]) -> list[Record]:
+        """Name what :meth:`fields` returned: one record for each sensor."""
+        return [entry.named(fields[begin:end]) for entry, (begin, end) in zip(self.entries, self._spans, strict=True)]
+
+    def newer(self, ping: bytes, pong: bytes) -> bool:
+        """Whether the copy from the ping buffer is the newer one, by the record of the first sensor."""
+        a, b = ping[self._stamp], pong[self._stamp]  # big-endian numbers compare as bytes do
+        if a != b and a != _UNKNOWN != b:
+            return a > b
+        first = self.entries[0]
+        return newer(*(first.record(copy, first.offset) for copy in (ping, pong)))
+
+
+def _layers(entries: Sequence[Entry]) -> list[list[int]]:
+    """Sort records by their place; those that overlap one before (a table that is wrong) into further layers."""
+    layers: list[list[int]] = []
+    for i in sorted(range(len(entries)), key=lambda i: entries[i].offset):
+        room = (layer for layer in layers if entries[layer[-1]].end <= entries[i].offset)
+        layer = next(room, None)
+        if layer is None:
+            layers.append([i])
+        else:
+            layer.append(i)
+    return layers

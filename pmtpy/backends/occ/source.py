@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pmtpy.backends.occ.channels import DELIVERED_RANGE, channel_name, other_channel, power_channels
-from pmtpy.backends.occ.file import BlockReader, Export
+from pmtpy.backends.occ.file import BlockReader, Export, Reading
 from pmtpy.backends.occ.layout import CHUNK_STRIDE, POWER, TAG_RANGE, UNKNOWN_TIME, Entry, Record
 from pmtpy.backends.occ.progress import HostTime, Progress, Step, check, stamp_ns
 from pmtpy.clock import Clock
@@ -66,11 +66,12 @@ class OccSource(PolledSource):
         self._wanted = wanted
         self._entries = [e for w in wanted for e in w.entries]
         self._powers = [(i, Progress(e)) for i, e in enumerate(self._entries) if e.kind == POWER]
+        self._others = [i for i, e in enumerate(self._entries) if e.kind != POWER]
         cycles = [w.cycle_s for w in wanted]
         self._time = HostTime(round(wanted[0].age_s(cycles[0]) * 1e9), round(cycles[0] * 1e9))
         self._row_ns = clock.now_ns()
         self._started = False
-        self._accepted: list[list[Record]] = []  # by block, as they made the last row
+        self._accepted: list[Reading] = []  # by block, as they made the last row
         self._contradicted_ns: int | None = None
         self.identity = Identity("occ", "POWER9 OCC", notes=notes)
         self.channels = _channels(wanted, cycles)
@@ -100,10 +101,10 @@ class OccSource(PolledSource):
         self._export.close()
 
     def _refreshed(self, now_ns: int) -> Block | None:
-        parts = [wanted.reader.records() for wanted in self._wanted]
+        parts = [wanted.reader.read() for wanted in self._wanted]
         if any(new is old for new, old in zip(parts, self._accepted, strict=False)):
             return None
-        records = [record for part in parts for record in part]
+        records = [record for part in parts for record in part.records()]
         try:
             steps = self._steps(records, now_ns)
         except ReadError:
@@ -112,11 +113,13 @@ class OccSource(PolledSource):
             if now_ns - self._contradicted_ns <= _CONTRADICTED_NS:
                 raise
             self._time.forget()
+            for i, _ in self._powers:  # what was judged has been checked, but the rest has not
+                check(self._entries[i].name, records[i])
             steps = [Step.RESTART for _ in self._powers]
         else:
             self._contradicted_ns = None
-        for entry, record in zip(self._entries, records, strict=True):
-            check(entry.name, record)
+        for i in self._others:
+            check(self._entries[i].name, records[i])
         block = None if Step.NOTHING in steps else self._row(records, steps, now_ns)
         if block is not None:
             self._accepted = parts
