@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pmtpy.analysis.clocks import ClockFit, coarse_shift, fit_clock, zone_shift
+from pmtpy.analysis.clocks import ClockFit, coarse_shift, follow_clock, zone_shift
 from pmtpy.analysis.curve import Curve
 from pmtpy.analysis.energy import EnergyComparison, Readings, compare_energy
 from pmtpy.analysis.estimate import Z95, Estimate
@@ -267,17 +267,14 @@ def _meter_on_host(
     tied = meter.absolute and (load is None or load.absolute)
     if tied:
         curve = curve.shifted(zone_shift(curve.start_s, curve.end_s, fixed))
-    # Readings are means over about a period; finer than that they do not look like the meter.
-    grain = updates.period_s if load is None else 2e-3
-    curve = curve.shifted(coarse_shift(curve, fixed, reach_s=_MEETING_S if tied else None, step_s=grain))
+    reach = _MEETING_S if tied else None
     if load is None:
-        return None, curve
-    try:
-        clock = fit_clock(curve, load.edges_s[::2], load.edges_s[1::2])
-    except DeclinedError as error:
-        found.notes.append(f"the meter's clock is known only roughly: {error}")
-        return None, curve
-    return clock, clock.on_host(curve)
+        # Readings are means over about a period; finer than that they do not look like the meter.
+        return None, curve.shifted(coarse_shift(curve, fixed, reach_s=reach, step_s=updates.period_s))
+    curve, clock, why = follow_clock(curve, load.edges_s, load.end_s, reach_s=reach)
+    if why:
+        found.notes.append(f"the meter's clock is known only roughly: {why}")
+    return clock, curve
 
 
 # --- the estimators, each with what it needs ---

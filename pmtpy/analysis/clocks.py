@@ -7,7 +7,7 @@ Pure; times are seconds.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +20,10 @@ ZONE_STEP_S = 1800.0
 _ZONE_MOST_S = 14 * 3600.0
 _EDGE_S = 0.05  # levels before and after a load edge are taken over at most this much
 _MANY_EDGES = 8  # fewer do not show a rate
+_RATE_MOST = 2.5e-3  # sessions of one meter were 0.1 % apart, and the constants in use for it differ by 0.15 %
+_IN_STEP = 0.3  # of the load's shortest blocks: two clocks this far apart still show the same edges
+_GROWTH = 4.0  # how much further a rate found so far is trusted
+_GRAIN_S = 2e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +114,20 @@ class Correlogram:
             msg = f"the two recordings do not look alike at any shift (best correlation {self.r[at]:.2f})"
             raise DeclinedError(msg)
         return float(self.shift_s[at])
+
+    def peaks(self, most: int = 12) -> Floats:
+        """Return the shifts at which they look nearly as much alike as at the best, which is the first.
+
+        Raises
+        ------
+        DeclinedError
+            They do not look alike at any.
+        """
+        best = self.best()
+        r = np.concatenate([[-1.0], self.r, [-1.0]])
+        at = np.flatnonzero((r[1:-1] >= r[:-2]) & (r[1:-1] > r[2:]) & (r[1:-1] > 0.8 * np.max(self.r)))
+        order = at[np.argsort(-self.r[at], kind="stable")][:most]
+        return np.concatenate([[best], self.shift_s[order][self.shift_s[order] != best]])
 
 
 def correlogram(moving: Curve, fixed: Curve, *, reach_s: float | None = None, step_s: float = 0.005) -> Correlogram:
@@ -212,6 +230,85 @@ def fit_clock(meter: Curve, switched_on_s: Floats, switched_off_s: Floats) -> Cl
         middle,
         len(t),
     )
+
+
+def follow_clock(
+    meter: Curve, edges_s: Floats, end_s: float, *, reach_s: float | None = None
+) -> tuple[Curve, ClockFit | None, str]:
+    """Bring a meter onto the clock of a load's stamps, whatever the rate of its own.
+
+    A rate that is 0.1 % off moves a meter by a whole period of a fast load within seconds, so the two are first laid
+    over each other where the load began, and the rate is followed from there over longer and longer parts.
+
+    Parameters
+    ----------
+    meter : Curve
+    edges_s : float64, shape (n,)
+        When the load was switched: on, off, on, ...
+    end_s : float
+        When the recording of it ended.
+    reach_s : float, optional
+        How far the two clocks may be apart; None: any distance.
+
+    Returns
+    -------
+    tuple
+        The meter on the load's clock; how its clock was fitted in the end, or None where its edges do not fit; and
+        then the reason.
+
+    Raises
+    ------
+    DeclinedError
+        Meter and load do not look alike at any shift within reach.
+    """
+    load, edges = Curve.from_switching(edges_s, end_s), np.asarray(edges_s, np.float64)
+    on, off = edges[::2], edges[1::2]
+    shortest = float(np.quantile(np.diff(edges), 0.1)) if len(edges) > 1 else math.inf
+    span = max(_IN_STEP * shortest / _RATE_MOST, 1.0)
+    whole = float(edges[-1] - edges[0])
+    if span < whole:
+        try:
+            moved = _begun(meter, replace(load, end_s=float(edges[0]) + span), on, off, reach_s)
+            while (span := _GROWTH * span) < whole:
+                moved = fit_clock(moved, on[on <= edges[0] + span], off).on_host(moved)
+            clock = fit_clock(moved, on, off)
+        except DeclinedError:
+            pass  # the meter may have been started late: look at all of it at once
+        else:
+            return clock.on_host(moved), clock, ""
+    moved = meter.shifted(coarse_shift(meter, load, reach_s=reach_s, step_s=_GRAIN_S))
+    try:
+        clock = fit_clock(moved, on, off)
+    except DeclinedError as error:
+        return moved, None, str(error)
+    return clock.on_host(moved), clock, ""
+
+
+def _begun(meter: Curve, begun: Curve, on: Floats, off: Floats, reach_s: float | None) -> Curve:
+    """Lay a meter over the beginning of a load.
+
+    Of a regular load all shifts by whole periods look nearly alike, and the grain of a correlogram hides by how much
+    they differ. So each of them is made exact at the edges before they are compared.
+    """
+    tried: list[tuple[float, Curve]] = []
+    near = on[on <= begun.end_s]
+    for shift in correlogram(meter, begun, reach_s=reach_s, step_s=_GRAIN_S).peaks():
+        try:
+            moved = meter.shifted(float(shift))
+            moved = fit_clock(moved, near, off).on_host(moved)
+            tried.append((_alike(moved, begun), moved))
+        except DeclinedError:  # noqa: PERF203  (a shift that is wrong may show no edges)
+            continue
+    if not tried:
+        msg = "the meter shows no edges where the load begins"
+        raise DeclinedError(msg)
+    return max(tried, key=lambda each: each[0])[1]
+
+
+def _alike(a: Curve, b: Curve) -> float:
+    """Correlation of two curves on one clock, over what they have in common."""
+    start, end = max(a.start_s, b.start_s), min(a.end_s, b.end_s)
+    return float(np.corrcoef(_sampled(a, start, end, _GRAIN_S), _sampled(b, start, end, _GRAIN_S))[0, 1])
 
 
 def _crossing(meter: Curve, edge: float, off: Floats) -> float:

@@ -26,11 +26,10 @@ from pmtpy.analysis.frequency import Prediction, Table, fit_transfer, predict
 from pmtpy.analysis.response import Activity, Response
 from pmtpy.analysis.series import Updates
 from pmtpy.analysis.update import estimate_updates, update_series
-from pmtpy.cli.characterise import power_column, read_series, read_stamps
 from pmtpy.cli.common import say
+from pmtpy.cli.recorded import power_column, read_file, read_series, read_stamps
 from pmtpy.errors import CalibrationError, FileFormatError, SinkError, TargetError
 from pmtpy.model import Channel, Quantity
-from pmtpy.recordings import load as load_file
 from pmtpy.registry import create
 from pmtpy.transform import Affine, Behaviour, Number, Profile, parse_profile
 from pmtpy.uncertainty import COVERAGE_FACTOR
@@ -289,7 +288,7 @@ def _behaviour(found: dict[str, object]) -> Behaviour:
 def _energy(args: argparse.Namespace) -> int:
     """Correct a recording, print an energy for each interval."""
     profile = parse_profile(_text_of(Path(args.profile)), args.profile)
-    table = load_file(args.recording)
+    table = read_file(args.recording)
     polls = read_series(table, power_column(table, args.channel or profile.channel, args.recording))
     lattice = estimate_updates(polls.t_s, polls.watts)
     updates = update_series(polls.t_s, profile.curve.true(polls.watts), lattice)

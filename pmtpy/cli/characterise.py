@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from pmtpy.analysis.characterise import Characterisation, LoadStamps, Series, characterise
-from pmtpy.analysis.marks import regions
+from pmtpy.analysis.characterise import Characterisation, characterise
 from pmtpy.cli.common import add_options, parse_options, say
+from pmtpy.cli.recorded import power_column, read_file, read_series, read_stamps, sensor_column
 from pmtpy.clock import seconds_of
 from pmtpy.errors import TargetError
-from pmtpy.recordings import load as load_file
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _EXAMPLES = """examples:
   pmtpy characterise nvml:virtual
@@ -40,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--meter", metavar="FILE", help="a reference meter's recording of the same time")
     parser.add_argument("--duration", default="20s", metavar="TIME", help="how long to record a sensor (default 20s)")
     parser.add_argument("--interval", metavar="TIME", help="mean time between polls of a sensor (default: 3ms or less)")
+    parser.add_argument("--skip-broken", action="store_true", help="leave out lines that cannot be read")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
     add_options(parser)
     parser.epilog = _EXAMPLES
@@ -65,7 +59,7 @@ def _one(target: str, args: argparse.Namespace) -> Characterisation:
         if args.option:
             msg = f"{target} is a recording: -o is for sensors"
             raise TargetError(msg)
-        return _recorded(target, args.channel, args.load, args.meter)
+        return _recorded(target, args)
     if args.load or args.meter:
         msg = (
             f"there is no file {target}, and --load and --meter go with recordings; record the sensor with "
@@ -97,51 +91,19 @@ def _progress(text: str) -> None:
 # --- recordings ---
 
 
-def _recorded(path: str, channel: str | None, load: str | None, meter: str | None) -> Characterisation:
-    table = load_file(path)
-    column = power_column(table, channel, path)
-    return characterise(
-        column.removesuffix("_W"),
-        read_series(table, column),
-        load=read_stamps(load) if load else None,
-        meter=read_series(load_file(meter), "total_W") if meter else None,
-    )
-
-
-def power_column(table: pd.DataFrame, channel: str | None, path: str) -> str:
-    """Return the column of a channel, named with or without its unit."""
-    powers = [c for c in table.columns if c.endswith("_W") and table[c].notna().any()]
-    if channel is None:
-        chosen = f"{table.attrs.get('total', '')}_W"
-        return chosen if chosen in powers else next(iter(powers[::-1]), "total_W")
-    bare = channel.split(" [")[0].removesuffix("_W")
-    if f"{bare}_W" in powers:
-        return f"{bare}_W"
-    msg = f"{path} has no channel {channel!r} with a power; it has: {', '.join(p.removesuffix('_W') for p in powers)}"
-    raise TargetError(msg)
-
-
-def read_series(table: pd.DataFrame, column: str) -> Series:
-    """Return the known powers of a column, at wall times where the recording has them."""
-    absolute = bool(table["time"].notna().all())
-    t = table["time" if absolute else "elapsed"].to_numpy(np.float64)
-    watts = table[column].to_numpy(np.float64)
-    known = np.isfinite(t) & np.isfinite(watts)
-    return Series(t[known], watts[known], absolute)
-
-
-def read_stamps(path: str) -> LoadStamps:
-    """Read when a load was on: from a load stamp file, or from the start and end markers of any recording."""
-    table = load_file(path)
-    absolute = bool(table["time"].notna().all())
-    t = table["time" if absolute else "elapsed"].to_numpy(np.float64)
-    marked = table["marker"].fillna("").astype(str)
-    marks = [(float(at), one) for at, label in zip(t, marked, strict=True) for one in label.split(";") if one]
-    edges = [edge for region in regions(marks)[0] for edge in (region.start, region.end)]
-    if not edges or any(b <= a for a, b in itertools.pairwise(edges)):
-        msg = f"{path} has no markers (on/off, start/end) that say when the load was on, one block after the other"
-        raise TargetError(msg)
-    return LoadStamps(np.array(edges), float(t[-1]), absolute)
+def _recorded(path: str, args: argparse.Namespace) -> Characterisation:
+    table = read_file(path, skip_broken=args.skip_broken)
+    column = sensor_column(table, args.channel, path)
+    load = read_stamps(args.load, skip_broken=args.skip_broken) if args.load else None
+    meter = None
+    if args.meter:
+        if Path(args.meter).exists() and Path(args.meter).samefile(path):
+            msg = f"{path} cannot be its own meter: --meter is the recording of another instrument"
+            raise TargetError(msg)
+        metered = read_file(args.meter, skip_broken=args.skip_broken)
+        power_column(metered, None, args.meter)
+        meter = read_series(metered, "total_W")
+    return characterise(column.removesuffix("_W"), read_series(table, column), load=load, meter=meter)
 
 
 # --- the table ---

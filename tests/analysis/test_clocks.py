@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pmtpy.analysis.clocks import coarse_shift, fit_clock, zone_shift
+from pmtpy.analysis.clocks import coarse_shift, fit_clock, follow_clock, zone_shift
 from pmtpy.analysis.curve import Curve
 from pmtpy.errors import DeclinedError
 from tests.analysis.recorded import TICKS_PER_MS, read_pmd, read_stamps
@@ -65,6 +65,36 @@ def test_half_hours_between_zones_are_found_and_other_distances_declined() -> No
         zone_shift(700.0, 710.0, reference)
     with pytest.raises(DeclinedError, match="do not overlap"):
         zone_shift(86400.0, 86410.0, reference)
+
+
+@pytest.mark.parametrize("rate", [-0.002, 0.0015])
+@pytest.mark.parametrize("bench", [square_bench(0.0134), pseudo_random_bench(0.017, 40.0)])
+def test_a_meter_that_drifts_by_more_than_a_block_of_a_fast_load_is_followed(bench: Bench, rate: float) -> None:
+    meter = bench.meter(shift_s=0.3, rate=rate)
+    curve, clock, why = follow_clock(meter, bench.edges_s, bench.seconds)
+    assert why == ""
+    assert clock is not None
+    assert clock.rate is not None
+    assert curve.end_s - curve.start_s == pytest.approx((meter.end_s - meter.start_s) / (1.0 + rate), rel=1e-5)
+    middle, half = bench.seconds / 2.0, (bench.seconds + 1.0) / 2.0
+    assert curve.start_s == pytest.approx(middle - half, abs=1e-3)
+    assert curve.end_s == pytest.approx(middle + half, abs=1e-3)
+
+
+def test_a_meter_that_was_started_late_is_followed_from_where_it_is() -> None:
+    bench = pseudo_random_bench(0.13, 20.0)
+    whole = bench.meter(shift_s=0.3)
+    late = Curve.from_samples(whole.t_s[30_000:-1], whole.watts()[30_000:])
+    curve, clock, why = follow_clock(late, bench.edges_s, bench.seconds)
+    assert why == ""
+    assert clock is not None
+    assert curve.start_s == pytest.approx(late.start_s - 0.3, abs=1e-3)
+
+
+def test_a_meter_of_another_load_is_not_followed() -> None:
+    bench, other = pseudo_random_bench(0.13, 20.0, 1), pseudo_random_bench(0.13, 20.0, 5)
+    with pytest.raises(DeclinedError, match="do not look alike"):
+        follow_clock(other.meter(), bench.edges_s, bench.seconds, reach_s=2.0)
 
 
 def test_the_tick_rate_of_a_recorded_meter_is_found(recordings: Path) -> None:

@@ -86,6 +86,62 @@ def test_a_load_file_without_markers_is_refused(recording: dict[str, Path], caps
     assert "no markers" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--load", "--meter"])
+@pytest.mark.parametrize("name", ["none.csv", "."])
+def test_a_file_that_cannot_be_opened_is_named(
+    recording: dict[str, Path], capsys: pytest.CaptureFixture[str], option: str, name: str
+) -> None:
+    missing = recording["log"].parent / name
+    assert main(["characterise", str(recording["log"]), option, str(missing)]) == 2
+    assert f"cannot read {missing}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("load", "give it with --load"),
+        ("pmd", "this one with --meter"),
+        ("log --load log", "a log of power goes with --meter"),
+        ("log --meter load", "give it with --load"),
+        ("log --meter log", "cannot be its own meter"),
+    ],
+)
+def test_files_in_each_others_places_are_refused_with_where_they_belong(
+    recording: dict[str, Path],
+    capsys: pytest.CaptureFixture[str],
+    words: str,
+    why: str,
+) -> None:
+    pmd = recording["log"].with_name("PMD_data.bin")
+    pmd.write_bytes((np.arange(9 * 1000).reshape(-1, 9) % 4096 * 16).astype("<u2").tobytes())
+    of = {name: str(path) for name, path in recording.items()} | {"pmd": str(pmd)}
+    assert main(["characterise", *(of.get(word, word) for word in words.split())]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_a_last_line_that_was_cut_off_is_left_out_and_said(
+    recording: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = recording["log"].read_text()
+    recording["log"].write_text(text[:-3])
+    assert main(["characterise", str(recording["log"]), "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["update_period_ms"]["value"] == pytest.approx(100.0, rel=0.001)
+    assert "1 line(s) cannot be read" in said.err
+
+
+def test_a_broken_line_within_is_an_error_unless_it_is_to_be_skipped(
+    recording: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = recording["log"].read_text().splitlines()
+    lines[40] = lines[40][:-3] + "x.y"
+    recording["log"].write_text("\n".join(lines) + "\n")
+    assert main(["characterise", str(recording["log"])]) == 1
+    assert "line 41" in (said := capsys.readouterr().err)
+    assert "--skip-broken" in said
+    assert main(["characterise", str(recording["log"]), "--skip-broken"]) == 0
+
+
 def test_a_meter_for_a_live_sensor_is_refused_with_the_way_to_do_it(
     recording: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
