@@ -182,13 +182,17 @@ def sum_up(sensors: Sequence[Sensor], measured: Mapping[str, Measurement]) -> Me
     """Sum what several sensors measured, each outermost physical part once; None where that cannot be told.
 
     Two external meters can be summed, and so can built-in sensors; a meter beside built-in sensors cannot, because
-    nothing says what the meter is connected to.
+    nothing says what the meter is connected to. Nor can a socket's sensor of all its GPUs (``host/.../gpus``) beside a
+    GPU's own (``gpu/...``), because nothing says which GPUs are at which socket.
     """
     entries = [(s.target, c) for s in sensors for c in s.layout.energy]
     outside = {c.domain.split("/")[0] == EXTERNAL for _, c in entries if c.domain}
     if len(outside) != 1:
         return None
     chosen = [entries[i] for i in outermost([c.domain for _, c in entries])]
+    domains = [c.domain.split("/") for _, c in chosen]
+    if any(d[0] == "gpu" for d in domains) and any(d[-1] == "gpus" for d in domains):
+        return None
     parts = [measured[target].channels[c.name] for target, c in chosen]
     shown = {target for target, _ in chosen}
     seconds = max(m.seconds for m in measured.values())

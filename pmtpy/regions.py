@@ -146,12 +146,15 @@ class Region:
         Raises
         ------
         CoverageError
-            External meters and built-in sensors watch the region together: what the meters see is not known, so a
-            sum could count a device twice.
+            External meters and built-in sensors watch the region together, or sensors of a GPU and of all GPUs at a
+            socket: what the one sees of the other is not known, so a sum could count a device twice.
         """
         summed = sum_up(list(self._sensors.values()), self.get())
         if summed is None:
-            msg = f"no sum of {', '.join(self._sensors)}: an external meter may see what a built-in sensor sees"
+            msg = (
+                f"no sum of {', '.join(self._sensors)}: an external meter, or a sensor of all GPUs at a socket, may see"
+                " what another sensor sees"
+            )
             raise CoverageError(msg)
         return summed
 

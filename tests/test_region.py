@@ -168,6 +168,27 @@ def test_a_meter_and_a_built_in_sensor_are_not_summed() -> None:
             _ = r.total
 
 
+@pytest.mark.parametrize("whole_machine", [False, True])
+def test_all_gpus_at_a_socket_and_a_gpu_are_not_summed_unless_both_are_inside_the_machine(
+    *, whole_machine: bool
+) -> None:
+    """Nothing says whether the GPU is one of them: no sum, rather than one that counts it twice or leaves it out."""
+    clock, source, sensor = counter_sensor()
+    domains = ["host" if whole_machine else "host/socket8/package", "host/socket8/gpus", "host/socket8/dram"]
+    channels = tuple(replace(c, domain=d) for c, d in zip(source.channels, domains, strict=True))
+    sensor.close()
+    source = Counter(source.world)
+    source.channels = channels
+    with Sensor(source, "occ:1", clock) as occ, Sensor(Gauge(source.world), "gauge", clock) as gpu:
+        with pmt.region("both", occ, gpu) as r:
+            clock.advance(1)
+        if whole_machine:
+            assert set(r.total.channels) == {"occ:1/package0"}
+        else:
+            with pytest.raises(pmt.CoverageError, match="all GPUs at a socket"):
+                _ = r.total
+
+
 def test_a_region_says_what_is_wrong_with_its_use() -> None:
     _, _, sensor = counter_sensor()
     with sensor:

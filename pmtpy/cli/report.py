@@ -27,7 +27,8 @@ def table(
         rows.append(_row("total", total))
     if summed and total is None and len(measured) > 1:
         notes.append(
-            "no total: a sensor is missing, or an external meter and a built-in sensor may see the same device"
+            "no total: a sensor is missing, or two of them may see the same device (an external meter and a built-in"
+            " sensor, or a GPU and all GPUs at a socket)"
         )
     return [*aligned(rows), *(f"note: {note}" for note in dict.fromkeys(notes))]
 

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
+from pmtpy.backends._sysfs import entries, optional_number
 from pmtpy.backends._sysfs import sysfs_root as root_of
-from pmtpy.backends.occ.channels import CONVERTER, SYSTEM
+from pmtpy.backends.occ.channels import CONVERTER, GPUS, SYSTEM
 from pmtpy.backends.occ.file import BlockReader, Export
 from pmtpy.backends.occ.layout import BLOCK_BYTES, HEADER_BYTES, POWER, Entry, Header, Table
 from pmtpy.backends.occ.source import OccSource, Wanted
@@ -118,15 +119,30 @@ def open_source(
     TargetError
         No such block, or no such sensor.
     """
-    export = _open(exported_file(file, sysfs_root))
+    path = exported_file(file, sysfs_root)
+    export = _open(path)
     try:
-        return _assemble(export, device, clock, _names(sensors), whole=whole)
+        root = root_of(sysfs_root)
+        chips = _chips(root, export.blocks()) if path == str(root / _EXPORT) else range(export.blocks())
+        return _assemble(export, device, _Wish(_names(sensors), chips, clock, whole))
     except ReadError as error:
         export.close()
         raise BackendUnavailableError("occ", str(error), _NOT_YET) from error
     except BaseException:
         export.close()
         raise
+
+
+def _chips(root: Path, blocks: int) -> Sequence[int]:
+    """Return the hardware's number of the chip of each block; 0, 1, ... where the machine does not name as many.
+
+    Blocks are in the order of these numbers, which are what the kernel calls physical packages on this architecture
+    (``arch/powerpc/include/asm/topology.h``).
+    """
+    cpus = entries(root / "devices/system/cpu").paths
+    told = {optional_number(cpu / "topology/physical_package_id") for cpu in cpus}
+    known = sorted(chip for chip in told if chip is not None and chip >= 0)
+    return known if len(known) == blocks else range(blocks)
 
 
 def _names(sensors: str | Sequence[str]) -> tuple[str, ...]:
@@ -143,6 +159,16 @@ def _indices(device: str | None, blocks: int) -> list[int]:
     raise TargetError(msg)
 
 
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What the user asks for: names of other sensors and how to read; and the number of the chip of each block."""
+
+    extra: tuple[str, ...]
+    chips: Sequence[int]
+    clock: Clock
+    whole: bool
+
+
 @dataclass(slots=True)
 class _Found:
     """What the blocks hold, as far as it can be used."""
@@ -152,7 +178,8 @@ class _Found:
     missing: set[str]
 
 
-def _assemble(export: Export, device: str | None, clock: Clock, extra: tuple[str, ...], *, whole: bool) -> Source:
+def _assemble(export: Export, device: str | None, wish: _Wish) -> Source:
+    extra = wish.extra
     found = _Found([], [], set(extra))
     known: set[str] = set()
     for index in _indices(device, export.blocks()):
@@ -163,7 +190,7 @@ def _assemble(export: Export, device: str | None, clock: Clock, extra: tuple[str
             continue
         known |= table.entries.keys()
         found.notes += [f"block {index}: {fault}" for fault in table.faults]
-        _look_up(found, export, index, table, extra=extra, clock=clock, whole=whole)
+        _look_up(found, export, index, table, wish)
     unknown = [name for name in extra if name not in known]
     if unknown and known:
         near = [match for name in unknown for match in difflib.get_close_matches(name, known)]
@@ -175,30 +202,29 @@ def _assemble(export: Export, device: str | None, clock: Clock, extra: tuple[str
     if not any(entry.kind == POWER for wanted in found.wanted for entry in wanted.entries):
         reason = f"{export.path}: no power is measured" + "".join(f"; {note}" for note in found.notes)
         raise BackendUnavailableError("occ", reason, _NOT_YET)
-    return OccSource(export, found.wanted, tuple(found.notes), clock)
+    return OccSource(export, found.wanted, tuple(found.notes), wish.clock)
 
 
-def _look_up(
-    found: _Found, export: Export, index: int, table: Table, *, extra: tuple[str, ...], clock: Clock, whole: bool
-) -> None:
+def _look_up(found: _Found, export: Export, index: int, table: Table, wish: _Wish) -> None:
     """Add those sensors of a block that are alive."""
-    entries = [e for e in table.entries.values() if e.kind == POWER or e.name in extra]
-    if not entries:
+    listed = [e for e in table.entries.values() if e.kind == POWER or e.name in wish.extra]
+    if not listed:
         found.notes.append(f"block {index} is left out: its table lists no power")
         return
-    reader = BlockReader(export, index, [e.name for e in entries], clock, whole=whole)
-    pairs = zip(entries, reader.read().records(), strict=True)
-    # A machine that draws nothing cannot run this: without a power converter the firmware writes zeros.
-    alive = [e for e, record in pairs if record.written and (e.name != SYSTEM or record.total)]
+    reader = BlockReader(export, index, [e.name for e in listed], wish.clock, whole=wish.whole)
+    pairs = zip(listed, reader.read().records(), strict=True)
+    # A machine that draws nothing cannot run this, and a GPU that draws nothing is not there: without a power converter
+    # the firmware writes zeros for both.
+    alive = [e for e, record in pairs if record.written and (e.name not in {SYSTEM, GPUS} or record.total)]
     # Channels of the converter that nothing is connected to are nothing to warn of.
-    dead = [e.name for e in entries if e not in alive and not e.name.startswith(CONVERTER)]
+    dead = [e.name for e in listed if e not in alive and not e.name.startswith(CONVERTER)]
     if dead:
-        found.notes.append(f"block {index}: listed but never sampled: {', '.join(dead)}")
+        found.notes.append(f"block {index}: listed but never sampled, or always 0: {', '.join(dead)}")
     found.missing -= {e.name for e in alive}
     alive.sort(key=_powers_first)
     if alive:
-        reader = BlockReader(export, index, [e.name for e in alive], clock, whole=whole)
-        found.wanted.append(Wanted(reader, tuple(alive), table.chunks))
+        reader = BlockReader(export, index, [e.name for e in alive], wish.clock, whole=wish.whole)
+        found.wanted.append(Wanted(reader, tuple(alive), table.chunks, wish.chips[index]))
 
 
 def _powers_first(entry: Entry) -> tuple[bool, bool]:

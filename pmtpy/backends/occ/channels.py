@@ -11,17 +11,19 @@ from pmtpy.model import Channel, Form, Quantity
 
 REFERENCE = "OCC Firmware Interface Specification for POWER9 v0.24, section 11.3"
 SYSTEM = "PWRSYS"
+GPUS = "PWRGPU"
 CONVERTER = "PWRAPSSCH"  # and a number: the channels of the power converter
 
 # Sums are delivered modulo 2**52, which divides the range of the register, so that they stay exact in float64. It is
 # four hundred days of the largest possible sample.
 DELIVERED_RANGE = 2**52
 
-# name in the table: (name of the channel, domain); {} is the socket. Sensors of the whole machine have no socket.
+# name in the table: (name of the channel, domain); {} is the block in the one, and the hardware's number of the chip (0
+# and 8 in many machines with two) in the other. Sensors of the whole machine have no socket.
 # The two rails are inside PWRPROC, everything is inside PWRSYS, and the channels of the power converter are what the
 # others are made of.
 _POWER = {
-    "PWRSYS": ("system", "host"),
+    SYSTEM: ("system", "host"),
     "PWRFAN": ("system.fans", "host/fans"),
     "PWRIO": ("system.io", "host/io"),
     "PWRSTORE": ("system.storage", "host/storage"),
@@ -29,7 +31,7 @@ _POWER = {
     "PWRVDD": ("socket{}.processor.vdd", "host/socket{}/package/vdd"),
     "PWRVDN": ("socket{}.processor.vdn", "host/socket{}/package/vdn"),
     "PWRMEM": ("socket{}.memory", "host/socket{}/dram"),
-    "PWRGPU": ("socket{}.gpus", "host/socket{}/gpus"),
+    GPUS: ("socket{}.gpus", "host/socket{}/gpus"),
 }
 _TRUNCATED = frozenset({"PWRVDD", "PWRVDN"})
 
@@ -64,9 +66,9 @@ def channel_name(entry: Entry, socket: int, taken: set[str]) -> str:
     return f"socket{socket}.{name}" if name in taken else name
 
 
-def power_channels(entry: Entry, name: str, socket: int, refresh_s: float) -> tuple[Channel, Channel, Channel]:
+def power_channels(entry: Entry, name: str, chip: int, refresh_s: float) -> tuple[Channel, Channel, Channel]:
     """Sum and number of samples, and the power that is their ratio."""
-    domain = _POWER[entry.name][1].format(socket) if entry.name in _POWER else ""
+    domain = _POWER[entry.name][1].format(chip) if entry.name in _POWER else ""
     what = _FUNCTIONS.get(entry.function, "") if entry.name.startswith(CONVERTER) else ""
     total = Channel(f"{name}.sum", Quantity.COUNT, wrap=float(DELIVERED_RANGE), reference=REFERENCE)
     number = Channel(f"{name}.samples", Quantity.COUNT, wrap=float(TAG_RANGE), reference=REFERENCE)

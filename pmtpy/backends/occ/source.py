@@ -34,11 +34,14 @@ class Wanted:
         In the order in which the reader returns their records.
     chunks : int
         Number of steps in which the OCC fills a buffer of this block.
+    chip : int
+        The hardware's number of the chip, by which other sensors know the same socket.
     """
 
     reader: BlockReader
     entries: tuple[Entry, ...]
     chunks: int
+    chip: int
 
     @property
     def cycle_s(self) -> float:
@@ -166,7 +169,7 @@ def _channels(wanted: list[Wanted], cycles: list[float]) -> tuple[Channel, ...]:
             name = channel_name(entry, part.reader.index, taken)
             taken.add(name)
             if entry.kind == POWER:
-                channels += power_channels(entry, name, part.reader.index, cycle_s)
+                channels += power_channels(entry, name, part.chip, cycle_s)
             else:
                 channels.append(other_channel(entry, name, cycle_s))
     return tuple(channels)

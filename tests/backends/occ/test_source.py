@@ -142,6 +142,39 @@ def test_a_whole_machine_that_draws_nothing_is_not_believed(path: Path) -> None:
     assert any("PWRSYS" in note for note in source.identity.notes)
 
 
+def test_gpus_that_never_drew_anything_are_not_there(path: Path) -> None:
+    """Boards without the converter write zeros: as a part of the machine they would stand for its GPUs."""
+    bench = Bench(path)
+    occ = bench.machine.occs[1]
+    occ._share[0] = 0  # the first sensor of the second OCC that watches the load is PWRGPU
+    for _ in range(20):
+        occ.set_counters("PWRGPU", 0, 10**6)
+        bench.step(0.04)
+    source = open_source("1", clock=bench.clock, file=path)
+    source.close()
+    assert "socket1.gpus" not in [c.name for c in source.channels]
+    assert source.identity.notes == ("block 1: listed but never sampled, or always 0: PWRGPU",)
+
+
+@pytest.mark.parametrize(("packages", "second"), [((0, 0, 8, 8), 8), ((0, 0, 0, 0), 1), ((0, -1, 8, 16), 1), ((), 1)])
+def test_a_socket_is_known_by_the_number_of_its_chip_as_other_sensors_know_it(
+    tmp_path: Path, packages: tuple[int, ...], second: int
+) -> None:
+    """``hwmon:ibmpowernv`` says chip 8: the second block must not pass for another processor in a common total."""
+    file = tmp_path / "firmware/opal/exports/occ_inband_sensors"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(Machine(make_world("60", clock=ManualClock())).image)
+    for cpu, package in enumerate(packages):
+        topology = tmp_path / f"devices/system/cpu/cpu{cpu}/topology"
+        topology.mkdir(parents=True)
+        (topology / "physical_package_id").write_text(f"{package}\n")
+    source = open_source("1", clock=ManualClock(), sysfs_root=tmp_path)
+    source.close()
+    named = {c.name: c.domain for c in source.channels}
+    assert named["socket1.processor"] == f"host/socket{second}/package"
+    assert named["socket1.memory"] == f"host/socket{second}/dram"
+
+
 def test_channels_of_the_converter_say_what_is_connected_and_idle_ones_are_left_out(path: Path) -> None:
     source = Bench(path).source
     labels = {c.name: c.label for c in source.channels if c.name.startswith("converter") and c.measures_energy}
@@ -161,7 +194,7 @@ def test_a_sensor_of_the_machine_that_was_never_sampled_is_left_out_with_a_note(
     source = open_source(clock=ManualClock(), file=path)
     source.close()
     assert "socket0.gpus" not in [c.name for c in source.channels]
-    assert source.identity.notes == ("block 0: listed but never sampled: PWRGPU",)
+    assert source.identity.notes == ("block 0: listed but never sampled, or always 0: PWRGPU",)
 
 
 def test_other_sensors_come_on_request_in_si(path: Path) -> None:
