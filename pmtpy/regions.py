@@ -301,7 +301,7 @@ def measure(*targets: str | Sensor) -> Callable[[Callable[P, R]], MeasuredFuncti
     :class:`Region` per call that has ended; each call is also logged (logger ``pmtpy``, level INFO). A generator is
     measured from its first step to its end, a coroutine from its first step to its result.
     """
-    if not targets:
+    if not targets or callable(targets[0]):  # a bare @measure would put a decorator in the function's place
         msg = "measure() needs at least one sensor, for example @measure('rapl')"
         raise TargetError(msg)
 

@@ -446,3 +446,12 @@ def test_each_call_of_a_dumped_function_has_a_file_of_its_own(tmp_path: Path) ->
     with sensor:
         assert [work(1.0), work(2.0)] == [1.0, 2.0]
     assert {p.name for p in tmp_path.glob("*.csv")} == {"run.csv", "run-2.csv"}
+
+
+def test_the_decorator_without_its_sensors_is_refused_and_does_not_replace_the_function() -> None:
+    with pytest.raises(pmt.TargetError, match="@measure"):
+        pmt.measure()
+    with pytest.raises(pmt.TargetError, match="@measure"):
+
+        @pmt.measure  # type: ignore[arg-type]
+        def work() -> None: ...
