@@ -6,7 +6,7 @@ The register is polled as often as is useful, at irregular intervals so that pol
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from pmtpy.analysis.characterise import LoadStamps, Series
 from pmtpy.cli.loads import Maker, cpu_load, gpu_load, schedule, virtual_load
 from pmtpy.clock import HOST_CLOCK, NS_PER_S, Clock
 from pmtpy.errors import TargetError
-from pmtpy.model import Channel, Floats, Form, Ints, Quantity
+from pmtpy.model import Channel, Floats, Form, Identity, Ints, Quantity
 from pmtpy.registry import canonical, opener, options_from_text, split_target
 from pmtpy.source import Source
 
@@ -36,6 +36,41 @@ class Live:
     polls: Series
     load: LoadStamps | None
     virtual: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Polls:
+    """All that a register showed, poll by poll, and when the load was on.
+
+    Attributes
+    ----------
+    start_ns : int
+        When recording began, on the clock.
+    t_s : float64, shape (n,)
+        Middle of each poll, seconds since the start.
+    channels : tuple of Channel
+    values : float64, shape (n, c)
+        In the channels' units. What has not moved repeats itself; NaN before the first reading.
+    chosen : int
+        The channel that was asked for, else the one of power that shows the most.
+    edges_s : float64, shape (m,)
+        When the load was switched on, off, on, ..., seconds since the start; empty where that is not known.
+    identity : Identity
+    """
+
+    start_ns: int
+    t_s: Floats
+    channels: tuple[Channel, ...]
+    values: Floats
+    chosen: int
+    edges_s: Floats
+    identity: Identity
+
+    def watts(self, column: int) -> Floats:
+        """Power of one channel; of a counter the mean between its last two moves."""
+        if self.channels[column].quantity is Quantity.ENERGY:
+            return _mean_power(self.t_s, self.values[:, column])
+        return np.asarray(self.values[:, column], np.float64)
 
 
 def record(
@@ -72,29 +107,55 @@ def record(
     BackendUnavailableError
         The sensor cannot be used, or nothing here can make a load for it.
     """
+    polls = record_all(
+        target,
+        options,
+        schedule(seconds),
+        seconds=seconds,
+        channel=channel,
+        interval_s=interval_s,
+        clock=clock,
+        progress=progress,
+    )
+    load = LoadStamps(polls.edges_s, seconds) if len(polls.edges_s) else None
+    series = Series(polls.t_s, polls.watts(polls.chosen))
+    return Live(polls.channels[polls.chosen].name, series, load, polls.identity.virtual)
+
+
+def record_all(
+    target: str,
+    options: Mapping[str, str],
+    edges_s: Floats,
+    *,
+    seconds: float,
+    channel: str | None = None,
+    interval_s: float | None = None,
+    clock: Clock = HOST_CLOCK,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Polls:
+    """Record all channels of a sensor under a load that is switched on, off, on, ... at ``edges_s``.
+
+    ``channel`` sets how often is polled; the rest, and the errors, as of :func:`record`.
+    """
     target = canonical(target)
     name, device = split_target(target)
-    edges = schedule(seconds)
-    maker, given = _maker(name, device, options, edges, clock)
+    maker, given = _maker(name, device, options, edges_s, clock)
     source = opener(name, device)(device, clock=clock, **options_from_text(target, given))
     try:
-        column, chosen = _channel(source, channel, target)
-        interval = interval_s or _interval(chosen)
-        progress(f"recording {target}, {chosen.name}, for {seconds:g} s, every {1e3 * interval:.3g} ms")
+        channels = _direct(source, target)
+        chosen = _chosen(channels, channel, target)
+        interval = interval_s or _interval(channels[chosen])
+        progress(f"recording {target}, {channels[chosen].name}, for {seconds:g} s, every {1e3 * interval:.3g} ms")
         with maker as running:
             start_ns = clock.now_ns()
-            t_ns, values = _poll(source, column, clock, round(seconds * NS_PER_S), interval)
+            t_ns, counts = _poll(source, clock, round(seconds * NS_PER_S), interval)
             switched = running.edges_ns()
     finally:
         source.close()
-    t = np.asarray((t_ns - start_ns) / NS_PER_S, np.float64)
-    values = np.asarray((values + chosen.offset) * chosen.scale, np.float64)
-    if chosen.quantity is Quantity.ENERGY:
-        values = _mean_power(t, values)
-    load = None
-    if len(switched):
-        load = LoadStamps(np.asarray((switched - start_ns) / NS_PER_S, np.float64), seconds)
-    return Live(chosen.name, Series(t, values), load, source.identity.virtual)
+    values = (counts + [c.offset for c in channels]) * [c.scale for c in channels]
+    edges = np.asarray((switched - start_ns) / NS_PER_S, np.float64)
+    t_s = np.asarray((t_ns - start_ns) / NS_PER_S, np.float64)
+    return Polls(start_ns, t_s, channels, np.asarray(values, np.float64), chosen, edges, source.identity)
 
 
 def _maker(
@@ -108,17 +169,22 @@ def _maker(
     return cpu_load(edges_s, clock), options
 
 
-def _channel(source: Source, wanted: str | None, target: str) -> tuple[int, Channel]:
-    """Return the column of the Block and the channel to record."""
+def _direct(source: Source, target: str) -> tuple[Channel, ...]:
+    """Return what the columns of a Block are."""
     if source.stream:
         msg = f"{target} delivers every sample by itself and averages nothing away: there is nothing to characterise"
         raise TargetError(msg)
-    direct = [(i, c) for i, c in enumerate(c for c in source.channels if c.form is Form.DIRECT) if c.measures_energy]
-    names = [c.name for _, c in direct]
-    ranked = [pair for kind in (Quantity.POWER, Quantity.ENERGY) for pair in direct if pair[1].quantity is kind]
-    match = next((pair for pair in ranked if wanted in {None, pair[1].name}), None)
+    return tuple(c for c in source.channels if c.form is Form.DIRECT)
+
+
+def _chosen(channels: Sequence[Channel], wanted: str | None, target: str) -> int:
+    """Return the column of the channel to record."""
+    measuring = [(i, c) for i, c in enumerate(channels) if c.measures_energy]
+    ranked = [i for kind in (Quantity.POWER, Quantity.ENERGY) for i, c in measuring if c.quantity is kind]
+    match = next((i for i in ranked if wanted in {None, channels[i].name}), None)
     if match is None:
-        msg = f"{target} has no channel {wanted or 'of power or energy'}; it reads {', '.join(names) or 'none'}"
+        names = ", ".join(c.name for _, c in measuring) or "none"
+        msg = f"{target} has no channel {wanted or 'of power or energy'}; it reads {names}"
         raise TargetError(msg)
     return match
 
@@ -129,17 +195,17 @@ def _interval(channel: Channel) -> float:
     return min(max(channel.refresh_s / _POLLS_PER_REFRESH, _FASTEST_S), _SLOWEST_S)
 
 
-def _poll(source: Source, column: int, clock: Clock, length_ns: int, interval_s: float) -> tuple[Ints, Floats]:
-    """Poll for ``length_ns``: instants, and the newest count at each. A register that has not moved repeats itself."""
+def _poll(source: Source, clock: Clock, length_ns: int, interval_s: float) -> tuple[Ints, Floats]:
+    """Poll for ``length_ns``: instants, and the newest counts at each. A register that has not moved repeats itself."""
     rng, never = np.random.default_rng(1), threading.Event()
     stamps: list[int] = []
-    counts: list[float] = []
-    newest = float("nan")
+    counts: list[Floats] = []
+    newest = np.full(sum(c.form is Form.DIRECT for c in source.channels), np.nan)
     end_ns = clock.now_ns() + length_ns
     while (now_ns := clock.now_ns()) < end_ns:
         block = source.read()
         if len(block):
-            newest = float(block.raw[-1, column])
+            newest = np.asarray(block.raw[-1], np.float64)
         stamps.append((now_ns + clock.now_ns()) // 2)
         counts.append(newest)
         clock.wait_until(now_ns + round(interval_s * NS_PER_S * rng.uniform(0.6, 1.4)), never)

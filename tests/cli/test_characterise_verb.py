@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -11,18 +10,11 @@ from pmtpy.analysis.characterise import characterise
 from pmtpy.cli import main
 from pmtpy.cli.live import record
 from pmtpy.cli.loads import gpu_load, schedule
-from pmtpy.clock import HOST_CLOCK, ManualClock
+from pmtpy.clock import HOST_CLOCK
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.errors import BackendUnavailableError, TargetError
 from tests.analysis.simulated import pseudo_random_bench
-
-
-class _Walking(ManualClock):
-    """A clock on which waiting takes no time: it moves to the instant waited for."""
-
-    def wait_until(self, t_ns: int, wake: threading.Event) -> bool:
-        self.advance(max(0, t_ns - self.now_ns()) / 1e9)
-        return wake.is_set()
+from tests.worlds import WalkingClock
 
 
 @pytest.fixture
@@ -157,7 +149,7 @@ def test_a_meter_for_a_live_sensor_is_refused_with_the_way_to_do_it(
     ],
 )
 def test_a_virtual_gpu_is_found_to_be_what_it_is(options: dict[str, str], family: str, width_s: float) -> None:
-    live = record("nvml:virtual", options, channel="gpu.instant", seconds=12.0, interval_s=0.006, clock=_Walking())
+    live = record("nvml:virtual", options, channel="gpu.instant", seconds=12.0, interval_s=0.006, clock=WalkingClock())
     found = characterise(live.channel, live.polls, load=live.load)
     assert found.kernel is not None
     assert found.kernel.family == family
@@ -169,7 +161,7 @@ def test_a_virtual_gpu_is_found_to_be_what_it_is(options: dict[str, str], family
 
 
 def test_a_counter_is_characterised_by_its_moves() -> None:
-    live = record("nvml:virtual", {}, channel="gpu.energy", seconds=12.0, interval_s=0.006, clock=_Walking())
+    live = record("nvml:virtual", {}, channel="gpu.energy", seconds=12.0, interval_s=0.006, clock=WalkingClock())
     found = characterise(live.channel, live.polls, load=live.load)
     assert found.lattice is not None
     assert found.lattice.period_s.value == pytest.approx(0.1, rel=0.001)
@@ -180,7 +172,7 @@ def test_a_counter_is_characterised_by_its_moves() -> None:
 
 def test_a_virtual_device_with_a_load_of_its_own_has_no_stamps() -> None:
     live = record(
-        "nvml:virtual", {"load": "constant:100"}, channel=None, seconds=10.0, interval_s=0.01, clock=_Walking()
+        "nvml:virtual", {"load": "constant:100"}, channel=None, seconds=10.0, interval_s=0.01, clock=WalkingClock()
     )
     assert live.load is None
     assert live.virtual
@@ -192,7 +184,7 @@ def test_a_stream_and_an_unknown_channel_are_refused() -> None:
     with pytest.raises(TargetError, match="nothing to characterise"):
         record("powersensor3:virtual", {}, channel=None, seconds=10.0)
     with pytest.raises(TargetError, match="no channel"):
-        record("nvml:virtual", {}, channel="gpu.magic", seconds=10.0, clock=_Walking())
+        record("nvml:virtual", {}, channel="gpu.magic", seconds=10.0, clock=WalkingClock())
 
 
 def test_too_short_a_recording_is_refused() -> None:
