@@ -139,7 +139,8 @@ def run(options: argparse.Namespace) -> int:
         )
         for text in options.fault:
             server.inject(*parse_fault(text))
-        signal.signal(signal.SIGTERM, _interrupt)
+        for number in (signal.SIGINT, signal.SIGTERM):  # a shell lets the jobs of a script ignore SIGINT
+            signal.signal(number, _interrupt)
         start_ns = time.monotonic_ns()
         with suppress(KeyboardInterrupt):
             server.run(lambda: None if options.control else _say(f"{link}\n"))
