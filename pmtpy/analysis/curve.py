@@ -15,6 +15,7 @@ from pmtpy.model import Floats
 
 _LONG_S = 3600.0  # how far the ends of a curve are held: longer than any kernel
 _OFF_S = 2.0  # a load is known to be off for at least this long before its first and after its last edge
+_STATES = 3  # that a search comes back to: the value at hand and one step to either side
 _END_S = 0.1  # the level held beyond an end is the median over this much of the curve
 
 
@@ -115,12 +116,11 @@ def _curve(t: Floats, power: Floats) -> Curve:
 
 
 class Responder:
-    """The response of kernels to one curve. Keeps the one-pole state at the knots for the last time constant asked."""
+    """The response of kernels to one curve. Keeps the one-pole state at the knots for the last time constants asked."""
 
     def __init__(self, curve: Curve) -> None:
         self._t, self._c, self._p = curve.t_s, curve.joules, curve.watts()
-        self._tau = 0.0
-        self._x = np.empty(0)
+        self._states: dict[float, Floats] = {}
 
     def __call__(self, at_s: Floats, window_s: float, tau_s: float) -> Floats:
         """Return the weighted mean power before each instant, by a boxcar, a one-pole, or one after the other.
@@ -137,13 +137,12 @@ class Responder:
             if window_s <= 0.0:
                 return np.asarray(self._p[self._place(t)], np.float64)
             return np.asarray((self._energy(t) - self._energy(t - window_s)) / window_s, np.float64)
-        if tau_s != self._tau:
-            self._tau, self._x = tau_s, _one_pole(self._t, self._p, tau_s)
         if window_s <= 0.0:
-            return self._smooth(t)
+            return self._smooth(t, tau_s)
         # Of tau x' = P - x follows that the integral of x is that of P less tau times the growth of x.
         late, early = t, t - window_s
-        energy = self._energy(late) - self._energy(early) - tau_s * (self._smooth(late) - self._smooth(early))
+        growth = self._smooth(late, tau_s) - self._smooth(early, tau_s)
+        energy = self._energy(late) - self._energy(early) - tau_s * growth
         return np.asarray(energy / window_s, np.float64)
 
     def _place(self, t: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.intp]]:
@@ -152,10 +151,17 @@ class Responder:
     def _energy(self, t: Floats) -> Floats:
         return np.interp(t, self._t, self._c)
 
-    def _smooth(self, t: Floats) -> Floats:
-        i = self._place(t)
-        fade = np.exp(-np.maximum(t - self._t[i], 0.0) / self._tau)
-        return np.asarray(self._p[i] + (self._x[i] - self._p[i]) * fade, np.float64)
+    def _smooth(self, t: Floats, tau_s: float) -> Floats:
+        i, x = self._place(t), self._state(tau_s)
+        fade = np.exp(-np.maximum(t - self._t[i], 0.0) / tau_s)
+        return np.asarray(self._p[i] + (x[i] - self._p[i]) * fade, np.float64)
+
+    def _state(self, tau_s: float) -> Floats:
+        if tau_s not in self._states:
+            if len(self._states) == _STATES:
+                del self._states[next(iter(self._states))]  # the oldest
+            self._states[tau_s] = _one_pole(self._t, self._p, tau_s)
+        return self._states[tau_s]
 
 
 def _one_pole(t: Floats, power: Floats, tau_s: float) -> Floats:

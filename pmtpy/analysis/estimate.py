@@ -14,6 +14,7 @@ import numpy as np
 
 from pmtpy.model import Floats
 
+_SETTLED = 1e-8  # relative gain of a step below which a search has arrived
 Z95 = 1.959964  # two-sided 95 % of the normal distribution
 
 
@@ -142,7 +143,7 @@ def minimise(
             if damping > 1e8:
                 break
             continue
-        done = loss - new <= 1e-10 * loss
+        done = loss - new <= _SETTLED * loss
         x, here, loss, damping = x + move, there, new, max(damping / 8.0, 1e-9)
         jacobian = _jacobian(residuals, x, steps)
         if done:

@@ -15,18 +15,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pmtpy.analysis.choice import Fit, choose, plausible, with_doubt
 from pmtpy.analysis.curve import Curve, Responder
 from pmtpy.analysis.estimate import Estimate, huber_weights, minimise, robust_sd, rounding_error
+from pmtpy.analysis.search import Grid, seeds
 from pmtpy.analysis.series import Updates
-from pmtpy.analysis.shapes import AMBIGUOUS, BOTH, BOXCAR, CLEAR_RATIO, ONE_POLE, KernelFit, Shape
+from pmtpy.analysis.shapes import BOTH, BOXCAR, ONE_POLE, KernelFit, Shape
 from pmtpy.analysis.spread import Spread
 from pmtpy.errors import DeclinedError
 from pmtpy.model import Floats
 
 MIN_UPDATES = 20
 _RATE_SD = 1.5e-3  # clock rates of one meter differed by 0.1 % between sessions
-_GAIN_METER = (0.7, 1.4)  # against a meter in the same circuit: breaks the tie between a window and its aliases
 _MIN_R2 = 0.8
+_HOPELESS = 20.0  # times the least loss at the first, rough look: not followed further ...
+_FOLLOWED = 4  # ... nor are more of one family
+_OTHER_WIDTHS = (0.5, 0.7, 0.97, 1.03, 1.4, 2.0)  # at which the profile of the loss is looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +46,6 @@ class _Problem:
     drift: float
     rate_sd: float  # how far the reference's clock may run from that of the updates, relative
     metered: bool
-
-    @property
-    def gains(self) -> tuple[float, float]:
-        """Between which the gain must lie: near 1 for a meter in the same circuit, else anything above 0."""
-        return _GAIN_METER if self.metered else (0.0, math.inf)
 
     def filtered(self, window: float, tau: float, offset: float, rate: float = 0.0) -> Floats:
         return self.respond(self.middle + self.t * (1.0 + rate) - offset, window, tau)
@@ -89,13 +88,9 @@ def fit_kernel(
         problem = replace(problem, rate_sd=math.hypot(rate_sd, updates.drift, 1e-6))
     if not metered:
         _refuse_synchronous(reference, updates)
-    rough = replace(problem, respond=Responder(reference.thinned(updates.period_s / 20.0)))
-    centre = _coarse_lag(rough, lead_s)
-    seeds = {family: _seeds(rough, family, centre) for family in (BOXCAR, ONE_POLE, BOTH)}
-    even = np.ones(len(problem.y))
-    fits = [_polish(problem, family, seed, even) for family, found in seeds.items() for seed in found]
+    fits = _fits(problem, reference, lead_s)
     best = min(fits, key=lambda f: f.loss)
-    r2 = 1.0 - float(np.mean(best.residuals**2)) / float(np.var(problem.y)) if best.loss < math.inf else 0.0
+    r2 = 1.0 - float(np.mean(best.residuals**2)) / float(np.var(problem.y))
     if r2 < _MIN_R2:
         msg = (
             f"the reference explains only {100 * max(r2, 0.0):.0f} % of the variance of the readings: another device, "
@@ -105,11 +100,12 @@ def fit_kernel(
     # One set of weights, from the best fit of all: with weights of its own each fit would forgive itself just those
     # few updates on a flank by which it could be told from the others.
     weights = huber_weights(best.residuals)
-    fits = [_polish(problem, f.family, f.point, weights) for f in fits]
-    fits = [f for f in fits if f.loss < math.inf]
+    fits = plausible([_polish(problem, f.family, f.point, weights) for f in fits], metered=metered)
     found = [min((f for f in fits if f.family == family), key=lambda f: f.loss) for family in {f.family for f in fits}]
-    fit = _choose(tuple(_describe(problem, f, weights) for f in found), len(problem.y))
-    return _with_doubt(fit, fits)
+    fit = choose(tuple(_describe(problem, f, weights) for f in found), len(problem.y))
+    best = next(f for f in found if f.family == fit.best.family)
+    others = [_polish(problem, best.family, point, weights, fixed=True) for point in _other_widths(best)]
+    return with_doubt(fit, fits + plausible([best, *others], metered=metered), problem.period)
 
 
 def _problem(updates: Updates, reference: Curve, pivot_s: float | None = None, *, metered: bool) -> _Problem:
@@ -156,76 +152,58 @@ def _refuse_synchronous(load: Curve, updates: Updates) -> None:
 # --- search ---
 
 
-def _correlations(problem: _Problem, window: float, tau: float, offsets: Floats) -> Floats:
-    """Correlation of the readings with the response, for each offset; -1 where the gain is not plausible."""
-    x = problem.respond(problem.middle + problem.t - offsets[:, None], window, tau)
-    x = x - np.mean(x, axis=1, keepdims=True)
-    y = problem.y - np.mean(problem.y)
-    square, product = np.sum(x * x, axis=1), x @ y
-    low, high = problem.gains
-    plausible = (product > low * square) & (product < high * square)
-    return np.asarray(np.where(plausible, product / np.sqrt(np.maximum(square, 1e-300) * (y @ y)), -1.0), np.float64)
+def _fits(problem: _Problem, reference: Curve, lead_s: float) -> list[Fit]:
+    """Return fits from every minimum worth following, those of a rough reference first; all updates count alike."""
+    even = np.ones(len(problem.y))
+    rough = replace(problem, respond=Responder(reference.thinned(problem.period / 20.0)))
+    grid = Grid.of(problem.middle + problem.t, problem.y, reference, period_s=problem.period, lead_s=lead_s)
+    fits = [
+        _polish(rough, family, np.append(point, 0.0), even)
+        for family, points in seeds(grid, problem.period).items()
+        for point in points
+    ]
+    fits += [_polish(rough, *start, even) for start in _crossed(min(fits, key=lambda f: f.loss).point)]
+    limit = _HOPELESS * min(f.loss for f in fits)
+    kept = []
+    for family in (BOXCAR, ONE_POLE, BOTH):
+        first, *rest = sorted((f for f in fits if f.family == family), key=lambda f: f.loss)[:_FOLLOWED]
+        kept += [first, *(f for f in rest if f.loss < limit)]
+    return [_polish(problem, f.family, f.point, even) for f in kept]
 
 
-def _coarse_lag(problem: _Problem, lead: float) -> float:
-    """Mean lag at which a window of one update period fits best; lags up to 1.5 s are looked at."""
-    step = problem.period / 8.0
-    offsets = np.arange(-lead - problem.period, lead + 1.5 + problem.period, step)
-    best = offsets[np.argmax(_correlations(problem, problem.period, 0.0, offsets))]
-    return float(best + problem.period / 2.0)
+def _crossed(point: Floats) -> list[tuple[str, Floats]]:
+    """Return starts for the other families with the mean lag and the spread of a kernel, and for the one that has both.
+
+    A boxcar of width w has the variance ``w^2 / 12``, a one-pole ``tau^2``.
+    """
+    offset, window, tau, rate = (float(p) for p in point)
+    lag, sd = offset + window / 2.0 + tau, math.hypot(window / math.sqrt(12.0), tau)
+    wide, slow = math.sqrt(12.0) * sd, sd
+    mixed_w, mixed_tau = window or 0.2 * tau, tau or 0.1 * window
+    return [
+        (BOXCAR, np.array([lag - wide / 2.0, wide, 0.0, rate])),
+        (ONE_POLE, np.array([lag - slow, 0.0, slow, rate])),
+        (BOTH, np.array([lag - mixed_w / 2.0 - mixed_tau, mixed_w, mixed_tau, rate])),
+    ]
 
 
-def _shapes_to_try(period: float, family: str) -> list[tuple[float, float]]:
-    # Evenly spaced above one period: what a window shows of a regular load turns with every period of the load.
-    windows = period * np.concatenate([np.geomspace(0.06, 1.0, 36), np.arange(1.08, 16.0, 0.08)])
-    taus = period * np.geomspace(0.04, 12.0, 36)
-    if family == BOXCAR:
-        return [(float(w), 0.0) for w in windows]
-    if family == ONE_POLE:
-        return [(0.0, float(x)) for x in taus]
-    return [(float(w), float(x)) for x in taus[::4] for w in windows[::3]]
-
-
-def _seeds(problem: _Problem, family: str, centre: float) -> list[Floats]:
-    """Return the best local optima of the correlation over shape and offset: (offset, window, tau, rate 0)."""
-    thin = max(1, len(problem.t) // 400)
-    small = replace(problem, t=problem.t[::thin], y=problem.y[::thin])
-    tried = []
-    for window, tau in _shapes_to_try(problem.period, family):
-        reach = 0.75 * problem.period + 0.25 * (window + tau)
-        offsets = centre - window / 2.0 - tau + np.linspace(-reach, reach, 41)
-        r = _correlations(small, window, tau, offsets)
-        i = int(np.argmax(r))
-        tried.append((float(r[i]), float(offsets[i]), window, tau))
-    if family == BOTH:
-        top = sorted(tried, reverse=True)[:1]
-    else:
-        r = np.array([-1.0, *(t[0] for t in tried), -1.0])
-        peaks = np.flatnonzero((r[1:-1] >= r[:-2]) & (r[1:-1] > r[2:]))
-        top = sorted((tried[i] for i in peaks), reverse=True)[:4] or tried[:1]
-    return [np.array([*t[1:], 0.0]) for t in top if t[0] > 0.9 * top[0][0] or t is top[0]]
+def _other_widths(best: Fit) -> list[Floats]:
+    """Return kernels half to twice as wide with the same mean lag."""
+    offset, window, tau, rate = (float(p) for p in best.point)
+    age = window / 2.0 + tau
+    return [np.array([offset - (f - 1.0) * age, f * window, f * tau, rate]) for f in _OTHER_WIDTHS]
 
 
 # --- local fit ---
 
 
-@dataclass(frozen=True, slots=True)
-class _Fit:
-    family: str
-    point: Floats  # offset, window, tau, rate
-    gain: float
-    intercept: float
-    residuals: Floats
-    loss: float
-
-
 def _linear(x: Floats, y: Floats, weights: Floats) -> tuple[float, float]:
-    """Weighted least squares of ``y`` on ``x``: gain and intercept."""
+    """Weighted least squares of ``y`` on ``x``: gain, which is not negative, and intercept."""
     total = float(np.sum(weights))
     mean_x, mean_y = float(weights @ x) / total, float(weights @ y) / total
     spread = float(weights @ (x - mean_x) ** 2)
     gain = float(weights @ ((x - mean_x) * (y - mean_y))) / spread if spread > 0.0 else 0.0
-    return gain, mean_y - gain * mean_x
+    return max(gain, 0.0), mean_y - max(gain, 0.0) * mean_x
 
 
 def _unpack(problem: _Problem, family: str, theta: Floats) -> tuple[float, float, float, float]:
@@ -236,37 +214,44 @@ def _unpack(problem: _Problem, family: str, theta: Floats) -> tuple[float, float
     return float(theta[0]), window, tau, float(theta[-1]) * problem.rate_sd
 
 
-def _polish(problem: _Problem, family: str, point: Floats, weights: Floats) -> _Fit:
-    """Refine a fit."""
+def _polish(problem: _Problem, family: str, point: Floats, weights: Floats, *, fixed: bool = False) -> Fit:
+    """Refine a fit: all of it, or with ``fixed`` widths only its offset and rate."""
     offset, window, tau, rate = (float(p) for p in point)
     widths = {BOXCAR: [window], ONE_POLE: [tau], BOTH: [window, tau]}[family]
-    theta = np.array([offset, *np.log(np.maximum(widths, 1e-6)), rate / problem.rate_sd])
+    start = np.array([offset, *np.log(np.maximum(widths, 1e-6)), rate / problem.rate_sd])
     steps = np.array([max(2e-4, problem.period / 200.0), *[0.02 for _ in widths], 0.02])
+    free = np.array([True, *[not fixed for _ in widths], True])
     root = np.sqrt(weights)
-    for _ in range(2):  # the prior of the rate weighs as much as one residual, whose size the first round finds
+    theta = start.copy()
+    # The prior of the rate weighs as much as one residual, whose size the first round finds.
+    for _ in range(2 if problem.metered else 1):
         noise = math.sqrt(float(np.mean(weights * _evaluate(problem, family, theta, weights).residuals ** 2)))
 
-        def residuals(moving: Floats, noise: float = noise) -> Floats:
-            return np.append(root * _evaluate(problem, family, moving, weights).residuals, noise * moving[-1])
+        def whole(moving: Floats) -> Floats:
+            full = start.copy()
+            full[free] = moving
+            return np.asarray(full, np.float64)
 
-        theta, _ = minimise(residuals, theta, steps)
+        def residuals(moving: Floats, noise: float = noise) -> Floats:
+            return np.append(root * _evaluate(problem, family, whole(moving), weights).residuals, noise * moving[-1])
+
+        theta = whole(minimise(residuals, theta[free], steps[free])[0])
     return _evaluate(problem, family, theta, weights)
 
 
-def _evaluate(problem: _Problem, family: str, theta: Floats, weights: Floats) -> _Fit:
+def _evaluate(problem: _Problem, family: str, theta: Floats, weights: Floats) -> Fit:
     offset, window, tau, rate = _unpack(problem, family, theta)
     x = problem.filtered(window, tau, offset, rate)
     gain, intercept = _linear(x, problem.y, weights)
     residuals = np.asarray(problem.y - gain * x - intercept, np.float64)
-    low, high = problem.gains
-    loss = float(np.mean(weights * residuals**2)) if low < gain < high else math.inf
-    return _Fit(family, np.array([offset, window, tau, rate]), gain, intercept, residuals, loss)
+    loss = float(np.mean(weights * residuals**2))
+    return Fit(family, np.array([offset, window, tau, rate]), gain, intercept, residuals, loss)
 
 
 # --- description ---
 
 
-def _describe(problem: _Problem, fit: _Fit, weights: Floats) -> Shape:
+def _describe(problem: _Problem, fit: Fit, weights: Floats) -> Shape:
     """Return the fit with its intervals, from the sandwich covariance of all its parameters."""
     offset, window, tau, rate = (float(p) for p in fit.point)
     # The width is that of the reference's clock; on the readings' clock it is shorter by what the reference gains.
@@ -306,66 +291,3 @@ def _describe(problem: _Problem, fit: _Fit, weights: Floats) -> Shape:
         robust_sd(fit.residuals),
         1.0 - float(np.mean(fit.residuals**2)) / float(np.var(problem.y)),
     )
-
-
-# --- choice ---
-
-
-def _choose(shapes: tuple[Shape, ...], n: int) -> KernelFit:
-    """Return the simplest family that no other beats clearly, or say that the simple ones cannot be told apart."""
-    shapes = tuple(sorted(shapes, key=lambda s: s.loss))
-    singles = [s for s in shapes if s.family != BOTH]
-    both = [s for s in shapes if s.family == BOTH]
-    best = singles[0] if singles else both[0]
-    if both and best.loss > CLEAR_RATIO * both[0].loss:
-        return KernelFit(BOTH, both[0], shapes, best.loss / max(both[0].loss, 1e-30), n)
-    ratio = singles[1].loss / max(best.loss, 1e-30) if len(singles) > 1 else math.inf
-    if ratio >= CLEAR_RATIO:
-        return KernelFit(best.family, best, shapes, ratio, n)
-    reason = f"{_name(singles[0])} and {_name(singles[1])} fit nearly equally (losses differ by a factor {ratio:.2g})"
-    return KernelFit(AMBIGUOUS, best, shapes, ratio, n, reason + "; use a pseudo-random load")
-
-
-def _name(shape: Shape) -> str:
-    width = shape.window_s or shape.tau_s
-    return f"a {shape.family}" + (f" of {1e3 * width.value:.3g} ms" if width else "")
-
-
-def _with_doubt(fit: KernelFit, fits: list[_Fit]) -> KernelFit:
-    """Call the fit ambiguous if quite another width fits nearly as well, or any; then widen what depends on it."""
-    best = fit.best
-    reason = fit.reason or _doubt(best, fits)
-    if not reason:
-        return fit
-    near = [f for f in fits if f.loss < CLEAR_RATIO * best.loss]
-
-    def spanned(estimate: Estimate, others: list[float]) -> Estimate:
-        return replace(estimate, low=min(estimate.low, *others), high=max(estimate.high, *others))
-
-    best = replace(
-        best,
-        gain=spanned(best.gain, [f.gain for f in near]),
-        intercept_w=spanned(best.intercept_w, [f.intercept for f in near]),
-        lag_s=spanned(best.lag_s, [float(f.point[0] + f.point[1] / 2.0 + f.point[2]) for f in near]),
-    )
-    return replace(fit, family=AMBIGUOUS, best=best, reason=reason)
-
-
-def _doubt(best: Shape, fits: list[_Fit]) -> str:
-    width = best.window_s or best.tau_s
-    if width is None:
-        return ""
-    value, spread = width.value, width.half_width
-    if spread > 0.5 * value:
-        return (
-            f"the data fix the width of the kernel only to {1e3 * value:.3g} +/- {1e3 * spread:.2g} ms: the load is "
-            "too slow or too weak for it; use a pseudo-random load"
-        )
-    for rival in (f for f in fits if f.family == best.family and f.loss < CLEAR_RATIO * best.loss):
-        other = float(rival.point[1] or rival.point[2])
-        if abs(other - value) > max(0.15 * value, spread):
-            return (
-                f"kernels {1e3 * value:.3g} and {1e3 * other:.3g} ms wide fit nearly equally: a regular load hides the "
-                "difference; use a pseudo-random load, an uneven duty cycle or several periods"
-            )
-    return ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pmtpy.analysis.estimate import Estimate
 
 BOXCAR, ONE_POLE, BOTH, AMBIGUOUS = "boxcar", "one-pole", "boxcar*one-pole", "ambiguous"
-CLEAR_RATIO = 2.0  # of losses: below it two shapes are called indistinguishable (docs/characterise.md)
+CLEAR_RATIO = 3.0  # of losses: below it two shapes are called indistinguishable (docs/characterise.md)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ import numpy as np
 
 from pmtpy.model import Floats
 
+_UNSEEN = 1e-12  # of 1: a smaller eigenvalue is rounding
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:
@@ -47,7 +49,7 @@ class Spread:
         variance = float(np.sum((weights * residuals) ** 2)) / max(n - p, 1) * float(np.mean(weights)) / whole**2
         prior = np.zeros((p, p))
         prior[-1, -1] = variance / (prior_sd * scale[-1]) ** 2
-        bread = np.linalg.pinv((z * weights[:, None]).T @ z + prior)
+        bread = _inverse(np.asarray((z * weights[:, None]).T @ z + prior, np.float64))
         leverage = np.clip(np.sum((z @ bread) * z, axis=1) * weights, 0.0, 0.7)
         clipped = weights * residuals * float(np.mean(weights)) / whole
         scores = z * (clipped / (1.0 - leverage))[:, None]
@@ -64,3 +66,13 @@ class Spread:
         """Standard deviation of a linear combination of the parameters."""
         square = max(float(mix @ self.even @ mix), float(mix @ self.uneven @ mix)) + float(mix @ self.times @ mix)
         return math.sqrt(max(square, 0.0))
+
+
+def _inverse(normal: Floats) -> Floats:
+    """Invert a normal matrix; a direction that the data do not see has an immense variance, not none.
+
+    A pseudo-inverse would leave such a direction out: a load in step with the updates would make a width seem known.
+    """
+    size = np.sqrt(np.maximum(np.diag(normal), _UNSEEN))
+    values, vectors = np.linalg.eigh(normal / np.outer(size, size))
+    return np.asarray((vectors / np.maximum(values, _UNSEEN)) @ vectors.T / np.outer(size, size), np.float64)

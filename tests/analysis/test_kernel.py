@@ -8,7 +8,7 @@ import pytest
 from pmtpy.analysis.curve import Curve
 from pmtpy.analysis.kernel import fit_kernel
 from pmtpy.analysis.series import Updates
-from pmtpy.analysis.shapes import AMBIGUOUS, BOXCAR, ONE_POLE, KernelFit
+from pmtpy.analysis.shapes import AMBIGUOUS, BOTH, BOXCAR, ONE_POLE, KernelFit
 from pmtpy.analysis.update import estimate_updates, update_series
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.errors import DeclinedError
@@ -57,7 +57,7 @@ def test_a_boxcar_behind_a_one_pole_is_told_from_both() -> None:
     model = SensorModel(0.1, window_s=0.09, tau_s=0.05, noise_w=0.2, step_w=0.01)
     bench = pseudo_random_bench(0.06, seconds=30.0)
     fit = fit_kernel(bench.updates(model), bench.stamps(), metered=False)
-    assert fit.family == "boxcar*one-pole"
+    assert fit.family == BOTH
     assert fit.best.window_s is not None
     assert fit.best.tau_s is not None
     assert fit.best.window_s.contains(0.09)
@@ -73,6 +73,34 @@ def test_a_running_mean_over_many_updates_is_found() -> None:
     assert fit.best.window_s.value == pytest.approx(1.0, abs=0.01)
 
 
+@pytest.mark.parametrize(("window", "tau"), [(0.005, 0.0), (1.5, 0.0), (0.0, 0.01), (0.0, 1.0), (1.0, 0.1)])
+def test_kernels_from_a_twentieth_of_a_period_to_fifteen_are_found_and_named(window: float, tau: float) -> None:
+    model = SensorModel(0.1, 0.07, window_s=window, tau_s=tau, delay_s=0.03, noise_w=0.3, step_w=0.01)
+    bench = pseudo_random_bench(0.017, seconds=12.0)
+    fit = fit_kernel(bench.updates(model), bench.meter(), metered=True)
+    assert fit.family == (BOTH if window and tau else BOXCAR if window else ONE_POLE)
+    for found, truth in ((fit.best.window_s, window), (fit.best.tau_s, tau)):
+        assert (found is None) == (truth == 0.0)
+        assert found is None or found.value == pytest.approx(truth, rel=0.08)
+    assert fit.best.offset_s.value == pytest.approx(0.03, abs=0.01)
+
+
+def test_a_gain_far_from_one_is_found_where_nothing_else_explains_the_readings() -> None:
+    model = SensorModel(0.1, 0.03, window_s=0.06, gain=0.59, noise_w=0.3, step_w=0.01)
+    bench = pseudo_random_bench(0.023)
+    fit = fit_kernel(bench.updates(model), bench.meter(), metered=True)
+    assert fit.best.gain.contains(0.59)
+    assert fit.best.window_s is not None
+    assert fit.best.window_s.value == pytest.approx(0.06, abs=0.001)
+
+
+def test_a_second_width_that_is_neither_needed_nor_useless_leaves_the_family_open() -> None:
+    model = SensorModel(0.1, 0.03, window_s=0.1, tau_s=0.5, delay_s=-0.002, noise_w=0.3, step_w=0.01)
+    bench = Bench(np.array([3.0, 9.0]), 12.0)
+    fit = fit_kernel(bench.updates(model), bench.stamps(), metered=False)
+    assert fit.family in (BOTH, AMBIGUOUS)
+
+
 def test_a_gradual_step_does_not_tell_a_boxcar_from_a_one_pole() -> None:
     model = SensorModel(0.1, 0.05, window_s=0.025, noise_w=2.0, step_w=1.0)
     bench = Bench(np.array([3.0, 9.0]), 12.0)
@@ -85,6 +113,23 @@ def test_a_load_in_step_with_the_updates_is_declined(period: float) -> None:
     bench = square_bench(period)
     with pytest.raises(DeclinedError, match="too near the update period"):
         fit_kernel(bench.updates(_BOXCAR), bench.stamps(), metered=False)
+
+
+@pytest.mark.parametrize("metered", [False, True])
+@pytest.mark.parametrize("ratio", [0.5, 2.0 / 3.0, 4.0 / 3.0, 2.0])
+def test_a_load_in_a_simple_ratio_to_the_updates_is_never_confidently_wrong(ratio: float, metered: bool) -> None:  # noqa: FBT001  (a parameter of the test)
+    for window, tau in ((0.3, 0.0), (0.02, 0.0), (0.0, 0.0125))[metered::2]:
+        model = SensorModel(0.1, 0.03, window_s=window, tau_s=tau, delay_s=-0.003, noise_w=0.3, step_w=0.01)
+        bench = square_bench(0.1 * ratio, duty=0.3)
+        try:
+            fit = fit_kernel(bench.updates(model), bench.meter() if metered else bench.stamps(), metered=metered)
+        except DeclinedError:
+            continue
+        assert fit.family in (AMBIGUOUS, BOXCAR if window else ONE_POLE)
+        if fit.family != AMBIGUOUS:
+            width = fit.best.window_s or fit.best.tau_s
+            assert width is not None
+            assert abs(width.value - (window or tau)) < 2.0 * width.half_width
 
 
 def test_a_window_and_its_alias_under_a_square_wave_are_told_apart_only_by_a_meter() -> None:
