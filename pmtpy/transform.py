@@ -20,6 +20,7 @@ from pmtpy.errors import CalibrationError
 from pmtpy.model import Channel, Floats, Form, Identity, Quantity, Rule
 
 FORMAT = "pmtpy-calibration"
+RECORDED = "recording"  # the backend of a profile for a device that was not here: no sensor is of it
 _MONOTONE_POINTS = 257  # where a polynomial is checked to rise
 
 
@@ -252,7 +253,7 @@ def calibrate(profiles: Sequence[Profile], identity: Identity, channels: Sequenc
     by_name = {c.name: c for c in channels}
     chosen: dict[str, Profile] = {}
     for profile in profiles:
-        _refuse_stranger(profile, identity)
+        refuse_stranger(profile, identity)
         channel = by_name.get(profile.channel)
         if channel is None:
             msg = (
@@ -268,7 +269,15 @@ def calibrate(profiles: Sequence[Profile], identity: Identity, channels: Sequenc
     return Calibration(chosen)
 
 
-def _refuse_stranger(profile: Profile, here: Identity) -> None:
+def refuse_stranger(profile: Profile, here: Identity) -> None:
+    """Refuse a profile that was made of another device.
+
+    Raises
+    ------
+    CalibrationError
+        Backend, model, serial number, driver branch or being virtual differ. What a profile does not say is not
+        compared.
+    """
     made = profile.device
     compared = [
         ("backend", made.backend, here.backend),

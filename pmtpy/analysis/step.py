@@ -103,7 +103,13 @@ def find_block(updates: Updates) -> tuple[float, float]:
 
 
 def fit_step(
-    updates: Updates, start_s: float, end_s: float, *, started: bool = True, meter: Curve | None = None
+    updates: Updates,
+    start_s: float,
+    end_s: float,
+    *,
+    started: bool = True,
+    meter: Curve | None = None,
+    early_s: float = 0.0,
 ) -> StepResponse:
     """Measure the step response to a load block from ``start_s`` to ``end_s``.
 
@@ -117,6 +123,8 @@ def fit_step(
         Whether ``start_s`` is the load's own stamp; else no delay is given.
     meter : Curve, optional
         The reference meter on the same clock.
+    early_s : float
+        How much earlier than its reading a row may have been stamped.
 
     Raises
     ------
@@ -132,7 +140,9 @@ def fit_step(
     at = [int(np.argmax(share >= q)) for q in (0.1, 0.5, 0.9)]
     gap = [float(after.t_s[i] - after.t_s[i - 1]) if i else updates.period_s for i in at]
     rise = float(after.t_s[at[2]] - after.t_s[at[0]])
-    spread = max(gap[0], gap[2]) * _TRIANGLE_95 + Z95 * updates.jitter_s
+    # A level that is wrong moves where it is passed, the more the flatter the flank: noise at rest, scatter above.
+    blur = [_blur(after.t_s, share, q, noise / (plateau - idle)) for q in (0.1, 0.5, 0.9)]
+    spread = max(gap[0], gap[2]) * _TRIANGLE_95 + Z95 * math.hypot(updates.jitter_s, blur[0], blur[2])
     meter_rise, tracked = _against(meter, updates, (start_s, end_s), (idle, plateau))
     kind, note = _kind(after, share, at, start_s if started else None)
     if tracked and kind in {LINEAR, LOGARITHMIC, AMBIGUOUS, SLOW}:
@@ -143,10 +153,12 @@ def fit_step(
         msg = "the rise looks neither instant nor linear nor logarithmic, and the load is not known: give its stamps"
         raise DeclinedError(msg)
     delay = float(after.t_s[at[1]] - start_s)
+    earliest = delay - math.hypot(0.975 * gap[1], Z95 * blur[1])
+    latest = delay + math.hypot(Z95 * updates.jitter_s + 1e-3, early_s, Z95 * blur[1])
     return StepResponse(
         kind,
         Estimate(rise, max(0.0, rise - spread), rise + spread),
-        Estimate(delay, max(0.0, delay - 0.975 * gap[1]), delay + Z95 * updates.jitter_s + 1e-3) if started else None,
+        Estimate(delay, max(0.0, earliest), latest) if started else None,
         updates.period_s,
         idle,
         plateau,
@@ -159,10 +171,12 @@ def _levels(updates: Updates, start_s: float, end_s: float) -> tuple[float, floa
     before = updates.between(start_s - 1.0, start_s).watts
     late = updates.between(max(start_s + _PLATEAU_S[0], end_s - 1.5), end_s).watts
     if end_s - start_s > 2.0 * _PLATEAU_S[0]:
+        last = late  # of a sensor that takes seconds: it is at its plateau then, if ever
         late = updates.between(start_s + _PLATEAU_S[0], min(start_s + _PLATEAU_S[1], end_s)).watts
+        late = late if _steady(before, late) or not _steady(before, last) else last
     elif len(late) < 3:
         late = updates.between(start_s + 0.6 * (end_s - start_s), end_s).watts
-    if len(late) > 3 and robust_sd(late) > _STEADY * abs(float(np.median(late) - np.median(before))):
+    if not _steady(before, late):
         msg = (
             f"the readings are not steady under the load (they scatter by {robust_sd(late):.3g} W): there is no plateau"
         )
@@ -171,6 +185,20 @@ def _levels(updates: Updates, start_s: float, end_s: float) -> tuple[float, floa
         msg = f"{len(before)} updates before the load and {len(late)} on its plateau are too few for a step response"
         raise DeclinedError(msg)
     return float(np.median(before)), float(np.median(late)), max(robust_sd(before), robust_sd(late))
+
+
+def _blur(t: Floats, share: Floats, level: float, sd: float) -> float:
+    """How far an error of ``sd`` in the level, as a share of the step, moves the instant at which it is passed."""
+    reach = max(0.05, 2.0 * sd)
+    after = int(np.argmax(share >= min(level + reach, 0.97)))
+    low = np.flatnonzero(share[: after + 1] <= level - reach)
+    before = int(low[-1]) if len(low) else 0
+    rise = float(share[after] - share[before])
+    return sd * float(t[after] - t[before]) / rise if rise > 0.0 else 0.0
+
+
+def _steady(before: Floats, late: Floats) -> bool:
+    return len(late) <= 3 or robust_sd(late) <= _STEADY * abs(float(np.median(late) - np.median(before)))
 
 
 def _against(

@@ -1,8 +1,8 @@
 """``pmtpy calibrate``: fit what was measured, and write it down for others to use.
 
 ``transfer`` predicts power, time and energy of tuned configurations at clocks at which they were not measured;
-``profile`` turns what ``pmtpy characterise`` found into a calibration profile for one device; ``energy`` corrects a
-recording by a profile.
+``profile`` turns what ``pmtpy characterise`` found into a calibration profile for one device; ``energy``, which
+corrects a recording by a profile, is in :mod:`pmtpy.cli.calibrate_energy`.
 """
 
 from __future__ import annotations
@@ -18,20 +18,14 @@ from pathlib import Path
 
 import numpy as np
 
-from pmtpy.analysis.clocks import zone_shift
-from pmtpy.analysis.correct import Energy, region_energy
-from pmtpy.analysis.curve import Curve
-from pmtpy.analysis.estimate import robust_sd
 from pmtpy.analysis.frequency import Prediction, Table, fit_transfer, predict
-from pmtpy.analysis.response import Activity, Response
-from pmtpy.analysis.series import Updates
-from pmtpy.analysis.update import estimate_updates, update_series
+from pmtpy.cli import calibrate_energy
+from pmtpy.cli.calibrate_energy import pair_of_numbers
 from pmtpy.cli.common import say
-from pmtpy.cli.recorded import power_column, read_file, read_series, read_stamps
 from pmtpy.errors import CalibrationError, FileFormatError, SinkError, TargetError
-from pmtpy.model import Channel, Quantity
+from pmtpy.model import Identity
 from pmtpy.registry import create
-from pmtpy.transform import Affine, Behaviour, Number, Profile, parse_profile
+from pmtpy.transform import RECORDED, Affine, Behaviour, Number, Profile
 from pmtpy.uncertainty import COVERAGE_FACTOR
 
 _COLUMNS = ("config", "set_clock_mhz", "core_freq_mhz", "time_ms", "power_w")
@@ -39,7 +33,6 @@ _WRITTEN = ("config", "set_clock_mhz", "power_w", "time_ms", "energy_j", "energy
 # How much gradient and intercept of one board differ between recordings: half the range of those of a public GA102
 # board (0.943 to 0.951, -0.7 to +0.9 W), over the root of three.
 _SESSION_GAIN, _SESSION_W = 0.0024, 0.46
-_MANY = 20  # blocks of a load; more are taken as one
 _TOLD = 5  # notes that are printed in full
 
 
@@ -68,39 +61,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     profile = what.add_parser(
         "profile",
         help="make a calibration profile of what characterise found",
-        description="Make a calibration profile for one device from the JSON of `pmtpy characterise`. The device is "
-        "opened to take down whose profile it is: it will be refused for any other. To the uncertainties of the one "
-        "recording is added by how much recordings of one board differ.",
-        epilog="example:\n  pmtpy characterise log.csv --meter meter.csv --json > found.json\n"
-        "  pmtpy calibrate profile found.json --target nvml:0 --range 30,350 -o nvml0.json",
+        description="Make a calibration profile for one device from the JSON of `pmtpy characterise`. With --target "
+        "the device is opened to take down whose profile it is: it will be refused for any other. Without it the "
+        "profile is for recordings of a device that is elsewhere, and no sensor takes it. To the uncertainties of the "
+        "one recording is added by how much recordings of one board differ.",
+        epilog="examples:\n  pmtpy characterise log.csv --load timestamps.csv --meter meter.csv --json > found.json\n"
+        "  pmtpy calibrate profile found.json --target nvml:0 --channel gpu.instant --range 30,350 -o nvml0.json\n"
+        "  pmtpy calibrate profile found.json --device 'NVIDIA A100' --range 30,350 -o a100.json\n"
+        "  pmtpy calibrate energy another.csv --profile a100.json --load its_timestamps.csv",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     profile.add_argument("found", metavar="FOUND.json", help="what `pmtpy characterise --json` printed")
-    profile.add_argument("--target", required=True, help="the device that was characterised")
+    whose = profile.add_mutually_exclusive_group()
+    whose.add_argument("--target", help="the device that was characterised, if it is in this machine")
+    whose.add_argument("--device", default="", metavar="MODEL", help="else its name, for the record")
     profile.add_argument("--range", required=True, metavar="LOW,HIGH", help="watts shown over which it was done")
     profile.add_argument("--channel", help="the channel of the device; default: the one in the file")
     profile.add_argument("-o", "--output", required=True, metavar="PROFILE.json")
-    energy = what.add_parser(
-        "energy",
-        help="correct the energies of a recording by a profile",
-        description="Energies of a recording, corrected by a profile for gain, offset, lag and kernel, with 95 % "
-        "intervals: of each marked region, of each block of the load, or between two times.",
-        epilog="examples:\n  pmtpy calibrate energy run.csv --profile nvml0.json\n"
-        "  pmtpy calibrate energy gpudata.csv --profile gpu.json --load timestamps.csv --json\n"
-        "  pmtpy calibrate energy run.csv --profile nvml0.json --between 2.0,5.5",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    energy.add_argument("recording", metavar="FILE", help="any recording that pmtpy reads")
-    energy.add_argument("--profile", required=True, metavar="PROFILE.json")
-    energy.add_argument("--channel", metavar="NAME", help="which power of the recording; default: the profile's")
-    energy.add_argument("--load", metavar="FILE", help="when the load was on; sharpens the result")
-    energy.add_argument("--between", metavar="FROM,TO", help="seconds since the first row")
-    energy.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
+    calibrate_energy.add_parser(what)
 
 
 def run(args: argparse.Namespace) -> int:
     """Do what was asked for."""
-    return {"transfer": _transfer, "profile": _profile, "energy": _energy}[args.what](args)
+    return {"transfer": _transfer, "profile": _profile, "energy": calibrate_energy.run}[args.what](args)
 
 
 # --- transfer ---
@@ -201,19 +184,14 @@ def _write(path: Path, found: Sequence[Prediction]) -> None:
 def _profile(args: argparse.Namespace) -> int:
     """Take the estimates, the device's identity, and write them together."""
     found = _found(Path(args.found))
-    low, high = _range(args.range)
+    low, high = pair_of_numbers(args.range)
     gain, offset = _estimate(found, "gradient"), _estimate(found, "intercept_w")
     # One recording says nothing of how the next one differs.
     curve = Affine(
         Number(gain.value, math.hypot(gain.u, _SESSION_GAIN * gain.value)),
         Number(offset.value, math.hypot(offset.u, _SESSION_W)),
     )
-    with create(args.target) as sensor:
-        identity, names = sensor.identity, [c.name for c in sensor.channels]
-    channel = args.channel or str(found.get("channel", ""))
-    if channel not in names:
-        msg = f"{args.target} has no channel {channel!r}; it has: {', '.join(names)}; name one with --channel"
-        raise TargetError(msg)
+    identity, channel = _whose(args, args.channel or str(found.get("channel", "")))
     came = (("characterised", args.found), ("date", dt.datetime.now(tz=dt.timezone.utc).date().isoformat()))
     profile = Profile(identity, channel, curve, low, high, _behaviour(found), came)
     try:
@@ -221,8 +199,21 @@ def _profile(args: argparse.Namespace) -> int:
     except OSError as error:
         msg = f"{args.output}: the profile could not be written: {error}"
         raise SinkError(msg) from error
-    say(f"profile {profile.digest} for {args.target} {channel} written to {args.output}")
+    of = args.target or args.device or "recordings of"
+    say(f"profile {profile.digest} for {of} {channel} written to {args.output}")
     return 0
+
+
+def _whose(args: argparse.Namespace, channel: str) -> tuple[Identity, str]:
+    """Return the device that was characterised, and the name of the channel there."""
+    if not args.target:
+        return Identity(RECORDED, args.device), channel
+    with create(args.target) as sensor:
+        identity, names = sensor.identity, [c.name for c in sensor.channels]
+    if channel not in names:
+        msg = f"{args.target} has no channel {channel!r}; it has: {', '.join(names)}; name one with --channel"
+        raise TargetError(msg)
+    return identity, channel
 
 
 def _found(path: Path) -> dict[str, object]:
@@ -237,15 +228,6 @@ def _found(path: Path) -> dict[str, object]:
         msg = f"{path}: one JSON object, as `pmtpy characterise --json` prints for one channel, was expected"
         raise FileFormatError(msg)
     return document
-
-
-def _range(text: str) -> tuple[float, float]:
-    try:
-        low, high = (float(x) for x in text.split(","))
-    except ValueError:
-        msg = f"{text!r}: write the lower and the higher number with a comma between them, for example 30,350"
-        raise TargetError(msg) from None
-    return low, high
 
 
 def _number_of(entry: object, scale: float = 1.0) -> Number | None:
@@ -280,115 +262,3 @@ def _behaviour(found: dict[str, object]) -> Behaviour:
         tau_s=_number_of(of.get("tau_ms"), ms),
         delay_s=_number_of(of.get("offset_ms"), ms),
     )
-
-
-# --- energy ---
-
-
-def _energy(args: argparse.Namespace) -> int:
-    """Correct a recording, print an energy for each interval."""
-    profile = parse_profile(_text_of(Path(args.profile)), args.profile)
-    table = read_file(args.recording)
-    polls = read_series(table, power_column(table, args.channel or profile.channel, args.recording))
-    lattice = estimate_updates(polls.t_s, polls.watts)
-    updates = update_series(polls.t_s, profile.curve.true(polls.watts), lattice)
-    first, shift, load = float(polls.t_s[0]), 0.0, None
-    if args.load:
-        stamps = read_stamps(args.load)
-        load = stamps.activity()
-        if polls.absolute != stamps.absolute:
-            msg = f"{args.recording} and {args.load} are on different clocks: one of them has no wall time"
-            raise TargetError(msg)
-        if polls.absolute:  # a log in local time without a zone is whole or half hours off
-            reference = Curve.from_switching(stamps.edges_s, stamps.end_s)
-            shift = zone_shift(float(updates.t_s[0]), float(updates.t_s[-1]), reference)
-    response = _response(profile, updates)
-    found = []
-    for start, end in _intervals(args, load, (first + shift, float(polls.t_s[-1]) + shift), _lead(response)):
-        energy = region_energy(updates.t_s + shift, updates.watts, response, start_s=start, end_s=end, load=load)
-        found.append((start - first - shift, end - start, energy))
-    beyond = profile.outside(updates.watts)
-    if beyond:
-        say(f"note: {beyond} of {len(updates)} updates lie outside the calibrated range: extrapolated there")
-    _print(args, profile, found)
-    return 0
-
-
-def _print(args: argparse.Namespace, profile: Profile, found: Sequence[tuple[float, float, Energy]]) -> None:
-    if args.json:
-        energies = [
-            {
-                "start_s": start,
-                "seconds": seconds,
-                "joules": e.joules,
-                "low": e.low,
-                "high": e.high,
-                "uncertainty_joules": e.uncertainty_joules,
-                "method": e.method,
-                "warnings": e.warnings,
-            }
-            for start, seconds, e in found
-        ]
-        print(json.dumps({"recording": args.recording, "profile": profile.digest, "energies": energies}, indent=2))
-        return
-    print(f"{'start':>10} {'seconds':>10} {'joules':>12} {'95 %: low':>12} {'high':>12}  method")
-    for start, seconds, e in found:
-        print(f"{start:10.3f} {seconds:10.3f} {e.joules:12.4f} {e.low:12.4f} {e.high:12.4f}  {e.method}")
-        for warning in e.warnings:
-            say(f"note: {warning}")
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"{path}: the profile cannot be read: {error}"
-        raise CalibrationError(msg) from error
-
-
-def _response(profile: Profile, updates: Updates) -> Response:
-    """Return the kernel of a profile for powers to which its curve was applied already."""
-    how = profile.behaviour
-    if how.span_s is None:
-        msg = "the profile does not know the kernel of its sensor, so that only the level could be corrected"
-        raise CalibrationError(msg)
-    known = profile.calibrated(Channel(profile.channel, Quantity.POWER, resolution=0.0))
-    noise = robust_sd(np.asarray(np.diff(updates.watts), np.float64)) / math.sqrt(2.0)
-    window, tau, delay = (n or Number(0.0) for n in (how.window_s, how.tau_s, how.delay_s))
-    return Response(
-        updates.period_s,
-        window.value,
-        tau.value,
-        delay.value,
-        gain_u=known.gain_u,
-        offset_u=known.offset_u,
-        lag_u=math.hypot(window.u / 2.0, tau.u, delay.u),
-        tau_u=tau.u,
-        noise_w=known.noise or noise,
-    )
-
-
-def _lead(response: Response) -> float:
-    """How much of a recording's ends cannot be corrected."""
-    return abs(response.lag_s) + response.span_s + 2.0 * response.period_s
-
-
-def _intervals(
-    args: argparse.Namespace, load: Activity | None, extent: tuple[float, float], lead_s: float
-) -> list[tuple[float, float]]:
-    """Return the intervals asked for, on the clock of the load or of the recording."""
-    first, last = extent
-    if args.between:
-        low, high = _range(args.between)
-        return [(first + low, first + high)]
-    if load is None:
-        try:
-            load = read_stamps(args.recording).activity()
-        except TargetError:
-            return [(first + lead_s, last - lead_s)]
-    inside = [
-        (float(a), float(b)) for a, b in zip(load.on_s, load.off_s, strict=True) if a > first and b < last - lead_s
-    ]
-    if len(inside) > _MANY:
-        return [(inside[0][0], inside[-1][1])]
-    return inside or [(first + lead_s, last - lead_s)]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pmtpy.analysis.curve import Curve
+from pmtpy.analysis.series import Updates
 from pmtpy.analysis.step import (
     INSTANT,
     LINEAR,
@@ -57,7 +58,6 @@ def test_a_slow_load_is_told_from_a_slow_sensor_by_the_meter() -> None:
     meter = Curve.from_samples(t, watts)
     u = np.arange(0.1, 10.0, 0.1)
     from pmtpy.analysis.curve import Responder
-    from pmtpy.analysis.series import Updates
 
     updates = Updates(np.arange(len(u)), u, Responder(meter)(u, 0.1, 0.0), 0.1)
     found = fit_step(updates, 2.0, 8.0, meter=meter)
@@ -73,8 +73,6 @@ def test_rise_and_delay_cover_the_truth_as_often_as_they_say() -> None:
         tau = float(rng.uniform(0.02, 0.3))
         model = SensorModel(0.1, rng.uniform(0, 0.1), window_s=0.0, tau_s=tau, noise_w=0.5, seed=seed)
         k = np.arange(1, 99)
-        from pmtpy.analysis.series import Updates
-
         updates = Updates(k, model.tick_times(k), model.tick_readings(_STEP.load, k), 0.1)
         found = fit_step(updates, 2.03, 8.03)
         assert found.delay_s is not None
@@ -82,6 +80,26 @@ def test_rise_and_delay_cover_the_truth_as_often_as_they_say() -> None:
         delays += found.delay_s.contains(float(np.log(2.0)) * tau)
     assert rises >= 34  # 95 % of 40, less about three binomial deviations of 1.4
     assert delays >= 34
+
+
+def test_a_sensor_that_takes_seconds_is_at_its_plateau_when_the_block_ends() -> None:
+    found = _step(SensorModel(0.015, window_s=0.0, tau_s=0.84, noise_w=0.3))
+    assert found.kind == LOGARITHMIC
+    assert found.rise_s.contains(float(np.log(9.0)) * 0.84)
+    # On so flat a flank a tenth of a percent of the step is a hundredth of a second.
+    assert 0.01 < found.rise_s.half_width < 0.1
+
+
+def test_rows_stamped_before_they_are_read_make_the_delay_less_sure() -> None:
+    early = 0.004
+    model = SensorModel(0.02, 0.003, window_s=0.01)
+    k = np.arange(1, 490)
+    updates = Updates(k, model.tick_times(k) - early, model.tick_readings(_STEP.load, k), 0.02)
+    exact, unsure = fit_step(updates, 2.03, 8.03), fit_step(updates, 2.03, 8.03, early_s=early)
+    assert exact.delay_s is not None
+    assert unsure.delay_s is not None
+    assert unsure.delay_s.high == pytest.approx(exact.delay_s.value + early, abs=2e-3)
+    assert unsure.delay_s.low == exact.delay_s.low
 
 
 def test_the_block_is_found_without_stamps_but_gives_no_delay() -> None:

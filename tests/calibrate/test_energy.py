@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -86,3 +87,29 @@ def test_a_profile_that_cannot_be_read_or_knows_no_kernel_is_refused(
     (recorded / "profile.json").write_text(level_only.to_json())
     assert main([*words, str(recorded / "profile.json")]) == 2
     assert "does not know the kernel" in capsys.readouterr().err
+
+
+def test_a_recording_that_does_not_say_whose_it_is_is_taken_for_the_profiles_and_this_is_said(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["calibrate", "energy", str(recorded / "log.csv"), "--profile", str(recorded / "profile.json")]
+    assert main(words) == 0
+    assert "does not say of which device it is" in capsys.readouterr().err
+
+
+def test_a_sensor_with_another_update_period_is_refused(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = replace(BEHAVIOUR, refresh_s=Number(0.02, 1e-6))
+    profile = Profile(Identity("nvml"), "gpu", CURVE, 10.0, 400.0, other, CAME)
+    (recorded / "profile.json").write_text(profile.to_json())
+    words = ["calibrate", "energy", str(recorded / "log.csv"), "--profile", str(recorded / "profile.json")]
+    assert main(words) == 2
+    assert "updates every 100 ms and the profile's sensor every 20 ms" in capsys.readouterr().err
+
+
+def test_a_recording_of_another_device_is_refused(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    profile = Profile(Identity("nvml", "A100", virtual=False), "gpu.instant", CURVE, 10.0, 400.0, BEHAVIOUR, CAME)
+    (recorded / "profile.json").write_text(profile.to_json())
+    assert main(["dump", "nvml:virtual", "-f", str(recorded / "own.csv"), "--duration", "0.3s"]) == 0
+    words = ["calibrate", "energy", str(recorded / "own.csv"), "--profile", str(recorded / "profile.json")]
+    assert main(words) == 2
+    assert "was made on another device" in capsys.readouterr().err

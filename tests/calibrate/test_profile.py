@@ -10,6 +10,7 @@ import pytest
 
 import pmtpy as pmt
 from pmtpy.cli import main
+from pmtpy.errors import CalibrationError
 from pmtpy.transform import parse_profile
 
 TARGET = "nvml:virtual"
@@ -54,6 +55,20 @@ def test_a_profile_is_made_for_the_device_and_applied_to_it(
         assert channel.gain_u == pytest.approx(math.hypot(0.01 / 0.95, 0.0024))
         assert channel.window_s == pytest.approx(0.1)
     assert main([*words, "-o", str(tmp_path / "no" / "p.json")]) == 2
+
+
+def test_a_profile_of_a_device_that_is_elsewhere_is_for_recordings_and_no_sensor_takes_it(
+    tmp_path: Path, power_channel: str
+) -> None:
+    (tmp_path / "found.json").write_text(json.dumps(FOUND | {"channel": power_channel}))
+    out = tmp_path / "profile.json"
+    words = ["calibrate", "profile", str(tmp_path / "found.json"), "--device", "Tesla V100", "--range", "20,700"]
+    assert main([*words, "-o", str(out)]) == 0
+    profile = parse_profile(out.read_text())
+    assert (profile.device.backend, profile.device.model) == ("recording", "Tesla V100")
+    assert profile.channel == power_channel
+    with pytest.raises(CalibrationError, match="another device"):
+        pmt.create(TARGET, calibration=out)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,208 @@
+"""``pmtpy calibrate energy``: the energies of a recording, corrected by a profile that was made before.
+
+A profile belongs to one device. A recording that says of which device it is, is compared with it; one that does not is
+taken for its owner's word, which is said. Never corrects a sensor that publishes at another period than the profile's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pmtpy.analysis.clocks import zone_shift
+from pmtpy.analysis.correct import Energy, region_energy
+from pmtpy.analysis.curve import Curve
+from pmtpy.analysis.estimate import robust_sd
+from pmtpy.analysis.response import Activity, Response
+from pmtpy.analysis.series import Updates
+from pmtpy.analysis.update import estimate_updates, update_series
+from pmtpy.cli.common import say
+from pmtpy.cli.recorded import marked_load, power_column, read_file, read_series, read_stamps
+from pmtpy.errors import CalibrationError, TargetError
+from pmtpy.model import Channel, Identity, Quantity
+from pmtpy.transform import RECORDED, Number, Profile, parse_profile, refuse_stranger
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MANY = 20  # blocks of a load; more are taken as one
+_ANOTHER = 0.02  # share by which no update period of one sensor differs from itself (its clocks keep within 0.1 %)
+
+
+def add_parser(what: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Describe the arguments."""
+    energy = what.add_parser(
+        "energy",
+        help="correct the energies of a recording by a profile",
+        description="Energies of a recording, corrected by a profile for gain, offset, lag and kernel, with 95 % "
+        "intervals: of each marked region, of each block of the load, or between two times.",
+        epilog="examples:\n  pmtpy calibrate energy run.csv --profile nvml0.json\n"
+        "  pmtpy calibrate energy gpudata.csv --profile gpu.json --load timestamps.csv --json\n"
+        "  pmtpy calibrate energy run.csv --profile nvml0.json --between 2.0,5.5",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    energy.add_argument("recording", metavar="FILE", help="any recording that pmtpy reads")
+    energy.add_argument("--profile", required=True, metavar="PROFILE.json")
+    energy.add_argument("--channel", metavar="NAME", help="which power of the recording; default: the profile's")
+    energy.add_argument("--load", metavar="FILE", help="when the load was on; sharpens the result")
+    energy.add_argument("--between", metavar="FROM,TO", help="seconds since the first row")
+    energy.add_argument("--skip-broken", action="store_true", help="leave out lines that cannot be read")
+    energy.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
+
+
+def pair_of_numbers(text: str) -> tuple[float, float]:
+    """Read two numbers with a comma between them.
+
+    Raises
+    ------
+    TargetError
+        The text is nothing of the kind.
+    """
+    try:
+        low, high = (float(x) for x in text.split(","))
+    except ValueError:
+        msg = f"{text!r}: write the lower and the higher number with a comma between them, for example 30,350"
+        raise TargetError(msg) from None
+    return low, high
+
+
+def run(args: argparse.Namespace) -> int:
+    """Correct a recording, print an energy for each interval."""
+    profile = parse_profile(_text_of(Path(args.profile)), args.profile)
+    table = read_file(args.recording, skip_broken=args.skip_broken)
+    _refuse_another(profile, table, args.recording)
+    polls = read_series(table, power_column(table, args.channel or profile.channel, args.recording))
+    lattice = estimate_updates(polls.t_s, polls.watts)
+    _refuse_another_period(profile, lattice.period_s.value, args.recording)
+    updates = update_series(polls.t_s, profile.curve.true(polls.watts), lattice)
+    first, shift, load = float(polls.t_s[0]), 0.0, None
+    if args.load:
+        stamps = read_stamps(args.load, skip_broken=args.skip_broken)
+        load = stamps.activity()
+        if polls.absolute != stamps.absolute:
+            msg = f"{args.recording} and {args.load} are on different clocks: one of them has no wall time"
+            raise TargetError(msg)
+        if polls.absolute:  # a log in local time without a zone is whole or half hours off
+            reference = Curve.from_switching(stamps.edges_s, stamps.end_s)
+            shift = zone_shift(float(updates.t_s[0]), float(updates.t_s[-1]), reference)
+    response = _response(profile, updates)
+    found = []
+    for start, end in _intervals(args, table, load, (first + shift, float(polls.t_s[-1]) + shift), _lead(response)):
+        energy = region_energy(updates.t_s + shift, updates.watts, response, start_s=start, end_s=end, load=load)
+        found.append((start - first - shift, end - start, energy))
+    beyond = profile.outside(updates.watts)
+    if beyond:
+        say(f"note: {beyond} of {len(updates)} updates lie outside the calibrated range: extrapolated there")
+    _print(args, profile, found)
+    return 0
+
+
+def _refuse_another(profile: Profile, table: pd.DataFrame, path: str) -> None:
+    """Refuse a profile of another device than the recording's, as far as the recording says which that is."""
+    facts = (table.attrs["metadata"] or {}).get("identity")
+    if isinstance(facts, dict) and profile.device.backend != RECORDED:
+        known = {key: facts[key] for key in ("backend", "model", "serial", "version", "virtual") if key in facts}
+        refuse_stranger(profile, Identity(**known))
+        return
+    made = profile.device
+    whose = f"{made.backend} {made.model}".strip() + (" (virtual)" if made.virtual else "")
+    say(f"note: {path} does not say of which device it is; it is taken for one of the profile's, {whose}")
+
+
+def _refuse_another_period(profile: Profile, period_s: float, path: str) -> None:
+    stated = profile.behaviour.refresh_s
+    if stated is not None and abs(period_s - stated.value) > _ANOTHER * stated.value + 2.0 * stated.u:
+        msg = (
+            f"{path} updates every {1e3 * period_s:.4g} ms and the profile's sensor every {1e3 * stated.value:.4g} ms: "
+            "another device or channel; name the channel with --channel, or make a profile of this one"
+        )
+        raise CalibrationError(msg)
+
+
+def _print(args: argparse.Namespace, profile: Profile, found: Sequence[tuple[float, float, Energy]]) -> None:
+    if args.json:
+        energies = [
+            {
+                "start_s": start,
+                "seconds": seconds,
+                "joules": e.joules,
+                "low": e.low,
+                "high": e.high,
+                "uncertainty_joules": e.uncertainty_joules,
+                "method": e.method,
+                "warnings": e.warnings,
+            }
+            for start, seconds, e in found
+        ]
+        print(json.dumps({"recording": args.recording, "profile": profile.digest, "energies": energies}, indent=2))
+        return
+    print(f"{'start':>10} {'seconds':>10} {'joules':>12} {'95 %: low':>12} {'high':>12}  method")
+    for start, seconds, e in found:
+        print(f"{start:10.3f} {seconds:10.3f} {e.joules:12.4f} {e.low:12.4f} {e.high:12.4f}  {e.method}")
+        for warning in e.warnings:
+            say(f"note: {warning}")
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{path}: the profile cannot be read: {error}"
+        raise CalibrationError(msg) from error
+
+
+def _response(profile: Profile, updates: Updates) -> Response:
+    """Return the kernel of a profile for powers to which its curve was applied already."""
+    how = profile.behaviour
+    if how.span_s is None:
+        msg = (
+            "the profile does not know the kernel of its sensor, so that only the level could be corrected: "
+            "characterise the sensor under an irregular load, and make the profile of that"
+        )
+        raise CalibrationError(msg)
+    known = profile.calibrated(Channel(profile.channel, Quantity.POWER, resolution=0.0))
+    noise = robust_sd(np.asarray(np.diff(updates.watts), np.float64)) / math.sqrt(2.0)
+    window, tau, delay = (n or Number(0.0) for n in (how.window_s, how.tau_s, how.delay_s))
+    return Response(
+        updates.period_s,
+        window.value,
+        tau.value,
+        delay.value,
+        gain_u=known.gain_u,
+        offset_u=known.offset_u,
+        lag_u=math.hypot(window.u / 2.0, tau.u, delay.u),
+        tau_u=tau.u,
+        noise_w=known.noise or noise,
+    )
+
+
+def _lead(response: Response) -> float:
+    """How much of a recording's ends cannot be corrected."""
+    return abs(response.lag_s) + response.span_s + 2.0 * response.period_s
+
+
+def _intervals(
+    args: argparse.Namespace, table: pd.DataFrame, load: Activity | None, extent: tuple[float, float], lead_s: float
+) -> list[tuple[float, float]]:
+    """Return the intervals asked for, on the clock of the load or of the recording."""
+    first, last = extent
+    if args.between:
+        low, high = pair_of_numbers(args.between)
+        return [(first + low, first + high)]
+    if load is None:
+        marked = marked_load(table)
+        if marked is None:
+            return [(first + lead_s, last - lead_s)]
+        load = marked.activity()
+    inside = [
+        (float(a), float(b)) for a, b in zip(load.on_s, load.off_s, strict=True) if a > first and b < last - lead_s
+    ]
+    if len(inside) > _MANY:
+        return [(inside[0][0], inside[-1][1])]
+    return inside or [(first + lead_s, last - lead_s)]
