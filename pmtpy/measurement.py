@@ -10,11 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pmtpy.history import Reading
-from pmtpy.model import TOTAL, Channel, Floats, Form, Layout, outermost
+from pmtpy.model import TOTAL, Channel, Floats, Form, Layout, Rule, outermost
 from pmtpy.sensor import Sensor
 from pmtpy.uncertainty import Assessment, Evidence, assess, combine, observe, of_product
 
 EXTERNAL = "external"
+# Standard deviations between a counter and the power of the same part, beyond which they contradict each other: by
+# chance once in 370 times (normal distribution).
+_CONTRADICTION = 3.0
+_AGREEMENT = 1.0  # within which another power of the part takes the counter's side
+_STILL = 3.0  # refresh periods: one may pass before a counter moves, and one more if rows come late
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +100,41 @@ def evaluate(sensor: Sensor, a: Reading, b: Reading, peaks: Sequence[float] = ()
             judged[-1] = replace(judged[-1], warnings=(*judged[-1].warnings, beyond))
         peak = peaks[i] if peaks else math.nan
         channels[channel.name] = _measurement(sensor, channel, evidence, judged[-1], peak)
+    for i, judgement in _contradicted(layout.energy, channels, judged).items():
+        judged[i], name = judgement, layout.energy[i].name
+        warnings = (*_origin(sensor), *judgement.warnings)
+        channels[name] = replace(channels[name], uncertainty_joules=judgement.uncertainty_joules, warnings=warnings)
     total_peak = peaks[0] if peaks else math.nan
     return replace(_total(sensor, layout, channels, judged, (seconds, uncovered_s, lost)), peak_watts=total_peak)
+
+
+def _contradicted(
+    layout: Sequence[Channel], found: Mapping[str, Measurement], judged: Sequence[Assessment]
+) -> dict[int, Assessment]:
+    """Judge anew the counters that the power of the same part contradicts (docs/uncertainty.md, "Witness")."""
+    anew: dict[int, Assessment] = {}
+    for i, channel in enumerate(layout):
+        powers = [j for j, c in enumerate(layout) if c.domain == channel.domain and c.how is not Rule.COUNTER]
+        if channel.how is not Rule.COUNTER or not channel.domain or not powers:
+            continue
+        own, counted = judged[i], found[channel.name].joules
+        apart = [abs(counted - found[layout[j].name].joules) for j in powers]
+        allowed = [math.hypot(own.uncertainty_joules, judged[j].uncertainty_joules) for j in powers]
+        # A part-time power may miss the load; then the average, which sees all of it, is on the counter's side.
+        agreed = any(a <= _AGREEMENT * u for a, u in zip(apart, allowed, strict=True))
+        power = layout[powers[0]].name
+        # However uncertain the power is: a counter that has not moved for several refreshes has not counted it.
+        still = counted < channel.step and found[channel.name].seconds >= _STILL * (channel.refresh_s or math.inf)
+        still = still and found[power].joules > 10 * channel.step
+        if still or (apart[0] > _CONTRADICTION * allowed[0] and not agreed):
+            warning = (
+                f"{channel.name}: the counter says {counted:.4g} J and {power} {found[power].joules:.4g} J, further"
+                " apart than their uncertainties allow; one of them is wrong here (a counter that rested, a power that"
+                " missed the load), and the uncertainty of the counter now spans both"
+            )
+            parts = (("contradiction", math.hypot(apart[0], judged[powers[0]].uncertainty_joules)), *own.parts)
+            anew[i] = Assessment(math.hypot(allowed[0], apart[0]), parts, (*own.warnings, warning))
+    return anew
 
 
 def _informed(channel: Channel, layout: Layout, values: Floats) -> Channel:

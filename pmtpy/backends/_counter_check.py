@@ -1,7 +1,7 @@
 """Holds an energy counter against the power beside it, integrated over the same rows, while both are being read.
 
 For the backends whose vendors offer both and whose counters have been found stuck or wrong. It judges only where the
-two cannot both be right.
+two cannot both be right: over a span, and wherever the counter rests while power is drawn.
 """
 
 from __future__ import annotations
@@ -12,10 +12,21 @@ from pmtpy.clock import NS_PER_S
 # is nearer (down to 0.57 on an idle GPU).
 _FAR = 10.0
 _GAP_S = 0.5  # rows further apart leave too much to guess between them
+# A counter of milli- or microjoules that shows the same count for ten of the longest refresh periods known (0.1 s),
+# while this much was used, has not counted it.
+_REST_S = 1.0
+_REST_J = 10.0
 
 
 class CounterCheck:
-    """Compares over spans of at least ``seconds`` in which the power says that at least ``joules`` were used."""
+    """Compares over spans of at least ``seconds`` in which the power says that at least ``joules`` were used.
+
+    Attributes
+    ----------
+    broken : bool
+        Whether the counter's difference between the last two rows says nothing: it is resting, or has just gone on,
+        and what it shows then may contain the energy of the rest or not.
+    """
 
     def __init__(self, *, seconds: float, joules: float) -> None:
         self._seconds, self._joules = seconds, joules
@@ -23,6 +34,12 @@ class CounterCheck:
         self._start: tuple[int, float] = (0, 0.0)
         self._lowest = 0.0
         self._expected = 0.0
+        self._rest: tuple[int, float, float] = (
+            0,
+            -1.0,
+            0.0,
+        )  # since when, at which count, joules that power says since
+        self._resting = self.broken = False
 
     def row(self, t_ns: int, counter_j: float, watts: float) -> str:
         """Take one row: instant, counter and power in SI. Return what contradicts itself, or nothing."""
@@ -31,9 +48,12 @@ class CounterCheck:
         if before is None or dt_s >= _GAP_S or counter_j < self._lowest:
             # Two momentary powers say nothing about a long gap; a counter that fell has restarted.
             self._begin(t_ns, counter_j)
+            self._follow_rest(t_ns, counter_j, 0.0)
             return ""
         self._lowest = counter_j
-        self._expected += (before[1] + watts) / 2 * dt_s
+        joules = (before[1] + watts) / 2 * dt_s
+        self._follow_rest(t_ns, counter_j, joules)
+        self._expected += joules
         seconds = (t_ns - self._start[0]) / NS_PER_S
         if seconds < self._seconds or self._expected < self._joules:
             return ""
@@ -43,6 +63,17 @@ class CounterCheck:
             return ""
         moved = f"in {seconds:.0f} s the energy counter moved by {counted:g} J"
         return f"{moved} while the power beside it says {expected:g} J"
+
+    def _follow_rest(self, t_ns: int, counter_j: float, joules: float) -> None:
+        """Take one row, and what power says was used since the row before."""
+        since_ns, count_j, used_j = self._rest
+        if counter_j != count_j:
+            self._rest = (t_ns, counter_j, 0.0)
+            self.broken, self._resting = self._resting, False
+            return
+        self._rest = (since_ns, count_j, used_j + joules)
+        self._resting = used_j + joules >= _REST_J and (t_ns - since_ns) / NS_PER_S >= _REST_S
+        self.broken = self._resting
 
     def _begin(self, t_ns: int, counter_j: float) -> None:
         self._start, self._lowest, self._expected = (t_ns, counter_j), counter_j, 0.0

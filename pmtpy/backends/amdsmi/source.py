@@ -1,8 +1,8 @@
 """One opened AMD GPU: power as it is named, the energy accumulator, temperatures and clocks.
 
 A register that is not read as a possible number is a lost row. The accumulator has been found stuck, running backwards
-and plainly wrong: a single step back is a fault of the reading, one that lasts is a restart, and one that contradicts
-the power beside it ends the measurement.
+and plainly wrong: a single step back is a fault of the reading, one that lasts is a restart; time in which it rests
+while power is drawn has no known energy, and one that contradicts the power for long ends the measurement.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ class SmiSource(PolledSource):
                 self._judge(t_ns, counts)
         self._stamp_ns, self._newest_ns = stamp_ns, t_ns
         lost, self._missed = self._missed, 0
-        return Block.row(t_ns, counts, lost=lost)
+        return Block.row(t_ns, counts, lost=lost, fresh=self._check.broken)
 
     def _energy(self) -> tuple[float, float | None]:
         read = accumulator(self._library.ask("amdsmi_get_energy_count", self._handle))

@@ -1,7 +1,8 @@
 """One opened GPU: all its registers in one row, whenever one of power or energy refreshed, at the driver's own stamps.
 
-Every status is checked and every number held against what is possible: what fails is a lost row, never a value. An
-energy counter that contradicts the power beside it ends the measurement.
+Every status is checked and every number held against what is possible: what fails is a lost row, never a value. The
+time in which an energy counter rests while power is drawn has no known energy; one that contradicts the power for long
+ends the measurement.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class RegisterSource(NvmlSource):
         self._compare(t_ns, counts)
         lost, self._missed = self._missed, 0
         self._newest_ns = t_ns
-        return Block.row(t_ns, counts + values, lost=lost)
+        return Block.row(t_ns, counts + values, lost=lost, fresh=self._check.broken)
 
     def _compare(self, t_ns: int, counts: Sequence[float]) -> None:
         if self._pair is None:
