@@ -30,6 +30,7 @@ _MEETING_S = 2.0  # clocks that both claim to be a host's wall clock are searche
 _EARLY_S = 0.02  # a stamp this much earlier than its reading has been seen; a kernel cannot end later in the future
 _EARLY_SHARE = 0.5  # of a poll, by which rows of a log are stamped before they are read (3 to 6 ms of 13 were seen)
 _SETTLED_S = 2.0
+_BRIEF_S = 1.0
 _T = TypeVar("_T")
 
 
@@ -264,6 +265,9 @@ def _meter_on_host(
 ) -> tuple[ClockFit | None, Curve]:
     """Return the meter's curve on the host's clock as far as that can be known, and how its clock was tied to it."""
     curve = Curve.from_samples(meter.t_s, meter.watts)
+    if curve.end_s - curve.start_s < _BRIEF_S:
+        msg = f"the meter recorded {curve.end_s - curve.start_s:.3g} s: so little looks like any part of a load"
+        raise DeclinedError(msg)
     fixed = _held(updates) if load is None else Curve.from_switching(load.edges_s, load.end_s)
     tied = meter.absolute and (load is None or load.absolute)
     if tied:

@@ -16,7 +16,7 @@ from pmtpy.analysis.estimate import Estimate, huber_weights, robust_sd, t95
 from pmtpy.errors import DeclinedError
 from pmtpy.model import Floats
 
-ZONE_STEP_S = 1800.0
+ZONE_STEPS_S = (1800.0, 900.0)
 _ZONE_MOST_S = 14 * 3600.0
 _EDGE_S = 0.05  # levels before and after a load edge are taken over at most this much
 _MANY_EDGES = 8  # fewer do not show a rate
@@ -60,7 +60,9 @@ class ClockFit:
 
 
 def zone_shift(start_s: float, end_s: float, reference: Curve) -> float:
-    """Return the whole half-hours to add to a log that ran from ``start_s`` to ``end_s`` so that it meets a reference.
+    """Return the offset between zones to add to a log from ``start_s`` to ``end_s`` so that it meets a reference.
+
+    Whole half-hours are tried first, then quarters, which three zones have. The two must be shorter than that.
 
     Raises
     ------
@@ -68,16 +70,17 @@ def zone_shift(start_s: float, end_s: float, reference: Curve) -> float:
         No time zone makes them overlap by half of the shorter.
     """
     middle = (reference.start_s + reference.end_s) / 2.0
-    shift = ZONE_STEP_S * round((middle - (start_s + end_s) / 2.0) / ZONE_STEP_S)
-    overlap = min(end_s + shift, reference.end_s) - max(start_s + shift, reference.start_s)
     shorter = min(end_s - start_s, reference.end_s - reference.start_s)
-    if abs(shift) > _ZONE_MOST_S or overlap < 0.5 * shorter:
-        msg = (
-            f"the readings (from {start_s:.3f} to {end_s:.3f} s) and the reference (from {reference.start_s:.3f} to "
-            f"{reference.end_s:.3f} s) do not overlap, in no time zone: they are recordings of different times"
-        )
-        raise DeclinedError(msg)
-    return float(shift)
+    for step in ZONE_STEPS_S:
+        shift = step * round((middle - (start_s + end_s) / 2.0) / step)
+        overlap = min(end_s + shift, reference.end_s) - max(start_s + shift, reference.start_s)
+        if abs(shift) <= _ZONE_MOST_S and overlap >= 0.5 * shorter:
+            return float(shift)
+    msg = (
+        f"the readings (from {start_s:.3f} to {end_s:.3f} s) and the reference (from {reference.start_s:.3f} to "
+        f"{reference.end_s:.3f} s) do not overlap, in no time zone: they are recordings of different times"
+    )
+    raise DeclinedError(msg)
 
 
 def _sampled(curve: Curve, start_s: float, end_s: float, step_s: float) -> Floats:

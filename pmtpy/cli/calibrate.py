@@ -219,8 +219,11 @@ def _whose(args: argparse.Namespace, channel: str) -> tuple[Identity, str]:
 def _found(path: Path) -> dict[str, object]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        msg = f"{path}: cannot be read: {error}"
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror}"
+        raise TargetError(msg) from error
+    except ValueError as error:
+        msg = f"{path}: this is no JSON, as `pmtpy characterise --json` prints it: {error}"
         raise FileFormatError(msg) from error
     if isinstance(document, list) and len(document) == 1:
         document = document[0]

@@ -18,7 +18,7 @@ import numpy as np
 from pmtpy.analysis.clocks import zone_shift
 from pmtpy.analysis.correct import Energy, region_energy
 from pmtpy.analysis.curve import Curve
-from pmtpy.analysis.estimate import robust_sd
+from pmtpy.analysis.estimate import Estimate, robust_sd
 from pmtpy.analysis.response import Activity, Response
 from pmtpy.analysis.series import Updates
 from pmtpy.analysis.update import estimate_updates, update_series
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MANY = 20  # blocks of a load; more are taken as one
-_ANOTHER = 0.02  # share by which no update period of one sensor differs from itself (its clocks keep within 0.1 %)
+_ANOTHER = 0.005  # share by which no sensor's update period differs from itself: it keeps within 0.1 %
 
 
 def add_parser(what: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -57,7 +57,7 @@ def add_parser(what: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def pair_of_numbers(text: str) -> tuple[float, float]:
-    """Read two numbers with a comma between them.
+    """Read a lower and a higher number with a comma between them.
 
     Raises
     ------
@@ -67,8 +67,10 @@ def pair_of_numbers(text: str) -> tuple[float, float]:
     try:
         low, high = (float(x) for x in text.split(","))
     except ValueError:
+        low = high = math.nan
+    if not -math.inf < low < high < math.inf:
         msg = f"{text!r}: write the lower and the higher number with a comma between them, for example 30,350"
-        raise TargetError(msg) from None
+        raise TargetError(msg)
     return low, high
 
 
@@ -79,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     _refuse_another(profile, table, args.recording)
     polls = read_series(table, power_column(table, args.channel or profile.channel, args.recording))
     lattice = estimate_updates(polls.t_s, polls.watts)
-    _refuse_another_period(profile, lattice.period_s.value, args.recording)
+    _refuse_another_period(profile, lattice.period_s, args.recording)
     updates = update_series(polls.t_s, profile.curve.true(polls.watts), lattice)
     first, shift, load = float(polls.t_s[0]), 0.0, None
     if args.load:
@@ -110,17 +112,19 @@ def _refuse_another(profile: Profile, table: pd.DataFrame, path: str) -> None:
         known = {key: facts[key] for key in ("backend", "model", "serial", "version", "virtual") if key in facts}
         refuse_stranger(profile, Identity(**known))
         return
-    made = profile.device
-    whose = f"{made.backend} {made.model}".strip() + (" (virtual)" if made.virtual else "")
-    say(f"note: {path} does not say of which device it is; it is taken for one of the profile's, {whose}")
+    of = f"{profile.device.model}{' (virtual)' if profile.device.virtual else ''}".strip()
+    say(f"note: nothing in {path} says of which device it is; it is taken for the profile's{of and f', {of}'}")
 
 
-def _refuse_another_period(profile: Profile, period_s: float, path: str) -> None:
+def _refuse_another_period(profile: Profile, period_s: Estimate, path: str) -> None:
     stated = profile.behaviour.refresh_s
-    if stated is not None and abs(period_s - stated.value) > _ANOTHER * stated.value + 2.0 * stated.u:
+    if stated is None:
+        return
+    if abs(period_s.value - stated.value) > _ANOTHER * stated.value + 2.0 * stated.u + period_s.half_width:
         msg = (
-            f"{path} updates every {1e3 * period_s:.4g} ms and the profile's sensor every {1e3 * stated.value:.4g} ms: "
-            "another device or channel; name the channel with --channel, or make a profile of this one"
+            f"{path} updates every {1e3 * period_s.value:.4g} ms and the profile's sensor every "
+            f"{1e3 * stated.value:.4g} ms: another device or channel; name the channel with --channel, or make a "
+            "profile of this one"
         )
         raise CalibrationError(msg)
 

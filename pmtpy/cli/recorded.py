@@ -20,7 +20,8 @@ from pmtpy.recordings import load as load_file
 if TYPE_CHECKING:
     import pandas as pd
 
-_STAMPS, _METER = "load time stamps", "PMD recording"  # kinds of recordings by the names that their readers give
+# Kinds of recordings by the names that their readers give.
+_STAMPS, _METER, _LOG = "load time stamps", "PMD recording", "nvidia-smi log"
 
 
 def read_file(path: str, *, skip_broken: bool = False) -> pd.DataFrame:
@@ -76,6 +77,10 @@ def power_column(table: pd.DataFrame, channel: str | None, path: str) -> str:
     if not powers:
         hint = "; give it with --load" if table.attrs["format"] == _STAMPS else ""
         msg = f"{path} has no power in it: it is of the kind {table.attrs['format']!r}{hint}"
+        raise TargetError(msg)
+    if channel is None and table.attrs["format"] == _LOG and " + " in table.attrs["total"]:
+        names = ", ".join(p.removesuffix("_W") for p in powers if p != "total_W")
+        msg = f"{path} holds several GPUs; name one of these with --channel: {names}"
         raise TargetError(msg)
     if channel is None:
         chosen = f"{table.attrs.get('total', '')}_W"

@@ -99,8 +99,7 @@ def read_load_stamps(recording: Recording) -> pd.DataFrame:
     lines = recording.lines()[1:]
     values, _ = recording.numbers(lines, list(range(2, len(lines) + 2)), 1)
     stamps = values[:, 0] / 1e6
-    if len(stamps) >= 2 and len(stamps) % 2 == 0 and (stamps[::2] == stamps[1::2]).all():
-        stamps = stamps[::2]
+    stamps = stamps[np.concatenate([[True], np.diff(stamps) != 0.0])] if len(stamps) else stamps
     if not len(stamps):
         raise recording.error("there is no time stamp in it")
     labels = ["on" if i % 2 == 0 else "off" for i in range(len(stamps))]

@@ -107,7 +107,7 @@ def _fields(recording: Recording) -> pd.DataFrame:
     if "timestamp" in text:
         bad |= pd.to_datetime(text["timestamp"], format=_TIME, errors="coerce").isna().to_numpy()
     for name in text.columns:
-        if "[" in name:
+        if "[" in name or "power.draw" in name:
             bad |= _unreadable(text[name])
     for row in np.flatnonzero(bad):
         recording.broken(at[row], "a field is neither a number nor marked as missing")
@@ -136,6 +136,8 @@ def _columns(part: pd.DataFrame, prefix: str, others: dict[str, Floats]) -> list
         if head == "timestamp" or match is None:
             continue
         name, unit = prefix + match.group(1), match.group(2)
+        if unit is None and "power.draw" in head:
+            unit = "W"  # of a header that was written by hand; nvidia-smi knows no other
         if unit is None and not head.startswith("temperature"):
             numbers = pd.to_numeric(part[head], errors="coerce")
             others[name] = (part[head] if numbers.isna().any() else numbers).to_numpy()

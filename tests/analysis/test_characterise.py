@@ -109,6 +109,17 @@ def test_a_meter_of_another_time_is_declined() -> None:
     assert "do not overlap" in document["declined"]["gradient"]
 
 
+def test_a_meter_that_recorded_a_moment_is_declined() -> None:
+    bench = pseudo_random_bench(0.05)
+    t_ns, watts = _MODEL.record(bench.load, 10.0, Polling())
+    t = np.arange(4.0, 4.5, 2e-4)
+    load = LoadStamps(bench.edges_s, 10.0)
+    moment = Series(t, bench.load.watts(t))
+    found = characterise("power", Series(np.asarray(t_ns * 1e-9), watts), load=load, meter=moment)
+    assert found.transfer is None
+    assert "the meter recorded 0.5 s" in found.declined["meter"]
+
+
 def test_a_meter_of_another_load_is_declined() -> None:
     bench, other = pseudo_random_bench(0.05, seed=1), pseudo_random_bench(0.07, seed=9)
     t_ns, watts = _MODEL.record(bench.load, 10.0, Polling())

@@ -56,10 +56,11 @@ def test_recordings_of_different_loads_do_not_look_alike() -> None:
         coarse_shift(pseudo_random_bench(0.13, 20.0, 1).meter(), pseudo_random_bench(0.13, 20.0, 5).stamps())
 
 
-def test_half_hours_between_zones_are_found_and_other_distances_declined() -> None:
+def test_half_and_quarter_hours_between_zones_are_found_and_other_distances_declined() -> None:
     reference = pseudo_random_bench(0.13).stamps()
     assert zone_shift(3600.0, 3610.0, reference) == -3600.0
     assert zone_shift(-19800.0, -19790.0, reference) == 19800.0
+    assert zone_shift(5.75 * 3600.0, 5.75 * 3600.0 + 10.0, reference) == -5.75 * 3600.0
     assert zone_shift(0.0, 10.0, reference) == 0.0
     with pytest.raises(DeclinedError, match="do not overlap"):
         zone_shift(700.0, 710.0, reference)

@@ -60,6 +60,13 @@ def test_an_interval_can_be_asked_for(recorded: Path, capsys: pytest.CaptureFixt
     assert found["joules"] == pytest.approx(600.0, rel=0.005)
 
 
+@pytest.mark.parametrize("words", ["5,2", "2,nan", "2", "2,3,4"])
+def test_an_interval_that_is_none_is_refused(recorded: Path, capsys: pytest.CaptureFixture[str], words: str) -> None:
+    log, profile = str(recorded / "log.csv"), str(recorded / "profile.json")
+    assert main(["calibrate", "energy", log, "--profile", profile, f"--between={words}"]) == 2
+    assert "the lower and the higher number" in capsys.readouterr().err
+
+
 def test_without_blocks_the_whole_recording_is_taken_but_for_its_ends(
     recorded: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,7 +101,7 @@ def test_a_recording_that_does_not_say_whose_it_is_is_taken_for_the_profiles_and
 ) -> None:
     words = ["calibrate", "energy", str(recorded / "log.csv"), "--profile", str(recorded / "profile.json")]
     assert main(words) == 0
-    assert "does not say of which device it is" in capsys.readouterr().err
+    assert "says of which device it is" in capsys.readouterr().err
 
 
 def test_a_sensor_with_another_update_period_is_refused(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -111,6 +111,15 @@ def test_files_in_each_others_places_are_refused_with_where_they_belong(
     assert why in capsys.readouterr().err
 
 
+def test_a_log_of_several_gpus_asks_which(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{gpu}, 2023/07/13 18:15:32.{ms:03d}, {100 + gpu}.00" for ms in range(0, 500, 10) for gpu in (0, 1)]
+    (tmp_path / "log.csv").write_text("index, timestamp, power.draw [W]\n" + "\n".join(rows) + "\n")
+    assert main(["characterise", str(tmp_path / "log.csv")]) == 2
+    assert "--channel: gpu0.power.draw, gpu1.power.draw" in capsys.readouterr().err
+    assert main(["characterise", str(tmp_path / "log.csv"), "--channel", "gpu0.power.draw"]) == 0
+    assert "the power is constant" in capsys.readouterr().out
+
+
 def test_a_last_line_that_was_cut_off_is_left_out_and_said(
     recording: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -168,6 +168,14 @@ def test_nvidia_smi_logs_are_read_with_and_without_units(tmp_path: Path, units: 
     assert table["total_J"].iloc[-1] == pytest.approx(0.54, abs=1e-4)
 
 
+def test_a_header_without_units_still_means_watts(tmp_path: Path) -> None:
+    table = load(_save(tmp_path, SMI.replace(" [W]", "")), utc_offset_s=3600)
+    assert table["power.draw_W"].tolist() == [60.0, 60.0, 62.0, 62.0]
+    assert table.attrs["total"] == "power.draw.instant"
+    with pytest.raises(FileFormatError, match="line 4: a field is neither"):
+        load(_save(tmp_path, SMI.replace(" [W]", "").replace("62.00, 54", "6x.00, 54", 1)))
+
+
 def test_an_nvidia_smi_log_says_which_zone_it_was_taken_for(tmp_path: Path) -> None:
     assert "this machine's zone" in load(_save(tmp_path, SMI)).attrs["clock"]
 
@@ -239,6 +247,12 @@ def test_load_time_stamps_become_marks(tmp_path: Path) -> None:
     assert table["marker"].tolist() == ["on", "off", "end"]
     assert table["time"][1] == pytest.approx(1_689_268_539.549513, abs=1e-6)
     assert table["total_J"].isna().all()
+
+
+def test_load_time_stamps_need_not_all_be_written_twice(tmp_path: Path) -> None:
+    once, twice = "timestamp\n100\n200\n300\n", "timestamp\n100\n100\n200\n200\n300\n"  # a logger that was ended
+    assert load(_save(tmp_path, once))["marker"].tolist() == ["on", "off", "end"]
+    assert load(_save(tmp_path, twice))["marker"].tolist() == ["on", "off", "end"]
 
 
 def test_a_table_without_power_over_time_is_refused(tmp_path: Path) -> None:
