@@ -18,7 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pmtpy.analysis.frequency import Prediction, Table, fit_transfer, predict
+from pmtpy.analysis.frequency import Prediction, fit_transfer, predict
+from pmtpy.analysis.tuning import Table
 from pmtpy.cli import calibrate_energy
 from pmtpy.cli.calibrate_energy import pair_of_numbers
 from pmtpy.cli.common import say
@@ -97,7 +98,7 @@ def _transfer(args: argparse.Namespace) -> int:
     _write(Path(args.output), found)
     width = float(np.median([p.energy_high_j / p.energy_j - 1.0 for p in found]))
     say(
-        f"{len(measured.by_config())} configurations at {len(clocks)} clocks written to {args.output}; "
+        f"{len(measured.by_config())} configuration(s) at {len(clocks)} clock(s) written to {args.output}; "
         f"half the energies are known to within {width:.1%} (95 %)"
     )
     notes = list(dict.fromkeys(f"{p.config}: {p.note}" for p in found if p.note))
@@ -136,7 +137,8 @@ def read_table(path: Path) -> Table:
     rows = csv.DictReader(text.splitlines(), skipinitialspace=True)
     missing = [c for c in _COLUMNS if c not in (rows.fieldnames or ())]
     if missing:
-        msg = f"{path}: line 1: the columns {', '.join(missing)} are missing; there are {rows.fieldnames}"
+        there = ", ".join(rows.fieldnames or ()) or "none"
+        msg = f"{path}: line 1: the columns {', '.join(missing)} are missing; separated by commas there are: {there}"
         raise FileFormatError(msg)
     names: list[str] = []
     numbers: list[list[float]] = []
