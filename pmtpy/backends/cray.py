@@ -23,7 +23,7 @@ from pmtpy.source import Discovery, PolledSource
 
 _DIRECTORY = Path("cray/pm_counters")
 _MARKS = ("/etc/opt/cray", "/opt/cray")  # what the maker's software leaves on a node
-_FILE = re.compile(r"(?:(cpu|memory|accel\d*)_)?(energy|power)|(cpu\d*)_temp")
+_FILE = re.compile(r"(?:((?:cpu|memory|accel)\d*)_)?(energy|power)|(cpu\d*)_temp")
 _CONTENT = re.compile(r"(-?\d{1,19}) (J|W|C)(?: (\d{1,19}) us)?")
 _UNITS = {"energy": "J", "power": "W", "temp": "C"}
 

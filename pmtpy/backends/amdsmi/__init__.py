@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from types import ModuleType
 
-from pmtpy.backends import _sysfs
+from pmtpy.backends import _apu, _sysfs
 from pmtpy.backends.amdsmi import hwmon
 from pmtpy.backends.amdsmi.device import Gpu, Stock, choose, describe, handles, relatives, take_stock
 from pmtpy.backends.amdsmi.library import BACKEND, Fault, Library, find_module, unavailable
@@ -145,13 +145,12 @@ def _measured(
 
 
 def _domain(gpu: Gpu, root: Path) -> tuple[str, tuple[str, ...]]:
-    """Return the physical part that a device measures; an MI300A is the socket of its processor, too."""
-    if not _WITH_PROCESSOR.search(gpu.name):
+    """Return the physical part that a device measures; an APU is the socket of its processor, too."""
+    device = root / "bus/pci/devices" / gpu.pci
+    if not (_WITH_PROCESSOR.search(gpu.name) or _apu.is_apu(device)):
         return f"gpu/{gpu.pci}", ()
-    node = _sysfs.optional_number(root / "bus/pci/devices" / gpu.pci / "numa_node")
-    if node is None or node < 0:
-        return "", ("its socket is not known (no NUMA node in sysfs), so its power is in no total",)
-    return f"host/socket{node}", ("its power includes the processor in the same package",)
+    socket = _apu.socket_of(device, root)
+    return socket, (_apu.NOTE if socket else _apu.UNPLACED,)
 
 
 def _without_library(
@@ -166,4 +165,5 @@ def _without_library(
         raise BackendUnavailableError(BACKEND, reason, error.remedy) from error
     gpu, notes = choose(device, take_stock([c.gpu for c in cards], os.environ))
     card = next(c for c in cards if c.gpu == gpu)
-    return hwmon.open_card(card, clock, error.reason, notes)
+    domain, more = _domain(gpu, root)
+    return hwmon.open_card(card, domain, clock, error.reason, (*notes, *more))

@@ -52,15 +52,15 @@ def cards(root: Path) -> list[Card]:
     return [found[pci] for pci in sorted(found)]
 
 
-def open_card(card: Card, clock: Clock, why: str, notes: Sequence[str]) -> HwmonSource:
-    """Open a card; ``why`` says why the library is not used.
+def open_card(card: Card, domain: str, clock: Clock, why: str, notes: Sequence[str]) -> HwmonSource:
+    """Open a card that measures ``domain``; ``why`` says why the library is not used.
 
     Raises
     ------
     BackendUnavailableError
         The card has no file of power that can be read.
     """
-    channels, files = _channels(card)
+    channels, files = _channels(card.folder, domain)
     if not channels or channels[0].quantity is not Quantity.POWER:
         reason = f"{why}; and {card.folder} has no power1_input or power1_average that can be read"
         raise BackendUnavailableError(BACKEND, reason, "install ROCm's package amd-smi-lib")
@@ -69,8 +69,7 @@ def open_card(card: Card, clock: Clock, why: str, notes: Sequence[str]) -> Hwmon
     return HwmonSource(clock, identity, channels, files)
 
 
-def _channels(card: Card) -> tuple[tuple[Channel, ...], tuple[Path, ...]]:
-    folder, domain = card.folder, f"gpu/{card.gpu.pci}"
+def _channels(folder: Path, domain: str) -> tuple[tuple[Channel, ...], tuple[Path, ...]]:
     found: list[tuple[Channel, Path]] = []
     for file, name in _POWERS:
         if (optional_number(folder / file) or 0) > 0:

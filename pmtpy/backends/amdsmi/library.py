@@ -137,13 +137,17 @@ class Library:
             raise Fault(call, UNEXPECTED) from error
 
     def optional(self, call: str, *arguments: object) -> Any:
-        """Call a function whose answer may be lacking: None then."""
+        """Call a function whose answer may be lacking: None then, after a second attempt where that may help."""
+        answer, code = self._attempt(call, arguments)
+        return self._attempt(call, arguments)[0] if code in PASSING else answer
+
+    def _attempt(self, call: str, arguments: tuple[object, ...]) -> tuple[Any, int]:
         try:
-            return self.ask(call, *arguments)
+            return self.ask(call, *arguments), 0
         except Fault as fault:
             if fault.code == NOT_INITIALISED:
                 raise
-            return None
+            return None, fault.code
 
     def details(self, call: str, *arguments: object) -> dict[str, Any]:
         """Ask for a dictionary; empty where there is none."""

@@ -83,7 +83,7 @@ def find(library: Library, handle: object, domain: str, *, energy: bool) -> Regi
     """Ask for every register once; None where the device has neither power nor energy (a partition, a second die)."""
     powers: tuple[str, ...] = ()
     call = ""
-    for call in _POWER_CALLS:
+    for call in (*_POWER_CALLS, *_POWER_CALLS):  # 'N/A' now and then passes at once
         answer = library.details(call, handle)
         powers = tuple(key for key in _POWERS if watts(answer.get(key)) is not None)
         if powers:

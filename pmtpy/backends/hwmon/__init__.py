@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
-from pmtpy.backends._sysfs import Registers, number, sysfs_root, why
+from pmtpy.backends._sysfs import Registers, number, optional_text, sysfs_root, why
 from pmtpy.backends.hwmon import meaning
 from pmtpy.backends.hwmon.chips import QUANTITIES, UNITS, Attribute, Chip, scan
 from pmtpy.clock import Clock
@@ -28,6 +28,7 @@ _ASLEEP = frozenset({errno.ENODATA, errno.ENXIO, errno.EAGAIN, errno.EIO, errno.
 _MAX_WATTS = 20_000.0  # a node; tells a misread energy from a real one
 _INTERVAL_S = 0.05
 _LEAST_INTERVAL_S = 0.002
+_OF_JETSONS = frozenset({"ina3221", "ina237", "ina238"})
 _REMEDY = (
     "load the chip's driver (for example: sudo modprobe ina2xx, ibmpowernv, acpi_power_meter force_cap_on=y); "
     "`ls /sys/class/hwmon/*/name` shows what the kernel has; in a container mount the host's tree: "
@@ -51,10 +52,14 @@ class _Reading:
 
 
 def discover(*, sysfs_root: str | PathLike[str] | None = None) -> Discovery:
-    """List the chips that measure power or energy."""
+    """List the chips that measure power or energy, but for those that another backend puts together."""
     chips, reason = _chips(sysfs_root)
     if not chips:
         return Discovery((), reason, _REMEDY)
+    if _on_a_jetson(_root(sysfs_root)):  # where they are one device, with its total: jetson
+        chips = tuple(c for c in chips if c.name not in _OF_JETSONS)
+        if not chips:
+            return Discovery((), "the only chips are the monitors of a Jetson", "use the target jetson")
     meters = [c for c in chips if c.name == "power_meter"]
     names = [c.device for c in chips if c not in meters] + (["power_meter"] if meters else [])
     return Discovery(tuple(names))
@@ -106,6 +111,11 @@ def open_source(
         raise BackendUnavailableError("hwmon", f"{chosen[0].device} gives no power or energy: {found}", _REMEDY)
     locate = _locator(_root(sysfs_root), readings)
     return HwmonSource(chosen, [*(r.channel for r in readings), *products], locate, notes, clock)
+
+
+def _on_a_jetson(root: Path) -> bool:
+    compatible = optional_text(root / "firmware/devicetree/base/compatible") or ""
+    return any(name.startswith("nvidia,tegra") for name in compatible.split("\0"))
 
 
 def _root(given: str | PathLike[str] | None) -> Path:
@@ -206,6 +216,7 @@ def _channel(chip: Chip, attribute: Attribute, domain: str, taken: dict[str, int
         lag_s=window / 2 if window else None,
         resolution=meaning.step(chip) if kind == "power" else None,
         gain_u=meaning.gain_u(chip, attribute),
+        wrap=meaning.wrap(chip, attribute),
         max_watts=_MAX_WATTS if kind == "energy" else None,
         reference=_REFERENCE,
     )
@@ -297,6 +308,8 @@ class HwmonSource(PolledSource):
         refresh = [c.refresh_s for c in self.channels if c.refresh_s]
         self.interval_s = max(_LEAST_INTERVAL_S, min([_INTERVAL_S, *refresh]))
         self.slow = any(chip.on_a_bus for chip in chips)
+        turns = [c.wrap * c.scale / c.max_watts for c in self.channels if c.wrap and c.max_watts]
+        self.deadline_s = 0.8 * min(turns) if turns else None
         self._away = 0
         try:
             self._registers = Registers(locate)

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from pmtpy.backends._apu import is_apu, socket_of
 from pmtpy.backends._sysfs import entries, natural, optional_number, optional_text
 from pmtpy.model import Quantity
 
@@ -78,6 +79,8 @@ class Chip:
         How often the chip converts, where the driver says.
     shunt_ohm : float or None
         The shunt that the driver reckons with.
+    socket : str or None
+        Domain of the socket whose processor the chip measures, too (an APU); empty where it is not known which.
     """
 
     name: str
@@ -86,6 +89,7 @@ class Chip:
     attributes: tuple[Attribute, ...]
     update_s: float | None
     shunt_ohm: float | None
+    socket: str | None = None
 
     @property
     def device(self) -> str:
@@ -103,10 +107,11 @@ def _milliseconds(path: Path) -> float | None:
     return value * 1e-3 if value is not None and 0 < value < 3_600_000 else None
 
 
-def _attribute(path: Path, match: re.Match[str]) -> Attribute | None:
+def _attribute(path: Path, match: re.Match[str], chip: str) -> Attribute | None:
     kind, number, form = match[1], int(match[2]), match[3]
     stem = f"{kind}{number}"
-    if optional_number(path.with_name(f"{stem}_enable")) == 0:
+    # POWER9 has one such file for each group of sensors of a chip, numbered on its own: it is not of this reading.
+    if chip != "ibmpowernv" and optional_number(path.with_name(f"{stem}_enable")) == 0:
         return None
     label = optional_text(path.with_name(f"{stem}_label")) or ""
     if not label and kind == "power":  # the ACPI meter's only name for what it measures
@@ -121,11 +126,11 @@ def _error(path: Path) -> float | None:
     return 1.0 - float(match[1]) / 100.0 if match and 0 < float(match[1]) <= 100 else None
 
 
-def _attributes(directory: Path) -> tuple[Attribute, ...]:
+def _attributes(directory: Path, chip: str) -> tuple[Attribute, ...]:
     """Readings of a chip: in its own directory or, with the older ACPI driver, in that of its device."""
     for place in (directory, directory / "device"):
         named = [(path, _FILE.fullmatch(path.name)) for path in entries(place).paths]
-        found = [_attribute(path, match) for path, match in named if match is not None and not path.is_dir()]
+        found = [_attribute(path, match, chip) for path, match in named if match is not None and not path.is_dir()]
         if found:
             return tuple(attribute for attribute in found if attribute is not None)
     return ()
@@ -143,7 +148,7 @@ def scan(root: Path) -> tuple[tuple[Chip, ...], tuple[str, ...]]:
     for name in sorted(seen, key=natural):
         found = sorted(seen[name], key=lambda pair: (natural(pair[0]), natural(pair[1].name)))
         for index, (address, directory) in enumerate(found):
-            attributes = _attributes(directory)
+            attributes = _attributes(directory, name)
             kinds = {a.kind for a in attributes}
             if kinds & {"power", "energy"} or {"in", "curr"} <= kinds:
                 shunt = optional_number(directory / "shunt_resistor")
@@ -155,9 +160,14 @@ def scan(root: Path) -> tuple[tuple[Chip, ...], tuple[str, ...]]:
                         attributes,
                         _milliseconds(directory / "update_interval"),
                         shunt * 1e-6 if shunt is not None and shunt > 0 else None,
+                        socket_of(directory / "device", root) if _is_apu(name, directory) else None,
                     )
                 )
     return tuple(chips), listing.dangling
+
+
+def _is_apu(name: str, directory: Path) -> bool:
+    return name == "amdgpu" and is_apu(directory / "device")
 
 
 def _address(directory: Path) -> str:

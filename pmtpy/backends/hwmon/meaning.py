@@ -70,6 +70,15 @@ def gain_u(chip: Chip, attribute: Attribute) -> float:
     return math.hypot(stated, 0.002) if chip.name == "ibmpowernv" and attribute.kind == "energy" else stated
 
 
+def wrap(chip: Chip, attribute: Attribute) -> float | None:
+    """Return the counts after which an energy starts again from zero, where it does within years.
+
+    POWER9's firmware multiplies its sum by a million in 64 bits and then divides by the nominal rate, which is 2000 Hz
+    for everything but the rails (skiboot ``hw/occ-sensor.c``).
+    """
+    return float(2**64 // 2000) if chip.name == "ibmpowernv" and attribute.kind == "energy" else None
+
+
 def unusable(chip: Chip, attribute: Attribute) -> str:
     """Say why a reading must not be used although it can be read; empty if it may."""
     if chip.name == "ibmpowernv" and attribute.kind == "energy" and re.search(r"vd[dn]$", attribute.part):
@@ -135,7 +144,9 @@ def _power9(_: Chip, parts: Sequence[str]) -> Domains:
 
 
 def _gpu(chip: Chip, parts: Sequence[str]) -> Domains:
-    """The card, and inside it the package (xe)."""
+    """The card, and inside it the package (xe); an APU is the socket of its processor, or in no total."""
+    if chip.socket is not None:
+        return dict.fromkeys(parts, chip.socket)
     card = f"gpu/{chip.address or chip.index}"
     known = {"ppt": card, "card": card, "pkg": f"{card}/package"}
     return {p: known.get(p, card if len(parts) == 1 else "") for p in parts}

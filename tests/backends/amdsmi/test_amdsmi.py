@@ -129,6 +129,37 @@ def test_a_total_that_the_card_lacks_is_refused() -> None:
         Rig().open(total="average")
 
 
+@pytest.mark.parametrize("call", ["amdsmi_get_energy_count", "amdsmi_get_power_info"])
+@pytest.mark.parametrize("code", [8, 9, 30, 40])
+def test_a_register_that_is_busy_for_a_moment_at_opening_is_not_missed(call: str, code: int) -> None:
+    rig = Rig()
+    ask, failures = getattr(rig.amdsmi, call), [code]
+
+    def busy_once(handle: object) -> object:
+        if failures:
+            rig.cards[0].codes[call] = failures.pop()
+            try:
+                return ask(handle)
+            finally:
+                del rig.cards[0].codes[call]
+        return ask(handle)
+
+    setattr(rig.amdsmi, call, busy_once)
+    assert names(rig.open())[:2] == ["gpu.energy", "gpu.current_power"]
+    assert not failures
+
+
+def test_a_power_that_is_unknown_for_a_moment_at_opening_is_not_missed() -> None:
+    rig = Rig()
+    ask, unknown = rig.amdsmi.amdsmi_get_power_info, [True]
+
+    def unknown_once(handle: object) -> object:
+        return {"current_socket_power": "N/A"} if unknown and unknown.pop() else ask(handle)
+
+    rig.amdsmi.amdsmi_get_power_info = unknown_once  # type: ignore[attr-defined]
+    assert names(rig.open())[:2] == ["gpu.energy", "gpu.current_power"]
+
+
 def test_power_hidden_behind_a_failing_cap_is_asked_for_elsewhere() -> None:
     rig = Rig(VirtualCard("X", energy=False))
     rig.cards[0].codes["amdsmi_get_power_info"] = 2
@@ -214,6 +245,22 @@ def test_a_zero_of_a_second_die_is_no_power() -> None:
     silent = VirtualCard("MI250X", index=1, hip_id=1, energy=False, shows={"power": 0})
     source = Rig(VirtualCard("MI250X"), silent).open("1")
     assert any("reports for both" in n for n in source.identity.notes)
+
+
+@pytest.mark.parametrize(("table", "domain"), [(b"\x78\0\2\4", "host/socket0"), (b"\x78\0\1\3", "gpu/0000:c1:00.0")])
+def test_an_apu_is_known_by_the_format_of_its_metrics(tmp_path: Path, table: bytes, domain: str) -> None:
+    """A desktop's APU has no NUMA node and no telling name; its one processor is the socket that RAPL measures."""
+    device = tmp_path / "bus/pci/devices/0000:c1:00.0"
+    device.mkdir(parents=True)
+    (device / "gpu_metrics").write_bytes(table + bytes(116))
+    (device / "numa_node").write_text("-1\n")
+    for cpu in range(4):
+        topology = tmp_path / f"devices/system/cpu/cpu{cpu}/topology"
+        topology.mkdir(parents=True)
+        (topology / "physical_package_id").write_text("0\n")
+    source = Rig(VirtualCard("AMD Radeon Graphics")).open(root=tmp_path)
+    assert {c.domain for c in source.channels if c.measures_energy} == {domain}
+    assert any("includes the processor" in n for n in source.identity.notes) == (domain != "gpu/0000:c1:00.0")
 
 
 def test_an_apu_counts_as_the_socket_of_its_processor(tmp_path: Path) -> None:

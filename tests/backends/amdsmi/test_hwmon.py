@@ -63,6 +63,18 @@ def test_power_is_read_from_the_file_that_the_card_has_and_named_as_what_it_is(
     source.close()
 
 
+def test_the_power_of_an_apu_is_that_of_its_socket(tree: Tree) -> None:
+    add_card(tree, 0, "03", power1_average=45000000)
+    device = "devices/pci0000:00/0000:03:00.0"
+    tree.write_bytes(f"{device}/gpu_metrics", b"\x78\0\3\0" + bytes(116))
+    tree.write(f"{device}/numa_node", 0)
+    tree.link("bus/pci/devices/0000:03:00.0", device)
+    source = opened(tree)
+    assert source.channels[0].domain == "host/socket0"
+    assert any("includes the processor" in n for n in source.identity.notes)
+    source.close()
+
+
 def test_cards_are_numbered_and_named_by_their_pci_addresses(tree: Tree) -> None:
     add_card(tree, 0, "43", power1_average=100000000)
     add_card(tree, 1, "03", power1_average=200000000)

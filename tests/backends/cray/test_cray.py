@@ -60,6 +60,16 @@ def test_the_total_is_the_energy_of_the_node_alone(node: NodeController, clock: 
     source.close()
 
 
+def test_processors_and_memories_that_are_numbered_are_parts_too(node: NodeController, clock: ManualClock) -> None:
+    for name in ("cpu0", "cpu1", "memory1", "accel12"):
+        node.tree.write(f"cray/pm_counters/{name}_energy", "17 J")
+    source = cray.open_source(None, clock=clock, sysfs_root=node.tree.root)
+    layout = Layout(source.channels)
+    assert {"cpu0", "cpu1", "memory1", "accel12"} <= set(layout.names)
+    assert [layout.names[i] for i in layout.in_total] == ["node"]
+    source.close()
+
+
 def test_a_row_has_the_time_of_the_scan_and_comes_once(node: NodeController, clock: ManualClock, world: World) -> None:
     source = cray.open_source(None, clock=clock, sysfs_root=node.tree.root)
     clock.advance(0.37)

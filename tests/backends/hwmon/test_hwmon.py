@@ -205,6 +205,68 @@ def test_power9_energies_of_rails_that_the_firmware_halves_are_not_used(
     source.close()
 
 
+@pytest.mark.parametrize(("before", "after", "joules"), [(-500, 1500, 2000e-6), (-(10**10), 0, None)])
+def test_power9_energies_turn_over_where_the_firmware_s_arithmetic_does(
+    make: Callable[[str], Board], clock: ManualClock, before: int, after: int, joules: float | None
+) -> None:
+    """At 2^64 / 2000 microjoules; a fall from elsewhere is a restart: 10 kJ in 0.1 s cannot be."""
+    board = make("ibmpowernv")
+    place = board.place(0)
+    turn = 2**64 // 2000
+    board.tree.write(f"{place}/energy1_input", turn + before)
+    source = open_board(board, clock)
+    assert source.deadline_s is not None
+    assert source.deadline_s * 20_000 < turn * 1e-6
+    integrator = Integrator(Layout(source.channels))
+    integrator.advance(source.read())
+    board.tree.write(f"{place}/energy1_input", after)
+    clock.advance(0.1)
+    frame = integrator.advance(source.read())
+    assert isinstance(frame, Frame)
+    # The register holds up to 9.2e15, where float64 resolves two units.
+    assert frame.joules[0, 0] == pytest.approx(joules or 0.0, abs=4e-6)
+    assert (frame.uncovered_ns[0] > 0) == (joules is None)
+    source.close()
+
+
+def test_power9_switches_of_groups_are_not_of_the_reading_with_their_number(
+    make: Callable[[str], Board], clock: ManualClock
+) -> None:
+    board = make("ibmpowernv")
+    board.tree.write(f"{board.place(0)}/power1_enable", 0)
+    source = open_board(board, clock, power=True)
+    assert "system" in [c.label.lower() for c in source.channels if c.quantity is Quantity.POWER]
+    source.close()
+
+
+def test_an_apu_is_the_socket_of_its_processor_and_a_card_is_a_card(
+    make: Callable[[str], Board], clock: ManualClock
+) -> None:
+    board = make("amdgpu")
+    for table, domain in ((b"\x78\0\2\4", "host/socket1"), (b"\x78\0\1\3", "gpu/0000:03:00.0")):
+        device = (Path(board.tree.root) / board.place(0) / "device").resolve()
+        (device / "gpu_metrics").write_bytes(table)
+        (device / "numa_node").write_text("1\n")
+        source = open_board(board, clock)
+        assert {c.domain for c in source.channels} == {domain}
+        source.close()
+
+
+def test_the_monitors_of_a_jetson_are_left_to_its_own_backend(make: Callable[[str], Board], clock: ManualClock) -> None:
+    board = make("product")
+    tree = board.tree
+    place = board.place(0)
+    tree.write(f"{place}/name", "ina3221")
+    for name, content in (("in1_input", 5000), ("curr1_input", 100)):
+        tree.write(f"{place}/{name}", content)
+    assert hwmon.discover(sysfs_root=tree.root).devices == ("ina3221/0",)
+    tree.write_bytes("firmware/devicetree/base/compatible", b"maker,carrier\0nvidia,p3701\0nvidia,tegra234\0")
+    found = hwmon.discover(sysfs_root=tree.root)
+    assert found.devices == ()
+    assert "jetson" in found.remedy
+    open_board(board, clock, "ina3221").close()
+
+
 def test_a_counter_that_falls_adds_nothing(make: Callable[[str], Board], clock: ManualClock) -> None:
     board = make("xe")
     source = open_board(board, clock)
