@@ -14,11 +14,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from pmtpy.clock import NS_PER_S, Clock
 from pmtpy.errors import ReadError, SourceLostError
 from pmtpy.model import Block, Channel, Form, Identity, Row
+
+_new = tuple.__new__  # what Row(...) does in the end, at half the cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +134,9 @@ class PolledSource(Source):
     def poll(self) -> Sequence[float] | Block | None:
         """Take one reading: a count per DIRECT channel.
 
-        A device that stamps its own readings returns a Block; None means that it has not refreshed.
+        A device that stamps its own readings returns a Block; None means that it has not refreshed. Readings that
+        failed are counted as rows lost before the next row, unless that Block says itself what was lost before its
+        rows (``lost`` is not None): a device with a memory of its own loses nothing by a failed call.
         Raises :class:`ReadError` for a failure that may pass, :class:`SourceLostError` for one that will not.
         """
 
@@ -155,17 +161,28 @@ class PolledSource(Source):
             self._lost = error
             raise
         after = self._clock.now_ns()
-        if counts is None or (isinstance(counts, Block) and not len(counts)):
-            if self.stale_s is not None and after - self._last_row_ns > self.stale_s * NS_PER_S:
+        if counts is None or isinstance(counts, Block):
+            return self._passed_on(counts, after)
+        lost = self._failures
+        if lost:
+            self._failures = 0
+        t_ns = (before + after) // 2
+        if t_ns <= self._last_t_ns:
+            t_ns = self._last_t_ns + 1
+        self._last_t_ns, self._last_row_ns = t_ns, after
+        return _new(Row, (t_ns, counts, lost))
+
+    def _passed_on(self, block: Block | None, now_ns: int) -> Block:
+        """Pass on the rows of a device that stamps its readings itself, with the failed readings before them."""
+        if block is None or not len(block):
+            if self.stale_s is not None and now_ns - self._last_row_ns > self.stale_s * NS_PER_S:
                 raise self._gone(f"the register has not changed for {self.stale_s:g} s")
             return Block.empty(self.columns)
         lost, self._failures = self._failures, 0
-        self._last_row_ns = after
-        if isinstance(counts, Block):
-            return counts
-        t_ns = max((before + after) // 2, self._last_t_ns + 1)
-        self._last_t_ns = t_ns
-        return Row(t_ns, counts, lost)
+        self._last_row_ns = now_ns
+        if block.lost is not None or not lost:
+            return block
+        return replace(block, lost=np.array([lost] + [0] * (len(block) - 1), np.int64))
 
     def _gone(self, why: str) -> SourceLostError:
         self._lost = SourceLostError(f"{self.identity.backend} {self.identity.model}: {why}")

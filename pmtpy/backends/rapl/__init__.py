@@ -8,7 +8,6 @@ hand out a number that a file did not hold, nor keep silent about a zone that th
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Sequence
 from os import PathLike
@@ -206,7 +205,7 @@ class RaplSource(PolledSource):
         self._openings = 1
         self.channels = opening.channels
         self.deadline_s = opening.deadline_s
-        self._tops = [c.wrap or math.inf for c in self.channels]
+        self._tops = [2**64 if c.wrap is None else int(c.wrap) for c in self.channels]
         packages = {c.domain.split("/")[1] for c in self.channels if c.domain}
         way = "powercap" if self._registers is not None else "perf events"
         self.identity = Identity(
@@ -226,12 +225,12 @@ class RaplSource(PolledSource):
         if self._registers.openings != self._openings:
             self._openings = self._registers.openings
             self._last_t_ns = max(self._clock.now_ns(), self._last_t_ns + 1)
-            return Block.row(self._last_t_ns, counts, lost=self._failures, fresh=True)
+            return Block.row(self._last_t_ns, counts, fresh=True)
         return counts
 
     def _out_of_range(self, counts: Sequence[int]) -> str:
         wrong = [
-            f"{channel.name}: the counter shows {count}, outside its range of 0 to {top:.0f}"
+            f"{channel.name}: the counter shows {count}, outside its range of 0 to {top}"
             for count, top, channel in zip(counts, self._tops, self.channels, strict=True)
             if not 0 <= count <= top
         ]
