@@ -13,100 +13,17 @@ An :class:`Integrator` is driven by one owner, the sensor, under its lock. It do
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
 
+from pmtpy.counters import Counter, Ratio, Transform, sure_ns
 from pmtpy.model import Block, Channel, Floats, Form, Frame, Ints, Layout, Point, Row, Rule
 
-Transform = Callable[[Floats], Floats]
+_new = tuple.__new__  # what Point(...) does in the end, at half the cost
 
 _FEW_ROWS = 8  # below this, plain numbers are faster than arrays
-_HOLD_S = 1.0  # how long a counter of unknown refresh may rest before its power is bounded instead of held
-
-
-def increment(new: float, old: float, channel: Channel, seconds: float) -> float | None:
-    """Joules by which a counter went from ``old`` to ``new`` counts in ``seconds``, or None where that is not known.
-
-    A fall is a wrap if the channel wraps, otherwise a restart. Where ``max_watts`` says what is possible, an impossible
-    energy is a restart (or a misread count), and an interval in which the counter may have turned over once more than
-    it shows is not known. Registers move in steps, so up to two refresh periods more may show than have passed.
-    """
-    counts = new - old
-    if counts < 0:
-        if channel.wrap is None or counts + channel.wrap < 0:
-            return None
-        counts += channel.wrap
-    if channel.max_watts is not None:
-        possible = channel.max_watts * (seconds + 2 * (channel.refresh_s or 0.0)) + channel.scale
-        if counts * channel.scale > possible:
-            return None
-        if channel.wrap is not None and (counts + channel.wrap) * channel.scale <= possible:
-            return None
-    return counts * channel.scale
-
-
-class _Counter:
-    """One cumulative register: its column, its last count, and the power since it last moved."""
-
-    __slots__ = ("channel", "column", "hold_ns", "moved_ns", "old", "refresh_ns", "scale", "transform", "watts")
-
-    def __init__(self, channel: Channel, column: int, transform: Transform | None) -> None:
-        self.channel, self.column, self.transform = channel, column, transform
-        self.scale = channel.scale
-        self.refresh_ns = int(1e9 * (channel.refresh_s or 0.0))
-        self.hold_ns = 2 * self.refresh_ns or int(1e9 * _HOLD_S)
-        self.old, self.watts, self.moved_ns = 0.0, math.nan, 0
-
-    def start(self, counts: Sequence[float], t_ns: int) -> None:
-        self.old, self.moved_ns = counts[self.column], t_ns
-
-    def advance(self, counts: Sequence[float], t_ns: int, dt_ns: int) -> float | None:
-        new = counts[self.column]
-        old, self.old = self.old, new
-        if new == old and dt_ns <= self.hold_ns:
-            joules: float | None = 0.0
-        else:
-            joules = increment(new, old, self.channel, dt_ns * 1e-9)
-        if joules is None:
-            self.moved_ns = t_ns
-            return None
-        if self.transform is not None:
-            joules = float(self.transform(np.array([joules / (dt_ns * 1e-9)]))[0]) * dt_ns * 1e-9
-        rest_ns = t_ns - self.moved_ns
-        if new != old:
-            # What moved in one refresh was used in one refresh, however soon after the last row it was seen.
-            self.watts, self.moved_ns = joules / (max(rest_ns, self.refresh_ns) * 1e-9), t_ns
-        elif rest_ns > self.hold_ns:
-            # At rest for long: the power is below one step in that time.
-            bound = self.scale / (rest_ns * 1e-9)
-            self.watts = bound if math.isnan(self.watts) else min(self.watts, bound)
-        return joules
-
-
-class _Ratio:
-    """A sum and a count of samples: the mean over the interval is their ratio."""
-
-    __slots__ = ("channel", "counters", "transform", "watts")
-
-    def __init__(self, channel: Channel, operands: tuple[_Counter, _Counter], transform: Transform | None) -> None:
-        self.channel, self.counters, self.transform = channel, operands, transform
-        self.watts = math.nan
-
-    def start(self, counts: Sequence[float], t_ns: int) -> None:
-        for counter in self.counters:
-            counter.start(counts, t_ns)
-
-    def advance(self, counts: Sequence[float], t_ns: int, dt_ns: int) -> float | None:
-        total, number = (c.advance(counts, t_ns, dt_ns) for c in self.counters)
-        if total is None or not number:
-            self.watts = math.nan
-            return None
-        self.watts = self.channel.scale * total / number
-        if self.transform is not None:
-            self.watts = float(self.transform(np.array([self.watts]))[0])
-        return self.watts * dt_ns * 1e-9
 
 
 class _Matrix:
@@ -123,7 +40,7 @@ class _Matrix:
         self.scale = np.array([[channel.scale if j >= 0 else 1.0] for _, channel, _, j in samples])
         self.scaled = bool(np.any(self.scale != 1.0))
         self.values = _even(values)
-        self.total = _even([i + 1 for i in total]) if total else None
+        self.total = _even(total) if total else None
 
 
 def _even(indices: list[int]) -> slice | list[int]:
@@ -152,10 +69,9 @@ class Integrator:
         self._plan(layout)
         self._started = False
         self._t_ns = 0
-        self._watts = [math.nan] * len(layout.energy)
-        self._joules = [0.0] * len(layout.energy)
+        self._watts = [math.nan] * len(layout.names)  # as the columns of a Frame: the total first
+        self._joules = [0.0 if layout.in_total else math.nan] + [0.0] * len(layout.energy)
         self._uncovered_ns = 0
-        self.rows = 0
         self.lost = 0
 
     def _plan(self, layout: Layout) -> None:
@@ -166,15 +82,18 @@ class Integrator:
         self._scales, self._offsets = [c.scale for c in direct], [c.offset for c in direct]
         self._scale, self._offset = np.array(self._scales, np.float64), np.array(self._offsets, np.float64)
         self._corrected = [(column[n], t) for n, t in self._transforms.items() if n in column]
-        self._counters: list[tuple[int, _Counter | _Ratio]] = []
+        self._plain: list[tuple[int, Counter]] = []  # counters that nothing corrects
+        self._counters: list[tuple[int, Counter | Ratio]] = []  # the others: corrected, or a ratio of two
         self._samples: list[tuple[int, Channel, int, int]] = []  # (out, channel, column, second column or -1)
-        for out, channel in enumerate(layout.energy):
+        for out, channel in enumerate(layout.energy, 1):
             correct = self._transforms.get(channel.name)
             if channel.form is Form.RATIO:
-                parts = [_Counter(by_name[o], column[o], None) for o in channel.of]
-                self._counters.append((out, _Ratio(channel, (parts[0], parts[1]), correct)))
+                parts = [Counter(by_name[o], column[o], None) for o in channel.of]
+                self._counters.append((out, Ratio(channel, (parts[0], parts[1]), correct)))
+            elif channel.how is Rule.COUNTER and correct is None:
+                self._plain.append((out, Counter(channel, column[channel.name], None)))
             elif channel.how is Rule.COUNTER:
-                self._counters.append((out, _Counter(channel, column[channel.name], correct)))
+                self._counters.append((out, Counter(channel, column[channel.name], correct)))
                 self._corrected = [(i, t) for i, t in self._corrected if i != column[channel.name]]
             elif channel.form is Form.PRODUCT:
                 self._samples.append((out, channel, column[channel.of[0]], column[channel.of[1]]))
@@ -185,14 +104,28 @@ class Integrator:
             for c in layout.values
             if c.form is Form.DIRECT
         ]
-        self._in_total = [i - 1 for i in layout.in_total]
-        self._wide = bool(self._samples) and not self._counters
-        self._matrix = _Matrix(self._samples, [i for i, *_ in self._values], self._in_total)
+        self._ordinary = [
+            (
+                counter,
+                out,
+                counter.column,
+                counter.scale,
+                math.inf if counter.channel.max_watts is None else counter.channel.max_watts,
+                2 * (counter.channel.refresh_s or 0.0),
+                counter.refresh_ns,
+                counter.hold_ns,
+            )
+            for out, counter in self._plain
+        ]
+        self._sure_ns = min([sure_ns(counter.channel) for _, counter in self._plain], default=0.0)
+        self._in_total = layout.in_total
+        self._wide = bool(self._samples) and not self._counters and not self._plain
+        self._matrix = _Matrix(self._samples, [i for i, *_ in self._values], list(layout.in_total))
 
     def advance(self, data: Block | Row) -> Frame | Point | None:
         """Take the rows that have come; return the same rows of the curve (None if there were none)."""
         if isinstance(data, Row):
-            return self._step(data, fresh=False)
+            return self._step(data)
         if not len(data):
             return None
         if self._wide and len(data) >= _FEW_ROWS:
@@ -207,28 +140,70 @@ class Integrator:
 
     # -- one row, plain numbers ------------------------------------------------------------------------------------
 
-    def _step(self, row: Row, *, fresh: bool) -> Point:
+    def _step(self, row: Row, *, fresh: bool = False) -> Point:
         t_ns, counts, lost = row
         dt_ns = t_ns - self._t_ns
-        if not self._started:
-            unknown = self._begin(t_ns, counts)
+        if fresh or not self._started:
+            unknown = self._begin(t_ns, counts, dt_ns)
         else:
-            unknown = self._add(t_ns, counts, dt_ns, broken=fresh, gap=lost > 0)
-        self._uncovered_ns += unknown
+            unknown = self._count(t_ns, counts, dt_ns)
+            if self._counters or self._samples:
+                unknown = max(unknown, self._add(t_ns, counts, dt_ns, gap=lost > 0))
         self._t_ns = t_ns
-        self.rows += 1
-        self.lost += lost
-        watts, joules, in_total = self._watts, self._joules, self._in_total
-        total_w = total_j = 0.0
-        for i in in_total:
-            total_w += watts[i]
-            total_j += joules[i]
-        if not in_total:
-            total_w = total_j = math.nan
-        values = tuple([(counts[i] + o) * s for i, s, o, _ in self._values]) if self._values else ()
-        if values and self._transforms:
-            values = self._correct_values(values)
-        return Point(t_ns, (total_w, *watts), (total_j, *joules), values, lost, self._uncovered_ns)
+        if lost or unknown:
+            self.lost += lost
+            self._uncovered_ns += unknown
+        watts, joules = self._watts, self._joules
+        if self._in_total:
+            total_w = total_j = 0.0
+            for i in self._in_total:
+                total_w += watts[i]
+                total_j += joules[i]
+            watts[0], joules[0] = total_w, total_j
+        values: tuple[float, ...] = ()
+        if self._values:
+            values = tuple([(counts[i] + o) * s for i, s, o, _ in self._values])
+            if self._transforms:
+                values = self._correct_values(values)
+        return _new(Point, (t_ns, tuple(watts), tuple(joules), values, lost, self._uncovered_ns))
+
+    def _count(self, t_ns: int, counts: Sequence[float], dt_ns: int) -> int:
+        """Add what the plain counters have counted in one interval; return its part (ns) for which that is not known.
+
+        This is what a user's ``read()`` of counters waits for, so the ordinary case is worked out here without a call:
+        the time was too short to turn over unseen, and a counter rests or has gone on by a possible amount. All else
+        is left to :meth:`Counter.advance`, which says the same of the ordinary case too.
+        """
+        unknown = 0
+        dt_s = dt_ns * 1e-9
+        if dt_ns > self._sure_ns:
+            for out, counter in self._plain:
+                unknown = max(unknown, self._advance(out, counter, t_ns, counts, dt_ns))
+            return unknown
+        watts, joules = self._watts, self._joules
+        for counter, out, column, scale, max_watts, slack_s, refresh_ns, hold_ns in self._ordinary:
+            grown = counts[column] - counter.old
+            rest_ns = t_ns - counter.moved_ns
+            if not grown:
+                if rest_ns > hold_ns and not watts[out] <= scale / (rest_ns * 1e-9):
+                    watts[out] = counter.watts = scale / (rest_ns * 1e-9)
+            elif 0 < grown * scale <= max_watts * (dt_s + slack_s) + scale:
+                counter.old, counter.moved_ns = counts[column], t_ns
+                span_ns = rest_ns if rest_ns > refresh_ns else refresh_ns  # noqa: FURB136  (a call is slow)
+                joules[out] += grown * scale
+                watts[out] = counter.watts = grown * scale / (span_ns * 1e-9)
+            else:
+                unknown = max(unknown, self._advance(out, counter, t_ns, counts, dt_ns))
+        return unknown
+
+    def _advance(self, out: int, counter: Counter | Ratio, t_ns: int, counts: Sequence[float], dt_ns: int) -> int:
+        """Add what one counter has counted in one interval; return the interval (ns) if that is not known, else 0."""
+        joules = counter.advance(counts, t_ns, dt_ns)
+        self._watts[out] = counter.watts
+        if joules is None:
+            return dt_ns
+        self._joules[out] += joules
+        return 0
 
     def _correct_values(self, values: tuple[float, ...]) -> tuple[float, ...]:
         plan = zip(values, self._values, strict=True)
@@ -246,36 +221,28 @@ class Integrator:
         correct = self._transforms.get(channel.name)
         return watts if correct is None else float(correct(np.array([watts]))[0])
 
-    def _begin(self, t_ns: int, counts: Sequence[float]) -> int:
-        self._started = True
-        for _, counter in self._counters:
+    def _begin(self, t_ns: int, counts: Sequence[float], dt_ns: int) -> int:
+        """Begin, or begin anew after a restart; return the part (ns) of the interval for which no energy is known."""
+        for _, counter in (*self._plain, *self._counters):
             counter.start(counts, t_ns)
         for out, channel, i, j in self._samples:
             self._watts[out] = self._sample(counts, channel, i, j)
-        return 0
+        first, self._started = not self._started, True
+        return 0 if first or not self.layout.energy else dt_ns
 
-    def _add(self, t_ns: int, counts: Sequence[float], dt_ns: int, *, broken: bool, gap: bool) -> int:
-        """Add the energy of one interval; return its part (ns) for which none is known."""
+    def _add(self, t_ns: int, counts: Sequence[float], dt_ns: int, *, gap: bool) -> int:
+        """Add the energy of one interval, of all but plain counters; return its part (ns) for which none is known."""
         unknown = 0
         for out, counter in self._counters:
-            if broken:
-                counter.start(counts, t_ns)
-                unknown = dt_ns
-                continue
-            joules = counter.advance(counts, t_ns, dt_ns)
-            if joules is None:
-                unknown = dt_ns
-            else:
-                self._joules[out] += joules
-            self._watts[out] = counter.watts
+            unknown = max(unknown, self._advance(out, counter, t_ns, counts, dt_ns))
         for out, channel, i, j in self._samples:
             before, now = self._watts[out], self._sample(counts, channel, i, j)
             self._watts[out] = now
             known_ns = dt_ns
             # A momentary power beside the counter that makes the total is bridged by its neighbours: the total knows
             # the energy of that time, so it is not uncovered. The uncertainty of the channel has a part for it.
-            if broken or (gap and (out in self._in_total or not self._in_total)):
-                known_ns = _known_ns(channel, dt_ns) if not broken else 0
+            if gap and (out in self._in_total or not self._in_total):
+                known_ns = _known_ns(channel, dt_ns)
                 unknown = max(unknown, dt_ns - known_ns)
             mean = now if channel.how is Rule.MEAN else (before + now) / 2
             self._joules[out] += mean * known_ns * 1e-9
@@ -299,13 +266,13 @@ class Integrator:
         first = not self._started
         dt_ns[0] = 0 if first else t_ns[0] - self._t_ns
         watts, joules = np.empty((plan.rows + 1, n)), np.empty((plan.rows + 1, n))
-        power, energy = watts[1:], joules[1:]
-        self._powers(si, power)
-        mean = power if plan.all_means else self._means(power, first=first)
-        np.multiply(mean, dt_ns * 1e-9, out=energy)
+        self._powers(si, watts)
+        mean = watts if plan.all_means else self._means(watts, first=first)
+        energy = joules[1:]
+        np.multiply(mean[1:], dt_ns * 1e-9, out=energy)
         gaps = self._gaps(block, first=first)
-        unknown = self._cut_out(energy, dt_ns, gaps) if gaps else 0
-        energy[:, 0] += self._joules
+        unknown = self._cut_out(joules, dt_ns, gaps) if gaps else 0
+        energy[:, 0] += self._joules[1:]
         np.cumsum(energy, axis=1, out=energy)
         for columns in (watts, joules):
             if plan.total is None:
@@ -318,46 +285,45 @@ class Integrator:
             uncovered += np.cumsum(unknown)
         self._started = True
         self._t_ns = int(t_ns[-1])
-        self._watts, self._joules = power[:, -1].tolist(), energy[:, -1].tolist()
+        self._watts, self._joules = watts[:, -1].tolist(), joules[:, -1].tolist()
         self._uncovered_ns = int(uncovered[-1])
-        self.rows += n
         self.lost += int(lost.sum()) if block.lost is not None else 0
         values = si[plan.values].T if self._values else np.empty((n, 0))
         return Frame(t_ns, watts.T, joules.T, values, lost, uncovered, block.marks)
 
-    def _powers(self, si: Floats, power: Floats) -> None:
-        """Fill in the power of every channel, one row each."""
-        plan = self._matrix
+    def _powers(self, si: Floats, watts: Floats) -> None:
+        """Fill in the power of every channel, one row each; the row of the total is left."""
+        plan, power = self._matrix, watts[1:]
         if plan.products is not None:
             np.multiply(si[plan.products[0]], si[plan.products[1]], out=power)
         else:
             for out, _, i, j in self._samples:
-                power[out] = si[i] if j < 0 else si[i] * si[j]
+                watts[out] = si[i] if j < 0 else si[i] * si[j]
         if plan.scaled:
             power *= plan.scale
         if self._transforms:
             for out, channel, _, j in self._samples:
                 if j >= 0 and channel.name in self._transforms:
-                    power[out] = self._transforms[channel.name](power[out])
+                    watts[out] = self._transforms[channel.name](watts[out])
 
-    def _means(self, power: Floats, *, first: bool) -> Floats:
+    def _means(self, watts: Floats, *, first: bool) -> Floats:
         """Mean power since the row before: of momentary samples the half-way value, of interval means themselves."""
-        mean: Floats = power.copy()
+        mean: Floats = watts.copy()
         for out, channel, *_ in self._samples:
             if channel.how is Rule.TRAPEZOID:
-                before = power[out, 0] if first else self._watts[out]
-                mean[out, 0] = (before + power[out, 0]) / 2
-                mean[out, 1:] = (power[out, 1:] + power[out, :-1]) / 2
+                before = watts[out, 0] if first else self._watts[out]
+                mean[out, 0] = (before + watts[out, 0]) / 2
+                mean[out, 1:] = (watts[out, 1:] + watts[out, :-1]) / 2
         return mean
 
-    def _cut_out(self, energy: Floats, dt_ns: Ints, gaps: list[tuple[int, bool]]) -> Ints:
+    def _cut_out(self, joules: Floats, dt_ns: Ints, gaps: list[tuple[int, bool]]) -> Ints:
         """Take the energy of unknown time out; return that time for each row."""
         unknown = np.zeros(len(dt_ns), np.int64)
         for row, broken in gaps:
             length = int(dt_ns[row])
             for out, channel, *_ in self._samples:
                 known = 0 if broken else _known_ns(channel, length)
-                energy[out, row] *= known / max(1, length)
+                joules[out, row] *= known / max(1, length)
                 unknown[row] = max(int(unknown[row]), length - known)
         return unknown
 

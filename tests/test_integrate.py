@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.integrate import Integrator, increment
+from pmtpy.integrate import Integrator
 from pmtpy.model import Block, Channel, Form, Frame, Layout, Point, Quantity, Row, Rule
 
 V = Channel("p.voltage", Quantity.VOLTAGE, scale=0.01, offset=-3)
@@ -147,31 +147,6 @@ def test_a_restart_adds_nothing_and_is_uncovered() -> None:
     assert frame.uncovered_ns.tolist() == [10**9, 10**9]
 
 
-def test_a_fall_without_wrap_is_a_restart() -> None:
-    assert increment(3.0, 20.0, Channel("c", Quantity.ENERGY), 1.0) is None
-
-
-RAPL = Channel("c", Quantity.ENERGY, scale=1e-6, wrap=262_143_328_850.0, max_watts=500)
-
-
-@pytest.mark.parametrize(
-    ("new", "old", "seconds", "expected"),
-    [
-        (5e6, 3e6, 0.1, 2.0),
-        (1e6, 262_143_328_850.0 - 1e6, 0.1, 2.0),  # a wrap
-        (1e6, 200e9, 1.0, None),  # a fall that as a wrap would mean 62 kJ in a second: a restart
-        (200e9, 1e6, 1.0, None),  # an impossible jump: a misread count
-        (5e6, 3e6, 600.0, None),  # 600 s at 500 W may hold a whole turn more
-        (5e6, 3e6, 500.0, 2.0),
-    ],
-)
-def test_a_wrap_must_be_possible_and_unambiguous(
-    new: float, old: float, seconds: float, expected: float | None
-) -> None:
-    got = increment(new, old, RAPL, seconds)
-    assert got == (None if expected is None else pytest.approx(expected))
-
-
 def test_a_counter_at_rest_keeps_its_power_then_bounds_it() -> None:
     channel = Channel("c", Quantity.ENERGY, scale=1.0, refresh_s=0.1, domain="gpu")
     integrator = Integrator(Layout((channel,)))
@@ -237,3 +212,85 @@ def test_a_lost_row_does_not_uncover_a_total_that_a_counter_makes() -> None:
     assert point.joules == (100.0, 100.0, 100.0)
     assert point.uncovered_ns == 0
     assert integrator.lost == 1
+
+
+# Counters of every kind that can come: without and with a range, a limit, a refresh period; the ranges are small and
+# the limits low, so that the times below reach wraps, restarts and times too long to tell.
+KINDS = [
+    Channel(f"c{i}", Quantity.ENERGY, scale=scale, wrap=wrap, max_watts=most, refresh_s=refresh_s, domain=domain)
+    for i, (scale, wrap, most, refresh_s, domain) in enumerate(
+        [
+            (1e-6, 1e6, 50.0, 1e-3, "host/socket0/package"),
+            (1e-6, 1e6, 50.0, None, "host/socket0/package/core"),
+            (15.3e-6, 2.0**16, 20.0, 1e-3, "host/socket0/dram"),
+            (1e-3, None, 300.0, 0.1, "gpu/0"),
+            (1.0, None, None, None, "host/rest"),
+            (1e-3, 5e3, None, None, ""),
+        ]
+    )
+]
+WRAPS = st.sampled_from([262_143_328_850.0, 65_712_999_613.0])
+STEPS_NS = st.one_of(st.integers(1, 5_000_000), st.integers(1, 3_000_000_000))
+GROWTHS = st.one_of(st.just(0), st.integers(0, 200), st.integers(0, 2_000_000), st.integers(-2_000_000, 0))
+
+
+@given(
+    kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=4, unique=True),
+    rows=st.lists(
+        st.tuples(STEPS_NS, st.lists(GROWTHS, min_size=4, max_size=4), st.sampled_from([0, 0, 3]), st.booleans()),
+        min_size=1,
+        max_size=40,
+    ),
+    number=st.sampled_from([int, float]),
+)
+def test_the_short_way_of_counters_says_exactly_what_the_long_one_says(
+    kinds: list[Channel], rows: list[tuple[int, list[int], int, bool]], number: type[int | float]
+) -> None:
+    layout = Layout(tuple(kinds))
+    short, long = Integrator(layout), Integrator(layout)
+    long._counters, long._plain, long._ordinary = [*long._plain], [], []  # all to Counter.advance
+    t_ns, counts = 10**9, [500] * len(kinds)
+    for step_ns, growths, lost, fresh in rows:
+        t_ns += step_ns
+        for i, kind in enumerate(kinds):
+            counts[i] = int((counts[i] + growths[i]) % (kind.wrap or 2**50))
+        row = Row(t_ns, list(map(number, counts)), lost)
+        # A restart comes as a Block; anything else may come either way.
+        block = Block.row(t_ns, row.counts, lost=lost, fresh=True)
+        a, b = (i.advance(block if fresh and lost else row) for i in (short, long))
+        _check_same(a, b)
+        assert short.lost == long.lost
+
+
+def _check_same(a: Frame | Point | None, b: Frame | Point | None) -> None:
+    """Two rows agree to the last bit; what is no number agrees with what is no number."""
+    assert a is not None
+    assert b is not None
+    one, other = (x if isinstance(x, Frame) else Frame.of_points([x]) for x in (a, b))
+    np.testing.assert_array_equal(one.watts, other.watts)
+    np.testing.assert_array_equal(one.joules, other.joules)
+    np.testing.assert_array_equal(one.uncovered_ns, other.uncovered_ns)
+    np.testing.assert_array_equal(one.lost, other.lost)
+
+
+@given(
+    watts=st.integers(1, 900), steps=st.lists(st.integers(10_000, 2_000_000_000), min_size=2, max_size=60), wrap=WRAPS
+)
+def test_two_sockets_with_memory_count_what_was_used(watts: int, steps: list[int], wrap: float) -> None:
+    channels = tuple(
+        Channel(n, Quantity.ENERGY, scale=1e-6, wrap=wrap, max_watts=1000, refresh_s=1e-3, domain=f"host/{n}")
+        for n in ("socket0/package", "socket0/dram", "socket1/package", "socket1/dram")
+    )
+    integrator = Integrator(Layout(channels))
+    t_ns, points = 10**12, []
+    for step_ns in [0, *steps]:
+        t_ns += step_ns
+        true_uj = watts * t_ns // 1000
+        points.append(integrator.advance(Row(t_ns, [(true_uj + 7 * i) % int(wrap) for i in range(4)])))
+    first, last = points[0], points[-1]
+    assert isinstance(first, Point)
+    assert isinstance(last, Point)
+    assert last.uncovered_ns == 0
+    # Each end is cut to a whole microjoule.
+    assert last.joules[1] == pytest.approx(watts * sum(steps) * 1e-9, abs=1.1e-6, rel=1e-12)
+    assert last.joules[0] == pytest.approx(4 * watts * sum(steps) * 1e-9, abs=4.4e-6, rel=1e-12)
