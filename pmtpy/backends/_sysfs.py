@@ -22,8 +22,8 @@ from pmtpy.errors import ReadError
 
 ROOT_VARIABLE = "PMT_SYSFS_ROOT"
 
-# A 64-bit number in decimal has 20 digits; a sign and the newline fit too. More is not a number from a register.
-_NUMBER_BYTES = 32
+# What a register holds: 64 bits, with or without a sign.
+_LEAST, _ABOVE = -(2**63), 2**64
 _PAGE = 4096  # the most that one sysfs attribute holds
 
 # The device behind the descriptor has been removed, or replaced by another.
@@ -87,13 +87,14 @@ def number(raw: bytes) -> int:
     Raises
     ------
     ValueError
-        It holds anything else: nothing, text, two numbers, a fraction, more digits than a register has.
+        It holds anything else: nothing, text, two numbers, a fraction, more than a register holds.
     """
-    # int() would take digits grouped by underscores, which no driver prints.
-    if len(raw) > _NUMBER_BYTES or b"_" in raw:
+    value = int(raw)
+    # int() takes digits grouped by underscores, which no driver prints.
+    if not _LEAST <= value < _ABOVE or b"_" in raw:
         msg = f"{raw!r} is not a number"
         raise ValueError(msg)
-    return int(raw)
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,14 +189,20 @@ class Registers:
         pread = os.pread
         try:
             raw = [pread(fd, 64, 0) for fd in self._fds]
-            if self._resting(raw) and self._replaced():
+            if self._last and not any(map(operator.eq, raw, self._last)):
+                self._unchanged = 0
+            elif self._replaced():
                 raw = [pread(fd, 64, 0) for fd in self._fds]
             self._last = raw
-            # The tests of number(), for all files at once: this is the path that a reading within a region pays for.
-            if raw and max(map(len, raw)) <= _NUMBER_BYTES and b"_" not in b"".join(raw):
-                return list(map(int, raw))
+            # This is the path that a reading within a region pays for: the tests of number() for all files at once.
+            if not b"".join(raw).translate(None, b"0123456789\n"):
+                numbers = list(map(int, raw))
+                if max(numbers) < _ABOVE:
+                    return numbers
+            return list(map(number, raw))
         except (OSError, ValueError):
-            pass  # once more, slowly, to learn which file it was
+            pass
+        # Once more, slowly, to learn which file it was.
         return [self._parse(i, raw) for i, raw in enumerate(self._contents(64))]
 
     def texts(self) -> list[str]:
@@ -207,7 +214,9 @@ class Registers:
             A file could not be read. The message names it and says why.
         """
         contents = self._contents(_PAGE)
-        if self._resting(contents) and self._replaced():
+        if self._last and not any(map(operator.eq, contents, self._last)):
+            self._unchanged = 0
+        elif self._replaced():
             contents = self._contents(_PAGE)
         self._last = contents
         return [raw.decode("utf-8", "replace").strip(" \t\r\n\0") for raw in contents]
@@ -218,20 +227,16 @@ class Registers:
         for fd in fds:
             os.close(fd)
 
-    def _resting(self, contents: list[bytes]) -> bool:
-        """Whether something shows the same as before, at the 1st, 2nd, 4th, ... and every 64th reading of that kind."""
-        if self._last and not any(map(operator.eq, contents, self._last)):
-            self._unchanged = 0
-            return False
-        self._unchanged = n = self._unchanged + 1
-        return not n & (n - 1) or not n % 64
-
     def _replaced(self) -> bool:
         """Open the files again if other files have taken their places; say whether that was so.
 
         The kernel rewrites what an open descriptor shows, but a tree made by a program (a rehearsal, a mirror of a
-        host's tree) may replace files, and the old ones would show the same for ever.
+        host's tree) may replace files, and the old ones would show the same for ever. So this is called when something
+        shows the same as before, and looks at the 1st, 2nd, 4th, ... and every 64th reading of that kind.
         """
+        self._unchanged = n = self._unchanged + 1
+        if n & (n - 1) and n % 64:
+            return False
         if all(os.fstat(fd).st_nlink for fd in self._fds):
             return False
         before = self.openings
