@@ -32,11 +32,11 @@ if TYPE_CHECKING:
         TargetError,
     )
     from pmtpy.measurement import Measurement
-    from pmtpy.model import State, joules, seconds, watts
     from pmtpy.recordings import load
     from pmtpy.regions import Region, dump, measure, region
     from pmtpy.registry import Listing, create, list_sensors
     from pmtpy.sensor import Sensor
+    from pmtpy.state import State, joules, seconds, watts
 
 # Public names and the modules they come from. A name is imported when it is first used, so that `import pmtpy` costs a
 # program nothing that it does not use.
@@ -55,10 +55,10 @@ _HOME = {
     "SinkError": "pmtpy.errors",
     "SourceLostError": "pmtpy.errors",
     "TargetError": "pmtpy.errors",
-    "State": "pmtpy.model",
-    "joules": "pmtpy.model",
-    "seconds": "pmtpy.model",
-    "watts": "pmtpy.model",
+    "State": "pmtpy.state",
+    "joules": "pmtpy.state",
+    "seconds": "pmtpy.state",
+    "watts": "pmtpy.state",
     "load": "pmtpy.recordings",
     "Measurement": "pmtpy.measurement",
     "Region": "pmtpy.regions",

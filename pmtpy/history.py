@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +17,7 @@ from pmtpy.errors import CoverageError
 from pmtpy.model import Floats, Frame, Ints, Layout, Point
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """The curve at one instant, and how it was come by.
 
     Attributes
@@ -142,6 +142,11 @@ class History:
     layout : Layout
     seconds : float
         Rows older than this, counted from the newest, are forgotten.
+
+    Attributes
+    ----------
+    newest : Point or None
+        The last row; None before the first.
     """
 
     def __init__(self, layout: Layout, seconds: float) -> None:
@@ -153,14 +158,8 @@ class History:
         self._peaks: list[Peak] = []
         self._rows = 0
         self._lost = 0
-
-    @property
-    def newest(self) -> Point | None:
-        """The last row, or None before the first."""
-        if not self._frames:
-            return None
-        last = self._frames[-1]
-        return last if isinstance(last, Point) else last.point(-1)
+        self._oldest_ns: float = -math.inf  # the last row of the oldest chunk
+        self.newest: Point | None = None
 
     def append(self, rows: Frame | Point) -> None:
         """Add rows; settle the bookmarks that they pass; forget what is too old."""
@@ -168,16 +167,26 @@ class History:
             self._settle(rows)
         if self._peaks:
             self._peaks = [peak for peak in self._peaks if peak.follow(rows)]
-        newest, lost = (rows.t_ns, rows.lost) if isinstance(rows, Point) else (int(rows.t_ns[-1]), int(rows.lost.sum()))
-        self._rows += 1 if isinstance(rows, Point) else len(rows)
-        self._lost += lost
-        self._frames.append(rows)
-        if not isinstance(rows, Point):
+        if isinstance(rows, Point):
+            self.newest = rows
+            self._rows += 1
+            self._lost += rows.lost
+        else:
+            self.newest = rows.point(-1)
+            self._rows += len(rows)
+            self._lost += int(rows.lost.sum())
             self._marks.extend((int(rows.t_ns[i]), label) for i, label in rows.marks)
-        horizon = newest - self._keep_ns
-        while len(self._frames) > 2 and _last_t_ns(self._frames[0]) < horizon:
-            self._frames.popleft()
-        while self._marks and self._marks[0][0] < horizon:
+        self._frames.append(rows)
+        if self._oldest_ns < self.newest.t_ns - self._keep_ns:
+            self._drop(self.newest.t_ns - self._keep_ns)
+
+    def _drop(self, horizon_ns: int) -> None:
+        """Forget what is older, but for the last two chunks."""
+        frames = self._frames
+        while len(frames) > 2 and _last_t_ns(frames[0]) < horizon_ns:
+            frames.popleft()
+        self._oldest_ns = _last_t_ns(frames[0])
+        while self._marks and self._marks[0][0] < horizon_ns:
             self._marks.popleft()
 
     def instant(self, t_ns: int) -> Instant:
@@ -207,9 +216,13 @@ class History:
     def _settle(self, rows: Frame | Point) -> None:
         newest = _last_t_ns(rows)
         before = self.newest
-        for mark in [m for m in self._open if m.t_ns <= newest]:
-            mark.reading = self._between(mark.t_ns, before, rows, self._rows, self._lost)
-            self._open.remove(mark)
+        later = []
+        for mark in self._open:
+            if mark.t_ns <= newest:
+                mark.reading = self._between(mark.t_ns, before, rows, self._rows, self._lost)
+            else:
+                later.append(mark)
+        self._open = later
 
     def at(self, t_ns: int) -> Reading:
         """Return the curve at an instant, by straight lines between rows.
@@ -224,7 +237,9 @@ class History:
             have = "nothing was read yet" if newest is None else f"{(newest.t_ns - t_ns) / 1e9:g} s ago is too old"
             msg = f"the history does not reach the instant asked for: {have}; keep more with history_s="
             raise CoverageError(msg)
-        if t_ns >= newest.t_ns:
+        if t_ns == newest.t_ns:
+            return Reading(t_ns, newest.joules, newest, newest, 0, newest.uncovered_ns, self._lost, self._rows)
+        if t_ns > newest.t_ns:
             ahead = t_ns - newest.t_ns
             grown = [_extend(j, w, ahead) for j, w in zip(newest.joules, newest.watts, strict=True)]
             # A counter that was read once has no power to go on with: until it is read again nothing is known.

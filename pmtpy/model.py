@@ -1,4 +1,4 @@
-"""The data of pmtpy: what a column means, counts as delivered, the curve in SI, and the curve at one instant.
+"""The data of pmtpy: what a column means, counts as delivered, and the curve in SI.
 
 Everything here is frozen and pure. Arrays that are handed out are not to be written to. Times are integer
 nanoseconds on the host's monotonic clock and denote the middle of what was measured, unless a channel says
@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import enum
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-from pmtpy.errors import CoverageError, TargetError
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -301,108 +298,6 @@ class Frame:
             int(self.lost[row]),
             int(self.uncovered_ns[row]),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """The curve of one sensor at one instant.
-
-    Attributes
-    ----------
-    target : str
-        The sensor, e.g. ``rapl`` or ``powersensor3:/dev/ttyACM0``.
-    t_ns : int
-        The instant, on the host's monotonic clock (``time.monotonic_ns``).
-    timestamp : float
-        The same instant as Unix seconds, by the anchor that the sensor took when it was opened.
-    names : tuple of str
-        ``"total"``, then the channels that measure energy.
-    joules : tuple of float
-        Energy since the sensor was opened, per name.
-    watts : tuple of float
-        Power at the instant, per name (for a counter: the mean since it last moved).
-    uncovered_ns, lost : int
-        Time without known energy, and rows lost, since opening.
-    """
-
-    target: str
-    t_ns: int
-    timestamp: float
-    names: tuple[str, ...]
-    joules: tuple[float, ...]
-    watts: tuple[float, ...]
-    uncovered_ns: int = 0
-    lost: int = 0
-
-
-def _index(a: State, b: State, channel: str | int | None) -> int:
-    if a.target != b.target or a.names != b.names:
-        msg = f"the two states belong to different sensors: {a.target} and {b.target}"
-        raise TargetError(msg)
-    if channel is None:
-        return 0
-    if isinstance(channel, int):
-        if 0 <= channel < len(a.names):
-            return channel
-    elif channel in a.names:
-        return a.names.index(channel)
-    msg = f"{a.target} has no channel {channel!r}; it has: {', '.join(a.names)}"
-    raise TargetError(msg)
-
-
-def seconds(a: State, b: State) -> float:
-    """Seconds from state ``a`` to state ``b``; negative if ``b`` is the earlier one."""
-    _index(a, b, None)
-    return (b.t_ns - a.t_ns) / 1e9
-
-
-_WORTH_A_WARNING = 1e-3  # share of an interval without known energy that a user should hear of
-_TOO_MUCH = 0.05  # share above which a sum of joules would pass for something that it is not
-
-
-def _check_coverage(a: State, b: State) -> None:
-    unknown, length = abs(b.uncovered_ns - a.uncovered_ns), abs(b.t_ns - a.t_ns)
-    if unknown <= _WORTH_A_WARNING * length:
-        return
-    msg = f"{a.target}: the energy of {unknown / 1e9:g} s of the {length / 1e9:g} s between the two states is not known"
-    if unknown > _TOO_MUCH * length:
-        msg += " (lost rows, a restart, or counters that were not read in time; a region keeps them read)"
-        raise CoverageError(msg)
-    warnings.warn(msg, stacklevel=3)
-
-
-def joules(a: State, b: State, channel: str | int | None = None) -> float:
-    """Energy from state ``a`` to state ``b`` in joules; of the total, or of the channel named or numbered.
-
-    Warns when more than 0.1 % of the time between them has no known energy.
-
-    Raises
-    ------
-    TargetError
-        The states belong to different sensors, or there is no such channel.
-    CoverageError
-        More than 5 % of the time between them has no known energy.
-    """
-    i = _index(a, b, channel)
-    _check_coverage(a, b)
-    return b.joules[i] - a.joules[i]
-
-
-def watts(a: State, b: State, channel: str | int | None = None) -> float:
-    """Mean power from state ``a`` to state ``b`` in watts; the power at ``b`` if both denote the same instant.
-
-    Raises
-    ------
-    TargetError
-        The states belong to different sensors, or there is no such channel.
-    CoverageError
-        More than 5 % of the time between them has no known energy.
-    """
-    i = _index(a, b, channel)
-    if a.t_ns == b.t_ns:
-        return b.watts[i]
-    _check_coverage(a, b)
-    return (b.joules[i] - a.joules[i]) / ((b.t_ns - a.t_ns) / 1e9)
 
 
 @dataclass(frozen=True, slots=True)

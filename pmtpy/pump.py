@@ -102,6 +102,34 @@ class Pump:
                     job.step()
 
 
+class Beat:
+    """One step of one owner on a pump: begun, changed and ended from any thread, but not under a lock it takes."""
+
+    def __init__(self, pump: Pump, step: Callable[[], None]) -> None:
+        self._pump = pump
+        self._step = step
+        self._lock = threading.Lock()
+        self._job: Job | None = None
+
+    @property
+    def going(self) -> bool:
+        """Whether the pump takes the step now and then."""
+        return self._job is not None
+
+    def every(self, period_s: float | None) -> None:
+        """Let the pump take the step every ``period_s`` seconds from now on; None: not any more."""
+        with self._lock:
+            self.end()
+            if period_s is not None:
+                self._job = self._pump.add(self._step, period_s)
+
+    def end(self) -> None:
+        """Take the step no more; what a step may call itself."""
+        job, self._job = self._job, None
+        if job is not None:
+            self._pump.remove(job)
+
+
 _shared: dict[int, Pump] = {}  # by process id: a thread does not survive a fork
 
 

@@ -1,7 +1,7 @@
-"""What a user holds: one source, its curve, its recent past, its dump.
+"""What a user holds: one sensor, from its opening to its end, with its pump and its dump.
 
-Whoever needs a row reads it: :meth:`Sensor.read` takes the lock, lets the source deliver, integrates and answers, in
-the caller's thread. The pump does the very same step on its own schedule, and runs only where something needs it: a
+Whoever needs a row reads it: :meth:`Sensor.read` lets the source deliver, integrates and answers in the caller's thread
+(:mod:`pmtpy.curve`). The pump does the very same step on its own schedule, and runs only where something needs it: a
 momentary power, a stream, a dump, or a counter that must be read before it turns over twice.
 """
 
@@ -16,12 +16,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pmtpy.clock import Anchor, Clock, seconds_of
+from pmtpy.curve import Curve
 from pmtpy.errors import PmtError, SensorClosedError, SinkError, TargetError
-from pmtpy.history import History, Instant, Peak, Reading, Recent
+from pmtpy.history import Instant, Peak, Reading, Recent
 from pmtpy.integrate import Integrator
-from pmtpy.model import Channel, Floats, Frame, Identity, Ints, Layout, Point, Rule, State
-from pmtpy.pump import Job, Pump, pump_for
+from pmtpy.model import Channel, Floats, Identity, Ints, Layout, Rule
+from pmtpy.pump import Beat, pump_for
 from pmtpy.source import Source
+from pmtpy.state import State
 from pmtpy.version import __version__
 
 if TYPE_CHECKING:
@@ -94,25 +96,16 @@ class Sensor:
         self._calibration = calibration
         profiles = calibration.profiles if calibration is not None else {}
         self._layout = Layout(calibration.channels(source.channels) if calibration is not None else source.channels)
-        self._names = self._layout.names
-        self._integrator = Integrator(self._layout, {name: p.curve.true for name, p in profiles.items()})
-        self._history = History(self._layout, history_s)
-        self._anchor = clock.anchor()
+        integrator = Integrator(self._layout, {name: p.curve.true for name, p in profiles.items()})
+        self._curve = Curve(source, target, clock, integrator, history_s)
         self._interval_s = interval_s or source.interval_s
-        self._lock = threading.RLock()
-        self._pid = os.getpid()
-        self._closed = False
-        self._failure: PmtError | None = None
+        self._unusable = ""  # why it cannot be used any more
         self._dump: Writer | None = None
-        self._labels: list[tuple[int, str]] = []
         self._regions = 0
-        self._pump: Pump = pump_for(clock, target, alone=source.slow or source.stream)
-        self._job: Job | None = None
-        self._job_lock = threading.Lock()
-        self._newest: Point | None = None
+        self._regions_lock = threading.Lock()
+        self._beat = Beat(pump_for(clock, target, alone=source.slow or source.stream), self._pumped)
         self._always = source.stream or any(c.how is not Rule.COUNTER for c in self._layout.energy)
-        with self._lock:
-            self._step()
+        self._curve.step()
         self._schedule()
         _open.add(self)
 
@@ -141,7 +134,7 @@ class Sensor:
     @property
     def anchor(self) -> Anchor:
         """Wall and monotonic time at the opening."""
-        return self._anchor
+        return self._curve.anchor
 
     @property
     def clock(self) -> Clock:
@@ -156,11 +149,11 @@ class Sensor:
     @property
     def alive(self) -> bool:
         """Whether it can be read: not closed, not lost."""
-        return not self._closed and self._failure is None
+        return not self._unusable and self._curve.failure is None
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else "lost" if self._failure else "open"
-        return f"<Sensor {self.target} ({state}): {', '.join(self._names)}>"
+        state = "closed" if self._unusable else "lost" if self._curve.failure else "open"
+        return f"<Sensor {self.target} ({state}): {', '.join(self._layout.names)}>"
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -177,76 +170,14 @@ class Sensor:
         SensorClosedError
             The sensor was closed, or belongs to the parent of this process.
         """
-        self._check()
-        with self._lock:
-            asked_ns = self._clock.now_ns()
-            if not self._source.slow:
-                self._step()
-            elif self._failure is not None:
-                raise self._failure
-            newest = self._newest
-            if newest is None:
-                return self._unread(asked_ns)
-            if newest.t_ns >= asked_ns or self._source.stream:
-                t_ns, joules, watts, uncovered = newest.t_ns, newest.joules, newest.watts, newest.uncovered_ns
-            else:
-                now = self._history.at(self._clock.now_ns())
-                t_ns, joules, watts, uncovered = now.t_ns, now.joules, now.after.watts, now.uncovered_ns
-            unix = (self._anchor.unix_ns + t_ns - self._anchor.monotonic_ns) / 1e9
-            return State(self.target, t_ns, unix, self._names, joules, watts, uncovered, self._integrator.lost)
-
-    def _unread(self, t_ns: int) -> State:
-        nothing = (float("nan"),) * len(self._names)
-        zero = (0.0,) * len(self._names)
-        return State(self.target, t_ns, self._anchor.unix_s(t_ns), self._names, zero, nothing)
-
-    def _step(self) -> None:
-        """Bring the curve up to now. Under the lock."""
-        self._take()
-        if self._source.stream:
-            while self._source.more:
-                self._take()
-
-    def _take(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-        try:
-            rows = self._integrator.advance(self._source.take())
-        except PmtError as error:
-            self._fail(error)
-            raise
-        if rows is None:
-            return
-        if self._labels:
-            rows = self._label(rows)
-        self._history.append(rows)
-        self._newest = rows if isinstance(rows, Point) else rows.point(-1)
-        if self._dump is not None:
-            self._dump.put(rows if isinstance(rows, Frame) else Frame.of_points([rows]))
-
-    def _fail(self, error: PmtError) -> None:
-        self._failure = error
-        _log.error("%s is lost: %s", self.target, error)
-
-    def _label(self, rows: Frame | Point) -> Frame:
-        """Give host-timed labels to the first row at or after their instant. Under the lock."""
-        frame = rows if isinstance(rows, Frame) else Frame.of_points([rows])
-        newest = int(frame.t_ns[-1])
-        due = [(t, label) for t, label in self._labels if t <= newest]
-        self._labels = [(t, label) for t, label in self._labels if t > newest]
-        marks = tuple((int(frame.t_ns.searchsorted(t)), label) for t, label in due)
-        merged = tuple(sorted((*frame.marks, *marks)))
-        return Frame(frame.t_ns, frame.watts, frame.joules, frame.values, frame.lost, frame.uncovered_ns, merged)
+        if self._unusable:
+            raise SensorClosedError(self._unusable)
+        return self._curve.state()
 
     def history(self, seconds: float | None = None) -> Recent:
         """Return arrays of the recent past: the last ``seconds``, or all that is kept (``history_s`` of ``create``)."""
         self._check()
-        with self._lock:
-            if not self._source.slow:
-                self._step()
-            elif self._failure is not None:
-                raise self._failure
-            return self._history.recent(seconds, self._anchor.unix_ns - self._anchor.monotonic_ns)
+        return self._curve.recent(seconds)
 
     def mark(self, label: str) -> None:
         """Put a label on the present instant: in the device's own stream where it can, else timed by the host.
@@ -257,91 +188,50 @@ class Sensor:
         if not label or any(c in label for c in "\r\n"):
             msg = f"a marker needs a label of one line, not {label!r}"
             raise TargetError(msg)
-        with self._lock:
-            if self._failure is not None:
-                raise self._failure
-            if not self._source.mark(label):
-                self._labels.append((self._clock.now_ns(), label))
+        self._curve.label(label)
 
     # -- instants, for regions -------------------------------------------------------------------------------------
 
     def begin_region(self) -> tuple[Instant, Peak]:
         """Note the present instant as the start of a region; costs no reading where the pump reads anyway."""
         self._check()
-        self._regions += 1
-        if self._job is None and self._source.deadline_s is not None:
+        with self._regions_lock:
+            self._regions += 1
+        if not self._beat.going and self._source.deadline_s is not None:
             self._schedule()
-        with self._lock:
-            start = self._now()
-            return start, self._history.follow_peak(start.t_ns)
+        return self._curve.begin(step=not self._always and self._dump is None)
 
     def end_region(self, peak: Peak) -> Instant:
         """Note the present instant as the end of a region."""
         self._check()
-        self._regions -= 1
-        with self._lock:
-            peak.end_ns = self._clock.now_ns()  # whatever else fails, nothing is followed for ever
-            end = self._now()
-            peak.end_ns = end.t_ns
-            return end
+        with self._regions_lock:
+            self._regions -= 1
+        return self._curve.end(peak, step=not self._always and self._dump is None)
 
     def abandon_region(self, start: Instant, peak: Peak) -> None:
         """Take back the start of a region that was not entered."""
-        self._regions -= 1
-        with self._lock:
-            peak.end_ns = start.t_ns
-            self._history.forget(start)
-
-    def _now(self) -> Instant:
-        with self._lock:
-            if self._failure is not None:
-                raise self._failure
-            if not self._always and self._dump is None:
-                asked_ns = self._clock.now_ns()
-                self._step()  # nobody else reads it
-                if self._newest is not None and self._newest.t_ns >= asked_ns:
-                    # The register was read just now: its row is the instant, with nothing to be bridged beside it.
-                    return self._history.instant(self._newest.t_ns)
-            return self._history.instant(self._clock.now_ns())
+        with self._regions_lock:
+            self._regions -= 1
+        self._curve.abandon(start, peak)
 
     def bookmark(self, t_ns: int) -> Instant:
         """Set a bookmark at an instant of the recent past; :meth:`reading` evaluates it with the rows come by then."""
         self._check()
-        with self._lock:
-            return self._history.instant(t_ns)
+        return self._curve.bookmark(t_ns)
 
     def reading(self, instant: Instant) -> Reading:
         """Return the curve at an instant noted before, with the rows that have come by now."""
-        if instant.reading is not None:
-            return instant.reading
-        self._check()
-        with self._lock:
-            if instant.reading is None and not self._source.slow and self._failure is None:
-                self._step()
-            if instant.reading is None and self._failure is not None:
-                raise self._failure
-            return self._history.reading(instant)
+        return self.readings(instant)[0]
 
-    def readings(self, start: Instant, end: Instant) -> tuple[Reading, Reading]:
-        """Return the curve at two instants from the very same rows.
-
-        Row by row would not do: a row that comes between two readings could leave the start on the newer curve and
-        the end on the older, and make the energy between them negative.
-        """
-        if start.reading is not None and end.reading is not None:
-            return start.reading, end.reading
-        self._check()
-        with self._lock:
-            if not self._source.slow and self._failure is None:
-                self._step()
-            if self._failure is not None and (start.reading is None or end.reading is None):
-                raise self._failure
-            return self._history.reading(start), self._history.reading(end)
+    def readings(self, *instants: Instant) -> list[Reading]:
+        """Return the curve at instants noted before, all by the very same rows."""
+        if any(instant.reading is None for instant in instants):
+            self._check()
+        return self._curve.readings(instants)
 
     def around(self, a: Reading, b: Reading) -> tuple[Ints, Floats, Floats]:
         """Return time, power (total first) and values of the rows around and between two readings, as far as kept."""
-        with self._lock:
-            return self._history.around(a, b)
+        return self._curve.around(a, b)
 
     # -- dump ------------------------------------------------------------------------------------------------------
 
@@ -378,12 +268,12 @@ class Sensor:
 
         self._check()
         interval_s = seconds_of(interval) if isinstance(interval, str) else interval
-        with self._lock:
+        with self._curve.lock:
             if self._dump is not None:
                 msg = f"{self.target} is being dumped already; stop_dump() first"
                 raise SinkError(msg)
-            if self._failure is not None:
-                raise self._failure
+            if self._curve.failure is not None:
+                raise self._curve.failure
             header = Header(
                 self.target,
                 self.identity,
@@ -394,11 +284,12 @@ class Sensor:
                 __version__,
             )
             sink = open_sink(path, header, format=format, overwrite=overwrite, absolute=absolute)
-            self._step_quietly()  # what came before belongs to no dump
+            self._curve.step_quietly()  # what came before belongs to no dump
             thin_s = interval_s if interval_s is not None and self._source.stream else None
             self._dump = Writer(sink, interval_s=thin_s)
+            self._curve.feed = self._dump.put
             if not self._source.stream:
-                self._step_quietly()  # the first row is the start
+                self._curve.step_quietly()  # the first row is the start
         self._schedule(interval_s)
 
     def dump(
@@ -427,34 +318,25 @@ class Sensor:
         if self._dump is None:
             msg = f"{self.target} is not being dumped"
             raise SinkError(msg)
-        self._step_quietly()
+        self._curve.step_quietly()
         ending, problem = self._end_dump(self._dump)
         self._schedule()
-        if self._failure is not None:
-            raise self._failure
+        if self._curve.failure is not None:
+            raise self._curve.failure
         if problem is not None:
             raise problem
         return ending
 
     def _end_dump(self, writer: Writer) -> tuple[Ending, SinkError | None]:
         """End the file; return what was written, and what is wrong with it."""
-        with self._lock:
-            self._dump = None
-        ending = writer.stop(self._clock.anchor(), str(self._failure) if self._failure else "")
+        with self._curve.lock:
+            self._dump = self._curve.feed = None
+        ending = writer.stop(self._clock.anchor(), str(self._curve.failure or ""))
         if not ending.error:
             return ending, None
         problem = SinkError(f"the dump of {self.target} is not whole: {ending.error}")
         problem.__cause__ = writer.error
         return ending, problem
-
-    def _step_quietly(self) -> None:
-        """Take what has come; a loss is kept and raised by the call that asks for values."""
-        with self._lock:
-            if self._failure is None and not self._source.slow:
-                try:
-                    self._step()
-                except PmtError:
-                    _log.debug("%s was lost at a step", self.target, exc_info=True)
 
     # -- the pump --------------------------------------------------------------------------------------------------
 
@@ -467,39 +349,33 @@ class Sensor:
             period = self._interval_s
         elif self._source.deadline_s is not None and self._regions > 0:
             period = self._source.deadline_s / _GUARD_PARTS
-        with self._job_lock:
-            old, self._job = self._job, None
-            if old is not None:
-                self._pump.remove(old)
-            if period is not None and self._failure is None and not self._closed:
-                self._job = self._pump.add(self._pumped, period)
+        self._beat.every(period if self.alive else None)
 
     def _pumped(self) -> None:
         """Take a step, by the pump."""
+        curve = self._curve
         try:
-            with self._lock:
-                if not self._closed and self._failure is None:
-                    self._step()
+            with curve.lock:
+                if self.alive:
+                    curve.step()
                     return
         except PmtError:
             _log.debug("the pump of %s ends", self.target, exc_info=True)
         except Exception as error:  # noqa: BLE001  (a fault of a driver must reach the user)
-            self._failure = PmtError(f"{self.target}: {error!r}")
-            self._failure.__cause__ = error
+            curve.failure = PmtError(f"{self.target}: {error!r}")
+            curve.failure.__cause__ = error
             _log.exception("%s failed", self.target)
-        job, self._job = self._job, None
-        if job is not None:
-            self._pump.remove(job)
+        self._beat.end()
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        if self._closed:
-            msg = f"{self.target} was closed"
-            raise SensorClosedError(msg)
-        if os.getpid() != self._pid:
-            msg = f"{self.target} was opened by the parent of this process; open it again here"
-            raise SensorClosedError(msg)
+        if self._unusable:
+            raise SensorClosedError(self._unusable)
+
+    def _disown(self) -> None:
+        """Leave the device to the parent, in a child process; its locks may be held by threads that are not here."""
+        self._unusable = f"{self.target} was opened by the parent of this process; open it again here"
 
     def close(self) -> None:
         """End the dump, stop reading, release the device. May be called twice.
@@ -509,18 +385,18 @@ class Sensor:
         SinkError
             The dump that was still running is not whole.
         """
-        if self._closed or os.getpid() != self._pid:
+        if self._unusable:
             return
         problem = None
         if self._dump is not None:
-            self._step_quietly()
+            self._curve.step_quietly()
             _, problem = self._end_dump(self._dump)
-        self._closed = True
+        self._unusable = f"{self.target} was closed"
         self._schedule()
-        with self._lock:
+        with self._curve.lock:
             self._source.close()
         _open.discard(self)
-        if problem is not None and self._failure is None:
+        if problem is not None and self._curve.failure is None:
             raise problem
 
     def __enter__(self) -> Self:
@@ -548,3 +424,12 @@ def _close_forgotten() -> None:
             sensor.close()
         except PmtError as error:  # noqa: PERF203  (each must be closed, whatever the others do)
             _log.error("%s", error)
+
+
+def _disown_all() -> None:
+    for sensor in list(_open):
+        sensor._disown()  # noqa: SLF001  (of the same module)
+
+
+if hasattr(os, "register_at_fork"):  # where processes fork; asking for the process at each reading would cost more
+    os.register_at_fork(after_in_child=_disown_all)

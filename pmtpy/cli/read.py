@@ -10,9 +10,9 @@ from typing import Any
 from pmtpy.cli.common import add_targets, chosen_targets, number_or_none, opened
 from pmtpy.clock import HOST_CLOCK, seconds_of
 from pmtpy.measurement import Measurement
-from pmtpy.model import State
 from pmtpy.regions import Region
 from pmtpy.sensor import Sensor
+from pmtpy.state import State
 
 _WATCH = "200ms"
 

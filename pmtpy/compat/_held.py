@@ -5,62 +5,22 @@ Neither original has a way to close a sensor: it is released with the object tha
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import os
 import threading
 import weakref
-from dataclasses import replace
 
 from pmtpy.errors import PmtError, ReadError
-from pmtpy.model import State
 from pmtpy.registry import VIRTUAL
 from pmtpy.sensor import Sensor
+from pmtpy.state import State
 
 _log = logging.getLogger("pmtpy")
 _PAUSE_NS = 200_000  # a PowerSensor3 delivers every few milliseconds at the latest
-_ROUNDS = 5  # rows are milliseconds apart, evaluations microseconds
 _STEP_NS = 2_000_000
 _WARM_UP_NS = 1_000_000_000  # the slowest register known to us moves ten times in it
 _LIMIT_NS = 5_000_000_000  # beyond it the source itself has called the device lost
-
-
-class Moment:
-    """A state, and its place on the curve: a better value of its energy once later rows have come.
-
-    Between two movements of a counter a state lets the last power go on. When the counter moves, what it says of that
-    time is known, and two states that are closer together than the counter's steps would otherwise show the correction
-    as their energy.
-    """
-
-    __slots__ = ("_instant", "_sensor", "state")
-
-    def __init__(self, state: State, sensor: Sensor) -> None:
-        self.state = state
-        self._sensor = sensor
-        self._instant = sensor.bookmark(state.t_ns)
-
-    def settled(self) -> State:
-        """Return the state with its energy by the rows that have come by now; as it was once the sensor is gone."""
-        reading = self._instant.reading
-        if reading is None and self._sensor.alive:
-            with contextlib.suppress(PmtError):  # lost just now: what was read before stays true
-                reading = self._sensor.reading(self._instant)
-        if reading is None:
-            return self.state
-        return replace(self.state, joules=reading.joules, uncovered_ns=reading.uncovered_ns, lost=reading.lost)
-
-
-def settle(start: Moment, end: Moment) -> tuple[State, State]:
-    """Return both states by the same rows: a row that came between the two evaluations would show as energy."""
-    first, second = start.settled(), end.settled()
-    for _ in range(_ROUNDS):
-        again = start.settled()
-        if again == first:
-            break
-        first, second = again, end.settled()
-    return first, second
 
 
 def warm_up(sensor: Sensor) -> None:

@@ -14,9 +14,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from pmtpy import model
+from pmtpy import state as states
 from pmtpy.compat._columns import Column, columns
-from pmtpy.compat._held import Held, Moment, rehearsed, settle
+from pmtpy.compat._held import Held, rehearsed
 from pmtpy.errors import BackendUnavailableError, TargetError
 from pmtpy.registry import backend_of, split_target
 from pmtpy.registry import create as open_sensor
@@ -35,11 +35,10 @@ _OTHER_INTERVAL_S = 100e-3
 class State:
     """What a sensor showed at one instant. Measurements are numbered; the first stands for the whole sensor."""
 
-    __slots__ = ("_columns", "_moment", "_state")
+    __slots__ = ("_columns", "_state")
 
-    def __init__(self, moment: Moment, shown: tuple[Column, ...]) -> None:
-        self._moment = moment
-        self._state = moment.state
+    def __init__(self, state: states.State, shown: tuple[Column, ...]) -> None:
+        self._state = state
         self._columns = shown
 
     def timestamp(self) -> float:
@@ -85,21 +84,21 @@ class PMT:
     @staticmethod
     def seconds(start: State, end: State) -> float:
         """Return the seconds from one state to the other."""
-        return model.seconds(start._state, end._state)  # noqa: SLF001  (the two classes are one face)
+        return states.seconds(start._state, end._state)  # noqa: SLF001  (the two classes are one face)
 
     @staticmethod
     def joules(start: State, end: State) -> float:
         """Return the energy of the whole sensor from one state to the other, joules."""
-        return model.joules(*settle(start._moment, end._moment))  # noqa: SLF001
+        return states.joules(start._state, end._state)  # noqa: SLF001
 
     @staticmethod
     def watts(start: State, end: State) -> float:
         """Return the mean power of the whole sensor from one state to the other, watts."""
-        return model.watts(*settle(start._moment, end._moment))  # noqa: SLF001
+        return states.watts(start._state, end._state)  # noqa: SLF001
 
     def read(self) -> State:
         """Return a new state, later than the one before."""
-        return State(Moment(self._held.read(), self._held.sensor), self._columns)
+        return State(self._held.read(), self._columns)
 
     def startDump(self, filename: str | os.PathLike[str] | None = None) -> None:  # noqa: N802  (PMT's name)
         """Write the power to a text file until :meth:`stopDump`, replacing what is there.

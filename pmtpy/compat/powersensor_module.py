@@ -15,7 +15,7 @@ from datetime import datetime
 
 import numpy as np
 
-from pmtpy import model
+from pmtpy import state as states
 from pmtpy.compat._held import Held, rehearsed
 from pmtpy.errors import TargetError
 from pmtpy.registry import create
@@ -35,7 +35,7 @@ class State:
     __slots__ = ("_current", "_energy", "_state", "_voltage")
 
     def __init__(
-        self, state: model.State, energy: Sequence[float], current: Sequence[float], voltage: Sequence[float]
+        self, state: states.State, energy: Sequence[float], current: Sequence[float], voltage: Sequence[float]
     ) -> None:
         self._state = state
         self._energy, self._current, self._voltage = tuple(energy), tuple(current), tuple(voltage)
@@ -177,12 +177,12 @@ def Joules(first_state: State, second_state: State, sensor_pair: int = -1) -> fl
     channel, absent = _channel(first_state, second_state, sensor_pair)
     if absent is not None:
         return absent
-    return model.joules(first_state._state, second_state._state, channel)  # noqa: SLF001
+    return states.joules(first_state._state, second_state._state, channel)  # noqa: SLF001
 
 
 def seconds(first_state: State, second_state: State) -> float:
     """Return the seconds from one state to the other."""
-    return model.seconds(first_state._state, second_state._state)  # noqa: SLF001
+    return states.seconds(first_state._state, second_state._state)  # noqa: SLF001
 
 
 def Watt(first_state: State, second_state: State, sensor_pair: int = -1) -> float:  # noqa: N802  (the original's name)
@@ -193,4 +193,4 @@ def Watt(first_state: State, second_state: State, sensor_pair: int = -1) -> floa
     channel, absent = _channel(first_state, second_state, sensor_pair)
     if absent is not None:
         return absent
-    return model.watts(first_state._state, second_state._state, channel)  # noqa: SLF001
+    return states.watts(first_state._state, second_state._state, channel)  # noqa: SLF001

@@ -43,21 +43,18 @@ def test_all_sensors_of_one_world_agree_with_the_truth_and_each_other(load: str)
     try:
         found = {}
         for sensor in sensors.values():
-            with sensor._lock:
-                sensor._step()
+            sensor._curve.step()
         clock.advance(1.0)
         starts = {}
         for name, sensor in sensors.items():
-            with sensor._lock:
-                sensor._step()
-            starts[name] = sensor._newest
+            sensor._curve.step()
+            starts[name] = sensor._curve.newest
         for _ in range(1000):
             clock.advance(0.02)
             for sensor in sensors.values():
-                with sensor._lock:
-                    sensor._step()
+                sensor._curve.step()
         for name, sensor in sensors.items():
-            first, last = starts[name], sensor._newest
+            first, last = starts[name], sensor._curve.newest
             assert first is not None
             assert last is not None
             truth = world.joules_between(first.t_ns, last.t_ns)

@@ -21,10 +21,11 @@ from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, make_world
 from pmtpy.errors import BackendUnavailableError, CoverageError, ReadError, SourceLostError, TargetError
 from pmtpy.integrate import Integrator
-from pmtpy.model import Layout, Point, joules
+from pmtpy.model import Layout, Point
 from pmtpy.regions import region
 from pmtpy.sensor import Sensor
 from pmtpy.source import Source
+from pmtpy.state import joules
 from pmtpy.testing import check_source, check_truth
 
 
