@@ -363,12 +363,18 @@ def test_a_group_that_is_switched_off_is_no_zero(path: Path) -> None:
         bench.rows(600)
 
 
-def test_short_reads_are_looped(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pread = os.pread
-    monkeypatch.setattr(os, "pread", lambda fd, n, at: pread(fd, min(n, 4096 - at % 4096), at))
-    bench = Bench(path, "constant:200", whole=True)
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("page", [4096, 65536, 1000])
+def test_short_reads_are_looped(path: Path, monkeypatch: pytest.MonkeyPatch, page: int, *, whole: bool) -> None:
+    """Sysfs gives a page at most, whatever was asked for."""
+    pread, preadv = os.pread, os.preadv
+    monkeypatch.setattr(os, "pread", lambda fd, n, at: pread(fd, min(n, page), at))
+    monkeypatch.setattr(os, "preadv", lambda fd, views, at: preadv(fd, [views[0][:page]], at))
+    bench = Bench(path, "constant:200", whole=whole)
     rows = bench.rows(10)
+    assert len(rows) >= 4
     assert bench.watts(rows[0], rows[-1], "system") == 200
+    assert bench.watts(rows[0], rows[-1], "socket1.memory") == 10
 
 
 def test_a_buffer_that_is_rewritten_while_it_is_read_is_not_used(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
