@@ -77,6 +77,7 @@ class _Combined(PolledSource):
         self._sources = list(sources)
         self._name = name
         self._last: list[list[float] | None] = [None] * len(sources)
+        self._restarted = False  # since the last row
         prefixes = _prefixes(rails)
         self.channels = tuple(
             channel
@@ -96,8 +97,11 @@ class _Combined(PolledSource):
         self.deadline_s = min(deadlines) if deadlines else None
         self.slow = any(s.slow for s in sources)
 
-    def poll(self) -> Sequence[float]:
-        """Read every rail; one that has not refreshed keeps its counts, one that failed spoils the row."""
+    def poll(self) -> Sequence[float] | Block:
+        """Read every rail; one that has not refreshed keeps its counts, one that failed spoils the row.
+
+        Where a rail has restarted, its counters do not continue, so neither does the whole.
+        """
         row: list[float] = []
         for i, source in enumerate(self._sources):
             taken = source.take()
@@ -105,12 +109,17 @@ class _Combined(PolledSource):
                 self._last[i] = list(taken.counts)
             elif isinstance(taken, Block) and len(taken):
                 self._last[i] = taken.raw[-1].tolist()
+                self._restarted = self._restarted or taken.fresh
             counts = self._last[i]
             if counts is None or source.failing:
                 msg = f"{self._name}: {source.identity.backend} {source.identity.model} gave no reading"
                 raise ReadError(msg)
             row += counts
-        return row
+        if not self._restarted:
+            return row
+        self._restarted = False
+        self._last_t_ns = max(self._clock.now_ns(), self._last_t_ns + 1)
+        return Block.row(self._last_t_ns, row, fresh=True)
 
     def close(self) -> None:
         """Close all rails."""

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 import pmtpy as pmt
 from pmtpy.clock import ManualClock
+from pmtpy.combining import _Combined
 from pmtpy.emulators.world import shared_world
-from pmtpy.model import outermost
+from pmtpy.errors import ReadError
+from pmtpy.model import Block, Channel, Identity, Quantity, outermost
+from pmtpy.sensor import Sensor
+from pmtpy.source import PolledSource
 
 
 def step(sensor: pmt.Sensor) -> None:
@@ -82,3 +88,43 @@ def test_a_rail_that_fails_spoils_the_row_and_not_the_sensor() -> None:
         clock.advance(0.1)
         step(sensor)
         assert sensor.read().lost > lost
+
+
+class _Rail(PolledSource):
+    """A counter without a range, which counts on from anywhere after a restart."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.identity = Identity("test")
+        self.channels = (Channel("energy", Quantity.ENERGY, domain="rail"),)
+        self.count, self.restarted, self.busy = 0.0, False, False
+
+    def poll(self) -> Sequence[float] | Block:
+        if self.busy:
+            raise ReadError("busy")
+        self.count += 5.0
+        fresh, self.restarted = self.restarted, False
+        return Block.row(self._clock.now_ns(), [self.count], fresh=True) if fresh else [self.count]
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_rail_that_restarts_adds_no_energy_also_when_another_fails_just_then() -> None:
+    clock = ManualClock()
+    rails = [_Rail(clock), _Rail(clock)]
+    with Sensor(_Combined("board", ["a:0", "a:1"], rails, clock), "board", clock) as sensor:
+        clock.advance(1.0)
+        before = sensor.read()
+        rails[0].count, rails[0].restarted, rails[1].busy = 1e6, True, True
+        clock.advance(1.0)
+        sensor.read()
+        rails[1].busy = False
+        clock.advance(1.0)
+        after = sensor.read()
+        assert after.uncovered_ns - before.uncovered_ns == 2_000_000_000
+        assert after.lost - before.lost == 1
+        with pytest.raises(pmt.CoverageError):
+            pmt.joules(before, after)
+        clock.advance(1.0)
+        assert pmt.joules(after, sensor.read()) == 10.0
