@@ -6,6 +6,8 @@ two cannot both be right: over a span, and wherever the counter rests while powe
 
 from __future__ import annotations
 
+import math
+
 from pmtpy.clock import NS_PER_S
 
 # How far apart they may be. The bound is the one that Zeus uses for AMD's counter; every honest disagreement reported
@@ -63,6 +65,10 @@ class CounterCheck:
             return ""
         moved = f"in {seconds:.0f} s the energy counter moved by {counted:g} J"
         return f"{moved} while the power beside it says {expected:g} J"
+
+    def alone(self, t_ns: int, counter_j: float) -> None:
+        """Take one row of a counter without a power beside it: no GPU that is on uses nothing for a second."""
+        self._follow_rest(t_ns, counter_j, math.inf)
 
     def _follow_rest(self, t_ns: int, counter_j: float, joules: float) -> None:
         """Take one row, and what power says was used since the row before."""

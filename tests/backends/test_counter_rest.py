@@ -10,6 +10,7 @@ import pytest
 import pmtpy as pmt
 from pmtpy.backends._counter_check import CounterCheck
 from pmtpy.clock import ManualClock
+from pmtpy.emulators.amdsmi import VirtualCard as AmdCard
 from pmtpy.emulators.world import World
 from pmtpy.sensor import Sensor
 from tests.backends.amdsmi.rig import Rig as AmdRig
@@ -149,6 +150,36 @@ def test_plain_readings_inside_a_longer_rest_are_refused(make: Callable[[str], B
         bench.run(1.5)
         a = sensor.read()
         bench.run(3.0)
+        with pytest.raises(pmt.CoverageError, match="is not known"):
+            pmt.joules(a, sensor.read())
+
+
+def test_an_accumulator_without_a_power_beside_it_is_not_believed_to_rest() -> None:
+    rig = AmdRig(AmdCard("X", current=False, average=False), load="constant:200")
+    with Sensor(rig.open(), "amdsmi", rig.clock) as sensor:
+        rig.cards[0].shows["energy"] = 12_000_000
+        a = sensor.read()
+        for _ in range(60):
+            rig.clock.advance(0.05)
+            sensor.read()
+        with pytest.raises(pmt.CoverageError, match="is not known"):
+            pmt.joules(a, sensor.read())
+
+
+def test_a_counter_of_nvml_without_a_power_beside_it_is_not_believed_to_rest() -> None:
+    rig = NvmlRig(load="constant:200")
+    gpu = rig.gpus[0]
+    for field in ((185, 0), (186, 0)):
+        gpu.codes[field] = 3
+    gpu.codes["nvmlDeviceGetPowerUsage"] = 3
+    with Sensor(rig.open(), "nvml", rig.clock) as sensor:
+        assert [c.name for c in sensor.channels if c.measures_energy] == ["gpu.energy", "memory.average"]
+        rig.clock.advance(0.5)
+        a = sensor.read()
+        gpu.garbage[ENERGY] = 50_123_456
+        for _ in range(80):
+            rig.clock.advance(0.05)
+            sensor.read()
         with pytest.raises(pmt.CoverageError, match="is not known"):
             pmt.joules(a, sensor.read())
 

@@ -236,8 +236,7 @@ class SmiSource(PolledSource):
             counts.append(count_or_none)
         if self._registers.energy:
             self._count = counts[0]
-            if self._registers.powers:
-                self._judge(t_ns, counts)
+            self._judge(t_ns, counts)
         self._stamp_ns, self._newest_ns = stamp_ns, t_ns
         lost, self._missed = self._missed, 0
         return Block.row(t_ns, counts, lost=lost, fresh=self._check.broken)
@@ -284,6 +283,9 @@ class SmiSource(PolledSource):
         return round(stamp_ns) + self._delay_ns
 
     def _judge(self, t_ns: int, counts: list[float]) -> None:
+        if not self._registers.powers:
+            self._check.alone(t_ns, counts[0] * self._unit)
+            return
         contradiction = self._check.row(t_ns, counts[0] * self._unit, counts[1])
         if contradiction:
             msg = f"{self._who()}: {contradiction}; open it with total='power'"

@@ -99,7 +99,8 @@ class RegisterSource(NvmlSource):
         self.interval_s = min(0.1, max(0.02, min(periods, default=0.1) / 2))
         self._last: tuple[float, ...] = ()
         self._last_stamp_us = 0
-        self._pair = _pair(self._power)
+        self._counter = next((i for i, r in enumerate(self._power) if r.kind is Kind.ENERGY), None)
+        self._pair = _pair(self._power, self._counter)
         self._check = CounterCheck(seconds=_JUDGE_S, joules=_JUDGE_J)
         self._stamped: bool | None = None
 
@@ -119,6 +120,8 @@ class RegisterSource(NvmlSource):
 
     def _compare(self, t_ns: int, counts: Sequence[float]) -> None:
         if self._pair is None:
+            if self._counter is not None:
+                self._check.alone(t_ns, counts[self._counter] * 1e-3)
             return
         energy, power = (counts[i] * 1e-3 for i in self._pair)
         contradiction = self._check.row(t_ns, energy, power)
@@ -168,9 +171,8 @@ def _scope(register: Register) -> str:
     return register.channel.name.partition(".")[0]
 
 
-def _pair(registers: Sequence[Register]) -> tuple[int, int] | None:
+def _pair(registers: Sequence[Register], energy: int | None) -> tuple[int, int] | None:
     """Columns of the energy counter and of a power of the same part; None where there are not both."""
-    energy = next((i for i, r in enumerate(registers) if r.kind is Kind.ENERGY), None)
     if energy is None:
         return None
     scope = _scope(registers[energy])
