@@ -31,6 +31,7 @@ _EARLY_S = 0.02  # a stamp this much earlier than its reading has been seen; a k
 _EARLY_SHARE = 0.5  # of a poll, by which rows of a log are stamped before they are read (3 to 6 ms of 13 were seen)
 _SETTLED_S = 2.0
 _BRIEF_S = 1.0
+_NARROW = 0.1  # of the mean power: what noise there is on the meter bends a line over a narrower range than this
 _T = TypeVar("_T")
 
 
@@ -207,7 +208,7 @@ def characterise(
         Never an error for what the data cannot tell: that is declined, with the reason.
     """
     found = _Findings()
-    lattice = found.attempt("update_period_ms", lambda: estimate_updates(polls.t_s, polls.watts))
+    lattice = found.attempt("update_period_ms", lambda: _lattice(polls))
     if lattice is None:
         why = f"needs the update period: {found.declined['update_period_ms']}"
         names = ("step", "kernel", "gradient", "intercept_w", "energy")
@@ -237,6 +238,14 @@ def characterise(
     if step is not None and step.delay_s is None:
         found.declined["step.delay_ms"] = "the load's start is not known: give its stamps"
     return Characterisation(channel, lattice, step, fit, offset, transfer, energy, found.declined, tuple(found.notes))
+
+
+def _lattice(polls: Series) -> UpdateLattice:
+    lasted = float(np.ptp(polls.t_s)) if len(polls.t_s) else 0.0
+    if lasted < _BRIEF_S:
+        msg = f"the readings last {lasted:.3g} s, too little to characterise a sensor; record at least 10 s"
+        raise DeclinedError(msg)
+    return estimate_updates(polls.t_s, polls.watts)
 
 
 # --- clocks ---
@@ -343,12 +352,21 @@ def _transfer(
             why = f"needs the kernel: {found.declined.get('kernel', '')}"
         found.declined |= dict.fromkeys(("gradient", "intercept_w"), why)
         return None
-    transfer = found.attempt("gradient", lambda: fit_transfer(updates, meter, fit, _pivot(updates, clock)))
+    transfer = found.attempt("gradient", lambda: _fitted_line(updates, meter, fit, _pivot(updates, clock)))
     if transfer is None:
         found.declined["intercept_w"] = found.declined["gradient"]
     elif transfer.note:
         found.notes.append(f"gradient: {transfer.note}")
     return transfer
+
+
+def _fitted_line(updates: Updates, meter: Curve, fit: KernelFit, pivot_s: float) -> Transfer:
+    seen = updates.between(meter.start_s, meter.end_s).watts
+    low, high = np.quantile(seen, [0.02, 0.98]) if len(seen) else (0.0, 0.0)
+    if high - low < _NARROW * abs(float(np.mean(seen)) if len(seen) else 1.0):
+        msg = f"the readings vary by {high - low:.3g} W only, which is no range to fit a line over; vary the load"
+        raise DeclinedError(msg)
+    return fit_transfer(updates, meter, fit, pivot_s)
 
 
 def _energies(

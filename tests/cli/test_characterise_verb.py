@@ -112,7 +112,8 @@ def test_files_in_each_others_places_are_refused_with_where_they_belong(
 
 
 def test_a_log_of_several_gpus_asks_which(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [f"{gpu}, 2023/07/13 18:15:32.{ms:03d}, {100 + gpu}.00" for ms in range(0, 500, 10) for gpu in (0, 1)]
+    at = [f"2023/07/13 18:15:{30 + ms // 1000}.{ms % 1000:03d}" for ms in range(0, 2000, 10)]
+    rows = [f"{gpu}, {stamp}, {100 + gpu}.00" for stamp in at for gpu in (0, 1)]
     (tmp_path / "log.csv").write_text("index, timestamp, power.draw [W]\n" + "\n".join(rows) + "\n")
     assert main(["characterise", str(tmp_path / "log.csv")]) == 2
     assert "--channel: gpu0.power.draw, gpu1.power.draw" in capsys.readouterr().err
