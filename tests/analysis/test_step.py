@@ -18,7 +18,7 @@ from pmtpy.analysis.step import (
     long_block,
 )
 from pmtpy.analysis.update import estimate_updates, update_series
-from pmtpy.emulators.gpu_sensor import SensorModel
+from pmtpy.emulators.gpu_sensor import Polling, SensorModel, with_tails
 from pmtpy.errors import DeclinedError
 from pmtpy.model import Floats
 from tests.analysis.recorded import read_log, read_pmd, read_stamps
@@ -49,6 +49,19 @@ def test_each_kind_of_response_is_recognised(model: SensorModel, kind: str, rise
     half = model.window_s / 2.0 + model.tau_s * np.log(2.0)
     assert found.delay_s.contains(float(half))
     assert "own ramp" in found.note
+
+
+@pytest.mark.parametrize("hold_s", [0.3, 1.5])
+def test_clocks_held_after_the_load_change_nothing_of_its_rise(hold_s: float) -> None:
+    model = SensorModel(0.1, window_s=0.1, noise_w=0.5)
+    load = with_tails(np.array([-10.0, 2.03, 8.03]), np.array([60.0, 210.0, 60.0]), hold_s, 0.15)
+    t_ns, watts = model.record(load, 10.0, Polling(0.008, 0.001, 0.01), seed=1)
+    t = np.asarray(t_ns * 1e-9, np.float64)
+    found = fit_step(update_series(t, watts, estimate_updates(t, watts)), *long_block(_STEP.edges_s, 10.0))
+    assert found.kind == INSTANT
+    assert found.rise_s.contains(0.08)
+    assert found.delay_s is not None
+    assert found.delay_s.contains(0.05)
 
 
 def test_a_slow_load_is_told_from_a_slow_sensor_by_the_meter() -> None:

@@ -21,7 +21,7 @@ from pmtpy.analysis.correct import (
 )
 from pmtpy.analysis.response import Activity, Response
 from pmtpy.analysis.update import estimate_updates, update_series
-from pmtpy.emulators.gpu_sensor import SensorModel
+from pmtpy.emulators.gpu_sensor import SensorModel, with_tails
 from pmtpy.emulators.load import Load, Square, Table
 from pmtpy.errors import CoverageError
 from pmtpy.model import Floats
@@ -140,6 +140,23 @@ def test_knowing_the_load_undoes_aliasing() -> None:
     assert abs(np.mean(errors)) < 0.001
     assert np.std(errors) < 0.003
     assert 0.85 <= np.mean(np.abs(stated) < 1.96) <= 1.0  # 60 trials: three standard errors of 0.95 are 0.08
+
+
+@pytest.mark.parametrize(("period_s", "hold_s"), [(0.104, 0.03), (0.9, 0.2)])
+def test_clocks_held_after_each_part_of_the_load_widen_what_is_stated(period_s: float, hold_s: float) -> None:
+    stated = []
+    for seed in range(15):
+        on = np.arange(1.0, 11.0, period_s)
+        starts = np.sort(np.concatenate([[0.0], on, on + period_s / 2]))
+        load = with_tails(starts, np.where(np.isin(starts, on), 193.0, 65.0), hold_s, 0.2)
+        model = SensorModel(0.1012, 0.1012 * seed / 15, window_s=0.0, tau_s=0.0125, noise_w=0.5, seed=seed)
+        t, watts = shown(model, load, 0.5, 11.5)
+        response, activity = Response(0.1012, 0.0, 0.0125, noise_w=0.5), Activity(on, on + period_s / 2)
+        found = region_energy(t, watts, response, start_s=3.0, end_s=7.0, load=activity)
+        true = between(load, 3.0, 7.0)
+        assert found.joules == pytest.approx(true, rel=0.01)
+        stated.append((found.joules - true) / found.uncertainty_joules)
+    assert np.mean(np.abs(stated) < 1.96) >= 0.78  # 15 trials: three standard errors of 0.95 are 0.17
 
 
 def test_a_load_seen_in_one_phase_only_borrows_its_levels_from_around() -> None:

@@ -16,6 +16,8 @@ SPECS = [
     "constant:60",
     "75.5",
     "square:low=30,high=90,hz=2,duty=0.25",
+    "square:low=30,high=90,hz=2,duty=0.25,hold=0.1,stay=0.4",
+    "square:low=30,high=90,hz=2,duty=0.25,hold=9",
     "sine:low=10,high=50,hz=3",
     "ramp:low=0,high=100,hz=0.7",
     "steps:0=30,1.5=90,2=10",
@@ -38,6 +40,12 @@ def test_joules_are_the_integral_of_watts(spec: str, a: float, length: float) ->
 @pytest.mark.parametrize("spec", SPECS)
 def test_joules_start_at_zero(spec: str) -> None:
     assert float(parse_load(spec).joules(np.float64(0.0))) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_a_square_wave_may_keep_part_of_its_power_for_a_while() -> None:
+    load = parse_load("square:low=20,high=120,hz=1,duty=0.25,hold=0.5,stay=0.3")
+    assert load.watts(np.array([0.1, 0.3, 0.7, 0.8, 1.1])).tolist() == [120, 50, 50, 20, 120]
+    assert float(load.joules(np.float64(2.0))) == pytest.approx(2 * (0.25 * 120 + 0.5 * 50 + 0.25 * 20))
 
 
 @pytest.mark.parametrize(
