@@ -25,7 +25,8 @@ _EXAMPLES = """examples:
   pmtpy config powersensor3:virtual
   pmtpy config powersensor3 --sensor 0 --type MLX20 --name gpu --in-use on
   pmtpy config powersensor3 --sensor 0 --calibrate-zero          with no current through it
-  pmtpy config powersensor3 --sensor 1 --calibrate-gain 12.03    with a known voltage on it
+  pmtpy config powersensor3 --sensor 1 --calibrate-gain 12.03 --samples 128000
+                                                                 with a known voltage on it, for 6.4 s
   pmtpy config powersensor3 --export board.json"""
 
 
@@ -109,6 +110,7 @@ def _changed(board: Board, args: argparse.Namespace) -> Records:
         if args.calibrate_gain is not None:
             records = config.calibrated_gain(records, sensor, mean, args.calibrate_gain)
         after = records[sensor]
+        config.refuse_unlikely(sensor, before, after)
         say(
             f"sensor {sensor}: mean level {mean:.3f} (std {spread:.2f}, {len(levels)} frames); "
             f"vref {before.vref:.5f} V -> {after.vref:.5f} V, "

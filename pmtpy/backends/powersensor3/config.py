@@ -28,6 +28,9 @@ OLD_RECORD = struct.Struct("<16sffB")
 SENSITIVITY_V_PER_A = {"MLX10": 0.12, "MLX20": 0.0625, "MLX50": 0.025, "MLX75": 0.01667}
 
 
+_ZERO_MOVES_V, _GAIN_MOVES = 0.12, 0.2  # a tenth of the range of a current; the paper's supply, 20 % off
+
+
 @dataclass(frozen=True, slots=True)
 class SensorRecord:
     """Stored configuration of one sensor. Even sensors measure current, odd ones voltage.
@@ -217,6 +220,35 @@ def calibrated_gain(records: Records, sensor: int, mean_level: float, true_value
         msg = f"sensor {sensor}: the pin moved by {span_v:.4f} V for an input of {true_value:g}; apply a larger input"
         raise CalibrationError(msg)
     return set_fields(records, sensor, sensitivity=span_v / true_value)
+
+
+def refuse_unlikely(sensor: int, before: SensorRecord, after: SensorRecord) -> None:
+    """Refuse a calibration that a wrong input explains better than the sensor does.
+
+    Raises
+    ------
+    CalibrationError
+        The zero moved by more than a tenth of the pin's range either side (1 A of an MLX10, as
+        :func:`pmtpy.analysis.meter.zero_vref` allows), or the sensitivity by more than a fifth. A sensor that was
+        never configured is taken for one of its kind: zero at 1.65 V for a current, any sensitivity.
+    """
+    if not before.usable:
+        return
+    middle = FULL_SCALE_V / 2 if before.vref == 0 and sensor % 2 == 0 else before.vref
+    moved, ratio = after.vref - middle, after.sensitivity / before.sensitivity
+    if after.vref != before.vref and abs(moved) > _ZERO_MOVES_V:
+        msg = (
+            f"sensor {sensor}: its zero would move by {moved:+.3f} V at the pin, from {middle:.3f} V, so something "
+            f"flows through it or is connected; nothing was stored. If it is right, write it: --vref {after.vref:.5f}"
+        )
+        raise CalibrationError(msg)
+    if abs(before.sensitivity) != 1.0 and abs(ratio - 1.0) > _GAIN_MOVES:
+        msg = (
+            f"sensor {sensor}: its sensitivity would change from {before.sensitivity:.5g} to {after.sensitivity:.5g}: "
+            "the value given is not what is applied, or it is another module; nothing was stored. If it is right, "
+            f"write it: --sensitivity {after.sensitivity:.6g}"
+        )
+        raise CalibrationError(msg)
 
 
 def to_json(records: Records, firmware: str) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pmtpy.backends.powersensor3.config import SensorRecord, refuse_unlikely
 from pmtpy.cli import config
 from pmtpy.emulators.powersensor3 import BoardSpec, Stored, VirtualBoard, parse_pairs
-from pmtpy.errors import FileFormatError, TargetError
+from pmtpy.errors import CalibrationError, FileFormatError, TargetError
 
 SPEC = BoardSpec(parse_pairs("MLX10:12:1:gpu"), boot_s=0.05, flash_s=0.05, stored=Stored.UNCALIBRATED)
 
@@ -42,6 +44,34 @@ def test_zero_is_calibrated_and_stored(board: VirtualBoard, capsys: pytest.Captu
     bias = SPEC.rounding_volts
     assert shown["sensors"][0]["vref"] == pytest.approx(1.636 - bias, abs=5 * 0.0072 / 4000**0.5)
     assert board.history().records[0].vref == shown["sensors"][0]["vref"]
+
+
+def test_a_gain_is_calibrated_by_a_known_voltage_and_a_wrong_one_is_refused(
+    board: VirtualBoard, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, gain = f"ps3:{board.path}", ("--sensor", "1", "--samples", "4000", "--json", "--calibrate-gain")
+    assert call(target, *gain, "12") == 0
+    stored = json.loads(capsys.readouterr().out)["sensors"][1]["sensitivity"]
+    assert stored == pytest.approx(0.091, rel=0.003)  # 5/12 of a level of 338
+    with pytest.raises(CalibrationError, match="not what is applied"):
+        call(target, *gain, "24")
+    assert board.history().records[1].sensitivity == stored
+
+
+def test_a_zero_is_refused_while_something_flows_or_is_connected() -> None:
+    with VirtualBoard("constant:60", SPEC) as loaded:
+        for sensor in ("0", "1"):
+            before = loaded.history().records[int(sensor)].vref
+            with pytest.raises(CalibrationError, match="something flows through it or is connected; nothing was"):
+                call(f"ps3:{loaded.path}", "--sensor", sensor, "--calibrate-zero", "--samples", "2000")
+            assert loaded.history().records[int(sensor)].vref == before
+
+
+def test_a_sensor_that_was_never_configured_can_be_calibrated() -> None:
+    fresh = SensorRecord("MLX10", "x", 0.0, 0.12, in_use=True)
+    refuse_unlikely(0, fresh, replace(fresh, vref=1.62))
+    unset = SensorRecord("voltage", "x", 0.0, 1.0, in_use=True)
+    refuse_unlikely(1, unset, replace(unset, sensitivity=0.091))
 
 
 def test_fields_are_set_by_name_and_a_dry_run_stores_nothing(
