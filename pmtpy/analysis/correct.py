@@ -12,19 +12,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.reconstruct import reconstruct
+from pmtpy.analysis.levels import columns, fit_levels, shares
+from pmtpy.analysis.reconstruct import Reconstruction, reconstruct
 from pmtpy.analysis.response import Activity, Response
 from pmtpy.errors import CoverageError
 from pmtpy.model import Channel, Floats, Quantity
-from pmtpy.uncertainty import COVERAGE_FACTOR, assess, observe, student_95
+from pmtpy.uncertainty import COVERAGE_FACTOR, assess, observe
 
 _GAP = 3.0  # periods without an update that mark a result
-_TELLING = 0.1  # spread of the filtered load below which a load-informed regression cannot tell high from low
 _UNSEEN = 0.25  # of a load's cycle: folding cannot bridge more
 _CYCLES = 4  # switches of the load inside an interval from which its two levels are worth fitting
 _SLIVER = 0.1  # of a bin: a start this near its end leaves too little to put the energy into
-_FEW = 10  # updates that a regression of two levels needs
+_FEW = 10  # updates that folding needs
 _PART_TIME = 0.9
+_TELLING = 0.1  # spread of the filtered load below which a load-informed regression cannot tell high from low ...
+_HINTING = 0.02  # ... and below which it cannot even say what the load's aliases come to
 _WIDE = 1.5  # a kernel of more periods than this is undone by reconstruction
 
 
@@ -144,42 +146,50 @@ def load_informed(
 ) -> Energy | None:
     """Energy of a two-level load from part-time readings and the host's stamps of when it was on.
 
-    Fits ``y = a + b (h * s)(u - delay)`` by least squares; the energy is ``a * length + b * time on``. Where the
-    updates in the interval cannot tell the two levels apart (too few, or all of them in the same phase of the load),
-    those around it are taken as well, up to eight times the interval; None when even they cannot.
+    Fits the two levels by least squares; the energy is ``low * length + rise * time on``. None where the readings
+    cannot tell the two levels apart.
     """
-    length = end_s - start_s
-    for widened in (0.0, 0.5, 1.5, 3.5):
-        reach = widened * length
-        inside = (t_s >= start_s + response.lag_s - reach) & (t_s < end_s + response.lag_s + reach)
-        n = int(np.count_nonzero(inside))
-        seen = load.seen(response, t_s[inside])
-        if n >= _FEW and float(np.std(seen)) >= _TELLING:
-            break
-    else:
+    levels = fit_levels(t_s, watts, response, load, start_s=start_s, end_s=end_s, telling=_TELLING)
+    if levels is None:
         return None
-    design = np.stack([np.ones(n), seen], axis=1)
-    power = response.power(watts[inside])
-    levels, *_ = np.linalg.lstsq(design, power, rcond=None)
-    residuals = power - design @ levels
-    wanted = np.array([length, load.share(start_s, end_s)])
-    variance = float(residuals @ residuals) / (n - 2) * _inflation(residuals)
-    fit_u = math.sqrt(max(0.0, variance * float(wanted @ np.linalg.solve(design.T @ design, wanted))))
-    joules = float(wanted @ levels)
+    wanted = shares(load, start_s, end_s)
+    joules = float(wanted @ levels.watts)
     parts = [
-        ("fit", fit_u * student_95(n - 2) / COVERAGE_FACTOR),
+        ("fit", math.sqrt(max(0.0, float(wanted @ levels.covariance @ wanted)))),
         ("gain", response.gain_u * abs(joules)),
-        ("offset", response.offset_u / response.gain * length),
+        ("offset", response.offset_u / response.gain * (end_s - start_s)),
     ]
-    wider = (f"the two levels come from {2 * reach + length:.3g} s around the region",) if widened else ()
-    return _energy(joules, "load-informed", parts, wider)
+    return _energy(joules, "load-informed", parts, (levels.around,) if levels.around else ())
 
 
-def _inflation(residuals: Floats) -> float:
-    """How much neighbouring residuals that are alike inflate the variance of a mean: (1 + r)/(1 - r)."""
-    lagged = float(residuals[1:] @ residuals[:-1]) / max(float(residuals @ residuals), 1e-300)
-    r = min(max(lagged, 0.0), 0.9)
-    return (1.0 + r) / (1.0 - r)
+def _beside_load(
+    t_s: Floats, watts: Floats, response: Response, load: Activity, *, start_s: float, end_s: float
+) -> Energy | None:
+    """Energy of an interval in which the load switches fast, from a sensor that sees all the time.
+
+    What the load contributes is known from its levels and its stamps; the rest of the readings is slow, and is
+    corrected as if there were no load. So what readings that overlap or are cut at the ends of the interval would make
+    of the switching is left out, and the power may drift.
+    """
+    levels = fit_levels(t_s, watts, response, load, start_s=start_s, end_s=end_s, telling=_HINTING)
+    if levels is None:
+        return None
+    design, rise = columns(t_s, response, load), levels.watts * [0.0, 1.0, 1.0]
+    rest = watts - response.gain * (design @ rise)
+    found = region_energy(t_s, rest, response, start_s=start_s, end_s=end_s)
+    whole = shares(load, start_s, end_s)
+    joules = found.joules + float(whole @ rise)
+    held = [
+        held_energy(t_s, c, start_s=start_s, end_s=end_s, period_s=response.period_s, lag_s=response.lag_s)
+        for c in design.T
+    ]
+    left = (whole - np.array(held)) * [0.0, 1.0, 1.0]  # of the load that the rest does not see anyhow
+    parts = [p for p in found.parts if p[0] != "gain"]
+    parts += [
+        ("fit", math.sqrt(max(0.0, float(left @ levels.covariance @ left)))),
+        ("gain", response.gain_u * abs(joules)),
+    ]
+    return _energy(joules, f"{found.method}, beside the load", parts, found.warnings)
 
 
 def folded_energy(
@@ -235,9 +245,10 @@ def region_energy(
 ) -> Energy:
     """Energy of an interval with everything corrected that the response allows, and its interval.
 
-    Chooses, in this order: load-informed regression for a part-time sensor with a known load that switches in the
-    interval; exact inversion for a slow one-pole; reconstruction for a window of several periods; else the updates
-    shifted by their lag, cut where the load is known to have started.
+    Where the load is known and switches often: regression on it for a part-time sensor; else, if it is on and off
+    within two periods, what it contributes is left out and added again. Then exact inversion for a slow one-pole;
+    reconstruction for a window of several periods; else the updates shifted by their lag, cut where the load is known
+    to have started.
 
     Parameters
     ----------
@@ -256,18 +267,35 @@ def region_energy(
     if not end_s > start_s:
         msg = f"the interval from {start_s} to {end_s} s is empty"
         raise CoverageError(msg)
-    if response.coverage < _PART_TIME and load is not None and load.switches(start_s, end_s) >= _CYCLES:
-        informed = load_informed(t_s, watts, response, load, start_s=start_s, end_s=end_s)
+    if load is not None and _aliases(response, load.switches(start_s, end_s), end_s - start_s):
+        part_time = response.coverage < _PART_TIME
+        informed = (load_informed if part_time else _beside_load)(
+            t_s, watts, response, load, start_s=start_s, end_s=end_s
+        )
         if informed is not None:
             return informed
     if response.window_s == 0.0 and response.tau_s >= response.period_s / 2.0:
         return _inverted(t_s, watts, response, start_s, end_s)
     if response.span_s > _WIDE * response.period_s:
-        return _reconstructed(t_s, watts, response, start_s, end_s)
+        starts = load.lone_starts(response.period_s) if load is not None else None
+        power = reconstruct([(t_s, watts, response)], start_s, end_s, starts_s=starts)
+        return _reconstructed(power, response, start_s, end_s)
     found = _shifted(t_s, response.power(watts), response, start_s, end_s)
     if load is None or response.coverage < _PART_TIME:
         return found
     return _started(t_s, response, load, found, (start_s, end_s, response.power(watts)))
+
+
+def _aliases(response: Response, switches: int, length_s: float) -> bool:
+    """Whether a load switches so that shifted readings would not add up to its energy, or only by luck.
+
+    That is when some of the time is not seen, and also when the load is on and off within two periods: neighbouring
+    readings then overlap, or are cut at the ends of the region, in some phase of the load and not in its mean.
+    """
+    if response.coverage < _PART_TIME:
+        return switches >= _CYCLES
+    undone = response.window_s > 0.0 and response.span_s > _WIDE * response.period_s
+    return switches >= _CYCLES and switches * response.period_s > length_s and not undone
 
 
 def _started(
@@ -339,9 +367,8 @@ def _inverted(t_s: Floats, watts: Floats, response: Response, start_s: float, en
     return _energy(found.joules, found.method, parts, found.warnings)
 
 
-def _reconstructed(t_s: Floats, watts: Floats, response: Response, start_s: float, end_s: float) -> Energy:
+def _reconstructed(found: Reconstruction, response: Response, start_s: float, end_s: float) -> Energy:
     """Energy of the smoothest power that explains the updates of a window of several periods."""
-    found = reconstruct([(t_s, watts, response)], start_s, end_s)
     length = end_s - start_s
     parts = [
         ("reconstruction", found.energy_u(start_s, end_s)),

@@ -22,8 +22,12 @@ from pmtpy.errors import CoverageError
 from pmtpy.model import Floats
 
 _LONGEST = 1500  # cells: beyond, the dense solution takes minutes
-_REWEIGHT = 4
-_TAIL = 2.0  # degrees of freedom of the steps' distribution
+_REWEIGHT = 8
+_DOUBTS = (0.0, 0.03, 0.1, 0.3)  # in a reading, in how far the readings move from update to update
+_TAIL = 2.0  # degrees of freedom of the steps' distribution ...
+_READING_TAIL = 4.0  # ... and of the readings': 4 is the usual robust choice (Lange, Little, Taylor, JASA 84, 1989)
+_SLIVER = 0.1  # of a cell: a bound this near a start gives way to it
+_FREE = 1e-4  # stiffness at a known start, relative: a step a hundred times as large as elsewhere
 _ROUNDS = 20  # of finding the cells that lie on the floor
 
 
@@ -64,12 +68,14 @@ class Reconstruction:
     def edge_u(self, t_s: float) -> float:
         """Standard uncertainty of an energy that begins or ends at ``t_s``, for a step somewhere in its cell.
 
-        Largest less smallest power of the cell and its neighbours, times a cell, over the root of 30; derived in
-        docs/uncertainty.md.
+        Largest less smallest power of the cell and its neighbours, times a cell, times ``f (1 - f)`` for a cut after
+        the share ``f`` of it: nothing at a bound, where the energy is known, and one over the root of 30 in the mean
+        over all cuts (docs/uncertainty.md).
         """
         j = int(np.clip(np.searchsorted(self.bounds_s, t_s, side="right") - 1, 0, len(self.watts) - 1))
+        left, right = float(self.bounds_s[j]), float(self.bounds_s[j + 1])
         swing = float(np.ptp(self.watts[max(0, j - 1) : j + 2]))
-        return swing * float(self.bounds_s[1] - self.bounds_s[0]) / math.sqrt(30.0)
+        return swing * max(t_s - left, 0.0) * max(right - t_s, 0.0) / (right - left)
 
     def at(self, t_s: float) -> float:
         """Power of the cell that holds an instant."""
@@ -78,7 +84,12 @@ class Reconstruction:
 
 
 def reconstruct(
-    channels: Sequence[tuple[Floats, Floats, Response]], start_s: float, end_s: float, *, floor_w: float = 0.0
+    channels: Sequence[tuple[Floats, Floats, Response]],
+    start_s: float,
+    end_s: float,
+    *,
+    floor_w: float = 0.0,
+    starts_s: Floats | None = None,
 ) -> Reconstruction:
     """Find the power around an interval from the updates of one or more channels.
 
@@ -90,6 +101,8 @@ def reconstruct(
         The interval; readings up to two kernel widths either side are used.
     floor_w : float
         Power is at least this (the idle power, or nothing).
+    starts_s : float64, shape (n,), optional
+        When a load is known to have started: there cells begin, and power may step freely.
 
     Raises
     ------
@@ -109,14 +122,26 @@ def reconstruct(
     if m > _LONGEST:
         msg = f"the interval needs {m} cells of {cell:.3g} s; reconstruct at most {_LONGEST} at a time"
         raise CoverageError(msg)
-    bounds = np.asarray(first + cell * np.arange(m + 1), np.float64)
+    # The kernels' ends fall on bounds, so each reading adds a whole cell: the last bound is the newest kernel's end.
+    bounds = np.asarray(last + cell * np.arange(-m, 1), np.float64)
+    known = np.zeros(0) if starts_s is None else starts_s[(starts_s > bounds[1]) & (starts_s < bounds[-2])]
+    bounds, stepping = _begin(bounds, known, cell)
     kernel = np.concatenate([r.cells(t, bounds) for t, _, r in rows])
     # What lies before the first cell continues it: the kernel's tail is folded into that cell.
     kernel[:, 0] += 1.0 - kernel.sum(axis=1)
     shown = np.concatenate([r.power(w) for _, w, r in rows])
     noise = np.concatenate([np.full(len(t), max(r.noise_in_s, 1e-3), np.float64) for t, _, r in rows])
-    white = np.asarray(kernel / noise[:, None], np.float64)
-    return _solve(white, shown / noise, bounds, floor_w)
+    doubt = np.concatenate([np.abs(np.gradient(r.power(w))) for _, w, r in rows]) / noise
+    problem = _Problem(np.asarray(kernel / noise[:, None], np.float64), shown / noise, doubt, stepping)
+    return _solve(problem, bounds, floor_w)
+
+
+def _begin(bounds: Floats, starts: Floats, cell: float) -> tuple[Floats, Floats]:
+    """Let cells begin at the starts; and return how stiff each inner bound is, those at a start hardly."""
+    near = np.abs(bounds[:, None] - starts[None, :]).min(axis=1, initial=np.inf) < _SLIVER * cell
+    near[[0, -1]] = False
+    bounds = np.sort(np.concatenate([bounds[~near], starts]))
+    return bounds, np.where(np.isin(bounds[1:-1], starts), _FREE, 1.0)
 
 
 def _near(t_s: Floats, start_s: float, end_s: float, reach: float) -> slice:
@@ -124,34 +149,79 @@ def _near(t_s: Floats, start_s: float, end_s: float, reach: float) -> slice:
     return slice(int(low), int(high))
 
 
-def _solve(kernel: Floats, shown: Floats, bounds: Floats, floor_w: float) -> Reconstruction:
-    """Choose the walk by its likelihood, then solve with it."""
-    m = kernel.shape[1]
-    normal, right = kernel.T @ kernel, kernel.T @ shown
-    rough = _rough(np.ones(m - 1))
-    square = float(shown @ shown)
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """Readings over their noise, and what makes them up: kernel, steps between cells, and doubt in each reading."""
+
+    kernel: Floats
+    shown: Floats
+    doubt: Floats
+    stepping: Floats  # stiffness of each step, relative
+
+    def trust(self, doubt: float) -> Floats:
+        """How far each reading is believed at first."""
+        return np.asarray(1.0 / (1.0 + (doubt * self.doubt) ** 2), np.float64)
+
+    def normal(self, trust: Floats) -> tuple[Floats, Floats]:
+        """Left and right side of the normal equations."""
+        weighed = self.kernel.T * trust
+        return np.asarray(weighed @ self.kernel, np.float64), np.asarray(weighed @ self.shown, np.float64)
+
+
+def _solve(problem: _Problem, bounds: Floats, floor_w: float) -> Reconstruction:
+    """Solve from several starts, and take the solution that steps and readings make the most likely.
+
+    Loads step, and a window of many updates now and then holds one more or less. So both steps and readings are
+    long-tailed, and there are several minima: a reading that is wrong by an update may be explained by a power that
+    jumps up and down. Starts differ in how far readings on a flank are believed at first.
+    """
+    walk = _likely_walk(*problem.normal(problem.trust(_DOUBTS[-2])), problem.stepping)
+    found = [_settle(problem, problem.trust(doubt), walk) for doubt in _DOUBTS]
+    _, hessian, right, walk = min(found, key=lambda f: f[0])
+    watts, free = _above(hessian, right, floor_w)
+    covariance = np.zeros(hessian.shape)
+    covariance[np.ix_(free, free)] = np.linalg.inv(hessian[np.ix_(free, free)])
+    return Reconstruction(bounds, watts, covariance, walk)
+
+
+def _settle(problem: _Problem, trust: Floats, walk: float) -> tuple[float, Floats, Floats, float]:
+    """Return the surprise, the normal equations and the walk that weights of Student's t lead to from one start."""
+    kernel, shown, stepping = problem.kernel, problem.shown, problem.stepping
+    normal, right = problem.normal(trust)
+    stiff = stepping / walk**2
+    for _ in range(_REWEIGHT):
+        posterior = np.linalg.inv(normal + _rough(stiff))
+        watts, variance = posterior @ right, np.diag(posterior)
+        missed = (shown - kernel @ watts) ** 2
+        moved = stepping * np.diff(watts) ** 2
+        surprise = _surprise(missed, _READING_TAIL) + _surprise(moved / walk**2, _TAIL) + len(moved) * math.log(walk)
+        missed = missed + np.sum((kernel @ posterior) * kernel, axis=1)
+        moved = moved + stepping * (variance[1:] + variance[:-1] - 2.0 * np.diag(posterior, 1))
+        trust = (_READING_TAIL + 1.0) / (_READING_TAIL + missed)
+        weight = (_TAIL + 1.0) / (_TAIL + moved / walk**2)
+        walk = math.sqrt(float(np.mean(weight * moved)))
+        stiff = np.asarray(stepping * weight / walk**2, np.float64)
+        normal, right = problem.normal(trust)
+    return surprise, np.asarray(normal + _rough(stiff), np.float64), right, walk
+
+
+def _surprise(squares: Floats, tail: float) -> float:
+    """Negative logarithm of Student's t of standardised squares, constants aside."""
+    return float(np.sum(np.log1p(squares / tail))) * (tail + 1.0) / 2.0
+
+
+def _likely_walk(normal: Floats, right: Floats, stepping: Floats) -> float:
+    """Return the walk of greatest marginal likelihood."""
+    rough = _rough(stepping)
 
     def surprise(log_walk: float) -> float:
         """Twice the negative logarithm of the marginal likelihood, constants aside."""
         hessian = normal + math.exp(-2.0 * log_walk) * rough
         sign, determinant = np.linalg.slogdet(hessian)
         explained = float(right @ np.linalg.solve(hessian, right))
-        return float(sign * determinant + 2.0 * (m - 1) * log_walk + square - explained)
+        return float(sign * determinant + 2.0 * len(stepping) * log_walk - explained)
 
-    log_walk = _lowest(surprise, math.log(0.01), math.log(1000.0))
-    stiff, walk = np.full(m - 1, math.exp(-2.0 * log_walk)), math.exp(log_walk)
-    for _ in range(_REWEIGHT):  # loads step: let the walk be long-tailed (Student's t), cells that jump are less stiff
-        posterior = np.linalg.inv(normal + _rough(stiff))
-        variance = np.diag(posterior)
-        moved = np.diff(posterior @ right) ** 2 + variance[1:] + variance[:-1] - 2.0 * np.diag(posterior, 1)
-        weight = (_TAIL + 1.0) / (_TAIL + moved / walk**2)
-        walk = math.sqrt(float(np.mean(weight * moved)))
-        stiff = weight / walk**2
-    hessian = normal + _rough(stiff)
-    watts, free = _above(hessian, right, floor_w)
-    covariance = np.zeros((m, m))
-    covariance[np.ix_(free, free)] = np.linalg.inv(hessian[np.ix_(free, free)])
-    return Reconstruction(bounds, watts, covariance, walk)
+    return math.exp(_lowest(surprise, math.log(0.01), math.log(1000.0)))
 
 
 def _rough(stiffness: Floats) -> Floats:

@@ -22,6 +22,7 @@ from pmtpy.model import Floats
 
 MIN_UPDATES = 20
 _SPAN = 30.0  # the meter's power must range over this many times the residuals, or the gain is mostly noise
+_STRETCHES = 10
 _CURVED = 4.0  # standard errors at which a quadratic term is called real ...
 _BENT = 0.005  # ... and the share of the range below which it does not matter
 
@@ -33,7 +34,8 @@ class Transfer:
     Attributes
     ----------
     gain, intercept_w : Estimate
-        ``reading = gain * power + intercept``.
+        ``reading = gain * power + intercept``. The intercept's interval allows for how far the board was off the line
+        for a while, by what it was doing.
     covariance : float
         Of the two, in watts.
     low_w, high_w : float
@@ -104,11 +106,7 @@ def fit_line(x: Floats, y: Floats, *, weights: Floats | None = None, x_noise_w: 
     bread = np.linalg.inv((design * w[:, None]).T @ design)
     leverage = np.clip(np.sum((design @ bread) * design, axis=1) * w, 0.0, 0.95)
     scores = design * (w * residuals / np.sqrt(1.0 - leverage))[:, None]
-    meat = scores.T @ scores
-    lags = int(len(x) ** 0.25)
-    for lag in range(1, lags + 1):
-        cross = scores[lag:].T @ scores[:-lag]
-        meat += (1.0 - lag / (lags + 1.0)) * (cross + cross.T)
+    meat, freedom = _slow(np.asarray(scores, np.float64))
     uneven, even = bread @ meat @ bread, bread * float(np.sum(w * residuals**2)) / (float(np.sum(w)) - 2.0)
     spread = uneven if np.trace(uneven) > np.trace(even) else even
     kept = 1.0 - x_noise_w**2 / float(np.var(x))
@@ -117,10 +115,12 @@ def fit_line(x: Floats, y: Floats, *, weights: Floats | None = None, x_noise_w: 
     mean = float(np.mean(x))
     back = np.array([[1.0, -mean], [0.0, 1.0]])
     covariance = back @ spread @ back.T
-    freedom = len(x) - 2
     rounding, deviation = rounding_error(y, sd), float(np.std(x))
-    sd_gain = math.hypot(math.sqrt(covariance[1, 1]), rounding / deviation) / kept
-    sd_intercept = math.hypot(math.sqrt(covariance[0, 0]), rounding * math.hypot(1.0, mean / deviation))
+    bend = _bend(x, residuals, w)
+    # Off the line by this much the board may be in another state too, which no slope mends.
+    off = math.hypot(_off_line(residuals, given), bend)
+    sd_gain = math.hypot(math.sqrt(covariance[1, 1]), rounding / deviation, bend / deviation) / kept
+    sd_intercept = math.hypot(math.sqrt(covariance[0, 0]), rounding * math.hypot(1.0, mean / deviation), off)
     return Transfer(
         Estimate.normal(gain, sd_gain, freedom),
         Estimate.normal(float(fit[0]) - gain * mean, sd_intercept, freedom),
@@ -129,20 +129,54 @@ def fit_line(x: Floats, y: Floats, *, weights: Floats | None = None, x_noise_w: 
         float(np.max(x)),
         1.0 - float(np.sum(w * residuals**2) / np.sum(w * (y - np.average(y, weights=w)) ** 2)),
         sd,
-        _bend(x, residuals, w),
+        _note(bend),
     )
 
 
-def _bend(x: Floats, residuals: Floats, w: Floats) -> str:
-    """Say so when the residuals are curved: then the load was not steady or the sensor is not linear."""
+def _slow(scores: Floats) -> tuple[Floats, float]:
+    """Return the covariance of the sum of scores in order of time, from their slow parts, and its degrees of freedom.
+
+    A board is off its line by a watt for seconds, by what it is doing: how far shows in the slowest cosines of the
+    scores and not from one update to the next. Their number is that of Lazarus, Lewis, Stock and Watson, HAR Inference,
+    J. Business and Economic Statistics 36 (2018).
+    """
+    n = len(scores)
+    many = max(round(0.4 * n ** (2.0 / 3.0)), 4)
+    turns = np.pi * np.arange(1, many + 1)[:, None] * (np.arange(n) + 0.5) / n
+    parts = math.sqrt(2.0) * np.cos(turns) @ scores
+    return np.asarray(parts.T @ parts / many, np.float64), float(many)
+
+
+def _off_line(residuals: Floats, weights: Floats) -> float:
+    """How far stretches of a trace are off the line, beyond what the scatter within them explains: watts, standard.
+
+    The stretches are a tenth of the readings, in order of time: a part of a second to seconds, in which a board idles,
+    works or keeps its clocks up.
+    """
+    parts = np.array_split(np.arange(len(residuals)), _STRETCHES)
+    means = np.array([np.average(residuals[p], weights=weights[p]) for p in parts])
+    scatter = [
+        float(np.average((residuals[p] - m) ** 2, weights=weights[p])) / len(p)
+        for p, m in zip(parts, means, strict=True)
+    ]
+    return math.sqrt(max(float(np.mean(means**2)) - float(np.mean(scatter)), 0.0))
+
+
+def _bend(x: Floats, residuals: Floats, w: Floats) -> float:
+    """Return how much the residuals bend, at one standard deviation of the power; 0 where it hardly matters."""
     z = (x - np.mean(x)) / max(float(np.std(x)), 1e-300)
     design = np.stack([np.ones(len(z)), z, z * z], axis=1)
     inverse = np.linalg.pinv((design * w[:, None]).T @ design)
     bend = inverse @ (design.T @ (w * residuals))
     error = math.sqrt(max(float(np.average(residuals**2, weights=w)) * float(inverse[2, 2]), 1e-300))
-    if abs(bend[2]) < _CURVED * error or abs(bend[2]) < _BENT * float(np.ptp(x)):
+    return float(bend[2]) if abs(bend[2]) >= max(_CURVED * error, _BENT * float(np.ptp(x))) else 0.0
+
+
+def _note(bend: float) -> str:
+    """Say so when the residuals are curved: then the load was not steady or the sensor is not linear."""
+    if bend == 0.0:
         return ""
-    return f"the residuals bend by {bend[2]:+.2g} W over the range: the sensor is not linear or the load was not steady"
+    return f"the residuals bend by {bend:+.2g} W over the range: the sensor is not linear or the load was not steady"
 
 
 def fit_transfer(updates: Updates, meter: Curve, fit: KernelFit, pivot_s: float) -> Transfer:

@@ -86,3 +86,14 @@ def test_energies_outside_a_recording_are_declined() -> None:
     assert held_polls(t, np.full(len(t), 50.0), 1.0, 2.0) == pytest.approx(50.0)
     with pytest.raises(DeclinedError, match="do not reach"):
         held_polls(t, t, 1.0, 6.0)
+
+
+def test_a_board_that_is_off_its_line_for_a_while_widens_the_intercept() -> None:
+    rng = np.random.default_rng(3)
+    x = np.where(np.arange(160) % 40 < 20, 130.0, 440.0) + rng.normal(0.0, 3.0, 160)
+    y = 0.95 * x + rng.normal(0.0, 0.3, 160)
+    plain = fit_line(np.asarray(x), np.asarray(y))
+    y[60:90] -= 2.0  # keeps its clocks up, and what feeds them is not sensed
+    off = fit_line(np.asarray(x), np.asarray(y))
+    assert off.intercept_w.half_width > 3.0 * plain.intercept_w.half_width
+    assert off.intercept_w.half_width > 1.5

@@ -311,3 +311,38 @@ def test_corrected_energies_of_a_real_step_agree_with_the_meter(
         activity = Activity(np.array([0.0]), np.array([returned]))
         known = region_energy(t, watts, response, start_s=0.0, end_s=end, load=activity)
         assert abs(known.joules / true - 1) < 0.005
+
+
+@pytest.mark.parametrize(
+    ("window", "tau", "method"),
+    [(0.113, 0.0, "gain and lag, beside the load"), (0.0, 0.155, "one-pole inversion, beside the load")],
+)
+def test_a_fast_load_does_not_alias_where_its_stamps_are_known(window: float, tau: float, method: str) -> None:
+    on = np.arange(0.0, 30.0, 0.104)
+    load, known = Square(60.0, 430.0, 1.0 / 0.104), Activity(on, on + 0.052)
+    held = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        model = SensorModel(0.1, rng.uniform(0.0, 0.1), window_s=window, tau_s=tau, noise_w=0.3, seed=seed)
+        response = Response(0.1, window, tau, noise_w=0.3)
+        t, watts = shown(model, load, 1.0, 29.0)
+        start = rng.uniform(5.0, 20.0)
+        found = region_energy(t, watts, response, start_s=start, end_s=start + 4.0, load=known)
+        true = between(load, start, start + 4.0)
+        assert found.method == method
+        assert found.joules == pytest.approx(true, rel=0.005)
+        held += found.low <= true <= found.high
+    assert held >= 11
+
+
+def test_stamps_that_come_late_are_allowed_for_where_few_phases_are_seen() -> None:
+    # Updates of 20 ms see two phases of a load of 13.3 ms, which ends 0.7 ms before its stamp.
+    on = np.arange(1.0, 11.0, 0.04 / 3.0)
+    edges = np.stack([on, on + 0.02 / 3.0 - 0.0007], axis=1).ravel()
+    load = Table(np.append(0.0, edges), np.append(55.0, np.tile([230.0, 55.0], len(on))))
+    model = SensorModel(0.02, 0.003, window_s=0.01, noise_w=0.3)
+    t, watts = shown(model, load, 0.5, 12.0)
+    response = Response(0.02, 0.01, noise_w=0.3)
+    found = region_energy(t, watts, response, start_s=2.0, end_s=10.0, load=Activity(on, on + 0.02 / 3.0))
+    assert found.method == "load-informed"
+    assert found.low <= between(load, 2.0, 10.0) <= found.high

@@ -46,6 +46,25 @@ def test_a_second_channel_sharpens_the_first() -> None:
     assert both.energy(10.0, 13.0) == pytest.approx(750.0, abs=10.0)
 
 
+def test_a_window_that_now_and_then_holds_an_update_less_does_no_harm() -> None:
+    t, watts = MODEL.tick_times(K), MODEL.tick_readings(STEP, K)
+    for k in (5, 9):  # on the flank, a step ahead of what the window holds
+        watts[np.searchsorted(t, 10.0) + k] = watts[np.searchsorted(t, 10.0) + k + 1]
+    found = reconstruct([(t, watts, RESPONSE)], 10.0, 11.0, starts_s=np.array([10.0]))
+    assert found.energy(10.0, 11.0) == pytest.approx(250.0, rel=0.01)
+    assert found.energy(10.0, 10.3) == pytest.approx(75.0, rel=0.02)
+
+
+def test_a_known_start_is_a_bound_at_which_nothing_is_in_doubt() -> None:
+    found = reconstruct(
+        [(MODEL.tick_times(K), MODEL.tick_readings(STEP, K), RESPONSE)], 10.0, 11.0, starts_s=np.array([10.0])
+    )
+    assert 10.0 in found.bounds_s
+    assert found.edge_u(10.0) == 0.0
+    assert found.at(9.999) == pytest.approx(50.0, abs=3.0)
+    assert found.at(10.001) == pytest.approx(250.0, abs=15.0)
+
+
 def test_power_stays_above_its_floor() -> None:
     load = Table(np.array([0.0, 10.0, 10.2, 13.0]), np.array([0.0, 300.0, 0.0, 0.0]))
     found = reconstruct([(MODEL.tick_times(K), MODEL.tick_readings(load, K), RESPONSE)], 9.0, 12.0)
