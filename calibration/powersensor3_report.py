@@ -48,7 +48,22 @@ TABLE_II = {
     1_000: (0.160, 0.163),
     500: (0.113, 0.117),
 }
-SENSITIVITY, GAIN, VREF = 0.12, 0.091, 1.65  # of a 12 V / 10 A module, where no other is given
+LEVEL_V = 3.3 / 1023  # one level at the pin
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Calibration that the board held when it was sampled; by default that of a 12 V / 10 A module."""
+
+    vref: float = 1.65
+    sensitivity: float = 0.12
+    gain: float = 0.091
+    known: bool = False
+
+    @staticmethod
+    def of(current: tuple[float, float], voltage: tuple[float, float]) -> Stored:
+        """Return what scale and offset of the two channels (in levels) say."""
+        return Stored(-current[1] * LEVEL_V, LEVEL_V / current[0], LEVEL_V / voltage[0], known=True)
 
 
 @dataclass(frozen=True)
@@ -59,6 +74,7 @@ class Samples:
     amps: Floats
     origin: str
     identity: Identity
+    stored: Stored
 
 
 def virtual(load: str) -> Samples:
@@ -77,18 +93,28 @@ def virtual(load: str) -> Samples:
         (levels[:, 0] + amps.offset) * amps.scale,
         f"virtual board, load {load}",
         source.identity,
+        Stored.of((amps.scale, amps.offset), (volts.scale, volts.offset)),
     )
 
 
 def recorded(path: str, pair: str) -> Samples:
-    """Read a dump."""
+    """Read a dump, and whose it is from the file beside it."""
     frame = pmt.load(path)
-    return Samples(
-        np.asarray(frame[f"{pair}_V"], np.float64),
-        np.asarray(frame[f"{pair}_A"], np.float64),
-        path,
-        Identity("powersensor3", virtual=bool(frame.attrs["virtual"])),
+    beside = frame.attrs.get("metadata")
+    device, stored = {}, Stored()
+    if isinstance(beside, dict):
+        device = beside["identity"]
+        scales = {c["name"]: (float(c["scale"]), float(c["offset"])) for c in beside["channels"]}
+        stored = Stored.of(scales[f"{pair}.current"], scales[f"{pair}.voltage"])
+    identity = Identity(
+        "powersensor3",
+        model=device.get("model", ""),
+        serial=device.get("serial", ""),
+        version=device.get("version", ""),
+        virtual=bool(frame.attrs["virtual"]),
     )
+    volts, amps = (np.asarray(frame[f"{pair}_{unit}"], np.float64) for unit in "VA")
+    return Samples(volts, amps, path, identity, stored)
 
 
 def profiles(idle: Samples, pair: str, supply: float, supply_u: float) -> list[Profile]:
@@ -142,8 +168,8 @@ def picture(path: Path, loaded: Floats, rows: list[NoiseAt], stability: Allan) -
 
 
 _SETTINGS = (
-    "At 115 mA rms of Hall noise the paper expects 0.3 mA from 128 k samples. The new settings assume that {:g} V, "
-    "{:g} V/A and {:g} are stored now; the profiles beside this file do not.\n"
+    "At 115 mA rms of Hall noise the paper expects 0.3 mA from 128 k samples. The new settings start from what {}: "
+    "{:g} V, {:g} V/A and {:g}; the profiles beside this file do not need it.\n"
 )
 
 
@@ -160,7 +186,9 @@ def report(
     idle: Samples, loaded: Samples, pair: str, supply: float, supply_u: float
 ) -> tuple[str, list[NoiseAt], Allan]:
     """Write the text."""
-    zero, gain = zero_vref(idle.amps, VREF, SENSITIVITY), voltage_gain(idle.volts, GAIN, supply, supply_u)
+    was = idle.stored
+    whose = "the board held" if was.known else "such a module mostly holds"
+    zero, gain = zero_vref(idle.amps, was.vref, was.sensitivity), voltage_gain(idle.volts, was.gain, supply, supply_u)
     mean_a, mean_v = steady_mean(idle.amps, "amperes"), steady_mean(idle.volts, "volts")
     power = loaded.volts * loaded.amps
     rows, stability = noise_by_rate(power, RATE_HZ), allan(power, RATE_HZ)
@@ -174,12 +202,12 @@ def report(
             ["quantity", "shown", "standard error", "new setting (95 %)"],
             [
                 ["current without load", f"{mean_a.value * 1e3:.2f} mA", f"{mean_a.u * 1e3:.2f} mA",
-                 f"vref {VREF:g} -> {zero.value:.5f} V ({zero.low:.5f} to {zero.high:.5f})"],
+                 f"vref {was.vref:.5f} -> {zero.value:.5f} V ({zero.low:.5f} to {zero.high:.5f})"],
                 [f"voltage at {supply:g} V", f"{mean_v.value:.4f} V", f"{mean_v.u * 1e3:.2f} mV",
-                 f"gain {GAIN:g} -> {gain.value:.6f} ({gain.low:.6f} to {gain.high:.6f})"],
+                 f"gain {was.gain:.6f} -> {gain.value:.6f} ({gain.low:.6f} to {gain.high:.6f})"],
             ],
         ),
-        _SETTINGS.format(VREF, SENSITIVITY, GAIN),
+        _SETTINGS.format(whose, was.vref, was.sensitivity, was.gain),
         "## Error model (Table I)\n",
         table(
             ["module", "published", "by the formula, 10 A"],
