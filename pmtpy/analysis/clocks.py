@@ -24,6 +24,7 @@ _RATE_MOST = 2.5e-3  # sessions of one meter were 0.1 % apart, and the constants
 _IN_STEP = 0.3  # of the load's shortest blocks: two clocks this far apart still show the same edges
 _GROWTH = 4.0  # how much further a rate found so far is trusted
 _GRAIN_S = 2e-3
+_NEARLY, _WAYS = 0.05, 4  # beginnings whose correlation is so near the best are followed, so many at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,15 +271,16 @@ def follow_clock(
     span = max(_IN_STEP * shortest / _RATE_MOST, 1.0)
     whole = float(edges[-1] - edges[0])
     if span < whole:
-        try:
-            moved = _begun(meter, replace(load, end_s=float(edges[0]) + span), on, off, reach_s)
-            while (span := _GROWTH * span) < whole:
-                moved = fit_clock(moved, on[on <= edges[0] + span], off).on_host(moved)
-            clock = fit_clock(moved, on, off)
-        except DeclinedError:
-            pass  # the meter may have been started late: look at all of it at once
-        else:
-            return clock.on_host(moved), clock, ""
+        tried: list[tuple[float, Curve, ClockFit]] = []
+        for moved in _begun(meter, replace(load, end_s=float(edges[0]) + span), on, off, reach_s):
+            try:
+                curve, clock = _followed(moved, edges, span)
+                tried.append((_alike(curve, load), curve, clock))
+            except DeclinedError:  # noqa: PERF203  (a beginning that is wrong leads to no edges)
+                continue
+        if tried:  # else the meter may have been started late: look at all of it at once
+            _, curve, clock = max(tried, key=lambda each: each[0])
+            return curve, clock, ""
     moved = meter.shifted(coarse_shift(meter, load, reach_s=reach_s, step_s=_GRAIN_S))
     try:
         clock = fit_clock(moved, on, off)
@@ -287,25 +289,38 @@ def follow_clock(
     return clock.on_host(moved), clock, ""
 
 
-def _begun(meter: Curve, begun: Curve, on: Floats, off: Floats, reach_s: float | None) -> Curve:
-    """Lay a meter over the beginning of a load.
+def _followed(meter: Curve, edges: Floats, span_s: float) -> tuple[Curve, ClockFit]:
+    """Follow a meter that was laid over the first ``span_s`` of a load to the load's end."""
+    on, off = edges[::2], edges[1::2]
+    while (span_s := _GROWTH * span_s) < float(edges[-1] - edges[0]):
+        meter = fit_clock(meter, on[on <= edges[0] + span_s], off).on_host(meter)
+    clock = fit_clock(meter, on, off)
+    return clock.on_host(meter), clock
+
+
+def _begun(meter: Curve, begun: Curve, on: Floats, off: Floats, reach_s: float | None) -> list[Curve]:
+    """Lay a meter over the beginning of a load, in every way that fits nearly as well as the best.
 
     Of a regular load all shifts by whole periods look nearly alike, and the grain of a correlogram hides by how much
-    they differ. So each of them is made exact at the edges before they are compared.
+    they differ; so each is made exact at the edges before they are compared. A first block at low clocks hides it
+    still, until the load's end is seen as well.
     """
     tried: list[tuple[float, Curve]] = []
     near = on[on <= begun.end_s]
-    for shift in correlogram(meter, begun, reach_s=reach_s, step_s=_GRAIN_S).peaks():
+    try:
+        shifts = correlogram(meter, begun, reach_s=reach_s, step_s=_GRAIN_S).peaks()
+    except DeclinedError:
+        return []
+    for shift in shifts:
         try:
             moved = meter.shifted(float(shift))
             moved = fit_clock(moved, near, off).on_host(moved)
             tried.append((_alike(moved, begun), moved))
         except DeclinedError:  # noqa: PERF203  (a shift that is wrong may show no edges)
             continue
-    if not tried:
-        msg = "the meter shows no edges where the load begins"
-        raise DeclinedError(msg)
-    return max(tried, key=lambda each: each[0])[1]
+    best = max((alike for alike, _ in tried), default=0.0)
+    ranked = sorted((each for each in tried if each[0] > best - _NEARLY), key=lambda each: -each[0])
+    return [moved for _, moved in ranked[:_WAYS]]
 
 
 def _alike(a: Curve, b: Curve) -> float:

@@ -82,6 +82,18 @@ def test_a_meter_that_drifts_by_more_than_a_block_of_a_fast_load_is_followed(ben
     assert curve.end_s == pytest.approx(middle + half, abs=1e-3)
 
 
+def test_a_first_block_at_low_clocks_does_not_hide_by_how_many_periods_a_meter_is_off() -> None:
+    bench = square_bench(0.0997)
+    meter = bench.meter(shift_s=0.004, rate=0.0009)
+    middle = (meter.t_s[1:] + meter.t_s[:-1]) / 2.0
+    first = (middle > bench.edges_s[0]) & (middle < bench.edges_s[1])
+    watts = np.where(first, 60.0 + 0.45 * (meter.watts() - 60.0), meter.watts())
+    slow = Curve.from_samples(middle[1:-1], watts[1:-1])
+    curve, _, why = follow_clock(slow, bench.edges_s, bench.seconds)
+    assert why == ""
+    assert curve.start_s == pytest.approx(-0.5, abs=2e-3)
+
+
 def test_a_meter_that_was_started_late_is_followed_from_where_it_is() -> None:
     bench = pseudo_random_bench(0.13, 20.0)
     whole = bench.meter(shift_s=0.3)
