@@ -1,15 +1,18 @@
 """How often the stated 95 % intervals of region energies hold the truth, over random sensors, loads and regions.
 
-    python benchmarks/bench_uncertainty.py [trials per kind]
+    python benchmarks/bench_uncertainty.py [trials per kind] [worlds per device]
 
 Prints one JSON document: for each kind of sensor the share covered (demand: 0.90 to 0.99), the root mean square error
 in standard uncertainties, the median uncertainty relative to the energy, and how many carry a warning; as measured,
-and (``corrected``) by :func:`pmtpy.analysis.correct.region_energy`.
+and (``corrected``) by :func:`pmtpy.analysis.correct.region_energy`. Under ``live`` the same for regions of every kind
+of virtual device through its real backend, by class of length in seconds; ``[covered, median relative uncertainty,
+median relative error, regions]``.
 """
 
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +21,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.common import report
 from tests.correct.test_correct import region_trial
+from tests.uncertainty.live import DEVICES, LOADS, Device, Trial, measure
 from tests.uncertainty.worlds import random_trial
+
+LENGTHS = (0.03, 0.1, 0.2, 0.4, 0.8, 2.0, 8.0, 30.0)
+SLOW_TO_EMULATE = {"occ": 4, "powersensor3": 8}  # so many times fewer worlds
 
 
 def measured(kind: str, trials: int) -> dict[str, float]:
@@ -47,9 +54,33 @@ def corrected(kind: str, trials: int) -> dict[str, float]:
     }
 
 
+def live(device: Device, worlds: int) -> dict[str, dict[str, list[float]]]:
+    """Judge regions of 0.05 to 30 s on a virtual device."""
+    found: dict[str, list[Trial]] = {name: [] for name in device.shares}
+    for seed in range(worlds):
+        kind = LOADS[seed % len(LOADS)]
+        for name, more in measure(device, kind, 1000 + seed, count=40, seconds=40.0, lengths=(0.05, 30.0)).items():
+            found[name] += more
+    return {name: by_length(trials) for name, trials in found.items()}
+
+
+def by_length(trials: list[Trial]) -> dict[str, list[float]]:
+    """Share covered, median uncertainty and error relative to the energy, and number, of each class of length."""
+    out = {}
+    for low, high in pairwise(LENGTHS):
+        some = [t for t in trials if low <= t.seconds < high]
+        if some:
+            wide = np.median([t.uncertainty_joules / t.true_joules for t in some])
+            off = np.median([abs(t.error_joules / t.true_joules) for t in some])
+            shares = [round(float(x), 4) for x in (np.mean([t.held for t in some]), wide, off)]
+            out[f"{low:g} to {high:g}"] = [*shares, len(some)]
+    return out
+
+
 def main() -> None:
     """Run the trials and print the document."""
     trials = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+    worlds = int(sys.argv[2]) if len(sys.argv) > 2 else 28
     report(
         {
             "measured": {k: measured(k, trials) for k in ("full", "part-time", "averaged", "counter", "bridged")},
@@ -58,6 +89,7 @@ def main() -> None:
                 k: corrected(k, trials // (5 if k == "averaged" else 1))
                 for k in ("full", "part-time", "slow", "averaged")
             },
+            "live": {k: live(d, max(2, worlds // SLOW_TO_EMULATE.get(k, 1))) for k, d in DEVICES.items()},
         }
     )
 

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pmtpy as pmt
 from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, recordings, save, table
-from pmtpy.analysis.correct import Energy, burtscher, folded_energy, held_energy, invert_one_pole, region_energy
+from pmtpy.analysis.correct import Energy, burtscher, folded_energy, held_energy, region_energy
 from pmtpy.analysis.response import Activity, Response
 from pmtpy.analysis.series import Updates
 from pmtpy.analysis.update import estimate_updates, update_series
@@ -29,6 +29,7 @@ from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.load import Table
 from pmtpy.errors import CoverageError
 from pmtpy.model import Floats
+from pmtpy.transform import invert_one_pole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

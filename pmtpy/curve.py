@@ -16,7 +16,7 @@ from pmtpy.clock import Anchor, Clock
 from pmtpy.errors import PmtError
 from pmtpy.history import History, Instant, Peak, Reading, Recent
 from pmtpy.integrate import Integrator
-from pmtpy.model import Floats, Frame, Ints, Point
+from pmtpy.model import Frame, Point
 from pmtpy.source import Source
 from pmtpy.state import Origin, State
 
@@ -224,10 +224,10 @@ class Curve:
         with self.lock:
             return [self._history.reading(instant) for instant in instants]
 
-    def around(self, a: Reading, b: Reading) -> tuple[Ints, Floats, Floats]:
-        """Return time, power (total first) and values of the rows around and between two readings, as far as kept."""
+    def around(self, a: Reading, b: Reading, margin_s: float = 0.0) -> Frame:
+        """Return the rows around and between two readings, and within a margin of them, as far as they are kept."""
         with self.lock:
-            return self._history.around(a, b)
+            return self._history.around(a, b, round(margin_s * 1e9))
 
 
 class _Place:

@@ -16,6 +16,8 @@ import numpy as np
 from pmtpy.errors import CoverageError
 from pmtpy.model import Floats, Frame, Ints, Layout, Point
 
+_LEAST_ROWS = 1000  # kept however old: a slow register's are few, and tell how the power moved during a long region
+
 
 class Reading(NamedTuple):
     """The curve at one instant, and how it was come by.
@@ -141,7 +143,7 @@ class History:
     ----------
     layout : Layout
     seconds : float
-        Rows older than this, counted from the newest, are forgotten.
+        Rows older than this, counted from the newest, are forgotten, but for the last thousand.
 
     Attributes
     ----------
@@ -157,6 +159,7 @@ class History:
         self._open: list[Instant] = []
         self._peaks: list[Peak] = []
         self._rows = 0
+        self._kept = 0
         self._lost = 0
         self._oldest_ns: float = -math.inf  # the last row of the oldest chunk
         self.newest: Point | None = None
@@ -169,22 +172,24 @@ class History:
             self._peaks = [peak for peak in self._peaks if peak.follow(rows)]
         if isinstance(rows, Point):
             self.newest = rows
-            self._rows += 1
+            count = 1
             self._lost += rows.lost
         else:
             self.newest = rows.point(-1)
-            self._rows += len(rows)
+            count = len(rows)
             self._lost += int(rows.lost.sum())
             self._marks.extend((int(rows.t_ns[i]), label) for i, label in rows.marks)
+        self._rows += count
+        self._kept += count
         self._frames.append(rows)
-        if self._oldest_ns < self.newest.t_ns - self._keep_ns:
+        if self._kept > _LEAST_ROWS and self._oldest_ns < self.newest.t_ns - self._keep_ns:
             self._drop(self.newest.t_ns - self._keep_ns)
 
     def _drop(self, horizon_ns: int) -> None:
-        """Forget what is older, but for the last two chunks."""
+        """Forget what is older, but for the last two chunks, and the last thousand rows."""
         frames = self._frames
-        while len(frames) > 2 and _last_t_ns(frames[0]) < horizon_ns:
-            frames.popleft()
+        while self._kept > _LEAST_ROWS and len(frames) > 2 and _last_t_ns(frames[0]) < horizon_ns:
+            self._kept -= _count(frames.popleft())
         self._oldest_ns = _last_t_ns(frames[0])
         while self._marks and self._marks[0][0] < horizon_ns:
             self._marks.popleft()
@@ -249,7 +254,7 @@ class History:
         rows_after, lost_after = 0, 0
         for i in range(len(self._frames) - 1, -1, -1):
             chunk = self._frames[i]
-            rows_after += 1 if isinstance(chunk, Point) else len(chunk)
+            rows_after += _count(chunk)
             lost_after += chunk.lost if isinstance(chunk, Point) else int(chunk.lost.sum())
             if _first_t_ns(chunk) <= t_ns or i == 0 or _last_t_ns(self._frames[i - 1]) <= t_ns:
                 before = None
@@ -281,25 +286,27 @@ class History:
         uncovered = before.uncovered_ns + round((after.uncovered_ns - before.uncovered_ns) * part)
         return Reading(t_ns, joules, before, after, 0, uncovered, lost, seen + (t_ns >= after.t_ns))
 
-    def around(self, a: Reading, b: Reading) -> tuple[Ints, Floats, Floats]:
-        """Return time, power (total first) and values of the rows around and between two readings, as far as kept."""
+    def around(self, a: Reading, b: Reading, margin_ns: int = 0) -> Frame:
+        """Return the rows around and between two readings, and within a margin of them, as far as they are kept."""
         kept: deque[Frame | Point] = deque()
         for rows in reversed(self._frames):  # regions are short and recent, what is kept is long
-            if _last_t_ns(rows) < a.t_ns:
+            if _last_t_ns(rows) < a.t_ns - margin_ns:
                 break
-            if _first_t_ns(rows) <= b.after.t_ns:
+            if _first_t_ns(rows) <= b.after.t_ns + margin_ns:
                 kept.appendleft(rows)
         frame = _join([a.before, a.after, *kept, b.before, b.after], len(self._layout.names), len(self._layout.values))
-        t_ns, first = np.unique(frame.t_ns, return_index=True)
-        return t_ns, frame.watts[first], frame.values[first]
+        _, first = np.unique(frame.t_ns, return_index=True)
+        t_ns, lost, uncovered_ns = frame.t_ns[first], frame.lost[first], frame.uncovered_ns[first]
+        return Frame(t_ns, frame.watts[first], frame.joules[first], frame.values[first], lost, uncovered_ns)
 
     def recent(self, seconds: float | None, unix_ns_offset: int) -> Recent:
         """Return the rows of the last ``seconds`` (None: all that are kept) as arrays."""
         layout = self._layout
         frame = _join(list(self._frames), len(layout.names), len(layout.values))
         start = 0
-        if seconds is not None and len(frame):
-            start = int(np.searchsorted(frame.t_ns, frame.t_ns[-1] - round(seconds * 1e9)))
+        if len(frame):
+            back_ns = self._keep_ns if seconds is None else round(seconds * 1e9)
+            start = int(np.searchsorted(frame.t_ns, frame.t_ns[-1] - back_ns))
         t_ns = frame.t_ns[start:]
         marks = [(int(np.searchsorted(t_ns, t)), label) for t, label in self._marks if len(t_ns) and t >= t_ns[0]]
         return Recent(
@@ -318,6 +325,10 @@ class History:
 def _extend(joules: float, watts: float, ahead_ns: int) -> float:
     """Let the last power go on; where none is known (a counter that was read once) the energy stays."""
     return joules if math.isnan(watts) else joules + watts * ahead_ns * 1e-9
+
+
+def _count(rows: Frame | Point) -> int:
+    return 1 if isinstance(rows, Point) else len(rows)
 
 
 def _first_t_ns(rows: Frame | Point) -> int:

@@ -9,10 +9,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from pmtpy.evidence import CONTEXT_CELLS, Evidence, is_power, observe, observe_corrected, reach_s
 from pmtpy.history import Reading
-from pmtpy.model import TOTAL, Channel, Floats, Form, Layout, Rule, outermost
+from pmtpy.model import TOTAL, Channel, Floats, Form, Frame, Layout, Rule, outermost
 from pmtpy.sensor import Sensor
-from pmtpy.uncertainty import Assessment, Evidence, assess, combine, observe, of_product
+from pmtpy.uncertainty import Assessment, assess, combine, of_product
 
 EXTERNAL = "external"
 # Standard deviations between a counter and the power of the same part, beyond which they contradict each other: by
@@ -20,6 +23,8 @@ EXTERNAL = "external"
 _CONTRADICTION = 3.0
 _AGREEMENT = 1.0  # within which another power of the part takes the counter's side
 _STILL = 3.0  # refresh periods: one may pass before a counter moves, and one more if rows come late
+_CONTEXT_S = CONTEXT_CELLS * 0.1  # pumps poll every 0.1 s or faster
+_STREAM_S = 1e-3 * 0.9  # a period below this is that of a stream: no register is as fast
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,8 @@ class Measurement:
         The channels of the sensor; empty in a channel.
     peak_watts : float
         Largest power of the rows inside the region; NaN where no row lies inside or sensors are summed.
+    settled : bool
+        Whether all rows that tell of the region's end have come; until then a later look may know more.
     """
 
     target: str
@@ -71,41 +78,81 @@ class Measurement:
     virtual: bool
     channels: Mapping[str, Measurement] = field(default_factory=dict)
     peak_watts: float = math.nan
+    settled: bool = True
 
 
 def evaluate(sensor: Sensor, a: Reading, b: Reading, peaks: Sequence[float] = ()) -> Measurement:
     """Measure between two readings of one sensor: the total and every channel; ``peaks`` are the largest powers."""
-    t_ns, watts, values = sensor.around(a, b)
-    seconds = (b.t_ns - a.t_ns) / 1e9
-    uncovered_s = (b.uncovered_ns - a.uncovered_ns) / 1e9
-    lost = b.lost - a.lost
     layout = sensor.layout
+    rows = sensor.around(a, b, max((_margin_s(c) for c in layout.energy), default=0.0))
     judged: list[Assessment] = []
     channels: dict[str, Measurement] = {}
     for i, plain in enumerate(layout.energy, 1):
-        channel = _informed(plain, layout, values)
-        evidence = observe(
-            channel,
-            t_ns,
-            watts[:, i],
-            start_ns=a.t_ns,
-            end_ns=b.t_ns,
-            joules=b.joules[i] - a.joules[i],
-            uncovered_s=uncovered_s,
-            lost=lost,
-        )
+        channel, evidence, corrected = _observed(sensor, _informed(plain, layout, rows.values), rows, i, (a, b))
         judged.append(assess(channel, evidence))
-        beyond = sensor.calibration.warning(channel, watts[:, i]) if sensor.calibration is not None else ""
+        beyond = sensor.calibration.warning(channel, rows.watts[:, i]) if sensor.calibration is not None else ""
         if beyond:
             judged[-1] = replace(judged[-1], warnings=(*judged[-1].warnings, beyond))
         peak = peaks[i] if peaks else math.nan
-        channels[channel.name] = _measurement(sensor, channel, evidence, judged[-1], peak)
+        found = _measurement(sensor, plain, evidence, judged[-1], peak)
+        channels[plain.name] = replace(found, method=f"{found.method}, {corrected}") if corrected else found
     for i, judgement in _contradicted(layout.energy, channels, judged).items():
         judged[i], name = judgement, layout.energy[i].name
         warnings = (*_origin(sensor), *judgement.warnings)
         channels[name] = replace(channels[name], uncertainty_joules=judgement.uncertainty_joules, warnings=warnings)
-    total_peak = peaks[0] if peaks else math.nan
-    return replace(_total(sensor, layout, channels, judged, (seconds, uncovered_s, lost)), peak_watts=total_peak)
+    extent = (b.t_ns - a.t_ns) / 1e9, (b.uncovered_ns - a.uncovered_ns) / 1e9, b.lost - a.lost
+    return replace(
+        _total(sensor, layout, channels, judged, extent),
+        peak_watts=peaks[0] if peaks else math.nan,
+        settled=a.extended_ns == b.extended_ns == 0 and _settled(layout, rows, b),
+    )
+
+
+def _observed(
+    sensor: Sensor, channel: Channel, rows: Frame, column: int, ends: tuple[Reading, Reading]
+) -> tuple[Channel, Evidence, str]:
+    """Gather the evidence for one channel, corrected where a profile knows how; return what was corrected, too."""
+    a, b = ends
+    t_ns, watts = rows.t_ns, rows.watts[:, column]
+    joules = b.joules[column] - a.joules[column]
+    uncovered_s, lost = (b.uncovered_ns - a.uncovered_ns) / 1e9, b.lost - a.lost
+    late = sensor.calibration.lateness(channel) if sensor.calibration is not None else None
+    if late is not None and uncovered_s <= 0:
+        found = observe_corrected(
+            channel, late, t_ns, watts, start_ns=a.t_ns, end_ns=b.t_ns, joules=joules, lost=lost
+        )  # fmt: skip
+        if found is not None:
+            return *found, "one-pole inverted" if late.tau_s else "lag corrected"
+    moved = None if is_power(channel) else np.diff(rows.joules[:, column], prepend=-math.inf) > 0
+    evidence = observe(
+        channel,
+        t_ns,
+        watts,
+        start_ns=a.t_ns,
+        end_ns=b.t_ns,
+        joules=joules,
+        moved=moved,
+        uncovered_s=uncovered_s,
+        lost=lost,
+    )
+    return channel, evidence, ""
+
+
+def _settled(layout: Layout, rows: Frame, b: Reading) -> bool:
+    """Whether no later row can change the judgement: all that tell of the end have come, or it was read there."""
+    read_there = bool(np.any(rows.t_ns == b.t_ns))
+    reach_ns = max((1e9 * reach_s(c) for c in layout.energy if is_power(c) or not read_there), default=0.0)
+    return bool(rows.t_ns[-1] - b.t_ns >= reach_ns)
+
+
+def _margin_s(channel: Channel) -> float:
+    """How far around a region rows tell something of it.
+
+    A register may be polled far less often than it refreshes, so that seconds are needed; of a stream, nothing is.
+    """
+    refresh = channel.refresh_s
+    context = CONTEXT_CELLS * refresh if refresh is not None and refresh < _STREAM_S else _CONTEXT_S
+    return max(context, CONTEXT_CELLS * (refresh or 0.0), 2.0 * (channel.window_s or 0.0), reach_s(channel))
 
 
 def _contradicted(
@@ -187,7 +234,7 @@ def _total(
         joules,
         _mean(joules, seconds, uncovered_s),
         summed.uncertainty_joules if parts else math.nan,
-        " + ".join(dict.fromkeys(c.how.value for c in parts)),
+        " + ".join(dict.fromkeys(channels[c.name].method for c in parts)),
         _common([c.refresh_s for c in parts]),
         _common([c.window_s for c in parts]),
         _coverage(seconds, uncovered_s),

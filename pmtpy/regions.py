@@ -103,7 +103,7 @@ class Region:
         sensor = self._sensors[key]
         a, b = sensor.readings(self._starts[key], self._ends[key])
         measured = evaluate(sensor, a, b, self._peaks[key].watts)
-        if a.extended_ns == b.extended_ns == 0:
+        if measured.settled:
             self._settled[key] = measured
         return measured
 

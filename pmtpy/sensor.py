@@ -20,7 +20,7 @@ from pmtpy.curve import Curve
 from pmtpy.errors import PmtError, SensorClosedError, SinkError, TargetError
 from pmtpy.history import Instant, Peak, Reading, Recent
 from pmtpy.integrate import Integrator
-from pmtpy.model import Channel, Floats, Identity, Ints, Layout, Rule
+from pmtpy.model import Channel, Frame, Identity, Layout, Rule
 from pmtpy.pump import Beat, pump_for
 from pmtpy.source import Source
 from pmtpy.state import State
@@ -229,9 +229,9 @@ class Sensor:
             self._check()
         return self._curve.readings(instants)
 
-    def around(self, a: Reading, b: Reading) -> tuple[Ints, Floats, Floats]:
-        """Return time, power (total first) and values of the rows around and between two readings, as far as kept."""
-        return self._curve.around(a, b)
+    def around(self, a: Reading, b: Reading, margin_s: float = 0.0) -> Frame:
+        """Return the rows around and between two readings, and within a margin of them, as far as they are kept."""
+        return self._curve.around(a, b, margin_s)
 
     # -- dump ------------------------------------------------------------------------------------------------------
 

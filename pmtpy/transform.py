@@ -116,6 +116,25 @@ class Behaviour:
         return None if span is None else span / 2.0 + (self.delay_s.value if self.delay_s else 0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """What is taken back of how a sensor follows time when the energy of a region is found.
+
+    Attributes
+    ----------
+    shift_s : float
+        The curve is read so much later than the region's ends.
+    tau_s : float
+        Time constant of a one-pole that is inverted; 0: none is.
+    u_s : float
+        Standard uncertainty of the two together.
+    """
+
+    shift_s: float
+    tau_s: float
+    u_s: float
+
+
 _FACTS = ("refresh_s", "window_s", "tau_s", "delay_s", "noise")
 
 
@@ -178,6 +197,33 @@ class Profile:
         low, high = self.curve.true(np.array([self.low, self.high]))
         return int(np.count_nonzero((true < low) | (true > high)))
 
+    def lateness(self, channel: Channel) -> Lateness | None:
+        """Return what to take back of the channel's lag; None where the profile does not know the kernel.
+
+        A one-pole as long as half the period or longer is inverted, as in recordings; any other kernel is a lag. A
+        counter has no kernel.
+
+        Parameters
+        ----------
+        channel : Channel
+            As :meth:`calibrated` returned it.
+        """
+        how = self.behaviour
+        if how.span_s is None or channel.how is Rule.COUNTER:
+            return None
+        window, tau, delay = (n or Number(0.0) for n in (how.window_s, how.tau_s, how.delay_s))
+        period_s = how.refresh_s.value if how.refresh_s else channel.refresh_s or 0.0
+        inverted = window.value == 0.0 and tau.value >= period_s / 2.0 > 0.0
+        # How old a value is when it is polled: what the channel is later than its kernel.
+        polled_s = max(0.0, (channel.lag_s or 0.0) - (how.lag_s or 0.0))
+        # The curve of interval means has each window where it belongs already.
+        middle_s = 0.0 if channel.how is Rule.MEAN else window.value / 2.0
+        return Lateness(
+            delay.value + middle_s + polled_s + (0.0 if inverted else tau.value),
+            tau.value if inverted else 0.0,
+            math.hypot(delay.u, window.u / 2.0, tau.u, polled_s / math.sqrt(3.0)),
+        )
+
     def calibrated(self, channel: Channel) -> Channel:
         """Return what is known of the channel once the curve is applied to it."""
         gain_u, offset_u = _uncertainties(self)
@@ -192,9 +238,28 @@ class Profile:
             resolution=channel.step * middle,
             refresh_s=how.refresh_s.value if how.refresh_s else channel.refresh_s,
             window_s=channel.window_s if how.span_s is None else how.span_s,
-            lag_s=channel.lag_s if how.lag_s is None else how.lag_s,
+            lag_s=channel.lag_s if how.lag_s is None else how.lag_s + _polled_s(channel),
             reference=f"calibration {self.digest} ({source})",
         )
+
+
+def _polled_s(channel: Channel) -> float:
+    """Mean age of a value when it is polled, of a register that does not say when it was renewed; else 0."""
+    if channel.lag_s is None or channel.window_s is None:
+        return 0.0
+    return max(0.0, channel.lag_s - channel.window_s / 2.0)
+
+
+def invert_one_pole(t_s: Floats, watts: Floats, tau_s: float) -> Floats:
+    """Undo a one-pole filter, exactly for a power that is constant between updates.
+
+    Returns the mean power of each interval that *ends* at an update; the first one is the first reading itself. The
+    variance of the noise grows by ``(1 + q) / (1 - q)``, ``q = exp(-dt / tau)``.
+    """
+    if tau_s == 0.0 or len(t_s) < 2:
+        return np.array(watts, np.float64)
+    q = np.exp(-np.diff(t_s) / tau_s)
+    return np.concatenate([watts[:1], (watts[1:] - q * watts[:-1]) / (1.0 - q)])
 
 
 def _uncertainties(profile: Profile) -> tuple[float, float]:
@@ -218,6 +283,11 @@ class Calibration:
         """Correct a column of SI values of one channel."""
         profile = self.profiles.get(channel)
         return shown if profile is None else profile.curve.true(shown)
+
+    def lateness(self, channel: Channel) -> Lateness | None:
+        """Return what to take back of a channel's lag, where its profile knows."""
+        profile = self.profiles.get(channel.name)
+        return None if profile is None else profile.lateness(channel)
 
     def channels(self, channels: Sequence[Channel]) -> tuple[Channel, ...]:
         """Return the channels with what the profiles know of them."""

@@ -15,69 +15,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.model import Channel, Floats, Ints, Rule
+from pmtpy.evidence import Edge, Evidence, is_power, span_s
+from pmtpy.model import Channel, Rule
 
 COVERAGE_FACTOR = 1.96  # of the normal distribution, 95 %: the sum of several parts of like size
 _RECTANGULAR = math.sqrt(12.0)  # width of a rectangular distribution over its standard deviation (JCGM 100, 4.3.7)
 _BOUND = math.sqrt(3.0)  # the same for a half-width
 _IN_A_GAP = math.sqrt(30.0)  # an edge and a step at the same random place of a gap that is bridged by its mean
+# Errors of an edge between cells, in squares of the cell and of the power that is undone from one cell to the next: of
+# a load faster than the cells, whose running sum at the cells' ends is random (docs/uncertainty.md, "Edges").
+_FAST = 5.0 / 12.0
+# The same of a wide window, in squares of the window and of the bend of its readings: fits sines of 0.7 to 2.5 periods
+# within the window to within a factor of two.
+_HIDDEN = 0.09
+_LONGEST = 4.0  # and no more than the same sines hold in an interval that is short beside the window
 _FULL = 0.9  # below this share of time seen a sensor is called part-time (gpu-table of Yang et al., duty)
 _DOUBTFUL = 0.1  # edges and lag together above this share of the energy: the region is too short
 # Two-sided 95 % quantiles of Student's t for 1 to 10 degrees of freedom.
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """The power around one end of an interval.
-
-    Attributes
-    ----------
-    watts : float
-        Of a power: what was shown at the edge, which is what the sensor had seen before it. Of a counter: the mean
-        power up to the edge.
-    swing_watts : float
-        Largest less smallest power within one refresh and window of the edge.
-    gap_s : float
-        Time between the rows on either side of the edge; 0 when the register was read at the edge itself.
-    """
-
-    watts: float = 0.0
-    swing_watts: float = 0.0
-    gap_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What was seen of one channel in one interval.
-
-    Attributes
-    ----------
-    seconds, joules : float
-        Length of the interval, and the energy found in the part of it that is covered.
-    rows : int
-        Rows inside the interval.
-    start, end : Edge
-        The power around its two ends.
-    rough_watts : float
-        Root mean square difference of successive rows.
-    peak_watts : float
-        Largest power seen in or next to the interval.
-    uncovered_s : float
-        Seconds for which no energy is known; they are not in ``joules``.
-    lost : int
-        Rows lost inside the interval.
-    """
-
-    seconds: float
-    joules: float
-    rows: int
-    start: Edge = Edge()
-    end: Edge = Edge()
-    rough_watts: float = 0.0
-    peak_watts: float = 0.0
-    uncovered_s: float = 0.0
-    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,82 +55,6 @@ class Assessment:
     warnings: tuple[str, ...] = ()
 
 
-def observe(
-    channel: Channel,
-    t_ns: Ints,
-    watts: Floats,
-    *,
-    start_ns: int,
-    end_ns: int,
-    joules: float,
-    uncovered_s: float = 0.0,
-    lost: int = 0,
-) -> Evidence:
-    """Gather the evidence from the rows in and around an interval.
-
-    Parameters
-    ----------
-    t_ns, watts : arrays, shape (n,)
-        Rows that are still known, in order: those inside, and a few either side. Of a long interval the middle may
-        be missing. None at all is allowed.
-    start_ns, end_ns : int
-        The interval.
-    joules, uncovered_s, lost
-        As integrated over the interval.
-    """
-    seconds = (end_ns - start_ns) / 1e9
-    known = np.isfinite(watts)  # the first row of a counter has no power yet
-    t_ns, watts = t_ns[known], watts[known]
-    if not len(t_ns):
-        mean = joules / seconds if seconds > 0 else 0.0
-        edge = Edge(mean)
-        return Evidence(seconds, joules, 0, edge, edge, 0.0, mean, uncovered_s, lost)
-    inside = np.searchsorted(t_ns, [start_ns, end_ns], side="right")
-    around = slice(max(0, int(inside[0]) - 1), min(len(t_ns), int(inside[1]) + 1))
-    seen = watts[around]
-    steps = np.diff(seen)
-    return Evidence(
-        seconds=seconds,
-        joules=joules,
-        rows=int(inside[1] - inside[0]),
-        start=_edge(channel, t_ns, watts, start_ns),
-        end=_edge(channel, t_ns, watts, end_ns),
-        rough_watts=float(math.sqrt(np.mean(steps * steps))) if len(steps) else 0.0,
-        peak_watts=float(seen.max()) if len(seen) else 0.0,
-        uncovered_s=uncovered_s,
-        lost=lost,
-    )
-
-
-def _edge(channel: Channel, t_ns: Ints, watts: Floats, at_ns: int) -> Edge:
-    """Describe the rows around ``at_ns``."""
-    span_ns = max(_refresh_s(channel, t_ns), channel.window_s or 0.0) * 1e9
-    after = int(np.searchsorted(t_ns, at_ns))
-    on_row = after < len(t_ns) and int(t_ns[after]) == at_ns
-    low, high = np.searchsorted(t_ns, [at_ns - span_ns, at_ns + span_ns], side="right")
-    near = watts[max(0, min(int(low), after) - 1) : max(int(high), after) + 1]
-    swing = float(np.ptp(near))
-    if on_row:
-        gap_ns = 0
-    elif 0 < after < len(t_ns):
-        gap_ns = int(t_ns[after]) - int(t_ns[after - 1])
-    else:  # nothing on one side yet: the curve is extended from the nearest row, and may move as it did before
-        gap_ns = abs(at_ns - int(t_ns[min(after, len(t_ns) - 1)]))
-        swing = max(swing, float(np.sqrt(np.mean(np.diff(watts) ** 2))) if len(watts) > 1 else 0.0)
-    if _is_power(channel):
-        level = float(np.interp(0, t_ns - at_ns, watts))
-    else:  # the first row of a counter has no power before it
-        level = float(watts[min(max(after, 1), len(watts) - 1)])
-    return Edge(level, swing, gap_ns / 1e9)
-
-
-def _refresh_s(channel: Channel, t_ns: Ints) -> float:
-    """Refresh period: as the channel says, or the spacing of the rows."""
-    if channel.refresh_s is not None:
-        return channel.refresh_s
-    return float(np.median(np.diff(t_ns))) / 1e9 if len(t_ns) > 1 else 0.0
-
-
 def assess(channel: Channel, evidence: Evidence) -> Assessment:
     """Judge one energy: its standard uncertainty in joules, the parts of it, and the warnings."""
     parts = {
@@ -184,7 +63,9 @@ def assess(channel: Channel, evidence: Evidence) -> Assessment:
         "resolution": _resolution(channel, evidence),
         "noise": _noise(channel, evidence),
         "edges": _edges(channel, evidence),
+        "ahead": _ahead(channel, evidence),
         "lag": _lag(channel, evidence),
+        "inversion": evidence.inverted_joules,
         "sampling": _sampling(channel, evidence),
         "unresolved": _unresolved(channel, evidence),
         "uncovered": _uncovered(channel, evidence),
@@ -235,7 +116,7 @@ def combine(assessments: Sequence[Assessment]) -> Assessment:
     together: dict[str, float] = {}
     for name in dict.fromkeys(n for a in assessments for n, _ in a.parts):
         each = [dict(a.parts).get(name, 0.0) for a in assessments]
-        common = name in {"edges", "lag", "unresolved", "uncovered"}
+        common = name in {"edges", "ahead", "lag", "unresolved", "uncovered"}
         together[name] = sum(each) if common else math.sqrt(sum(u * u for u in each))
     ranked = sorted(together.items(), key=lambda p: -p[1])
     warnings = dict.fromkeys(w for a in assessments for w in a.warnings)
@@ -278,102 +159,114 @@ def _mean(e: Evidence) -> float:
     return abs(e.joules) / covered if covered > 0 else e.peak_watts
 
 
-def _is_power(channel: Channel) -> bool:
-    """Whether uncertainties of single values are watts (else joules: a counter)."""
-    return channel.how is not Rule.COUNTER
-
-
 def _offset(channel: Channel, e: Evidence) -> float:
     """A wrong zero is the same in every reading; in a counter's difference it cancels."""
-    return channel.offset_u * e.seconds if _is_power(channel) else 0.0
+    return channel.offset_u * e.seconds if is_power(channel) else 0.0
+
+
+def _cell_s(channel: Channel, e: Evidence) -> float:
+    """Time for which one reading stands."""
+    return max(e.cell_s, channel.refresh_s or 0.0)
 
 
 def _updates(channel: Channel, e: Evidence) -> float:
     """Independent readings in the interval, at least one."""
-    if channel.refresh_s:
-        return max(1.0, min(e.seconds / channel.refresh_s, e.rows or math.inf))
-    return max(1.0, e.rows)
+    cell = _cell_s(channel, e)
+    return max(1.0, e.seconds / cell) if cell > 0 else max(1.0, e.rows)
 
 
 def _resolution(channel: Channel, e: Evidence) -> float:
-    """Rounding: twice in a counter's difference; of a power, common to all readings that share one value."""
+    """Rounding: twice in a counter's difference; of a power, once for each value that was shown.
+
+    A register may as well cut off as round, which is half a step for all values alike; a calibrated zero contains it.
+    """
     one = channel.step / _RECTANGULAR
-    if not _is_power(channel):
+    if not is_power(channel):
         return one * math.sqrt(2.0)
-    alike = e.rough_watts < channel.step
-    return one * e.seconds / (1.0 if alike else math.sqrt(_updates(channel, e)))
+    cut_off = 0.0 if channel.offset_u else 1.0
+    return one * e.seconds * math.sqrt(cut_off + 1.0 / e.levels)
 
 
 def _noise(channel: Channel, e: Evidence) -> float:
     """White noise of single readings, averaged over those in the interval; twice in a counter's difference."""
-    if not _is_power(channel):
+    if not is_power(channel):
         return channel.noise * math.sqrt(2.0)
-    return channel.noise * e.seconds / math.sqrt(_updates(channel, e))
+    return (channel.noise or e.noise_watts) * e.seconds / math.sqrt(_updates(channel, e))
 
 
-def _swing(channel: Channel, edge: Edge) -> float:
+def _beyond_noise(channel: Channel, watts: float) -> float:
+    """What a root mean square change of the power exceeds that of noise alone."""
+    white = 2.0 * channel.noise**2 if is_power(channel) else 0.0
+    return math.sqrt(max(0.0, watts * watts - white))
+
+
+def _swing(channel: Channel, e: Evidence, edge: Edge) -> float:
     """Swing of the power at an edge beyond what noise alone shows (four deviations)."""
-    return max(0.0, edge.swing_watts - (4.0 * channel.noise if _is_power(channel) else 0.0))
+    return max(0.0, edge.swing_watts - (4.0 * (channel.noise or e.noise_watts) if is_power(channel) else 0.0))
 
 
 def _edges(channel: Channel, e: Evidence) -> float:
     """An edge falls between two refreshes, or into a window: the power there is known only by what it changed by."""
-    refresh, window = channel.refresh_s or 0.0, channel.window_s or 0.0
-    squares = 0.0
+    cell = _cell_s(channel, e)
+    window = 0.0 if channel.how is Rule.MEAN else channel.window_s or 0.0  # a mean's window is its cell
+    seen = _seen(channel, e)  # what lies between the windows is in the part "sampling", the edges' cells included
+    squares = smeared = 0.0
     for edge in (e.start, e.end):
-        swing = _swing(channel, edge)
-        if _is_power(channel):
-            squares += (swing * max(edge.gap_s, refresh) / _IN_A_GAP) ** 2 + (swing * window / 8.0 / _BOUND) ** 2
-        elif edge.gap_s > 0:
-            squares += (swing * edge.gap_s / _IN_A_GAP) ** 2
-        else:  # the register was read here: what it shows is up to a refresh old
-            squares += (edge.watts * refresh / _RECTANGULAR) ** 2
-    return math.sqrt(squares)
+        swing = _swing(channel, e, edge)
+        gap = cell if is_power(channel) else edge.gap_s
+        squares += seen * ((swing * gap / _IN_A_GAP) ** 2 + _FAST * (e.undone_watts * gap) ** 2)
+        if is_power(channel):
+            squares += _HIDDEN * (e.hidden_watts * min(window, _LONGEST * e.seconds)) ** 2
+            smeared += swing * window / 8.0 / _BOUND  # of a region that is the work itself, out of it at both ends
+        else:  # what the register showed here was up to a refresh old
+            squares += (edge.watts * edge.old_s / _RECTANGULAR) ** 2
+    return math.hypot(math.sqrt(squares), smeared)
 
 
-def _lag_s(channel: Channel) -> float:
-    if channel.lag_s is not None:
-        return abs(channel.lag_s)
-    if channel.window_s is not None:
-        return channel.window_s / 2.0
-    return (channel.refresh_s or 0.0) / 2.0
+def _ahead(channel: Channel, e: Evidence) -> float:
+    """No row has come for the last part of the interval: the power may have moved there as it did before."""
+    rough = _beyond_noise(channel, e.rough_watts)
+    return rough * math.sqrt(e.ahead_s * (_cell_s(channel, e) + e.ahead_s) / 2.0)
 
 
-def _lag(channel: Channel, e: Evidence) -> float:
+def _lag(_channel: Channel, e: Evidence) -> float:
     """A late sensor shows the power of an interval that is earlier by the lag: one end is let in, one left out."""
-    between = abs(e.end.watts - e.start.watts)
-    if not _is_power(channel):  # half a refresh on average, whatever the age of the register at either end
-        return between * (channel.refresh_s or 0.0) / 2.0
-    return _lag_s(channel) * max(0.0, between - 4.0 * channel.noise)
+    return abs(e.late_joules)
 
 
-def _seen(channel: Channel) -> float:
-    """Share of time that reaches a reading; 1 where nothing says otherwise."""
-    if not _is_power(channel) or channel.how is Rule.MEAN or not channel.refresh_s or channel.window_s is None:
+def _seen(channel: Channel, e: Evidence) -> float:
+    """Share of time that reaches a reading; 0 where the window is not known."""
+    cell, span = _cell_s(channel, e), span_s(channel)
+    if not is_power(channel) or cell == 0.0:
         return 1.0
-    return min(1.0, channel.window_s / channel.refresh_s)
+    if span is None:
+        return 1.0 if channel.how is Rule.MEAN else 0.0
+    # Windows that are joined, but for how exactly their width and their period are known.
+    return 1.0 if span >= _FULL * cell else span / cell
 
 
 def _sampling(channel: Channel, e: Evidence) -> float:
-    """A part-time sensor does not see what happens between its windows: its readings scatter about the mean."""
-    white = 2.0 * (channel.noise**2 + channel.step**2 / 12.0)
-    scatter = max(0.0, e.rough_watts**2 - white) / 2.0
-    return math.sqrt((1.0 - _seen(channel)) * scatter / _updates(channel, e)) * e.seconds
+    """What is not seen between the windows: steps that are misplaced there, and changes faster than the cells."""
+    cell = _cell_s(channel, e)
+    lasting = _beyond_noise(channel, e.rough_watts) ** 2 / 12.0
+    fast = max(0.0, e.undone_watts**2 - channel.noise**2) * 5.0 / 6.0
+    return math.sqrt((1.0 - _seen(channel, e)) * (lasting + fast) * _updates(channel, e)) * cell
 
 
-def _needed_s(channel: Channel) -> float:
+def _needed_s(channel: Channel, e: Evidence) -> float:
     """Shortest interval that is sure to contain one whole reading."""
-    return (channel.refresh_s or 0.0) + (channel.window_s or 0.0)
+    between = _cell_s(channel, e) if is_power(channel) else channel.refresh_s or 0.0
+    return between + (span_s(channel) or 0.0)
 
 
 def _unresolved(channel: Channel, e: Evidence) -> float:
     """Less than one reading: the power inside can be anything from nothing to the most it can be."""
-    needed = _needed_s(channel)
-    read_at_both = not _is_power(channel) and e.start.gap_s == e.end.gap_s == 0.0
+    needed = _needed_s(channel, e)
+    read_at_both = not is_power(channel) and e.start.gap_s == e.end.gap_s == 0.0
     if read_at_both or e.seconds >= needed or e.uncovered_s >= e.seconds:
         return 0.0
     top = channel.max_watts if channel.max_watts is not None else 2.0 * max(_mean(e), e.peak_watts)
-    return (1.0 - e.seconds / needed) * top * e.seconds / _RECTANGULAR
+    return (1.0 - e.seconds / needed) * min(top * e.seconds, e.most_joules) / _RECTANGULAR
 
 
 def _uncovered(channel: Channel, e: Evidence) -> float:
@@ -400,8 +293,8 @@ def _duration(seconds: float) -> str:
 def _warnings(channel: Channel, e: Evidence, parts: dict[str, float]) -> list[str]:
     out: list[str] = []
     refresh, window = channel.refresh_s or 0.0, channel.window_s or 0.0
-    blurred = math.hypot(parts["edges"], parts["lag"])
-    if e.seconds < max(_needed_s(channel), refresh) or (e.joules and blurred > _DOUBTFUL * abs(e.joules)):
+    blurred = math.hypot(parts["edges"], parts["ahead"], parts["lag"])
+    if e.seconds < max(_needed_s(channel, e), refresh) or (e.joules and blurred > _DOUBTFUL * abs(e.joules)):
         averages = f" and averages over {_duration(window)}" if window else ""
         out.append(
             f"{channel.name}: the region of {_duration(e.seconds)} is too short for this sensor, which refreshes "
@@ -409,7 +302,7 @@ def _warnings(channel: Channel, e: Evidence, parts: dict[str, float]) -> list[st
             if refresh
             else f"{channel.name}: the region of {_duration(e.seconds)} is too short for the rows that were read"
         )
-    if e.rows == 0 and _is_power(channel) and not out:
+    if e.rows == 0 and is_power(channel) and not out:
         out.append(f"{channel.name}: no reading falls into the region of {_duration(e.seconds)}")
     if e.uncovered_s > 0:
         share = e.uncovered_s / e.seconds if e.seconds > 0 else 1.0
@@ -419,9 +312,11 @@ def _warnings(channel: Channel, e: Evidence, parts: dict[str, float]) -> list[st
         )
     if e.lost:
         out.append(f"{channel.name}: {e.lost} rows were lost inside the region")
-    if _seen(channel) < _FULL:
+    seen, cell = _seen(channel, e), _duration(_cell_s(channel, e))
+    if seen < _FULL:
+        part = f"sees {seen:.0%} of the time" if seen else "covers an unknown part of the time"
         out.append(
-            f"{channel.name}: this sensor sees {_seen(channel):.0%} of the time; a load with a period near its refresh "
-            f"of {_duration(refresh)} can alias unnoticed, so measure longer, or vary the start over several runs"
+            f"{channel.name}: this sensor {part}; a load with a period near that of its readings, {cell}, "
+            "can alias unnoticed, so measure longer, or vary the start over several runs"
         )
     return out

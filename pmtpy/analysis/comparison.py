@@ -20,8 +20,9 @@ from pmtpy.analysis.estimate import Estimate
 from pmtpy.analysis.marks import Region
 from pmtpy.analysis.series import tidy
 from pmtpy.errors import DeclinedError, TargetError
+from pmtpy.evidence import observe
 from pmtpy.model import Channel, Floats, Quantity
-from pmtpy.uncertainty import assess, observe
+from pmtpy.uncertainty import assess
 
 WHOLE = "whole"
 

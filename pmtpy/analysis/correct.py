@@ -16,8 +16,10 @@ from pmtpy.analysis.levels import columns, fit_levels, shares
 from pmtpy.analysis.reconstruct import Reconstruction, reconstruct
 from pmtpy.analysis.response import Activity, Response
 from pmtpy.errors import CoverageError
+from pmtpy.evidence import observe
 from pmtpy.model import Channel, Floats, Quantity
-from pmtpy.uncertainty import COVERAGE_FACTOR, assess, observe
+from pmtpy.transform import invert_one_pole
+from pmtpy.uncertainty import COVERAGE_FACTOR, assess
 
 _GAP = 3.0  # periods without an update that mark a result
 _UNSEEN = 0.25  # of a load's cycle: folding cannot bridge more
@@ -113,18 +115,6 @@ def split_starts(bounds_s: Floats, watts: Floats, starts_s: Floats) -> tuple[Flo
         bounds.insert(j + 1, at)
         values[j : j + 1] = [before, after]
     return np.asarray(bounds, np.float64), np.asarray(values, np.float64)
-
-
-def invert_one_pole(t_s: Floats, watts: Floats, tau_s: float) -> Floats:
-    """Undo a one-pole filter, exactly for a power that is constant between updates.
-
-    Returns the mean power of each interval that *ends* at an update; the first one is the first reading itself. The
-    variance of the noise grows by ``(1 + q) / (1 - q)``, ``q = exp(-dt / tau)``.
-    """
-    if tau_s == 0.0 or len(t_s) < 2:
-        return np.array(watts, np.float64)
-    q = np.exp(-np.diff(t_s) / tau_s)
-    return np.concatenate([watts[:1], (watts[1:] - q * watts[:-1]) / (1.0 - q)])
 
 
 def burtscher(t_s: Floats, watts: Floats, capacitance_s: float, limit_w: float = math.inf) -> Floats:

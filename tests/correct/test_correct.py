@@ -14,7 +14,6 @@ from pmtpy.analysis.correct import (
     burtscher,
     folded_energy,
     held_energy,
-    invert_one_pole,
     load_informed,
     region_energy,
     split_starts,
@@ -25,6 +24,7 @@ from pmtpy.emulators.gpu_sensor import SensorModel, with_tails
 from pmtpy.emulators.load import Load, Square, Table
 from pmtpy.errors import CoverageError
 from pmtpy.model import Floats
+from pmtpy.transform import invert_one_pole
 from tests.analysis.recorded import read_log, read_pmd, read_stamps
 from tests.uncertainty.worlds import random_load, random_region
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.model import Channel, Quantity, Rule
-from pmtpy.uncertainty import Edge, Evidence, assess, combine, observe, repeated, student_95
+from pmtpy.evidence import Edge, Evidence, observe
+from pmtpy.model import Channel, Floats, Quantity, Rule
+from pmtpy.uncertainty import assess, combine, repeated, student_95
 from tests.uncertainty.worlds import random_trial
 
 POWER = Channel("gpu", Quantity.POWER, resolution=0.0, refresh_s=0.1, window_s=0.1)
@@ -43,10 +44,23 @@ def test_a_counter_is_rounded_twice() -> None:
     assert part(replace(COUNTER, resolution=0.001), QUIET, "resolution") == pytest.approx(0.001 / math.sqrt(6))
 
 
-def test_rounding_of_a_power_averages_only_if_the_readings_differ() -> None:
+def test_rounding_of_a_power_averages_only_over_different_values_and_cutting_off_never() -> None:
     coarse = replace(POWER, resolution=1.0)
-    assert part(coarse, QUIET, "resolution") == pytest.approx(10 / math.sqrt(12))
-    assert part(coarse, replace(QUIET, rough_watts=3.0), "resolution") == pytest.approx(1 / math.sqrt(12))
+    one = 10 / math.sqrt(12)
+    assert part(coarse, QUIET, "resolution") == pytest.approx(one * math.sqrt(2))
+    assert part(coarse, replace(QUIET, levels=4), "resolution") == pytest.approx(one * math.sqrt(1.25))
+    calibrated = replace(coarse, offset_u=0.3)
+    assert part(calibrated, replace(QUIET, levels=4), "resolution") == pytest.approx(one / 2)
+
+
+def test_noise_that_nobody_states_is_taken_from_the_smaller_changes() -> None:
+    t_ns = np.arange(0, 10_000_000_000, 100_000_000)
+    rng = np.random.default_rng(1)
+    watts = np.where(t_ns < 5_000_000_000, 50.0, 250.0) + 0.5 * rng.standard_normal(len(t_ns))
+    seen = observe(POWER, t_ns, watts, start_ns=0, end_ns=int(t_ns[-1]), joules=1.0)
+    assert seen.noise_watts == pytest.approx(0.5, rel=0.3)
+    assert observe(replace(POWER, noise=0.2), t_ns, watts, start_ns=0, end_ns=1, joules=1.0).noise_watts == 0.0
+    assert part(POWER, seen, "noise") == pytest.approx(seen.noise_watts * seen.seconds / math.sqrt(99), rel=0.01)
 
 
 def test_noise_averages_over_the_refreshes_however_often_they_are_polled() -> None:
@@ -56,31 +70,84 @@ def test_noise_averages_over_the_refreshes_however_often_they_are_polled() -> No
 
 
 def test_a_counter_read_at_the_edges_is_up_to_a_refresh_old() -> None:
-    evidence = replace(QUIET, start=Edge(30.0), end=Edge(40.0))
+    evidence = replace(QUIET, start=Edge(30.0, old_s=0.001), end=Edge(40.0, old_s=0.001))
     assert part(COUNTER, evidence, "edges") == pytest.approx(50.0 * 0.001 / math.sqrt(12))
-    assert part(COUNTER, evidence, "lag") == pytest.approx(10.0 * 0.0005)
+    t_ns = np.arange(0, 11) * 1_000_000
+    seen = observe(COUNTER, t_ns, np.linspace(30, 40, 11), start_ns=1_000_000, end_ns=9_000_000, joules=0.28)
+    assert (seen.start.old_s, seen.end.old_s) == (0.001, 0.001)
+
+
+def test_a_counter_bridged_by_a_row_that_did_not_move_it_is_as_old_as_it_was() -> None:
+    slow = replace(COUNTER, refresh_s=0.1)
+    t_ns = np.array([0, 100, 101, 200, 202, 300, 303, 400]) * 1_000_000
+    moved = np.array([True, True, False, True, False, True, False, True])
+    watts = np.full(8, 50.0)
+    both = observe(slow, t_ns, watts, start_ns=150_000_000, end_ns=350_000_000, joules=10.0, moved=moved)
+    assert (both.start.old_s, both.end.old_s) == (0.1, 0.1)
+    clean = observe(slow, t_ns[moved], watts[moved], start_ns=150_000_000, end_ns=350_000_000, joules=10.0)
+    assert (clean.start.old_s, clean.end.old_s) == (0.0, 0.0)
 
 
 def test_an_interpolated_edge_is_as_uncertain_as_the_power_changes_there() -> None:
-    instant = replace(POWER, window_s=0.0)
-    assert part(instant, replace(QUIET, start=Edge(0.0, 200.0, 0.1)), "edges") == pytest.approx(20 / math.sqrt(30))
-    assert part(instant, replace(QUIET, start=Edge(0.0, 0.0, 0.1)), "edges") == 0.0
+    joined = replace(POWER, rule=Rule.MEAN)
+    assert part(joined, replace(QUIET, start=Edge(0.0, 200.0, 0.1)), "edges") == pytest.approx(20 / math.sqrt(30))
+    assert part(joined, replace(QUIET, start=Edge(0.0, 0.0, 0.1)), "edges") == 0.0
+    assert part(joined, replace(QUIET, undone_watts=60.0), "edges") == pytest.approx(6 * math.sqrt(2 * 5 / 12))
 
 
 def test_lag_counts_only_if_the_power_differs_between_the_ends() -> None:
-    ends = replace(QUIET, start=Edge(50.0), end=Edge(250.0))
-    assert part(POWER, ends, "lag") == pytest.approx(200 * 0.05)
-    assert part(replace(POWER, lag_s=0.5), ends, "lag") == pytest.approx(200 * 0.5)
-    assert part(POWER, replace(QUIET, start=Edge(250.0), end=Edge(250.0)), "lag") == 0.0
+    t_ns = np.arange(0, 4_000_000_000, 100_000_000)
+    stepped = np.where(t_ns < 2_000_000_000, 50.0, 250.0)
+
+    def late(channel: Channel, watts: Floats) -> float:
+        return observe(channel, t_ns, watts, start_ns=10**9, end_ns=3 * 10**9, joules=1.0).late_joules
+
+    assert late(POWER, stepped) == pytest.approx(200 * 0.05)
+    assert late(replace(POWER, lag_s=0.5), stepped) == pytest.approx(200 * 0.5)
+    assert late(replace(POWER, rule=Rule.MEAN), stepped) == 0.0  # its windows are counted where they belong
+    assert late(POWER, np.full(len(t_ns), 250.0)) == pytest.approx(0.0)
+    assert part(POWER, replace(QUIET, late_joules=-10.0), "lag") == 10.0
 
 
-def test_a_part_time_sensor_is_uncertain_when_its_readings_scatter() -> None:
+def test_what_is_not_seen_between_windows_goes_by_how_the_readings_move() -> None:
     quarter = replace(POWER, window_s=0.025)
-    rough = replace(QUIET, rough_watts=100.0)
-    assert part(quarter, rough, "sampling") == pytest.approx(math.sqrt(0.75 * 100**2 / 2 / 100) * 10)
-    assert part(POWER, rough, "sampling") == 0.0
-    assert "sees 25% of the time" in assess(quarter, rough).warnings[0]
-    assert part(replace(quarter, rule=Rule.MEAN), rough, "sampling") == 0.0
+    lasting = replace(QUIET, rough_watts=100.0, cell_s=0.1)
+    assert part(quarter, lasting, "sampling") == pytest.approx(math.sqrt(0.75 * 100**2 / 12 * 100) * 0.1)
+    # White noise: a difference has twice the variance of a reading, and is undone by the next one.
+    white = replace(lasting, undone_watts=100.0 / math.sqrt(2))
+    assert part(quarter, white, "sampling") == pytest.approx(math.sqrt(0.75 * 100**2 / 2 * 100) * 0.1)
+    assert part(POWER, white, "sampling") == 0.0
+    assert part(replace(POWER, refresh_s=0.025, window_s=0.025), white, "sampling") > 0.0  # polled at a quarter
+    assert "sees 25% of the time" in assess(quarter, lasting).warnings[0]
+    assert "covers an unknown part of the time" in assess(replace(POWER, window_s=None), lasting).warnings[0]
+
+
+def test_movement_is_that_of_the_interval_or_of_its_surroundings() -> None:
+    t_ns = np.arange(0, 4_000_000_000, 100_000_000)
+    restless = np.where(np.arange(40) % 2, 50.0, 250.0)
+    seen = observe(POWER, t_ns, restless, start_ns=2 * 10**9, end_ns=2_100_000_000, joules=15.0)
+    assert seen.rough_watts == pytest.approx(200.0, rel=0.05)
+    assert seen.undone_watts == pytest.approx(200.0, rel=0.05)
+    twice = np.repeat(restless, 2)  # polled twice in each refresh: the same readings
+    polled = observe(POWER, np.arange(0, 80) * 50_000_000, twice, start_ns=2 * 10**9, end_ns=2_100_000_000, joules=15.0)
+    assert polled.rough_watts == pytest.approx(seen.rough_watts, rel=0.05)
+    once = observe(POWER, t_ns, np.where(t_ns < 2_050_000_000, 50.0, 250.0), start_ns=10**9, end_ns=3 * 10**9, joules=1)
+    assert once.rough_watts == pytest.approx(200 / math.sqrt(21), rel=0.05)
+    assert once.undone_watts == 0.0
+
+
+def test_the_end_that_no_row_has_reached_is_as_uncertain_as_the_power_moves() -> None:
+    ahead = replace(QUIET, ahead_s=0.1, rough_watts=30.0, cell_s=0.1)
+    assert part(replace(POWER, rule=Rule.MEAN), ahead, "ahead") == pytest.approx(30 * 0.1)
+
+
+def test_what_a_wide_window_hides_shows_in_how_its_readings_bend() -> None:
+    mean = replace(POWER, window_s=1.0)
+    t = np.arange(0.0, 10.0, 0.1)
+    sine = np.sin(2 * np.pi * 1.5 * t) * 0.2122 * 100 + 100  # 100 W at 1.5 Hz through a second
+    seen = observe(mean, np.round(t * 1e9).astype(np.int64), sine, start_ns=4 * 10**9, end_ns=6 * 10**9, joules=200.0)
+    # The energy at an edge is off by up to 100 W / (2 pi 1.5 Hz).
+    assert part(mean, seen, "edges") == pytest.approx(100 / (2 * np.pi * 1.5), rel=0.3)
 
 
 def test_a_region_shorter_than_one_reading_says_so() -> None:
@@ -166,7 +233,7 @@ def test_any_rows_and_any_interval_give_a_finite_judgement(at: list[int], start:
 
 
 def test_in_a_sum_common_causes_add_and_independent_ones_do_not() -> None:
-    judged = assess(replace(POWER, gain_u=0.03), replace(QUIET, start=Edge(0.0), end=Edge(100.0)))
+    judged = assess(replace(POWER, gain_u=0.03), replace(QUIET, late_joules=5.0))
     both = dict(combine([judged, judged]).parts)
     one = dict(judged.parts)
     assert both["lag"] == pytest.approx(2 * one["lag"])

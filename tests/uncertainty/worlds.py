@@ -8,8 +8,9 @@ import numpy as np
 
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.emulators.load import Constant, Load, Sine, Table
+from pmtpy.evidence import Evidence, observe
 from pmtpy.model import Channel, Floats, Ints, Quantity
-from pmtpy.uncertainty import Assessment, Evidence, assess, observe
+from pmtpy.uncertainty import Assessment, assess
 
 
 @dataclass(frozen=True)
