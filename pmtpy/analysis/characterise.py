@@ -20,7 +20,7 @@ from pmtpy.analysis.kernel import fit_kernel
 from pmtpy.analysis.response import Activity, Response
 from pmtpy.analysis.series import Updates, tidy
 from pmtpy.analysis.shapes import AMBIGUOUS, KernelFit
-from pmtpy.analysis.step import StepResponse, find_block, fit_step, long_block
+from pmtpy.analysis.step import StepResponse, find_block, fit_step, highest_block, long_block, long_blocks
 from pmtpy.analysis.transfer import Transfer, fit_transfer
 from pmtpy.analysis.update import UpdateLattice, estimate_updates, update_series
 from pmtpy.errors import DeclinedError
@@ -297,7 +297,8 @@ def _meter_on_host(
 def _step(updates: Updates, load: LoadStamps | None, meter: Curve | None, poll_s: float) -> StepResponse:
     if load is None:
         return fit_step(updates, *find_block(updates), started=False, meter=None)
-    return fit_step(updates, *long_block(load.edges_s, load.end_s), meter=meter, early_s=_EARLY_SHARE * poll_s)
+    block = highest_block(updates, long_blocks(load.edges_s, load.end_s))
+    return fit_step(updates, *block, meter=meter, early_s=_EARLY_SHARE * poll_s)
 
 
 def _pivot(updates: Updates, clock: ClockFit | None) -> float:

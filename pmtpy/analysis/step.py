@@ -67,8 +67,8 @@ class StepResponse:
     note: str
 
 
-def long_block(edges_s: Floats, end_s: float) -> tuple[float, float]:
-    """Return start and end of the first load block that lasts long enough for a step response.
+def long_blocks(edges_s: Floats, end_s: float) -> list[tuple[float, float]]:
+    """Return start and end of each load block that lasts long enough for a step response, in order.
 
     Raises
     ------
@@ -82,7 +82,31 @@ def long_block(edges_s: Floats, end_s: float) -> tuple[float, float]:
     if not len(long):
         msg = f"no load block lasts {_SHORTEST_S:g} s after a pause of {_SHORTEST_S / 2:g} s: there is no single step"
         raise DeclinedError(msg)
-    return float(on[long[0]]), float(off[long[0]])
+    return [(float(on[i]), float(off[i])) for i in long]
+
+
+def long_block(edges_s: Floats, end_s: float) -> tuple[float, float]:
+    """Return start and end of the first load block that lasts long enough for a step response.
+
+    Raises
+    ------
+    DeclinedError
+        There is none.
+    """
+    return long_blocks(edges_s, end_s)[0]
+
+
+def highest_block(updates: Updates, blocks: list[tuple[float, float]]) -> tuple[float, float]:
+    """Return the block with which the readings rise most: of a stair of loads its top shows a sensor best."""
+
+    def rise(block: tuple[float, float]) -> float:
+        before = updates.between(block[0] - 1.0, block[0]).watts
+        during = updates.between((block[0] + block[1]) / 2.0, block[1]).watts
+        return float(np.median(during) - np.median(before)) if len(before) and len(during) else -math.inf
+
+    rises = [rise(block) for block in blocks]
+    # Of steps that are alike the first is as good as any, and does not pick out the noise.
+    return blocks[next(i for i, r in enumerate(rises) if r >= max(rises) - 0.1 * abs(max(rises)))]
 
 
 def find_block(updates: Updates) -> tuple[float, float]:

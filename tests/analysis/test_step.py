@@ -15,7 +15,9 @@ from pmtpy.analysis.step import (
     StepResponse,
     find_block,
     fit_step,
+    highest_block,
     long_block,
+    long_blocks,
 )
 from pmtpy.analysis.update import estimate_updates, update_series
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel, with_tails
@@ -113,6 +115,17 @@ def test_rows_stamped_before_they_are_read_make_the_delay_less_sure() -> None:
     assert unsure.delay_s is not None
     assert unsure.delay_s.high == pytest.approx(exact.delay_s.value + early, abs=2e-3)
     assert unsure.delay_s.low == exact.delay_s.low
+
+
+def test_of_a_stair_of_loads_the_highest_step_is_taken_and_of_equal_ones_the_first() -> None:
+    edges = np.array([2.0, 6.0, 8.0, 12.0, 14.0, 18.0])
+    u = np.arange(0.1, 20.0, 0.1)
+    for heights, wanted in (((10.0, 60.0, 100.0), 14.0), ((98.0, 100.0, 99.0), 2.0)):
+        watts = np.full(len(u), 50.0)
+        for start, height in zip(edges[::2], heights, strict=True):
+            watts[(u > start) & (u <= start + 4.0)] += height
+        updates = Updates(np.arange(len(u)), u, watts, 0.1)
+        assert highest_block(updates, long_blocks(edges, 20.0)) == (wanted, wanted + 4.0)
 
 
 def test_the_block_is_found_without_stamps_but_gives_no_delay() -> None:
