@@ -141,6 +141,24 @@ def repeated(values: Sequence[float]) -> tuple[float, float, float]:
     return float(np.mean(values)), deviation, student_95(n - 1) * deviation / math.sqrt(n)
 
 
+def of_another(values: Sequence[float], within_u: Sequence[float]) -> tuple[float, float]:
+    """Mean of what several recordings gave of one quantity, and how uncertain it is for yet another recording.
+
+    The spread between them is estimated from them, which few do badly: the interval of 95 % for another one is
+    ``t(k - 1) s sqrt(1 + 1/k)`` either way (a prediction interval), given as a standard uncertainty of that interval.
+    It is never below what the recordings state of themselves.
+
+    Raises
+    ------
+    ValueError
+        Fewer than two recordings: nothing is known of a spread.
+    """
+    mean, deviation, _ = repeated(values)
+    k = len(values)
+    spread = student_95(k - 1) / COVERAGE_FACTOR * deviation * math.sqrt(1.0 + 1.0 / k)
+    return mean, max(spread, math.sqrt(math.fsum(u * u for u in within_u) / k))
+
+
 def student_95(degrees: int) -> float:
     """Two-sided 95 % quantile of Student's t; within 0.001 of the exact one (Hill's expansion above 10 degrees)."""
     if degrees <= len(_STUDENT):

@@ -27,13 +27,13 @@ from pmtpy.errors import CalibrationError, FileFormatError, SinkError, TargetErr
 from pmtpy.model import Identity
 from pmtpy.registry import create
 from pmtpy.transform import RECORDED, Affine, Behaviour, Number, Profile
-from pmtpy.uncertainty import COVERAGE_FACTOR
+from pmtpy.uncertainty import COVERAGE_FACTOR, of_another
 
 _COLUMNS = ("config", "set_clock_mhz", "core_freq_mhz", "time_ms", "power_w")
 _WRITTEN = ("config", "set_clock_mhz", "power_w", "time_ms", "energy_j", "energy_low_j", "energy_high_j")
-# How much gradient and intercept of one board differ between recordings: half the range of those of a public GA102
-# board (0.943 to 0.951, -0.7 to +0.9 W), over the root of three.
-_SESSION_GAIN, _SESSION_W = 0.0024, 0.46
+# Standard deviation of energies of one card over repeated measurements by the good practice of Yang, Adamek, Armour
+# (arXiv 2312.02741): 0.25 %. Assumed of another session of any card where there is but one recording of it.
+_REPEATABILITY = 0.0025
 _TOLD = 5  # notes that are printed in full
 
 
@@ -64,20 +64,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="make a calibration profile of what characterise found",
         description="Make a calibration profile for one device from the JSON of `pmtpy characterise`. With --target "
         "the device is opened to take down whose profile it is: it will be refused for any other. Without it the "
-        "profile is for recordings of a device that is elsewhere, and no sensor takes it. To the uncertainties of the "
-        "one recording is added by how much recordings of one board differ.",
+        "profile is for recordings of a device that is elsewhere, and no sensor takes it. Of several recordings of the "
+        "device the mean is taken, and how much they differ tells how well it holds for another one; to the "
+        "uncertainty of a single one the repeatability is added that was published for such sensors.",
         epilog="examples:\n  pmtpy characterise log.csv --load timestamps.csv --meter meter.csv --json > found.json\n"
         "  pmtpy calibrate profile found.json --target nvml:0 --channel gpu.instant --range 30,350 -o nvml0.json\n"
         "  pmtpy calibrate profile found.json --device 'NVIDIA A100' --range 30,350 -o a100.json\n"
         "  pmtpy calibrate energy another.csv --profile a100.json --load its_timestamps.csv",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    profile.add_argument("found", metavar="FOUND.json", help="what `pmtpy characterise --json` printed")
+    found = "what `pmtpy characterise --json` printed, of one recording or of several of the same device"
+    profile.add_argument("found", nargs="+", metavar="FOUND.json", help=found)
     whose = profile.add_mutually_exclusive_group()
     whose.add_argument("--target", help="the device that was characterised, if it is in this machine")
     whose.add_argument("--device", default="", metavar="MODEL", help="else its name, for the record")
     profile.add_argument("--range", required=True, metavar="LOW,HIGH", help="watts shown over which it was done")
     profile.add_argument("--channel", help="the channel of the device; default: the one in the file")
+    profile.add_argument(
+        "--repeatability",
+        type=float,
+        metavar="PERCENT",
+        help=f"how much the gain differs from session to session, one standard deviation; of a single recording; "
+        f"default {_REPEATABILITY:.2%}, published for repeated energies of one card".replace("%", "%%"),
+    )
     profile.add_argument("-o", "--output", required=True, metavar="PROFILE.json")
     calibrate_energy.add_parser(what)
 
@@ -185,25 +194,75 @@ def _write(path: Path, found: Sequence[Prediction]) -> None:
 
 def _profile(args: argparse.Namespace) -> int:
     """Take the estimates, the device's identity, and write them together."""
-    found = _found(Path(args.found))
+    found = [_found(Path(name)) for name in args.found]
     low, high = pair_of_numbers(args.range)
-    gain, offset = _estimate(found, "gradient"), _estimate(found, "intercept_w")
-    # One recording says nothing of how the next one differs.
-    curve = Affine(
-        Number(gain.value, math.hypot(gain.u, _SESSION_GAIN * gain.value)),
-        Number(offset.value, math.hypot(offset.u, _SESSION_W)),
+    curve, spread = _curve(found, args.repeatability)
+    channels = list(dict.fromkeys(str(f.get("channel", "")) for f in found))
+    if not args.channel and len(channels) > 1:
+        msg = (
+            f"the recordings are of different channels: {', '.join(channels)}; give those of one, or name it: --channel"
+        )
+        raise TargetError(msg)
+    identity, channel = _whose(args, args.channel or channels[0])
+    came = (
+        ("characterised", ", ".join(args.found)),
+        ("date", dt.datetime.now(tz=dt.timezone.utc).date().isoformat()),
+        ("repeatability", spread),
     )
-    identity, channel = _whose(args, args.channel or str(found.get("channel", "")))
-    came = (("characterised", args.found), ("date", dt.datetime.now(tz=dt.timezone.utc).date().isoformat()))
-    profile = Profile(identity, channel, curve, low, high, _behaviour(found), came)
+    profile = Profile(identity, channel, curve, low, high, _behaviours(found), came)
     try:
         Path(args.output).write_text(profile.to_json(), encoding="utf-8")
     except OSError as error:
         msg = f"{args.output}: the profile could not be written: {error}"
         raise SinkError(msg) from error
     of = args.target or args.device or "recordings of"
-    say(f"profile {profile.digest} for {of} {channel} written to {args.output}")
+    say(f"profile {profile.digest} for {of} {channel} written to {args.output}; repeatability: {spread}")
     return 0
+
+
+def _curve(found: Sequence[dict[str, object]], percent: float | None) -> tuple[Affine, str]:
+    """Gain and offset with how well they hold for another session, and a text that says where that is from."""
+    gains, offsets = [_estimate(f, "gradient") for f in found], [_estimate(f, "intercept_w") for f in found]
+    if len(found) > 1:
+        if percent is not None:
+            msg = "--repeatability is for a single recording; that of several is found from them"
+            raise TargetError(msg)
+        return Affine(_pooled(gains), _pooled(offsets)), f"found from {len(found)} recordings"
+    if percent is not None and not 0.0 <= percent < 100.0:
+        msg = f"--repeatability {percent:g}: write a share in percent, for example 0.25"
+        raise TargetError(msg)
+    share = _REPEATABILITY if percent is None else percent / 100.0
+    # One recording says nothing of how the next one differs. What is published is of energies, which contain both.
+    gain = Number(gains[0].value, math.hypot(gains[0].u, share * gains[0].value))
+    where = "assumed, as published for repeated energies of one card" if percent is None else "as stated"
+    return Affine(gain, offsets[0]), f"{share:.3g} of the gain, {where}"
+
+
+def _pooled(numbers: Sequence[Number]) -> Number:
+    return Number(*of_another([n.value for n in numbers], [n.u for n in numbers]))
+
+
+def _behaviours(found: Sequence[dict[str, object]]) -> Behaviour:
+    """Return what the recordings say of how the sensor follows time; they must name the same kernel."""
+    each = [_behaviour(f) for f in found]
+    families = list(dict.fromkeys(b.family for b in each))
+    if len(each) == 1 or len(families) > 1:
+        if len(each) > 1:
+            msg = f"the recordings disagree about the kernel: {', '.join(f or 'none' for f in families)}"
+            raise CalibrationError(msg)
+        return each[0]
+
+    def pooled(numbers: list[Number | None]) -> Number | None:
+        known = [n for n in numbers if n is not None]
+        return _pooled(known) if len(known) > 1 else (known[0] if known else None)
+
+    return Behaviour(
+        families[0],
+        pooled([b.refresh_s for b in each]),
+        pooled([b.window_s for b in each]),
+        pooled([b.tau_s for b in each]),
+        pooled([b.delay_s for b in each]),
+    )
 
 
 def _whose(args: argparse.Namespace, channel: str) -> tuple[Identity, str]:

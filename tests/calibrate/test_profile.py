@@ -6,12 +6,14 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import pmtpy as pmt
 from pmtpy.cli import main
 from pmtpy.errors import CalibrationError
-from pmtpy.transform import parse_profile
+from pmtpy.transform import Affine, Profile, parse_profile
+from pmtpy.uncertainty import of_another
 
 TARGET = "nvml:virtual"
 
@@ -52,7 +54,7 @@ def test_a_profile_is_made_for_the_device_and_applied_to_it(
     assert profile.digest in capsys.readouterr().err
     with pmt.create(TARGET, calibration=out) as sensor:
         channel = next(c for c in sensor.channels if c.name == power_channel)
-        assert channel.gain_u == pytest.approx(math.hypot(0.01 / 0.95, 0.0024))
+        assert channel.gain_u == pytest.approx(math.hypot(0.01 / 0.95, 0.0025))
         assert channel.window_s == pytest.approx(0.1)
     assert main([*words, "-o", str(tmp_path / "no" / "p.json")]) == 2
 
@@ -104,3 +106,62 @@ def test_a_file_that_characterise_did_not_write_is_refused(
     words = ["calibrate", "profile", str(tmp_path / "found.json"), "--target", TARGET, "--range", "20,700", "-o", "p"]
     assert main(words) == 1
     assert "found.json" in capsys.readouterr().err
+
+
+def profile_of(tmp_path: Path, *found: dict[str, object], words: tuple[str, ...] = ()) -> Profile | int:
+    """Make a profile of what several recordings gave; its exit status where it was refused."""
+    names = []
+    for i, document in enumerate(found):
+        names.append(str(tmp_path / f"found{i}.json"))
+        Path(names[-1]).write_text(json.dumps(document))
+    out = tmp_path / "of_several.json"
+    code = main(["calibrate", "profile", *names, "--range", "20,700", "-o", str(out), *words])
+    return parse_profile(out.read_text()) if code == 0 else code
+
+
+def gains(*values: float) -> list[dict[str, object]]:
+    return [FOUND | {"channel": "gpu", "gradient": estimate(v, 0.00196)} for v in values]
+
+
+def test_several_recordings_tell_how_much_another_one_may_differ(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path, *gains(0.944, 0.950, 0.956))
+    assert isinstance(profile, Profile)
+    assert isinstance(profile.curve, Affine)
+    assert profile.curve.gain.value == pytest.approx(0.95)
+    # Prediction interval of the next of a normal: t(2) s sqrt(1 + 1/3), as a standard uncertainty of 95 %.
+    assert profile.curve.gain.u == pytest.approx(4.303 * 0.006 * math.sqrt(4 / 3) / 1.96, rel=1e-3)
+    assert profile.curve.offset.u == pytest.approx(0.5, rel=1e-3)  # all alike: what each of them states
+    assert dict(profile.provenance)["repeatability"] == "found from 3 recordings"
+
+
+def test_intervals_for_another_recording_hold_it_however_few_there_are() -> None:
+    rng = np.random.default_rng(4)
+    for k in (2, 3, 8):
+        held = 0
+        for _ in range(1000):
+            *seen, another = 0.95 + 0.003 * rng.standard_normal(k + 1)
+            mean, u = of_another(seen, [0.0] * k)
+            held += abs(another - mean) < 1.96 * u
+        assert 0.93 <= held / 1000 <= 0.97
+    assert of_another([0.95, 0.95], [0.01, 0.01]) == pytest.approx((0.95, 0.01))
+
+
+def test_the_repeatability_of_a_single_recording_can_be_stated(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path, *gains(0.95), words=("--repeatability", "1"))
+    assert isinstance(profile, Profile)
+    assert isinstance(profile.curve, Affine)
+    assert profile.curve.gain.u == pytest.approx(math.hypot(0.001, 0.0095))
+    assert profile.curve.offset.u == pytest.approx(0.5)
+    assert profile_of(tmp_path, *gains(0.95), words=("--repeatability", "-1")) == 2
+    assert profile_of(tmp_path, *gains(0.95, 0.96), words=("--repeatability", "1")) == 2
+
+
+def test_recordings_that_cannot_be_of_one_sensor_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = gains(0.95, 0.951)
+    kernel = {"family": "one-pole", "window_ms": None, "tau_ms": estimate(12.5, 1.0), "offset_ms": estimate(0, 1)}
+    assert profile_of(tmp_path, one, other | {"kernel": kernel}) == 2
+    assert "disagree about the kernel: boxcar, one-pole" in capsys.readouterr().err
+    assert profile_of(tmp_path, one, other | {"channel": "module"}) == 2
+    assert "different channels: gpu, module" in capsys.readouterr().err
