@@ -2,7 +2,7 @@
 
 Each round draws a sensor (update period, kernel, gain, offset, noise, resolution, wander), a way of polling it
 (interval, jitter, stalls, rounded, repeated and backward stamps), a load, and a meter with a clock of its own.
-``python benchmarks/bench_coverage.py [ROUNDS]`` prints one JSON document; demand: 90 to 99 % each.
+``python -m benchmarks.bench_coverage [ROUNDS]`` prints one JSON document; demand: 90 to 99 % each.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pmtpy.analysis.curve import Curve
 from pmtpy.analysis.estimate import Estimate
 from pmtpy.analysis.kernel import fit_kernel
 from pmtpy.analysis.series import Updates
-from pmtpy.analysis.shapes import BOXCAR, ONE_POLE
+from pmtpy.analysis.shapes import BOTH, BOXCAR, ONE_POLE
 from pmtpy.analysis.step import fit_step
 from pmtpy.analysis.transfer import fit_transfer
 from pmtpy.analysis.update import estimate_updates, update_series
@@ -64,13 +64,16 @@ class Score:
 
 def _sensor(rng: np.random.Generator, seed: int) -> tuple[SensorModel, str]:
     period = float(np.exp(rng.uniform(math.log(0.015), math.log(0.12))))
-    family = (BOXCAR, ONE_POLE)[int(rng.integers(0, 2))]
+    family = (BOXCAR, ONE_POLE, BOXCAR, ONE_POLE, BOTH)[seed % 5]
+    # From part-time sensors (a tenth of the period) to running means of 15 periods and one-poles of ten.
+    window = period * float(np.exp(rng.uniform(math.log(0.1), math.log(15.0 if family == BOXCAR else 3.0))))
+    tau = period * float(np.exp(rng.uniform(math.log(0.1), math.log(10.0 if family == ONE_POLE else 3.0))))
     model = SensorModel(
         period,
         phase_s=rng.uniform(0.0, period),
         wander_s=float(rng.choice([0.0, 0.005])) * period,
-        window_s=period * rng.uniform(0.2, 1.2) if family == BOXCAR else 0.0,
-        tau_s=period * rng.uniform(0.12, 3.0) if family == ONE_POLE else 0.0,
+        window_s=window if family != ONE_POLE else 0.0,
+        tau_s=tau if family != BOXCAR else 0.0,
         delay_s=period * rng.uniform(-0.08, 0.08),
         gain=rng.uniform(0.9, 1.1),
         offset_w=rng.uniform(-20.0, 5.0),
@@ -92,15 +95,26 @@ def _polling(rng: np.random.Generator, period: float) -> Polling:
     )
 
 
+def _load(rng: np.random.Generator, seed: int, period: float) -> tuple[str, Floats]:
+    """Return a kind of load and its switching instants: mostly pseudo-random, also square waves and one long step."""
+    kind = ("random", "random", "random", "square", "step")[seed // 5 % 5]
+    if kind == "step":
+        return kind, np.array([2.0, 8.0]) + rng.uniform(0.0, 0.5, 2)
+    if kind == "square":
+        on = np.arange(0.6, _SECONDS - 1.5, period * rng.uniform(0.5, 8.0))
+        return kind, np.asarray(np.stack([on, on + rng.uniform(0.25, 0.45) * (on[1] - on[0])], axis=1).ravel())
+    chip = period * rng.uniform(0.1, 0.6)
+    bits = rng.integers(0, 2, int(_SECONDS / chip) + 1)
+    bits[: int(0.5 / chip)] = 0
+    return kind, np.asarray(chip * (np.flatnonzero(np.diff(bits)) + 1.0), np.float64)
+
+
 def _round(score: Score, seed: int) -> None:
     rng = np.random.default_rng(seed)
     model, family = _sensor(rng, seed)
-    chip = model.update_s * rng.uniform(0.1, 0.6)
-    bits = rng.integers(0, 2, int(_SECONDS / chip) + 1)
-    bits[: int(0.5 / chip)] = 0
-    starts: Floats = np.asarray(chip * np.arange(len(bits)), np.float64)
-    load = Table(starts, np.where(bits, _HIGH, _LOW))
-    edges = np.asarray(starts[1:][np.diff(bits) != 0], np.float64)
+    kind, edges = _load(rng, seed, model.update_s)
+    starts: Floats = np.append(0.0, edges)
+    load = Table(starts, np.where(np.arange(len(starts)) % 2, _HIGH, _LOW))
     t_ns, watts = model.record(load, _SECONDS - 1.0, _polling(rng, model.update_s), start_s=0.2, seed=seed)
     t: Floats = np.asarray(t_ns * 1e-9, np.float64)
     try:
@@ -112,31 +126,33 @@ def _round(score: Score, seed: int) -> None:
     k = np.round((lattice.phase_s.value - model.phase_s) / model.update_s)
     score.add("phase, ms", lattice.phase_s.scaled(1e3), 1e3 * float(model.tick_times(k)))
     updates = update_series(t, watts, lattice)
-    _kernel(score, "load", updates, Curve.from_switching(edges), (model, family, 0.0))
+    _kernel(score, "load", updates, Curve.from_switching(edges), (model, family, 0.0, kind))
     rate = 1e-3 * float(rng.standard_normal())
     at = np.arange(0.0, _SECONDS, 2e-4)
     truth = load.watts(at) + 0.5 * rng.standard_normal(len(at))
     middle = _SECONDS / 2.0
     meter = Curve.from_samples(np.asarray((at - middle) * (1.0 + rate) + middle, np.float64), truth)
-    _kernel(score, "meter", updates, meter, (model, family, rate))
+    _kernel(score, "meter", updates, meter, (model, family, rate, kind))
     _step(score, model, load_at=float(rng.uniform(1.0, 1.2)))
 
 
-def _kernel(score: Score, what: str, updates: Updates, reference: Curve, truth: tuple[SensorModel, str, float]) -> None:
-    model, family, rate = truth
+def _kernel(
+    score: Score, what: str, updates: Updates, reference: Curve, truth: tuple[SensorModel, str, float, str]
+) -> None:
+    model, family, rate, kind = truth
     metered, middle = what == "meter", _SECONDS / 2.0
     try:
         fit = fit_kernel(updates, reference, metered=metered, pivot_s=middle)
     except DeclinedError:
-        score.declined[f"kernel against a {what}"] += 1
+        score.declined[f"kernel, {kind} load, against a {what}"] += 1
         return
     named = "ambiguous" if fit.family == "ambiguous" else "right" if fit.family == family else "wrong"
-    score.declined[f"family {named}, against a {what}"] += 1
+    score.declined[f"family {named}, {kind} load, against a {what}"] += 1
     if named != "right":
         return
-    best = fit.best
-    score.add(f"window, {what}, ms", best.window_s and best.window_s.scaled(1e3), 1e3 * model.window_s)
-    score.add(f"time constant, {what}, ms", best.tau_s and best.tau_s.scaled(1e3), 1e3 * model.tau_s)
+    best, period = fit.best, model.update_s
+    score.add(f"window, {what}, periods", best.window_s and best.window_s.scaled(1 / period), model.window_s / period)
+    score.add(f"time constant, {what}, periods", best.tau_s and best.tau_s.scaled(1 / period), model.tau_s / period)
     score.add(f"offset, {what}, ms", best.offset_s.scaled(1e3), 1e3 * model.delay_s)
     if metered:
         score.add("meter rate, 1e-6", best.rate and best.rate.scaled(1e6), 1e6 * rate)
