@@ -5,7 +5,7 @@ without a meter; an irregular load and a 6 s step with a meter; a profile from t
 another step, and of random 4 s of a square wave that beats with a part-time sensor, corrected by that profile.
 Everything goes through files and verbs, as a user would have it.
 
-``python benchmarks/bench_cards.py [ROUNDS [CARD]]`` prints a table: per demand the number of answers, the root mean
+``python -m benchmarks.bench_cards [ROUNDS [CARD]]`` prints a table: per demand the number of answers, the root mean
 square and the greatest error, how many meet the demand, how many intervals hold the truth, and how many were declined
 or called ambiguous; then each miss.
 """
