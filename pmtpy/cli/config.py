@@ -88,7 +88,8 @@ def _opened(device: str | None) -> Iterator[Board]:
         if device == "virtual":
             from pmtpy.emulators.powersensor3 import VirtualBoard
 
-            device = stack.enter_context(VirtualBoard()).path
+            # As on a bench before anything is measured: voltage, and no current, so that a zero can be taken.
+            device = stack.enter_context(VirtualBoard("constant:0")).path
         board = open_board(device, clock=HOST_CLOCK)
         stack.callback(board.close)
         yield board
