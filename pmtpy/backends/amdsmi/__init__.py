@@ -114,7 +114,7 @@ def _open(device: str | None, clock: Clock, smi: Library, total: str | None, *, 
     if total == "energy" and not registers.energy:
         reason = f"{measured} has no energy accumulator; it has: {', '.join(c.name for c in registers.channels)}"
         raise BackendUnavailableError(BACKEND, reason, "leave the option total out")
-    said = [*notes, *filter(None, (note,)), *more]
+    said = [*notes, *filter(None, (note,)), *more, *hwmon.unstated_means(registers.channels)]
     if total is None and not registers.energy:
         said.append(f"no energy accumulator: the total is {registers.channels[0].name}, integrated")
     version = smi.details("amdsmi_get_lib_version")

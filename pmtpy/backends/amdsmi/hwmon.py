@@ -23,6 +23,11 @@ _GAIN_U = 0.05  # as for the library's readings, which come from the same regist
 _MOST_MICROWATTS = 5e9
 # Most cards have one of the two: current firmware the momentary one (Linux 6.6 and newer), older the average.
 _POWERS = (("power1_input", "gpu.current_power"), ("power1_average", "gpu.average_power"))
+# AMD documents neither the width nor the shape of this mean, so nothing of it can be put into an uncertainty.
+_UNSTATED_MEAN = (
+    "gpu.average_power is a mean over a time that AMD does not state: in regions of a few seconds or less, lag and "
+    "edges are not in its uncertainty"
+)
 _TEMPERATURES = {"edge": "gpu.edge_temperature", "junction": "gpu.hotspot_temperature", "mem": "memory.temperature"}
 _CLOCKS = {"sclk": "gpu.gfx_clock", "mclk": "gpu.memory_clock"}
 
@@ -65,8 +70,14 @@ def open_card(card: Card, domain: str, clock: Clock, why: str, notes: Sequence[s
         reason = f"{why}; and {card.folder} has no power1_input or power1_average that can be read"
         raise BackendUnavailableError(BACKEND, reason, "install ROCm's package amd-smi-lib")
     said = (*notes, f"read from {card.folder}, because {why}", "no energy counter: the total is integrated power")
+    said += unstated_means(channels)
     identity = Identity(BACKEND, card.gpu.name or "amdgpu", card.gpu.serial or card.gpu.pci, notes=said)
     return HwmonSource(clock, identity, channels, files)
+
+
+def unstated_means(channels: Sequence[Channel]) -> tuple[str, ...]:
+    """What is to be said of means whose width is not known."""
+    return (_UNSTATED_MEAN,) if any(c.name == "gpu.average_power" for c in channels) else ()
 
 
 def _channels(folder: Path, domain: str) -> tuple[tuple[Channel, ...], tuple[Path, ...]]:
