@@ -232,7 +232,7 @@ class CraySource(PolledSource):
         now = self._clock.now_ns()
         t_ns = max(min(self._on_host_clock(stamp_us, now), now), self._last_t_ns + 1)
         self._last_t_ns = t_ns
-        return Block.row(t_ns, counts, lost=self._failures, fresh=fresh)
+        return Block.row(t_ns, counts, fresh=fresh)
 
     def _parse(self, texts: Sequence[str]) -> tuple[list[int], int | None]:
         counts = []

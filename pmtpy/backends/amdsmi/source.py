@@ -178,7 +178,7 @@ class SmiSource(PolledSource):
         self._library, self._gpu, self._registers = library, gpu, registers
         self._handle = self._locate()
         self._unit = registers.channels[0].scale if registers.energy else 1.0
-        self._missed = self._back = 0
+        self._back = 0
         self._count = 0.0
         self._stamp_ns: float | None = None
         self._delay_ns: int | None = None
@@ -204,14 +204,10 @@ class SmiSource(PolledSource):
                 self._handle = self._locate()
                 return self._take()
         except Fault as fault:
-            self._missed += 1
             what = f"{self._who()}: {fault}"
             if fault.code in _PERMANENT or fault.code == NOT_INITIALISED:
                 raise SourceLostError(what) from fault
             raise ReadError(what) from fault
-        except ReadError:
-            self._missed += 1
-            raise
 
     def _who(self) -> str:
         return f"amdsmi {self.identity.model} {self._gpu.pci}"
@@ -238,8 +234,7 @@ class SmiSource(PolledSource):
             self._count = counts[0]
             self._judge(t_ns, counts)
         self._stamp_ns, self._newest_ns = stamp_ns, t_ns
-        lost, self._missed = self._missed, 0
-        return Block.row(t_ns, counts, lost=lost, fresh=self._check.broken)
+        return Block.row(t_ns, counts, fresh=self._check.broken)
 
     def _energy(self) -> tuple[float, float | None]:
         read = accumulator(self._library.ask("amdsmi_get_energy_count", self._handle))

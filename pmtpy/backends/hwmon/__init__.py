@@ -340,7 +340,7 @@ class HwmonSource(PolledSource):
             return counts
         self._openings = self._registers.openings
         self._last_t_ns = max(self._clock.now_ns(), self._last_t_ns + 1)
-        return Block.row(self._last_t_ns, counts, lost=self._failures, fresh=True)
+        return Block.row(self._last_t_ns, counts, fresh=True)
 
     def close(self) -> None:
         """Close all files. May be called twice."""

@@ -86,7 +86,7 @@ class SampleSource(NvmlSource):
             return None
         self._place(samples)
         rows: list[tuple[int, float, int]] = []
-        lost, self._missed = 0, 0  # a failed fetch loses nothing: the ring still holds it
+        lost = 0  # a failed fetch loses nothing: the ring still holds it
         before_us = old_us
         for stamp_us, milliwatts in samples:
             gap_ns = (stamp_us - before_us) * 1000

@@ -44,27 +44,21 @@ class NvmlSource(PolledSource):
         self._library = library
         self._locate = locate
         self._handle = locate(library)
-        self._missed = 0
         self._newest_ns = -1  # of the rows delivered
 
     def poll(self) -> Block | None:
         """Take one reading, starting NVML anew once where that may help."""
         try:
             try:
-                block = self._take()
+                return self._take()
             except Fault as fault:
                 if fault.code not in errors.RESTART:
                     raise
                 self._library.restart()
                 self._handle = self._locate(self._library)
-                block = self._take()
+                return self._take()
         except Fault as fault:
-            self._missed += 1
             raise self._error(fault) from fault
-        except ReadError:
-            self._missed += 1
-            raise
-        return block
 
     @abstractmethod
     def _take(self) -> Block | None:
@@ -114,9 +108,8 @@ class RegisterSource(NvmlSource):
             return None
         values = [self._count(register, fields) for register in self._plain]
         self._compare(t_ns, counts)
-        lost, self._missed = self._missed, 0
         self._newest_ns = t_ns
-        return Block.row(t_ns, counts + values, lost=lost, fresh=self._check.broken)
+        return Block.row(t_ns, counts + values, fresh=self._check.broken)
 
     def _compare(self, t_ns: int, counts: Sequence[float]) -> None:
         if self._pair is None:

@@ -149,7 +149,7 @@ class OccSource(PolledSource):
         fresh = self._started and (moved or Step.RESTART in steps)
         self._started = True
         self._row_ns = t_ns
-        return Block.row(t_ns, self._counts(records), lost=self._failures, fresh=fresh)
+        return Block.row(t_ns, self._counts(records), fresh=fresh)
 
     def _counts(self, records: list[Record]) -> list[float]:
         counts: list[float] = []

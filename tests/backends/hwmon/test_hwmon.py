@@ -382,6 +382,8 @@ def test_a_chip_that_returns_under_another_number_is_found_again(
     board.register(7, spec)
     block = source.read()
     assert block.fresh
+    assert block.lost is not None
+    assert block.lost.tolist() == [1]
     assert block.raw[0, 0] == pytest.approx(5e6, abs=31_250)
     source.close()
 
