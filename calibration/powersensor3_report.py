@@ -36,7 +36,8 @@ from pmtpy.analysis.meter import (
 from pmtpy.clock import ManualClock
 from pmtpy.emulators.powersensor3.source import open_virtual
 from pmtpy.model import Floats, Identity
-from pmtpy.transform import Affine, Number, Profile
+from pmtpy.profile import Profile
+from pmtpy.transform import Affine, Number
 
 RATE_HZ = 20_000.0
 SECONDS = 6.6

@@ -19,7 +19,7 @@ from pmtpy.sensor import Sensor
 from pmtpy.source import Discovery, Source
 
 if TYPE_CHECKING:
-    from pmtpy.transform import Calibration
+    from pmtpy.profile import Calibration
 
 GROUP = "pmtpy.backends"
 VIRTUAL = "virtual"
@@ -287,7 +287,7 @@ def _text(path: str | os.PathLike[str]) -> str:
 
 
 def _fitted(profiles: list[str], source: Source) -> Calibration:
-    from pmtpy.transform import calibrate, parse_profile  # only a calibrated sensor pays for it
+    from pmtpy.profile import calibrate, parse_profile  # only a calibrated sensor pays for it
 
     return calibrate([parse_profile(text) for text in profiles], source.identity, source.channels)
 

@@ -29,9 +29,9 @@ from pmtpy.version import __version__
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from pmtpy.profile import Calibration
     from pmtpy.sinks import Ending, Writer
     from pmtpy.sinks._file import Target
-    from pmtpy.transform import Calibration
 
 _log = logging.getLogger("pmtpy")
 _HISTORY_S = 2.0

@@ -16,8 +16,9 @@ from pmtpy.clock import ManualClock
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import TargetError
 from pmtpy.model import Quantity
+from pmtpy.profile import Profile, calibrate
 from pmtpy.sensor import Sensor
-from pmtpy.transform import Affine, Number, Profile, calibrate
+from pmtpy.transform import Affine, Number
 from tests.worlds import Counter, Gauge, Stream, counter_sensor
 
 

@@ -25,8 +25,9 @@ from pmtpy.cli.calibrate_energy import pair_of_numbers
 from pmtpy.cli.common import say
 from pmtpy.errors import CalibrationError, FileFormatError, SinkError, TargetError
 from pmtpy.model import Identity
+from pmtpy.profile import RECORDED, Profile
 from pmtpy.registry import create
-from pmtpy.transform import RECORDED, Affine, Behaviour, Number, Profile
+from pmtpy.transform import Affine, Behaviour, Number
 from pmtpy.uncertainty import COVERAGE_FACTOR, of_another
 
 _COLUMNS = ("config", "set_clock_mhz", "core_freq_mhz", "time_ms", "power_w")

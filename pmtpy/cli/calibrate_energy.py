@@ -26,7 +26,8 @@ from pmtpy.cli.common import say
 from pmtpy.cli.recorded import marked_load, power_column, read_file, read_series, read_stamps
 from pmtpy.errors import CalibrationError, TargetError
 from pmtpy.model import Channel, Identity, Quantity
-from pmtpy.transform import RECORDED, Number, Profile, parse_profile, refuse_stranger
+from pmtpy.profile import RECORDED, Profile, parse_profile, refuse_stranger
+from pmtpy.transform import Number
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,8 @@ from pmtpy.cli import main
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.emulators.load import Table
 from pmtpy.model import Identity
-from pmtpy.transform import Affine, Behaviour, Number, Profile
+from pmtpy.profile import Profile
+from pmtpy.transform import Affine, Behaviour, Number
 
 CURVE = Affine(Number(0.95, 0.002), Number(2.0, 0.3))
 BEHAVIOUR = Behaviour("boxcar", Number(0.1), Number(0.1, 0.001), None, Number(0.0, 0.001))

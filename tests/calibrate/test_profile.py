@@ -12,7 +12,8 @@ import pytest
 import pmtpy as pmt
 from pmtpy.cli import main
 from pmtpy.errors import CalibrationError
-from pmtpy.transform import Affine, Profile, parse_profile
+from pmtpy.profile import Profile, parse_profile
+from pmtpy.transform import Affine
 from pmtpy.uncertainty import of_another
 
 TARGET = "nvml:virtual"

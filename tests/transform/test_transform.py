@@ -13,18 +13,8 @@ from hypothesis import strategies as st
 
 from pmtpy.errors import CalibrationError
 from pmtpy.model import Channel, Form, Identity, Quantity
-from pmtpy.transform import (
-    Affine,
-    Behaviour,
-    Calibration,
-    Curve,
-    Lookup,
-    Number,
-    Polynomial,
-    Profile,
-    calibrate,
-    parse_profile,
-)
+from pmtpy.profile import Calibration, Profile, calibrate, parse_profile
+from pmtpy.transform import Affine, Behaviour, Curve, Lookup, Number, Polynomial
 
 BOARD = Identity("nvml", "GeForce RTX 3090", "GPU-1", "535.54.03")
 GPU = Channel("gpu", Quantity.POWER, scale=0.001, refresh_s=0.1, noise=0.2)

@@ -16,11 +16,11 @@ from pmtpy.emulators.world import open_world
 from pmtpy.evidence import is_power
 from pmtpy.measurement import Measurement
 from pmtpy.model import Floats, Identity, Rule
+from pmtpy.profile import Profile, calibrate
 from pmtpy.regions import Region
 from pmtpy.registry import opener
 from pmtpy.sensor import Sensor
 from pmtpy.source import Source
-from pmtpy.transform import Profile, calibrate
 
 SETTLE_S = 1.5  # before the first region, so that running means are full
 LOADS = ("square", "random", "steps", "square", "constant", "steps", "sine")

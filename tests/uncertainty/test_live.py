@@ -11,8 +11,9 @@ import pytest
 import pmtpy as pmt
 from pmtpy.clock import ManualClock
 from pmtpy.model import Identity
+from pmtpy.profile import Profile
 from pmtpy.regions import Region
-from pmtpy.transform import Affine, Behaviour, Number, Profile
+from pmtpy.transform import Affine, Behaviour, Number
 from tests.uncertainty.live import DEVICES, LOADS, Device, Trial, measure
 
 # Length classes, in seconds: shorter than a few readings of the slow sensors, some readings, many.
