@@ -21,7 +21,7 @@ from pmtpy.analysis.estimate import Estimate
 from pmtpy.analysis.kernel import fit_kernel
 from pmtpy.analysis.response import Response
 from pmtpy.analysis.series import Updates, stamp_step, tidy
-from pmtpy.analysis.shapes import AMBIGUOUS, CLEAR_RATIO, KernelFit, Shape
+from pmtpy.analysis.shapes import AMBIGUOUS, KernelFit, Shape
 from pmtpy.analysis.transfer import Transfer, fit_line, fit_transfer
 from pmtpy.analysis.update import UpdateLattice, estimate_updates, update_series
 from pmtpy.errors import DeclinedError
@@ -34,9 +34,7 @@ _ONE_CLOCK_RATE = 1e-6
 _REPEATS = 1.5  # rows this much closer than the updates repeat them
 _WORSE = 1.5  # unexplained variance of a kernel over that of the alignment, above which it is not the response
 _UNEXPLAINED = 0.01  # what rounding and noise may leave
-_LEVELS = 8  # fewer different readings are the levels of a load
 _CELL_ROWS = 4.0
-_OTHER_WIDTHS = (0.5, 0.7, 1.4, 2.0)
 _LINE_ROWS = 4000
 _LINE_CELLS = 400  # without a kernel, gain and offset come from means over at most this many cells
 _T = TypeVar("_T")
@@ -90,17 +88,9 @@ def prepare(trace: Trace) -> Prepared:
     ready.lattice = ready.attempt("update_period_ms", lambda: _lattice(trace, t, watts))
     found = ready.lattice
     if not counted and found is not None and found.poll_s * _REPEATS < found.period_s.value:
-        updates = update_series(t, watts, found)
-        if len(np.unique(updates.watts)) > _LEVELS:
-            # A reading that is shown until the next update is as old as its update, not as its last repetition.
-            ready.updates = updates
-            ready.shape = Curve.from_samples(updates.t_s, updates.watts)
-        else:
-            ready.lattice = None  # a sensor without noise on a load of a few levels shows such steps, too
-            ready.declined["update_period_ms"] = (
-                f"the readings stand still but for steps {1e3 * found.period_s.value:.4g} ms apart: that may be the "
-                "load as well as the sensor"
-            )
+        # A reading that is shown until the next update is as old as its update, not as its last repetition.
+        ready.updates = update_series(t, watts, found)
+        ready.shape = Curve.from_samples(ready.updates.t_s, ready.updates.watts)
     return ready
 
 
@@ -241,34 +231,7 @@ def _kernel(p: Prepared, updates: Updates, base: Prepared, found: Alignment, *, 
     tau = fit.best.tau_s.value if fit.best.tau_s is not None else 0.0
     if window + 2.0 * tau < _FINER * spacing and spacing * _FINER > updates.period_s:
         raise DeclinedError(coarse + "these readings are averaged")
-    return _unless_flat(fit, updates, base, pivot_s)
-
-
-def _unless_flat(fit: KernelFit, updates: Updates, base: Prepared, pivot_s: float) -> KernelFit:
-    """Call the fit ambiguous if quite another width at the same mean lag fits as well.
-
-    A load that switches in step with the updates shows each of them the same part of a flank, and hides the width.
-    """
-    if fit.family == AMBIGUOUS:
-        return fit
-    best = fit.best
-    loss = _loss(_filtered(updates, base, fit, pivot_s))
-    for factor in _OTHER_WIDTHS:
-        window = best.window_s.scaled(factor) if best.window_s is not None else None
-        tau = best.tau_s.scaled(factor) if best.tau_s is not None else None
-        less = (factor - 1.0) * _age(best)
-        offset = Estimate(best.offset_s.value - less, best.offset_s.low - less, best.offset_s.high - less)
-        other = replace(fit, best=replace(best, window_s=window, tau_s=tau, offset_s=offset))
-        if _loss(_filtered(updates, base, other, pivot_s)) < CLEAR_RATIO * loss:
-            reason = f"a {fit.family} {factor:g} times as wide fits as well: the load keeps step with the updates"
-            return replace(fit, family=AMBIGUOUS, reason=reason + "; use a pseudo-random load")
     return fit
-
-
-def _loss(points: _Points) -> float:
-    """Variance that the best gain and offset leave."""
-    x, y = points.reference_w - np.mean(points.reference_w), points.shown_w - np.mean(points.shown_w)
-    return float(np.mean((y - x * (x @ y) / max(float(x @ x), 1e-300)) ** 2))
 
 
 def _age(shape: Shape) -> float:
