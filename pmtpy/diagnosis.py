@@ -126,10 +126,6 @@ class Machine:
         flags: str = next((line for line in lines if line.startswith("flags")), "")
         return "hypervisor" in flags.split()
 
-    def has_module(self, name: str) -> bool:
-        """Whether a kernel module is loaded, or built in with parameters."""
-        return (self.sysfs / "module" / name).exists()
-
     def pci(self, vendor: int, *classes: int) -> tuple[PciDevice, ...]:
         """List the devices of a vendor whose class begins with one of the bytes ``classes``."""
         found = []

@@ -50,7 +50,6 @@ _LIBRARY_OF = ((7, 26), (6.4, 25), (6.1, 24), (5, 23))
 _LEAST_LIBRARY = 20
 
 _MOST_WATTS = 5_000.0  # beyond it: sentinels of every width, and microwatts
-SENTINELS = frozenset({0xFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF})
 
 
 class Fault(Exception):  # noqa: N818  (internal: becomes one of pmtpy's errors at the edge)
