@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pmtpy.backends import cray
 from pmtpy.clock import NS_PER_S, Clock
-from pmtpy.emulators.tree import Tree, TreeSource
+from pmtpy.emulators.tree import Tree, check_device, open_on
 from pmtpy.emulators.world import World, shared_world
-from pmtpy.errors import TargetError
 from pmtpy.source import Source
 
 DIRECTORY = "cray/pm_counters"
@@ -79,14 +78,12 @@ def open_virtual(
     stamps : bool
         The controller stamps its values, as newer ones do.
     """
-    if device not in {None, "", "virtual"}:
-        msg = f"cray has one virtual device, cray:virtual, and not {device!r}"
-        raise TargetError(msg)
+    check_device("cray", device)
     world = shared_world(load, clock=clock)
     controller = NodeController(world, stamps=stamps)
-    try:
-        inner = cray.open_source(None, clock=clock, sysfs_root=controller.tree.root, power=power)
-    except BaseException:
-        controller.tree.close()
-        raise
-    return TreeSource(inner, controller.tree, controller.refresh, world)
+    return open_on(
+        controller.tree,
+        controller.refresh,
+        world,
+        lambda root: cray.open_source(None, clock=clock, sysfs_root=root, power=power),
+    )

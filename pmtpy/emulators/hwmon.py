@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from pmtpy.backends import hwmon
 from pmtpy.clock import NS_PER_S, Clock
-from pmtpy.emulators.tree import Tree, TreeSource
+from pmtpy.emulators.tree import Tree, open_on
 from pmtpy.emulators.world import World, shared_world
 from pmtpy.errors import TargetError
 from pmtpy.source import Source
@@ -233,10 +233,10 @@ def open_virtual(
         raise TargetError(msg)
     world = shared_world(load, clock=clock)
     board = Board(world, layout or ("boards" if chip else "ina226"))
-    try:
-        alone = LAYOUTS[layout][0].name if layout == "grace" else None
-        inner = hwmon.open_source(chip or alone, clock=clock, sysfs_root=board.tree.root, label=label, power=power)
-    except BaseException:
-        board.tree.close()
-        raise
-    return TreeSource(inner, board.tree, board.refresh, world)
+    alone = LAYOUTS[layout][0].name if layout == "grace" else None
+    return open_on(
+        board.tree,
+        board.refresh,
+        world,
+        lambda root: hwmon.open_source(chip or alone, clock=clock, sysfs_root=root, label=label, power=power),
+    )

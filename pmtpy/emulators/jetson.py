@@ -14,7 +14,7 @@ import numpy as np
 
 from pmtpy.backends import jetson
 from pmtpy.clock import Clock
-from pmtpy.emulators.tree import Tree, TreeSource
+from pmtpy.emulators.tree import Tree, check_device, open_on
 from pmtpy.emulators.world import World, shared_world
 from pmtpy.errors import TargetError
 from pmtpy.source import Source
@@ -274,14 +274,12 @@ def open_virtual(
     total
         As for the real one.
     """
-    if device not in {None, "", "virtual"}:
-        msg = f"jetson has one virtual device, jetson:virtual, and not {device!r}"
-        raise TargetError(msg)
+    check_device("jetson", device)
     world = shared_world(load, clock=clock)
     monitors = Monitors(world, board, jetpack, samples)
-    try:
-        inner = jetson.open_source(None, clock=clock, sysfs_root=monitors.tree.root, total=total)
-    except BaseException:
-        monitors.tree.close()
-        raise
-    return TreeSource(inner, monitors.tree, monitors.refresh, world)
+    return open_on(
+        monitors.tree,
+        monitors.refresh,
+        world,
+        lambda root: jetson.open_source(None, clock=clock, sysfs_root=root, total=total),
+    )

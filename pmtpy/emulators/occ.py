@@ -20,7 +20,7 @@ import numpy as np
 from pmtpy.backends.occ import open_source
 from pmtpy.backends.occ.layout import BLOCK_BYTES, BUFFER_BYTES, CHUNK_STRIDE, UNKNOWN_TIME
 from pmtpy.clock import Clock
-from pmtpy.emulators.tree import Tree, TreeSource
+from pmtpy.emulators.tree import Tree, check_device, open_on
 from pmtpy.emulators.world import World, shared_world
 from pmtpy.errors import TargetError
 from pmtpy.model import Ints
@@ -361,9 +361,7 @@ def open_virtual(
     sensors, whole
         As for the real one.
     """
-    if device not in {None, "", "virtual"}:
-        msg = f"occ has one virtual device, occ:virtual, and not {device!r}"
-        raise TargetError(msg)
+    check_device("occ", device)
     if not 1 <= sockets <= 8:
         msg = f"an emulated POWER9 machine has 1 to 8 sockets, not {sockets}"
         raise TargetError(msg)
@@ -375,10 +373,7 @@ def open_virtual(
         machine.advance(now_ns)
         tree.write_bytes(FILE, machine.image)
 
-    try:
-        refresh(clock.now_ns())
-        inner = open_source(clock=clock, sysfs_root=tree.root, sensors=sensors, whole=whole)
-    except BaseException:
-        tree.close()
-        raise
-    return TreeSource(inner, tree, refresh, world)
+    refresh(clock.now_ns())
+    return open_on(
+        tree, refresh, world, lambda root: open_source(clock=clock, sysfs_root=root, sensors=sensors, whole=whole)
+    )

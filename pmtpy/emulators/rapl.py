@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from pmtpy.backends import rapl
 from pmtpy.clock import Clock
-from pmtpy.emulators.tree import Tree, TreeSource
+from pmtpy.emulators.tree import Tree, check_device, open_on
 from pmtpy.emulators.world import World, shared_world
 from pmtpy.errors import TargetError
 from pmtpy.source import Source
@@ -259,16 +259,14 @@ def open_virtual(
     wrap_after_j : float
         Energy after which the counters wrap for the first time, joules.
     """
-    if device not in {None, "", "virtual"}:
-        msg = f"rapl has one virtual device, rapl:virtual, and not {device!r}"
-        raise TargetError(msg)
+    check_device("rapl", device)
     world = shared_world(load, clock=clock)
     processors = Processors(world, layout, wrap_after_j=float(wrap_after_j))
     events = PerfEvents(world)
-    try:
-        events.describe(processors.tree)
-        inner = rapl.open_source(None, clock=clock, sysfs_root=processors.tree.root, via=via, perf=events)
-    except BaseException:
-        processors.tree.close()
-        raise
-    return TreeSource(inner, processors.tree, processors.refresh, world)
+    events.describe(processors.tree)
+    return open_on(
+        processors.tree,
+        processors.refresh,
+        world,
+        lambda root: rapl.open_source(None, clock=clock, sysfs_root=root, via=via, perf=events),
+    )

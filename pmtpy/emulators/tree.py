@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pmtpy.clock import Clock
 from pmtpy.emulators.world import World
+from pmtpy.errors import TargetError
 from pmtpy.model import Block, Row
 from pmtpy.source import Source
 
@@ -122,3 +123,22 @@ class TreeSource(Source):
         self._tree.close()
         self._world = None  # so that the next virtual sensor may choose another load
         self._refresh = _nothing
+
+
+def check_device(backend: str, device: str | None) -> None:
+    """Raise TargetError unless ``device`` means the only virtual device of a backend."""
+    if device not in {None, "", "virtual"}:
+        msg = f"{backend} has one virtual device, {backend}:virtual, and not {device!r}"
+        raise TargetError(msg)
+
+
+def open_on(
+    tree: Tree, refresh: Callable[[int], None], world: World, open_real: Callable[[Path], Source]
+) -> TreeSource:
+    """Open the real backend on a tree, by its root; if that fails, nothing of the tree is left."""
+    try:
+        inner = open_real(tree.root)
+    except BaseException:
+        tree.close()
+        raise
+    return TreeSource(inner, tree, refresh, world)
