@@ -22,7 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pmtpy as pmt
 from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, recordings, save, table
-from pmtpy.analysis.characterise import Characterisation, LoadStamps, Series, characterise
+from pmtpy.analysis.characterise import characterise
+from pmtpy.analysis.characterised import Characterisation, LoadStamps, Series
 from pmtpy.analysis.clocks import fit_clock
 from pmtpy.analysis.curve import Curve, Responder
 from pmtpy.analysis.series import Updates

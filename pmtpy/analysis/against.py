@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from pmtpy.analysis.align import Alignment, align
-from pmtpy.analysis.characterise import Characterisation
+from pmtpy.analysis.characterised import Characterisation
 from pmtpy.analysis.compared import Compared, Trace
 from pmtpy.analysis.curve import Curve, Responder
 from pmtpy.analysis.energy import Readings

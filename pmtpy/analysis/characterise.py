@@ -6,25 +6,24 @@ nothing is filled in from what is usual for such a card. Pure: arrays in, a reco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
+from pmtpy.analysis.characterised import Characterisation, LoadStamps, Series, response_of
 from pmtpy.analysis.clocks import ClockFit, coarse_shift, follow_clock, zone_shift
 from pmtpy.analysis.curve import Curve
 from pmtpy.analysis.energy import EnergyComparison, Readings, compare_energy
 from pmtpy.analysis.estimate import Z95, Estimate
 from pmtpy.analysis.kernel import fit_kernel
-from pmtpy.analysis.response import Activity, Response
 from pmtpy.analysis.series import Updates, tidy
 from pmtpy.analysis.shapes import AMBIGUOUS, KernelFit
 from pmtpy.analysis.step import StepResponse, find_block, fit_step, highest_block, long_block, long_blocks
 from pmtpy.analysis.transfer import Transfer, fit_transfer
 from pmtpy.analysis.update import UpdateLattice, estimate_updates, update_series
 from pmtpy.errors import DeclinedError
-from pmtpy.model import Floats
 
 _MEETING_S = 2.0  # clocks that both claim to be a host's wall clock are searched this far
 _EARLY_S = 0.02  # a stamp this much earlier than its reading has been seen; a kernel cannot end later in the future
@@ -33,141 +32,6 @@ _SETTLED_S = 2.0
 _BRIEF_S = 1.0
 _NARROW = 0.1  # of the mean power: what noise there is on the meter bends a line over a narrower range than this
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """Samples over time.
-
-    Attributes
-    ----------
-    t_s, watts : float64, shape (n,)
-    absolute : bool
-        Whether the times are wall time; else they count from an unknown instant.
-    """
-
-    t_s: Floats
-    watts: Floats
-    absolute: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class LoadStamps:
-    """When a load was switched: on, off, on, ...; and when the recording of it ended.
-
-    Attributes
-    ----------
-    edges_s : float64, shape (n,)
-    end_s : float
-    absolute : bool
-        Whether the times are wall time.
-    """
-
-    edges_s: Floats
-    end_s: float
-    absolute: bool = True
-
-    def activity(self) -> Activity:
-        """Return the load as intervals."""
-        off = self.edges_s[1::2]
-        on = self.edges_s[::2]
-        return Activity(on, off if len(off) == len(on) else np.append(off, max(self.end_s, on[-1])))
-
-
-@dataclass(frozen=True, slots=True)
-class Characterisation:
-    """What one recording tells about one channel of a sensor. None: declined, for the reason under the same name.
-
-    Attributes
-    ----------
-    channel : str
-    lattice : UpdateLattice or None
-    step : StepResponse or None
-    kernel : KernelFit or None
-    offset_s : Estimate or None
-        Age of the kernel's end, on the host's clock.
-    transfer : Transfer or None
-    energy : mapping
-        Comparisons by the name of the interval.
-    declined : mapping
-        Reasons by the name of what is missing.
-    notes : tuple of str
-        Shifts of clocks that were found, and doubts.
-    """
-
-    channel: str
-    lattice: UpdateLattice | None = None
-    step: StepResponse | None = None
-    kernel: KernelFit | None = None
-    offset_s: Estimate | None = None
-    transfer: Transfer | None = None
-    energy: Mapping[str, EnergyComparison] = field(default_factory=dict)
-    declined: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-    @property
-    def response(self) -> Response | None:
-        """The sensor's response for corrections; None unless period, kernel and transfer are all known."""
-        if self.lattice is None or self.kernel is None or self.kernel.family == AMBIGUOUS or self.transfer is None:
-            return None
-        return _response(self.lattice, self.kernel, self.transfer)
-
-    def document(self) -> dict[str, Any]:
-        """Return the JSON document of ``pmtpy characterise``."""
-        kernel, step, transfer = self.kernel, self.step, self.transfer
-        best = kernel.best if kernel is not None and kernel.family != AMBIGUOUS else None
-        return {
-            "channel": self.channel,
-            "update_period_ms": _json(self.lattice.period_s if self.lattice else None, 1e3),
-            "step": {
-                "kind": step.kind if step else None,
-                "rise_ms": _json(step.rise_s if step else None, 1e3),
-                "delay_ms": _json(step.delay_s if step else None, 1e3),
-            },
-            "kernel": {
-                "family": kernel.family if kernel else AMBIGUOUS,
-                "window_ms": _json(best.window_s if best else None, 1e3),
-                "tau_ms": _json(best.tau_s if best else None, 1e3),
-                "offset_ms": _json(self.offset_s if best else None, 1e3),
-            },
-            "gradient": _json(transfer.gain if transfer else None),
-            "intercept_w": _json(transfer.intercept_w if transfer else None),
-            "energy": {name: _energy(comparison) for name, comparison in self.energy.items()},
-            "declined": dict(self.declined),
-        }
-
-
-def _json(estimate: Estimate | None, factor: float = 1.0) -> dict[str, float] | None:
-    return estimate.scaled(factor).as_dict() if estimate is not None else None
-
-
-def _energy(comparison: EnergyComparison) -> dict[str, Any]:
-    return {
-        "seconds": comparison.end_s - comparison.start_s,
-        "reference_j": comparison.reference_j,
-        "held_j": comparison.held_j,
-        "held_error_percent": 100.0 * comparison.held_error,
-        "corrected_j": comparison.corrected_j.as_dict(),
-        "corrected_error_percent": 100.0 * comparison.corrected_error,
-        "method": comparison.method,
-    }
-
-
-def _response(lattice: UpdateLattice, fit: KernelFit, transfer: Transfer) -> Response:
-    best = fit.best
-    return Response(
-        lattice.period_s.value,
-        best.window_s.value if best.window_s else 0.0,
-        best.tau_s.value if best.tau_s else 0.0,
-        best.offset_s.value,
-        transfer.gain.value,
-        transfer.intercept_w.value,
-        transfer.gain.half_width / Z95 / transfer.gain.value,
-        transfer.intercept_w.half_width / Z95,
-        best.lag_s.half_width / Z95,
-        best.tau_s.half_width / Z95 if best.tau_s else 0.0,
-        best.residual_w,
-    )
 
 
 @dataclass(slots=True)
@@ -382,7 +246,7 @@ def _energies(
         found.declined["energy"] = "needs a meter and the gradient" if meter is None else "needs kernel and gradient"
         return {}
     # The kernel in doubt is no obstacle here: its lag is what an energy depends on, and that is known.
-    response = _response(lattice, fit, transfer)
+    response = response_of(lattice, fit, transfer)
     comparisons = {}
     for name, interval in _intervals(updates, load, meter, response.lag_s).items():
         activity = load.activity() if load is not None else None

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pmtpy.analysis.characterise import Characterisation, characterise
+from pmtpy.analysis.characterise import characterise
+from pmtpy.analysis.characterised import Characterisation
 from pmtpy.cli.common import add_options, parse_options, say
 from pmtpy.cli.recorded import power_column, read_file, read_series, read_stamps, sensor_column
 from pmtpy.clock import seconds_of

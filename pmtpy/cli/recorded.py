@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pmtpy.analysis.characterise import LoadStamps, Series
+from pmtpy.analysis.characterised import LoadStamps, Series
 from pmtpy.analysis.marks import regions
 from pmtpy.cli.common import say
 from pmtpy.errors import FileFormatError, TargetError
