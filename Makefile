@@ -26,8 +26,9 @@ types: $(STAMP)
 contracts: $(STAMP)
 	$(BIN)/lint-imports
 
+# Half of the time is waiting for devices, so that several tests at once pay even on two cores.
 unit: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 8
 
 demo: $(STAMP)
 	$(BIN)/python -m pmtpy dump powersensor3:virtual -o load=square:low=30,high=90,hz=2 --duration 3s --overwrite -f demo.csv
