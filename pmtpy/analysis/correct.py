@@ -15,6 +15,7 @@ import numpy as np
 from pmtpy.analysis.levels import columns, fit_levels, shares
 from pmtpy.analysis.reconstruct import Reconstruction, reconstruct
 from pmtpy.analysis.response import Activity, Response
+from pmtpy.analysis.starts import split_starts, step_starts
 from pmtpy.errors import CoverageError
 from pmtpy.evidence import observe
 from pmtpy.model import Channel, Floats, Quantity
@@ -24,11 +25,11 @@ from pmtpy.uncertainty import COVERAGE_FACTOR, assess
 _GAP = 3.0  # periods without an update that mark a result
 _UNSEEN = 0.25  # of a load's cycle: folding cannot bridge more
 _CYCLES = 4  # switches of the load inside an interval from which its two levels are worth fitting
-_SLIVER = 0.1  # of a bin: a start this near its end leaves too little to put the energy into
 _FEW = 10  # updates that folding needs
 _PART_TIME = 0.9
 _TELLING = 0.1  # spread of the filtered load below which a load-informed regression cannot tell high from low ...
 _HINTING = 0.02  # ... and below which it cannot even say what the load's aliases come to
+_ALONE = 2.0  # periods either side of a start without a switch: time for a reading wholly before and one wholly after
 _WIDE = 1.5  # a kernel of more periods than this is undone by reconstruction
 
 
@@ -82,7 +83,7 @@ def held_energy(t_s: Floats, watts: Floats, *, start_s: float, end_s: float, per
     CoverageError
         The updates do not reach over the interval.
     """
-    return _sum_bins(np.append(t_s, t_s[-1:] + period_s) - lag_s - period_s / 2.0, watts, start_s, end_s)
+    return _sum_bins(_bins(t_s, Response(period_s, delay_s=lag_s)), watts, start_s, end_s)
 
 
 def _sum_bins(bounds: Floats, watts: Floats, start_s: float, end_s: float) -> float:
@@ -91,30 +92,6 @@ def _sum_bins(bounds: Floats, watts: Floats, start_s: float, end_s: float) -> fl
         raise CoverageError(msg)
     joules = np.concatenate([[0.0], np.cumsum(watts * np.diff(bounds))])
     return float(np.interp(end_s, bounds, joules) - np.interp(start_s, bounds, joules))
-
-
-def split_starts(bounds_s: Floats, watts: Floats, starts_s: Floats) -> tuple[Floats, Floats]:
-    """Cut the bins in which a load is known to have started, without changing their energy.
-
-    Until the start the power was that of the bin before; the rest of the bin's energy came after it. Only starts that
-    are alone in their bin and its two neighbours are used, and only where the power rises. Ends are not: the host
-    learns of an end tens of milliseconds after the power began to fall.
-    """
-    place = np.searchsorted(bounds_s, starts_s, side="right") - 1
-    bounds, values = list(bounds_s), list(watts)
-    for i in np.argsort(-starts_s):  # from the last to the first, so that earlier places stay valid
-        j = int(place[i])
-        alone = np.count_nonzero(np.abs(place - j) <= 1) == 1
-        if not (alone and 1 <= j < len(watts) - 1 and watts[j + 1] > watts[j - 1]):
-            continue
-        left, right, at = float(bounds_s[j]), float(bounds_s[j + 1]), float(starts_s[i])
-        before = min(float(watts[j - 1]), float(watts[j]))
-        if right - at < _SLIVER * (right - left):
-            continue
-        after = (float(watts[j]) * (right - left) - before * (at - left)) / (right - at)
-        bounds.insert(j + 1, at)
-        values[j : j + 1] = [before, after]
-    return np.asarray(bounds, np.float64), np.asarray(values, np.float64)
 
 
 def burtscher(t_s: Floats, watts: Floats, capacitance_s: float, limit_w: float = math.inf) -> Floats:
@@ -237,8 +214,8 @@ def region_energy(
 
     Where the load is known and switches often: regression on it for a part-time sensor; else, if it is on and off
     within two periods, what it contributes is left out and added again. Then exact inversion for a slow one-pole;
-    reconstruction for a window of several periods; else the updates shifted by their lag, cut where the load is known
-    to have started.
+    reconstruction for a window of several periods; else the updates shifted by their lag. All but the first two begin
+    the rise of the power where the load is known to have started.
 
     Parameters
     ----------
@@ -265,15 +242,20 @@ def region_energy(
         if informed is not None:
             return informed
     if response.window_s == 0.0 and response.tau_s >= response.period_s / 2.0:
-        return _inverted(t_s, watts, response, start_s, end_s)
+        return _inverted(t_s, watts, response, (start_s, end_s), load)
     if response.span_s > _WIDE * response.period_s:
         starts = load.lone_starts(response.period_s) if load is not None else None
         power = reconstruct([(t_s, watts, response)], start_s, end_s, starts_s=starts)
         return _reconstructed(power, response, start_s, end_s)
-    found = _shifted(t_s, response.power(watts), response, start_s, end_s)
-    if load is None or response.coverage < _PART_TIME:
+    found, level = _shifted(t_s, response.power(watts), response, start_s, end_s), response.power(watts)
+    if load is None:
         return found
-    return _started(t_s, response, load, found, (start_s, end_s, response.power(watts)))
+    bounds = _bins(t_s, response)
+    if response.coverage < _PART_TIME:
+        starts = load.lone_starts(_ALONE * response.period_s)
+        after = response.step(t_s - response.delay_s - starts[:, None])
+        return _started(found, step_starts(bounds, level, starts, after), start_s, end_s)
+    return _started(found, split_starts(bounds, level, load.on_s), start_s, end_s)
 
 
 def _aliases(response: Response, switches: int, length_s: float) -> bool:
@@ -288,19 +270,18 @@ def _aliases(response: Response, switches: int, length_s: float) -> bool:
     return switches >= _CYCLES and switches * response.period_s > length_s and not undone
 
 
-def _started(
-    t_s: Floats, response: Response, load: Activity, found: Energy, region: tuple[float, float, Floats]
-) -> Energy:
-    """Sharpen an energy by the known starts of the load: see :func:`split_starts`."""
-    start_s, end_s, power = region
-    period = response.period_s
-    bounds = np.append(t_s, t_s[-1:] + period) - response.lag_s - period / 2.0
-    cut, values = split_starts(bounds, power, load.on_s)
-    joules = _sum_bins(cut, values, start_s, end_s)
-    if joules == found.joules:
+def _started(found: Energy, cut: tuple[Floats, Floats], start_s: float, end_s: float) -> Energy:
+    """Sharpen an energy by bins that were cut at the known starts of the load: see :mod:`pmtpy.analysis.starts`."""
+    joules = _sum_bins(*cut, start_s, end_s)
+    if math.isclose(joules, found.joules, rel_tol=1e-9):  # no start inside, or none that moved anything
         return found
     # The parts stand as they are, on the safe side: how the power rose after the start is still not known.
-    return replace(found, joules=joules, method="gain and lag, known starts")
+    return replace(found, joules=joules, method=f"{found.method}, known starts")
+
+
+def _bins(t_s: Floats, response: Response) -> Floats:
+    """Bounds of the times that updates stand for."""
+    return np.append(t_s, t_s[-1:] + response.period_s) - response.lag_s - response.period_s / 2.0
 
 
 def _shifted(
@@ -340,14 +321,25 @@ def _gaps(t_s: Floats, period_s: float, start_s: float, end_s: float) -> tuple[s
     widest = float(np.max(np.diff(near))) if len(near) > 1 else 0.0
     if widest <= _GAP * period_s:
         return ()
-    return (f"no update for {widest:.3g} s inside the region, which is bridged by the value before",)
+    return (f"no update for {widest:.3g} s inside the region, which is bridged by the value beside it",)
 
 
-def _inverted(t_s: Floats, watts: Floats, response: Response, start_s: float, end_s: float) -> Energy:
-    """Energy by the exact inversion of a one-pole; each result stands for the interval before its update."""
+def _inverted(
+    t_s: Floats, watts: Floats, response: Response, region: tuple[float, float], load: Activity | None
+) -> Energy:
+    """Energy by the exact inversion of a one-pole; each result stands for the time since the update before."""
+    start_s, end_s = region
     power = invert_one_pole(t_s, response.power(watts), response.tau_s)
     instant = replace(response, tau_s=0.0, window_s=response.period_s, noise_w=0.0, step_w=0.0)
-    found = _shifted(t_s, power, instant, start_s, end_s, method="one-pole inversion")
+    since = np.append(
+        t_s[:1], t_s[:-1] + response.period_s
+    )  # where updates are missing, the next result has their time
+    found = _shifted(since, power, instant, start_s, end_s, method="one-pole inversion")
+    if load is not None:
+        starts = load.lone_starts(_ALONE * response.period_s)
+        whole = response.step(np.diff(t_s, prepend=t_s[0] - response.period_s))
+        after = np.minimum(response.step(t_s - response.delay_s - starts[:, None]) / whole, 1.0)
+        found = _started(found, step_starts(_bins(since, instant), power, starts, after), start_s, end_s)
     # The sum of the inverted updates telescopes: noise enters through the sum and through the two ends.
     q = math.exp(-response.period_s / response.tau_s)
     n = max(1.0, (end_s - start_s) / response.period_s)

@@ -16,9 +16,9 @@ from pmtpy.analysis.correct import (
     held_energy,
     load_informed,
     region_energy,
-    split_starts,
 )
 from pmtpy.analysis.response import Activity, Response
+from pmtpy.analysis.starts import split_starts, step_starts
 from pmtpy.analysis.update import estimate_updates, update_series
 from pmtpy.emulators.gpu_sensor import SensorModel, with_tails
 from pmtpy.emulators.load import Load, Square, Table
@@ -249,12 +249,75 @@ def test_knowing_the_start_sharpens_a_short_region() -> None:
     assert known.method == "gain and lag, known starts"
 
 
+def test_a_step_begins_at_its_start_with_what_came_before_taken_out() -> None:
+    bounds, watts = np.linspace(0.0, 0.6, 7), np.array([50.0, 50, 65, 140, 200, 200])
+    share = np.array([[0.0, 0.0, 0.1, 0.6, 1.0, 1.0]])
+    cut, values = step_starts(bounds, watts, np.array([0.24]), share)
+    assert cut == pytest.approx([0.0, 0.1, 0.24, 0.4, 0.5, 0.6])
+    assert values == pytest.approx([50.0, 50, 200, 200, 200])
+
+
+@pytest.mark.parametrize(
+    "share", [[0.0, 0.0, 0.0, 0.0, 0.0, 0.0], [0.2, 0.5, 0.8, 1.0, 1.0, 1.0], [0, 0, 0.1, 0.3, 0.4, 0.49]]
+)
+def test_a_start_without_a_reading_before_and_one_after_steps_nothing(share: list[float]) -> None:
+    bounds, watts = np.linspace(0.0, 0.6, 7), np.array([50.0, 50, 65, 140, 200, 200])
+    cut, values = step_starts(bounds, watts, np.array([0.24]), np.array([share]))
+    assert np.array_equal(cut, bounds)
+    assert np.array_equal(values, watts)
+
+
+@pytest.mark.parametrize(("window", "tau"), [(0.025, 0.0), (0.0, 0.0125), (0.01, 0.005), (0.0, 0.06), (0.0, 0.22)])
+def test_a_known_start_gives_the_whole_energy_of_a_step_in_any_phase(window: float, tau: float) -> None:
+    load, known = Table(np.array([0.0, 5.0]), np.array([60.0, 230.0])), Activity(np.array([5.0]), np.array([9.0]))
+    response = Response(0.1, window, tau, noise_w=0.02)
+    for phase in np.arange(0.0, 0.1, 0.007):
+        t, watts = shown(SensorModel(0.1, phase, window_s=window, tau_s=tau, noise_w=0.02), load, 1.0, 8.5)
+        for start, end in ((5.0, 5.3), (4.6, 6.0), (5.04, 5.31)):
+            found = region_energy(t, watts, response, start_s=start, end_s=end, load=known)
+            assert found.joules == pytest.approx(between(load, start, end), rel=0.002)
+
+
+@pytest.mark.parametrize(("window", "tau"), [(0.02, 0.0), (0.0, 0.0125), (0.0, 0.22)])
+def test_how_the_power_rose_after_a_known_start_is_in_the_interval(window: float, tau: float) -> None:
+    ramp = np.linspace(0.0, 0.15, 31)  # from 55 % at the start, and 5 % too high after it
+    rise = np.concatenate([0.55 + 3.0 * ramp[:-1], 1.0 + 0.05 * np.exp(-np.arange(0.0, 1.0, 0.05) / 0.25)])
+    at = np.concatenate([ramp[:-1], 0.15 + np.arange(0.0, 1.0, 0.05)])
+    load = Table(np.concatenate([[0.0], 5.0 + at]), np.concatenate([[60.0], 60.0 + 170.0 * rise]))
+    response = Response(0.1, window, tau, noise_w=0.1)
+    for phase in np.arange(0.0, 0.1, 0.007):
+        t, watts = shown(SensorModel(0.1, phase, window_s=window, tau_s=tau, noise_w=0.1), load, 1.0, 8.5)
+        for length, demand in ((0.3, 0.05), (1.0, 0.015)):
+            found = region_energy(
+                t, watts, response, start_s=5.0, end_s=5.0 + length, load=Activity(np.array([5.0]), np.array([9.0]))
+            )
+            true = between(load, 5.0, 5.0 + length)
+            assert found.joules == pytest.approx(true, rel=demand)
+            assert found.low <= true <= found.high
+
+
+def test_a_start_that_follows_an_end_at_once_steps_nothing() -> None:
+    load = Table(np.array([0.0, 3.0, 4.85, 5.0]), np.array([60.0, 230.0, 60.0, 230.0]))
+    t, watts = shown(SensorModel(window_s=0.025), load, 1.0, 8.5)
+    activity = Activity(np.array([3.0, 5.0]), np.array([4.85, 9.0]))
+    found = region_energy(t, watts, Response(0.1, 0.025), start_s=4.9, end_s=5.5, load=activity)
+    assert found.method == "gain and lag"
+
+
+def test_an_inverted_result_stands_for_all_the_time_since_the_update_before() -> None:
+    load = Table(np.array([0.0, 5.0, 5.07]), np.array([45.0, 80.0, 110.0]))
+    t, watts = shown(SensorModel(0.015, window_s=0.0, tau_s=0.15, noise_w=0.0), load, 1.0, 9.0)
+    kept = (t < 5.03) | (t > 5.09)
+    found = region_energy(t[kept], watts[kept], Response(0.015, 0.0, 0.15), start_s=4.5, end_s=6.0)
+    assert found.joules == pytest.approx(between(load, 4.5, 6.0), rel=0.002)
+
+
 def test_one_step_is_not_fitted_by_two_levels() -> None:
     load = Table(np.array([0.0, 5.0, 5.15]), np.array([60.0, 200.0, 300.0]))  # a clock ramp after the start
     t, watts = shown(SensorModel(window_s=0.025), load, 1.0, 9.0)
     activity = Activity(np.array([5.0]), np.array([9.0]))
     found = region_energy(t, watts, Response(0.1, 0.025), start_s=5.0, end_s=6.0, load=activity)
-    assert found.method == "gain and lag"
+    assert found.method == "gain and lag, known starts"
 
 
 def test_a_missing_stretch_of_updates_is_said() -> None:
