@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from collections.abc import Iterator
@@ -19,6 +20,17 @@ def recordings() -> Path:
     if not path.is_dir():
         pytest.skip(f"the real recordings are not at {path}; set PMTPY_SHARED to the folder that holds them")
     return path
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """After each file, take what is left out of later searches for garbage.
+
+    Else each of them takes a second in the end: ctypes keeps the structures of every private copy of pynvml for good.
+    """
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)

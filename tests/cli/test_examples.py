@@ -29,6 +29,7 @@ _INSTEAD = (
     (r"\b(powersensor3|rapl|nvml|amdsmi|hwmon|jetson|occ|cray)(:(?!virtual)[\w/.]+)?(?![\w:.-])", r"\1:virtual"),
     (r"\./solve( --size 1000)?|python train\.py|\bsleep \d+", "sleep 0.2"),
     (r"\b[1-9]\d*s\b", "300ms"),
+    (r"--samples \d+", "--samples 4000"),
     (r"^pmtpy run --", "pmtpy run -s rapl:virtual --"),
     (r" \| sudo tee .*", " > printed"),
 )

@@ -35,9 +35,14 @@ def boxcar(window_s: float = 0.1, delay_s: float = 0.004) -> SensorModel:
     )
 
 
-def test_everything_about_a_slow_sensor_is_found_against_a_fast_one() -> None:
+@pytest.fixture(scope="module")
+def found() -> Comparison:
+    """A slow sensor beside a fast one."""
     bench = pseudo_random_bench(0.13, SECONDS)
-    found = compare([gpu(bench, boxcar()), meter(bench)], one_clock=True)
+    return compare([gpu(bench, boxcar()), meter(bench)], one_clock=True, regions=[Region(3.0, 11.0, "solve")])
+
+
+def test_everything_about_a_slow_sensor_is_found_against_a_fast_one(found: Comparison) -> None:
     assert found.reference == "meter"  # the most finely sampled
     one = found["gpu"]
     assert one.period_s is not None
@@ -55,9 +60,8 @@ def test_everything_about_a_slow_sensor_is_found_against_a_fast_one() -> None:
     assert not one.declined
 
 
-def test_energies_differ_by_gain_and_offset_and_the_correction_undoes_it() -> None:
+def test_energies_differ_by_gain_and_offset_and_the_correction_undoes_it(found: Comparison) -> None:
     bench = pseudo_random_bench(0.13, SECONDS)
-    found = compare([meter(bench), gpu(bench, boxcar())], one_clock=True, regions=[Region(3.0, 11.0, "solve")])
     row = next(r for r in found.regions if r.region.name == "solve")
     truth = float(bench.load.joules(np.array(11.0)) - bench.load.joules(np.array(3.0)))
     shown = row.energies["gpu"]
@@ -191,12 +195,11 @@ def test_a_reference_that_is_not_there_is_refused() -> None:
         compare([Trace("a", t, p), Trace("a", t, p)])
 
 
-def test_the_document_is_json_without_nan() -> None:
-    bench = pseudo_random_bench(0.13, SECONDS)
-    document = compare([meter(bench), gpu(bench, boxcar())], one_clock=True).document()
+def test_the_document_is_json_without_nan(found: Comparison) -> None:
+    document = found.document()
     text = json.dumps(document, allow_nan=False)
     assert set(json.loads(text)) == {"reference", "clock", "sensors", "regions"}
-    assert set(document["sensors"][1]["lag_ms"]) == {"value", "low", "high"}
+    assert set(document["sensors"][0]["lag_ms"]) == {"value", "low", "high"}
 
 
 # -- real recordings ---------------------------------------------------------------------------------------------------

@@ -63,7 +63,11 @@ def run_shell(line: str, folder: Path) -> None:
     assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
 
 
-@pytest.fixture(autouse=True)
+def can_run(block: Fence) -> bool:
+    return not block.skipped and block.kind in {"python", "console"}
+
+
+@pytest.fixture
 def _close_named_sensors() -> Iterator[None]:
     """Close what a page opened by name, as the end of a program would; and its virtual world with it."""
     yield
@@ -71,19 +75,20 @@ def _close_named_sensors() -> Iterator[None]:
     gc.collect()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.usefixtures("_close_named_sensors")
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if any(map(can_run, blocks(p)))], ids=lambda p: str(p.relative_to(ROOT))
+)
 def test_a_page_can_be_followed(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "page"}
-    for block in blocks(page):
-        if block.skipped:
-            continue
+    for block in filter(can_run, blocks(page)):
         if block.kind == "python":
             code = compile("\n" * (block.line - 1) + block.body, str(page), "exec")
             with warnings.catch_warnings():
                 warnings.simplefilter("default")
                 exec(code, names)  # noqa: S102  (the docs are ours)
-        elif block.kind == "console":
+        else:
             for line in block.body.splitlines():
                 if line.startswith("$ "):
                     run_shell(line[2:], tmp_path)
