@@ -26,7 +26,6 @@ types: $(STAMP)
 contracts: $(STAMP)
 	$(BIN)/lint-imports
 
-# Half of the time is waiting for devices, so that several tests at once pay even on two cores.
 unit: $(STAMP)
 	$(BIN)/python -m pytest -n auto --maxprocesses 8
 
