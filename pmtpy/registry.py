@@ -19,7 +19,7 @@ from pmtpy.sensor import Sensor
 from pmtpy.source import Discovery, Source
 
 if TYPE_CHECKING:
-    from pmtpy.profile import Calibration
+    from pmtpy.calibration import Calibration
 
 GROUP = "pmtpy.backends"
 VIRTUAL = "virtual"
@@ -287,7 +287,8 @@ def _text(path: str | os.PathLike[str]) -> str:
 
 
 def _fitted(profiles: list[str], source: Source) -> Calibration:
-    from pmtpy.profile import calibrate, parse_profile  # only a calibrated sensor pays for it
+    from pmtpy.calibration import calibrate  # only a calibrated sensor pays for them
+    from pmtpy.profile import parse_profile
 
     return calibrate([parse_profile(text) for text in profiles], source.identity, source.channels)
 

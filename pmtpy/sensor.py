@@ -29,7 +29,7 @@ from pmtpy.version import __version__
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pmtpy.profile import Calibration
+    from pmtpy.calibration import Calibration
     from pmtpy.sinks import Ending, Writer
     from pmtpy.sinks._file import Target
 

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 import pmtpy as pmt
+from pmtpy.calibration import calibrate
 from pmtpy.clock import ManualClock
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import TargetError
 from pmtpy.measurement import Measurement
 from pmtpy.model import Quantity
-from pmtpy.profile import Profile, calibrate
+from pmtpy.profile import Profile
 from pmtpy.sensor import Sensor
 from pmtpy.transform import Affine, Number
 from tests.worlds import Counter, Gauge, Stream, counter_sensor

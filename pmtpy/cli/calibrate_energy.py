@@ -22,11 +22,12 @@ from pmtpy.analysis.estimate import Estimate, robust_sd
 from pmtpy.analysis.response import Activity, Response
 from pmtpy.analysis.series import Updates
 from pmtpy.analysis.update import estimate_updates, update_series
+from pmtpy.calibration import refuse_stranger
 from pmtpy.cli.common import say
 from pmtpy.cli.recorded import marked_load, power_column, read_file, read_series, read_stamps
 from pmtpy.errors import CalibrationError, TargetError
 from pmtpy.model import Channel, Identity, Quantity
-from pmtpy.profile import RECORDED, Profile, parse_profile, refuse_stranger
+from pmtpy.profile import RECORDED, Profile, parse_profile
 from pmtpy.transform import Number
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pmtpy.calibration import Calibration, calibrate
 from pmtpy.errors import CalibrationError
 from pmtpy.model import Channel, Form, Identity, Quantity
-from pmtpy.profile import Calibration, Profile, calibrate, parse_profile
+from pmtpy.profile import Profile, parse_profile
 from pmtpy.transform import Affine, Behaviour, Curve, Lookup, Number, Polynomial
 
 BOARD = Identity("nvml", "GeForce RTX 3090", "GPU-1", "535.54.03")

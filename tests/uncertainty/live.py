@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pmtpy.calibration import calibrate
 from pmtpy.clock import ManualClock
 from pmtpy.emulators.world import open_world
 from pmtpy.evidence import is_power
 from pmtpy.measurement import Measurement
 from pmtpy.model import Floats, Identity, Rule
-from pmtpy.profile import Profile, calibrate
+from pmtpy.profile import Profile
 from pmtpy.regions import Region
 from pmtpy.registry import opener
 from pmtpy.sensor import Sensor
