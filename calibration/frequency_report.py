@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, recordings, save, table
 from pmtpy.analysis.frequency import fit_transfer, predict
-from pmtpy.analysis.published import PowerCurve, fit_power_curve, shared_curve_energy
-from pmtpy.analysis.tuning import Table
+from pmtpy.analysis.frequency.published import PowerCurve, fit_power_curve, shared_curve_energy
+from pmtpy.analysis.frequency.table import Table
 from pmtpy.cli.calibrate import read_table
 from pmtpy.model import Floats
 

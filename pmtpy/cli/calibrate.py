@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from pmtpy.analysis.frequency import Prediction, fit_transfer, predict
-from pmtpy.analysis.tuning import Table
+from pmtpy.analysis.frequency.table import Table
 from pmtpy.cli import calibrate_energy
 from pmtpy.cli.calibrate_energy import pair_of_numbers
 from pmtpy.cli.common import say

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pmtpy.analysis.alike import MIN_ALIKE, Likeness, learn
+from pmtpy.analysis.frequency.alike import MIN_ALIKE, Likeness, learn
 from pmtpy.model import Floats
 
 

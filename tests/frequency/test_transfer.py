@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from pmtpy.analysis.frequency import Prediction, fit_transfer, predict
-from pmtpy.analysis.published import fit_power_curve, roofline_time, shared_curve_energy
-from pmtpy.analysis.tuning import Table
+from pmtpy.analysis.frequency.published import fit_power_curve, roofline_time, shared_curve_energy
+from pmtpy.analysis.frequency.table import Table
 from pmtpy.cli import calibrate
 from pmtpy.errors import DeclinedError, FileFormatError, SinkError, TargetError
 from pmtpy.model import Floats

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmtpy.analysis.estimate import Estimate, t95
-from pmtpy.analysis.tuning import Table
+from pmtpy.analysis.frequency.table import Table
 from pmtpy.errors import DeclinedError
 from pmtpy.model import Floats
 

@@ -1,8 +1,8 @@
 """A kernel configuration anchored at the clocks at which it was measured, and carried from there to others.
 
-:class:`Transfer` is what a training table tells: the shared shapes of power and time (:mod:`pmtpy.analysis.clockshape`)
+:class:`Transfer` is what a training table tells: the shared shapes of power and time (:mod:`.shape`)
 and how its clocks behave. :func:`carry` takes one configuration's own measurements from their clocks to others, with
-the slopes that its like in the training have (:mod:`pmtpy.analysis.alike`). Clocks are the measured ones, never those
+the slopes that its like in the training have (:mod:`.alike`). Clocks are the measured ones, never those
 asked for. Variances are those of the model; :mod:`pmtpy.analysis.frequency` checks and scales them.
 """
 
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.analysis.alike import Likeness, learn
-from pmtpy.analysis.clockshape import ClockShape, fit_shape, follow, knots_of
-from pmtpy.analysis.tuning import Table
+from pmtpy.analysis.frequency.alike import Likeness, learn
+from pmtpy.analysis.frequency.shape import ClockShape, fit_shape, follow, knots_of
+from pmtpy.analysis.frequency.table import Table
 from pmtpy.model import Floats
 
 HELD = 0.985  # a clock that stays below this share of the one asked for is held down

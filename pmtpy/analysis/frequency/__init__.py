@@ -2,12 +2,12 @@
 
 The idea that works: configurations share the *shape* of power and time over the clock, each has its own *level*. So
 each is measured at one or two clocks, and the shape comes from a few configurations that were measured at all of
-them. For power and for time alike (:mod:`pmtpy.analysis.clockshape`):
+them. For power and for time alike (:mod:`.shape`):
 
     y_c(f) = v_c (1 + k_c s(f)) exp(gamma w + residual)
 
 One measured clock fixes ``v_c``; what ``k_c`` to expect is told by training configurations with a like power and time
-there (:mod:`pmtpy.analysis.alike`). Two fix ``k_c`` as well (:mod:`pmtpy.analysis.anchor`). Clocks are the measured
+there (:mod:`.alike`). Two fix ``k_c`` as well (:mod:`.anchor`). Clocks are the measured
 ones, never those asked for. Intervals come from leaving each training configuration out. docs/frequency.md derives
 all this, and says what the published models do and why they fail.
 """
@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.alike import Likeness
-from pmtpy.analysis.anchor import HELD, Transfer, carry, expected_clocks, fit
-from pmtpy.analysis.tuning import Table
+from pmtpy.analysis.frequency.alike import Likeness
+from pmtpy.analysis.frequency.anchor import HELD, Transfer, carry, expected_clocks, fit
+from pmtpy.analysis.frequency.table import Table
 from pmtpy.errors import DeclinedError
 from pmtpy.model import Floats
 from pmtpy.uncertainty import student_95
