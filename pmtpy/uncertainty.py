@@ -314,6 +314,8 @@ def _warnings(channel: Channel, e: Evidence, parts: dict[str, float]) -> list[st
     blurred = math.hypot(parts["edges"], parts["ahead"], parts["lag"])
     if e.seconds < max(_needed_s(channel, e), refresh) or (e.joules and blurred > _DOUBTFUL * abs(e.joules)):
         averages = f" and averages over {_duration(window)}" if window else ""
+        if e.seconds >= max(_needed_s(channel, e), refresh):
+            averages += f": what falls between its readings leaves {blurred / abs(e.joules):.0%} of the energy open"
         out.append(
             f"{channel.name}: the region of {_duration(e.seconds)} is too short for this sensor, which refreshes "
             f"every {_duration(refresh)}{averages}; measure longer, or repeat the work inside the region"
@@ -325,7 +327,7 @@ def _warnings(channel: Channel, e: Evidence, parts: dict[str, float]) -> list[st
     if e.uncovered_s > 0:
         share = e.uncovered_s / e.seconds if e.seconds > 0 else 1.0
         out.append(
-            f"{channel.name}: no energy is known for {_duration(e.uncovered_s)} ({share:.2g} of the region); "
+            f"{channel.name}: no energy is known for {_duration(e.uncovered_s)} ({share:.0%} of the region); "
             "the joules do not contain it"
         )
     if e.lost:

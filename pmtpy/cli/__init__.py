@@ -59,6 +59,7 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
         if verb == chosen:
             sub.add_argument("-v", "--verbose", action="count", default=0, help="say more on stderr (twice: debug)")
             sub.add_argument("-q", "--quiet", action="store_true", help="say only errors")
+            sub.set_defaults(refuse=sub.error)
             importlib.import_module(f"pmtpy.cli.{verb}").add_arguments(sub)
     return parser
 
@@ -81,12 +82,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     ours, command = split_command(words)
     chosen = next((w for w in ours if not w.startswith("-")), None)
     parser = _parser(chosen)
-    args = parser.parse_args(ours)
+    args, left = parser.parse_known_args(ours)
+    if left:
+        hint = "" if left[0].startswith("-") or args.verb not in WITH_COMMAND else "; a command goes after --"
+        getattr(args, "refuse", parser.error)(f"unrecognized arguments: {' '.join(left)}{hint}")
     if args.verb is None:
         parser.print_help(sys.stderr)
         return USAGE
     if command and args.verb not in WITH_COMMAND:
-        parser.error(f"{args.verb} takes no command after --")
+        args.refuse(f"{args.verb} takes no command after --")
     args.command = command
     configure_logging(args.verbose, quiet=args.quiet)
     try:

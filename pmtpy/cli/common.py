@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import FrameType
 
 from pmtpy.cli.settings import load_settings
@@ -187,6 +188,39 @@ def stoppable() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def check_writable(*paths: str | None) -> None:
+    """Refuse files that cannot be written before a command has run for an hour, not after. None names no file.
+
+    Raises
+    ------
+    SinkError
+        The folder does not exist or may not be written to, or the name is that of a folder.
+    """
+    for path in paths:
+        if path is None:
+            continue
+        place = Path(path)
+        why = ""
+        if place.is_dir():
+            why = "it is a folder"
+        elif not place.parent.is_dir():
+            why = f"there is no folder {place.parent}"
+        elif not os.access(place if place.exists() else place.parent, os.W_OK):
+            why = "permission denied"
+        if why:
+            msg = f"cannot write {path}: {why}"
+            raise SinkError(msg)
+
+
+def write_report(text: str, path: str) -> None:
+    """Write a report to a file; where that fails after all, it goes to stderr, so that no measurement is lost."""
+    try:
+        Path(path).write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        say(f"warning: cannot write {path}: {error.strerror}; the report follows")
+        say(text)
 
 
 def number_or_none(value: float) -> float | None:

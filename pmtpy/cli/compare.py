@@ -25,7 +25,7 @@ from pmtpy.analysis.comparison import compare
 from pmtpy.analysis.marks import Region as Span
 from pmtpy.analysis.marks import regions as paired
 from pmtpy.cli.command import run_command
-from pmtpy.cli.common import LOST, Stopped, opened, say, stoppable
+from pmtpy.cli.common import LOST, Stopped, check_writable, opened, say, stoppable, write_report
 from pmtpy.cli.comparison_report import table
 from pmtpy.cli.dump import end_dumps
 from pmtpy.clock import HOST_CLOCK, NS_PER_S, seconds_of
@@ -97,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
     if len(picture) > 1 or any(Path(p).suffix.lower() not in SUFFIXES for p in picture):
         msg = f"-o takes one picture ({', '.join(SUFFIXES)}) or KEY=VALUE, not {', '.join(picture)}"
         raise TargetError(msg)
+    check_writable(args.output, *picture)
     _need("pandas", "reading what was logged needs pandas", "analysis")
     if picture:
         _need("matplotlib", "pictures need matplotlib", "plot")
@@ -141,7 +142,7 @@ def _report(args: argparse.Namespace, found: Comparison, watched: _Watched) -> N
         else table(found, watched.warnings)
     )
     if args.output:
-        Path(args.output).write_text(text + "\n", encoding="utf-8")
+        write_report(text, args.output)
     elif args.json or not args.command:
         print(text)
     else:

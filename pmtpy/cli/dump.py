@@ -12,7 +12,17 @@ from pathlib import Path
 
 from pmtpy.cli import report
 from pmtpy.cli.command import run_command
-from pmtpy.cli.common import LOST, Stopped, add_targets, chosen_targets, opened, say, stoppable
+from pmtpy.cli.common import (
+    LOST,
+    Stopped,
+    add_targets,
+    check_writable,
+    chosen_targets,
+    opened,
+    say,
+    stoppable,
+    write_report,
+)
 from pmtpy.clock import HOST_CLOCK, seconds_of
 from pmtpy.errors import PmtError, SourceLostError, TargetError
 from pmtpy.regions import Region
@@ -55,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Dump until the time is over, the command has ended, or the user stops it."""
+    check_writable(args.output)
     targets = chosen_targets(args.targets)
     seconds = seconds_of(args.duration, bare_s=1.0) if args.duration else None
     paths = dump_paths(targets, args.file, args.format)
@@ -137,6 +148,6 @@ def _report(
     lines += [f"written: {path}" for path in paths if path is not None]
     lines += [f"warning: {p}" for p in problems]
     if args.output:
-        Path(args.output).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        write_report("\n".join(lines), args.output)
     elif not args.quiet:
         say("\n".join(lines))

@@ -7,6 +7,7 @@ import json
 import threading
 from typing import Any
 
+from pmtpy.cli import report
 from pmtpy.cli.common import add_targets, chosen_targets, number_or_none, opened
 from pmtpy.clock import HOST_CLOCK, seconds_of
 from pmtpy.measurement import Measurement
@@ -44,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             for each in readings:
                 _show(*each)
+            print(report.SPREAD)
     return 0
 
 
@@ -72,15 +74,19 @@ def document(sensor: Sensor, state: State, measured: Measurement) -> dict[str, A
 
 def _show(sensor: Sensor, state: State, measured: Measurement) -> None:
     who = " ".join(filter(None, (sensor.identity.model, sensor.identity.serial)))
+    open_s = (state.t_ns - sensor.anchor.monotonic_ns) / 1e9
     print(f"{sensor.target}{' (virtual)' if sensor.identity.virtual else ''}{': ' if who else ''}{who}")
+    print(f"  watts now, joules of the {open_s:.3g} s since it was opened")
     recent = sensor.history(0.0)
     values = list(recent.values[-1]) if len(recent) else []
-    width = max(map(len, (*state.names, *recent.value_names)))
-    labels = {c.name: c.label for c in sensor.channels if c.label}
+    labels = {c.name: f"  {c.label}" for c in sensor.channels if c.label}
+    rows: list[tuple[str, ...]] = []
     for i, name in enumerate(state.names):
-        label = f"  {labels[name]}" if name in labels else ""
-        print(f"  {name:<{width}}  {state.watts[i]:12.4f} W  {state.joules[i]:14.4f} J{label}")
-    for name, value in zip(recent.value_names, values, strict=False):
-        print(f"  {name:<{width}}  {value:12.4f}")
+        part = measured if i == 0 else measured.channels[name]
+        joules = f"{state.joules[i]:.4f} J"
+        how = f"+- {part.uncertainty_joules:.2g} J  {part.method}{labels.get(name, '')}"
+        rows.append((f"  {name}", f"{state.watts[i]:.4f} W", joules, how))
+    rows += [(f"  {name}", f"{value:.10g}", "", "") for name, value in zip(recent.value_names, values, strict=False)]
+    print("\n".join(report.aligned(rows)))
     for warning in measured.warnings:
         print(f"  note: {warning}")

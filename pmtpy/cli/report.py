@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pmtpy.errors import PmtError
 from pmtpy.measurement import Measurement
 
+SPREAD = "+- is one standard uncertainty; the truth lies within twice it in 95 of 100 cases"
 _HEAD = ("sensor", "seconds", "joules", "+-", "watts", "how")
 
 
@@ -30,7 +31,7 @@ def table(
             "no total: a sensor is missing, or two of them may see the same device (an external meter and a built-in"
             " sensor, or a GPU and all GPUs at a socket)"
         )
-    return [*aligned(rows), *(f"note: {note}" for note in dict.fromkeys(notes))]
+    return [*aligned(rows), *([SPREAD] if len(rows) > 1 else []), *(f"note: {note}" for note in dict.fromkeys(notes))]
 
 
 def _row(name: str, m: Measurement) -> tuple[str, ...]:

@@ -8,12 +8,19 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pmtpy.cli import report
 from pmtpy.cli.command import run_command
-from pmtpy.cli.common import add_options, chosen_targets, number_or_none, open_all, say
+from pmtpy.cli.common import (
+    add_options,
+    check_writable,
+    chosen_targets,
+    number_or_none,
+    open_all,
+    say,
+    write_report,
+)
 from pmtpy.cli.dump import dump_paths, end_dumps
 from pmtpy.cli.progress import Progress
 from pmtpy.clock import HOST_CLOCK, seconds_of
@@ -76,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
     if args.repeat < 1 or args.warmup < 0:
         msg = "--repeat needs at least 1, --warmup at least 0"
         raise TargetError(msg)
+    check_writable(args.output)
     named = bool(args.sensor)
     targets = chosen_targets(args.sensor, everything=True)
     baseline_s = seconds_of(args.baseline, bare_s=1.0) if args.baseline else None
@@ -136,7 +144,7 @@ def _dumped(sensors: Sequence[Sensor], args: argparse.Namespace) -> Iterator[Non
 def _report(args: argparse.Namespace, runs: Sequence[Run], baseline: dict[str, Measurement] | None) -> None:
     text = json.dumps(document(args.command, runs, baseline), indent=2) if args.json else table(runs, baseline)
     if args.output:
-        Path(args.output).write_text(text + "\n", encoding="utf-8")
+        write_report(text, args.output)
     elif args.json:
         print(text)
     else:

@@ -46,6 +46,15 @@ def test_read_gives_watts_now_and_joules_since_opening(pmtpy: Pmtpy) -> None:
     assert "pair0" in sensor["channels"]
 
 
+def test_what_read_prints_says_how_far_it_can_be_trusted(pmtpy: Pmtpy) -> None:
+    done = pmtpy("read", "rapl:virtual")
+    assert "since it was opened" in done.stdout
+    line = next(text for text in done.stdout.splitlines() if text.startswith("  package0.dram"))
+    assert "+-" in line
+    assert "counter" in line
+    assert "one standard uncertainty" in done.stdout
+
+
 def test_read_shows_every_channel(pmtpy: Pmtpy) -> None:
     done = pmtpy("read", "rapl:virtual", "powersensor3:virtual")
     assert done.returncode == 0, done.stderr

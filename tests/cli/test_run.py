@@ -76,10 +76,34 @@ def test_a_sensor_lost_meanwhile_costs_neither_the_report_nor_the_status_of_the_
     assert all(m["total"]["joules"] > 0.0 for m in measured)
 
 
+@pytest.mark.parametrize("verb", [("run", "-s"), ("dump",), ("compare", "nvml:virtual")])
+def test_a_report_that_cannot_be_written_is_refused_before_the_command_runs(
+    pmtpy: Pmtpy, tmp_path: Path, verb: tuple[str, ...]
+) -> None:
+    done = pmtpy(*verb, "rapl:virtual", "--output", "nowhere/r.txt", "--", "touch", "ran")
+    assert done.returncode == 2
+    assert "cannot write nowhere/r.txt: there is no folder nowhere" in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_report_that_cannot_be_written_after_all_is_not_lost(pmtpy: Pmtpy, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    done = pmtpy("run", "-s", "rapl:virtual", "--output", "out/r.txt", "--", "sh", "-c", "rmdir out; exit 3")
+    assert done.returncode == 3
+    assert "cannot write out/r.txt" in done.stderr
+    assert "package0" in done.stderr
+
+
+def test_a_command_without_the_dashes_is_told_where_they_go(pmtpy: Pmtpy) -> None:
+    done = pmtpy("run", "-s", "rapl:virtual", "sleep", "1")
+    assert done.returncode == 2
+    assert "a command goes after --" in done.stderr
+
+
 def test_a_table_says_what_it_is(pmtpy: Pmtpy) -> None:
     done = pmtpy("run", "-s", "rapl:virtual", "--baseline", "50ms", "--", "sleep", "0.1")
     assert done.stdout == ""
-    for word in ("joules", "package0", "virtual", "not subtracted"):
+    for word in ("joules", "package0", "virtual", "not subtracted", "one standard uncertainty"):
         assert word in done.stderr
 
 
