@@ -148,11 +148,27 @@ def _meter_on_host(
     reach = _MEETING_S if tied else None
     if load is None:
         # Readings are means over about a period; finer than that they do not look like the meter.
-        return None, curve.shifted(coarse_shift(curve, fixed, reach_s=reach, step_s=updates.period_s))
-    curve, clock, why = follow_clock(curve, load.edges_s, load.end_s, reach_s=reach)
-    if why:
-        found.notes.append(f"the meter's clock is known only roughly: {why}")
-    return clock, curve
+        moved, clock = curve.shifted(_met(curve, fixed, reach, updates.period_s)), None
+    else:
+        moved, clock, why = follow_clock(curve, load.edges_s, load.end_s, reach_s=reach)
+        if why:
+            found.notes.append(f"the meter's clock is known only roughly: {why}")
+    apart = moved.start_s - curve.start_s
+    if reach is not None and abs(apart) > reach:
+        found.notes.append(
+            f"the meter's clock was shifted by {apart:+.3f} s to look like the {'readings' if load is None else 'load'}"
+        )
+    return clock, moved
+
+
+def _met(moving: Curve, fixed: Curve, reach_s: float | None, step_s: float) -> float:
+    """Return the shift within reach at which two curves look alike; or, where there is none, any shift."""
+    try:
+        return coarse_shift(moving, fixed, reach_s=reach_s, step_s=step_s)
+    except DeclinedError:
+        if reach_s is None:
+            raise
+        return coarse_shift(moving, fixed, step_s=step_s)
 
 
 # --- the estimators, each with what it needs ---

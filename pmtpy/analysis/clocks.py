@@ -19,11 +19,17 @@ from pmtpy.model import Floats
 ZONE_STEPS_S = (1800.0, 900.0)
 _ZONE_MOST_S = 14 * 3600.0
 _EDGE_S = 0.05  # levels before and after a load edge are taken over at most this much
-_MANY_EDGES = 8  # fewer do not show a rate
+_AFAR_S = 0.6  # ... and over this much as long as the two clocks may have run apart by a good part of that
+_MANY_EDGES = 8  # fewer do not show how much they scatter
+_FEW_EDGES = 3  # fewer do not show a rate
+_ONE_EDGE_S = 1.3e-3  # a single edge is known to about this: so far do recorded single steps differ from their stamps
+_ALL_EDGES_S = 0.4e-3  # ... and all edges of a fast load together: power follows the stamp, at the earliest
+_RATE_SD = 1.5e-3  # of clocks that nobody tied together
 _RATE_MOST = 2.5e-3  # sessions of one meter were 0.1 % apart, and the constants in use for it differ by 0.15 %
 _IN_STEP = 0.3  # of the load's shortest blocks: two clocks this far apart still show the same edges
 _GROWTH = 4.0  # how much further a rate found so far is trusted
 _GRAIN_S = 2e-3
+_DOUBTED, _BETTER = 0.9, 0.5  # a shift within reach that explains less is doubted, and given up for half its loss
 _NEARLY, _WAYS = 0.05, 4  # beginnings whose correlation is so near the best are followed, so many at most
 
 
@@ -34,7 +40,7 @@ class ClockFit:
     Attributes
     ----------
     offset_s : Estimate
-        At the middle of the load's edges.
+        At the middle of the load's edges. Its interval holds what lies between a stamp and the power that follows it.
     rate : Estimate or None
         Relative; None where there are too few edges to show one.
     middle_s : float
@@ -193,11 +199,18 @@ def coarse_shift(moving: Curve, fixed: Curve, *, reach_s: float | None = None, s
     return correlogram(moving, fixed, reach_s=reach_s, step_s=step_s).best()
 
 
-def fit_clock(meter: Curve, switched_on_s: Floats, switched_off_s: Floats) -> ClockFit:
+def fit_clock(meter: Curve, switched_on_s: Floats, switched_off_s: Floats, *, around_s: float = _EDGE_S) -> ClockFit:
     """Fit a meter's clock to the host's stamps of when a load was switched on.
 
     Only rising edges are used: the host sees a load end only after its last part, when power has long begun to fall.
     The two clocks must agree to a fraction of the load's period already (see :func:`coarse_shift`).
+
+    Parameters
+    ----------
+    meter : Curve
+    switched_on_s, switched_off_s : float64
+    around_s : float
+        How far around a stamp its edge is looked for.
 
     Raises
     ------
@@ -205,31 +218,34 @@ def fit_clock(meter: Curve, switched_on_s: Floats, switched_off_s: Floats) -> Cl
         The meter shows no edges where the load has them.
     """
     on, off = np.asarray(switched_on_s, np.float64), np.asarray(switched_off_s, np.float64)
-    late = np.array([_crossing(meter, t, off) for t in on])
+    late = np.array([_crossing(meter, t, off, around_s) for t in on])
     seen = np.isfinite(late)
     if np.count_nonzero(seen) <= 0.4 * np.count_nonzero((on > meter.start_s) & (on < meter.end_s)):
         msg = "the meter shows no rise where the load's stamps say that it was switched on; is it on the same device?"
         raise DeclinedError(msg)
     t, late = on[seen], late[seen]
     middle = float((t[0] + t[-1]) / 2.0)
-    if len(t) < _MANY_EDGES:
+    if len(t) < _FEW_EDGES:
         scatter = float(np.ptp(late)) / 2.0 if len(t) > 1 else 0.0
-        # A single edge is known to about 1.3 ms: so far do recorded single steps differ from their stamps.
-        return ClockFit(Estimate.normal(float(np.median(late)), math.hypot(scatter, 1.3e-3)), None, middle, len(t))
+        return ClockFit(Estimate.normal(float(np.median(late)), math.hypot(scatter, _ONE_EDGE_S)), None, middle, len(t))
     x = np.stack([np.ones(len(t)), t - middle], axis=1)
     weights = np.ones(len(t))
+    many = len(t) >= _MANY_EDGES
+    # What is known of such clocks keeps a few edges, close together, from showing a rate that no clock has.
+    known = np.diag([0.0, 0.0 if many else (_ONE_EDGE_S / _RATE_SD) ** 2])
     for _ in range(5):
-        inverse = np.linalg.inv((x * weights[:, None]).T @ x)
+        inverse = np.linalg.inv((x * weights[:, None]).T @ x + known)
         fit = inverse @ (x.T @ (weights * late))
         weights = huber_weights(np.asarray(late - x @ fit, np.float64))
-    sd = max(robust_sd(np.asarray(late - x @ fit, np.float64)), 5e-5)
-    if sd > 0.01:
+    left = np.asarray(late - x @ fit, np.float64)
+    sd = max(robust_sd(left), 5e-5) if many else max(float(np.sqrt(left @ left / (len(t) - 2))), _ONE_EDGE_S)
+    if sd > 0.2 * around_s:
         msg = f"the meter's rises scatter by {1e3 * sd:.3g} ms about the load's stamps: they belong to different loads"
         raise DeclinedError(msg)
     freedom = len(t) - 2
     errors = sd * np.sqrt(np.diag(inverse)) * t95(freedom) / t95(math.inf)
     return ClockFit(
-        Estimate.normal(float(fit[0]), float(errors[0])),
+        Estimate.normal(float(fit[0]), float(errors[0])).widened(_ALL_EDGES_S),
         Estimate.normal(float(fit[1]), float(errors[1])),
         middle,
         len(t),
@@ -252,7 +268,8 @@ def follow_clock(
     end_s : float
         When the recording of it ended.
     reach_s : float, optional
-        How far the two clocks may be apart; None: any distance.
+        How far the two clocks are expected to be apart; None: any distance. Further apart they are taken to be only
+        where the two look clearly more alike so.
 
     Returns
     -------
@@ -263,30 +280,63 @@ def follow_clock(
     Raises
     ------
     DeclinedError
-        Meter and load do not look alike at any shift within reach.
+        Meter and load do not look alike at any shift.
     """
     load, edges = Curve.from_switching(edges_s, end_s), np.asarray(edges_s, np.float64)
+    near = _attempt(meter, load, edges, reach_s)
+    if reach_s is None or (isinstance(near, _Tied) and near.alike > _DOUBTED):
+        found = near
+    else:
+        far = _attempt(meter, load, edges, None)
+        unlike = 1.0 - near.alike if isinstance(near, _Tied) else 1.0
+        found = far if isinstance(far, _Tied) and 1.0 - far.alike < _BETTER * unlike else near
+    if isinstance(found, DeclinedError):
+        raise found
+    return found.meter, found.clock, found.why
+
+
+@dataclass(frozen=True, slots=True)
+class _Tied:
+    """A meter laid over a load: how much they look alike, and why its clock was not fitted if it was not."""
+
+    alike: float
+    meter: Curve
+    clock: ClockFit | None
+    why: str = ""
+
+
+def _attempt(meter: Curve, load: Curve, edges: Floats, reach_s: float | None) -> _Tied | DeclinedError:
+    try:
+        return _tied(meter, load, edges, reach_s)
+    except DeclinedError as error:
+        return error
+
+
+def _tied(meter: Curve, load: Curve, edges: Floats, reach_s: float | None) -> _Tied:
+    """Bring a meter onto the clock of a load, with a shift within reach."""
     on, off = edges[::2], edges[1::2]
     shortest = float(np.quantile(np.diff(edges), 0.1)) if len(edges) > 1 else math.inf
     span = max(_IN_STEP * shortest / _RATE_MOST, 1.0)
     whole = float(edges[-1] - edges[0])
     if span < whole:
-        tried: list[tuple[float, Curve, ClockFit]] = []
+        tried: list[_Tied] = []
         for moved in _begun(meter, replace(load, end_s=float(edges[0]) + span), on, off, reach_s):
             try:
                 curve, clock = _followed(moved, edges, span)
-                tried.append((_alike(curve, load), curve, clock))
+                tried.append(_Tied(_alike(curve, load), curve, clock))
             except DeclinedError:  # noqa: PERF203  (a beginning that is wrong leads to no edges)
                 continue
         if tried:  # else the meter may have been started late: look at all of it at once
-            _, curve, clock = max(tried, key=lambda each: each[0])
-            return curve, clock, ""
+            return max(tried, key=lambda each: each.alike)
     moved = meter.shifted(coarse_shift(meter, load, reach_s=reach_s, step_s=_GRAIN_S))
     try:
+        if _RATE_MOST * whole / 2.0 > _EDGE_S / 4.0:  # the first and the last edge may be out of sight
+            moved = fit_clock(moved, on, off, around_s=_AFAR_S).on_host(moved)
         clock = fit_clock(moved, on, off)
     except DeclinedError as error:
-        return moved, None, str(error)
-    return clock.on_host(moved), clock, ""
+        return _Tied(_alike(moved, load), moved, None, str(error))
+    curve = clock.on_host(moved)
+    return _Tied(_alike(curve, load), curve, clock)
 
 
 def _followed(meter: Curve, edges: Floats, span_s: float) -> tuple[Curve, ClockFit]:
@@ -329,11 +379,15 @@ def _alike(a: Curve, b: Curve) -> float:
     return float(np.corrcoef(_sampled(a, start, end, _GRAIN_S), _sampled(b, start, end, _GRAIN_S))[0, 1])
 
 
-def _crossing(meter: Curve, edge: float, off: Floats) -> float:
-    """How long after a rising edge the meter passes half of the first jump; NaN where there is none to see."""
+def _crossing(meter: Curve, edge: float, off: Floats, around_s: float) -> float:
+    """How long after a rising edge the meter passes half of the first jump; NaN where there is none to see.
+
+    From afar the jump is not seen by itself but with the ramp of the clocks that follows it, so there it is the
+    beginning of the whole rise.
+    """
     before = edge - max(off[off < edge], default=edge - 1.0)
     after = min(off[off > edge], default=edge + 1.0) - edge
-    width = min(_EDGE_S, 0.6 * before, 0.6 * after)
+    width = min(around_s, 0.6 * before, 0.6 * after)
     if edge - width < meter.start_s or edge + width > meter.end_s or width <= 0.0:
         return math.nan
     first, last = np.searchsorted(meter.t_s, [edge - width, edge + width])
@@ -344,5 +398,6 @@ def _crossing(meter: Curve, edge: float, off: Floats) -> float:
     noise = robust_sd(np.asarray(power[t < edge - width / 4.0], np.float64))
     if high - low < 6.0 * noise + 1e-9:
         return math.nan
-    above = np.flatnonzero(power > (low + high) / 2.0)
+    share = 0.5 if around_s <= _EDGE_S else 0.1
+    above = np.flatnonzero(power > low + max(share * (high - low), 6.0 * noise))
     return float(t[above[0]] - edge) if len(above) else math.nan

@@ -104,6 +104,50 @@ def test_a_meter_that_was_started_late_is_followed_from_where_it_is() -> None:
     assert curve.start_s == pytest.approx(late.start_s - 0.3, abs=1e-3)
 
 
+def long_blocks(blocks: int, pause_s: float = 8.0) -> Bench:
+    edges = 1.0 + np.arange(blocks)[:, None] * (6.0 + pause_s) + np.array([0.0, 6.0])
+    return Bench(edges.ravel(), float(edges[-1, -1]) + 3.0)
+
+
+@pytest.mark.parametrize("rate", [-0.002, 0.0009])
+@pytest.mark.parametrize("blocks", [4, 20])
+def test_a_meter_is_followed_over_minutes_of_long_blocks(blocks: int, rate: float) -> None:
+    bench = long_blocks(blocks)
+    curve, clock, why = follow_clock(bench.meter(shift_s=0.02, rate=rate), bench.edges_s, bench.seconds, reach_s=2.0)
+    assert why == ""
+    assert clock is not None
+    assert clock.rate is not None
+    assert clock.rate.half_width < 5e-4
+    assert (curve.start_s, curve.end_s) == pytest.approx((-0.5, bench.seconds + 0.5), abs=5e-3)
+
+
+def test_a_few_edges_close_together_show_no_rate_that_no_clock_has() -> None:
+    bench = Bench(np.array([1.0, 1.2, 1.4, 1.6, 1.8, 2.0]), 3.0)
+    clock = fit_clock(bench.meter(rate=0.001), bench.edges_s[::2], bench.edges_s[1::2])
+    assert clock.rate is not None
+    assert abs(clock.rate.value) < 0.002
+    assert clock.rate.contains(0.001)
+
+
+@pytest.mark.parametrize("shift", [3.2, -4.0])
+@pytest.mark.parametrize("bench", [long_blocks(1), pseudo_random_bench(0.13, 20.0)])
+def test_a_meter_that_is_further_off_than_expected_is_found_where_it_alone_looks_alike(
+    bench: Bench, shift: float
+) -> None:
+    meter = bench.meter(shift_s=shift)
+    curve, clock, why = follow_clock(meter, bench.edges_s, bench.seconds, reach_s=2.0)
+    assert why == ""
+    assert clock is not None
+    assert curve.start_s == pytest.approx(meter.start_s - shift, abs=2e-3)
+
+
+def test_a_meter_of_a_regular_load_is_taken_to_be_as_near_as_its_clock_says() -> None:
+    bench = square_bench(0.25)
+    meter = bench.meter(shift_s=0.3)
+    curve, _, _ = follow_clock(meter, bench.edges_s, bench.seconds, reach_s=2.0)
+    assert curve.start_s == pytest.approx(meter.start_s - 0.3, abs=2e-3)
+
+
 def test_a_meter_of_another_load_is_not_followed() -> None:
     bench, other = pseudo_random_bench(0.13, 20.0, 1), pseudo_random_bench(0.13, 20.0, 5)
     with pytest.raises(DeclinedError, match="do not look alike"):
