@@ -282,6 +282,8 @@ class Sensor:
                 interval_s,
                 self._calibration.digest if self._calibration else None,
                 __version__,
+                None if self._source.stream else interval_s or self._interval_s,
+                self._source.stamped,
             )
             sink = open_sink(path, header, format=format, overwrite=overwrite, absolute=absolute)
             self._curve.step_quietly()  # what came before belongs to no dump

@@ -95,6 +95,11 @@ class Source(ABC):
         return False
 
     @property
+    def stamped(self) -> bool:
+        """Whether rows bear the device's own times rather than those of the readings, as far as it is known by now."""
+        return False
+
+    @property
     def more(self) -> bool:
         """Whether a part of what has come waits for another :meth:`read`, because all at once would be too much."""
         return False

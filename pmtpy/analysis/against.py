@@ -85,6 +85,10 @@ def prepare(trace: Trace) -> Prepared:
     plain = Updates(np.arange(len(t)), t, watts, float(np.median(np.diff(t))))
     shape = curve if counted else Curve.from_samples(t, watts)
     ready = Prepared(trace, curve, shape, plain, None, counted, {})
+    if trace.polling is not None:
+        known = np.isfinite(trace.t_s) & np.isfinite(trace.watts)
+        lost = np.zeros(len(known), np.int64) if trace.lost is None else trace.lost
+        t, watts = tidy(*trace.polling.polls(trace.t_s[known], trace.watts[known], lost[known]))
     ready.lattice = ready.attempt("update_period_ms", lambda: _lattice(trace, t, watts))
     found = ready.lattice
     if not counted and found is not None and found.poll_s * _REPEATS < found.period_s.value:

@@ -15,6 +15,7 @@ import numpy as np
 from pmtpy.analysis.align import Alignment
 from pmtpy.analysis.estimate import Estimate
 from pmtpy.analysis.marks import Region
+from pmtpy.analysis.polls import Polling
 from pmtpy.analysis.shapes import AMBIGUOUS, KernelFit
 from pmtpy.analysis.transfer import Transfer
 from pmtpy.model import Channel, Floats, Ints
@@ -37,6 +38,8 @@ class Trace:
         What is known of the sensor: its refresh, window and uncertainties enter into those of energies.
     regions : tuple of Region
         Spans that were marked, on this trace's clock.
+    polling : Polling, optional
+        How the sensor was polled, where the rows are only those of polls that brought something new.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Trace:
     lost: Ints | None = None
     channel: Channel | None = None
     regions: tuple[Region, ...] = ()
+    polling: Polling | None = None
 
 
 @dataclass(frozen=True, slots=True)

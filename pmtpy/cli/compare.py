@@ -24,6 +24,7 @@ from pmtpy.analysis.compared import Comparison, Trace
 from pmtpy.analysis.comparison import compare
 from pmtpy.analysis.marks import Region as Span
 from pmtpy.analysis.marks import regions as paired
+from pmtpy.analysis.polls import Polling
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import LOST, Stopped, check_writable, opened, say, stoppable, write_report
 from pmtpy.cli.comparison_report import table
@@ -245,6 +246,7 @@ def _trace(read: pd.DataFrame, name: str, shown: str) -> Trace:
         joules,
         read["lost"].to_numpy(np.int64),
         _stated(read, bare),
+        polling=Polling.of(read.attrs["metadata"]),
     )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from pmtpy.analysis.characterised import LoadStamps, Series
 from pmtpy.analysis.marks import regions
+from pmtpy.analysis.polls import Polling
 from pmtpy.cli.common import say
 from pmtpy.errors import FileFormatError, TargetError
 from pmtpy.recordings import load as load_file
@@ -103,16 +104,30 @@ def sensor_column(table: pd.DataFrame, channel: str | None, path: str) -> str:
     if table.attrs["format"] == _METER:
         msg = f"{path} is the recording of a meter: give the sensor's own log as FILE, and this one with --meter"
         raise TargetError(msg)
-    return power_column(table, channel, path)
+    return power_column(table, channel or _read_directly(table), path)
+
+
+def _read_directly(table: pd.DataFrame) -> str | None:
+    """Return the first power that the sensor of a recording of ours reads: a counter's is only what its moves make."""
+    channels = (table.attrs["metadata"] or {}).get("channels", ())
+    powers = (c["name"] for c in channels if c.get("quantity") == "power" and c.get("form") == "direct")
+    return next((name for name in powers if f"{name}_W" in table and table[f"{name}_W"].notna().any()), None)
 
 
 def read_series(table: pd.DataFrame, column: str) -> Series:
-    """Return the known powers of a column, at wall times where the recording has them."""
+    """Return the known powers of a column, at wall times where the recording has them.
+
+    Polls that brought nothing new, which a recording of ours leaves out, are put back.
+    """
     absolute = bool(table["time"].notna().all())
     t = table["time" if absolute else "elapsed"].to_numpy(np.float64)
     watts = table[column].to_numpy(np.float64)
     known = np.isfinite(t) & np.isfinite(watts)
-    return Series(t[known], watts[known], absolute)
+    t, watts = t[known], watts[known]
+    polling = Polling.of(table.attrs["metadata"])
+    if polling is not None:
+        t, watts = polling.polls(t, watts, table["lost"].to_numpy(np.int64)[known])
+    return Series(t, watts, absolute)
 
 
 def read_stamps(path: str, *, skip_broken: bool = False) -> LoadStamps:

@@ -37,6 +37,10 @@ class Header:
         Digest of the calibration profile that was applied.
     version : str
         Version of pmtpy.
+    polled_s : float or None
+        Seconds between two readings of a register, of which those that brought nothing new make no row; None: a stream.
+    stamped : bool
+        Whether rows bear the device's own times; else those of the readings, or of a stream's arrival.
     """
 
     target: str
@@ -46,6 +50,8 @@ class Header:
     interval_s: float | None = None
     calibration: str | None = None
     version: str = ""
+    polled_s: float | None = None
+    stamped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,8 @@ def metadata(header: Header, columns: tuple[str, ...], ending: Ending | None = N
         "columns": columns,
         "channels": [_channel(c, in_total=c.name in in_total) for c in header.layout.channels],
         "interval_s": header.interval_s,
+        "polled_s": header.polled_s,
+        "stamped": header.stamped,
         "calibration": header.calibration,
         "anchors": {"start": asdict(header.anchor), "end": asdict(ending.anchor) if ending else None},
         "versions": {"pmtpy": header.version, "python": platform.python_version(), "numpy": np.__version__},

@@ -180,6 +180,33 @@ def test_a_counter_is_characterised_by_its_moves() -> None:
     assert found.kernel.best.window_s.value == pytest.approx(0.1, rel=0.05)  # the mean between two moves
 
 
+def test_a_dump_of_ours_is_characterised_by_its_first_power_poll_by_poll(
+    recording: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = pseudo_random_bench(0.17)
+    model = SensorModel(0.1, 0.03, window_s=0.08, gain=0.95, offset_w=-3.0, noise_w=0.3, step_w=0.01)
+    t_ns, watts = model.record(bench.load, 10.0, Polling(0.007, 0.0))
+    kept = np.concatenate([[True], np.diff(watts) != 0.0])  # a poll that brings nothing new makes no row
+    lines = ["time,elapsed,marker,lost,total_W,total_J,gpu.energy_W,gpu.energy_J,gpu.instant_W,gpu.instant_J"]
+    lines += [
+        f"{1.7e9 + t:.6f},{t:.9f},,0,1,{t},1,{t},{w},0" for t, w in zip(t_ns[kept] / 1e9, watts[kept], strict=True)
+    ]
+    (tmp_path / "dump.csv").write_text("\n".join(lines) + "\n")
+    channels = [
+        {"name": "gpu.energy", "quantity": "energy", "form": "direct", "in_total": True},
+        {"name": "gpu.instant", "quantity": "power", "form": "direct", "in_total": False},
+    ]
+    facts = {"format": 1, "virtual": True, "channels": channels, "polled_s": 0.007, "stamped": False}
+    (tmp_path / "dump.csv.json").write_text(json.dumps(facts))
+    words = ["characterise", str(tmp_path / "dump.csv"), "--load", str(recording["load"])]
+    assert main([*words, "--meter", str(recording["meter"]), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["channel"] == "gpu.instant"
+    assert document["update_period_ms"]["low"] < 100.0 < document["update_period_ms"]["high"]
+    assert document["kernel"]["window_ms"]["value"] == pytest.approx(80.0, abs=1.0)
+    assert document["gradient"]["value"] == pytest.approx(0.95, abs=0.012)
+
+
 def test_a_virtual_device_with_a_load_of_its_own_has_no_stamps() -> None:
     live = record(
         "nvml:virtual", {"load": "constant:100"}, channel=None, seconds=10.0, interval_s=0.01, clock=WalkingClock()

@@ -98,6 +98,11 @@ class RegisterSource(NvmlSource):
         self._check = CounterCheck(seconds=_JUDGE_S, joules=_JUDGE_J)
         self._stamped: bool | None = None
 
+    @property
+    def stamped(self) -> bool:
+        """Whether the driver's stamps agree with the wall clock, so that rows bear them."""
+        return self._stamped is True
+
     def _take(self) -> Block | None:
         before = self._clock.now_ns()
         fields = dict(zip(self._fields, self._library.fields(self._handle, self._fields), strict=True))
