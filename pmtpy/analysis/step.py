@@ -222,7 +222,9 @@ def _blur(t: Floats, share: Floats, level: float, sd: float) -> float:
 
 
 def _steady(before: Floats, late: Floats) -> bool:
-    return len(late) <= 3 or robust_sd(late) <= _STEADY * abs(float(np.median(late) - np.median(before)))
+    if not len(before) or len(late) <= 3:
+        return True  # too few to tell
+    return robust_sd(late) <= _STEADY * abs(float(np.median(late) - np.median(before)))
 
 
 def _against(

@@ -81,7 +81,9 @@ def run(args: argparse.Namespace) -> int:
     profile = parse_profile(_text_of(Path(args.profile)), args.profile)
     table = read_file(args.recording, skip_broken=args.skip_broken)
     _refuse_another(profile, table, args.recording)
-    polls = read_series(table, power_column(table, args.channel or profile.channel, args.recording))
+    column = power_column(table, args.channel or profile.channel, args.recording)
+    _refuse_another_channel(profile, table, column, args.recording)
+    polls = read_series(table, column)
     lattice = estimate_updates(polls.t_s, polls.watts)
     _refuse_another_period(profile, lattice.period_s, args.recording)
     updates = update_series(polls.t_s, profile.curve.true(polls.watts), lattice)
@@ -116,6 +118,21 @@ def _refuse_another(profile: Profile, table: pd.DataFrame, path: str) -> None:
         return
     of = f"{profile.device.model}{' (virtual)' if profile.device.virtual else ''}".strip()
     say(f"note: nothing in {path} says of which device it is; it is taken for the profile's{of and f', {of}'}")
+
+
+def _refuse_another_channel(profile: Profile, table: pd.DataFrame, column: str, path: str) -> None:
+    """Refuse a channel beside the profile's own, unless both show the same; elsewhere names differ by logger."""
+    own = f"{profile.channel}_W"
+    if column == own:
+        return
+    asked = column.removesuffix("_W")
+    if own in table.columns and table[own].notna().any() and not table[own].equals(table[column]):
+        msg = (
+            f"the profile is of {profile.channel}, and {path} has that beside {asked}: each channel has a response of "
+            f"its own; leave --channel out, or make a profile of {asked}"
+        )
+        raise CalibrationError(msg)
+    say(f"note: {asked} of {path} is taken for what the profile calls {profile.channel}")
 
 
 def _refuse_another_period(profile: Profile, period_s: Estimate, path: str) -> None:

@@ -14,6 +14,7 @@ from pmtpy.cli.common import add_options, parse_options, say
 from pmtpy.cli.recorded import power_column, read_file, read_series, read_stamps, sensor_column
 from pmtpy.clock import seconds_of
 from pmtpy.errors import TargetError
+from pmtpy.registry import split_target
 
 _EXAMPLES = """examples:
   pmtpy characterise nvml:virtual
@@ -61,6 +62,12 @@ def _one(target: str, args: argparse.Namespace) -> Characterisation:
             msg = f"{target} is a recording: -o is for sensors"
             raise TargetError(msg)
         return _recorded(target, args)
+    if Path(target).is_dir():
+        msg = f"{target} is a folder: give the sensor's log in it, and what else it holds with --load and --meter"
+        raise TargetError(msg)
+    if Path(split_target(target)[0]).suffix or "/" in split_target(target)[0]:
+        msg = f"there is no file {target}, and no sensor has such a name"
+        raise TargetError(msg)
     if args.load or args.meter:
         msg = (
             f"there is no file {target}, and --load and --meter go with recordings; record the sensor with "

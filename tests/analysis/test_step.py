@@ -135,6 +135,13 @@ def test_the_block_is_found_without_stamps_but_gives_no_delay() -> None:
     assert found.delay_s is None
 
 
+def test_readings_that_begin_under_the_load_have_no_step() -> None:
+    updates = _STEP.updates(SensorModel(0.1, window_s=0.1, noise_w=0.5))
+    late = Updates(updates.k[30:45], updates.t_s[30:45], updates.watts[30:45], updates.period_s)
+    with pytest.raises(DeclinedError, match="too few for a step response"):
+        fit_step(late, *long_block(_STEP.edges_s, 10.0))
+
+
 def test_a_square_wave_and_constant_power_have_no_step() -> None:
     bench = square_bench(0.34)
     with pytest.raises(DeclinedError, match="no single step"):

@@ -114,6 +114,19 @@ def test_a_sensor_with_another_update_period_is_refused(recorded: Path, capsys: 
     assert "updates every 100 ms and the profile's sensor every 20 ms" in capsys.readouterr().err
 
 
+def test_a_channel_beside_the_profiles_own_is_refused_and_one_of_another_name_is_said(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["calibrate", "energy", str(recorded / "log.csv"), "--profile", str(recorded / "profile.json")]
+    assert main([*words, "--channel", "total"]) == 0  # which shows the same
+    assert "total of" in capsys.readouterr().err
+    head, *rows = (recorded / "log.csv").read_text().splitlines()
+    both = [f"{head},slow_W,slow_J", *(f"{row},100.0,0" for row in rows)]
+    (recorded / "log.csv").write_text("\n".join(both) + "\n")
+    assert main([*words, "--channel", "slow"]) == 2
+    assert "each channel has a response of its own" in capsys.readouterr().err
+
+
 def test_a_recording_of_another_device_is_refused(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     profile = Profile(Identity("nvml", "A100", virtual=False), "gpu.instant", CURVE, 10.0, 400.0, BEHAVIOUR, CAME)
     (recorded / "profile.json").write_text(profile.to_json())

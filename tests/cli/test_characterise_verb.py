@@ -56,6 +56,13 @@ def test_a_recording_gives_one_json_document_and_nothing_else(
     assert "note: the readings' clock was shifted by" in captured.err
 
 
+def test_a_missing_file_and_a_folder_are_called_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["characterise", str(tmp_path / "gpudata.csv")]) == 2
+    assert "there is no file" in capsys.readouterr().err
+    assert main(["characterise", str(tmp_path)]) == 2
+    assert "is a folder" in capsys.readouterr().err
+
+
 def test_without_json_a_table_shows_values_and_what_was_declined(
     recording: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
