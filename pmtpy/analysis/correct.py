@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.levels import columns, fit_levels, shares
+from pmtpy.analysis.levels import Levels, fit_levels
 from pmtpy.analysis.reconstruct import Reconstruction, reconstruct
 from pmtpy.analysis.response import Activity, Response
 from pmtpy.analysis.starts import split_starts, step_starts
@@ -29,6 +29,7 @@ _FEW = 10  # updates that folding needs
 _PART_TIME = 0.9
 _TELLING = 0.1  # spread of the filtered load below which a load-informed regression cannot tell high from low ...
 _HINTING = 0.02  # ... and below which it cannot even say what the load's aliases come to
+_HARDLY = 0.02  # standard uncertainty of a load-informed energy from which it is said that the levels are hardly known
 _ALONE = 2.0  # periods either side of a start without a switch: time for a reading wholly before and one wholly after
 _WIDE = 1.5  # a kernel of more periods than this is undone by reconstruction
 
@@ -113,20 +114,32 @@ def load_informed(
 ) -> Energy | None:
     """Energy of a two-level load from part-time readings and the host's stamps of when it was on.
 
-    Fits the two levels by least squares; the energy is ``low * length + rise * time on``. None where the readings
-    cannot tell the two levels apart.
+    Fits the two levels; the energy is ``low * length + rise * time on``. None where there are too few readings. Where
+    they see too few phases of the load to tell its levels apart the interval says so, and a warning.
     """
     levels = fit_levels(t_s, watts, response, load, start_s=start_s, end_s=end_s, telling=_TELLING)
     if levels is None:
         return None
-    wanted = shares(load, start_s, end_s)
-    joules = float(wanted @ levels.watts)
+    joules, fitted = levels.energy(load, start_s, end_s)
     parts = [
-        ("fit", math.sqrt(max(0.0, float(wanted @ levels.covariance @ wanted)))),
+        ("fit", fitted),
         ("gain", response.gain_u * abs(joules)),
         ("offset", response.offset_u / response.gain * (end_s - start_s)),
     ]
-    return _energy(joules, "load-informed", parts, (levels.around,) if levels.around else ())
+    return _energy(joules, "load-informed", parts, _doubts(levels, fitted / max(abs(joules), 1e-300)))
+
+
+def _doubts(levels: Levels, share: float) -> tuple[str, ...]:
+    """Say where the levels come from, and when they are hardly known."""
+    said = []
+    if levels.stretch_s:
+        said.append(f"the two levels come from {levels.stretch_s:.3g} s around the region")
+    if share > _HARDLY:
+        said.append(
+            "the sensor sees the load in too few phases to tell its levels and its duty apart, so that its energy is "
+            f"known to {COVERAGE_FACTOR * share:.0%} only: take another period of the load"
+        )
+    return tuple(said)
 
 
 def _beside_load(
@@ -141,16 +154,21 @@ def _beside_load(
     levels = fit_levels(t_s, watts, response, load, start_s=start_s, end_s=end_s, telling=_HINTING)
     if levels is None:
         return None
-    design, rise = columns(t_s, response, load), levels.watts * [0.0, 1.0, 1.0]
-    rest = watts - response.gain * (design @ rise)
-    found = region_energy(t_s, rest, response, start_s=start_s, end_s=end_s)
-    whole = shares(load, start_s, end_s)
-    joules = found.joules + float(whole @ rise)
+    columns, whole = levels.columns(t_s, response, load), levels.shares(load, start_s, end_s)
     held = [
         held_energy(t_s, c, start_s=start_s, end_s=end_s, period_s=response.period_s, lag_s=response.lag_s)
-        for c in design.T
+        for c in columns.T
     ]
-    left = (whole - np.array(held)) * [0.0, 1.0, 1.0]  # of the load that the rest does not see anyhow
+    left = (whole - np.array(held)) * [0.0, 1.0, 1.0, 1.0, 1.0]  # of the load that the rest does not see anyhow
+    if (
+        not levels.told
+    ):  # the window is nearly a whole number of the load's periods: what is left is small, and not known
+        found = region_energy(t_s, watts, response, start_s=start_s, end_s=end_s)
+        unseen = abs(float(left[1]) * levels.rise_w) / math.sqrt(3.0)
+        return _energy(found.joules, found.method, [*found.parts, ("aliasing", unseen)], found.warnings)
+    rest = watts - response.gain * levels.rise_w * columns[:, 1]
+    found = region_energy(t_s, rest, response, start_s=start_s, end_s=end_s)
+    joules = found.joules + levels.rise_w * float(whole[1])
     parts = [p for p in found.parts if p[0] != "gain"]
     parts += [
         ("fit", math.sqrt(max(0.0, float(left @ levels.covariance @ left)))),

@@ -13,6 +13,8 @@ import numpy as np
 
 from pmtpy.model import Floats
 
+_FORGOTTEN = 37.0  # time constants after which a one-pole has forgotten a step to the last digit
+
 
 @dataclass(frozen=True, slots=True)
 class Response:
@@ -119,8 +121,8 @@ class Activity:
         return np.stack([self.on_s, self.off_s], axis=1).ravel()
 
     def ending(self, early_s: float) -> Activity:
-        """Return the load with each end earlier, though not before its start."""
-        return Activity(self.on_s, np.maximum(self.off_s - early_s, self.on_s))
+        """Return the load with each end earlier, though not before its start nor after the next one."""
+        return Activity(self.on_s, np.clip(self.off_s - early_s, self.on_s, np.append(self.on_s[1:], np.inf)))
 
     def lone_starts(self, apart_s: float) -> Floats:
         """Return the starts before and after which nothing else is switched for a while."""
@@ -138,5 +140,11 @@ class Activity:
 
     def seen(self, response: Response, at_s: Floats) -> Floats:
         """What a sensor would show at ``at_s`` of a load that is 1 when on and 0 when off."""
-        rise = response.step((at_s - response.delay_s)[:, None] - self.edges[None, :])
-        return np.asarray(rise @ np.where(np.arange(2 * len(self.on_s)) % 2, -1.0, 1.0), np.float64)
+        edges, t = self.edges, at_s - response.delay_s
+        # Of older switches nothing is left to see: they leave the load on or off.
+        newest = np.searchsorted(edges, t, side="right")
+        oldest = np.searchsorted(edges, t - response.window_s - _FORGOTTEN * response.tau_s, side="right")
+        recent = newest[:, None] - 1 - np.arange(int(np.max(newest - oldest, initial=0)))[None, :]
+        edge = np.maximum(recent, 0)
+        rise = response.step(t[:, None] - edges[edge]) * np.where(edge % 2, -1.0, 1.0)
+        return np.asarray(np.sum(rise * (recent >= oldest[:, None]), axis=1) + oldest % 2, np.float64)
