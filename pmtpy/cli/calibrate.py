@@ -14,19 +14,21 @@ import gzip
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 
 from pmtpy.analysis.frequency import Prediction, fit_transfer, predict
 from pmtpy.analysis.frequency.table import Table
+from pmtpy.calibration import refuse_stranger
 from pmtpy.cli import calibrate_energy
 from pmtpy.cli.calibrate_energy import pair_of_numbers
-from pmtpy.cli.common import say
+from pmtpy.cli.common import options_for, say
 from pmtpy.errors import CalibrationError, FileFormatError, SinkError, TargetError
 from pmtpy.model import Identity
 from pmtpy.profile import RECORDED, Profile
-from pmtpy.registry import create
+from pmtpy.registry import canonical, create, split_target
 from pmtpy.transform import Affine, Behaviour, Number
 from pmtpy.uncertainty import COVERAGE_FACTOR, of_another
 
@@ -42,7 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.epilog = (
         "examples:\n"
-        "  pmtpy calibrate transfer --help\n"
+        "  pmtpy characterise both-nvml-0.csv --meter both-powersensor3.csv --json > found.json\n"
+        "  pmtpy calibrate profile found.json -o nvml0.json\n"
+        "  pmtpy calibrate energy another.csv --profile nvml0.json --between 2.0,5.5\n"
         "  pmtpy calibrate transfer --train all_clocks.csv --measured one_clock.csv --clocks 1485,1650 -o predicted.csv"
     )
     what = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
@@ -63,9 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     profile = what.add_parser(
         "profile",
         help="make a calibration profile of what characterise found",
-        description="Make a calibration profile for one device from the JSON of `pmtpy characterise`. With --target "
-        "the device is opened to take down whose profile it is: it will be refused for any other. Without it the "
-        "profile is for recordings of a device that is elsewhere, and no sensor takes it. Of several recordings of the "
+        description="Make a calibration profile for one device from the JSON of `pmtpy characterise`. Whose it is, a "
+        "recording by pmtpy says itself; of another tool's recording, --target names the device, which is opened to "
+        "take that down. The profile is refused for any other device. Where neither is known, or with --device, it "
+        "is for recordings of a device that is elsewhere, and no sensor takes it. Of several recordings of the "
         "device the mean is taken, and how much they differ tells how well it holds for another one; to the "
         "uncertainty of a single one the repeatability is added that was published for such sensors.",
         epilog="examples:\n  pmtpy characterise log.csv --load timestamps.csv --meter meter.csv --json > found.json\n"
@@ -79,7 +84,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     whose = profile.add_mutually_exclusive_group()
     whose.add_argument("--target", help="the device that was characterised, if it is in this machine")
     whose.add_argument("--device", default="", metavar="MODEL", help="else its name, for the record")
-    profile.add_argument("--range", required=True, metavar="LOW,HIGH", help="watts shown over which it was done")
+    shown = "watts shown over which it was done; default: the lowest and the highest reading, as FOUND.json says"
+    profile.add_argument("--range", metavar="LOW,HIGH", help=shown)
+    option = "an option of the backend of --target (repeatable)"
+    profile.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help=option)
     profile.add_argument("--channel", help="the channel of the device; default: the one in the file")
     profile.add_argument(
         "--repeatability",
@@ -196,7 +204,7 @@ def _write(path: Path, found: Sequence[Prediction]) -> None:
 def _profile(args: argparse.Namespace) -> int:
     """Take the estimates, the device's identity, and write them together."""
     found = [_found(Path(name)) for name in args.found]
-    low, high = pair_of_numbers(args.range)
+    low, high = pair_of_numbers(args.range) if args.range else _shown(found)
     curve, spread = _curve(found, args.repeatability)
     channels = list(dict.fromkeys(str(f.get("channel", "")) for f in found))
     if not args.channel and len(channels) > 1:
@@ -204,19 +212,22 @@ def _profile(args: argparse.Namespace) -> int:
             f"the recordings are of different channels: {', '.join(channels)}; give those of one, or name it: --channel"
         )
         raise TargetError(msg)
-    identity, channel = _whose(args, args.channel or channels[0])
+    identity, channel = _whose(args, args.channel or channels[0], found)
     came = (
         ("characterised", ", ".join(args.found)),
         ("date", dt.datetime.now(tz=dt.timezone.utc).date().isoformat()),
         ("repeatability", spread),
     )
     profile = Profile(identity, channel, curve, low, high, _behaviours(found), came)
+    recorded = _identities(found)
+    for each in recorded:
+        refuse_stranger(replace(profile, device=each), recorded[0] if args.device else identity)
     try:
         Path(args.output).write_text(profile.to_json(), encoding="utf-8")
     except OSError as error:
         msg = f"{args.output}: the profile could not be written: {error}"
         raise SinkError(msg) from error
-    of = args.target or args.device or "recordings of"
+    of = args.target or args.device or f"{identity.model} {identity.serial}".strip() or "recordings of"
     say(f"profile {profile.digest} for {of} {channel} written to {args.output}; repeatability: {spread}")
     return 0
 
@@ -266,11 +277,32 @@ def _behaviours(found: Sequence[dict[str, object]]) -> Behaviour:
     )
 
 
-def _whose(args: argparse.Namespace, channel: str) -> tuple[Identity, str]:
+def _shown(found: Sequence[dict[str, object]]) -> tuple[float, float]:
+    """Return the lowest and the highest reading of all recordings."""
+    spans = [f.get("shown_w") for f in found]
+    if not all(isinstance(s, list) and len(s) == 2 for s in spans):
+        msg = "what was found does not say which watts were shown; state them: --range LOW,HIGH"
+        raise TargetError(msg)
+    ends = [float(x) for s in spans if isinstance(s, list) for x in s]
+    return min(ends), max(ends)
+
+
+def _identities(found: Sequence[dict[str, object]]) -> list[Identity]:
+    """Return the devices that the recordings are of, as far as they say."""
+    facts = [f.get("identity") for f in found]
+    names = [f.name for f in fields(Identity) if f.name != "notes"]
+    return [Identity(**{n: f[n] for n in names if n in f}) for f in facts if isinstance(f, dict) and "backend" in f]
+
+
+def _whose(args: argparse.Namespace, channel: str, found: Sequence[dict[str, object]]) -> tuple[Identity, str]:
     """Return the device that was characterised, and the name of the channel there."""
     if not args.target:
-        return Identity(RECORDED, args.device), channel
-    with create(args.target) as sensor:
+        known = [] if args.device else _identities(found)
+        return known[0] if known else Identity(RECORDED, args.device), channel
+    target = canonical(args.target)
+    options = options_for([target], args.option)[target]
+    options.pop("calibration", None)  # the settings may name the profile that is to be replaced
+    with create(*split_target(target), **options) as sensor:  # type: ignore[arg-type]
         identity, names = sensor.identity, [c.name for c in sensor.channels]
     if channel not in names:
         msg = f"{args.target} has no channel {channel!r}; it has: {', '.join(names)}; name one with --channel"

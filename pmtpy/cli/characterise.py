@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
 import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pmtpy.analysis.characterise import characterise
-from pmtpy.analysis.characterised import Characterisation
+from pmtpy.analysis.characterised import Characterisation, Series
 from pmtpy.cli.common import add_options, parse_options, say
 from pmtpy.cli.recorded import power_column, read_file, read_series, read_stamps, sensor_column
+from pmtpy.cli.settings import load_settings
 from pmtpy.clock import seconds_of
 from pmtpy.errors import TargetError
-from pmtpy.registry import split_target
+from pmtpy.registry import canonical, split_target
 
 _EXAMPLES = """examples:
   pmtpy characterise nvml:virtual
@@ -43,9 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Characterise each target, print."""
-    found = [_one(target, args) for target in args.targets]
+    made = [_one(target, args) for target in args.targets]
+    found = [each.found for each in made]
     if args.json:
-        documents = [each.document() for each in found]
+        documents = [each.document() for each in made]
         print(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2))
     else:
         for target, each in zip(args.targets, found, strict=True):
@@ -56,7 +64,27 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _one(target: str, args: argparse.Namespace) -> Characterisation:
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What was found, and of whom: the identity of the device where it is known, and the lowest and highest reading."""
+
+    found: Characterisation
+    target: str
+    identity: Mapping[str, Any] | None
+    shown_w: tuple[float, float]
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON document; it says of which device it is, and whether that is virtual."""
+        return self.found.document() | {
+            "target": self.target,
+            "virtual": None if self.identity is None else self.identity.get("virtual"),
+            "identity": self.identity,
+            "shown_w": list(self.shown_w),
+            "notes": list(self.found.notes),
+        }
+
+
+def _one(target: str, args: argparse.Namespace) -> _Made:
     if Path(target).is_file():
         if args.option:
             msg = f"{target} is a recording: -o is for sensors"
@@ -74,20 +102,28 @@ def _one(target: str, args: argparse.Namespace) -> Characterisation:
             f"'pmtpy dump {target}' beside the meter first"
         )
         raise TargetError(msg)
-    from pmtpy.cli.live import record
+    from pmtpy.cli.live import OF_SENSORS, record
 
     interval = seconds_of(args.interval) if args.interval else None
+    target = canonical(target)
+    said = load_settings().texts_for(target, os.environ)
     live = record(
         target,
-        parse_options(args.option),
+        {key: text for key, text in said.items() if key not in OF_SENSORS} | parse_options(args.option),
         channel=args.channel,
         seconds=seconds_of(args.duration),
         interval_s=interval,
         progress=_progress,
     )
-    if live.virtual:
+    if live.identity.virtual:
         say(f"note: {target} is virtual: what was found are the settings of its emulation")
-    return characterise(live.channel, live.polls, load=live.load)
+    found = characterise(live.channel, live.polls, load=live.load)
+    return _Made(found, target, asdict(live.identity), _span(live.polls))
+
+
+def _span(polls: Series) -> tuple[float, float]:
+    known = polls.watts[np.isfinite(polls.watts)]
+    return (float(np.min(known)), float(np.max(known))) if len(known) else (math.nan, math.nan)
 
 
 def _progress(text: str) -> None:
@@ -99,7 +135,7 @@ def _progress(text: str) -> None:
 # --- recordings ---
 
 
-def _recorded(path: str, args: argparse.Namespace) -> Characterisation:
+def _recorded(path: str, args: argparse.Namespace) -> _Made:
     table = read_file(path, skip_broken=args.skip_broken)
     column = sensor_column(table, args.channel, path)
     load = read_stamps(args.load, skip_broken=args.skip_broken) if args.load else None
@@ -111,7 +147,10 @@ def _recorded(path: str, args: argparse.Namespace) -> Characterisation:
         metered = read_file(args.meter, skip_broken=args.skip_broken)
         power_column(metered, None, args.meter)
         meter = read_series(metered, "total_W")
-    return characterise(column.removesuffix("_W"), read_series(table, column), load=load, meter=meter)
+    polls = read_series(table, column)
+    found = characterise(column.removesuffix("_W"), polls, load=load, meter=meter)
+    facts = table.attrs["metadata"] or {}
+    return _Made(found, facts.get("target", ""), facts.get("identity"), _span(polls))
 
 
 # --- the table ---
@@ -143,4 +182,5 @@ def _show(target: str, found: Characterisation) -> None:
             f"corrected {energy['corrected_error_percent']:+.2f} % ({low:.2f} to {high:.2f} J)"
         )
     for name, why in document["declined"].items():
-        print(f"  declined, {name}: {why}")
+        first = why.split(": ")[0]  # "needs the update period: ...", whose own reason stands there already
+        print(f"  declined, {name}: {first if first.startswith('needs the ') else why}")

@@ -6,6 +6,7 @@ The register is polled as often as is useful, at irregular intervals so that pol
 from __future__ import annotations
 
 import threading
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,19 +24,24 @@ _SLOWEST_S, _FASTEST_S = 0.003, 0.0002
 _POLLS_PER_REFRESH = 12.0
 _GPUS = {"nvml"}
 _VIRTUAL = "virtual"
+# Options of every opened sensor, of which the register that is characterised knows nothing.
+OF_SENSORS: Mapping[str, str] = types.MappingProxyType(
+    {
+        "calibration": "a sensor is characterised as it is, without a profile",
+        "history_s": "all is kept",
+        "interval": "--interval says how often is polled",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What was recorded: a channel as polled, and when the load was on, both in seconds since the start.
-
-    ``virtual`` is true when the sensor's far side is emulated.
-    """
+    """What was recorded: a channel as polled, and when the load was on, both in seconds since the start; of whom."""
 
     channel: str
     polls: Series
     load: LoadStamps | None
-    virtual: bool
+    identity: Identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +125,7 @@ def record(
     )
     load = LoadStamps(polls.edges_s, seconds) if len(polls.edges_s) else None
     series = Series(polls.t_s, polls.watts(polls.chosen))
-    return Live(polls.channels[polls.chosen].name, series, load, polls.identity.virtual)
+    return Live(polls.channels[polls.chosen].name, series, load, polls.identity)
 
 
 def record_all(
@@ -139,6 +145,9 @@ def record_all(
     """
     target = canonical(target)
     name, device = split_target(target)
+    for key in OF_SENSORS.keys() & options.keys():
+        msg = f"{target}: {key} is no option here: {OF_SENSORS[key]}"
+        raise TargetError(msg)
     maker, given = _maker(name, device, options, edges_s, clock)
     source = opener(name, device)(device, clock=clock, **options_from_text(target, given))
     try:

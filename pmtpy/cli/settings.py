@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,19 +63,28 @@ class Settings:
         TargetError
             It has no such option, or the value cannot be what the option is. The message names line and key.
         """
-        backend, device = split_target(target)
         typed: dict[str, object] = {}
+        for table, key, value in self._said_of(target, environment):
+            try:
+                typed |= options_from_text(target, {key: value})
+            except TargetError as error:  # noqa: PERF203  (the line and the key are told)
+                raise _wrong(self.path, self.text, table, key, str(error)) from error
+        return typed
+
+    def texts_for(self, target: str, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return the options for a target as they are written; the errors are those of :meth:`options_for`."""
+        self.options_for(target, environment)
+        return {key: value for _, key, value in self._said_of(target, environment)}
+
+    def _said_of(self, target: str, environment: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+        """Table, key and value of what is said of a target, the backend's first."""
+        backend, device = split_target(target)
         # What is right for hardware (a profile, a way to read it) is not for its rehearsal.
         rehearsal = device is not None and device.startswith(VIRTUAL)
         for table in (target,) if rehearsal else dict.fromkeys((backend, target)):
             for key, value in self.options.get(table, {}).items():
-                if _SAME_IN_ENVIRONMENT.get(key, "") in environment:
-                    continue
-                try:
-                    typed |= options_from_text(target, {key: value})
-                except TargetError as error:
-                    raise _wrong(self.path, self.text, table, key, str(error)) from error
-        return typed
+                if _SAME_IN_ENVIRONMENT.get(key, "") not in environment:
+                    yield table, key, value
 
 
 def find(environment: Mapping[str, str], folder: Path) -> Path | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -166,3 +167,44 @@ def test_recordings_that_cannot_be_of_one_sensor_are_refused(
     assert "disagree about the kernel: boxcar, one-pole" in capsys.readouterr().err
     assert profile_of(tmp_path, one, other | {"channel": "module"}) == 2
     assert "different channels: gpu, module" in capsys.readouterr().err
+
+
+def test_a_recording_that_says_of_which_device_it_is_needs_no_target_and_no_range(tmp_path: Path) -> None:
+    with pmt.create(TARGET) as sensor:
+        identity = sensor.identity
+    own = {"channel": "gpu.instant", "identity": asdict(identity), "shown_w": [42.0, 260.5]}
+    (tmp_path / "found.json").write_text(json.dumps(FOUND | own))
+    assert main(["calibrate", "profile", str(tmp_path / "found.json"), "-o", str(tmp_path / "p.json")]) == 0
+    profile = parse_profile((tmp_path / "p.json").read_text())
+    assert profile.device == replace(identity, notes=())
+    assert (profile.low, profile.high) == (42.0, 260.5)
+    with pmt.create(TARGET, calibration=tmp_path / "p.json") as sensor:
+        assert sensor.calibration is not None
+
+
+@pytest.mark.parametrize("words", [[], ["--target", TARGET], ["--device", "a card"]])
+def test_recordings_of_another_device_make_no_profile(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    with pmt.create(TARGET) as sensor:
+        identity = asdict(sensor.identity)
+    for i, serial in enumerate((identity["serial"], "GPU-another")):
+        own = {"channel": "gpu.instant", "identity": identity | {"serial": serial}, "shown_w": [42.0, 260.5]}
+        (tmp_path / f"{i}.json").write_text(json.dumps(FOUND | own))
+    names = [str(tmp_path / f"{i}.json") for i in range(2)]
+    assert main(["calibrate", "profile", *names, *words, "-o", str(tmp_path / "p.json")]) == 2
+    assert "another device: its serial number is 'GPU-another'" in capsys.readouterr().err
+    assert not (tmp_path / "p.json").exists()
+
+
+def test_the_options_of_the_target_reach_it(tmp_path: Path) -> None:
+    (tmp_path / "found.json").write_text(json.dumps(FOUND | {"channel": "gpu.instant"}))
+    words = ["calibrate", "profile", str(tmp_path / "found.json"), "--target", TARGET, "--range", "20,700"]
+    assert main([*words, "--option", "profile=rtx3090", "-o", str(tmp_path / "p.json")]) == 0
+    assert "3090" in parse_profile((tmp_path / "p.json").read_text()).device.model
+
+
+def test_without_a_range_in_the_file_one_must_be_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "found.json").write_text(json.dumps(FOUND | {"channel": "gpu.instant"}))
+    assert main(["calibrate", "profile", str(tmp_path / "found.json"), "-o", str(tmp_path / "p.json")]) == 2
+    assert "--range LOW,HIGH" in capsys.readouterr().err

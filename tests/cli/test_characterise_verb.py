@@ -203,12 +203,25 @@ def test_a_dump_of_ours_is_characterised_by_its_first_power_poll_by_poll(
         {"name": "gpu.energy", "quantity": "energy", "form": "direct", "in_total": True},
         {"name": "gpu.instant", "quantity": "power", "form": "direct", "in_total": False},
     ]
-    facts = {"format": 1, "virtual": True, "channels": channels, "polled_s": 0.007, "stamped": False}
+    identity = {"backend": "nvml", "serial": "GPU-1", "virtual": True}
+    facts = {
+        "format": 1,
+        "target": "nvml:virtual",
+        "identity": identity,
+        "virtual": True,
+        "channels": channels,
+        "polled_s": 0.007,
+        "stamped": False,
+    }
     (tmp_path / "dump.csv.json").write_text(json.dumps(facts))
     words = ["characterise", str(tmp_path / "dump.csv"), "--load", str(recording["load"])]
     assert main([*words, "--meter", str(recording["meter"]), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["channel"] == "gpu.instant"
+    assert document["target"] == "nvml:virtual"
+    assert document["virtual"] is True
+    assert document["identity"]["serial"] == "GPU-1"
+    assert document["shown_w"][0] < 100.0 < document["shown_w"][1]
     assert document["update_period_ms"]["low"] < 100.0 < document["update_period_ms"]["high"]
     assert document["kernel"]["window_ms"]["value"] == pytest.approx(80.0, abs=1.0)
     assert document["gradient"]["value"] == pytest.approx(0.95, abs=0.012)
@@ -219,7 +232,7 @@ def test_a_virtual_device_with_a_load_of_its_own_has_no_stamps() -> None:
         "nvml:virtual", {"load": "constant:100"}, channel=None, seconds=10.0, interval_s=0.01, clock=WalkingClock()
     )
     assert live.load is None
-    assert live.virtual
+    assert live.identity.virtual
     found = characterise(live.channel, live.polls)
     assert found.kernel is None
 
@@ -229,6 +242,32 @@ def test_a_stream_and_an_unknown_channel_are_refused() -> None:
         record("powersensor3:virtual", {}, channel=None, seconds=10.0)
     with pytest.raises(TargetError, match="no channel"):
         record("nvml:virtual", {}, channel="gpu.magic", seconds=10.0, clock=WalkingClock())
+
+
+def test_a_sensor_is_characterised_with_the_options_of_the_settings_file_but_without_its_profile(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PMT_CONFIG", raising=False)
+    asked: list[dict[str, str]] = []
+
+    def note(_target: str, options: dict[str, str], **_: object) -> None:
+        asked.append(options)
+        raise TargetError("enough")
+
+    monkeypatch.setattr("pmtpy.cli.live.record", note)
+    table = ['[options."nvml:virtual"]', 'profile = "rtx3090"', 'calibration = "p.json"', 'interval = "20ms"']
+    (tmp_path / "pmtpy.toml").write_text("\n".join([*table, 'load = "constant:60"']))
+    assert main(["characterise", "nvidia:virtual", "-o", "load=constant:80"]) == 2
+    assert asked == [{"profile": "rtx3090", "load": "constant:80"}]
+    (tmp_path / "pmtpy.toml").write_text('[options."nvml:virtual"]\nprofiel = "rtx3090"\n')
+    assert main(["characterise", "nvml:virtual"]) == 2
+    assert "line 2" in capsys.readouterr().err
+
+
+def test_a_profile_is_no_option_of_a_characterisation() -> None:
+    with pytest.raises(TargetError, match="as it is, without a profile"):
+        record("nvml:virtual", {"calibration": "p.json"}, channel=None, seconds=10.0)
 
 
 def test_too_short_a_recording_is_refused() -> None:
