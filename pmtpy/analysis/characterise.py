@@ -22,11 +22,11 @@ from pmtpy.analysis.series import Updates, tidy
 from pmtpy.analysis.shapes import AMBIGUOUS, KernelFit
 from pmtpy.analysis.step import StepResponse, find_block, fit_step, highest_block, long_block, long_blocks
 from pmtpy.analysis.transfer import Transfer, fit_transfer
+from pmtpy.analysis.unmetered import fit_load_kernel
 from pmtpy.analysis.update import UpdateLattice, estimate_updates, update_series
 from pmtpy.errors import DeclinedError
 
 _MEETING_S = 2.0  # clocks that both claim to be a host's wall clock are searched this far
-_EARLY_S = 0.02  # a stamp this much earlier than its reading has been seen; a kernel cannot end later in the future
 _EARLY_SHARE = 0.5  # of a poll, by which rows of a log are stamped before they are read (3 to 6 ms of 13 were seen)
 _SETTLED_S = 2.0
 _BRIEF_S = 1.0
@@ -90,10 +90,10 @@ def characterise(
             found.notes.append(f"the readings' clock was shifted by {shift:+.3f} s to meet the reference")
     updates = updates.shifted(shift)
     readings = Readings(np.asarray(t + shift, np.float64), watts, updates)
-    tied = meter and found.attempt("meter", lambda: _meter_on_host(found, meter, load, updates))
+    tied = None if meter is None else found.attempt("meter", lambda: _meter_on_host(found, meter, load, updates))
     clock, curve = tied or (None, None)
     step = found.attempt("step", lambda: _step(updates, load, curve, lattice.poll_s))
-    fit = found.attempt("kernel", lambda: _kernel(updates, load, curve, clock, lattice))
+    fit = found.attempt("kernel", lambda: _kernel(found, updates, load, tied, lattice))
     offset = _offset(found, fit, load, clock, polls)
     transfer = _transfer(found, updates, curve, fit, clock)
     energy = _energies(found, readings, curve, load, (lattice, fit, transfer))
@@ -186,8 +186,13 @@ def _pivot(updates: Updates, clock: ClockFit | None) -> float:
 
 
 def _kernel(
-    updates: Updates, load: LoadStamps | None, meter: Curve | None, clock: ClockFit | None, lattice: UpdateLattice
+    found: _Findings,
+    updates: Updates,
+    load: LoadStamps | None,
+    tied: tuple[ClockFit | None, Curve] | None,
+    lattice: UpdateLattice,
 ) -> KernelFit:
+    clock, meter = tied or (None, None)
     if meter is not None:
         rate = clock.rate.half_width / Z95 if clock is not None and clock.rate is not None else None
         lead = 0.0 if clock is not None else 2.0 * updates.period_s + 0.05
@@ -195,13 +200,10 @@ def _kernel(
     if load is None:
         msg = "needs a reference: a meter, or the stamps of the load"
         raise DeclinedError(msg)
-    fit = fit_kernel(updates, Curve.from_switching(load.edges_s, load.end_s), metered=False)
-    if fit.family != AMBIGUOUS and fit.best.offset_s.high < -(lattice.poll_s + _EARLY_S):
-        msg = (
-            f"the best {fit.family} would end {-1e3 * fit.best.offset_s.value:.3g} ms in the future: the load does not "
-            "follow its stamps, and without a meter its ramps cannot be told from the sensor's"
-        )
-        raise DeclinedError(msg)
+    fit, note = fit_load_kernel(updates, load, lattice.poll_s)
+    if note:
+        found.notes.append(f"kernel: {note}")
+    found.notes.append("kernel: without a meter the load's own ramps count as the sensor's")
     return fit
 
 

@@ -14,6 +14,7 @@ from pmtpy.analysis.shapes import AMBIGUOUS, BOTH, CLEAR_RATIO, KernelFit, Shape
 from pmtpy.model import Floats
 
 _GAINS = (0.7, 1.4)  # plausible against a meter in the same circuit: a tie between a window and its aliases is broken
+_RESTS = (-0.15, 0.4)  # power between blocks less that at rest, of the load's swing (150 against 127 W of 350: 0.1)
 _ALIKE = 0.15  # widths that differ by less, relative, are one minimum
 _AS_LIKELY = 3.84  # chi-squared of one parameter, 95 %
 
@@ -50,11 +51,23 @@ class Fit:
         return self.offset + self.window / 2.0 + self.tau
 
 
-def plausible(fits: list[Fit], *, metered: bool) -> list[Fit]:
-    """Leave out gains that no sensor has against its meter, if a plausible one fits nearly as well as the best."""
+def plausible(fits: list[Fit], *, metered: bool, rest_w: float | None = None) -> list[Fit]:
+    """Leave out what no sensor and no load has, if something plausible fits nearly as well as the best.
+
+    Against a meter that is the gain. Against the switching of a load it is the power between its blocks, where
+    ``rest_w`` is what was read at rest before it: clocks that are held let a card draw more than that, not less.
+    """
+    if not metered and rest_w is None:
+        return fits
+
+    def sound(fit: Fit) -> bool:
+        if metered or rest_w is None:
+            return _GAINS[0] < fit.gain < _GAINS[1]
+        return _RESTS[0] * fit.gain < fit.intercept - rest_w < _RESTS[1] * fit.gain
+
     limit = CLEAR_RATIO * min(f.loss for f in fits)
-    kept = [f for f in fits if _GAINS[0] < f.gain < _GAINS[1]]
-    return kept if metered and any(f.loss <= limit for f in kept) else fits
+    kept = [f for f in fits if sound(f)]
+    return kept if any(f.loss <= limit for f in kept) else fits
 
 
 def choose(shapes: tuple[Shape, ...], n: int) -> KernelFit:

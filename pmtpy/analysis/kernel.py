@@ -59,6 +59,7 @@ def fit_kernel(
     lead_s: float = 0.0,
     pivot_s: float | None = None,
     rate_sd: float | None = None,
+    rest_w: float | None = None,
 ) -> KernelFit:
     """Fit the response kernel.
 
@@ -76,6 +77,8 @@ def fit_kernel(
         The instant at which the two clocks agree; None: the middle of the updates. The offset is that of this instant.
     rate_sd : float, optional
         Standard deviation of the reference's rate, relative; None: 0.15 % for a meter, none for a load.
+    rest_w : float, optional
+        What was read at rest before the load, which is about what is read between its blocks.
 
     Raises
     ------
@@ -100,12 +103,12 @@ def fit_kernel(
     # One set of weights, from the best fit of all: with weights of its own each fit would forgive itself just those
     # few updates on a flank by which it could be told from the others.
     weights = huber_weights(best.residuals)
-    fits = plausible([_polish(problem, f.family, f.point, weights) for f in fits], metered=metered)
+    fits = plausible([_polish(problem, f.family, f.point, weights) for f in fits], metered=metered, rest_w=rest_w)
     found = [min((f for f in fits if f.family == family), key=lambda f: f.loss) for family in {f.family for f in fits}]
     fit = choose(tuple(_describe(problem, f, weights) for f in found), len(problem.y))
     best = next(f for f in found if f.family == fit.best.family)
     others = [_polish(problem, best.family, point, weights, fixed=True) for point in _other_widths(best)]
-    return with_doubt(fit, fits + plausible([best, *others], metered=metered), problem.period)
+    return with_doubt(fit, fits + plausible([best, *others], metered=metered, rest_w=rest_w), problem.period)
 
 
 def _problem(updates: Updates, reference: Curve, pivot_s: float | None = None, *, metered: bool) -> _Problem:

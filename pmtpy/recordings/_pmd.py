@@ -97,8 +97,11 @@ def read_load_stamps(recording: Recording) -> pd.DataFrame:
     The table has a row for each instant and no power: ``marker`` says ``on``, ``off`` or ``end``.
     """
     lines = recording.lines()[1:]
-    values, _ = recording.numbers(lines, list(range(2, len(lines) + 2)), 1)
-    stamps = values[:, 0] / 1e6
+    values, at = recording.numbers(lines, list(range(2, len(lines) + 2)), 1)
+    early = np.flatnonzero(np.diff(values[:, 0], prepend=-np.inf) < 0.0)
+    for row in early:
+        recording.broken(at[row], "it is earlier than the one before (was the writer stopped while writing it?)")
+    stamps = np.delete(values[:, 0], early) / 1e6
     stamps = stamps[np.concatenate([[True], np.diff(stamps) != 0.0])] if len(stamps) else stamps
     if not len(stamps):
         raise recording.error("there is no time stamp in it")

@@ -255,6 +255,13 @@ def test_load_time_stamps_need_not_all_be_written_twice(tmp_path: Path) -> None:
     assert load(_save(tmp_path, twice))["marker"].tolist() == ["on", "off", "end"]
 
 
+def test_a_load_time_stamp_that_was_cut_is_no_time(tmp_path: Path) -> None:
+    path = _save(tmp_path, "timestamp\n1000\n1000\n2000\n2000\n3000\n300")
+    with pytest.raises(FileFormatError, match="line 7: it is earlier than the one before"):
+        load(path)
+    assert load(path, skip_broken=True)["marker"].tolist() == ["on", "off", "end"]
+
+
 def test_a_table_without_power_over_time_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="no recording of power"):
         load(_save(tmp_path, "config,power_w\n1,2\n"))
