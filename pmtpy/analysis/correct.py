@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.levels import Levels, fit_levels
+from pmtpy.analysis.ends import calm_ends
+from pmtpy.analysis.levels import LATE_S, Levels, fit_levels
 from pmtpy.analysis.reconstruct import Reconstruction, reconstruct
 from pmtpy.analysis.response import Activity, Response
-from pmtpy.analysis.starts import split_starts, step_starts
+from pmtpy.analysis.starts import SLIVER, TELLING, split_starts, step_starts
 from pmtpy.errors import CoverageError
 from pmtpy.evidence import observe
 from pmtpy.model import Channel, Floats, Quantity
@@ -347,7 +348,8 @@ def _inverted(
 ) -> Energy:
     """Energy by the exact inversion of a one-pole; each result stands for the time since the update before."""
     start_s, end_s = region
-    power = invert_one_pole(t_s, response.power(watts), response.tau_s)
+    shown, noise = calm_ends(t_s, response.power(watts), response, region)
+    power = invert_one_pole(t_s, shown, response.tau_s)
     instant = replace(response, tau_s=0.0, window_s=response.period_s, noise_w=0.0, step_w=0.0)
     since = np.append(
         t_s[:1], t_s[:-1] + response.period_s
@@ -357,14 +359,33 @@ def _inverted(
         starts = load.lone_starts(_ALONE * response.period_s)
         whole = response.step(np.diff(t_s, prepend=t_s[0] - response.period_s))
         after = np.minimum(response.step(t_s - response.delay_s - starts[:, None]) / whole, 1.0)
-        found = _started(found, step_starts(_bins(since, instant), power, starts, after), start_s, end_s)
-    # The sum of the inverted updates telescopes: noise enters through the sum and through the two ends.
-    q = math.exp(-response.period_s / response.tau_s)
-    n = max(1.0, (end_s - start_s) / response.period_s)
-    noise = response.noise_in_s * response.period_s * math.sqrt(n + 2.0 * (q / (1.0 - q)) ** 2)
-    ends = np.interp([start_s, end_s], t_s - response.delay_s, response.power(watts))
-    parts = [*found.parts, ("noise", noise), ("tau", response.tau_u * abs(float(ends[1] - ends[0])))]
+        cut = step_starts(
+            _bins(since, instant),
+            power,
+            starts,
+            after,
+            telling=_used_from(response, shown[(t_s > start_s) & (t_s < end_s)]),
+        )
+        found = _started(found, cut, start_s, end_s)
+    # The sum of the inverted updates telescopes: noise enters through the sum of the readings and through the two ends.
+    sums = response.noise_in_s * math.sqrt(response.period_s * (end_s - start_s))
+    ends = np.interp([start_s, end_s], t_s - response.delay_s, shown)
+    parts = [p for p in found.parts if p[0] != "noise"]
+    parts += [
+        ("noise", math.hypot(sums, response.tau_s * noise)),
+        ("tau", response.tau_u * abs(float(ends[1] - ends[0]))),
+    ]
     return _energy(found.joules, found.method, parts, found.warnings)
+
+
+def _used_from(response: Response, shown: Floats) -> float:
+    """Return how much of an inverted result must lie after a known start to be used.
+
+    The readings keep all energy, the little after a start too, but at their own time: late by an unknown bit, that is
+    wrong by the rise over it. To leave it out costs the noise of the next result, which it would have undone.
+    """
+    timing = math.hypot(LATE_S, response.lag_u) * float(np.ptp(shown)) if len(shown) else 0.0
+    return SLIVER if math.sqrt(2.0) * response.noise_in_s * response.tau_s > timing else TELLING
 
 
 def _reconstructed(found: Reconstruction, response: Response, start_s: float, end_s: float) -> Energy:

@@ -28,7 +28,7 @@ _ENOUGH = 0.003  # ... until the energy is known to this share
 # How much shorter a load is on than its stamps say: 0.7 ms under the recorded square wave; 14 to 37 ms of 6 s, since
 # the blocks of a kernel end unevenly (docs/corrections.md). Root mean square; never longer: stamps enclose it.
 _EARLY_S, _EARLY_SHARE = 7e-4, 0.005
-_LATE_S = 9e-4  # rows are stamped 3 to 6 ms before they are read, not alike in every session: that range over sqrt(12)
+LATE_S = 9e-4  # rows are stamped 3 to 6 ms before they are read, not alike in every session: that range over sqrt(12)
 _WIDE = (1e-3, 0.25)  # error of the kernel's width: below it is nothing, above its derivative says nothing of it
 _STEPS = np.array([1e-4, 1e-4, 5e-3])  # of early, late, wide, for derivatives: well below any kernel
 _ROUNDS = 8  # of Gauss and Newton
@@ -148,7 +148,7 @@ def _kept_to(levels: Levels, t: Floats, power: Floats, response: Response, load:
 def _beforehand(response: Response, load: Activity, top_w: float) -> tuple[Floats, Floats, float]:
     """Return what is known of the five before any reading, mean and standard deviation, and the jitter of switches."""
     early = math.hypot(_EARLY_S, _EARLY_SHARE * float(np.median(load.off_s - load.on_s)))
-    late = math.hypot(_LATE_S, response.lag_u)
+    late = math.hypot(LATE_S, response.lag_u)
     # The lag's interval bounds that of the width, which moves the lag by half as much.
     wide = float(np.clip(2.0 * math.hypot(response.tau_u, response.lag_u) / max(response.span_s, 1e-9), *_WIDE))
     # The low level is anything up to what was shown; the high one may never have been. Time on: half a normal one.

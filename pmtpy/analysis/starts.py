@@ -10,8 +10,8 @@ import numpy as np
 
 from pmtpy.model import Floats
 
-_SLIVER = 0.1  # of a bin: a start this near its end leaves too little to put the energy into
-_TELLING = 0.5  # of a reading lies after the start: one with less would have its noise more than doubled
+SLIVER = 0.1  # of a bin: a start this near its end leaves too little to put the energy into
+TELLING = 0.5  # of a part-time reading lies after the start: one with less would have its noise more than doubled
 
 
 def split_starts(bounds_s: Floats, watts: Floats, starts_s: Floats) -> tuple[Floats, Floats]:
@@ -29,7 +29,7 @@ def split_starts(bounds_s: Floats, watts: Floats, starts_s: Floats) -> tuple[Flo
             continue
         left, right, at = float(bounds_s[j]), float(bounds_s[j + 1]), float(starts_s[i])
         before = min(float(watts[j - 1]), float(watts[j]))
-        if right - at < _SLIVER * (right - left):
+        if right - at < SLIVER * (right - left):
             continue
         after = (float(watts[j]) * (right - left) - before * (at - left)) / (right - at)
         bounds.insert(j + 1, at)
@@ -37,7 +37,9 @@ def split_starts(bounds_s: Floats, watts: Floats, starts_s: Floats) -> tuple[Flo
     return np.asarray(bounds, np.float64), np.asarray(values, np.float64)
 
 
-def step_starts(bounds_s: Floats, watts: Floats, starts_s: Floats, after: Floats) -> tuple[Floats, Floats]:
+def step_starts(
+    bounds_s: Floats, watts: Floats, starts_s: Floats, after: Floats, *, telling: float = TELLING
+) -> tuple[Floats, Floats]:
     """Let the power step where a load is known to have started.
 
     Until the start the power is what the last reading shows that saw nothing of it, and from it what the first one
@@ -54,13 +56,15 @@ def step_starts(bounds_s: Floats, watts: Floats, starts_s: Floats, after: Floats
         Starts with nothing else switched near by.
     after : float64, shape (k, n)
         Share of each reading, from 0 to 1, that lies after each start.
+    telling : float
+        Least such share of a reading that is used; those with less are left out.
     """
     begins, values, kept = bounds_s[:-1].copy(), watts.copy(), np.full(len(watts), True)
     for at, share in zip(starts_s.tolist(), after, strict=True):
-        old, new = np.count_nonzero(share <= 0.0) - 1, np.count_nonzero(share < _TELLING)
+        old, new = np.count_nonzero(share <= 0.0) - 1, np.count_nonzero(share < telling)
         if not (old >= 0 and new < len(watts) and bounds_s[old] < at < bounds_s[new + 1] and watts[new] > watts[old]):
             continue
-        mixed = (share >= _TELLING) & (share < 1.0)
+        mixed = (share >= telling) & (share < 1.0)
         values[mixed] = watts[old] + (watts[mixed] - watts[old]) / share[mixed]
         kept[old + 1 : new] = False
         begins[new] = at

@@ -19,6 +19,7 @@ from pmtpy.analysis.correct import (
     region_energy,
 )
 from pmtpy.analysis.curve import Curve
+from pmtpy.analysis.ends import calm_ends
 from pmtpy.analysis.response import Activity, Response
 from pmtpy.analysis.starts import split_starts, step_starts
 from pmtpy.analysis.update import estimate_updates, update_series
@@ -366,6 +367,36 @@ def test_how_the_power_rose_after_a_known_start_is_in_the_interval(window: float
             true = between(load, 5.0, 5.0 + length)
             assert found.joules == pytest.approx(true, rel=demand)
             assert found.low <= true <= found.high
+
+
+@pytest.mark.parametrize(("tau", "power"), [(0.0546, 97.0), (0.22, 180.0), (0.4, 110.0), (0.84, 110.0)])
+def test_03_s_of_a_slow_one_pole_are_known_to_1_percent(tau: float, power: float) -> None:
+    ramp = np.linspace(0.0, 0.03, 7)[:-1]
+    rise = np.append(0.55 + 15.0 * ramp, 1.0)
+    known, held = Activity(np.array([5.0]), np.array([8.8])), 0
+    load = Table(np.concatenate([[0.0], 5.0 + ramp, [5.03]]), np.append(65.0, 65.0 + (power - 65.0) * rise))
+    response = Response(0.015, 0.0, tau, noise_w=0.15, step_w=0.01)
+    for seed in range(15):
+        model = SensorModel(0.015, seed * 1e-3, 0.0, 0.0, tau, noise_w=0.15, step_w=0.01, seed=seed)
+        t, watts = shown(model, load, 1.0, 8.5)
+        found = region_energy(t, watts, response, start_s=5.0, end_s=5.3, load=known)
+        true = between(load, 5.0, 5.3)
+        assert found.joules == pytest.approx(true, rel=0.01)
+        held += found.low <= true <= found.high
+    assert held >= 13
+
+
+def test_readings_at_an_end_lose_their_noise_where_the_power_is_steady_and_keep_it_where_it_steps() -> None:
+    rng, response = np.random.default_rng(1), Response(0.015, 0.0, 0.4, noise_w=0.15)
+    t = np.asarray(0.015 * np.arange(600), np.float64)
+    true = 65.0 + 45.0 * np.where(t > 4.5, -np.expm1(-(t - 4.5) / 0.4), 0.0)
+    calmed, noise = calm_ends(t, np.add(true, 0.15 * rng.standard_normal(600)), response, (3.0, 6.0))
+    near = (np.abs(t - 3.0) < 0.14) | (np.abs(t - 6.0) < 0.14)
+    assert np.std((calmed - true)[near]) < 0.08
+    assert noise < 0.08
+    calmed, noise = calm_ends(t, np.add(true, 0.15 * rng.standard_normal(600)), response, (4.5, 4.55))
+    assert np.std((calmed - true)[np.abs(t - 4.55) < 0.14]) < 0.3  # before the start alone, and raw after it
+    assert noise > 0.15
 
 
 def test_a_start_that_follows_an_end_at_once_steps_nothing() -> None:
