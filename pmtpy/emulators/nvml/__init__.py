@@ -54,6 +54,28 @@ def private_pynvml(driver: object) -> ModuleType:
     return module
 
 
+# Copies that nobody uses any more. ctypes keeps every pointer type that it ever made, and with it a whole copy: so they
+# are used again, and a process has as many as it had virtual GPUs open at once.
+_spare: list[ModuleType] = []
+
+
+def _lent(driver: VirtualDriver) -> ModuleType:
+    """Return a copy of ``pynvml`` bound to ``driver``."""
+    try:
+        module = _spare.pop()
+    except IndexError:
+        return private_pynvml(driver)
+    module.nvmlLib = driver  # type: ignore[attr-defined]
+    return module
+
+
+def _given_back(module: ModuleType) -> None:
+    """Take a copy back from a source that is gone, as new and without the driver."""
+    module.nvmlLib, module._nvmlLib_refcount = None, 0  # type: ignore[attr-defined]  # noqa: SLF001  (its own state)
+    module._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001
+    _spare.append(module)
+
+
 def open_virtual(
     device: str,  # noqa: ARG001  (there is one)
     *,
@@ -99,7 +121,7 @@ def open_virtual(
     }
     gpu = make_gpu(profile, changes={k: v for k, v in given.items() if v is not None})
     driver = VirtualDriver(world, [gpu])
-    library = private_pynvml(driver)
+    library = _lent(driver)
     tree = Tree()
     try:
         # A GPU on a module with a processor is placed by its NUMA node, which is read once.
@@ -107,7 +129,7 @@ def open_virtual(
         source = open_source(gpu.uuid, clock=clock, library=library, total=total, samples=samples, sysfs_root=tree.root)
     finally:
         tree.close()
-    weakref.finalize(source, driver.leave).atexit = False
+    weakref.finalize(source, _given_back, library).atexit = False
     source.identity = replace(source.identity, virtual=True)
     # What a maker would say of this sensor, which the options may have made another than the model's.
     source.channels = tuple(_as_made(channel, gpu.sensor) for channel in source.channels)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from pmtpy.backends.nvml import facts
 from pmtpy.backends.nvml.facts import Kind
@@ -94,13 +93,6 @@ class VirtualDriver:
             "nvmlDeviceGetFieldValues": self._fields,
             "nvmlDeviceGetSamples": self._samples,
         }
-
-    def leave(self) -> None:
-        """Hold the world no longer: nobody watches it through this library any more.
-
-        The binding that was made for this library lives on, because ctypes keeps every pointer type it ever made.
-        """
-        self._world = cast("World", weakref.proxy(self._world))
 
     def __getattr__(self, name: str) -> Callable[..., object]:
         """Find an entry point; the binding hangs attributes on it, so it is a new object each time."""
