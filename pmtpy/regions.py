@@ -87,8 +87,10 @@ class Region:
                 self._failures[target] = lost
                 self._left_ns = sensor.clock.now_ns()
 
-    def __getitem__(self, target: str) -> Measurement:
-        """Return what one sensor measured; evaluated now, with the rows that have come by now."""
+    def __getitem__(self, target: str | Sensor) -> Measurement:
+        """Return what one sensor, by its target or itself, measured; evaluated now, with the rows come by now."""
+        if isinstance(target, Sensor):
+            target = target.target
         key = target if target in self._sensors else canonical(target)
         if key not in self._sensors:
             msg = f"the region {self.label!r} is not watched by {target!r}, but by: {', '.join(self._sensors)}"
@@ -177,6 +179,8 @@ class _Pool:
             if self._pid != os.getpid():
                 self._sensors, self._pid = {}, os.getpid()
             sensor = self._sensors.get(key)
+            if sensor is not None and not sensor.alive:
+                sensor.close()
             if sensor is None or not sensor.alive:
                 sensor = self._sensors[key] = create(key)
             return sensor

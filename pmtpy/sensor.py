@@ -7,11 +7,8 @@ momentary power, a stream, a dump, or a counter that must be read before it turn
 
 from __future__ import annotations
 
-import atexit
 import logging
-import os
 import threading
-import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -20,8 +17,9 @@ from pmtpy.curve import Curve
 from pmtpy.errors import PmtError, SensorClosedError, SinkError, TargetError
 from pmtpy.history import Instant, Peak, Reading, Recent
 from pmtpy.integrate import Integrator
+from pmtpy.lifetime import Life
 from pmtpy.model import Channel, Frame, Identity, Layout, Rule
-from pmtpy.pump import Beat, pump_for
+from pmtpy.pump import pump_for
 from pmtpy.source import Source
 from pmtpy.state import State
 from pmtpy.version import __version__
@@ -100,14 +98,15 @@ class Sensor:
         self._curve = Curve(source, target, clock, integrator, history_s)
         self._interval_s = interval_s or source.interval_s
         self._unusable = ""  # why it cannot be used any more
+        self._closed = False
         self._dump: Writer | None = None
         self._regions = 0
         self._regions_lock = threading.Lock()
-        self._beat = Beat(pump_for(clock, target, alone=source.slow or source.stream), self._pumped)
         self._always = source.stream or any(c.how is not Rule.COUNTER for c in self._layout.energy)
         self._curve.step()
+        pump = pump_for(clock, target, alone=source.slow or source.stream)
+        self._life = Life(self, self._pumped, source, target, pump)
         self._schedule()
-        _open.add(self)
 
     # -- what it is ------------------------------------------------------------------------------------------------
 
@@ -197,7 +196,7 @@ class Sensor:
         self._check()
         with self._regions_lock:
             self._regions += 1
-        if not self._beat.going and self._source.deadline_s is not None:
+        if not self._life.beat.going and self._source.deadline_s is not None:
             self._schedule()
         return self._curve.begin(step=not self._always and self._dump is None)
 
@@ -224,7 +223,9 @@ class Sensor:
         return self.readings(instant)[0]
 
     def readings(self, *instants: Instant) -> list[Reading]:
-        """Return the curve at instants noted before, all by the very same rows."""
+        """Return the curve at instants noted before, all by the very same rows; once closed, by those it has had."""
+        if self._closed:
+            return self._curve.as_known(instants)
         if any(instant.reading is None for instant in instants):
             self._check()
         return self._curve.readings(instants)
@@ -289,6 +290,7 @@ class Sensor:
             self._curve.step_quietly()  # what came before belongs to no dump
             thin_s = interval_s if interval_s is not None and self._source.stream else None
             self._dump = Writer(sink, interval_s=thin_s)
+            self._life.keep(needed=True)
             self._curve.feed = self._dump.put
             if not self._source.stream:
                 self._curve.step_quietly()  # the first row is the start
@@ -333,6 +335,7 @@ class Sensor:
         """End the file; return what was written, and what is wrong with it."""
         with self._curve.lock:
             self._dump = self._curve.feed = None
+            self._life.keep(needed=False)
         ending = writer.stop(self._clock.anchor(), str(self._curve.failure or ""))
         if not ending.error:
             return ending, None
@@ -351,7 +354,7 @@ class Sensor:
             period = self._interval_s
         elif self._source.deadline_s is not None and self._regions > 0:
             period = self._source.deadline_s / _GUARD_PARTS
-        self._beat.every(period if self.alive else None)
+        self._life.beat.every(period if self.alive else None)
 
     def _pumped(self) -> None:
         """Take a step, by the pump."""
@@ -367,7 +370,7 @@ class Sensor:
             curve.failure = PmtError(f"{self.target}: {error!r}")
             curve.failure.__cause__ = error
             _log.exception("%s failed", self.target)
-        self._beat.end()
+        self._life.beat.end()
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -375,9 +378,10 @@ class Sensor:
         if self._unusable:
             raise SensorClosedError(self._unusable)
 
-    def _disown(self) -> None:
+    def disown(self) -> None:
         """Leave the device to the parent, in a child process; its locks may be held by threads that are not here."""
         self._unusable = f"{self.target} was opened by the parent of this process; open it again here"
+        self._life.over()
 
     def close(self) -> None:
         """End the dump, stop reading, release the device. May be called twice.
@@ -390,14 +394,14 @@ class Sensor:
         if self._unusable:
             return
         problem = None
+        self._curve.step_quietly()  # regions that end here may be asked for later
         if self._dump is not None:
-            self._curve.step_quietly()
             _, problem = self._end_dump(self._dump)
-        self._unusable = f"{self.target} was closed"
+        self._unusable, self._closed = f"{self.target} was closed", True
         self._schedule()
         with self._curve.lock:
             self._source.close()
-        _open.discard(self)
+        self._life.over()
         if problem is not None and self._curve.failure is None:
             raise problem
 
@@ -413,25 +417,3 @@ class Sensor:
             if error is None:
                 raise
             _log.exception("while closing %s", self.target)
-
-
-_open: weakref.WeakSet[Sensor] = weakref.WeakSet()
-
-
-@atexit.register
-def _close_forgotten() -> None:
-    """Close what the user forgot, so that no board streams into the void and no file ends in the middle of a row."""
-    for sensor in list(_open):
-        try:
-            sensor.close()
-        except PmtError as error:  # noqa: PERF203  (each must be closed, whatever the others do)
-            _log.error("%s", error)
-
-
-def _disown_all() -> None:
-    for sensor in list(_open):
-        sensor._disown()  # noqa: SLF001  (of the same module)
-
-
-if hasattr(os, "register_at_fork"):  # where processes fork; asking for the process at each reading would cost more
-    os.register_at_fork(after_in_child=_disown_all)

@@ -209,6 +209,21 @@ def test_a_region_says_what_is_wrong_with_its_use() -> None:
             r["rapl"]
 
 
+def test_a_region_may_be_asked_for_after_its_sensor_was_closed_and_by_the_sensor_itself() -> None:
+    clock = ManualClock()
+    gauge = Gauge(make_world("constant:40", clock=clock))
+    with Sensor(gauge, "gauge", clock) as sensor:
+        clock.advance(1.0)
+        sensor.read()
+        with pmt.region("work", sensor) as r:
+            clock.advance(2.0)
+    m = r[sensor]
+    assert m.joules == r["gauge"].joules == pytest.approx(80.0, rel=0.01)
+    assert m.coverage == 1.0
+    with pytest.raises(pmt.SensorClosedError):
+        sensor.read()
+
+
 def test_threads_have_regions_of_their_own() -> None:
     clock, _, sensor = counter_sensor("constant:10")
     found: list[float] = []

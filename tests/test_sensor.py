@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import gc
+import json
 import multiprocessing
 import os
 import threading
 import time
+import weakref
+from pathlib import Path
 
 import pytest
 
@@ -196,6 +200,44 @@ def test_a_sensor_does_not_survive_a_fork_and_the_parent_goes_on() -> None:
         child.join()
         sensor.read()
         assert source.closed == 0
+
+
+def test_a_dropped_counter_is_closed_at_once_and_said() -> None:
+    clock = ManualClock()
+    source = Counter(make_world(clock=clock))
+    held = [Sensor(source, "test", clock)]
+    with pytest.warns(ResourceWarning, match="unclosed sensor test"):
+        held.clear()
+    assert source.closed == 1
+
+
+def test_a_dropped_sensor_that_is_polled_is_closed_by_its_pump_whose_thread_ends() -> None:
+    clock = ManualClock()
+    gauge, closed = Gauge(make_world(clock=clock)), list[str]()
+    gauge.close = lambda: closed.append("closed")  # type: ignore[method-assign]
+    before = threading.active_count()
+    held = [Sensor(gauge, "g", clock)]
+    assert threading.active_count() == before + 1
+    with pytest.warns(ResourceWarning, match="unclosed sensor g"):
+        held.clear()
+    clock.advance(1.0)
+    wait_for(lambda: threading.active_count() == before)
+    assert closed == ["closed"]
+
+
+def test_a_dump_goes_on_though_its_sensor_was_dropped(tmp_path: Path) -> None:
+    clock, source, sensor = counter_sensor()
+    sensor.start_dump(tmp_path / "d.csv")
+    known = weakref.ref(sensor)
+    del sensor
+    gc.collect()
+    assert source.closed == 0
+    kept = known()
+    assert kept is not None
+    clock.advance(1.0)
+    kept.close()
+    assert source.closed == 1
+    assert json.loads((tmp_path / "d.csv.json").read_text())["complete"]
 
 
 def test_many_threads_may_read_one_sensor() -> None:
