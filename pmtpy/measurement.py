@@ -268,7 +268,8 @@ def sum_up(sensors: Sequence[Sensor], measured: Mapping[str, Measurement]) -> Me
 
     Two external meters can be summed, and so can built-in sensors; a meter beside built-in sensors cannot, because
     nothing says what the meter is connected to. Nor can a socket's sensor of all its GPUs (``host/.../gpus``) beside a
-    GPU's own (``gpu/...``), because nothing says which GPUs are at which socket.
+    GPU's own (``gpu/...``), because nothing says which GPUs are at which socket; nor a socket of a guessed number
+    (``host/socket1?/...``) beside another sensor's sockets, among which it may be.
     """
     entries = [(s.target, c) for s in sensors for c in s.layout.energy]
     outside = {c.domain.split("/")[0] == EXTERNAL for _, c in entries if c.domain}
@@ -277,6 +278,9 @@ def sum_up(sensors: Sequence[Sensor], measured: Mapping[str, Measurement]) -> Me
     chosen = [entries[i] for i in outermost([c.domain for _, c in entries])]
     domains = [c.domain.split("/") for _, c in chosen]
     if any(d[0] == "gpu" for d in domains) and any(d[-1] == "gpus" for d in domains):
+        return None
+    hosts = {target for target, c in chosen if c.domain.startswith("host/socket")}
+    if len(hosts) > 1 and any("?" in c.domain for _, c in chosen):
         return None
     parts = [measured[target].channels[c.name] for target, c in chosen]
     shown = {target for target, _ in chosen}

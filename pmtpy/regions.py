@@ -149,13 +149,14 @@ class Region:
         ------
         CoverageError
             External meters and built-in sensors watch the region together, or sensors of a GPU and of all GPUs at a
-            socket: what the one sees of the other is not known, so a sum could count a device twice.
+            socket, or of sockets whose numbers are not known: what the one sees of the other is not known, so a sum
+            could count a device twice.
         """
         summed = sum_up(list(self._sensors.values()), self.get())
         if summed is None:
             msg = (
-                f"no sum of {', '.join(self._sensors)}: an external meter, or a sensor of all GPUs at a socket, may see"
-                " what another sensor sees"
+                f"no sum of {', '.join(self._sensors)}: an external meter, a sensor of all GPUs at a socket, or one of"
+                " a socket whose number is not known, may see what another sensor sees"
             )
             raise CoverageError(msg)
         return summed

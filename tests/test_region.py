@@ -194,6 +194,29 @@ def test_all_gpus_at_a_socket_and_a_gpu_are_not_summed_unless_both_are_inside_th
                 _ = r.total
 
 
+@pytest.mark.parametrize("number", ["8", "1?"])
+def test_a_socket_of_a_guessed_number_is_not_summed_with_another_sensors_sockets(number: str) -> None:
+    """An exported OCC file does not say that its second chip is number 8, as another sensor calls it."""
+    clock, source, sensor = counter_sensor()
+    sensor.close()
+
+    def at(socket: str, target: str) -> Sensor:
+        other = Counter(source.world)
+        domains = [f"host/socket{socket}/{part}" for part in ("package", "package/core", "dram")]
+        other.channels = tuple(replace(c, domain=d) for c, d in zip(other.channels, domains, strict=True))
+        return Sensor(other, target, clock)
+
+    with at(number, "occ:1") as occ, at("8", "hwmon") as hwmon:
+        with pmt.region("both", occ, hwmon) as r, pmt.region("alone", occ) as alone:
+            clock.advance(1)
+        assert alone.total.joules == alone["occ:1"].joules
+        if number == "8":
+            assert set(r.total.channels) == {"occ:1/package0", "occ:1/dram0"}
+        else:
+            with pytest.raises(pmt.CoverageError, match="whose number is not known"):
+                _ = r.total
+
+
 def test_a_region_says_what_is_wrong_with_its_use() -> None:
     _, _, sensor = counter_sensor()
     with sensor:

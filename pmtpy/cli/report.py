@@ -29,7 +29,7 @@ def table(
     if summed and total is None and len(measured) > 1:
         notes.append(
             "no total: a sensor is missing, or two of them may see the same device (an external meter and a built-in"
-            " sensor, or a GPU and all GPUs at a socket)"
+            " sensor, a GPU and all GPUs at a socket, or a socket whose number is not known)"
         )
     return [*aligned(rows), *([SPREAD] if len(rows) > 1 else []), *(f"note: {note}" for note in dict.fromkeys(notes))]
 

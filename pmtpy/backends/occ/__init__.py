@@ -123,7 +123,7 @@ def open_source(
     export = _open(path)
     try:
         root = root_of(sysfs_root)
-        chips = _chips(root, export.blocks()) if path == str(root / _EXPORT) else range(export.blocks())
+        chips = _chips(root, export.blocks()) if path == str(root / _EXPORT) else _guessed(export.blocks())
         return _assemble(export, device, _Wish(_names(sensors), chips, clock, whole))
     except ReadError as error:
         export.close()
@@ -133,8 +133,13 @@ def open_source(
         raise
 
 
-def _chips(root: Path, blocks: int) -> Sequence[int]:
-    """Return the hardware's number of the chip of each block; 0, 1, ... where the machine does not name as many.
+def _guessed(blocks: int) -> list[str]:
+    """Number the chips of a file of which the machine is not known: the first is 0 everywhere, others are a guess."""
+    return [f"{i}{'?' if i else ''}" for i in range(blocks)]
+
+
+def _chips(root: Path, blocks: int) -> list[str]:
+    """Return the hardware's number of the chip of each block; a guess where the machine does not name as many.
 
     Blocks are in the order of these numbers, which are what the kernel calls physical packages on this architecture
     (``arch/powerpc/include/asm/topology.h``).
@@ -142,7 +147,7 @@ def _chips(root: Path, blocks: int) -> Sequence[int]:
     cpus = entries(root / "devices/system/cpu").paths
     told = {optional_number(cpu / "topology/physical_package_id") for cpu in cpus}
     known = sorted(chip for chip in told if chip is not None and chip >= 0)
-    return known if len(known) == blocks else range(blocks)
+    return [str(chip) for chip in known] if len(known) == blocks else _guessed(blocks)
 
 
 def _names(sensors: str | Sequence[str]) -> tuple[str, ...]:
@@ -164,7 +169,7 @@ class _Wish:
     """What the user asks for: names of other sensors and how to read; and the number of the chip of each block."""
 
     extra: tuple[str, ...]
-    chips: Sequence[int]
+    chips: Sequence[str]
     clock: Clock
     whole: bool
 

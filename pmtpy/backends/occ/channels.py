@@ -66,7 +66,7 @@ def channel_name(entry: Entry, socket: int, taken: set[str]) -> str:
     return f"socket{socket}.{name}" if name in taken else name
 
 
-def power_channels(entry: Entry, name: str, chip: int, refresh_s: float) -> tuple[Channel, Channel, Channel]:
+def power_channels(entry: Entry, name: str, chip: str, refresh_s: float) -> tuple[Channel, Channel, Channel]:
     """Sum and number of samples, and the power that is their ratio."""
     domain = _POWER[entry.name][1].format(chip) if entry.name in _POWER else ""
     what = _FUNCTIONS.get(entry.function, "") if entry.name.startswith(CONVERTER) else ""

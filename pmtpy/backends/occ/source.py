@@ -34,14 +34,14 @@ class Wanted:
         In the order in which the reader returns their records.
     chunks : int
         Number of steps in which the OCC fills a buffer of this block.
-    chip : int
-        The hardware's number of the chip, by which other sensors know the same socket.
+    chip : str
+        The hardware's number of the chip, by which other sensors know the same socket; with a ``?`` if it is a guess.
     """
 
     reader: BlockReader
     entries: tuple[Entry, ...]
     chunks: int
-    chip: int
+    chip: str
 
     @property
     def cycle_s(self) -> float:

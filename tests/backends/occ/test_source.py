@@ -124,8 +124,8 @@ def test_without_a_reading_of_the_whole_machine_the_parts_of_all_sockets_are_the
     layout = Layout(bench.source.channels)
     assert [layout.names[i] for i in layout.in_total] == ["socket1.gpus", "socket1.processor", "socket1.memory"]
     assert {c.domain for c in layout.energy if "vd" in c.name} == {
-        "host/socket1/package/vdd",
-        "host/socket1/package/vdn",
+        "host/socket1?/package/vdd",  # of a file alone, the number of the second chip is a guess
+        "host/socket1?/package/vdn",
     }
 
 
@@ -156,9 +156,11 @@ def test_gpus_that_never_drew_anything_are_not_there(path: Path) -> None:
     assert source.identity.notes == ("block 1: listed but never sampled, or always 0: PWRGPU",)
 
 
-@pytest.mark.parametrize(("packages", "second"), [((0, 0, 8, 8), 8), ((0, 0, 0, 0), 1), ((0, -1, 8, 16), 1), ((), 1)])
+@pytest.mark.parametrize(
+    ("packages", "second"), [((0, 0, 8, 8), "8"), ((0, 0, 0, 0), "1?"), ((0, -1, 8, 16), "1?"), ((), "1?")]
+)
 def test_a_socket_is_known_by_the_number_of_its_chip_as_other_sensors_know_it(
-    tmp_path: Path, packages: tuple[int, ...], second: int
+    tmp_path: Path, packages: tuple[int, ...], second: str
 ) -> None:
     """``hwmon:ibmpowernv`` says chip 8: the second block must not pass for another processor in a common total."""
     file = tmp_path / "firmware/opal/exports/occ_inband_sensors"
