@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import errno
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
-from pmtpy.backends._sysfs import Registers, number, optional_text, sysfs_root, why
+from pmtpy.backends._sysfs import Registers, number, optional_number, optional_text, sysfs_root, why
 from pmtpy.backends.hwmon import meaning
 from pmtpy.backends.hwmon.chips import QUANTITIES, UNITS, Attribute, Chip, scan
 from pmtpy.clock import Clock
@@ -172,7 +172,18 @@ def _readings(chips: Sequence[Chip], *, power: bool) -> tuple[list[_Reading], tu
     if any(r.channel.measures_energy for r in readings) and not outermost([r.channel.domain for r in readings]):
         labels = ", ".join(repr(r.attribute.label or r.channel.name) for r in readings if r.channel.measures_energy)
         notes.append(f"which of {labels} make a total is not known: choose with the option label= to add some up")
-    return readings, tuple(notes)
+    return readings, (*notes, *_backwards(r for r in readings if r.attribute.kind == "power"))
+
+
+def _backwards(powers: Iterable[_Reading]) -> Iterator[str]:
+    """Say which shunt monitor shows a power without its sign while its current is negative."""
+    for chip, attribute in ((p.chip, p.attribute) for p in powers if p.chip.name.startswith("ina")):
+        current = optional_number(attribute.path.with_name(f"curr{attribute.number}_input"))
+        if current is not None and current < 0:
+            yield (
+                f"{chip.device} curr{attribute.number}_input is negative and {attribute.path.name} has no sign: "
+                "current flows back, or the board is wired the other way; energy that flows back is counted as used"
+            )
 
 
 def _first_reading(chip: Chip, attribute: Attribute) -> tuple[str, bool]:

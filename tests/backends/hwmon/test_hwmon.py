@@ -131,6 +131,19 @@ def test_numbers_of_an_ina3221_that_are_no_rails_are_not_multiplied(clock: Manua
     tree.close()
 
 
+@pytest.mark.parametrize(("milliamperes", "said"), [(800, False), (-800, True)])
+def test_a_power_without_a_sign_beside_a_current_that_flows_back_is_said(
+    clock: ManualClock, milliamperes: int, *, said: bool
+) -> None:
+    tree = Tree()
+    for name, value in (("name", "ina226"), ("power1_input", 9600000), ("curr1_input", milliamperes)):
+        tree.write(f"class/hwmon/hwmon0/{name}", value)
+    source = hwmon.open_source(None, clock=clock, sysfs_root=tree.root)
+    assert any("counted as used" in note for note in source.identity.notes) is said
+    source.close()
+    tree.close()
+
+
 def test_unrelated_voltages_and_currents_are_not_multiplied(clock: ManualClock) -> None:
     tree = Tree()
     for name, value in (("name", "nct6775"), ("in0_input", 900), ("in1_input", 12000), ("curr1_input", 5)):
