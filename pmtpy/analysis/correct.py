@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pmtpy.analysis.ends import calm_ends
+from pmtpy.analysis.gaps import fill, long_gaps
 from pmtpy.analysis.levels import LATE_S, Levels, fit_levels
 from pmtpy.analysis.reconstruct import Reconstruction, reconstruct
 from pmtpy.analysis.response import Activity, Response
@@ -23,7 +24,6 @@ from pmtpy.model import Channel, Floats, Quantity
 from pmtpy.transform import invert_one_pole
 from pmtpy.uncertainty import COVERAGE_FACTOR, assess
 
-_GAP = 3.0  # periods without an update that mark a result
 _UNSEEN = 0.25  # of a load's cycle: folding cannot bridge more
 _CYCLES = 4  # switches of the load inside an interval from which its two levels are worth fitting
 _FEW = 10  # updates that folding needs
@@ -266,15 +266,19 @@ def region_energy(
         starts = load.lone_starts(response.period_s) if load is not None else None
         power = reconstruct([(t_s, watts, response)], start_s, end_s, starts_s=starts)
         return _reconstructed(power, response, start_s, end_s)
-    found, level = _shifted(t_s, response.power(watts), response, start_s, end_s), response.power(watts)
+    filled = fill(t_s, response.power(watts), response, np.zeros(0) if load is None else load.on_s)
+    found = _shifted(filled.t_s, filled.power, response, start_s, end_s)
+    parts = [*found.parts, ("missing", filled.unsure(start_s, end_s))]
+    warnings = found.warnings + long_gaps(t_s, response.period_s, start_s + response.lag_s, end_s + response.lag_s)
+    found = _energy(found.joules, found.method, parts, warnings)
     if load is None:
         return found
-    bounds = _bins(t_s, response)
+    bounds = _bins(filled.t_s, response)
     if response.coverage < _PART_TIME:
         starts = load.lone_starts(_ALONE * response.period_s)
-        after = response.step(t_s - response.delay_s - starts[:, None])
-        return _started(found, step_starts(bounds, level, starts, after), start_s, end_s)
-    return _started(found, split_starts(bounds, level, load.on_s), start_s, end_s)
+        after = response.step(filled.t_s - response.delay_s - starts[:, None])
+        return _started(found, step_starts(bounds, filled.power, starts, after), start_s, end_s)
+    return _started(found, split_starts(bounds, filled.power, load.on_s), start_s, end_s)
 
 
 def _aliases(response: Response, switches: int, length_s: float) -> bool:
@@ -330,17 +334,7 @@ def _shifted(
         joules=joules,
     )
     judged = assess(channel, evidence)
-    warnings = judged.warnings + _gaps(t_s, period, start_s + lag, end_s + lag)
-    return Energy(joules, judged.uncertainty_joules, method, judged.parts, warnings)
-
-
-def _gaps(t_s: Floats, period_s: float, start_s: float, end_s: float) -> tuple[str, ...]:
-    """Say so when updates are missing for longer than three periods."""
-    near = t_s[(t_s > start_s - 2 * period_s) & (t_s < end_s + 2 * period_s)]
-    widest = float(np.max(np.diff(near))) if len(near) > 1 else 0.0
-    if widest <= _GAP * period_s:
-        return ()
-    return (f"no update for {widest:.3g} s inside the region, which is bridged by the value beside it",)
+    return Energy(joules, judged.uncertainty_joules, method, judged.parts, judged.warnings)
 
 
 def _inverted(
@@ -375,7 +369,8 @@ def _inverted(
         ("noise", math.hypot(sums, response.tau_s * noise)),
         ("tau", response.tau_u * abs(float(ends[1] - ends[0]))),
     ]
-    return _energy(found.joules, found.method, parts, found.warnings)
+    warnings = found.warnings + long_gaps(t_s, response.period_s, start_s + response.lag_s, end_s + response.lag_s)
+    return _energy(found.joules, found.method, parts, warnings)
 
 
 def _used_from(response: Response, shown: Floats) -> float:

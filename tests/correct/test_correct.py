@@ -20,6 +20,7 @@ from pmtpy.analysis.correct import (
 )
 from pmtpy.analysis.curve import Curve
 from pmtpy.analysis.ends import calm_ends
+from pmtpy.analysis.gaps import fill
 from pmtpy.analysis.response import Activity, Response
 from pmtpy.analysis.starts import split_starts, step_starts
 from pmtpy.analysis.update import estimate_updates, update_series
@@ -421,6 +422,37 @@ def test_one_step_is_not_fitted_by_two_levels() -> None:
     activity = Activity(np.array([5.0]), np.array([9.0]))
     found = region_energy(t, watts, Response(0.1, 0.025), start_s=5.0, end_s=6.0, load=activity)
     assert found.method == "gain and lag, known starts"
+
+
+@pytest.mark.parametrize("window", [0.1, 0.025])
+def test_updates_that_are_missing_while_the_power_rises_are_in_the_interval(window: float) -> None:
+    ramp = np.linspace(0.0, 0.15, 31)
+    rise = np.concatenate([0.55 + 3.0 * ramp[:-1], 1.0 + 0.05 * np.exp(-np.arange(0.0, 1.0, 0.05) / 0.25)])
+    at = np.concatenate([ramp[:-1], 0.15 + np.arange(0.0, 1.0, 0.05)])
+    load = Table(np.concatenate([[0.0], 5.0 + at]), np.concatenate([[60.0], 60.0 + 170.0 * rise]))
+    known, held = Activity(np.array([5.0]), np.array([9.0])), []
+    for seed in range(60):
+        t, watts = shown(SensorModel(0.1, seed / 600, window_s=window, noise_w=0.1, seed=seed), load, 1.0, 8.5)
+        first = np.searchsorted(t, 5.0) + seed % 3
+        kept = np.delete(np.arange(len(t)), np.s_[first : first + 1 + seed // 3 % 3])
+        found = region_energy(
+            t[kept], watts[kept], Response(0.1, window, noise_w=0.1), start_s=5.0, end_s=5.6, load=known
+        )
+        held.append(found.low <= between(load, 5.0, 5.6) <= found.high)
+        assert found.joules == pytest.approx(between(load, 5.0, 5.6), rel=0.08)
+    assert np.mean(held) >= 0.9
+
+
+def test_half_way_stands_in_for_a_missing_update_and_what_is_known_of_a_start_more_than_that() -> None:
+    t, power = np.array([0.0, 0.1, 0.4, 0.5]), np.array([50.0, 50.0, 200.0, 200.0])
+    response = Response(0.1, 0.1)  # each stands for the tenth of a second before it
+    plain = fill(t, power, response, np.zeros(0))
+    assert plain.t_s == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4, 0.5])
+    assert plain.power[2:4] == pytest.approx([125.0, 125.0])
+    assert plain.unsure(0.0, 0.5) == pytest.approx(0.2 * 150.0 / math.sqrt(12.0))
+    assert plain.unsure(0.35, 0.5) == 0.0
+    assert fill(t, power, response, np.array([0.05])).power[2:4] == pytest.approx([200.0, 200.0])
+    assert fill(t, power, response, np.array([0.24])).power[2:4] == pytest.approx([50.0, 140.0])
 
 
 def test_a_missing_stretch_of_updates_is_said() -> None:
