@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pmtpy.backends import rapl
 from pmtpy.clock import Clock
 from pmtpy.emulators.tree import Tree, check_device, open_on
-from pmtpy.emulators.world import World, shared_world
+from pmtpy.emulators.world import World, leave_at_close, shared_world, unheld
 from pmtpy.errors import TargetError
 from pmtpy.source import Source
 
@@ -202,6 +202,10 @@ class PerfEvents:
         self._open: dict[int, tuple[int, int, float]] = {}
         self._next = 100
 
+    def leave(self) -> None:
+        """Hold the world no longer: nobody reads these events any more."""
+        self._world = unheld(self._world)
+
     def describe(self, tree: Tree) -> None:
         """Write the files by which the kernel describes the events."""
         unit = "bus/event_source/devices/power"
@@ -264,9 +268,11 @@ def open_virtual(
     processors = Processors(world, layout, wrap_after_j=float(wrap_after_j))
     events = PerfEvents(world)
     events.describe(processors.tree)
-    return open_on(
+    source = open_on(
         processors.tree,
         processors.refresh,
         world,
         lambda root: rapl.open_source(None, clock=clock, sysfs_root=root, via=via, perf=events),
     )
+    leave_at_close(source, events.leave)
+    return source

@@ -9,7 +9,9 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from pmtpy.clock import NS_PER_S, Clock
 from pmtpy.emulators.load import Load, parse_load
 from pmtpy.errors import TargetError
 from pmtpy.model import Floats, Ints
+from pmtpy.source import Source
 
 DEFAULT_LOAD = "square:low=30,high=90,hz=1"
 
@@ -95,6 +98,28 @@ def shared_world(load: str | None, *, clock: Clock) -> World:
             msg = f"the open virtual sensors watch the load {world.spec!r}; close them before choosing {load!r}"
             raise TargetError(msg)
         return world
+
+
+def unheld(world: World) -> World:
+    """Return the world in a way that does not keep it alive. May be called with what it returned."""
+    known: object = world
+    return world if type(known) in weakref.ProxyTypes else cast("World", weakref.proxy(world))
+
+
+def leave_at_close(source: Source, leave: Callable[[], None]) -> None:
+    """Call ``leave`` when a source is closed: a closed sensor that is still named must not hold its world.
+
+    The next virtual sensor may then choose another load. ``leave`` may be called twice.
+    """
+    known, close = weakref.ref(source), type(source).close
+
+    def closed() -> None:
+        it = known()
+        if it is not None:
+            close(it)
+        leave()
+
+    source.close = closed  # type: ignore[method-assign]
 
 
 def open_world(clock: Clock) -> World | None:

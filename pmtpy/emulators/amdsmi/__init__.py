@@ -21,7 +21,7 @@ from pmtpy.backends.amdsmi import open_source
 from pmtpy.clock import Clock
 from pmtpy.emulators.amdsmi.driver import VirtualCard, VirtualSmi
 from pmtpy.emulators.gpu_sensor import SensorModel
-from pmtpy.emulators.world import shared_world
+from pmtpy.emulators.world import leave_at_close, shared_world
 from pmtpy.errors import BackendUnavailableError, TargetError
 from pmtpy.source import Source
 
@@ -135,5 +135,6 @@ def open_virtual(
     library = private_amdsmi(driver)
     source = open_source(card.pci, clock=clock, library=library, total=total)
     weakref.finalize(source, driver.leave).atexit = False
+    leave_at_close(source, driver.leave)
     source.identity = replace(source.identity, virtual=True)
     return source

@@ -7,13 +7,12 @@ It answers with the library's codes and fills the wrapper's own structures. A sy
 from __future__ import annotations
 
 import ctypes
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from pmtpy.emulators.gpu_sensor import SensorModel
-from pmtpy.emulators.world import World
+from pmtpy.emulators.world import World, unheld
 
 OK, INVALID, NOT_SUPPORTED, NOT_FOUND, NOT_INITIALISED = 0, 1, 2, 31, 32
 UNKNOWN = 0xFFFF  # what this release of the wrapper shows as 'N/A'
@@ -136,7 +135,7 @@ class VirtualSmi:
 
     def leave(self) -> None:
         """Hold the world no longer: nobody watches it through this library, which ctypes keeps alive."""
-        self._world = cast("World", weakref.proxy(self._world))
+        self._world = unheld(self._world)
 
     def __getattr__(self, name: str) -> _Symbol:
         """Find an entry point; every name that the wrapper may know exists."""

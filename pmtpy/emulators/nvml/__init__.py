@@ -20,7 +20,7 @@ from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.nvml.boards import BOARDS, Board, VirtualGpu, make_gpu
 from pmtpy.emulators.nvml.driver import VirtualDriver
 from pmtpy.emulators.tree import Tree
-from pmtpy.emulators.world import shared_world
+from pmtpy.emulators.world import leave_at_close, shared_world
 from pmtpy.errors import BackendUnavailableError
 from pmtpy.model import Channel
 from pmtpy.source import Source
@@ -69,8 +69,9 @@ def _lent(driver: VirtualDriver) -> ModuleType:
     return module
 
 
-def _given_back(module: ModuleType) -> None:
+def _given_back(module: ModuleType, driver: VirtualDriver) -> None:
     """Take a copy back from a source that is gone, as new and without the driver."""
+    driver.leave()
     module.nvmlLib, module._nvmlLib_refcount = None, 0  # type: ignore[attr-defined]  # noqa: SLF001  (its own state)
     module._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001
     _spare.append(module)
@@ -129,7 +130,8 @@ def open_virtual(
         source = open_source(gpu.uuid, clock=clock, library=library, total=total, samples=samples, sysfs_root=tree.root)
     finally:
         tree.close()
-    weakref.finalize(source, _given_back, library).atexit = False
+    weakref.finalize(source, _given_back, library, driver).atexit = False
+    leave_at_close(source, driver.leave)
     source.identity = replace(source.identity, virtual=True)
     # What a maker would say of this sensor, which the options may have made another than the model's.
     source.channels = tuple(_as_made(channel, gpu.sensor) for channel in source.channels)

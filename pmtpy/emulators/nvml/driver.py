@@ -17,7 +17,7 @@ from pmtpy.backends.nvml.facts import Kind
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.load import Load
 from pmtpy.emulators.nvml.boards import VirtualGpu
-from pmtpy.emulators.world import World
+from pmtpy.emulators.world import World, unheld
 from pmtpy.model import Floats
 
 OK, UNINITIALIZED, INVALID, NOT_SUPPORTED, NOT_FOUND, LOST = 0, 1, 2, 3, 6, 15
@@ -93,6 +93,10 @@ class VirtualDriver:
             "nvmlDeviceGetFieldValues": self._fields,
             "nvmlDeviceGetSamples": self._samples,
         }
+
+    def leave(self) -> None:
+        """Hold the world no longer: nobody watches it through this library, which is a circle that ends some time."""
+        self._world = unheld(self._world)
 
     def __getattr__(self, name: str) -> Callable[..., object]:
         """Find an entry point; the binding hangs attributes on it, so it is a new object each time."""
