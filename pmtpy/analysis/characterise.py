@@ -30,6 +30,9 @@ _MEETING_S = 2.0  # clocks that both claim to be a host's wall clock are searche
 _EARLY_SHARE = 0.5  # of a poll, by which rows of a log are stamped before they are read (3 to 6 ms of 13 were seen)
 _SETTLED_S = 2.0
 _BRIEF_S = 1.0
+_MOST_UPDATES = 4000  # fix a kernel to a few thousandths; more of them cost time only
+_BESIDE_S = 5.0  # of a meter beside the readings is kept: longer than the kernels that are looked for
+_FINE = 0.002  # of a period: nothing finer on a meter shows in a kernel
 _NARROW = 0.1  # of the mean power: what noise there is on the meter bends a line over a narrower range than this
 _T = TypeVar("_T")
 
@@ -196,7 +199,12 @@ def _kernel(
     if meter is not None:
         rate = clock.rate.half_width / Z95 if clock is not None and clock.rate is not None else None
         lead = 0.0 if clock is not None else 2.0 * updates.period_s + 0.05
-        return fit_kernel(updates, meter, metered=True, lead_s=lead, pivot_s=_pivot(updates, clock), rate_sd=rate)
+        telling = updates.between(meter.start_s, meter.end_s).telling(_MOST_UPDATES)
+        fine = meter.thinned(_FINE * updates.period_s)
+        if len(telling):
+            fine = fine.between(float(telling.t_s[0]) - _BESIDE_S, float(telling.t_s[-1]) + _BESIDE_S)
+        pivot = _pivot(updates, clock)
+        return fit_kernel(telling, fine, metered=True, lead_s=lead, pivot_s=pivot, rate_sd=rate)
     if load is None:
         msg = "needs a reference: a meter, or the stamps of the load"
         raise DeclinedError(msg)

@@ -6,6 +6,7 @@ for any sampling: no resampling, no grid. Pure; times are seconds on one clock, 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -99,6 +100,12 @@ class Curve:
         keep[-2] = True
         return Curve(self.t_s[keep], self.joules[keep], self.start_s, self.end_s)
 
+    def between(self, start_s: float, end_s: float) -> Curve:
+        """Return the curve with its knots between two instants only; what is beyond keeps its energy, not its shape."""
+        keep = (self.t_s >= start_s) & (self.t_s <= end_s)
+        keep[[0, -1]] = True
+        return Curve(self.t_s[keep], self.joules[keep], max(self.start_s, start_s), min(self.end_s, end_s))
+
     def shifted(self, by_s: float, rate: float = 0.0) -> Curve:
         """Return the curve on another clock: ``t -> t (1 + rate) + by_s`` with the middle of the curve as zero."""
         middle = (self.start_s + self.end_s) / 2.0
@@ -167,14 +174,28 @@ class Responder:
 def _one_pole(t: Floats, power: Floats, tau_s: float) -> Floats:
     """State of the filter at the knots, starting from rest at the first level.
 
-    The recursion ``x[j+1] = q[j] x[j] + (1 - q[j]) P[j]`` by doubling: each pass joins stretches of twice the length.
+    The recursion ``x[j+1] = P[j] + q[j] (x[j] - P[j])`` in stretches of equal length, all at once: first from nothing,
+    which tells the state at the end of each stretch, and then from there.
     """
-    q = np.exp(-np.diff(t) / tau_s)
-    carry, state = q, (1.0 - q) * power
-    state[0] = power[0]
-    reach = 1
-    while reach < len(q) and float(np.max(carry)) > 1e-15:
-        state = np.concatenate([state[:reach], state[reach:] + carry[reach:] * state[:-reach]])
-        carry = np.concatenate([np.zeros(reach), carry[reach:] * carry[:-reach]])
-        reach *= 2
-    return np.concatenate([[power[0]], state])
+    n = len(power)
+    length = math.isqrt(n) // 4 + 1  # short against the number of stretches: a step costs some microseconds by itself
+    stretches = -(-n // length)
+
+    def side_by_side(values: Floats, filling: float) -> Floats:
+        filled = np.full(stretches * length, filling)
+        filled[:n] = values
+        return np.ascontiguousarray(filled.reshape(stretches, length).T)
+
+    levels, q = side_by_side(power, 0.0), side_by_side(np.exp(-np.diff(t) / tau_s), 1.0)
+    state = np.zeros(stretches)
+    for level, kept in zip(levels, q, strict=True):
+        state = level + (state - level) * kept
+    ends, begin = state.tolist(), [float(power[0])]
+    for end, kept in zip(ends[:-1], np.prod(q, axis=0).tolist(), strict=False):
+        begin.append(end + kept * begin[-1])
+    state = np.array(begin)
+    states = np.empty((length, stretches))
+    for level, kept, row in zip(levels, q, states, strict=True):
+        state = level + (state - level) * kept
+        row[:] = state
+    return np.concatenate([power[:1], states.T.ravel()[:n]])

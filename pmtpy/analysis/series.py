@@ -47,6 +47,18 @@ class Updates:
         keep = (self.t_s >= start_s) & (self.t_s < end_s)
         return replace(self, k=self.k[keep], t_s=self.t_s[keep], watts=self.watts[keep])
 
+    def telling(self, most: int) -> Updates:
+        """Return that stretch of so many updates, one after the other, over which the readings vary most."""
+        n = len(self)
+        if n <= most:
+            return self
+        about = self.watts - float(np.mean(self.watts))
+        sums = np.cumsum(np.concatenate([[0.0], about]))
+        squares = np.cumsum(np.concatenate([[0.0], about**2]))
+        first = int(np.argmax(squares[most:] - squares[:-most] - (sums[most:] - sums[:-most]) ** 2 / most))
+        keep = slice(first, first + most)
+        return replace(self, k=self.k[keep], t_s=self.t_s[keep], watts=self.watts[keep])
+
 
 def tidy(t_s: Floats, values: Floats) -> tuple[Floats, Floats]:
     """Return the polls whose stamps increase; a repeated or backward stamp says nothing about when it was read."""

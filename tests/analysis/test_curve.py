@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.analysis.curve import Curve, Responder
+from pmtpy.analysis.series import Updates
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.load import Table
 from pmtpy.errors import DeclinedError
@@ -54,3 +55,25 @@ def test_a_reference_without_order_or_length_is_declined() -> None:
         Curve.from_samples(np.array([0.0, 1.0]), np.array([1.0, 1.0]))
     with pytest.raises(DeclinedError, match="increase"):
         Curve.from_switching(np.array([2.0, 1.0]))
+
+
+@pytest.mark.parametrize("n", [3, 17, 1000])
+@pytest.mark.parametrize("tau", [1e-6, 0.02, 50.0])
+def test_the_state_of_a_one_pole_is_that_of_its_recursion_over_any_knots(n: int, tau: float) -> None:
+    rng = np.random.default_rng(n)
+    t, power = np.cumsum(rng.uniform(1e-4, 0.01, n + 1)), rng.uniform(0.0, 300.0, n)
+    curve = Curve(t, np.concatenate([[0.0], np.cumsum(power * np.diff(t))]), float(t[0]), float(t[-1]))
+    state, expected = float(power[0]), []
+    for at, (level, kept) in enumerate(zip(power, np.exp(-np.diff(t) / tau), strict=True), start=1):
+        state = float(level + (state - level) * kept)
+        expected.append((t[at], state))
+    at_s, states = np.array(expected[:-1]).T  # at the last knot the curve ends
+    assert Responder(curve)(at_s, 0.0, tau) == pytest.approx(states, rel=1e-9)
+
+
+def test_the_stretch_that_tells_most_is_where_the_readings_vary() -> None:
+    watts = np.concatenate([np.full(50, 60.0), np.tile([60.0, 200.0], 10), np.full(50, 200.0)])
+    whole = Updates(np.arange(120), np.arange(120) * np.float64(0.1), watts, 0.1)
+    part = whole.telling(20)
+    assert part.k.tolist() == list(range(50, 70))
+    assert whole.telling(200) is whole
