@@ -89,7 +89,7 @@ class Recorded:
         """Return the meter's curve on the host's clock."""
         assert self.meter is not None  # noqa: S101
         assert self.load is not None  # noqa: S101
-        curve = Curve.from_samples(self.meter.t_s, self.meter.watts)
+        curve = self.meter.curve()
         return fit_clock(curve, self.load.edges_s[::2], self.load.edges_s[1::2]).on_host(curve)
 
 

@@ -21,13 +21,12 @@ from pmtpy.analysis.estimate import Estimate
 from pmtpy.analysis.kernel import fit_kernel
 from pmtpy.analysis.response import Response
 from pmtpy.analysis.series import Updates, stamp_step, tidy
-from pmtpy.analysis.shapes import AMBIGUOUS, KernelFit, Shape
+from pmtpy.analysis.shapes import AMBIGUOUS, KernelFit, Shape, refuse_coarse
 from pmtpy.analysis.transfer import Transfer, fit_line, fit_transfer
 from pmtpy.analysis.update import UpdateLattice, estimate_updates, update_series
 from pmtpy.errors import DeclinedError
 from pmtpy.model import Floats, Rule
 
-_FINER = 4.0  # the reference must be sampled this much finer than the readings to show their kernel
 _MOST_UPDATES = 20_000  # a stream that delivers more is no register whose window could be asked for
 _LEAD_S = 1.5  # a curve was moved by its whole lag, so its kernel may end this far in the future
 _ONE_CLOCK_RATE = 1e-6
@@ -83,7 +82,8 @@ def prepare(trace: Trace) -> Prepared:
     else:
         curve = Curve.from_samples(t, watts)
     plain = Updates(np.arange(len(t)), t, watts, float(np.median(np.diff(t))))
-    shape = curve if counted else Curve.from_samples(t, watts)
+    # Of means, their own curve too: as samples they would be later by half a mean, and smoothed once more.
+    shape = curve if how is not Rule.TRAPEZOID else Curve.from_samples(t, watts)
     ready = Prepared(trace, curve, shape, plain, None, counted, {})
     if trace.polling is not None:
         known = np.isfinite(trace.t_s) & np.isfinite(trace.watts)
@@ -219,9 +219,7 @@ def _kernel(p: Prepared, updates: Updates, base: Prepared, found: Alignment, *, 
         msg = "its power is the mean between two readings, however far apart they are: it has no window of its own"
         raise DeclinedError(msg)
     spacing = base.updates.period_s
-    coarse = f"the reference has a reading every {1e3 * spacing:.3g} ms, too coarse to show over which time "
-    if spacing > 1.1 * updates.period_s:
-        raise DeclinedError(coarse + f"readings {1e3 * updates.period_s:.3g} ms apart are averaged")
+    refuse_coarse(spacing, updates.period_s)
     if len(updates) > _MOST_UPDATES:
         msg = f"{len(updates)} readings are a stream, not the updates of a register"
         raise DeclinedError(msg)
@@ -231,11 +229,7 @@ def _kernel(p: Prepared, updates: Updates, base: Prepared, found: Alignment, *, 
     if 1.0 - fit.best.r2 > max(_WORSE * (1.0 - found.r2), _UNEXPLAINED):
         msg = f"a {fit.best.family} explains less than plain smoothing does: the search for a kernel has failed"
         raise DeclinedError(msg)
-    window = fit.best.window_s.value if fit.best.window_s is not None else 0.0
-    tau = fit.best.tau_s.value if fit.best.tau_s is not None else 0.0
-    if window + 2.0 * tau < _FINER * spacing and spacing * _FINER > updates.period_s:
-        raise DeclinedError(coarse + "these readings are averaged")
-    return fit
+    return fit.by_means(spacing, updates.period_s)
 
 
 def _age(shape: Shape) -> float:
@@ -275,7 +269,11 @@ def _filtered(updates: Updates, base: Prepared, fit: KernelFit, pivot_s: float) 
 
 
 def _line(p: Prepared, base: Prepared, found: Alignment) -> Transfer:
-    """Fit gain and offset to means; what the doubt about lag and width does to them is added to their intervals."""
+    """Fit gain and offset to means; what the doubt about lag and width does to them is added to their intervals.
+
+    At the ends of a cell energy is read off between two rows, which smooths the power and so raises the gain, in
+    proportion to how much of a cell lies at its ends. Cells of twice the length halve that.
+    """
     line = _fit(p, base, found)
     width, lag = found.width_s, found.lag_s
     others = [
@@ -284,16 +282,24 @@ def _line(p: Prepared, base: Prepared, found: Alignment) -> Transfer:
     others += [_fit(p, base, replace(found, lag_s=Estimate(end, end, end))) for end in (lag.low, lag.high)]
     gain = max(abs(o.gain.value - line.gain.value) for o in others)
     intercept = max(abs(o.intercept_w.value - line.intercept_w.value) for o in others)
+    line = replace(line, gain=line.gain.widened(gain), intercept_w=line.intercept_w.widened(intercept))
+    try:
+        longer = _fit(p, base, found, longer=2)
+    except DeclinedError:
+        return line
+    gain, intercept = (
+        2.0 * abs(a.value - b.value) for a, b in ((longer.gain, line.gain), (longer.intercept_w, line.intercept_w))
+    )
     return replace(line, gain=line.gain.widened(gain), intercept_w=line.intercept_w.widened(intercept))
 
 
-def _fit(p: Prepared, base: Prepared, found: Alignment) -> Transfer:
-    points = _cells(p, base, found)
+def _fit(p: Prepared, base: Prepared, found: Alignment, *, longer: int = 1) -> Transfer:
+    points = _cells(p, base, found, longer=longer)
     return fit_line(points.reference_w, points.shown_w)
 
 
-def _cells(p: Prepared, base: Prepared, found: Alignment) -> _Points:
-    """Return means in which it does not matter how the two sensors average.
+def _cells(p: Prepared, base: Prepared, found: Alignment, *, longer: int = 1) -> _Points:
+    """Return means in which it does not matter how the two sensors average, over so many times the usual length.
 
     Those are the very intervals of a counter; readings of a sensor that is slower than the reference, each beside the
     reference averaged over the width by which it is slower; and else cells wider than several readings.
@@ -303,7 +309,7 @@ def _cells(p: Prepared, base: Prepared, found: Alignment) -> _Points:
     if p.counted:
         rows = found.on_reference(p.curve.t_s[1:-1])
         rows = rows[(rows >= start) & (rows <= end)]
-        edges = rows[:: max(1, len(rows) // _LINE_CELLS)]
+        edges = rows[:: longer * max(1, len(rows) // _LINE_CELLS)]
     elif found.width_s.value > base.updates.period_s:
         # Between two readings, as the alignment saw them: means of both, and of the reference over as much more.
         rows = found.on_reference(p.shape.t_s[1:-1])
@@ -316,7 +322,7 @@ def _cells(p: Prepared, base: Prepared, found: Alignment) -> _Points:
         return _Points(middle, true, np.diff(np.interp(own, p.shape.t_s, p.shape.joules)) / np.diff(own))
     else:
         wide = max(_CELL_ROWS * max(p.updates.period_s, base.updates.period_s), -_CELL_ROWS * found.width_s.value)
-        edges = np.linspace(start, end, max(int(min(_LINE_CELLS, found.overlap_s / wide)), 1) + 1)
+        edges = np.linspace(start, end, max(int(min(_LINE_CELLS, found.overlap_s / wide)) // longer, 1) + 1)
     own = found.on_own(edges)
     shown = np.diff(np.interp(own, p.curve.t_s, p.curve.joules)) / np.diff(own)
     true = np.diff(np.interp(edges, base.curve.t_s, base.curve.joules)) / np.diff(edges)

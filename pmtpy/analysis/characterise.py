@@ -19,7 +19,7 @@ from pmtpy.analysis.energy import EnergyComparison, Readings, compare_energy
 from pmtpy.analysis.estimate import Z95, Estimate
 from pmtpy.analysis.kernel import fit_kernel
 from pmtpy.analysis.series import Updates, tidy
-from pmtpy.analysis.shapes import AMBIGUOUS, KernelFit
+from pmtpy.analysis.shapes import AMBIGUOUS, KernelFit, refuse_coarse
 from pmtpy.analysis.step import StepResponse, find_block, fit_step, highest_block, long_block, long_blocks
 from pmtpy.analysis.transfer import Transfer, fit_transfer
 from pmtpy.analysis.unmetered import fit_load_kernel
@@ -124,7 +124,7 @@ def _host_shift(polls: Series, updates: Updates, load: LoadStamps | None, meter:
         reference, absolute = Curve.from_switching(load.edges_s, load.end_s), load.absolute
     else:
         assert meter is not None  # noqa: S101  (one of the two is there)
-        reference, absolute = Curve.from_samples(meter.t_s, meter.watts), meter.absolute
+        reference, absolute = meter.curve(), meter.absolute
     if polls.absolute and absolute:
         return zone_shift(float(updates.t_s[0]), float(updates.t_s[-1]), reference)
     return coarse_shift(_held(updates), reference, step_s=updates.period_s / 10.0)
@@ -140,7 +140,7 @@ def _meter_on_host(
     found: _Findings, meter: Series, load: LoadStamps | None, updates: Updates
 ) -> tuple[ClockFit | None, Curve]:
     """Return the meter's curve on the host's clock as far as that can be known, and how its clock was tied to it."""
-    curve = Curve.from_samples(meter.t_s, meter.watts)
+    curve = meter.curve()
     if curve.end_s - curve.start_s < _BRIEF_S:
         msg = f"the meter recorded {curve.end_s - curve.start_s:.3g} s: so little looks like any part of a load"
         raise DeclinedError(msg)
@@ -197,6 +197,7 @@ def _kernel(
 ) -> KernelFit:
     clock, meter = tied or (None, None)
     if meter is not None:
+        refuse_coarse(meter.cell_s, updates.period_s)
         rate = clock.rate.half_width / Z95 if clock is not None and clock.rate is not None else None
         lead = 0.0 if clock is not None else 2.0 * updates.period_s + 0.05
         telling = updates.between(meter.start_s, meter.end_s).telling(_MOST_UPDATES)
@@ -204,7 +205,8 @@ def _kernel(
         if len(telling):
             fine = fine.between(float(telling.t_s[0]) - _BESIDE_S, float(telling.t_s[-1]) + _BESIDE_S)
         pivot = _pivot(updates, clock)
-        return fit_kernel(telling, fine, metered=True, lead_s=lead, pivot_s=pivot, rate_sd=rate)
+        fit = fit_kernel(telling, fine, metered=True, lead_s=lead, pivot_s=pivot, rate_sd=rate)
+        return fit.by_means(meter.cell_s, updates.period_s)
     if load is None:
         msg = "needs a reference: a meter, or the stamps of the load"
         raise DeclinedError(msg)

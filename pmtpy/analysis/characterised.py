@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pmtpy.analysis.curve import Curve
 from pmtpy.analysis.energy import EnergyComparison
 from pmtpy.analysis.estimate import Z95, Estimate
 from pmtpy.analysis.response import Activity, Response
@@ -30,11 +31,27 @@ class Series:
     t_s, watts : float64, shape (n,)
     absolute : bool
         Whether the times are wall time; else they count from an unknown instant.
+    joules : float64, shape (n,), optional
+        Cumulative energy at the times, where it is known: then ``watts`` may be means since the sample before.
     """
 
     t_s: Floats
     watts: Floats
     absolute: bool = True
+    joules: Floats | None = None
+
+    def curve(self) -> Curve:
+        """Return the power as a curve: by its energies where they are known, else by its samples.
+
+        Raises
+        ------
+        DeclinedError
+            Too few samples, or they are no numbers.
+        """
+        if self.joules is None:
+            return Curve.from_samples(self.t_s, self.watts)
+        moved = np.concatenate([[True], np.diff(self.joules) != 0.0])  # a counter that rests has not used less power
+        return Curve.from_energy(self.t_s[moved], self.joules[moved])
 
 
 @dataclass(frozen=True, slots=True)

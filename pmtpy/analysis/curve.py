@@ -88,6 +88,11 @@ class Curve:
         """Power between the knots, shape (n,)."""
         return np.asarray(np.diff(self.joules) / np.diff(self.t_s), np.float64)
 
+    @property
+    def cell_s(self) -> float:
+        """Median time between the knots that were recorded."""
+        return float(np.median(np.diff(self.t_s[1:-1])))
+
     def energy(self, start_s: float, end_s: float) -> float:
         """Energy between two instants, joules."""
         ends = np.interp([start_s, end_s], self.t_s, self.joules)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pmtpy.analysis.estimate import Estimate
+from pmtpy.analysis.estimate import Z95, Estimate
+from pmtpy.errors import DeclinedError
 
 BOXCAR, ONE_POLE, BOTH, AMBIGUOUS = "boxcar", "one-pole", "boxcar*one-pole", "ambiguous"
+_FINER = 4.0  # the reference must be sampled this much finer than the kernel, or the readings, to show it
+_EQUAL = 1.1  # clocks of two sensors with one period need not agree
 CLEAR_RATIO = 3.0  # of losses: below it two shapes are called indistinguishable (docs/characterise.md)
 
 
@@ -48,6 +51,22 @@ class Shape:
     residual_w: float
     r2: float
 
+    def by_means(self, cell_s: float) -> Shape:
+        """Return the shape with the doubt of a reference that is known as means over cells alone.
+
+        Such a reference is smoothed: an instant is anywhere in its cell and shows what was anywhere in it, so by a
+        variance of twice ``cell^2 / 12``. The fitted kernel lacks it: of a boxcar's ``window^2 / 12``, or a one-pole's
+        ``tau^2``. The lag is not touched.
+        """
+        window = cell_s**2 / max(self.window_s.value, cell_s) if self.window_s is not None else 0.0
+        tau = cell_s**2 / 12.0 / max(self.tau_s.value, cell_s / 4.0) if self.tau_s is not None else 0.0
+        return replace(
+            self,
+            window_s=self.window_s and self.window_s.widened(Z95 * window),
+            tau_s=self.tau_s and self.tau_s.widened(Z95 * tau),
+            offset_s=self.offset_s.widened(Z95 * (window / 2.0 + tau)),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class KernelFit:
@@ -75,3 +94,37 @@ class KernelFit:
     ratio: float
     updates: int
     reason: str = ""
+
+    def by_means(self, cell_s: float, period_s: float) -> KernelFit:
+        """Return the fit with the doubt of a reference that is known as means over cells alone.
+
+        Raises
+        ------
+        DeclinedError
+            The cells are too long for this kernel, in readings that come every ``period_s``.
+        """
+        window = self.best.window_s.value if self.best.window_s is not None else 0.0
+        tau = self.best.tau_s.value if self.best.tau_s is not None else 0.0
+        if window + 2.0 * tau < _FINER * cell_s and cell_s * _FINER > period_s:
+            raise DeclinedError(_coarse(cell_s, "these readings"))
+        shapes = tuple(shape.by_means(cell_s) for shape in self.shapes)
+        return replace(self, best=self.best.by_means(cell_s), shapes=shapes)
+
+
+def refuse_coarse(cell_s: float, period_s: float) -> None:
+    """Decline a reference that has no more readings than the sensor.
+
+    Raises
+    ------
+    DeclinedError
+        It cannot show over which time the sensor averages.
+    """
+    if cell_s > _EQUAL * period_s:
+        raise DeclinedError(_coarse(cell_s, f"readings {1e3 * period_s:.3g} ms apart"))
+
+
+def _coarse(cell_s: float, readings: str) -> str:
+    return (
+        f"the reference has a reading every {1e3 * cell_s:.3g} ms, too coarse to show over which time {readings}"
+        " are averaged"
+    )

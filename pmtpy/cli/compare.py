@@ -12,7 +12,7 @@ import importlib.util
 import json
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -268,12 +268,13 @@ def _stated(read: pd.DataFrame, name: str) -> Channel | None:
     def together(key: str) -> float:
         return float(np.sqrt(sum(float(c.get(key) or 0.0) ** 2 for c in parts)))
 
+    mean_s = _mean_s(read.attrs["metadata"])
     return Channel(
         name,
         Quantity.ENERGY if all(c["quantity"] == "energy" for c in parts) else Quantity.POWER,
         rule=Rule(parts[0]["rule"]) if parts[0].get("rule") else None,
-        refresh_s=most("refresh_s"),
-        window_s=most("window_s"),
+        refresh_s=mean_s or most("refresh_s"),
+        window_s=mean_s or most("window_s"),
         lag_s=most("lag_s"),
         resolution=most("resolution"),
         gain_u=float(np.sqrt(sum((float(c.get("gain_u") or 0.0) * watts.get(c["name"], 0.0)) ** 2 for c in parts)))
@@ -281,6 +282,12 @@ def _stated(read: pd.DataFrame, name: str) -> Channel | None:
         offset_u=together("offset_u"),
         noise=together("noise"),
     )
+
+
+def _mean_s(metadata: Mapping[str, Any]) -> float | None:
+    """Return over which time each row is a mean, of a stream that was dumped with fewer rows; None of any other."""
+    thinned = metadata.get("interval_s") is not None and metadata.get("polled_s", 0.0) is None
+    return float(metadata["interval_s"]) if thinned else None
 
 
 # -- live sensors ------------------------------------------------------------------------------------------------------

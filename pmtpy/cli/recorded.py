@@ -16,6 +16,7 @@ from pmtpy.analysis.marks import regions
 from pmtpy.analysis.polls import Polling
 from pmtpy.cli.common import say
 from pmtpy.errors import FileFormatError, TargetError
+from pmtpy.model import Floats, Ints
 from pmtpy.recordings import load as load_file
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _read_directly(table: pd.DataFrame) -> str | None:
 
 
 def read_series(table: pd.DataFrame, column: str) -> Series:
-    """Return the known powers of a column, at wall times where the recording has them.
+    """Return the known powers of a column, at wall times where the recording has them, and its energies.
 
     Polls that brought nothing new, which a recording of ours leaves out, are put back.
     """
@@ -123,11 +124,19 @@ def read_series(table: pd.DataFrame, column: str) -> Series:
     t = table["time" if absolute else "elapsed"].to_numpy(np.float64)
     watts = table[column].to_numpy(np.float64)
     known = np.isfinite(t) & np.isfinite(watts)
-    t, watts = t[known], watts[known]
+    t, watts, lost = t[known], watts[known], table["lost"].to_numpy(np.int64)[known]
     polling = Polling.of(table.attrs["metadata"])
     if polling is not None:
-        t, watts = polling.polls(t, watts, table["lost"].to_numpy(np.int64)[known])
-    return Series(t, watts, absolute)
+        return Series(*polling.polls(t, watts, lost), absolute)
+    return Series(t, watts, absolute, _bridged(t, watts, table[f"{column[:-1]}J"].to_numpy(np.float64)[known], lost))
+
+
+def _bridged(t: Floats, watts: Floats, joules: Floats, lost: Ints) -> Floats | None:
+    """Return cumulative energies in which lost rows are bridged by the powers either side; None if none are known."""
+    if not np.all(np.isfinite(joules)):
+        return None
+    spent = np.where(lost[1:] > 0, (watts[1:] + watts[:-1]) / 2.0 * np.diff(t), np.diff(joules))
+    return np.concatenate([[0.0], np.cumsum(spent)])
 
 
 def read_stamps(path: str, *, skip_broken: bool = False) -> LoadStamps:

@@ -185,3 +185,16 @@ def test_what_was_seen_of_a_sensor_lost_half_way_is_still_compared(
     assert {e["sensor"] for e in common["energies"]} == {meter, "rapl:virtual", "hwmon:virtual"}
     assert {e["sensor"] for e in command_region["energies"]} == {"rapl:virtual", "hwmon:virtual"}
     assert any("unplugged" in w for w in report["warnings"])
+
+
+def test_a_stream_that_was_dumped_with_fewer_rows_sees_all_of_the_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    targets, steps = ["powersensor3:virtual", "nvml:virtual"], ["--interval", "10ms", "--duration", "600ms", "-q"]
+    assert main(["dump", *targets, "-o", LOAD, *steps, "-f", str(tmp_path / "run.csv")]) == 0
+    files = [str(tmp_path / f"run-{name}-virtual.csv") for name in ("powersensor3", "nvml")]
+    capsys.readouterr()
+    assert main(["compare", *files, "--json"]) == 0
+    energies = json.loads(capsys.readouterr().out)["regions"][0]["energies"]
+    (meter,) = (e for e in energies if e["sensor"].endswith("powersensor3-virtual.csv"))
+    assert not [w for w in meter["warnings"] if "of the time" in w]
