@@ -268,6 +268,9 @@ def create(
     function = opener(row.name, where)
     _check_options(target, function, options)
     interval_s = seconds_of(interval) if isinstance(interval, str) else interval
+    if (interval_s is not None and not interval_s > 0) or not history_s >= 0:
+        msg = f"{target}: interval must be more than 0 s and history_s not less, not {interval!r} and {history_s!r}"
+        raise TargetError(msg)
     source = function(where, clock=clock, **options)
     try:
         fitted = _fitted(profiles, source) if profiles else None

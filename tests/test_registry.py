@@ -96,3 +96,9 @@ def test_a_backend_that_cannot_be_imported_is_an_error_with_its_reason(monkeypat
     monkeypatch.setattr(registry, "backend_of", lambda _: row)
     with pytest.raises(pmt.BackendUnavailableError, match="cannot be imported"):
         pmt.create("broken")
+
+
+@pytest.mark.parametrize("options", [{"interval": 0}, {"interval": -0.1}, {"history_s": -1.0}, {"load": 3}])
+def test_options_that_cannot_be_are_refused_by_their_value(options: dict[str, float]) -> None:
+    with pytest.raises(pmt.TargetError, match=str(next(iter(options.values())))):
+        pmt.create("rapl:virtual", **options)  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 from pmtpy.cli import report
@@ -36,57 +37,86 @@ def run(args: argparse.Namespace) -> int:
     """Open, watch for a moment, read, print."""
     watch_ns = round(seconds_of(args.duration, bare_s=1.0) * 1e9)
     with opened(chosen_targets(args.targets), args.option) as sensors:
+        begun_ns = {s.target: _first_row_ns(s) for s in sensors}
         region = Region("read", {s.target: s for s in sensors})
         with region:
             HOST_CLOCK.wait_until(HOST_CLOCK.now_ns() + watch_ns, threading.Event())
-        readings = [(s, s.read(), region[s.target]) for s in sensors]
+        readings = [_Reading(s, s.read(), region[s.target], begun_ns[s.target]) for s in sensors]
         if args.json:
-            print(json.dumps([document(*each) for each in readings], indent=2))
+            print(json.dumps([document(each) for each in readings], indent=2))
         else:
             for each in readings:
-                _show(*each)
+                _show(each)
             print(report.SPREAD)
     return 0
 
 
-def document(sensor: Sensor, state: State, measured: Measurement) -> dict[str, Any]:
-    """Return the JSON of one sensor: watts now, joules since it was opened."""
-    per_name: dict[str, Any] = {}
-    for i, name in enumerate(state.names):
-        part = measured if i == 0 else measured.channels[name]
-        per_name[name] = {
-            "joules": number_or_none(state.joules[i]),
-            "watts": number_or_none(state.watts[i]),
-            "uncertainty_joules": number_or_none(part.uncertainty_joules),
-            "method": part.method,
+def _first_row_ns(sensor: Sensor) -> int:
+    """Instant from which the joules of a sensor count, when it has just been opened."""
+    recent = sensor.history()
+    return int(recent.t_ns[0]) if len(recent) else sensor.anchor.monotonic_ns
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A state, what is known of the time that was watched, and since when the joules of the state count."""
+
+    sensor: Sensor
+    state: State
+    watched: Measurement
+    begun_ns: int
+
+    @property
+    def seconds(self) -> float:
+        """Time over which the joules of the state were counted."""
+        return (self.state.t_ns - self.begun_ns) / 1e9
+
+    def part(self, name: str) -> Measurement:
+        """Return what was watched of a channel, or of the total."""
+        return self.watched if name == self.state.names[0] else self.watched.channels[name]
+
+    def uncertainty_joules(self, name: str) -> float:
+        """Standard uncertainty of the joules since the first row, at most: that of the time watched in proportion."""
+        return self.part(name).uncertainty_joules * max(1.0, self.seconds / self.watched.seconds)
+
+
+def document(reading: _Reading) -> dict[str, Any]:
+    """Return the JSON of one sensor: watts now, joules since it was opened and over how many seconds."""
+    state = reading.state
+    per_name: dict[str, Any] = {
+        name: {
+            "joules": number_or_none(joules),
+            "watts": number_or_none(watts),
+            "uncertainty_joules": number_or_none(reading.uncertainty_joules(name)),
+            "method": reading.part(name).method,
         }
+        for name, joules, watts in zip(state.names, state.joules, state.watts, strict=True)
+    }
     return {
-        "target": sensor.target,
-        "virtual": sensor.identity.virtual,
-        "seconds": measured.seconds,
+        "target": reading.sensor.target,
+        "virtual": reading.sensor.identity.virtual,
+        "seconds": reading.seconds,
         "total": per_name.pop("total"),
         "channels": per_name,
-        "coverage": measured.coverage,
+        "coverage": reading.watched.coverage,
         "lost": state.lost,
-        "warnings": list(measured.warnings),
+        "warnings": list(reading.watched.warnings),
     }
 
 
-def _show(sensor: Sensor, state: State, measured: Measurement) -> None:
+def _show(reading: _Reading) -> None:
+    sensor, state = reading.sensor, reading.state
     who = " ".join(filter(None, (sensor.identity.model, sensor.identity.serial)))
-    open_s = (state.t_ns - sensor.anchor.monotonic_ns) / 1e9
     print(f"{sensor.target}{' (virtual)' if sensor.identity.virtual else ''}{': ' if who else ''}{who}")
-    print(f"  watts now, joules of the {open_s:.3g} s since it was opened")
+    print(f"  watts now, joules of the {reading.seconds:.3g} s since it was opened")
     recent = sensor.history(0.0)
     values = list(recent.values[-1]) if len(recent) else []
     labels = {c.name: f"  {c.label}" for c in sensor.channels if c.label}
     rows: list[tuple[str, ...]] = []
-    for i, name in enumerate(state.names):
-        part = measured if i == 0 else measured.channels[name]
-        joules = f"{state.joules[i]:.4f} J"
-        how = f"+- {part.uncertainty_joules:.2g} J  {part.method}{labels.get(name, '')}"
-        rows.append((f"  {name}", f"{state.watts[i]:.4f} W", joules, how))
+    for name, joules, watts in zip(state.names, state.joules, state.watts, strict=True):
+        how = f"+- {reading.uncertainty_joules(name):.2g} J  {reading.part(name).method}{labels.get(name, '')}"
+        rows.append((f"  {name}", f"{watts:.4f} W", f"{joules:.4f} J", how))
     rows += [(f"  {name}", f"{value:.10g}", "", "") for name, value in zip(recent.value_names, values, strict=False)]
     print("\n".join(report.aligned(rows)))
-    for warning in measured.warnings:
+    for warning in reading.watched.warnings:
         print(f"  note: {warning}")

@@ -85,6 +85,10 @@ def shared_world(load: str | None, *, clock: Clock) -> World:
     TargetError
         Another load than the one that the open virtual sensors watch.
     """
+    given: object = load  # an option of create(), which knows no types
+    if given is not None and not isinstance(given, str):
+        msg = f"a load is a text such as 'constant:60', not {load!r}"
+        raise TargetError(msg)
     with _shared_lock:
         world = _shared.get(id(clock))
         if world is not None and load is not None and load != world.spec:

@@ -75,3 +75,12 @@ def test_verbs_may_be_run_again_in_the_same_process(capsys: pytest.CaptureFixtur
     capsys.readouterr()
     assert main(["list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)
+
+
+def test_the_joules_of_a_reading_are_those_of_its_seconds(pmtpy: Pmtpy) -> None:
+    # A board is opened some tenths of a second before it is watched; its joules count from its first row.
+    done = pmtpy("read", "powersensor3:virtual", "nvml:virtual", "-o", "load=constant:60", "--json")
+    for sensor in json.loads(done.stdout):
+        total = sensor["total"]
+        assert total["joules"] / sensor["seconds"] == pytest.approx(60, rel=0.03)
+        assert total["uncertainty_joules"] > 0
