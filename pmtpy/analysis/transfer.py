@@ -24,7 +24,7 @@ MIN_UPDATES = 20
 _SPAN = 30.0  # the meter's power must range over this many times the residuals, or the gain is mostly noise
 _STRETCHES = 10
 _CURVED = 4.0  # standard errors at which a quadratic term is called real ...
-_BENT = 0.005  # ... and the share of the range below which it does not matter
+_BENT = 0.001  # ... and the share of the range below which it does not matter: at its ends it is several times this
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +163,19 @@ def _off_line(residuals: Floats, weights: Floats) -> float:
 
 
 def _bend(x: Floats, residuals: Floats, w: Floats) -> float:
-    """Return how much the residuals bend, at one standard deviation of the power; 0 where it hardly matters."""
+    """Return how much the residuals bend, at one standard deviation of the power; 0 where it hardly matters.
+
+    A board that is off its line for a while, by what it is doing, is no bent sensor: the bend must stand out from how
+    far the slow parts of the residuals are off.
+    """
     z = (x - np.mean(x)) / max(float(np.std(x)), 1e-300)
     design = np.stack([np.ones(len(z)), z, z * z], axis=1)
     inverse = np.linalg.pinv((design * w[:, None]).T @ design)
     bend = inverse @ (design.T @ (w * residuals))
-    error = math.sqrt(max(float(np.average(residuals**2, weights=w)) * float(inverse[2, 2]), 1e-300))
+    left = residuals - design @ bend
+    slow, _ = _slow(np.asarray(design * (w * left)[:, None], np.float64))
+    even = float(np.average(residuals**2, weights=w)) * float(inverse[2, 2])
+    error = math.sqrt(max(even, float((inverse @ slow @ inverse)[2, 2]), 1e-300))
     return float(bend[2]) if abs(bend[2]) >= max(_CURVED * error, _BENT * float(np.ptp(x))) else 0.0
 
 
@@ -176,7 +183,10 @@ def _note(bend: float) -> str:
     """Say so when the residuals are curved: then the load was not steady or the sensor is not linear."""
     if bend == 0.0:
         return ""
-    return f"the residuals bend by {bend:+.2g} W over the range: the sensor is not linear or the load was not steady"
+    return (
+        f"a curved residual: the residuals bend by {bend:+.2g} W at a standard deviation of the power: "
+        "the sensor is not linear or the load was not steady"
+    )
 
 
 def fit_transfer(updates: Updates, meter: Curve, fit: KernelFit, pivot_s: float) -> Transfer:

@@ -9,6 +9,7 @@ from pmtpy.analysis.response import Response
 from pmtpy.analysis.transfer import fit_line, fit_transfer
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.errors import DeclinedError
+from pmtpy.model import Floats
 from tests.analysis.simulated import pseudo_random_bench, square_bench
 
 
@@ -97,3 +98,21 @@ def test_a_board_that_is_off_its_line_for_a_while_widens_the_intercept() -> None
     off = fit_line(np.asarray(x), np.asarray(y))
     assert off.intercept_w.half_width > 3.0 * plain.intercept_w.half_width
     assert off.intercept_w.half_width > 1.5
+
+
+@pytest.mark.parametrize("curved", [-0.02, 0.01, 0.02, 0.04])
+def test_a_sensor_that_bends_a_little_is_noted_and_holds_the_ends_of_its_range(curved: float) -> None:
+    held = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        x = rng.beta(1.3, 1.6, 130) * 140.0 + 20.0  # an irregular load behind a window of its length
+        true = np.array([25.0, 60.0, 90.0, 120.0, 155.0])
+
+        def shows(watts: Floats) -> Floats:
+            return np.asarray(watts + curved * 70.0 * (1.0 - ((watts - 90.0) / 70.0) ** 2) + 16.0, np.float64)
+
+        found = fit_line(np.asarray(x), np.asarray(shows(np.asarray(x)) + rng.normal(0.0, 0.3, 130)))
+        assert "curved" in found.note or abs(curved) < 0.02
+        power = [found.power(float(reading)) for reading in shows(true)]
+        held += [p.contains(float(t)) for p, t in zip(power, true, strict=True)]
+    assert np.mean(held) >= 0.9
