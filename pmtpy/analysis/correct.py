@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pmtpy.analysis.bins import bins, sum_bins
 from pmtpy.analysis.ends import calm_ends
 from pmtpy.analysis.gaps import fill, long_gaps
 from pmtpy.analysis.levels import LATE_S, Levels, fit_levels
-from pmtpy.analysis.reconstruct import Reconstruction, reconstruct
+from pmtpy.analysis.reconstruct import reconstruct
 from pmtpy.analysis.response import Activity, Response
 from pmtpy.analysis.starts import SLIVER, TELLING, split_starts, step_starts
+from pmtpy.analysis.window import joined
 from pmtpy.errors import CoverageError
 from pmtpy.evidence import observe
 from pmtpy.model import Channel, Floats, Quantity
@@ -32,7 +34,8 @@ _TELLING = 0.1  # spread of the filtered load below which a load-informed regres
 _HINTING = 0.02  # ... and below which it cannot even say what the load's aliases come to
 _HARDLY = 0.02  # standard uncertainty of a load-informed energy from which it is said that the levels are hardly known
 _ALONE = 2.0  # periods either side of a start without a switch: time for a reading wholly before and one wholly after
-_WIDE = 1.5  # a kernel of more periods than this is undone by reconstruction
+_WIDE = 1.5  # a kernel of more periods than this is undone by reconstruction ...
+_LONG, _INNER = 8.0, 2.0  # ... as a whole up to so many kernels; of longer intervals so many at either end
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,29 +74,6 @@ class Energy:
 
 
 # --- single corrections ---
-
-
-def held_energy(t_s: Floats, watts: Floats, *, start_s: float, end_s: float, period_s: float, lag_s: float) -> float:
-    """Energy of an interval when each update stands for one period about the middle of what it saw.
-
-    Update ``k`` stands for ``[t - lag - period/2, t - lag + period/2)``; a missing one is bridged by its predecessor.
-    Bins are cut exactly at both ends of the interval. With ``lag_s = -period_s / 2`` each value counts from its
-    publication to the next: what holding the register gives.
-
-    Raises
-    ------
-    CoverageError
-        The updates do not reach over the interval.
-    """
-    return _sum_bins(_bins(t_s, Response(period_s, delay_s=lag_s)), watts, start_s, end_s)
-
-
-def _sum_bins(bounds: Floats, watts: Floats, start_s: float, end_s: float) -> float:
-    if not len(watts) or start_s < bounds[0] - 1e-9 or end_s > bounds[-1] + 1e-9:
-        msg = f"updates do not cover the interval from {start_s:.3f} to {end_s:.3f} s"
-        raise CoverageError(msg)
-    joules = np.concatenate([[0.0], np.cumsum(watts * np.diff(bounds))])
-    return float(np.interp(end_s, bounds, joules) - np.interp(start_s, bounds, joules))
 
 
 def burtscher(t_s: Floats, watts: Floats, capacitance_s: float, limit_w: float = math.inf) -> Floats:
@@ -144,7 +124,7 @@ def _doubts(levels: Levels, share: float) -> tuple[str, ...]:
 
 
 def _beside_load(
-    t_s: Floats, watts: Floats, response: Response, load: Activity, *, start_s: float, end_s: float
+    t_s: Floats, watts: Floats, response: Response, load: Activity, *, start_s: float, end_s: float, ahead_s: float
 ) -> Energy | None:
     """Energy of an interval in which the load switches fast, from a sensor that sees all the time.
 
@@ -153,22 +133,17 @@ def _beside_load(
     of the switching is left out, and the power may drift.
     """
     levels = fit_levels(t_s, watts, response, load, start_s=start_s, end_s=end_s, telling=_HINTING)
-    if levels is None:
+    if levels is None or not (levels.told or load.whole):
         return None
     columns, whole = levels.columns(t_s, response, load), levels.shares(load, start_s, end_s)
-    held = [
-        held_energy(t_s, c, start_s=start_s, end_s=end_s, period_s=response.period_s, lag_s=response.lag_s)
-        for c in columns.T
-    ]
+    held = [sum_bins(bins(t_s, response, ahead_s), c, start_s, end_s) for c in columns.T]
     left = (whole - np.array(held)) * [0.0, 1.0, 1.0, 1.0, 1.0]  # of the load that the rest does not see anyhow
-    if (
-        not levels.told
-    ):  # the window is nearly a whole number of the load's periods: what is left is small, and not known
-        found = region_energy(t_s, watts, response, start_s=start_s, end_s=end_s)
+    if not levels.told:  # the window is nearly a whole number of the load's periods: what is left is small, not known
+        found = _by_kernel((t_s, watts, response), (start_s, end_s), None, ahead_s)
         unseen = abs(float(left[1]) * levels.rise_w) / math.sqrt(3.0)
         return _energy(found.joules, found.method, [*found.parts, ("aliasing", unseen)], found.warnings)
     rest = watts - response.gain * levels.rise_w * columns[:, 1]
-    found = region_energy(t_s, rest, response, start_s=start_s, end_s=end_s)
+    found = _by_kernel((t_s, rest, response), (start_s, end_s), None, ahead_s)
     joules = found.joules + levels.rise_w * float(whole[1])
     parts = [p for p in found.parts if p[0] != "gain"]
     parts += [
@@ -228,6 +203,7 @@ def region_energy(
     start_s: float,
     end_s: float,
     load: Activity | None = None,
+    ahead_s: float = 0.0,
 ) -> Energy:
     """Energy of an interval with everything corrected that the response allows, and its interval.
 
@@ -244,6 +220,8 @@ def region_energy(
         Kernel, gain, offset and their uncertainties.
     load : Activity, optional
         When the load was on.
+    ahead_s : float
+        By how much the updates may fall short of the end, so that the last power goes on.
 
     Raises
     ------
@@ -253,32 +231,67 @@ def region_energy(
     if not end_s > start_s:
         msg = f"the interval from {start_s} to {end_s} s is empty"
         raise CoverageError(msg)
-    if load is not None and _aliases(response, load.switches(start_s, end_s), end_s - start_s):
-        part_time = response.coverage < _PART_TIME
-        informed = (load_informed if part_time else _beside_load)(
-            t_s, watts, response, load, start_s=start_s, end_s=end_s
-        )
-        if informed is not None:
-            return informed
+    channel, region = (t_s, watts, response), (start_s, end_s)
+    if load is None or not _aliases(response, load.switches(start_s, end_s), end_s - start_s):
+        return _by_kernel(channel, region, load, ahead_s)
+    if response.coverage < _PART_TIME:
+        informed = load_informed(t_s, watts, response, load, start_s=start_s, end_s=end_s)
+    elif _undone(response):
+        informed = None
+    else:
+        informed = _beside_load(t_s, watts, response, load, start_s=start_s, end_s=end_s, ahead_s=ahead_s)
+    return informed or _uninformed(channel, region, load, ahead_s)
+
+
+def _by_kernel(
+    channel: tuple[Floats, Floats, Response], region: tuple[float, float], load: Activity | None, ahead_s: float
+) -> Energy:
+    """Energy of an interval by what undoes the kernel, beginning where the load is known to have started."""
+    (t_s, watts, response), (start_s, end_s) = channel, region
     if response.window_s == 0.0 and response.tau_s >= response.period_s / 2.0:
-        return _inverted(t_s, watts, response, (start_s, end_s), load)
-    if response.span_s > _WIDE * response.period_s:
+        return _inverted(channel, region, load, ahead_s)
+    if _undone(response):
         starts = load.lone_starts(response.period_s) if load is not None else None
-        power = reconstruct([(t_s, watts, response)], start_s, end_s, starts_s=starts)
-        return _reconstructed(power, response, start_s, end_s)
+        return _reconstructed(channel, start_s, end_s, starts, ahead_s)
     filled = fill(t_s, response.power(watts), response, np.zeros(0) if load is None else load.on_s)
-    found = _shifted(filled.t_s, filled.power, response, start_s, end_s)
+    found = _shifted(filled.t_s, filled.power, response, start_s, end_s, ahead_s=ahead_s)
     parts = [*found.parts, ("missing", filled.unsure(start_s, end_s))]
     warnings = found.warnings + long_gaps(t_s, response.period_s, start_s + response.lag_s, end_s + response.lag_s)
     found = _energy(found.joules, found.method, parts, warnings)
     if load is None:
         return found
-    bounds = _bins(filled.t_s, response)
+    bounds = bins(filled.t_s, response, ahead_s)
     if response.coverage < _PART_TIME:
         starts = load.lone_starts(_ALONE * response.period_s)
         after = response.step(filled.t_s - response.delay_s - starts[:, None])
         return _started(found, step_starts(bounds, filled.power, starts, after), start_s, end_s)
     return _started(found, split_starts(bounds, filled.power, load.on_s), start_s, end_s)
+
+
+def _uninformed(
+    channel: tuple[Floats, Floats, Response], region: tuple[float, float], load: Activity, ahead_s: float
+) -> Energy:
+    """Energy beside a fast load whose levels the readings do not tell, with what that may come to.
+
+    A part-time sensor may have seen one phase only. The readings' mean is taken for that of a load that is on for a
+    share ``d`` of the time: had each seen all of one phase and nothing of the other, they would scatter by
+    ``sqrt(d (1 - d))`` of the swing. Of a sensor that sees all the time, what is not known is by how much the load runs
+    ahead of its mean at the two ends, for a swing of up to the mean power over ``d``.
+    """
+    (start_s, end_s), part_time = region, channel[2].coverage < _PART_TIME
+    found = _by_kernel(channel, region, None if part_time else load, ahead_s)
+    length = end_s - start_s
+    duty = load.share(start_s, end_s) / length
+    if not part_time:
+        ahead = math.sqrt(2.0) * load.lead_s(start_s, end_s)
+        return _energy(found.joules, found.method, [*found.parts, ("aliasing", found.joules / length / duty * ahead)])
+    power = channel[2].power(channel[1])
+    aliased = float(np.ptp(power)) * math.sqrt(duty * (1.0 - duty)) * length
+    why = (
+        f"the load switched {load.switches(start_s, end_s)} times and the sensor sees part of the time: its readings do"
+        " not tell the load's two levels, and may have caught one of them only; measure longer"
+    )
+    return _energy(found.joules, found.method, [*found.parts, ("aliasing", aliased)], (*found.warnings, why))
 
 
 def _aliases(response: Response, switches: int, length_s: float) -> bool:
@@ -289,30 +302,36 @@ def _aliases(response: Response, switches: int, length_s: float) -> bool:
     """
     if response.coverage < _PART_TIME:
         return switches >= _CYCLES
-    undone = response.window_s > 0.0 and response.span_s > _WIDE * response.period_s
-    return switches >= _CYCLES and switches * response.period_s > length_s and not undone
+    return switches >= _CYCLES and switches * response.period_s > length_s
+
+
+def _undone(response: Response) -> bool:
+    """Whether the kernel is a window of several periods, which is undone by reconstruction."""
+    return response.window_s > 0.0 and response.span_s > _WIDE * response.period_s
 
 
 def _started(found: Energy, cut: tuple[Floats, Floats], start_s: float, end_s: float) -> Energy:
     """Sharpen an energy by bins that were cut at the known starts of the load: see :mod:`pmtpy.analysis.starts`."""
-    joules = _sum_bins(*cut, start_s, end_s)
+    joules = sum_bins(*cut, start_s, end_s)
     if math.isclose(joules, found.joules, rel_tol=1e-9):  # no start inside, or none that moved anything
         return found
     # The parts stand as they are, on the safe side: how the power rose after the start is still not known.
     return replace(found, joules=joules, method=f"{found.method}, known starts")
 
 
-def _bins(t_s: Floats, response: Response) -> Floats:
-    """Bounds of the times that updates stand for."""
-    return np.append(t_s, t_s[-1:] + response.period_s) - response.lag_s - response.period_s / 2.0
-
-
 def _shifted(
-    t_s: Floats, power: Floats, response: Response, start_s: float, end_s: float, *, method: str = "gain and lag"
+    t_s: Floats,
+    power: Floats,
+    response: Response,
+    start_s: float,
+    end_s: float,
+    *,
+    method: str = "gain and lag",
+    ahead_s: float = 0.0,
 ) -> Energy:
     """Energy of corrected updates, each for a period about what it saw; judged as a sensor without lag."""
     lag, period = response.lag_s, response.period_s
-    joules = held_energy(t_s, power, start_s=start_s, end_s=end_s, period_s=period, lag_s=lag)
+    joules = sum_bins(bins(t_s, response, ahead_s), power, start_s, end_s)
     channel = Channel(
         "corrected",
         Quantity.POWER,
@@ -338,23 +357,23 @@ def _shifted(
 
 
 def _inverted(
-    t_s: Floats, watts: Floats, response: Response, region: tuple[float, float], load: Activity | None
+    channel: tuple[Floats, Floats, Response], region: tuple[float, float], load: Activity | None, ahead_s: float
 ) -> Energy:
     """Energy by the exact inversion of a one-pole; each result stands for the time since the update before."""
-    start_s, end_s = region
+    (t_s, watts, response), (start_s, end_s) = channel, region
     shown, noise = calm_ends(t_s, response.power(watts), response, region)
     power = invert_one_pole(t_s, shown, response.tau_s)
     instant = replace(response, tau_s=0.0, window_s=response.period_s, noise_w=0.0, step_w=0.0)
     since = np.append(
         t_s[:1], t_s[:-1] + response.period_s
     )  # where updates are missing, the next result has their time
-    found = _shifted(since, power, instant, start_s, end_s, method="one-pole inversion")
+    found = _shifted(since, power, instant, start_s, end_s, method="one-pole inversion", ahead_s=ahead_s)
     if load is not None:
         starts = load.lone_starts(_ALONE * response.period_s)
         whole = response.step(np.diff(t_s, prepend=t_s[0] - response.period_s))
         after = np.minimum(response.step(t_s - response.delay_s - starts[:, None]) / whole, 1.0)
         cut = step_starts(
-            _bins(since, instant),
+            bins(since, instant, ahead_s),
             power,
             starts,
             after,
@@ -383,17 +402,26 @@ def _used_from(response: Response, shown: Floats) -> float:
     return SLIVER if math.sqrt(2.0) * response.noise_in_s * response.tau_s > timing else TELLING
 
 
-def _reconstructed(found: Reconstruction, response: Response, start_s: float, end_s: float) -> Energy:
+def _reconstructed(
+    channel: tuple[Floats, Floats, Response], start_s: float, end_s: float, starts: Floats | None, ahead_s: float
+) -> Energy:
     """Energy of the smoothest power that explains the updates of a window of several periods."""
-    length = end_s - start_s
+    response, inner = channel[2], _INNER * channel[2].span_s
+    if end_s - start_s <= _LONG * response.span_s:
+        head = tail = reconstruct([channel], start_s, end_s, starts_s=starts, ahead_s=ahead_s)
+        joules, spread = head.energy(start_s, end_s), head.energy_u(start_s, end_s)
+    else:
+        head = reconstruct([channel], start_s, start_s + inner, starts_s=starts)
+        tail = reconstruct([channel], end_s - inner, end_s, starts_s=starts, ahead_s=ahead_s)
+        joules, spread = joined(channel, (head, start_s, start_s + inner), (tail, end_s - inner, end_s))
     parts = [
-        ("reconstruction", found.energy_u(start_s, end_s)),
-        ("edges", math.hypot(found.edge_u(start_s), found.edge_u(end_s))),
-        ("gain", response.gain_u * abs(found.energy(start_s, end_s))),
-        ("offset", response.offset_u / response.gain * length),
-        ("lag", response.lag_u * abs(found.at(end_s) - found.at(start_s))),
+        ("reconstruction", spread),
+        ("edges", math.hypot(head.edge_u(start_s), tail.edge_u(end_s))),
+        ("gain", response.gain_u * abs(joules)),
+        ("offset", response.offset_u / response.gain * (end_s - start_s)),
+        ("lag", response.lag_u * abs(tail.at(end_s) - head.at(start_s))),
     ]
-    return _energy(found.energy(start_s, end_s), "reconstruction", parts)
+    return _energy(joules, "reconstruction", parts)
 
 
 def _energy(joules: float, method: str, parts: list[tuple[str, float]], warnings: tuple[str, ...] = ()) -> Energy:

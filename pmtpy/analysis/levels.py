@@ -104,14 +104,14 @@ def fit_levels(
     for widened in _WIDER:
         reach = widened * length
         low, high = max(start_s - reach, first), min(end_s + reach, last)
-        near = (seen_s >= low) & (seen_s < high)
+        near = (seen_s >= low) & (seen_s < high) & load.knows(response, t_s)
         if np.count_nonzero(near) < _FEW:
             continue
         levels = _fit(t_s[near], power[near], response, load, telling)
         if widened:
             inside = (seen_s >= start_s) & (seen_s < end_s)
             levels = _kept_to(levels, t_s[inside], power[inside], response, load)
-            levels = replace(levels, stretch_s=high - low)
+            levels = replace(levels, stretch_s=min(high, load.until_s) - max(low, load.since_s))
         joules, u = levels.energy(load, start_s, end_s)
         if u < least:
             best, least = levels, u

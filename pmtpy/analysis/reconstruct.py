@@ -52,17 +52,21 @@ class Reconstruction:
     covariance: Floats
     walk_w: float
 
-    def _weights(self, start_s: float, end_s: float) -> Floats:
+    def weights(self, start_s: float, end_s: float) -> Floats:
+        """Seconds of each cell inside an interval."""
         inside = np.minimum(self.bounds_s[1:], end_s) - np.maximum(self.bounds_s[:-1], start_s)
         return np.asarray(np.maximum(inside, 0.0), np.float64)
 
     def energy(self, start_s: float, end_s: float) -> float:
         """Joules of an interval."""
-        return float(self._weights(start_s, end_s) @ self.watts)
+        return float(self.weights(start_s, end_s) @ self.watts)
 
     def energy_u(self, start_s: float, end_s: float) -> float:
         """Standard uncertainty of :meth:`energy`, gain and offset aside."""
-        weights = self._weights(start_s, end_s)
+        return self.spread(self.weights(start_s, end_s))
+
+    def spread(self, weights: Floats) -> float:
+        """Standard uncertainty of a weighed sum of the cells."""
         return math.sqrt(max(0.0, float(weights @ self.covariance @ weights)))
 
     def edge_u(self, t_s: float) -> float:
@@ -90,6 +94,7 @@ def reconstruct(
     *,
     floor_w: float = 0.0,
     starts_s: Floats | None = None,
+    ahead_s: float = 0.0,
 ) -> Reconstruction:
     """Find the power around an interval from the updates of one or more channels.
 
@@ -103,6 +108,9 @@ def reconstruct(
         Power is at least this (the idle power, or nothing).
     starts_s : float64, shape (n,), optional
         When a load is known to have started: there cells begin, and power may step freely.
+    ahead_s : float
+        How far the interval may reach beyond what the newest reading saw: there the last power goes on, as uncertain as
+        it moves.
 
     Raises
     ------
@@ -112,7 +120,7 @@ def reconstruct(
     reach = max(2.0 * (r.span_s + abs(r.delay_s)) + r.period_s for _, _, r in channels)
     rows = [(t[near], w[near], r) for t, w, r in channels for near in [_near(t, start_s, end_s, reach)]]
     n = sum(len(t) for t, _, _ in rows)
-    if n < 4 or max(float(t[-1]) for t, _, _ in rows if len(t)) < end_s:
+    if n < 4 or max(float(t[-1]) for t, _, _ in rows if len(t)) + ahead_s < end_s:
         msg = f"{n} readings around the interval from {start_s:.3f} to {end_s:.3f} s do not cover it"
         raise CoverageError(msg)
     cell = min(r.period_s for _, _, r in channels)
@@ -123,7 +131,8 @@ def reconstruct(
         msg = f"the interval needs {m} cells of {cell:.3g} s; reconstruct at most {_LONGEST} at a time"
         raise CoverageError(msg)
     # The kernels' ends fall on bounds, so each reading adds a whole cell: the last bound is the newest kernel's end.
-    bounds = np.asarray(last + cell * np.arange(-m, 1), np.float64)
+    more = math.ceil(max(0.0, min(end_s - last, ahead_s)) / cell)
+    bounds = np.asarray(last + cell * np.arange(-m, 1 + more), np.float64)
     known = np.zeros(0) if starts_s is None else starts_s[(starts_s > bounds[1]) & (starts_s < bounds[-2])]
     bounds, stepping = _begin(bounds, known, cell)
     kernel = np.concatenate([r.cells(t, bounds) for t, _, r in rows])

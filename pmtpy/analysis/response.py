@@ -7,13 +7,15 @@ boxcar of width ``window_s``, a one-pole of time constant ``tau_s``, or one afte
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from pmtpy.model import Floats
 
-_FORGOTTEN = 37.0  # time constants after which a one-pole has forgotten a step to the last digit
+_FORGOTTEN = 37.0  # time constants after which a one-pole has forgotten a step to the last digit ...
+_DEEP = 5.0  # ... and after which all but 0.7 % of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +106,15 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """When the load was on, by the host's own stamps: ``on_s[i]`` to ``off_s[i]``, in order, not overlapping."""
+    """When the load was on, by the host's own stamps: ``on_s[i]`` to ``off_s[i]``, in order, not overlapping.
+
+    The stamps are all there are from ``since_s`` to ``until_s``; what the load did before and after is not known.
+    """
 
     on_s: Floats
     off_s: Floats
+    since_s: float = -math.inf
+    until_s: float = math.inf
 
     def __post_init__(self) -> None:
         """Refuse intervals that overlap or are out of order."""
@@ -120,9 +127,19 @@ class Activity:
         """All changes in order: on, off, on, off, ..."""
         return np.stack([self.on_s, self.off_s], axis=1).ravel()
 
+    @property
+    def whole(self) -> bool:
+        """Whether the stamps are complete for all time, and not for an interval alone."""
+        return self.since_s == -math.inf and self.until_s == math.inf
+
     def ending(self, early_s: float) -> Activity:
         """Return the load with each end earlier, though not before its start nor after the next one."""
-        return Activity(self.on_s, np.clip(self.off_s - early_s, self.on_s, np.append(self.on_s[1:], np.inf)))
+        return replace(self, off_s=np.clip(self.off_s - early_s, self.on_s, np.append(self.on_s[1:], np.inf)))
+
+    def knows(self, response: Response, at_s: Floats) -> npt.NDArray[np.bool_]:
+        """Which readings published at ``at_s`` saw nothing but time in which the stamps are complete."""
+        newest = at_s - response.delay_s
+        return (newest <= self.until_s) & (newest - response.window_s - _DEEP * response.tau_s >= self.since_s)
 
     def lone_starts(self, apart_s: float) -> Floats:
         """Return the starts before and after which nothing else is switched for a while."""
@@ -137,6 +154,17 @@ class Activity:
     def switches(self, start_s: float, end_s: float) -> int:
         """How often the load was switched within an interval, its ends left out."""
         return int(np.count_nonzero((self.edges > start_s) & (self.edges < end_s)))
+
+    def lead_s(self, start_s: float, end_s: float) -> float:
+        """By how many seconds on the load runs ahead of its mean within an interval, root mean square."""
+        knots = np.concatenate([[start_s], np.clip(self.edges, start_s, end_s), [end_s]])
+        length = np.diff(knots)
+        on = np.where(np.arange(len(length)) % 2, length, 0.0)
+        lead = np.concatenate([[0.0], np.cumsum(on - length * (np.sum(on) / (end_s - start_s)))])
+        a, b = lead[:-1], lead[1:]
+        mean = float(np.sum(length * (a + b))) / 2.0 / (end_s - start_s)
+        square = float(np.sum(length * (a * a + a * b + b * b))) / 3.0 / (end_s - start_s)
+        return math.sqrt(max(0.0, square - mean * mean))
 
     def seen(self, response: Response, at_s: Floats) -> Floats:
         """What a sensor would show at ``at_s`` of a load that is 1 when on and 0 when off."""

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pmtpy.analysis.bins import held_energy
 from pmtpy.analysis.clocks import coarse_shift, fit_clock
 from pmtpy.analysis.correct import (
     burtscher,
     folded_energy,
-    held_energy,
     load_informed,
     region_energy,
 )
@@ -414,6 +414,55 @@ def test_an_inverted_result_stands_for_all_the_time_since_the_update_before() ->
     kept = (t < 5.03) | (t > 5.09)
     found = region_energy(t[kept], watts[kept], Response(0.015, 0.0, 0.15), start_s=4.5, end_s=6.0)
     assert found.joules == pytest.approx(between(load, 4.5, 6.0), rel=0.002)
+
+
+def test_a_long_interval_is_reconstructed_at_its_ends_and_added_up_between() -> None:
+    rng = np.random.default_rng(5)
+    errors = []
+    for seed in range(8):
+        load, _ = random_load(rng, 60.0)
+        t, watts = shown(SensorModel(0.1, 0.03, window_s=1.0, noise_w=0.3, seed=seed), load, 1.0, 59.0)
+        response = Response(0.1, 1.0, noise_w=0.3)
+        start, end = 5.0 + float(rng.uniform()), 35.0 + float(rng.uniform())
+        found = region_energy(t, watts, response, start_s=start, end_s=end)
+        assert found.method == "reconstruction"
+        true = between(load, start, end)
+        errors.append((found.joules - true) / found.uncertainty_joules)
+        inner = sum(  # the same in pieces that are reconstructed as a whole
+            region_energy(t, watts, response, start_s=a, end_s=a + (end - start) / 5).joules
+            for a in np.linspace(start, end, 6)[:-1]
+        )
+        assert found.joules == pytest.approx(inner, rel=0.01)
+    assert np.mean(np.abs(errors) < 1.96) >= 0.75  # 8 trials: three standard errors of 0.95 are 0.23
+
+
+@pytest.mark.parametrize("response", [Response(0.1, 1.0), Response(0.1, 0.1), Response(0.015, 0.0, 0.05)])
+def test_updates_that_fall_short_of_the_end_are_let_go_on_where_that_is_allowed(response: Response) -> None:
+    t = np.arange(0.0, 5.0 + 1e-9, response.period_s)
+    watts, end = np.full(len(t), 80.0), 5.0 + 1.9 * response.period_s
+    with pytest.raises(CoverageError):
+        region_energy(t, watts, response, start_s=3.0, end_s=end)
+    found = region_energy(t, watts, response, start_s=3.0, end_s=end, ahead_s=3.0 * response.period_s)
+    assert found.joules == pytest.approx(80.0 * (end - 3.0), rel=1e-6)
+
+
+def test_a_load_of_very_many_switches_is_seen_as_one_by_one() -> None:
+    on = np.sort(np.random.default_rng(2).uniform(0.0, 10.0, 3000))
+    load = Activity(on, np.minimum(on + 1e-3, np.append(on[1:], 11.0)))
+    for response in (Response(0.1, 0.03, 0.02), Response(0.1, 0.0, 0.0125), Response(0.1, 0.1)):
+        rise = response.step(T[:, None] - load.edges[None, :])
+        slow = rise @ np.where(np.arange(len(load.edges)) % 2, -1.0, 1.0)
+        assert load.seen(response, T) == pytest.approx(slow, abs=1e-9)
+
+
+def test_levels_are_not_taken_from_where_the_stamps_say_nothing() -> None:
+    load, activity, model = aliased(1)
+    t, watts = shown(model, load, 1.0, 29.0)
+    known = Activity(activity.on_s, activity.off_s, 10.0, 10.6)
+    found = region_energy(t, watts, Response(0.1012, 0.0, 0.0125), start_s=10.0, end_s=10.6, load=known)
+    assert found.method == "gain and lag"
+    assert dict(found.parts)["aliasing"] > 0.1 * found.joules
+    assert "may have caught one of them only" in found.warnings[-1]
 
 
 def test_one_step_is_not_fitted_by_two_levels() -> None:
