@@ -26,7 +26,7 @@ from pmtpy.cli import calibrate_energy
 from pmtpy.cli.calibrate_energy import pair_of_numbers
 from pmtpy.cli.common import options_for, say
 from pmtpy.errors import CalibrationError, FileFormatError, SinkError, TargetError
-from pmtpy.model import Identity
+from pmtpy.model import Channel, Identity, Quantity
 from pmtpy.profile import RECORDED, Profile
 from pmtpy.registry import canonical, create, split_target
 from pmtpy.transform import Affine, Behaviour, Number
@@ -97,6 +97,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"default {_REPEATABILITY:.2%}, published for repeated energies of one card".replace("%", "%%"),
     )
     profile.add_argument("-o", "--output", required=True, metavar="PROFILE.json")
+    profile.add_argument(
+        "--no-meter",
+        action="store_true",
+        help="there was no reference meter: take the kernel from the recording, and leave gain and offset as the "
+        "sensor shows them, as uncertain as --target states",
+    )
     calibrate_energy.add_parser(what)
 
 
@@ -205,7 +211,10 @@ def _profile(args: argparse.Namespace) -> int:
     """Take the estimates, the device's identity, and write them together."""
     found = [_found(Path(name)) for name in args.found]
     low, high = pair_of_numbers(args.range) if args.range else _shown(found)
-    curve, spread = _curve(found, args.repeatability)
+    if args.no_meter and not args.target:
+        msg = "--no-meter takes what the device states of its gain, so it needs the device: --target"
+        raise TargetError(msg)
+    curve, spread = (Affine(), "") if args.no_meter else _curve(found, args.repeatability)
     channels = list(dict.fromkeys(str(f.get("channel", "")) for f in found))
     if not args.channel and len(channels) > 1:
         msg = (
@@ -213,12 +222,15 @@ def _profile(args: argparse.Namespace) -> int:
         )
         raise TargetError(msg)
     identity, channel = _whose(args, args.channel or channels[0], found)
+    if args.no_meter:
+        curve = Affine(Number(1.0, channel.gain_u), Number(0.0, channel.offset_u))
+        spread = f"no meter: the gain is as shown, to the {channel.gain_u:.3g} that is stated of such sensors"
     came = (
         ("characterised", ", ".join(args.found)),
         ("date", dt.datetime.now(tz=dt.timezone.utc).date().isoformat()),
         ("repeatability", spread),
     )
-    profile = Profile(identity, channel, curve, low, high, _behaviours(found), came)
+    profile = Profile(identity, channel.name, curve, low, high, _behaviours(found), came)
     recorded = _identities(found)
     for each in recorded:
         refuse_stranger(replace(profile, device=each), recorded[0] if args.device else identity)
@@ -228,7 +240,7 @@ def _profile(args: argparse.Namespace) -> int:
         msg = f"{args.output}: the profile could not be written: {error}"
         raise SinkError(msg) from error
     of = args.target or args.device or f"{identity.model} {identity.serial}".strip() or "recordings of"
-    say(f"profile {profile.digest} for {of} {channel} written to {args.output}; repeatability: {spread}")
+    say(f"profile {profile.digest} for {of} {channel.name} written to {args.output}; repeatability: {spread}")
     return 0
 
 
@@ -294,20 +306,20 @@ def _identities(found: Sequence[dict[str, object]]) -> list[Identity]:
     return [Identity(**{n: f[n] for n in names if n in f}) for f in facts if isinstance(f, dict) and "backend" in f]
 
 
-def _whose(args: argparse.Namespace, channel: str, found: Sequence[dict[str, object]]) -> tuple[Identity, str]:
-    """Return the device that was characterised, and the name of the channel there."""
+def _whose(args: argparse.Namespace, name: str, found: Sequence[dict[str, object]]) -> tuple[Identity, Channel]:
+    """Return the device that was characterised, and the channel there; of one elsewhere, its name."""
     if not args.target:
         known = [] if args.device else _identities(found)
-        return known[0] if known else Identity(RECORDED, args.device), channel
+        return known[0] if known else Identity(RECORDED, args.device), Channel(name, Quantity.POWER)
     target = canonical(args.target)
     options = options_for([target], args.option)[target]
     options.pop("calibration", None)  # the settings may name the profile that is to be replaced
     with create(*split_target(target), **options) as sensor:  # type: ignore[arg-type]
-        identity, names = sensor.identity, [c.name for c in sensor.channels]
-    if channel not in names:
-        msg = f"{args.target} has no channel {channel!r}; it has: {', '.join(names)}; name one with --channel"
+        identity, channels = sensor.identity, {c.name: c for c in sensor.channels}
+    if name not in channels:
+        msg = f"{args.target} has no channel {name!r}; it has: {', '.join(channels)}; name one with --channel"
         raise TargetError(msg)
-    return identity, channel
+    return identity, channels[name]
 
 
 def _found(path: Path) -> dict[str, object]:

@@ -61,6 +61,24 @@ def test_a_profile_is_made_for_the_device_and_applied_to_it(
     assert main([*words, "-o", str(tmp_path / "no" / "p.json")]) == 2
 
 
+def test_without_a_meter_a_profile_has_the_kernel_and_what_the_device_states_of_its_gain(
+    tmp_path: Path, power_channel: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blind = FOUND | {"channel": power_channel, "gradient": None, "intercept_w": None}
+    (tmp_path / "found.json").write_text(json.dumps(blind))
+    out = tmp_path / "profile.json"
+    words = ["calibrate", "profile", str(tmp_path / "found.json"), "--no-meter", "--range", "20,700", "-o", str(out)]
+    assert main(words) == 2
+    assert "it needs the device: --target" in capsys.readouterr().err
+    assert main([*words, "--target", TARGET]) == 0
+    with pmt.create(TARGET) as plain, pmt.create(TARGET, calibration=out) as sensor:
+        before = next(c for c in plain.channels if c.name == power_channel)
+        after = next(c for c in sensor.channels if c.name == power_channel)
+        assert (after.gain_u, after.offset_u) == (before.gain_u, before.offset_u)
+        assert "no meter" in after.reference
+        assert after.window_s == pytest.approx(0.1)
+
+
 def test_a_profile_of_a_device_that_is_elsewhere_is_for_recordings_and_no_sensor_takes_it(
     tmp_path: Path, power_channel: str
 ) -> None:
