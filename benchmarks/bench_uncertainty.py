@@ -6,7 +6,9 @@ Prints one JSON document: for each kind of sensor the share covered (demand: 0.9
 in standard uncertainties, the median uncertainty relative to the energy, and how many carry a warning; as measured,
 and (``corrected``) by :func:`pmtpy.analysis.correct.region_energy`. Under ``live`` the same for regions of every kind
 of virtual device through its real backend, by class of length in seconds; ``[covered, median relative uncertainty,
-median relative error, regions]``.
+median relative error, regions]``. Under ``calibrated live`` regions of sensors with a profile, of all loads and
+(``busy``) of loads of two levels whose program says when it is busy; ``[covered, median relative uncertainty, root mean
+square relative error, regions]``.
 """
 
 from __future__ import annotations
@@ -20,11 +22,14 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.common import report
+from pmtpy.model import Floats
 from tests.correct.test_correct import region_trial
+from tests.uncertainty import stamped
 from tests.uncertainty.live import DEVICES, LOADS, Device, Trial, measure
 from tests.uncertainty.worlds import random_trial
 
 LENGTHS = (0.03, 0.1, 0.2, 0.4, 0.8, 2.0, 8.0, 30.0)
+PROFILED = {"1 s average": stamped.AVERAGE, "A100, part-time": stamped.A100, "full window": stamped.FULL}
 SLOW_TO_EMULATE = {"occ": 4, "powersensor3": 8}  # so many times fewer worlds
 
 
@@ -64,6 +69,50 @@ def live(device: Device, worlds: int) -> dict[str, dict[str, list[float]]]:
     return {name: by_length(trials) for name, trials in found.items()}
 
 
+def calibrated(gpu: stamped.Gpu, worlds: int) -> dict[str, list[float]]:
+    """Judge regions of 0.2 to 8 s of any load on a virtual GPU with a profile, gain and zero off as it states."""
+    device, found = Device("nvml", {gpu.channel: 1}, gpu.options), list[Trial]()
+    for seed in range(worlds):
+        kind = LOADS[seed % len(LOADS)]
+        more = measure(device, kind, seed, count=20, seconds=20.0, lengths=(0.2, 8.0), profile=gpu.profile)
+        found += more[gpu.channel]
+    return _classes(
+        np.array([t.seconds for t in found]),
+        np.array([t.error_joules / t.true_joules for t in found]),
+        np.array([t.uncertainty_joules / t.true_joules for t in found]),
+    )
+
+
+def busy(gpu: stamped.Gpu, worlds: int, *, told: bool, period_s: float = 0.0) -> dict[str, list[float]]:
+    """Judge the same of loads of two levels, whose program says when it is busy or does not."""
+    found: list[stamped.Outcome] = []
+    for seed in range(worlds):
+        rng = np.random.default_rng(seed)
+        period = period_s or float(np.exp(rng.uniform(np.log(0.03), np.log(5.0))))
+        on = stamped.square(period, 0.5 if period_s else rng.uniform(0.2, 0.8), 22.0, 0.0 if period_s else 0.05, seed)
+        low = float(rng.uniform(20, 80))
+        levels = (low, low + float(rng.uniform(20, 350)))
+        lengths = np.exp(rng.uniform(np.log(0.2), np.log(8.0), 20))
+        chosen = [(a, a + float(length)) for length in lengths for a in [float(rng.uniform(1.0, 19.0 - length))]]
+        found += stamped.measure(gpu, on, levels, chosen, stamped=told, seed=seed)
+    return _classes(
+        np.array([o.measured.seconds for o in found]),
+        np.array([o.off for o in found]),
+        np.array([o.measured.uncertainty_joules / o.true_joules for o in found]),
+    )
+
+
+def _classes(seconds: Floats, off: Floats, wide: Floats) -> dict[str, list[float]]:
+    out = {}
+    for low, high in pairwise((0.2, 0.4, 0.8, 2.0, 8.0)):
+        some = (seconds >= low) & (seconds < high)
+        if np.any(some):
+            held, rms = np.mean(np.abs(off[some]) <= 1.96 * wide[some]), np.sqrt(np.mean(off[some] ** 2))
+            shares = [round(float(x), 4) for x in (held, np.median(wide[some]), rms)]
+            out[f"{low:g} to {high:g}"] = [*shares, int(np.sum(some))]
+    return out
+
+
 def by_length(trials: list[Trial]) -> dict[str, list[float]]:
     """Share covered, median uncertainty and error relative to the energy, and number, of each class of length."""
     out = {}
@@ -88,6 +137,16 @@ def main() -> None:
             "corrected": {
                 k: corrected(k, trials // (5 if k == "averaged" else 1))
                 for k in ("full", "part-time", "slow", "averaged")
+            },
+            "calibrated live": {
+                name: {
+                    "any load": calibrated(gpu, worlds),
+                    "two levels": busy(gpu, worlds, told=False),
+                    "two levels, busy": busy(gpu, worlds, told=True),
+                    "104 ms": busy(gpu, worlds, told=False, period_s=0.104),
+                    "104 ms, busy": busy(gpu, worlds, told=True, period_s=0.104),
+                }
+                for name, gpu in PROFILED.items()
             },
             "live": {k: live(d, max(2, worlds // SLOW_TO_EMULATE.get(k, 1))) for k, d in DEVICES.items()},
         }

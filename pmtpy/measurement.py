@@ -8,14 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pmtpy.evidence import CONTEXT_CELLS, Evidence, is_power, observe, observe_corrected, reach_s
 from pmtpy.history import Reading
-from pmtpy.model import TOTAL, Channel, Floats, Form, Frame, Layout, Rule, outermost
+from pmtpy.model import TOTAL, Channel, Floats, Form, Frame, Ints, Layout, Rule, outermost
+from pmtpy.profile import Profile
 from pmtpy.sensor import Sensor
 from pmtpy.uncertainty import Assessment, assess, combine, of_product
+
+if TYPE_CHECKING:
+    from pmtpy.analysis.correct import Energy
 
 EXTERNAL = "external"
 # Standard deviations between a counter and the power of the same part, beyond which they contradict each other: by
@@ -44,7 +49,8 @@ class Measurement:
     uncertainty_joules : float
         Standard uncertainty of ``joules`` (about 68 %; twice it is about 95 %).
     method : str
-        ``counter``, ``integrated``, ``interval mean``, or several of them for a sum.
+        ``counter``, ``integrated``, ``interval mean``, and what a calibration corrected (``lag corrected``,
+        ``one-pole inverted``, ``reconstruction``, ``load-informed``, ...); or several of them for a sum.
     refresh_s, window_s : float or None
         How often the register changes and over which span it averages, where known.
     coverage : float
@@ -81,21 +87,39 @@ class Measurement:
     settled: bool = True
 
 
-def evaluate(sensor: Sensor, a: Reading, b: Reading, peaks: Sequence[float] = ()) -> Measurement:
-    """Measure between two readings of one sensor: the total and every channel; ``peaks`` are the largest powers."""
+def evaluate(
+    sensor: Sensor, a: Reading, b: Reading, peaks: Sequence[float] = (), load: Ints | None = None
+) -> Measurement:
+    """Measure between two readings of one sensor: the total and every channel.
+
+    Parameters
+    ----------
+    peaks : sequence of float
+        The largest power of the total and each channel, where they were followed.
+    load : int64, shape (2 n,), optional
+        When the load was switched on, off, on, ... inside the region, on the sensor's clock.
+    """
     layout = sensor.layout
-    rows = sensor.around(a, b, max((_margin_s(c) for c in layout.energy), default=0.0))
+    rows = sensor.around(a, b, max((max(_margin_s(c), _reach_s(sensor, c, load)) for c in layout.energy), default=0.0))
+    settled = a.extended_ns == b.extended_ns == 0 and _settled(sensor, rows, b, load)
     judged: list[Assessment] = []
     channels: dict[str, Measurement] = {}
     for i, plain in enumerate(layout.energy, 1):
-        channel, evidence, corrected = _observed(sensor, _informed(plain, layout, rows.values), rows, i, (a, b))
-        judged.append(assess(channel, evidence))
+        better = _as_recorded(sensor, plain, i, (a, b), load)
+        if better is not None:
+            channel, corrected = plain, better.method
+            evidence = _known(better.joules, a, b)
+            judged.append(_judged(better, channel, evidence))
+        else:
+            channel, evidence, corrected = _observed(sensor, _informed(plain, layout, rows.values), rows, i, (a, b))
+            judged.append(assess(channel, evidence))
         beyond = sensor.calibration.warning(channel, rows.watts[:, i]) if sensor.calibration is not None else ""
         if beyond:
             judged[-1] = replace(judged[-1], warnings=(*judged[-1].warnings, beyond))
         peak = peaks[i] if peaks else math.nan
         found = _measurement(sensor, plain, evidence, judged[-1], peak)
-        channels[plain.name] = replace(found, method=f"{found.method}, {corrected}") if corrected else found
+        method = f"{found.method}, {corrected}" if corrected else found.method
+        channels[plain.name] = replace(found, method=method, settled=settled)
     for i, judgement in _contradicted(layout.energy, channels, judged).items():
         judged[i], name = judgement, layout.energy[i].name
         warnings = (*_origin(sensor), *judgement.warnings)
@@ -104,7 +128,7 @@ def evaluate(sensor: Sensor, a: Reading, b: Reading, peaks: Sequence[float] = ()
     return replace(
         _total(sensor, layout, channels, judged, extent),
         peak_watts=peaks[0] if peaks else math.nan,
-        settled=a.extended_ns == b.extended_ns == 0 and _settled(layout, rows, b),
+        settled=settled,
     )
 
 
@@ -138,11 +162,64 @@ def _observed(
     return channel, evidence, ""
 
 
-def _settled(layout: Layout, rows: Frame, b: Reading) -> bool:
+def _as_recorded(
+    sensor: Sensor, channel: Channel, column: int, ends: tuple[Reading, Reading], load: Ints | None
+) -> Energy | None:
+    """Correct one channel as a recording would be; None where its profile, or what has come by now, forbids it."""
+    profile = _kernel(sensor, channel)
+    a, b = ends
+    if profile is None or b.uncovered_ns > a.uncovered_ns or not b.t_ns > a.t_ns:
+        return None
+    from pmtpy.analysis.live import BEFORE_S, after_s, live_energy  # only those who have a profile pay for it
+    from pmtpy.analysis.response import Activity
+
+    reach_s = after_s(profile, loaded=load is not None)
+    if not reach_s:
+        return None
+    rows = sensor.around(a, b, max(BEFORE_S, 2.0 * reach_s))
+    seconds = (b.t_ns - a.t_ns) / 1e9
+    edges = None if load is None else np.clip((load - a.t_ns) / 1e9, 0.0, seconds)
+    return live_energy(
+        profile,
+        channel,
+        np.asarray(rows.t_ns - a.t_ns, np.float64) / 1e9,
+        rows.watts[:, column],
+        seconds=seconds,
+        aged_s=sensor.aged_s,
+        load=None if edges is None else Activity(edges[::2], edges[1::2], 0.0, seconds),
+    )
+
+
+def _kernel(sensor: Sensor, channel: Channel) -> Profile | None:
+    """Return the profile of a channel of power if it knows the kernel."""
+    profile = sensor.calibration.profiles.get(channel.name) if sensor.calibration is not None else None
+    return profile if profile is not None and profile.behaviour.span_s is not None and is_power(channel) else None
+
+
+def _known(joules: float, a: Reading, b: Reading) -> Evidence:
+    return Evidence((b.t_ns - a.t_ns) / 1e9, joules, b.rows - a.rows, lost=b.lost - a.lost)
+
+
+def _judged(found: Energy, channel: Channel, seen: Evidence) -> Assessment:
+    lost = (f"{channel.name}: {seen.lost} rows were lost inside the region",) if seen.lost else ()
+    return Assessment(found.uncertainty_joules, found.parts, (*found.warnings, *lost))
+
+
+def _settled(sensor: Sensor, rows: Frame, b: Reading, load: Ints | None) -> bool:
     """Whether no later row can change the judgement: all that tell of the end have come, or it was read there."""
     read_there = bool(np.any(rows.t_ns == b.t_ns))
-    reach_ns = max((1e9 * reach_s(c) for c in layout.energy if is_power(c) or not read_there), default=0.0)
-    return bool(rows.t_ns[-1] - b.t_ns >= reach_ns)
+    reach = [_reach_s(sensor, c, load) for c in sensor.layout.energy if is_power(c) or not read_there]
+    return bool(rows.t_ns[-1] - b.t_ns >= 1e9 * max(reach, default=0.0))
+
+
+def _reach_s(sensor: Sensor, channel: Channel, load: Ints | None) -> float:
+    """How long after an instant rows still tell something of it."""
+    profile = _kernel(sensor, channel)
+    if profile is None:
+        return reach_s(channel)
+    from pmtpy.analysis.live import after_s
+
+    return max(reach_s(channel), after_s(profile, loaded=load is not None))
 
 
 def _margin_s(channel: Channel) -> float:

@@ -96,7 +96,7 @@ class Sensor:
         self._layout = Layout(calibration.channels(source.channels) if calibration is not None else source.channels)
         integrator = Integrator(self._layout, {name: p.curve.true for name, p in profiles.items()})
         self._curve = Curve(source, target, clock, integrator, history_s)
-        self._interval_s = interval_s or source.interval_s
+        self._interval_s = self._period_s = interval_s or source.interval_s
         self._unusable = ""  # why it cannot be used any more
         self._closed = False
         self._dump: Writer | None = None
@@ -129,6 +129,11 @@ class Sensor:
     def calibration(self) -> Calibration | None:
         """The profiles that are applied, if any."""
         return self._calibration
+
+    @property
+    def aged_s(self) -> float:
+        """How old a value may be at its row: the time between readings; 0 where the device says when it was renewed."""
+        return 0.0 if self._source.dated or self._source.stream else self._period_s
 
     @property
     def anchor(self) -> Anchor:
@@ -354,6 +359,7 @@ class Sensor:
             period = self._interval_s
         elif self._source.deadline_s is not None and self._regions > 0:
             period = self._source.deadline_s / _GUARD_PARTS
+        self._period_s = period or self._interval_s
         self._life.beat.every(period if self.alive else None)
 
     def _pumped(self) -> None:

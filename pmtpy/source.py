@@ -58,6 +58,9 @@ class Source(ABC):
         True when one reading takes so long (a bus transaction) that only the pump may pay for it.
     stream : bool
         True when rows come by themselves, so that the newest row is the present state.
+    dated : bool
+        True when the device says when it renewed its registers, and rows bear that instant. False: rows bear the
+        instant of the reading, and a value may be as old as the time between two of them. A source may find out.
     """
 
     identity: Identity
@@ -66,6 +69,7 @@ class Source(ABC):
     deadline_s: float | None = None
     slow: bool = False
     stream: bool = False
+    dated: bool = False
 
     @property
     def columns(self) -> int:

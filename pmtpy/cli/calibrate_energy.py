@@ -13,22 +13,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from pmtpy.analysis.clocks import zone_shift
 from pmtpy.analysis.correct import Energy, region_energy
 from pmtpy.analysis.curve import Curve
-from pmtpy.analysis.estimate import Estimate, robust_sd
+from pmtpy.analysis.estimate import Estimate
+from pmtpy.analysis.live import response_of
 from pmtpy.analysis.response import Activity, Response
-from pmtpy.analysis.series import Updates
 from pmtpy.analysis.update import estimate_updates, update_series
 from pmtpy.calibration import refuse_stranger
 from pmtpy.cli.common import say
 from pmtpy.cli.recorded import marked_load, power_column, read_file, read_series, read_stamps
 from pmtpy.errors import CalibrationError, TargetError
-from pmtpy.model import Channel, Identity, Quantity
+from pmtpy.model import Identity
 from pmtpy.profile import RECORDED, Profile, parse_profile
-from pmtpy.transform import Number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,7 +94,13 @@ def run(args: argparse.Namespace) -> int:
         if polls.absolute:  # a log in local time without a zone is whole or half hours off
             reference = Curve.from_switching(stamps.edges_s, stamps.end_s)
             shift = zone_shift(float(updates.t_s[0]), float(updates.t_s[-1]), reference)
-    response = _response(profile, updates)
+    response = response_of(profile, updates.period_s, updates.watts)
+    if response is None:
+        msg = (
+            "the profile does not know the kernel of its sensor, so that only the level could be corrected: "
+            "characterise the sensor under an irregular load, and make the profile of that"
+        )
+        raise CalibrationError(msg)
     found = []
     for start, end in _intervals(args, table, load, (first + shift, float(polls.t_s[-1]) + shift), _lead(response)):
         energy = region_energy(updates.t_s + shift, updates.watts, response, start_s=start, end_s=end, load=load)
@@ -178,31 +181,6 @@ def _text_of(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         msg = f"{path}: the profile cannot be read: {error}"
         raise CalibrationError(msg) from error
-
-
-def _response(profile: Profile, updates: Updates) -> Response:
-    """Return the kernel of a profile for powers to which its curve was applied already."""
-    how = profile.behaviour
-    if how.span_s is None:
-        msg = (
-            "the profile does not know the kernel of its sensor, so that only the level could be corrected: "
-            "characterise the sensor under an irregular load, and make the profile of that"
-        )
-        raise CalibrationError(msg)
-    known = profile.calibrated(Channel(profile.channel, Quantity.POWER, resolution=0.0))
-    noise = robust_sd(np.asarray(np.diff(updates.watts), np.float64)) / math.sqrt(2.0)
-    window, tau, delay = (n or Number(0.0) for n in (how.window_s, how.tau_s, how.delay_s))
-    return Response(
-        updates.period_s,
-        window.value,
-        tau.value,
-        delay.value,
-        gain_u=known.gain_u,
-        offset_u=known.offset_u,
-        lag_u=math.hypot(window.u / 2.0, tau.u, delay.u),
-        tau_u=tau.u,
-        noise_w=known.noise or noise,
-    )
 
 
 def _lead(response: Response) -> float:

@@ -107,6 +107,29 @@ def test_a_table_says_what_it_is(pmtpy: Pmtpy) -> None:
         assert word in done.stderr
 
 
+def test_a_run_says_what_its_calibration_corrected(pmtpy: Pmtpy, tmp_path: Path) -> None:
+    estimate = {"value": 1000.0, "low": 999.0, "high": 1001.0}
+    found = {
+        "channel": "gpu.average",
+        "update_period_ms": {"value": 100.0, "low": 99.99, "high": 100.01},
+        "kernel": {"family": "boxcar", "window_ms": estimate, "tau_ms": None, "offset_ms": None},
+        "gradient": {"value": 1.0, "low": 0.99, "high": 1.01},
+        "intercept_w": {"value": 0.0, "low": -0.5, "high": 0.5},
+    }
+    (tmp_path / "found.json").write_text(json.dumps(found))
+    made = pmtpy(
+        "calibrate", "profile", "found.json", "--target", "nvml:virtual", "--range", "20,700", "-o", "profile.json"
+    )
+    assert made.returncode == 0, made.stderr
+    target = ("-s", "nvml:virtual", "-o", "calibration=profile.json", "-o", "total=average")
+    done = pmtpy("run", *target, "--json", "--", "sleep", "0.9")
+    (sensor,) = json.loads(done.stdout)["sensors"]
+    assert sensor["total"]["method"] == sensor["channels"]["gpu.average"]["method"] == "integrated, reconstruction"
+    assert sensor["channels"]["gpu.instant"]["method"] == "integrated"
+    shown = pmtpy("run", *target, "--", "sleep", "0.9").stderr
+    assert "integrated, reconstruction, virtual" in shown
+
+
 def test_repeats_have_mean_spread_and_interval(pmtpy: Pmtpy, tmp_path: Path) -> None:
     done = pmtpy(
         "run", "-s", "rapl:virtual", "-o", "load=constant:50", "--repeat", "3", "--warmup", "1", "--json",

@@ -57,6 +57,8 @@ def step_us(stamps: Sequence[int]) -> float | None:
 class SampleSource(NvmlSource):
     """One channel of power, with every sample that the driver kept. The samples of before opening are not delivered."""
 
+    dated = True
+
     def __init__(
         self, clock: Clock, library: Library, locate: Locate, identity: Identity, *, channel: Channel, capacity: int
     ) -> None:

@@ -25,6 +25,9 @@ from pmtpy.source import PolledSource
 _STAMP_NEAR_NS = 5 * NS_PER_S
 # A repeat of the same numbers within this share of the refresh period is the same reading, stamped again by the call.
 _SAME = 0.9
+# A stamp older than the call by more than this was not made by the call. Where most are, they tell when the registers
+# were renewed; a driver that stamps what it reads for the call has none.
+_OLDER_NS = 2_000_000
 # How long and how much before the counter is judged by the power beside it: reports of counters that lag behind the
 # power for seconds agree from 5 s on.
 _JUDGE_S, _JUDGE_J = 10.0, 50.0
@@ -97,6 +100,7 @@ class RegisterSource(NvmlSource):
         self._pair = _pair(self._power, self._counter)
         self._check = CounterCheck(seconds=_JUDGE_S, joules=_JUDGE_J)
         self._stamped: bool | None = None
+        self._rows = self._older = 0  # taken, and those whose stamp was older than the call
 
     @property
     def stamped(self) -> bool:
@@ -162,6 +166,9 @@ class RegisterSource(NvmlSource):
                 return None
             t_ns = middle
         self._last, self._last_stamp_us = counts, stamp_us
+        self._rows += 1
+        self._older += t_ns < before - _OLDER_NS
+        self.dated = self._older > self._rows / 2
         return t_ns
 
 

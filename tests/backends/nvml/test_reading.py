@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from pmtpy.backends.nvml import facts, open_source
 from pmtpy.backends.nvml.facts import Kind
 from pmtpy.clock import ManualClock
-from pmtpy.emulators.nvml import BOARDS, make_gpu, open_virtual
+from pmtpy.emulators.nvml import BOARDS, VirtualGpu, make_gpu, open_virtual
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
 from pmtpy.integrate import Integrator
 from pmtpy.model import Layout, outermost
@@ -196,6 +198,28 @@ def test_stamps_of_another_clock_are_not_believed(monkeypatch: pytest.MonkeyPatc
         assert int(block.t_ns[0]) <= rig.clock.now_ns()
     joules, true = rig.joules(source, 5.0)
     assert joules == pytest.approx(true, abs=2 * 300 * 0.1)
+
+
+def test_stamps_older_than_the_call_tell_when_registers_were_renewed_and_others_do_not() -> None:
+    rig = Rig()
+    source = rig.open()
+    rig.clock.advance(0.013)
+    rig.rows(source, 2.0)
+    assert source.dated
+    rig = Rig()
+    answer = rig.driver._device["nvmlDeviceGetFieldValues"]
+
+    def stamped_by_the_call(gpu: VirtualGpu, count: Any, values: Any) -> int:
+        code = answer(gpu, count, values)
+        for value in values._obj[: count.value]:
+            value.timestamp = rig.clock.anchor().unix_ns // 1000
+        return code
+
+    rig.driver._device["nvmlDeviceGetFieldValues"] = stamped_by_the_call
+    source = rig.open()
+    rig.clock.advance(0.013)
+    assert rig.rows(source, 2.0)
+    assert not source.dated
 
 
 def test_a_temperature_or_clock_alone_makes_no_row() -> None:

@@ -1,0 +1,177 @@
+"""The energy of a region of a live sensor: its rows as updates, its profile as a response, and what recordings get.
+
+What needs no reconstruction and knows no load is left to :func:`pmtpy.evidence.observe_corrected`, which any row can
+answer. Here as there: pure, and None rather than a number where the rows are not enough.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from pmtpy.analysis.correct import Energy, region_energy
+from pmtpy.analysis.estimate import robust_sd
+from pmtpy.analysis.renewed import Renewals, renewals
+from pmtpy.analysis.response import Activity, Response
+from pmtpy.errors import CoverageError
+from pmtpy.model import Channel, Floats, Quantity, Rule
+from pmtpy.profile import Profile
+from pmtpy.transform import Number
+
+BEFORE_S = 5.0  # rows before a region that tell when the register is renewed, at least
+_WIDE = 1.5  # as in pmtpy.analysis.correct
+_HOLE = 5.0  # periods without an update: what lies between is not known any more
+_AHEAD = 3.0  # periods for which the last power may go on
+_TIMELY = 0.05  # of the period: instants that are less sure than this say nothing of a load that is switched
+_MOST_SWITCHES = 20_000  # of a load in one region; more would take seconds, and are faster than any sensor's kernel
+_DOUBTFUL = 0.1  # of the energy, as in pmtpy.uncertainty
+# A reconstruction's spread takes the steps that it found for those there were, and a load that repeats within the
+# window hides most of its own. Over loads of 0.03 to 20 s the bare spread held 85 to 89 % of regions of 0.2 to 2 s.
+_HIDDEN_STEPS = 2.0
+
+
+def response_of(profile: Profile, period_s: float, watts: Floats) -> Response | None:
+    """Return how a calibrated channel follows time, for powers to which the profile's curve was applied already.
+
+    None where the profile does not know the kernel. ``watts`` are updates, which tell the noise where it does not.
+    """
+    how = profile.behaviour
+    if how.span_s is None:
+        return None
+    known = profile.calibrated(Channel(profile.channel, Quantity.POWER, resolution=0.0))
+    noise = robust_sd(np.asarray(np.diff(watts), np.float64)) / math.sqrt(2.0)
+    window, tau, delay = (n or Number(0.0) for n in (how.window_s, how.tau_s, how.delay_s))
+    return Response(
+        period_s,
+        window.value,
+        tau.value,
+        delay.value,
+        gain_u=known.gain_u,
+        offset_u=known.offset_u,
+        lag_u=math.hypot(window.u / 2.0, tau.u, delay.u),
+        tau_u=tau.u,
+        noise_w=known.noise or noise,
+    )
+
+
+def after_s(profile: Profile, *, loaded: bool) -> float:
+    """How long after the end of a region rows still tell something of it; 0 where nothing is done here."""
+    how = profile.behaviour
+    if how.span_s is None or how.lag_s is None or how.refresh_s is None:
+        return 0.0
+    period = how.refresh_s.value
+    if how.span_s > _WIDE * period and not _slow(profile):
+        return 2.0 * (how.span_s + abs(how.delay_s.value if how.delay_s else 0.0)) + 2.0 * period
+    return abs(how.lag_s) + how.span_s + 2.0 * period if loaded else 0.0
+
+
+def _slow(profile: Profile) -> bool:
+    """Whether the kernel is a one-pole alone, which is inverted."""
+    return not profile.behaviour.window_s or profile.behaviour.window_s.value == 0.0
+
+
+def live_energy(
+    profile: Profile,
+    channel: Channel,
+    t_s: Floats,
+    watts: Floats,
+    *,
+    seconds: float,
+    aged_s: float,
+    load: Activity | None,
+) -> Energy | None:
+    """Energy of a region that begins at 0, corrected as a recording would be.
+
+    Parameters
+    ----------
+    profile, channel
+        The channel's profile, and the channel as that calibrated it.
+    t_s, watts : float64, shape (n,)
+        Rows from before the region up to :func:`after_s` after it, as far as they have come.
+    seconds : float
+        Length of the region.
+    aged_s : float
+        How old a value can be at its row; see :func:`pmtpy.analysis.renewed.renewals`.
+    load : Activity, optional
+        When the load was on.
+
+    Returns
+    -------
+    Energy or None
+        None where the profile or the rows do not know enough, or nothing is gained.
+    """
+    reach = after_s(profile, loaded=load is not None)
+    if not reach or channel.how is Rule.COUNTER or profile.behaviour.refresh_s is None:
+        return None
+    near = np.isfinite(watts) & (t_s <= seconds + reach)
+    seen = renewals(t_s[near], watts[near], profile.behaviour.refresh_s, aged_s)
+    if seen is None:
+        return None
+    response = response_of(profile, profile.behaviour.refresh_s.value, seen.watts)
+    if response is None or not _covered(seen, response, seconds):
+        return None
+    response = replace(response, lag_u=math.hypot(response.lag_u, seen.u_s))
+    load, notes = _fit_load(channel, response, seen, load)
+    try:
+        found = region_energy(
+            seen.t_s, seen.watts, response, start_s=0.0, end_s=seconds, load=load, ahead_s=_AHEAD * response.period_s
+        )
+    except CoverageError:
+        return None
+    found = _widened(found)
+    named = tuple(f"{channel.name}: {w.removeprefix('corrected: ')}" for w in found.warnings)
+    return replace(found, warnings=(*named, *notes, *_short(channel, found, seconds)))
+
+
+def _covered(seen: Renewals, response: Response, seconds: float) -> bool:
+    """Whether updates are known from before the region up to its end, or nearly."""
+    t = seen.t_s
+    inner = t[(t >= -response.span_s - response.period_s) & (t <= seconds + response.lag_s + response.period_s)]
+    early, late = response.lag_s + response.period_s, seconds - _AHEAD * response.period_s
+    return (
+        len(inner) > 1
+        and t[0] <= early
+        and t[-1] >= late
+        and float(np.max(np.diff(inner))) <= _HOLE * response.period_s
+    )
+
+
+def _fit_load(
+    channel: Channel, response: Response, seen: Renewals, load: Activity | None
+) -> tuple[Activity | None, tuple[str, ...]]:
+    """Return the load if its stamps can be held against the readings, else why not."""
+    if load is None:
+        return None, ()
+    if len(load.on_s) * 2 > _MOST_SWITCHES:
+        return None, (f"{channel.name}: the load was switched {2 * len(load.on_s)} times; its stamps are not used",)
+    if seen.u_s > _TIMELY * response.period_s:
+        why = (
+            f"{channel.name}: the load's stamps are not used: when the sensor was renewed is known to "
+            f"+-{1e3 * seen.u_s:.2g} ms only; read it more often (interval=)"
+        )
+        return None, (why,)
+    return load, ()
+
+
+def _widened(found: Energy) -> Energy:
+    """Widen what a reconstruction says of itself; see the constant."""
+    if found.method != "reconstruction":
+        return found
+    parts = [(n, u * _HIDDEN_STEPS if n in {"reconstruction", "edges"} else u) for n, u in found.parts]
+    ranked = tuple(sorted(parts, key=lambda part: -part[1]))
+    return replace(found, parts=ranked, uncertainty_joules=math.sqrt(sum(u * u for _, u in ranked)))
+
+
+def _short(channel: Channel, found: Energy, seconds: float) -> tuple[str, ...]:
+    """Say so when the region is too short for the readings to tell its energy."""
+    blurred = math.sqrt(sum(u * u for name, u in found.parts if name in {"reconstruction", "edges", "ahead"}))
+    if any("too short" in w for w in found.warnings) or blurred <= _DOUBTFUL * abs(found.joules):
+        return ()
+    averages = f" and averages over {channel.window_s:.3g} s" if channel.window_s else ""
+    why = (
+        f"{channel.name}: the region of {seconds:.3g} s is too short for this sensor, which refreshes every "
+        f"{channel.refresh_s or 0.0:.3g} s{averages}; measure longer, or repeat the work inside the region"
+    )
+    return (why,)
