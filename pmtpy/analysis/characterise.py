@@ -31,6 +31,7 @@ _EARLY_SHARE = 0.5  # of a poll, by which rows of a log are stamped before they 
 _SETTLED_S = 2.0
 _BRIEF_S = 1.0
 _MOST_UPDATES = 4000  # fix a kernel to a few thousandths; more of them cost time only
+_TORN_S = 0.15  # from a stamp no end of a load was seen so far off
 _BESIDE_S = 5.0  # of a meter beside the readings is kept: longer than the kernels that are looked for
 _FINE = 0.002  # of a period: nothing finer on a meter shows in a kernel
 _NARROW = 0.1  # of the mean power: what noise there is on the meter bends a line over a narrower range than this
@@ -156,12 +157,41 @@ def _meter_on_host(
         moved, clock, why = follow_clock(curve, load.edges_s, load.end_s, reach_s=reach)
         if why:
             found.notes.append(f"the meter's clock is known only roughly: {why}")
+        else:
+            _refuse_torn(moved, load)
     apart = moved.start_s - curve.start_s
     if reach is not None and abs(apart) > reach:
         found.notes.append(
             f"the meter's clock was shifted by {apart:+.3f} s to look like the {'readings' if load is None else 'load'}"
         )
     return clock, moved
+
+
+def _refuse_torn(meter: Curve, load: LoadStamps) -> None:
+    """Refuse a meter that rises with a load but falls at quite another time: it lost samples, how many it cannot say.
+
+    A clock's rate moves an end by milliseconds, and kernels end some 14 to 37 ms before their stamp.
+    """
+    activity = load.activity()
+    ends = [*activity.on_s[1:], max(load.end_s, float(activity.off_s[-1]))]
+    for on, off, after in zip(activity.on_s, activity.off_s, ends, strict=True):
+        reach = min(1.0, 0.9 * (after - off), 0.9 * (off - on))
+        begin = max(on - reach, meter.start_s)
+        if reach < 2.0 * _TORN_S or on - begin < 2.0 * _TORN_S or off + reach > meter.end_s:
+            continue
+        grid = np.arange(begin, off + reach, _TORN_S / 10.0)
+        power = np.diff(np.interp(grid, meter.t_s, meter.joules)) / np.diff(grid)
+        rest, held = float(np.median(power[grid[1:] < on])), float(np.median(power[grid[1:] > off + reach / 2.0]))
+        high = float(np.median(power[(grid[1:] > on) & (grid[1:] < off)]))
+        if high - rest < 4.0 * abs(held - rest) or high - rest < 0.1 * high:
+            continue  # clocks held after the load hide when it ended
+        fall = float(grid[1:][power > (high + rest) / 2.0][-1])
+        if abs(fall - off) > _TORN_S:
+            msg = (
+                f"the meter rises when the load begins and falls {fall - off:+.2f} s from its end: it has lost samples "
+                "in between, or its clock has jumped"
+            )
+            raise DeclinedError(msg)
 
 
 def _met(moving: Curve, fixed: Curve, reach_s: float | None, step_s: float) -> float:

@@ -121,6 +121,19 @@ def test_a_meter_that_recorded_a_moment_is_declined() -> None:
     assert "the meter recorded 0.5 s" in found.declined["meter"]
 
 
+def test_a_meter_that_lost_samples_under_the_load_is_declined() -> None:
+    bench = Bench(np.array([2.0, 8.0]), 11.0)
+    t_ns, watts = _MODEL.record(bench.load, 11.0, Polling())
+    polls, load = Series(np.asarray(t_ns * 1e-9), watts), LoadStamps(bench.edges_s, 11.0)
+    t = np.arange(0.5, 10.5, 2e-4)
+    power, lost = bench.load.watts(t), (t > 4.0) & (t < 4.4)
+    torn = Series(t[: np.count_nonzero(~lost)], power[~lost])  # its counter of ticks turned over in between
+    whole, found = (characterise("power", polls, load=load, meter=each) for each in (Series(t, power), torn))
+    assert whole.transfer is not None
+    assert found.transfer is None
+    assert "falls -0.4" in found.declined["meter"]
+
+
 def test_a_meter_of_another_load_is_declined() -> None:
     bench, other = pseudo_random_bench(0.05, seed=1), pseudo_random_bench(0.07, seed=9)
     t_ns, watts = _MODEL.record(bench.load, 10.0, Polling())
