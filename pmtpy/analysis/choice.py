@@ -10,12 +10,13 @@ import math
 from dataclasses import dataclass, replace
 
 from pmtpy.analysis.estimate import Estimate
-from pmtpy.analysis.shapes import AMBIGUOUS, BOTH, CLEAR_RATIO, KernelFit, Shape
+from pmtpy.analysis.shapes import AMBIGUOUS, BOTH, BOXCAR, CLEAR_RATIO, KernelFit, Shape
 from pmtpy.model import Floats
 
 _GAINS = (0.7, 1.4)  # plausible against a meter in the same circuit: a tie between a window and its aliases is broken
 _RESTS = (-0.15, 0.4)  # power between blocks less that at rest, of the load's swing (150 against 127 W of 350: 0.1)
 _ALIKE = 0.15  # widths that differ by less, relative, are one minimum
+MINOR = 0.1  # share of a kernel's variance that a second width must have to count: the other moves by a twentieth
 _AS_LIKELY = 3.84  # chi-squared of one parameter, 95 %
 
 
@@ -88,6 +89,13 @@ def choose(shapes: tuple[Shape, ...], n: int) -> KernelFit:
         return KernelFit(best.family, best, shapes, ratio, n)
     reason = f"{_name(best)} and {_name(rival)} fit nearly equally (losses differ by a factor {ratio:.2g})"
     return KernelFit(AMBIGUOUS, best, shapes, ratio, n, reason + "; use a pseudo-random load")
+
+
+def impure(fit: KernelFit) -> KernelFit:
+    """Call a fit ambiguous that leaves a second width possible beside the one it has."""
+    other = "one-pole" if fit.family == BOXCAR else "boxcar"
+    reason = f"a {other} may be hidden beside {_name(fit.best)}: too few readings show the flanks of the load"
+    return replace(fit, family=AMBIGUOUS, reason=reason + "; use a pseudo-random load")
 
 
 def _name(shape: Shape) -> str:

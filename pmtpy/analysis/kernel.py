@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.choice import Fit, choose, plausible, with_doubt
+from pmtpy.analysis.choice import MINOR, Fit, choose, impure, plausible, with_doubt
 from pmtpy.analysis.curve import Curve, Responder
-from pmtpy.analysis.estimate import Estimate, huber_weights, minimise, robust_sd, rounding_error
+from pmtpy.analysis.estimate import Z95, Estimate, huber_weights, minimise, robust_sd, rounding_error, t95
 from pmtpy.analysis.search import Grid, seeds
 from pmtpy.analysis.series import Updates
 from pmtpy.analysis.shapes import BOTH, BOXCAR, ONE_POLE, KernelFit, Shape
-from pmtpy.analysis.spread import Spread
+from pmtpy.analysis.spread import Noise, Spread, off_line
 from pmtpy.errors import DeclinedError
 from pmtpy.model import Floats
 
@@ -30,6 +30,7 @@ _RATE_SD = 1.5e-3  # clock rates of one meter differed by 0.1 % between sessions
 _MIN_R2 = 0.8
 _HOPELESS = 20.0  # times the least loss at the first, rough look: not followed further ...
 _FOLLOWED = 4  # ... nor are more of one family
+_FAR = 0.5  # of a width: a step that long leaves the line that it was found along
 _OTHER_WIDTHS = (0.5, 0.7, 0.97, 1.03, 1.4, 2.0)  # at which the profile of the loss is looked at
 
 
@@ -105,9 +106,11 @@ def fit_kernel(
     weights = huber_weights(best.residuals)
     fits = plausible([_polish(problem, f.family, f.point, weights) for f in fits], metered=metered, rest_w=rest_w)
     found = [min((f for f in fits if f.family == family), key=lambda f: f.loss) for family in {f.family for f in fits}]
-    fit = choose(tuple(_describe(problem, f, weights) for f in found), len(problem.y))
+    fit = choose(tuple(_describe(problem, f) for f in found), len(problem.y))
     best = next(f for f in found if f.family == fit.best.family)
-    others = [_polish(problem, best.family, point, weights, fixed=True) for point in _other_widths(best)]
+    if fit.family in (BOXCAR, ONE_POLE) and not _pure(problem, best, weights):
+        fit = impure(fit)
+    others = [_polish(problem, best.family, point, weights, fixed="widths") for point in _other_widths(best)]
     return with_doubt(fit, fits + plausible([best, *others], metered=metered, rest_w=rest_w), problem.period)
 
 
@@ -197,6 +200,25 @@ def _other_widths(best: Fit) -> list[Floats]:
     return [np.array([offset - (f - 1.0) * age, f * window, f * tau, rate]) for f in _OTHER_WIDTHS]
 
 
+def _pure(problem: _Problem, best: Fit, weights: Floats) -> bool:
+    """Whether the readings exclude that a tenth of the kernel's variance is that of a second width.
+
+    The search for the mixed kernel begins with the lag and the variance of the best. It is excluded if it leaves more,
+    in units of the noise, than ``t^2`` of as many degrees of freedom as the readings have on the width.
+    """
+    names, design = _design(problem, best)
+    noise, spread = _errors(problem, best, design)
+    offset, window, tau, rate = (float(p) for p in best.point)
+    sd = math.hypot(window / math.sqrt(12.0), tau)
+    second, first = sd * math.sqrt(MINOR), sd * math.sqrt(1.0 - MINOR)
+    mixed_tau, mixed_sd = (second, first) if window else (first, second)
+    mixed_w = math.sqrt(12.0) * mixed_sd
+    start = np.array([offset + window / 2.0 + tau - mixed_w / 2.0 - mixed_tau, mixed_w, mixed_tau, rate])
+    mixed = _polish(problem, BOTH, start, weights, fixed="tau" if window else "window")
+    worse = noise.misfit(problem.t, mixed.residuals) - noise.misfit(problem.t, best.residuals)
+    return worse > t95(spread.freedom(np.array([float(name in ("window", "tau")) for name in names]))) ** 2
+
+
 # --- local fit ---
 
 
@@ -217,13 +239,14 @@ def _unpack(problem: _Problem, family: str, theta: Floats) -> tuple[float, float
     return float(theta[0]), window, tau, float(theta[-1]) * problem.rate_sd
 
 
-def _polish(problem: _Problem, family: str, point: Floats, weights: Floats, *, fixed: bool = False) -> Fit:
-    """Refine a fit: all of it, or with ``fixed`` widths only its offset and rate."""
+def _polish(problem: _Problem, family: str, point: Floats, weights: Floats, *, fixed: str = "") -> Fit:
+    """Refine a fit: all of it, or all but the ``"window"``, the ``"tau"`` or the ``"widths"``."""
     offset, window, tau, rate = (float(p) for p in point)
     widths = {BOXCAR: [window], ONE_POLE: [tau], BOTH: [window, tau]}[family]
     start = np.array([offset, *np.log(np.maximum(widths, 1e-6)), rate / problem.rate_sd])
     steps = np.array([max(2e-4, problem.period / 200.0), *[0.02 for _ in widths], 0.02])
-    free = np.array([True, *[not fixed for _ in widths], True])
+    named = {BOXCAR: ["window"], ONE_POLE: ["tau"], BOTH: ["window", "tau"]}[family]
+    free = np.array([True, *[fixed not in (name, "widths") for name in named], True])
     root = np.sqrt(weights)
     theta = start.copy()
     # The prior of the rate weighs as much as one residual, whose size the first round finds.
@@ -254,33 +277,23 @@ def _evaluate(problem: _Problem, family: str, theta: Floats, weights: Floats) ->
 # --- description ---
 
 
-def _describe(problem: _Problem, fit: Fit, weights: Floats) -> Shape:
-    """Return the fit with its intervals, from the sandwich covariance of all its parameters."""
-    offset, window, tau, rate = (float(p) for p in fit.point)
-    # The width is that of the reference's clock; on the readings' clock it is shorter by what the reference gains.
-    names = ["offset", *(["window"] if window > 0 else []), *(["tau"] if tau > 0 else []), "rate"]
-    values = {"offset": offset, "window": window, "tau": tau, "rate": rate}
-    columns = []
-    for name in names:
-        span = {"offset": max(2e-4, problem.period / 200.0), "rate": 0.02 * problem.rate_sd}.get(
-            name, 0.02 * values[name]
-        )
-        up, down = ({**values, name: values[name] + sign * span} for sign in (1.0, -1.0))
-        moved = [problem.filtered(v["window"], v["tau"], v["offset"], v["rate"]) for v in (up, down)]
-        columns.append(fit.gain * (moved[0] - moved[1]) / (2.0 * span))
-    x = problem.filtered(window, tau, offset, rate)
-    design = np.stack([x, np.ones(len(x)), *columns], axis=1)
-    late = problem.jitter * columns[0]
-    spread = Spread.of(design, fit.residuals, weights, prior_sd=problem.rate_sd, late=np.asarray(late, np.float64))
-    names = ["gain", "intercept", *names]
+def _describe(problem: _Problem, fit: Fit) -> Shape:
+    """Return the fit with its intervals, moved to where errors that last leave it (see ``spread``)."""
+    names, design = _design(problem, fit)
+    noise, spread = _errors(problem, fit, design)
+    offset, window, tau, rate = (
+        float(p) for p in _moved(problem, fit, noise, dict(zip(names, spread.shift, strict=True)))
+    )
 
     def estimate(value: float, parts: dict[str, float], known: float = 0.0) -> Estimate:
-        sd = spread.deviation(np.array([parts.get(name, 0.0) for name in names]))
-        return Estimate.normal(value, math.hypot(sd, known), max(len(x) - len(names), 2))
+        mix = np.array([parts.get(name, 0.0) for name in names])
+        return Estimate.normal(value, spread.deviation(mix), spread.freedom(mix)).widened(Z95 * known)
 
     rounding = rounding_error(problem.y, robust_sd(fit.residuals))
-    mean, deviation = float(np.mean(x)), max(float(np.std(x)), 1e-300)
-
+    mean, deviation = float(np.mean(design[:, 0])), max(float(np.std(design[:, 0])), 1e-300)
+    # The line is that of the levels, which last; by how much it is another on flanks is part of its error.
+    gain_off, intercept_off = np.hypot(spread.shift[:2], off_line(design[:, 0], fit.gain))
+    # The width is that of the reference's clock; on the readings' clock it is shorter by what the reference gains.
     return Shape(
         fit.family,
         estimate(window / (1.0 + rate), {"window": 1.0}) if window > 0 else None,
@@ -288,9 +301,43 @@ def _describe(problem: _Problem, fit: Fit, weights: Floats) -> Shape:
         estimate(offset, {"offset": 1.0}, problem.jitter),
         estimate(window / 2 + tau + offset, {"offset": 1.0, "window": 0.5, "tau": 1.0}, problem.jitter),
         estimate(rate, {"rate": 1.0}, problem.drift) if problem.metered else None,
-        estimate(fit.gain, {"gain": 1.0}, rounding / deviation),
-        estimate(fit.intercept, {"intercept": 1.0}, rounding * math.hypot(1.0, mean / deviation)),
+        estimate(fit.gain, {"gain": 1.0}, math.hypot(rounding / deviation, float(gain_off))),
+        estimate(fit.intercept, {"intercept": 1.0}, math.hypot(rounding, rounding * mean / deviation, intercept_off)),
         fit.loss,
         robust_sd(fit.residuals),
         1.0 - float(np.mean(fit.residuals**2)) / float(np.var(problem.y)),
     )
+
+
+def _errors(problem: _Problem, fit: Fit, design: Floats) -> tuple[Noise, Spread]:
+    noise = Noise.of(fit.residuals, problem.y, fit.gain * float(np.ptp(design[:, 0])))
+    late = np.asarray(problem.jitter * design[:, 2], np.float64)
+    prior = float(fit.point[3]), problem.rate_sd
+    return noise, Spread.of(problem.t, design, fit.residuals, noise, prior=prior, late=late)
+
+
+def _design(problem: _Problem, fit: Fit) -> tuple[list[str], Floats]:
+    """Return the names of the parameters, and the derivatives of the readings by them, shape (n, p)."""
+    offset, window, tau, rate = (float(p) for p in fit.point)
+    names = ["offset", *(["window"] if window > 0 else []), *(["tau"] if tau > 0 else []), "rate"]
+    values = {"offset": offset, "window": window, "tau": tau, "rate": rate}
+    steps = {"offset": max(2e-4, problem.period / 200.0), "rate": 0.02 * problem.rate_sd}
+    columns = [problem.filtered(window, tau, offset, rate), np.ones(len(problem.y))]
+    for name in names:
+        step = steps.get(name, 0.02 * values[name])
+        up, down = ({**values, name: values[name] + sign * step} for sign in (1.0, -1.0))
+        moved = [problem.filtered(v["window"], v["tau"], v["offset"], v["rate"]) for v in (up, down)]
+        columns.append(fit.gain * (moved[0] - moved[1]) / (2.0 * step))
+    return ["gain", "intercept", *names], np.stack(columns, axis=1)
+
+
+def _moved(problem: _Problem, fit: Fit, noise: Noise, shift: dict[str, float]) -> Floats:
+    """Return the point of a fit after a shift, if that leaves less there, and not only along the tangent."""
+    point = fit.point + np.array([shift.get(name, 0.0) for name in ("offset", "window", "tau", "rate")])
+    if np.any(np.abs(point - fit.point)[1:3] > _FAR * fit.point[1:3]):
+        return fit.point
+    x = problem.filtered(float(point[1]), float(point[2]), float(point[0]), float(point[3]))
+    left = problem.y - (fit.gain + shift["gain"]) * x - fit.intercept - shift["intercept"]
+    if noise.misfit(problem.t, np.asarray(left, np.float64)) > noise.misfit(problem.t, fit.residuals):
+        return fit.point
+    return np.asarray(point, np.float64)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,9 @@ from pmtpy.analysis.series import Updates
 from pmtpy.analysis.shapes import AMBIGUOUS, BOTH, BOXCAR, ONE_POLE, KernelFit
 from pmtpy.analysis.update import estimate_updates, update_series
 from pmtpy.emulators.gpu_sensor import SensorModel
+from pmtpy.emulators.load import Table
 from pmtpy.errors import DeclinedError
+from pmtpy.model import Floats
 from tests.analysis.recorded import read_log, read_pmd
 from tests.analysis.simulated import Bench, pseudo_random_bench, square_bench
 
@@ -187,6 +190,65 @@ def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     assert inside >= 0.85 * asked  # 95 % of 24, less two binomial deviations
 
 
+def _one_step(seed: int) -> tuple[SensorModel, Bench, Bench]:
+    """A card, one step as the meter sees it, and as the sensor does: off its line in each state of the board."""
+    rng = np.random.default_rng(seed)
+    boxcar = seed % 2 == 0
+    model = SensorModel(
+        0.1 if boxcar else 0.02,
+        rng.uniform(0.0, 0.02),
+        window_s=rng.uniform(0.08, 0.3) if boxcar else 0.0,
+        tau_s=0.0 if boxcar else rng.uniform(0.04, 0.2),
+        delay_s=rng.uniform(-0.004, 0.004),
+        gain=rng.uniform(0.9, 1.1),
+        noise_w=rng.uniform(0.05, 0.3),
+        step_w=0.01,
+        seed=seed,
+    )
+    off = rng.uniform(7.0, 7.1)
+    edges = np.array([1.0, 1.0 + rng.uniform(0.03, 0.15), off, off + rng.uniform(0.014, 0.037)])
+    # Idle; low clocks for a while; the load; its uneven end; idle at clocks that are held.
+    watts = np.array([60.0, 60.0 + 150.0 * rng.uniform(0.5, 0.8), 210.0, 130.0, 60.0 + 150.0 * rng.uniform(0.0, 0.1)])
+    seen = watts + 0.0034 * 150.0 * rng.standard_normal(5)
+    return model, _Levels(edges, 10.0, watts), _Levels(edges, 10.0, seen)
+
+
+@dataclass(frozen=True)
+class _Levels(Bench):
+    watts: Floats
+
+    @property
+    def load(self) -> Table:
+        return Table(np.append(-10.0, self.edges_s), self.watts)
+
+
+def test_intervals_from_one_step_hold_on_boards_that_are_off_their_line() -> None:
+    inside, named = [], []
+    for seed in range(8):
+        model, true, seen = _one_step(seed)
+        rate = 1e-3 * float(np.random.default_rng(seed).standard_normal())
+        fit = fit_kernel(seen.updates(model, seed=seed), true.meter(rate=rate), metered=True, pivot_s=5.0)
+        best = fit.best
+        inside += [
+            best.gain.contains(model.gain),
+            best.lag_s.contains(model.window_s / 2 + model.tau_s + model.delay_s),
+        ]
+        named.append(fit.family)
+        for found, truth, family in ((best.window_s, model.window_s, BOXCAR), (best.tau_s, model.tau_s, ONE_POLE)):
+            if fit.family == family:
+                assert found is not None
+                inside.append(found.contains(truth))
+    assert np.mean(inside) >= 0.9  # 95 % of 20, less one binomial deviation
+    assert all(name in (family, AMBIGUOUS) for name, family in zip(named, (BOXCAR, ONE_POLE) * 4, strict=True))
+    assert named.count(AMBIGUOUS) <= 5
+
+
+def test_a_second_width_that_few_readings_could_show_leaves_the_family_open() -> None:
+    model = SensorModel(0.0308, 0.01, window_s=1.23 * 0.0308, tau_s=0.95 * 0.0308, noise_w=0.7, step_w=0.1)
+    bench = Bench(np.array([3.0, 9.0]), 12.0)
+    assert fit_kernel(bench.updates(model), bench.stamps(), metered=False).family in (BOTH, AMBIGUOUS)
+
+
 def _recorded(recordings: Path, folder: str, column: str) -> KernelFit:
     t, watts = read_log(recordings / folder / "gpudata.csv.gz", column)
     t = t - 3600.0  # local time was UTC+1
@@ -200,6 +262,7 @@ def test_the_boxcar_of_a_recorded_ampere_card(recordings: Path, folder: str, wit
     assert fit.family == BOXCAR
     assert fit.best.window_s is not None
     assert fit.best.window_s.value * 1e3 == pytest.approx(99.9, abs=within_ms)
+    assert fit.best.window_s.contains(0.09995)
     assert fit.best.gain.value == pytest.approx(0.948, abs=0.012)
     assert fit.best.intercept_w.value == pytest.approx(1.4, abs=2.5)
 
