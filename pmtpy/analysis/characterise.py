@@ -28,6 +28,8 @@ from pmtpy.errors import DeclinedError
 
 _MEETING_S = 2.0  # clocks that both claim to be a host's wall clock are searched this far
 _EARLY_SHARE = 0.5  # of a poll, by which rows of a log are stamped before they are read (3 to 6 ms of 13 were seen)
+_FRAME_S = 1e-3  # of USB: a meter that is stamped as it arrives is stamped up to this much late
+_STEADY = 2e-6  # by which one clock agrees with itself
 _SETTLED_S = 2.0
 _BRIEF_S = 1.0
 _MOST_UPDATES = 4000  # fix a kernel to a few thousandths; more of them cost time only
@@ -55,7 +57,12 @@ class _Findings:
 
 
 def characterise(
-    channel: str, polls: Series, *, load: LoadStamps | None = None, meter: Series | None = None
+    channel: str,
+    polls: Series,
+    *,
+    load: LoadStamps | None = None,
+    meter: Series | None = None,
+    one_clock: bool = False,
 ) -> Characterisation:
     """Characterise one channel from polled readings.
 
@@ -68,7 +75,9 @@ def characterise(
     load : LoadStamps, optional
         When the load was on, by the host's clock.
     meter : Series, optional
-        A reference meter. Its clock is never taken as right.
+        A reference meter. Its clock is never taken as right, but for
+    one_clock : bool
+        whether one clock stamped the readings and the meter's. Where a load is given, its stamps tie them anyhow.
 
     Returns
     -------
@@ -85,7 +94,8 @@ def characterise(
     updates = update_series(t, watts, lattice)
     shift = 0.0
     if load is not None or meter is not None:
-        moved = found.attempt("kernel", lambda: _host_shift(polls, updates, load, meter))
+        same = one_clock and load is None
+        moved = 0.0 if same else found.attempt("kernel", lambda: _host_shift(polls, updates, load, meter))
         if moved is None:
             found.declined["meter"] = found.declined["kernel"]
             load = meter = None
@@ -94,11 +104,16 @@ def characterise(
             found.notes.append(f"the readings' clock was shifted by {shift:+.3f} s to meet the reference")
     updates = updates.shifted(shift)
     readings = Readings(np.asarray(t + shift, np.float64), watts, updates)
-    tied = None if meter is None else found.attempt("meter", lambda: _meter_on_host(found, meter, load, updates))
+    tied: tuple[ClockFit | None, Curve] | None = None
+    if meter is not None and one_clock and load is None:
+        tied = found.attempt("meter", lambda: _on_one_clock(meter, updates))
+    elif meter is not None:
+        tied = found.attempt("meter", lambda: _meter_on_host(found, meter, load, updates))
     clock, curve = tied or (None, None)
     step = found.attempt("step", lambda: _step(updates, load, curve, lattice.poll_s))
     fit = found.attempt("kernel", lambda: _kernel(found, updates, load, tied, lattice))
-    offset = _offset(found, fit, load, clock, polls)
+    hosted = polls.absolute == load.absolute if load is not None else one_clock
+    offset = _offset(found, fit, clock, hosted=hosted)
     transfer = _transfer(found, updates, curve, fit, clock)
     energy = _energies(found, readings, curve, load, (lattice, fit, transfer))
     if step is not None and step.note:
@@ -137,14 +152,26 @@ def _held(updates: Updates) -> Curve:
     return Curve.from_samples(np.stack([updates.t_s, ends], axis=1).ravel(), np.repeat(updates.watts, 2))
 
 
-def _meter_on_host(
-    found: _Findings, meter: Series, load: LoadStamps | None, updates: Updates
-) -> tuple[ClockFit | None, Curve]:
-    """Return the meter's curve on the host's clock as far as that can be known, and how its clock was tied to it."""
+def _on_one_clock(meter: Series, updates: Updates) -> tuple[ClockFit, Curve]:
+    """Return the meter's curve where it is: its clock is that of the readings."""
+    curve = _long_enough(meter)
+    middle = float((updates.t_s[0] + updates.t_s[-1]) / 2.0)
+    return ClockFit(Estimate(0.0, -_FRAME_S, _FRAME_S), Estimate(0.0, -_STEADY, _STEADY), middle, 0), curve
+
+
+def _long_enough(meter: Series) -> Curve:
     curve = meter.curve()
     if curve.end_s - curve.start_s < _BRIEF_S:
         msg = f"the meter recorded {curve.end_s - curve.start_s:.3g} s: so little looks like any part of a load"
         raise DeclinedError(msg)
+    return curve
+
+
+def _meter_on_host(
+    found: _Findings, meter: Series, load: LoadStamps | None, updates: Updates
+) -> tuple[ClockFit | None, Curve]:
+    """Return the meter's curve on the host's clock as far as that can be known, and how its clock was tied to it."""
+    curve = _long_enough(meter)
     fixed = _held(updates) if load is None else Curve.from_switching(load.edges_s, load.end_s)
     tied = meter.absolute and (load is None or load.absolute)
     if tied:
@@ -247,17 +274,15 @@ def _kernel(
     return fit
 
 
-def _offset(
-    found: _Findings, fit: KernelFit | None, load: LoadStamps | None, clock: ClockFit | None, polls: Series
-) -> Estimate | None:
-    """Return the kernel's offset on the host's clock, if a clock ties them."""
+def _offset(found: _Findings, fit: KernelFit | None, clock: ClockFit | None, *, hosted: bool) -> Estimate | None:
+    """Return the kernel's offset on the host's clock, if a clock ties them; ``hosted``: the readings are on it."""
     if fit is None:
         return None
     if fit.family == AMBIGUOUS:
         found.declined["kernel"] = fit.reason
         return None
     metered = fit.best.rate is not None
-    if load is None or (metered and clock is None) or polls.absolute != load.absolute:
+    if not hosted or (metered and clock is None):
         found.declined["kernel.offset_ms"] = (
             "nothing ties the reference's clock to that of the readings; stamps of the load on the host's clock would"
         )

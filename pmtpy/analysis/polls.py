@@ -40,7 +40,9 @@ class Polling:
     def polls(self, t_s: Floats, values: Floats, lost: Ints) -> tuple[Floats, Floats]:
         """Return times and values of all polls.
 
-        A row that bears the device's own time was found by a poll up to one period later, half of one on average.
+        A row that bears the device's own time was found by a poll up to one period later, half of one on average: each
+        change is put between two polls half a period either side of it. Rows of which another register is the reason
+        bear that one's time, and say nothing of when this value still was as it was: they are left out.
 
         Parameters
         ----------
@@ -49,6 +51,9 @@ class Polling:
         lost : int64, shape (n,)
             Rows missing before each row: how it was polled there is not known, so nothing is put back.
         """
+        if self.stamped:
+            new = np.concatenate([[True], np.diff(values) != 0.0])[: len(t_s)]
+            t_s, values, lost = t_s[new], values[new], np.diff(np.cumsum(lost)[new], prepend=0)
         # A poll that would lie within half a period of the row before is that row.
         missing = np.maximum(0, np.ceil(np.diff(t_s) / self.period_s - 1.5)).astype(np.int64)
         missing[lost[1:] > 0] = 0

@@ -17,7 +17,7 @@ import numpy as np
 from pmtpy.analysis.characterise import characterise
 from pmtpy.analysis.characterised import Characterisation, Series
 from pmtpy.cli.common import add_options, parse_options, say
-from pmtpy.cli.recorded import power_column, read_file, read_series, read_stamps, sensor_column
+from pmtpy.cli.recorded import one_run, power_column, read_file, read_series, read_stamps, sensor_column
 from pmtpy.cli.settings import load_settings
 from pmtpy.clock import seconds_of
 from pmtpy.errors import TargetError
@@ -139,16 +139,16 @@ def _recorded(path: str, args: argparse.Namespace) -> _Made:
     table = read_file(path, skip_broken=args.skip_broken)
     column = sensor_column(table, args.channel, path)
     load = read_stamps(args.load, skip_broken=args.skip_broken) if args.load else None
-    meter = None
+    meter, one_clock = None, False
     if args.meter:
         if Path(args.meter).exists() and Path(args.meter).samefile(path):
             msg = f"{path} cannot be its own meter: --meter is the recording of another instrument"
             raise TargetError(msg)
         metered = read_file(args.meter, skip_broken=args.skip_broken)
         power_column(metered, None, args.meter)
-        meter = read_series(metered, "total_W")
+        meter, one_clock = read_series(metered, "total_W"), one_run([table, metered])
     polls = read_series(table, column)
-    found = characterise(column.removesuffix("_W"), polls, load=load, meter=meter)
+    found = characterise(column.removesuffix("_W"), polls, load=load, meter=meter, one_clock=one_clock)
     facts = table.attrs["metadata"] or {}
     return _Made(found, facts.get("target", ""), facts.get("identity"), _span(polls))
 

@@ -29,6 +29,7 @@ from pmtpy.cli.command import run_command
 from pmtpy.cli.common import LOST, Stopped, check_writable, opened, say, stoppable, write_report
 from pmtpy.cli.comparison_report import table
 from pmtpy.cli.dump import end_dumps
+from pmtpy.cli.recorded import one_run
 from pmtpy.clock import HOST_CLOCK, NS_PER_S, seconds_of
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
 from pmtpy.measurement import Measurement
@@ -198,23 +199,13 @@ def _files(args: argparse.Namespace) -> _Watched:
             traces.append(replace(trace, regions=(*waiting, *spans)))
             waiting, spans = [], []
         tables.append(read)
-    one = _one_run(tables) if args.clock is None else args.clock == "one"
+    one = one_run(tables) if args.clock is None else args.clock == "one"
     if one and len({_clock(t) for t in tables}) > 1:
         msg = "some of these files tell Unix time and some only time since their start: that is not one clock"
         raise TargetError(msg)
     warnings = [f"{t.attrs['path']} is virtual: its energy is emulated" for t in tables if t.attrs["virtual"]]
     warnings += [f"{t.attrs['path']}: {note}" for t in tables for note in t.attrs["notes"]]
     return _Watched(traces, one, warnings=warnings)
-
-
-def _one_run(tables: Sequence[pd.DataFrame]) -> bool:
-    """Whether all rows were stamped by one clock: they are of one file, or of files that pmtpy wrote on one host."""
-    if len({t.attrs["path"] for t in tables}) == 1:
-        return True
-    anchors = [((t.attrs["metadata"] or {}).get("anchors") or {}).get("start") for t in tables]
-    # Monotonic time starts with the machine: wall less monotonic time is the moment of its start.
-    starts = [a["unix_ns"] - a["monotonic_ns"] for a in anchors if a]
-    return len(starts) == len(tables) > 0 and max(starts) - min(starts) < NS_PER_S // 1000
 
 
 def _clock(read: pd.DataFrame) -> str:

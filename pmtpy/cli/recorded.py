@@ -7,6 +7,7 @@ meter taken for a sensor, or stamps for a meter, would only be declined later fo
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ from pmtpy.analysis.characterised import LoadStamps, Series
 from pmtpy.analysis.marks import regions
 from pmtpy.analysis.polls import Polling
 from pmtpy.cli.common import say
+from pmtpy.clock import NS_PER_S
 from pmtpy.errors import FileFormatError, TargetError
 from pmtpy.model import Floats, Ints
 from pmtpy.recordings import load as load_file
@@ -65,6 +67,16 @@ def _whole(path: str, *, skip_broken: bool) -> pd.DataFrame:
             return table
         msg = str(error).replace("skip_broken=True leaves", "--skip-broken leaves")
         raise FileFormatError(msg) from error
+
+
+def one_run(tables: Sequence[pd.DataFrame]) -> bool:
+    """Whether all rows were stamped by one clock: they are of one file, or of files that pmtpy wrote on one host."""
+    if len({t.attrs["path"] for t in tables}) == 1:
+        return True
+    anchors = [((t.attrs["metadata"] or {}).get("anchors") or {}).get("start") for t in tables]
+    # Monotonic time starts with the machine: wall less monotonic time is the moment of its start.
+    starts = [a["unix_ns"] - a["monotonic_ns"] for a in anchors if a]
+    return len(starts) == len(tables) > 0 and max(starts) - min(starts) < NS_PER_S // 1000
 
 
 def power_column(table: pd.DataFrame, channel: str | None, path: str) -> str:

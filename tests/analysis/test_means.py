@@ -63,6 +63,18 @@ def test_a_meter_no_finer_than_the_sensor_is_declined_for_the_kernel() -> None:
         refuse_coarse(0.2, 0.1)
 
 
+def test_one_clock_ties_the_kernels_end_to_the_readings_without_a_load() -> None:
+    bench = pseudo_random_bench(0.067, SECONDS)
+    log = polls(bench, SensorModel(0.1, 0.03, window_s=0.08, delay_s=0.012))
+    found = characterise("gpu", log, meter=means(bench, 0.001), one_clock=True)
+    assert found.offset_s is not None
+    assert found.offset_s.contains(0.012)
+    assert found.offset_s.half_width < 0.004
+    apart = characterise("gpu", log, meter=means(bench, 0.001))
+    assert apart.offset_s is None
+    assert "nothing ties" in apart.declined["kernel.offset_ms"]
+
+
 def test_rows_of_means_are_neither_late_nor_smoothed_in_a_comparison() -> None:
     bench = pseudo_random_bench(0.067, SECONDS)
     t = np.arange(0.0, SECONDS, 0.1)

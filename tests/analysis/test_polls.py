@@ -46,6 +46,14 @@ def test_a_row_with_the_devices_own_time_was_polled_half_a_period_later_on_avera
     assert values.tolist() == [5.0, 5.0, 5.0, 6.0]
 
 
+def test_a_row_of_another_register_does_not_say_when_a_value_with_its_own_time_was_still_the_old_one() -> None:
+    t, values = np.array([0.0, 0.27, 0.3]), np.array([5.0, 5.0, 6.0])
+    times, _ = Polling(0.1, stamped=True).polls(t, values, np.zeros(3, np.int64))
+    assert times == pytest.approx([0.05, 0.15, 0.25, 0.35])
+    times, _ = Polling(0.1, stamped=True).polls(t, values, np.array([0, 4, 0], np.int64))
+    assert times == pytest.approx([0.05, 0.35])
+
+
 def test_the_metadata_of_a_stream_and_of_another_tool_tell_of_no_polls() -> None:
     assert Polling.of(None) is None
     assert Polling.of({"polled_s": None, "stamped": False}) is None
