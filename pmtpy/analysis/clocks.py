@@ -7,6 +7,7 @@ Pure; times are seconds.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -329,9 +330,10 @@ def _tied(meter: Curve, load: Curve, edges: Floats, reach_s: float | None) -> _T
         if tried:  # else the meter may have been started late: look at all of it at once
             return max(tried, key=lambda each: each.alike)
     moved = meter.shifted(coarse_shift(meter, load, reach_s=reach_s, step_s=_GRAIN_S))
+    # The first and the last edge may be out of sight, or all of them: a correlation puts a slow rise at its middle.
+    with suppress(DeclinedError):
+        moved = fit_clock(moved, on, off, around_s=_AFAR_S).on_host(moved)
     try:
-        if _RATE_MOST * whole / 2.0 > _EDGE_S / 4.0:  # the first and the last edge may be out of sight
-            moved = fit_clock(moved, on, off, around_s=_AFAR_S).on_host(moved)
         clock = fit_clock(moved, on, off)
     except DeclinedError as error:
         return _Tied(_alike(moved, load), moved, None, str(error))
@@ -380,10 +382,10 @@ def _alike(a: Curve, b: Curve) -> float:
 
 
 def _crossing(meter: Curve, edge: float, off: Floats, around_s: float) -> float:
-    """How long after a rising edge the meter passes half of the first jump; NaN where there is none to see.
+    """How long after a rising edge the meter passes a quarter of the rise; NaN where there is none to see.
 
-    From afar the jump is not seen by itself but with the ramp of the clocks that follows it, so there it is the
-    beginning of the whole rise.
+    Clocks that ramp up after a load has begun raise power in stairs, and the first of them may be less than half of
+    all. From afar more of the ramp is seen, so there it is a tenth.
     """
     before = edge - max(off[off < edge], default=edge - 1.0)
     after = min(off[off > edge], default=edge + 1.0) - edge
@@ -398,6 +400,6 @@ def _crossing(meter: Curve, edge: float, off: Floats, around_s: float) -> float:
     noise = robust_sd(np.asarray(power[t < edge - width / 4.0], np.float64))
     if high - low < 6.0 * noise + 1e-9:
         return math.nan
-    share = 0.5 if around_s <= _EDGE_S else 0.1
+    share = 0.25 if around_s <= _EDGE_S else 0.1
     above = np.flatnonzero(power > low + max(share * (high - low), 6.0 * noise))
     return float(t[above[0]] - edge) if len(above) else math.nan

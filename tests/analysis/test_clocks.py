@@ -121,6 +121,20 @@ def test_a_meter_is_followed_over_minutes_of_long_blocks(blocks: int, rate: floa
     assert (curve.start_s, curve.end_s) == pytest.approx((-0.5, bench.seconds + 0.5), abs=5e-3)
 
 
+def test_clocks_that_ramp_up_in_stairs_do_not_delay_a_meter_that_saw_only_the_rise() -> None:
+    bench = long_blocks(1)
+    meter = bench.meter(shift_s=0.02)
+    t = (meter.t_s[1:] + meter.t_s[:-1])[1:-1] / 2.0
+    stairs = np.clip(0.4 + 0.1 * np.floor((t - 0.02 - bench.edges_s[0]) / 0.025), 0.0, 1.0)
+    watts = np.where(t - 0.02 > bench.edges_s[0], 60.0 + stairs * (meter.watts()[1:-1] - 60.0), meter.watts()[1:-1])
+    part = (t > 0.2) & (t < 4.0)
+    rising = Curve.from_samples(t[part], watts[part])
+    curve, clock, why = follow_clock(rising, bench.edges_s, bench.seconds, reach_s=2.0)
+    assert why == ""
+    assert clock is not None
+    assert curve.start_s == pytest.approx(rising.start_s - 0.02, abs=2e-3)
+
+
 def test_a_few_edges_close_together_show_no_rate_that_no_clock_has() -> None:
     bench = Bench(np.array([1.0, 1.2, 1.4, 1.6, 1.8, 2.0]), 3.0)
     clock = fit_clock(bench.meter(rate=0.001), bench.edges_s[::2], bench.edges_s[1::2])
