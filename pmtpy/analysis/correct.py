@@ -383,8 +383,11 @@ def _inverted(
     # The sum of the inverted updates telescopes: noise enters through the sum of the readings and through the two ends.
     sums = response.noise_in_s * math.sqrt(response.period_s * (end_s - start_s))
     ends = np.interp([start_s, end_s], t_s - response.delay_s, shown)
+    # Exact for power constant between updates: of a step after the share f it misses f (1 - f) T/(2 tau).
+    moved = math.sqrt(float(np.sum(np.diff(power[(t_s > start_s) & (t_s < end_s)]) ** 2)))
     parts = [p for p in found.parts if p[0] != "noise"]
     parts += [
+        ("steps", response.period_s**2 / response.tau_s / math.sqrt(120.0) * moved),
         ("noise", math.hypot(sums, response.tau_s * noise)),
         ("tau", response.tau_u * abs(float(ends[1] - ends[0]))),
     ]

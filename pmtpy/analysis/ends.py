@@ -65,6 +65,7 @@ def _steady(since: Floats, power: Floats, response: Response) -> tuple[Floats | 
     unknown, *_ = np.linalg.lstsq(design, power, rcond=None)
     curve = np.asarray(design @ unknown, np.float64)
     scatter = float(np.sum((power - curve) ** 2)) / (n - 2)
-    if scatter > noise**2 * (1.0 + _CHANCE * math.sqrt(2.0 / (n - 2))):
+    rough = float(np.mean(np.diff(power, 2) ** 2)) / 6.0  # the same of white noise, and less of a power that moved
+    if scatter > min(noise**2, rough) * (1.0 + _CHANCE * math.sqrt(2.0 / (n - 2))):
         return None, 1.0
     return curve, float(np.linalg.inv(design.T @ design)[1, 1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -385,6 +386,25 @@ def test_03_s_of_a_slow_one_pole_are_known_to_1_percent(tau: float, power: float
         assert found.joules == pytest.approx(true, rel=0.01)
         held += found.low <= true <= found.high
     assert held >= 13
+
+
+@pytest.mark.parametrize("tau", [0.03, 0.15, 0.4])
+def test_a_fast_load_is_not_taken_for_noise_at_the_ends_of_an_inverted_region(tau: float) -> None:
+    held = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        at = np.cumsum(rng.uniform(0.04, 0.16, 120))
+        load = Table(np.append(0.0, at), rng.uniform(40.0, 200.0, 121))
+        model = SensorModel(0.015, seed / 2700, 0.0, 0.0, tau, noise_w=0.15, seed=seed)
+        t, watts = shown(model, load, 0.5, 4.5)
+        bold = Response(0.015, 0.0, tau, noise_w=2.0)  # what the load's own changes may be taken for
+        for response in (bold, replace(bold, noise_w=0.15)):
+            start = float(rng.uniform(1.5, 3.5))
+            found = region_energy(t, watts, response, start_s=start, end_s=start + 0.3)
+            true = between(load, start, start + 0.3)
+            assert found.joules == pytest.approx(true, rel=0.03)
+            held.append(found.low <= true <= found.high)
+    assert np.mean(held) >= 0.9
 
 
 def test_readings_at_an_end_lose_their_noise_where_the_power_is_steady_and_keep_it_where_it_steps() -> None:
