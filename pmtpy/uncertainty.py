@@ -31,6 +31,8 @@ _HIDDEN = 0.09
 _LONGEST = 4.0  # and no more than the same sines hold in an interval that is short beside the window
 _FULL = 0.9  # below this share of time seen a sensor is called part-time (gpu-table of Yang et al., duty)
 _DOUBTFUL = 0.1  # edges and lag together above this share of the energy: the region is too short
+# Parts that come from the load and the two instants, which all channels share.
+_SHARED = frozenset({"edges", "ahead", "lag", "unresolved", "uncovered", "reconstruction", "aliasing", "missing"})
 # Two-sided 95 % quantiles of Student's t for 1 to 10 degrees of freedom.
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
@@ -110,13 +112,13 @@ def of_product(channel: Channel, voltage: Channel, current: Channel, volts: floa
 def combine(assessments: Sequence[Assessment]) -> Assessment:
     """Judge the sum of several energies over one interval.
 
-    Edges, lag and whatever was not seen come from one load and one pair of instants, so they add linearly; the
-    sensors' own errors are independent and add in squares. Warnings are kept, each once.
+    Edges, lag and whatever was not seen, or was undone, come from one load and one pair of instants, so they add
+    linearly; the sensors' own errors are independent and add in squares. Warnings are kept, each once.
     """
     together: dict[str, float] = {}
     for name in dict.fromkeys(n for a in assessments for n, _ in a.parts):
         each = [dict(a.parts).get(name, 0.0) for a in assessments]
-        common = name in {"edges", "ahead", "lag", "unresolved", "uncovered"}
+        common = name in _SHARED
         together[name] = sum(each) if common else math.sqrt(sum(u * u for u in each))
     ranked = sorted(together.items(), key=lambda p: -p[1])
     warnings = dict.fromkeys(w for a in assessments for w in a.warnings)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pmtpy.evidence import Edge, Evidence, observe
 from pmtpy.model import Channel, Floats, Quantity, Rule
-from pmtpy.uncertainty import assess, combine, repeated, student_95
+from pmtpy.uncertainty import Assessment, assess, combine, repeated, student_95
 from tests.uncertainty.worlds import random_trial
 
 POWER = Channel("gpu", Quantity.POWER, resolution=0.0, refresh_s=0.1, window_s=0.1)
@@ -240,6 +240,12 @@ def test_in_a_sum_common_causes_add_and_independent_ones_do_not() -> None:
     assert both["lag"] == pytest.approx(2 * one["lag"])
     assert both["gain"] == pytest.approx(math.sqrt(2) * one["gain"])
     assert combine([]).uncertainty_joules == 0.0
+
+
+def test_what_was_undone_of_one_load_adds_up_in_a_sum() -> None:
+    one = Assessment(13.0, (("reconstruction", 12.0), ("gain", 5.0)))
+    both = combine([one, one])
+    assert dict(both.parts) == pytest.approx({"reconstruction": 24.0, "gain": 5.0 * math.sqrt(2.0)})
 
 
 def test_repeatability_uses_students_t() -> None:
