@@ -97,7 +97,7 @@ class Profile:
         how = self.behaviour
         if how.span_s is None or channel.how is Rule.COUNTER:
             return None
-        window, tau, delay = (n or Number(0.0) for n in (how.window_s, how.tau_s, how.delay_s))
+        window, tau, delay = how.window_s or Number(0.0), how.tau_s or Number(0.0), how.end_s
         period_s = how.refresh_s.value if how.refresh_s else channel.refresh_s or 0.0
         inverted = window.value == 0.0 and tau.value >= period_s / 2.0 > 0.0
         # How old a value is when it is polled: what the channel is later than its kernel.

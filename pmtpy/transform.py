@@ -6,6 +6,7 @@ what undoes a sensor's memory is applied to a region's rows afterwards. SI in, S
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,10 +100,17 @@ class Behaviour:
         return (self.window_s.value if self.window_s else 0.0) + 2.0 * (self.tau_s.value if self.tau_s else 0.0)
 
     @property
+    def end_s(self) -> Number:
+        """Age of the kernel's end at the update; where it is not known, 0 give or take half a period (rectangular)."""
+        if self.delay_s is not None:
+            return self.delay_s
+        return Number(0.0, (self.refresh_s.value if self.refresh_s is not None else 0.0) / math.sqrt(12.0))
+
+    @property
     def lag_s(self) -> float | None:
         """Mean age of what a reading shows."""
         span = self.span_s
-        return None if span is None else span / 2.0 + (self.delay_s.value if self.delay_s else 0.0)
+        return None if span is None else span / 2.0 + self.end_s.value
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ def response_of(profile: Profile, period_s: float, watts: Floats) -> Response | 
     known = profile.calibrated(Channel(profile.channel, Quantity.POWER, resolution=0.0))
     bends = np.abs(np.diff(watts, 2))  # of smooth readings nothing is left; the larger ones are the load's
     noise = float(np.quantile(bends, 0.25)) / _QUARTILE if len(bends) else 0.0
-    window, tau, delay = (n or Number(0.0) for n in (how.window_s, how.tau_s, how.delay_s))
+    window, tau, delay = how.window_s or Number(0.0), how.tau_s or Number(0.0), how.end_s
     return Response(
         period_s,
         window.value,
@@ -64,7 +64,7 @@ def after_s(profile: Profile, *, loaded: bool) -> float:
         return 0.0
     period = how.refresh_s.value
     if how.span_s > _WIDE * period and not _slow(profile):
-        return 2.0 * (how.span_s + abs(how.delay_s.value if how.delay_s else 0.0)) + 2.0 * period
+        return 2.0 * (how.span_s + abs(how.end_s.value)) + 2.0 * period
     return abs(how.lag_s) + how.span_s + 2.0 * period if loaded else 0.0
 
 

@@ -286,6 +286,7 @@ def _behaviours(found: Sequence[dict[str, object]]) -> Behaviour:
         pooled([b.window_s for b in each]),
         pooled([b.tau_s for b in each]),
         pooled([b.delay_s for b in each]),
+        pooled([b.noise for b in each]),
     )
 
 
@@ -363,11 +364,12 @@ def _estimate(found: dict[str, object], key: str) -> Number:
 def _behaviour(found: dict[str, object]) -> Behaviour:
     kernel = found.get("kernel")
     of = kernel if isinstance(kernel, dict) else {}
-    ms = 1e-3
+    ms, noise = 1e-3, found.get("noise_w")
     return Behaviour(
         family=str(of.get("family", "")),
         refresh_s=_number_of(found.get("update_period_ms"), ms),
         window_s=_number_of(of.get("window_ms"), ms),
         tau_s=_number_of(of.get("tau_ms"), ms),
         delay_s=_number_of(of.get("offset_ms"), ms),
+        noise=Number(float(noise)) if isinstance(noise, float) else None,
     )

@@ -80,6 +80,7 @@ class _Made:
             "virtual": None if self.identity is None else self.identity.get("virtual"),
             "identity": self.identity,
             "shown_w": list(self.shown_w),
+            "noise_w": self.found.kernel.best.residual_w if self.found.kernel is not None else None,
             "notes": list(self.found.notes),
         }
 

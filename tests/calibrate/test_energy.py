@@ -13,7 +13,7 @@ from pmtpy.cli import main
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.emulators.load import Table
 from pmtpy.model import Identity
-from pmtpy.profile import Profile
+from pmtpy.profile import Profile, parse_profile
 from pmtpy.transform import Affine, Behaviour, Number
 
 CURVE = Affine(Number(0.95, 0.002), Number(2.0, 0.3))
@@ -54,6 +54,23 @@ def test_each_block_of_the_load_is_corrected(recorded: Path, capsys: pytest.Capt
     assert short["joules"] == pytest.approx(125.0, abs=6.0)
     assert long["low"] < 900.0 < long["high"]
     assert short["low"] < 125.0 < short["high"]
+
+
+def test_a_load_that_never_rests_is_not_taken_for_noise(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    starts = np.cumsum(np.random.default_rng(2).uniform(0.1, 0.4, 60))
+    load = Table(np.append(-1.0, starts), np.where(np.arange(61) % 2, 300.0, 60.0))
+    t_ns, watts = SensorModel(gain=0.95, offset_w=2.0, noise_w=0.2, step_w=0.01).record(load, 15.0, Polling())
+    t = t_ns / 1e9
+    lines = ["time,elapsed,marker,lost,total_W,total_J,gpu_W,gpu_J"]
+    lines += [f"{a:.6f},{a - t[0]:.6f},,0,{w:.3f},0,{w:.3f},0" for a, w in zip(t, watts, strict=True)]
+    (recorded / "log.csv").write_text("\n".join(lines) + "\n")
+    told = parse_profile((recorded / "profile.json").read_text())
+    told = replace(told, behaviour=replace(told.behaviour, noise=Number(0.2)))
+    (recorded / "profile.json").write_text(told.to_json())
+    (found,) = energies(recorded, capsys, "--between", "2,12")
+    true = float(np.diff(load.joules(t[0] + np.array([2.0, 12.0])))[0])
+    assert found["low"] < true < found["high"]
+    assert found["uncertainty_joules"] < 0.01 * true
 
 
 def test_an_interval_can_be_asked_for(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:

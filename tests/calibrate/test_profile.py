@@ -61,6 +61,19 @@ def test_a_profile_is_made_for_the_device_and_applied_to_it(
     assert main([*words, "-o", str(tmp_path / "no" / "p.json")]) == 2
 
 
+def test_the_noise_of_single_readings_goes_into_the_profile_and_is_none_where_it_is_not_told(
+    tmp_path: Path,
+) -> None:
+    for name, noise in (("told", 0.35), ("untold", None)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(FOUND | {"channel": "gpu", "noise_w": noise}))
+        words = [str(tmp_path / f"{name}.json"), "--device", "a card", "--range", "20,700"]
+        assert main(["calibrate", "profile", *words, "-o", str(tmp_path / f"{name}.profile")]) == 0
+    told, untold = (parse_profile((tmp_path / f"{name}.profile").read_text()) for name in ("told", "untold"))
+    assert told.behaviour.noise is not None
+    assert told.behaviour.noise.value == 0.35
+    assert untold.behaviour.noise is None
+
+
 def test_without_a_meter_a_profile_has_the_kernel_and_what_the_device_states_of_its_gain(
     tmp_path: Path, power_channel: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

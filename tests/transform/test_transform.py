@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -53,6 +54,16 @@ def test_a_calibrated_channel_knows_how_well_it_is_known() -> None:
     assert channel.noise == pytest.approx(0.3 / 0.95)
     assert PROFILE.digest in channel.reference
     assert "PowerSensor3" in channel.reference
+
+
+def test_a_kernel_whose_end_is_not_known_may_be_half_a_period_off() -> None:
+    unknown = replace(PROFILE, behaviour=replace(PROFILE.behaviour, delay_s=None))
+    (channel,) = calibrate([unknown], BOARD, [GPU]).channels([GPU])
+    late = unknown.lateness(channel)
+    assert late is not None
+    assert late.shift_s == pytest.approx(0.05)
+    assert late.u_s == pytest.approx(0.09997 / math.sqrt(12.0), rel=1e-3)
+    assert unknown.behaviour.end_s.value == 0.0
 
 
 def test_a_profile_without_behaviour_leaves_the_channel_its_own() -> None:
