@@ -18,7 +18,7 @@ from pmtpy.analysis.curve import Curve
 from pmtpy.analysis.estimate import Estimate, robust_sd
 from pmtpy.analysis.kernel import MIN_UPDATES, fit_kernel
 from pmtpy.analysis.series import Updates
-from pmtpy.analysis.shapes import AMBIGUOUS, KernelFit
+from pmtpy.analysis.shapes import AMBIGUOUS, KernelFit, Shape
 from pmtpy.errors import DeclinedError
 from pmtpy.model import Floats
 
@@ -27,6 +27,7 @@ _BLOCKS = 8  # fewer are no run of quick blocks
 _SETTLING_S = 1.0  # of a run, as the publishers drop ...
 _SETTLING = 0.25  # ... but no more of it than this share
 _REST_S, _FEWEST = 1.0, 5  # what is read so long before the load is its rest, if it is read so often
+_HALVES, _TWICE = 2, 2.0
 _REGULAR = 0.02  # of its period, by which a regular load may scatter
 _FOLLOWS_S = 0.4e-3  # measured power edges of recorded fast loads lie so far from their stamps
 _EARLY_S = 0.02  # a stamp this much earlier than its reading has been seen; a kernel cannot end later in the future
@@ -57,7 +58,10 @@ def fit_load_kernel(updates: Updates, load: LoadStamps, poll_s: float) -> tuple[
     inside = updates.between(start, end)
     used = inside if len(inside) >= MIN_UPDATES else updates
     rest = _at_rest(updates, load) if used is inside else None
-    fit = fit_kernel(used, Curve.from_switching(load.edges_s, load.end_s), metered=False, rest_w=rest)
+    reference = Curve.from_switching(load.edges_s, load.end_s)
+    fit = fit_kernel(used, reference, metered=False, rest_w=rest)
+    if fit.family != AMBIGUOUS and used is inside:
+        fit = _halved(fit, used, reference, rest)
     note = ""
     period = _period(load.edges_s[(load.edges_s >= start - _SETTLING_S) & (load.edges_s <= end)])
     if period is not None and used is inside:
@@ -89,6 +93,43 @@ def _run(load: LoadStamps) -> tuple[float, float]:
     run = max(runs, key=lambda r: float(off[r[-1]] - on[r[0]]))
     first, last = float(on[run[0]]), float(off[run[-1]])
     return first + min(_SETTLING_S, _SETTLING * (last - first)), last
+
+
+def _halved(fit: KernelFit, updates: Updates, reference: Curve, rest_w: float | None) -> KernelFit:
+    """Widen the intervals by how far the two halves of the readings lie apart.
+
+    Power that sags or creeps while a load runs is no noise, and where the updates see few phases of a regular load it
+    bends the kernel by more than the interval of the whole. Then the halves are bent by different amounts.
+    """
+    middle = float((updates.t_s[0] + updates.t_s[-1]) / 2.0)
+    shapes = []
+    for half in (updates.between(-np.inf, middle), updates.between(middle, np.inf)):
+        try:
+            found = fit_kernel(half, reference, metered=False, rest_w=rest_w)
+        except DeclinedError:
+            continue
+        shapes += [s for s in found.shapes if s.family == fit.best.family and _as_wide(s, fit.best)]
+    if len(shapes) < _HALVES:
+        return fit
+
+    def apart(*estimates: Estimate | None) -> float:
+        values = [e.value for e in estimates if e is not None]
+        return (max(values) - min(values)) / 2.0 if values else 0.0
+
+    best, window, tau = fit.best, apart(*(s.window_s for s in shapes)), apart(*(s.tau_s for s in shapes))
+    best = replace(
+        best,
+        window_s=best.window_s and best.window_s.widened(window),
+        tau_s=best.tau_s and best.tau_s.widened(tau),
+        offset_s=best.offset_s.widened(window / 2.0 + tau),  # the lag of a kernel is known better than its parts
+    )
+    return replace(fit, best=best)
+
+
+def _as_wide(shape: Shape, best: Shape) -> bool:
+    """Whether two kernels of a family are about as wide, not aliases of each other."""
+    pairs = ((shape.window_s, best.window_s), (shape.tau_s, best.tau_s))
+    return all(a.value < _TWICE * b.value and b.value < _TWICE * a.value for a, b in pairs if a and b)
 
 
 def _at_rest(updates: Updates, load: LoadStamps) -> float | None:
