@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import sys
 from collections.abc import Mapping
@@ -37,7 +36,7 @@ cores, on a virtual device by the load it watches."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.add_argument("targets", nargs="+", metavar="TARGET", help="a recording, or a sensor name[:device]")
-    parser.add_argument("--channel", metavar="NAME", help="which power; default: the fastest of a recording or sensor")
+    parser.add_argument("--channel", metavar="NAME", help="which power; default: the first that the sensor reads")
     parser.add_argument("--load", metavar="FILE", help="when the load was on (recordings only)")
     parser.add_argument("--meter", metavar="FILE", help="a reference meter's recording of the same time")
     parser.add_argument("--duration", default="20s", metavar="TIME", help="how long to record a sensor (default 20s)")
@@ -71,7 +70,7 @@ class _Made:
     found: Characterisation
     target: str
     identity: Mapping[str, Any] | None
-    shown_w: tuple[float, float]
+    shown_w: tuple[float, float] | None
 
     def document(self) -> dict[str, Any]:
         """Return the JSON document; it says of which device it is, and whether that is virtual."""
@@ -79,7 +78,7 @@ class _Made:
             "target": self.target,
             "virtual": None if self.identity is None else self.identity.get("virtual"),
             "identity": self.identity,
-            "shown_w": list(self.shown_w),
+            "shown_w": None if self.shown_w is None else list(self.shown_w),
             "noise_w": self.found.kernel.best.residual_w if self.found.kernel is not None else None,
             "notes": list(self.found.notes),
         }
@@ -122,9 +121,9 @@ def _one(target: str, args: argparse.Namespace) -> _Made:
     return _Made(found, target, asdict(live.identity), _span(live.polls))
 
 
-def _span(polls: Series) -> tuple[float, float]:
+def _span(polls: Series) -> tuple[float, float] | None:
     known = polls.watts[np.isfinite(polls.watts)]
-    return (float(np.min(known)), float(np.max(known))) if len(known) else (math.nan, math.nan)
+    return (float(np.min(known)), float(np.max(known))) if len(known) else None
 
 
 def _progress(text: str) -> None:

@@ -84,8 +84,8 @@ def chosen_targets(named: Sequence[str], *, everything: bool = False) -> list[st
         targets = [line.target for line in list_sensors() if line.available]
         if not targets:
             raise BackendUnavailableError(
-                "pmtpy",
-                "no sensor is available on this machine",
+                "sensors",
+                "none is available on this machine",
                 "'pmtpy doctor' says what is missing; NAME:virtual rehearses a sensor without its hardware",
             )
     if not targets:
