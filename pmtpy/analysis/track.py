@@ -16,7 +16,7 @@ backward. [Y24] Yang, Adamek, Armour, arXiv 2312.02741: recordings in which the 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -37,8 +37,9 @@ _MIDDLE_BLOCKS = 17  # enough to tell how soft the stamps are
 _UNLIKELY = 4.0  # nats by which a softness must lose to be dropped
 
 # How far stamps are off, as a standard deviation: candidates, weighed by the data.
-_SOFT_S = (1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3, 3.2e-3, 6.4e-3, 1.28e-2)
+_SOFT_S = (1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3, 3.2e-3, 6.4e-3, 1.28e-2, 2.56e-2)
 _STRAY = 0.01  # share of changes that are no update at all (torn readings, clock steps)
+_EXTREME = 3.0  # standard deviations: the most extreme stamp of some hundred
 _JUMP = 1e-3  # chance of a jump from one block to the next: about one in an hour
 # Candidates of how much the rate changes within _MEMORY_S, from a quiet clock to the 4 ms in minutes seen on GA100.
 _WALKS = (3e-4, 6e-5, 1e-5)
@@ -117,7 +118,7 @@ def follow(after: Floats, before: Floats, period: float, reach: float, resolutio
         grid = grid.about(rates[int(np.argmax(evidence[-len(softs) :])) - len(softs)])
     weight = np.exp(np.array(evidence) - max(evidence))
     which = rng.choice(len(weight), _PATHS, p=weight / np.sum(weight)), np.arange(_PATHS)
-    return _track(np.stack(paths)[which], np.stack(rates)[which], grid, best, rng)
+    return _in_step(_track(np.stack(paths)[which], np.stack(rates)[which], grid, best, rng), after, before)
 
 
 def _track(paths: Floats, rates: Floats, grid: _Grid, soft: float, rng: np.random.Generator) -> Track:
@@ -140,6 +141,33 @@ def _track(paths: Floats, rates: Floats, grid: _Grid, soft: float, rng: np.rando
     periods = _interval(period * (1.0 + float(np.mean(slopes))), period * (1.0 + slopes + bent))
     phases = _interval(float(np.median(paths[:, len(t) // 2])), paths[:, len(t) // 2])
     return Track(periods, phases, t, np.asarray(off - phases.value, np.float64), soft, float(np.std(slopes)))
+
+
+def _in_step(track: Track, after: Floats, before: Floats) -> Track:
+    """Widen the intervals where polls keep step with the sensor.
+
+    The likelihood of a change takes the read for anywhere about its stamp. Where reads keep step, each lies at the same
+    distance from its update, and what scatters is the stamps: of many, the most extreme bounds the phase, and wrongly,
+    by two or three standard deviations. How far polls are in step shows in where within their intervals successive
+    updates fall; if all fall into one half, nothing shows whether it is stamps that scatter or reads.
+    """
+    length = np.maximum(before - after, 1e-12)
+    place = np.mod((before - track.nearest((after + before) / 2.0)) / length, 1.0)
+    blocks = np.array_split(np.exp(2j * math.pi * place), max(len(place) // _BLOCK_CHANGES, 1))
+    power = np.array([abs(np.mean(block)) ** 2 for block in blocks])
+    by = _EXTREME * max(float(np.mean(power - (1.0 - power) / (len(blocks[-1]) - 1))), 0.0) * track.soft_s
+    order = np.sort(place)
+    gaps = np.diff(order, append=order[0] + 1.0)
+    if np.max(gaps) > 0.5:
+        around = np.mod(place - order[(int(np.argmax(gaps)) + 1) % len(order)], 1.0)
+        by = max(by, _EXTREME * float(np.std(around)) * float(np.median(length)))
+    period, phase = track.period_s, track.phase_s
+    slope = 2.0 * by / max(float(before[-1] - after[0]), 1e-12) * period.value
+    return replace(
+        track,
+        period_s=Estimate(period.value, period.low - slope, period.high + slope),
+        phase_s=Estimate(phase.value, phase.low - by, phase.high + by),
+    )
 
 
 def _bent(span: float, wander: float, rng: np.random.Generator) -> Floats:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pmtpy.analysis.series import stamp_step, tidy
+from pmtpy.analysis.track import follow
 from pmtpy.analysis.update import estimate_updates, update_series
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.emulators.load import Constant, Load, Square, Table, pseudo_random
@@ -237,3 +238,17 @@ def test_period_of_a_recorded_card_polled_at_six_tenths_of_it(recordings: Path, 
     # polled every 60 ms, and read some 15 ms late for part of the time: it cannot be known to a hundredth of a percent
     assert lattice.period_s.half_width * 1e3 > 0.05
     assert lattice.period_s.contains(0.1003)
+
+
+@pytest.mark.parametrize("late", [0.2, 0.5, 0.8])
+def test_polls_in_step_leave_the_phase_open_by_a_poll_whatever_their_stamps(late: float) -> None:
+    # Three polls in a period, always at the same places of it; only their stamps scatter, which proves nothing.
+    period = 0.18
+    poll = period / 3.0
+    updates = period * np.arange(-60.0, 60.0)
+    stamps = updates[:, None] + poll * (np.array([0.0, 1.0]) - late)
+    stamps += 0.03 * poll * np.random.default_rng(1).standard_normal(stamps.shape)
+    phase = follow(stamps[:, 0], stamps[:, 1], period, 2e-3, 0.0).phase_s
+    nearest = period * round(phase.value / period)
+    assert phase.contains(nearest)
+    assert phase.high - phase.low > 0.5 * poll
