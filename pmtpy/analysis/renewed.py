@@ -17,6 +17,7 @@ from pmtpy.transform import Number
 
 _RATE = 3e-4  # by which a register's clock runs wrong for a while, relative: recorded ones wander by 4 ms in a minute
 _EMPTY = 0.2  # of the period that no row falls into: less, and its beginning cannot be told
+_LEFT = 0.8  # of the arc that rows of their greatest age leave empty: polls do not keep their time exactly
 _EXACT = 0.01  # of the period: rows that follow each other to within it bear the instants of the renewals
 _TRIED = 41  # periods within the uncertainty of the one that is given ...
 _SIGMAS = 3.0  # ... and how many standard uncertainties either way
@@ -62,7 +63,7 @@ def renewals(t_s: Floats, watts: Floats, period: Number, aged_s: float) -> Renew
     new = np.flatnonzero(np.diff(watts)) + 1  # what repeats may be the row of another register
     if len(new) < _FEW:
         return None
-    found = _lattice(t_s[new], period)
+    found = _lattice(t_s[new], period, aged_s)
     if found is None:
         return None
     step, cut = found
@@ -78,21 +79,27 @@ def renewals(t_s: Floats, watts: Floats, period: Number, aged_s: float) -> Renew
     return Renewals(instants[first], watts[newest], float(left.max()) / math.sqrt(12.0))
 
 
-def _lattice(t_s: Floats, period: Number) -> tuple[float, float] | None:
-    """Return the period and an instant in the middle of the arc that no row falls into."""
+def _lattice(t_s: Floats, period: Number, aged_s: float) -> tuple[float, float] | None:
+    """Return the period and an instant in the middle of the arc that no row falls into.
+
+    None where two such arcs are as long as rows of that age leave: polls in step with the register, of which some find
+    it just renewed and some just not yet, look alike either way.
+    """
     reach = _SIGMAS * period.u
     span = float(t_s[-1] - t_s[0])
     turns = span / period.value * reach / period.value
     tries = int(np.clip(2 * math.ceil(turns / _TURN) + 1, 1, _TRIED))
-    best = (0.0, 0.0, 0.0)
+    best, second = (0.0, 0.0, 0.0), 0.0
     for step in np.linspace(period.value - reach, period.value + reach, tries) if tries > 1 else [period.value]:
         places = np.sort(np.mod(t_s - t_s[0], step))
         gaps = np.diff(places, append=places[0] + step)
         i = int(np.argmax(gaps))
         if gaps[i] / step > best[0]:
             best = (float(gaps[i] / step), float(step), float(places[i] + gaps[i] / 2.0))
+            second = float(np.delete(gaps, i).max() / step)
     empty, step, middle = best
-    return (step, float(t_s[0]) + middle - step) if empty >= _EMPTY else None
+    either = second >= _LEFT * (1.0 - aged_s / step)
+    return (step, float(t_s[0]) + middle - step) if empty >= _EMPTY and not either else None
 
 
 def _bounds(t_s: Floats, late: Floats, new: Ints, aged_s: float) -> tuple[Floats, Floats]:

@@ -30,10 +30,17 @@ def polled(
 def test_polls_of_a_known_period_tell_when_it_was_renewed(period: float, share: float, phase: float, seed: int) -> None:
     t, number, published = polled(period, share * period, phase_s=phase * period, seed=seed)
     found = renewals(t, number, Number(period, 1e-5 * period), share * period)
-    assert found is not None
+    if found is None:  # polls in step, of which some find it just renewed and some just not yet
+        assert abs(share - 0.5) < 0.15
+        return
     off = found.t_s - published[found.watts.astype(int)]
     # Where polls and updates keep in step the phase stays open, evenly over what is left of a poll: 1.73 deviations.
     assert np.max(np.abs(off)) <= 1.8 * found.u_s + 0.05 * period + 1e-3
+
+
+def test_polls_in_step_that_find_it_just_renewed_or_just_not_yet_tell_nothing() -> None:
+    t, number, _ = polled(0.03125, 0.015625, phase_s=0.000488, seed=6)
+    assert renewals(t, number, Number(0.03125, 3e-7), 0.015625) is None
 
 
 def test_every_update_is_there_once() -> None:
