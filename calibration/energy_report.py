@@ -21,8 +21,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pmtpy as pmt
 from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, recordings, save, table
+from pmtpy.analysis.alternatives import burtscher, folded_energy
 from pmtpy.analysis.bins import held_energy
-from pmtpy.analysis.correct import Energy, burtscher, folded_energy, region_energy
+from pmtpy.analysis.correct import Energy, region_energy
 from pmtpy.analysis.response import Activity, Response
 from pmtpy.analysis.series import Updates
 from pmtpy.analysis.update import estimate_updates, update_series

@@ -3,16 +3,18 @@
 ``compare`` holds sensors that watched the same power against each other. Names are imported when they are used. Where
 to look, from what is asked to what it stands on:
 
-* how does a sensor behave (docs/characterise.md): ``characterise`` and its record ``characterised``; ``update`` with
-  ``track``, ``step``, ``kernel`` with ``search``, ``choice`` and ``shapes``, ``transfer``;
-* what is the energy, corrected (docs/corrections.md): ``correct``, on ``response``, ``levels``, ``starts`` and
-  ``reconstruct``; ``energy`` holds it beside a meter's;
+* how does a sensor behave (docs/characterise.md): ``characterise`` and its record ``characterised``; ``polls``,
+  ``update`` with ``track``, ``step``, ``kernel`` with ``search``, ``choice``, ``shapes`` and ``spread``, ``unmetered``,
+  ``transfer``;
+* what is the energy, corrected (docs/corrections.md): ``correct``, on ``response``, ``bins``, ``levels``, ``starts``,
+  ``gaps``, ``ends``, ``reconstruct`` and ``window``; ``live`` with ``renewed`` for regions; ``alternatives``;
+  ``energy`` holds it beside a meter's;
 * do two sensors agree (docs/compare.md): ``comparison`` and its records ``compared``, ``against``, ``align``;
 * on which clock was it: ``clocks``;
 * what does it cost at another clock (docs/frequency.md): ``frequency``;
 * how good is a sampling meter: ``meter``;
 * to be looked at: ``smooth``, ``decimate``;
-* common ground: ``series``, ``curve``, ``estimate``, ``spread``, ``marks``.
+* common ground: ``series``, ``curve``, ``estimate``, ``marks``.
 """
 
 from __future__ import annotations

@@ -2,12 +2,14 @@
 
 Everything works on updates (one value for each time the sensor published), never on polls: repeats of one update
 are one observation. The formulas and what they were found to be worth stand in docs/corrections.md. Nothing here
-smooths: filters for display are in :mod:`pmtpy.analysis.smooth`.
+smooths: filters for display are in :mod:`pmtpy.analysis.smooth`. Corrections that :func:`region_energy` does not choose
+are in :mod:`pmtpy.analysis.alternatives`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,9 +28,7 @@ from pmtpy.model import Channel, Floats, Quantity
 from pmtpy.transform import invert_one_pole
 from pmtpy.uncertainty import COVERAGE_FACTOR, assess
 
-_UNSEEN = 0.25  # of a load's cycle: folding cannot bridge more
 _CYCLES = 4  # switches of the load inside an interval from which its two levels are worth fitting
-_FEW = 10  # updates that folding needs
 _PART_TIME = 0.9
 _TELLING = 0.1  # spread of the filtered load below which a load-informed regression cannot tell high from low ...
 _HINTING = 0.02  # ... and below which it cannot even say what the load's aliases come to
@@ -62,6 +62,14 @@ class Energy:
     parts: tuple[tuple[str, float], ...] = ()
     warnings: tuple[str, ...] = ()
 
+    @classmethod
+    def of(
+        cls, joules: float, method: str, parts: Sequence[tuple[str, float]], warnings: tuple[str, ...] = ()
+    ) -> Energy:
+        """Make one of independent parts of its uncertainty, the greatest first."""
+        ranked = tuple(sorted(((n, u) for n, u in parts if u > 0), key=lambda p: -p[1]))
+        return cls(joules, math.sqrt(sum(u * u for _, u in ranked)), method, ranked, warnings)
+
     @property
     def low(self) -> float:
         """Lower end of the 95 % interval."""
@@ -73,21 +81,7 @@ class Energy:
         return self.joules + COVERAGE_FACTOR * self.uncertainty_joules
 
 
-# --- single corrections ---
-
-
-def burtscher(t_s: Floats, watts: Floats, capacitance_s: float, limit_w: float = math.inf) -> Floats:
-    """Correct K20-class readings as Burtscher, Zecena and Zong do (GPGPU-7, 2014): central differences.
-
-    ``P(t) = y + C dy/dt``, negative results set to 0, those above the board's limit to the limit. For comparison:
-    :func:`invert_one_pole` does the same exactly. The authors' released tool uses ``C`` = 840 ms for a K20; it is the
-    one-pole time constant of the board at hand and has to be fitted for it.
-    """
-    if len(t_s) < 3:
-        return np.array(watts, np.float64)
-    slope = np.zeros(len(t_s))
-    slope[1:-1] = (watts[2:] - watts[:-2]) / (t_s[2:] - t_s[:-2])
-    return np.asarray(np.clip(watts + capacitance_s * slope, 0.0, limit_w), np.float64)
+# --- with the load's stamps ---
 
 
 def load_informed(
@@ -107,7 +101,7 @@ def load_informed(
         ("gain", response.gain_u * abs(joules)),
         ("offset", response.offset_u / response.gain * (end_s - start_s)),
     ]
-    return _energy(joules, "load-informed", parts, _doubts(levels, fitted / max(abs(joules), 1e-300)))
+    return Energy.of(joules, "load-informed", parts, _doubts(levels, fitted / max(abs(joules), 1e-300)))
 
 
 def _doubts(levels: Levels, share: float) -> tuple[str, ...]:
@@ -141,7 +135,7 @@ def _beside_load(
     if not levels.told:  # the window is nearly a whole number of the load's periods: what is left is small, not known
         found = _by_kernel((t_s, watts, response), (start_s, end_s), None, ahead_s)
         unseen = abs(float(left[1]) * levels.rise_w) / math.sqrt(3.0)
-        return _energy(found.joules, found.method, [*found.parts, ("aliasing", unseen)], found.warnings)
+        return Energy.of(found.joules, found.method, [*found.parts, ("aliasing", unseen)], found.warnings)
     rest = watts - response.gain * levels.rise_w * columns[:, 1]
     found = _by_kernel((t_s, rest, response), (start_s, end_s), None, ahead_s)
     joules = found.joules + levels.rise_w * float(whole[1])
@@ -150,46 +144,7 @@ def _beside_load(
         ("fit", math.sqrt(max(0.0, float(left @ levels.covariance @ left)))),
         ("gain", response.gain_u * abs(joules)),
     ]
-    return _energy(joules, f"{found.method}, beside the load", parts, found.warnings)
-
-
-def folded_energy(
-    t_s: Floats, watts: Floats, response: Response, load_period_s: float, *, start_s: float, end_s: float
-) -> Energy:
-    """Energy of a periodic load by equivalent-time sampling: updates sorted by load phase, averaged over the phase.
-
-    Each update weighs half the phase between its neighbours, so an uneven spread over the phases does not alias.
-    Good for whole periods; the shape of the result is not the shape of the power.
-
-    Raises
-    ------
-    CoverageError
-        Fewer than 10 updates in the interval, or a quarter of the load's cycle that none of them sees.
-    """
-    inside = (t_s >= start_s + response.lag_s) & (t_s < end_s + response.lag_s)
-    if np.count_nonzero(inside) < _FEW:
-        msg = f"only {np.count_nonzero(inside)} updates fall into the interval; folding needs {_FEW}"
-        raise CoverageError(msg)
-    phase = np.mod(t_s[inside] - response.lag_s, load_period_s) / load_period_s
-    order = np.argsort(phase)
-    phase, power = phase[order], response.power(watts[inside])[order]
-    gaps = np.diff(np.append(phase, phase[0] + 1.0))
-    if float(gaps.max()) > _UNSEEN:
-        msg = (
-            f"no update sees {float(gaps.max()):.0%} of the load's cycle of {load_period_s:.4g} s: it nearly beats "
-            "with the sensor; take a longer interval or another period"
-        )
-        raise CoverageError(msg)
-    mean = float(np.sum((power + np.roll(power, -1)) / 2.0 * gaps))
-    jumps = np.abs(np.diff(np.append(power, power[0])))
-    jumps = np.where(gaps > 3.0 / len(gaps), float(np.ptp(power)), jumps)  # anything may hide in a wide gap
-    length = end_s - start_s
-    parts = [
-        ("phase", float(np.sqrt(np.sum((jumps * gaps) ** 2) / 12.0)) * length),
-        ("gain", response.gain_u * abs(mean) * length),
-        ("offset", response.offset_u / response.gain * length),
-    ]
-    return _energy(mean * length, "phase folding", parts)
+    return Energy.of(joules, f"{found.method}, beside the load", parts, found.warnings)
 
 
 # --- the energy of a region ---
@@ -257,7 +212,7 @@ def _by_kernel(
     found = _shifted(filled.t_s, filled.power, response, start_s, end_s, ahead_s=ahead_s)
     parts = [*found.parts, ("missing", filled.unsure(start_s, end_s))]
     warnings = found.warnings + long_gaps(t_s, response.period_s, start_s + response.lag_s, end_s + response.lag_s)
-    found = _energy(found.joules, found.method, parts, warnings)
+    found = Energy.of(found.joules, found.method, parts, warnings)
     if load is None:
         return found
     bounds = bins(filled.t_s, response, ahead_s)
@@ -284,14 +239,14 @@ def _uninformed(
     duty = load.share(start_s, end_s) / length
     if not part_time:
         ahead = math.sqrt(2.0) * load.lead_s(start_s, end_s)
-        return _energy(found.joules, found.method, [*found.parts, ("aliasing", found.joules / length / duty * ahead)])
+        return Energy.of(found.joules, found.method, [*found.parts, ("aliasing", found.joules / length / duty * ahead)])
     power = channel[2].power(channel[1])
     aliased = float(np.ptp(power)) * math.sqrt(duty * (1.0 - duty)) * length
     why = (
         f"the load switched {load.switches(start_s, end_s)} times and the sensor sees part of the time: its readings do"
         " not tell the load's two levels, and may have caught one of them only; measure longer"
     )
-    return _energy(found.joules, found.method, [*found.parts, ("aliasing", aliased)], (*found.warnings, why))
+    return Energy.of(found.joules, found.method, [*found.parts, ("aliasing", aliased)], (*found.warnings, why))
 
 
 def _aliases(response: Response, switches: int, length_s: float) -> bool:
@@ -392,7 +347,7 @@ def _inverted(
         ("tau", response.tau_u * abs(float(ends[1] - ends[0]))),
     ]
     warnings = found.warnings + long_gaps(t_s, response.period_s, start_s + response.lag_s, end_s + response.lag_s)
-    return _energy(found.joules, found.method, parts, warnings)
+    return Energy.of(found.joules, found.method, parts, warnings)
 
 
 def _used_from(response: Response, shown: Floats) -> float:
@@ -424,9 +379,4 @@ def _reconstructed(
         ("offset", response.offset_u / response.gain * (end_s - start_s)),
         ("lag", response.lag_u * abs(tail.at(end_s) - head.at(start_s))),
     ]
-    return _energy(joules, "reconstruction", parts)
-
-
-def _energy(joules: float, method: str, parts: list[tuple[str, float]], warnings: tuple[str, ...] = ()) -> Energy:
-    ranked = tuple(sorted(((n, u) for n, u in parts if u > 0), key=lambda p: -p[1]))
-    return Energy(joules, math.sqrt(sum(u * u for _, u in ranked)), method, ranked, warnings)
+    return Energy.of(joules, "reconstruction", parts)

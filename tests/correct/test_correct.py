@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pmtpy.analysis.alternatives import burtscher, folded_energy
 from pmtpy.analysis.bins import held_energy
 from pmtpy.analysis.clocks import coarse_shift, fit_clock
 from pmtpy.analysis.correct import (
-    burtscher,
-    folded_energy,
     load_informed,
     region_energy,
 )
