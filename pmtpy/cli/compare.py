@@ -227,7 +227,7 @@ def _trace(read: pd.DataFrame, name: str, shown: str) -> Trace:
     column = f"{bare}_W"
     if column not in read or read[column].isna().all():
         there = ", ".join(c.removesuffix("_W") for c in read.columns if c.endswith("_W") and read[c].notna().any())
-        msg = f"{read.attrs['path']} has no power called {name!r}; it has: {there}"
+        msg = f"{read.attrs['path']} has no power called {name!r}; it has: {there} (FILE#CHANNEL names one per file)"
         raise TargetError(msg)
     joules = read[f"{bare}_J"].to_numpy(np.float64) if f"{bare}_J" in read else None
     return Trace(
