@@ -378,5 +378,7 @@ def _reconstructed(
         ("gain", response.gain_u * abs(joules)),
         ("offset", response.offset_u / response.gain * (end_s - start_s)),
         ("lag", response.lag_u * abs(tail.at(end_s) - head.at(start_s))),
+        # A step is anywhere in what is not seen of its period.
+        ("blind", response.blind_s / math.sqrt(12.0) * math.hypot(head.swing(start_s), tail.swing(end_s))),
     ]
     return Energy.of(joules, "reconstruction", parts)

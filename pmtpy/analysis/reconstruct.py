@@ -76,15 +76,21 @@ class Reconstruction:
         the share ``f`` of it: nothing at a bound, where the energy is known, and one over the root of 30 in the mean
         over all cuts (docs/uncertainty.md).
         """
-        j = int(np.clip(np.searchsorted(self.bounds_s, t_s, side="right") - 1, 0, len(self.watts) - 1))
+        j = self._cell(t_s)
         left, right = float(self.bounds_s[j]), float(self.bounds_s[j + 1])
-        swing = float(np.ptp(self.watts[max(0, j - 1) : j + 2]))
-        return swing * max(t_s - left, 0.0) * max(right - t_s, 0.0) / (right - left)
+        return self.swing(t_s) * max(t_s - left, 0.0) * max(right - t_s, 0.0) / (right - left)
+
+    def swing(self, t_s: float) -> float:
+        """Largest less smallest power of the cell that holds an instant and its neighbours."""
+        j = self._cell(t_s)
+        return float(np.ptp(self.watts[max(0, j - 1) : j + 2]))
 
     def at(self, t_s: float) -> float:
         """Power of the cell that holds an instant."""
-        j = int(np.clip(np.searchsorted(self.bounds_s, t_s, side="right") - 1, 0, len(self.watts) - 1))
-        return float(self.watts[j])
+        return float(self.watts[self._cell(t_s)])
+
+    def _cell(self, t_s: float) -> int:
+        return int(np.clip(np.searchsorted(self.bounds_s, t_s, side="right") - 1, 0, len(self.watts) - 1))
 
 
 def reconstruct(

@@ -17,6 +17,8 @@ from pmtpy.model import Floats
 _FORGOTTEN = 37.0  # time constants after which a one-pole has forgotten a step to the last digit ...
 _DEEP = 5.0  # ... and after which all but 0.7 % of it
 
+EARLY_S = 0.02  # a stamp this much earlier than its reading has been seen; a kernel cannot end later in the future
+
 
 @dataclass(frozen=True, slots=True)
 class Response:
@@ -75,6 +77,16 @@ class Response:
     def lag_s(self) -> float:
         """Mean age of what an update shows."""
         return self.window_s / 2.0 + self.tau_s + self.delay_s
+
+    @property
+    def blind_s(self) -> float:
+        """Length of what a window of several periods leaves out of each, judged by how early it ends; else 0.
+
+        A mean of readings of which each sees but the end of its period looks like a window that is moved on by half of
+        what they leave out: it ends in the future.
+        """
+        wide = self.span_s > 1.5 * self.period_s
+        return -2.0 * self.delay_s if wide and self.delay_s < -EARLY_S else 0.0
 
     @property
     def noise_in_s(self) -> float:

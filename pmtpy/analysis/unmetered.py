@@ -17,6 +17,7 @@ from pmtpy.analysis.characterised import LoadStamps
 from pmtpy.analysis.curve import Curve
 from pmtpy.analysis.estimate import Estimate, robust_sd
 from pmtpy.analysis.kernel import MIN_UPDATES, fit_kernel
+from pmtpy.analysis.response import EARLY_S
 from pmtpy.analysis.series import Updates
 from pmtpy.analysis.shapes import AMBIGUOUS, KernelFit, Shape
 from pmtpy.errors import DeclinedError
@@ -30,7 +31,6 @@ _REST_S, _FEWEST = 1.0, 5  # what is read so long before the load is its rest, i
 _HALVES, _TWICE = 2, 2.0
 _REGULAR = 0.02  # of its period, by which a regular load may scatter
 _FOLLOWS_S = 0.4e-3  # measured power edges of recorded fast loads lie so far from their stamps
-_EARLY_S = 0.02  # a stamp this much earlier than its reading has been seen; a kernel cannot end later in the future
 
 
 def fit_load_kernel(updates: Updates, load: LoadStamps, poll_s: float) -> tuple[KernelFit, str]:
@@ -67,7 +67,7 @@ def fit_load_kernel(updates: Updates, load: LoadStamps, poll_s: float) -> tuple[
     if period is not None and used is inside:
         fit, note = _nearest(fit, period)
     best = fit.best
-    if fit.family != AMBIGUOUS and best.offset_s.high < -(poll_s + _EARLY_S):
+    if fit.family != AMBIGUOUS and best.offset_s.high < -(poll_s + EARLY_S):
         msg = (
             f"the best {fit.family} would end {-1e3 * best.offset_s.value:.3g} ms in the future: the load does not "
             "follow its stamps, and without a meter its ramps cannot be told from the sensor's"
