@@ -107,8 +107,10 @@ def _moves(t: Floats, joules: Floats) -> tuple[Floats, Floats]:
 def _lattice(trace: Trace, t: Floats, watts: Floats) -> UpdateLattice:
     """Find the updates behind polls; or, of a trace that has a row for each update, their regular times."""
     stated = trace.channel.refresh_s if trace.channel is not None else None
+    if stated is None or len(t) < 8:
+        return estimate_updates(t, watts)
     spacing = float(np.median(np.diff(t)))
-    if stated is None or not 0.8 * stated < spacing < 3.0 * stated or len(t) < 8:
+    if not 0.8 * stated < spacing < 3.0 * stated:
         return estimate_updates(t, watts)
     k = np.concatenate([[0.0], np.cumsum(np.maximum(1.0, np.round(np.diff(t) / spacing)))])
     x = k - np.mean(k)

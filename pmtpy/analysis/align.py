@@ -24,6 +24,7 @@ _CELLS = 4000  # the curves are compared as means of at most this many cells
 _FEWEST_CELLS = 16
 _CLEAR = 1.5  # unexplained variance of a rival lag over that of the best, below which the two are not told apart
 _NOTHING = 1e-3  # unexplained variance below which curves are alike, whatever it is exactly
+_STILL = 1e-6  # change of a standardised curve per cell of lag, below which the lag makes no difference
 _BLOCKS = 24  # residuals are taken as independent between, not within, this many parts of the overlap
 _FLAT = 0.005  # a power that varies by less than this share of its mean is called constant
 _RATE_SD = 0.0015  # of clocks that nobody tied together: recorded sessions of one meter differ by 0.1 %
@@ -102,6 +103,9 @@ def align(moving: Curve, reference: Curve, *, one_clock: bool = False) -> Alignm
     forth = _refine(moving, reference, (-shift, grain), (start, end), cell, rated=not one_clock)
     back = _refine(reference, moving, (shift, grain), (start + shift, end + shift), cell, rated=not one_clock)
     lag, rate, loss, width = forth
+    if math.isinf(min(forth[2], back[2])):
+        msg = "the curves fit equally well at any lag close to this one: record more changes of the load"
+        raise DeclinedError(msg)
     if back[2] < forth[2]:
         lag, loss, width = back[0].scaled(-1.0), back[2], back[3].scaled(-1.0)
         rate = back[1].scaled(-1.0) if back[1] is not None else None
@@ -158,7 +162,8 @@ def _refine(
 ) -> tuple[Estimate, Estimate | None, float, Estimate]:
     """Fit lag, rate and width so that the fast curve, smoothed, looks like the slow one; and the variance left.
 
-    The lag is looked for ``about`` a value, within a reach.
+    The lag is looked for ``about`` a value, within a reach. The variance left is infinite if no lag is better than
+    another, as where the fast curve has one change and that within one cell of the slow one.
     """
     edges = _edges(slow, span, cell)
     long = np.diff(edges)
@@ -192,12 +197,13 @@ def _refine(
         return np.append(misfit(x), prior * x[2] * rate_s / _RATE_SD if rated else 0.0)
 
     x, jacobian = minimise(residuals, best, np.full(len(best), 0.05))
+    left = loss(x) if np.max(np.abs(jacobian[:-1, 0])) > _STILL else math.inf
     error = _standard_errors(jacobian, misfit(x), prior)
     freedom = min(_BLOCKS, len(at) // 4) - len(x)
     rate = Estimate.normal(float(x[2]) * rate_s, float(error[2]) * rate_s, freedom) if rated else None
     lag = Estimate.normal(float(x[0]) * cell, float(error[0]) * cell, freedom)
     width = Estimate.normal(abs(float(x[1])) * cell, float(error[1]) * cell, freedom)
-    return lag, rate, loss(x), width
+    return lag, rate, left, width
 
 
 def _edges(slow: Curve, span: tuple[float, float], cell: float) -> Floats:
@@ -221,4 +227,4 @@ def _standard_errors(jacobian: Floats, residuals: Floats, prior: float) -> Float
     meat = scores.T @ scores * blocks / (blocks - 1.0) + prior**2 * last.T @ last
     clustered = normal @ meat @ normal
     plain = normal * float(residuals @ residuals) / max(1, len(residuals) - jacobian.shape[1])
-    return np.sqrt(np.maximum(np.diag(clustered), np.diag(plain)))
+    return np.sqrt(np.maximum(0.0, np.maximum(np.diag(clustered), np.diag(plain))))

@@ -42,7 +42,8 @@ class Polling:
 
         A row that bears the device's own time was found by a poll up to one period later, half of one on average: each
         change is put between two polls half a period either side of it. Rows of which another register is the reason
-        bear that one's time, and say nothing of when this value still was as it was: they are left out.
+        bear that one's time, and say nothing of when this value still was as it was: they are left out, but for the
+        last, by which a value that does not change has lasted until then.
 
         Parameters
         ----------
@@ -53,6 +54,7 @@ class Polling:
         """
         if self.stamped:
             new = np.concatenate([[True], np.diff(values) != 0.0])[: len(t_s)]
+            new[-1:] = True
             t_s, values, lost = t_s[new], values[new], np.diff(np.cumsum(lost)[new], prepend=0)
         # A poll that would lie within half a period of the row before is that row.
         missing = np.maximum(0, np.ceil(np.diff(t_s) / self.period_s - 1.5)).astype(np.int64)

@@ -249,7 +249,8 @@ def _stated(read: pd.DataFrame, name: str) -> Channel | None:
     )
     if not parts:
         return None
-    watts = {c["name"]: float(np.nanmean(read[f"{c['name']}_W"])) for c in parts if f"{c['name']}_W" in read}
+    columns = {c["name"]: read[f"{c['name']}_W"] for c in parts if f"{c['name']}_W" in read}
+    watts = {part: float(column.mean()) for part, column in columns.items() if column.notna().any()}
     whole = max(abs(sum(watts.values())), 1e-9)
 
     def most(key: str) -> float | None:

@@ -198,3 +198,20 @@ def test_a_stream_that_was_dumped_with_fewer_rows_sees_all_of_the_time(
     energies = json.loads(capsys.readouterr().out)["regions"][0]["energies"]
     (meter,) = (e for e in energies if e["sensor"].endswith("powersensor3-virtual.csv"))
     assert not [w for w in meter["warnings"] if "of the time" in w]
+
+
+def test_a_part_of_the_total_without_a_single_row_does_not_hinder_the_rest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run.csv"
+    steps = ["--interval", "20ms", "--duration", "300ms", "-q"]
+    assert main(["dump", "rapl:virtual", "nvml:virtual", "-o", LOAD, *steps, "-f", str(run)]) == 0
+    rapl = tmp_path / "run-rapl-virtual.csv"
+    table = pd.read_csv(rapl)
+    part = next(c for c in table.columns if c.endswith("_W") and c != "total_W")
+    table[part] = np.nan
+    table.to_csv(rapl, index=False)
+    capsys.readouterr()
+    assert main(["compare", str(rapl), str(tmp_path / "run-nvml-virtual.csv"), "--json"]) == 0
+    energies = json.loads(capsys.readouterr().out)["regions"][0]["energies"]
+    assert {e["sensor"] for e in energies} == {"run-rapl-virtual.csv", "run-nvml-virtual.csv"}

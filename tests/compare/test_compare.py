@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from pmtpy.analysis import Comparison, Region, Trace, compare
+from pmtpy.analysis.polls import Polling as Rows
+from pmtpy.analysis.series import tidy
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
-from pmtpy.errors import TargetError
+from pmtpy.errors import DeclinedError, TargetError
 from pmtpy.model import Channel, Floats, Quantity
 from tests.analysis.recorded import read_log, read_pmd, read_stamps
 from tests.analysis.simulated import Bench, pseudo_random_bench, square_bench
@@ -146,6 +152,46 @@ def test_constant_power_is_declined_with_the_reason_and_energies_stay() -> None:
     assert set(other.declined) >= {"lag_ms", "kernel", "gain"}
     assert "constant" in other.declined["lag_ms"]
     assert found.regions[0].energies["a"].joules == pytest.approx(80.0 * 9.99, rel=1e-3)
+
+
+@pytest.mark.parametrize("stamped", [True, False])
+def test_a_recording_of_news_alone_without_any_news_is_constant_until_its_last_row(*, stamped: bool) -> None:
+    t = np.array([0.0, 0.1, 0.2, 0.5])
+    still = Trace("still", t, np.full(4, 80.0), np.r_[0.0, 8.0, 16.0, 40.0], np.zeros(4, np.int64), GPU,
+                  polling=Rows(0.01, stamped=stamped))  # fmt: skip
+    other = Trace("other", np.arange(0.0, 0.5, 1e-3), np.full(500, 80.0), channel=METER)
+    found = compare([other, still], one_clock=True)
+    assert "constant" in found["still"].declined["update_period_ms"]
+    assert found.regions[0].energies["still"].joules == pytest.approx(80.0 * 0.499)
+
+
+@given(st.data())
+def test_any_few_rows_are_compared_or_declined(data: st.DataObject) -> None:
+    """Warnings of numerical trouble are errors in all tests."""
+    traces = []
+    for name in ("a", "b"):
+        n = data.draw(st.integers(1, 30))
+        t = np.cumsum(data.draw(arrays(np.float64, n, elements=st.sampled_from([0.0, 0.01, 0.1, 5.0]))))
+        watts = data.draw(arrays(np.float64, n, elements=st.sampled_from([80.0, 81.0, 200.0, np.nan])))
+        joules = data.draw(st.sampled_from([None, np.arange(n, dtype=np.float64)]))
+        lost = np.where(data.draw(arrays(np.bool_, n)), 2, 0) if data.draw(st.booleans()) else None
+        rows = data.draw(st.sampled_from([None, Rows(0.02), Rows(0.02, stamped=True)]))
+        channel = data.draw(st.sampled_from([None, GPU, METER, Channel("c", Quantity.ENERGY)]))
+        traces.append(Trace(name, t, watts, joules, lost, channel, polling=rows))
+    few = min(len(tidy(t.t_s, t.watts)[0]) for t in traces) < 3
+    with pytest.raises(DeclinedError, match="too few") if few else contextlib.nullcontext():
+        found = compare(traces, one_clock=data.draw(st.booleans()))
+        assert json.dumps(found.document(), allow_nan=False)
+
+
+def test_two_curves_with_one_change_each_within_a_cell_have_finite_errors() -> None:
+    t = np.cumsum([0.0, 0.0, 0.0, 0.0, 0.01, 0.01, 0.1, *[0.01] * 6])
+    counter = Trace("counter", np.cumsum([0.0, 0.01, 0.01, 0.0, 5.0]), np.full(5, 80.0), np.arange(5.0),
+                    channel=Channel("counter", Quantity.ENERGY))  # fmt: skip
+    for one_clock in (True, False):
+        found = compare([Trace("a", t, np.array([81.0, *[80.0] * 12])), counter], one_clock=one_clock)
+        lag = found["a"].lag_s
+        assert lag is None or np.isfinite([lag.low, lag.value, lag.high]).all()
 
 
 def test_on_unknown_clocks_what_cannot_be_aligned_has_no_energy_of_the_region() -> None:
