@@ -18,6 +18,7 @@ from pmtpy.version import __version__
 if TYPE_CHECKING:
     from pmtpy.combining import combine
     from pmtpy.compat import install_as_pmt, install_as_powersensor
+    from pmtpy.decorators import dump, measure
     from pmtpy.errors import (
         BackendUnavailableError,
         CalibrationError,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     )
     from pmtpy.measurement import Measurement
     from pmtpy.recordings import load
-    from pmtpy.regions import Region, dump, measure, region
+    from pmtpy.regions import Region, region
     from pmtpy.registry import Listing, create, list_sensors
     from pmtpy.sensor import Sensor
     from pmtpy.state import State, joules, seconds, watts
@@ -62,8 +63,8 @@ _HOME = {
     "load": "pmtpy.recordings",
     "Measurement": "pmtpy.measurement",
     "Region": "pmtpy.regions",
-    "dump": "pmtpy.regions",
-    "measure": "pmtpy.regions",
+    "dump": "pmtpy.decorators",
+    "measure": "pmtpy.decorators",
     "region": "pmtpy.regions",
     "Listing": "pmtpy.registry",
     "create": "pmtpy.registry",

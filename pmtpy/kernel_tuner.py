@@ -16,9 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pmtpy.compat._held import warm_up
 from pmtpy.errors import CoverageError, TargetError
-from pmtpy.measurement import Measurement, sum_up
+from pmtpy.measurement import Measurement
 from pmtpy.regions import Region, region
 from pmtpy.sensor import Sensor
+from pmtpy.sums import sum_up
 
 try:
     from kernel_tuner.observers import BenchmarkObserver, ContinuousObserver

@@ -1,4 +1,4 @@
-"""What a region cost: energies between two readings of the curve, with uncertainty, coverage, warnings; and their sum.
+"""What a region cost: energies between two readings of the curve, with uncertainty, coverage, warnings.
 
 Nothing here reads a sensor or asks for the time: it judges what a sensor has kept.
 """
@@ -14,7 +14,7 @@ import numpy as np
 
 from pmtpy.evidence import CONTEXT_CELLS, Evidence, is_power, observe, observe_corrected, reach_s
 from pmtpy.history import Reading
-from pmtpy.model import TOTAL, Channel, Floats, Form, Frame, Ints, Layout, Rule, outermost
+from pmtpy.model import TOTAL, Channel, Floats, Form, Frame, Ints, Layout, Rule
 from pmtpy.profile import Profile
 from pmtpy.sensor import Sensor
 from pmtpy.uncertainty import Assessment, assess, combine, of_product
@@ -22,7 +22,6 @@ from pmtpy.uncertainty import Assessment, assess, combine, of_product
 if TYPE_CHECKING:
     from pmtpy.analysis.correct import Energy
 
-EXTERNAL = "external"
 # Standard deviations between a counter and the power of the same part, beyond which they contradict each other: by
 # chance once in 370 times (normal distribution).
 _CONTRADICTION = 3.0
@@ -312,8 +311,8 @@ def _total(
         _mean(joules, seconds, uncovered_s),
         summed.uncertainty_joules if parts else math.nan,
         " + ".join(dict.fromkeys(channels[c.name].method for c in parts)),
-        _common([c.refresh_s for c in parts]),
-        _common([c.window_s for c in parts]),
+        widest([c.refresh_s for c in parts]),
+        widest([c.window_s for c in parts]),
         _coverage(seconds, uncovered_s),
         lost,
         (*_origin(sensor), *sensor.identity.notes, *notes, *summed.warnings),
@@ -335,68 +334,7 @@ def _coverage(seconds: float, uncovered_s: float) -> float:
     return min(1.0, max(0.0, 1.0 - uncovered_s / seconds)) if seconds > 0 else 1.0
 
 
-def _common(values: Sequence[float | None]) -> float | None:
+def widest(values: Sequence[float | None]) -> float | None:
+    """Return the largest of what is known; None where nothing is."""
     known = [v for v in values if v is not None]
     return max(known) if known else None
-
-
-def sum_up(sensors: Sequence[Sensor], measured: Mapping[str, Measurement]) -> Measurement | None:
-    """Sum what several sensors measured, each outermost physical part once; None where that cannot be told.
-
-    Two external meters can be summed, and so can built-in sensors; a meter beside built-in sensors cannot, because
-    nothing says what the meter is connected to. Nor can a socket's sensor of all its GPUs (``host/.../gpus``) beside a
-    GPU's own (``gpu/...``), because nothing says which GPUs are at which socket; nor a socket of a guessed number
-    (``host/socket1?/...``) beside another sensor's sockets, among which it may be.
-    """
-    entries = [(s.target, c) for s in sensors for c in s.layout.energy]
-    outside = {c.domain.split("/")[0] == EXTERNAL for _, c in entries if c.domain}
-    if len(outside) != 1:
-        return None
-    chosen = [entries[i] for i in outermost([c.domain for _, c in entries])]
-    domains = [c.domain.split("/") for _, c in chosen]
-    if any(d[0] == "gpu" for d in domains) and any(d[-1] == "gpus" for d in domains):
-        return None
-    hosts = {target for target, c in chosen if c.domain.startswith("host/socket")}
-    if len(hosts) > 1 and any("?" in c.domain for _, c in chosen):
-        return None
-    parts = [measured[target].channels[c.name] for target, c in chosen]
-    shown = {target for target, _ in chosen}
-    seconds = max(m.seconds for m in measured.values())
-    joules = math.fsum(p.joules for p in parts)
-    unique = dict.fromkeys(w for t in measured if t in shown for w in measured[t].warnings)
-    return Measurement(
-        " + ".join(t for t in measured if t in shown),
-        TOTAL,
-        seconds,
-        joules,
-        math.fsum(p.watts for p in parts),
-        _summed_uncertainty(chosen, measured),
-        " + ".join(dict.fromkeys(p.method for p in parts)),
-        _common([p.refresh_s for p in parts]),
-        _common([p.window_s for p in parts]),
-        min(p.coverage for p in parts),
-        max(measured[t].lost for t in shown),
-        tuple(unique),
-        any(measured[t].virtual for t in shown),
-        {f"{target}/{c.name}": p for (target, c), p in zip(chosen, parts, strict=True)},
-    )
-
-
-def _summed_uncertainty(chosen: Sequence[tuple[str, Channel]], measured: Mapping[str, Measurement]) -> float:
-    """Uncertainty of the sum of channels of several sensors, joules.
-
-    What a sensor's channels do not know of their edges they do not know together, so a sensor that is summed whole
-    keeps the uncertainty of its own total, and of one that is summed in part the channels add linearly (never too
-    small). Different sensors refresh at different instants and add in squares.
-    """
-    taken: dict[str, list[str]] = {}
-    for target, channel in chosen:
-        taken.setdefault(target, []).append(channel.name)
-    squares = []
-    for target, names in taken.items():
-        parts = [measured[target].channels[name] for name in names]
-        joules, linear = math.fsum(p.joules for p in parts), math.fsum(p.uncertainty_joules for p in parts)
-        whole = measured[target]
-        same = math.isclose(joules, whole.joules, rel_tol=1e-9, abs_tol=1e-9)
-        squares.append((whole.uncertainty_joules if same else linear) ** 2)
-    return math.sqrt(math.fsum(squares))

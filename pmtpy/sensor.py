@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pmtpy.clock import Anchor, Clock, seconds_of
 from pmtpy.curve import Curve
+from pmtpy.dumping import Dump, finish
 from pmtpy.errors import PmtError, SensorClosedError, SinkError, TargetError
 from pmtpy.history import Instant, Peak, Reading, Recent
 from pmtpy.integrate import Integrator
@@ -34,26 +35,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pmtpy")
 _HISTORY_S = 2.0
 _GUARD_PARTS = 4  # a counter is read this often within the time after which it would be ambiguous
-
-
-class Dump:
-    """A running dump, as a with-statement. Made by :meth:`Sensor.dump`."""
-
-    def __init__(self, sensor: Sensor) -> None:
-        self._sensor = sensor
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._sensor.stop_dump()
-        except PmtError:
-            if error is None:
-                raise
-            _log.exception("while ending the dump of %s", self._sensor.target)
 
 
 class Sensor:
@@ -311,7 +292,7 @@ class Sensor:
     ) -> Dump:
         """Do as :meth:`start_dump`; the with-statement on the result ends it."""
         self.start_dump(path, format=format, interval=interval, overwrite=overwrite)
-        return Dump(self)
+        return Dump(self.target, self.stop_dump)
 
     def stop_dump(self) -> Ending:
         """End the dump with the rows that have come by now; return what was written.
@@ -341,12 +322,7 @@ class Sensor:
         with self._curve.lock:
             self._dump = self._curve.feed = None
             self._life.keep(needed=False)
-        ending = writer.stop(self._clock.anchor(), str(self._curve.failure or ""))
-        if not ending.error:
-            return ending, None
-        problem = SinkError(f"the dump of {self.target} is not whole: {ending.error}")
-        problem.__cause__ = writer.error
-        return ending, problem
+        return finish(writer, self.target, self._clock.anchor(), str(self._curve.failure or ""))
 
     # -- the pump --------------------------------------------------------------------------------------------------
 
@@ -399,10 +375,8 @@ class Sensor:
         """
         if self._unusable:
             return
-        problem = None
         self._curve.step_quietly()  # regions that end here may be asked for later
-        if self._dump is not None:
-            _, problem = self._end_dump(self._dump)
+        problem = self._end_dump(self._dump)[1] if self._dump is not None else None
         self._unusable, self._closed = f"{self.target} was closed", True
         self._schedule()
         with self._curve.lock:

@@ -10,7 +10,7 @@ to look, from what is asked to what it stands on:
   ``gaps``, ``ends``, ``reconstruct`` and ``window``; ``live`` with ``renewed`` for regions; ``alternatives``;
   ``energy`` holds it beside a meter's;
 * do two sensors agree (docs/compare.md): ``comparison`` and its records ``compared``, ``against``, ``align``;
-* on which clock was it: ``clocks``;
+* on which clock was it: ``clocks``, on ``correlogram``;
 * what does it cost at another clock (docs/frequency.md): ``frequency``;
 * how good is a sampling meter: ``meter``;
 * to be looked at: ``smooth``, ``decimate``;

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.clocks import correlogram
+from pmtpy.analysis.correlogram import correlogram
 from pmtpy.analysis.curve import Curve
 from pmtpy.analysis.estimate import Estimate, minimise
 from pmtpy.errors import DeclinedError

@@ -13,7 +13,8 @@ from typing import TypeVar
 import numpy as np
 
 from pmtpy.analysis.characterised import Characterisation, LoadStamps, Series, response_of
-from pmtpy.analysis.clocks import ClockFit, coarse_shift, follow_clock, zone_shift
+from pmtpy.analysis.clocks import ClockFit, follow_clock, zone_shift
+from pmtpy.analysis.correlogram import coarse_shift
 from pmtpy.analysis.curve import Curve
 from pmtpy.analysis.energy import EnergyComparison, Readings, compare_energy
 from pmtpy.analysis.estimate import Z95, Estimate

@@ -25,9 +25,10 @@ from pmtpy.cli.dump import dump_paths, end_dumps
 from pmtpy.cli.progress import Progress
 from pmtpy.clock import HOST_CLOCK, seconds_of
 from pmtpy.errors import PmtError, TargetError
-from pmtpy.measurement import Measurement, sum_up
+from pmtpy.measurement import Measurement
 from pmtpy.regions import Region
 from pmtpy.sensor import Sensor
+from pmtpy.sums import sum_up
 from pmtpy.uncertainty import repeated
 
 

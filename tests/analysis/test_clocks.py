@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pmtpy.analysis.clocks import coarse_shift, fit_clock, follow_clock, zone_shift
+from pmtpy.analysis.clocks import fit_clock, follow_clock, zone_shift
+from pmtpy.analysis.correlogram import coarse_shift
 from pmtpy.analysis.curve import Curve
 from pmtpy.errors import DeclinedError
 from tests.analysis.recorded import TICKS_PER_MS, read_pmd, read_stamps

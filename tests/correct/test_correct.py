@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from pmtpy.analysis.alternatives import burtscher, folded_energy
 from pmtpy.analysis.bins import held_energy
-from pmtpy.analysis.clocks import coarse_shift, fit_clock
+from pmtpy.analysis.clocks import fit_clock
 from pmtpy.analysis.correct import (
     load_informed,
     region_energy,
 )
+from pmtpy.analysis.correlogram import coarse_shift
 from pmtpy.analysis.curve import Curve
 from pmtpy.analysis.ends import calm_ends
 from pmtpy.analysis.gaps import fill

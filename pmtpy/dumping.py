@@ -1,0 +1,57 @@
+"""The end of a dump: by leaving a with-statement, and what is wrong with the file."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from pmtpy.errors import PmtError, SinkError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from pmtpy.clock import Anchor
+    from pmtpy.sinks import Ending, Writer
+
+_log = logging.getLogger("pmtpy")
+
+
+class Dump:
+    """A running dump, as a with-statement. Made by :meth:`pmtpy.Sensor.dump`."""
+
+    def __init__(self, target: str, stop: Callable[[], object]) -> None:
+        self._target = target
+        self._stop = stop
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._stop()
+        except PmtError:
+            if error is None:
+                raise
+            _log.exception("while ending the dump of %s", self._target)
+
+
+def finish(writer: Writer, target: str, anchor: Anchor, failure: str) -> tuple[Ending, SinkError | None]:
+    """Write out the rest and close the file; return what was written, and what is wrong with it.
+
+    Parameters
+    ----------
+    anchor : Anchor
+        The present instant.
+    failure : str
+        Why the sensor was lost meanwhile, if it was.
+    """
+    ending = writer.stop(anchor, failure)
+    if not ending.error:
+        return ending, None
+    problem = SinkError(f"the dump of {target} is not whole: {ending.error}")
+    problem.__cause__ = writer.error
+    return ending, problem
