@@ -98,7 +98,7 @@ def measure(*targets: str | Sensor) -> Callable[[Callable[P, R]], MeasuredFuncti
         raise TargetError(msg)
 
     def decorate(function: Callable[P, R]) -> MeasuredFunction[P, R]:
-        measured = Measured(function.__qualname__, targets)
+        measured = Measured(getattr(function, "__qualname__", repr(function)), targets)
         wrapper = cast("MeasuredFunction[P, R]", _wrap(function, functools.partial(_Call, measured)))
         wrapper.measurements = measured.measurements
         return wrapper
@@ -132,8 +132,18 @@ def dump(
     return decorate
 
 
+def _refuse_uncallable(function: object) -> None:
+    """Refuse what has no calls to measure, such as a class method that is not yet bound to its class."""
+    if not callable(function):
+        kind = type(function).__name__
+        above = f"; put @{kind} above this decorator" if isinstance(function, classmethod | property) else ""
+        msg = f"only functions can be measured or dumped, not a {kind}{above}"
+        raise TargetError(msg)
+
+
 def _wrap(function: Callable[P, R], context: Callable[[], Any]) -> Callable[P, R]:
     """Run a function of any kind inside a context that is made anew for each call."""
+    _refuse_uncallable(function)
     call = cast("Callable[..., Any]", function)
     wrapper: Callable[..., Any]
     if inspect.iscoroutinefunction(function):

@@ -1,13 +1,9 @@
 from __future__ import annotations
 
-import asyncio
-import inspect
-import logging
 import math
 import threading
-from collections.abc import AsyncIterator, Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -164,59 +160,6 @@ def test_a_region_whose_sensors_were_all_lost_still_tells_its_length() -> None:
         assert r.seconds == pytest.approx(3.0)
 
 
-def test_a_meter_and_a_built_in_sensor_are_not_summed() -> None:
-    clock, _, sensor = counter_sensor()
-    with sensor, Sensor(Stream(make_world(clock=clock)), "meter", clock) as meter:
-        with pmt.region("both", sensor, meter) as r:
-            clock.advance(1)
-        with pytest.raises(pmt.CoverageError, match="external meter"):
-            _ = r.total
-
-
-@pytest.mark.parametrize("whole_machine", [False, True])
-def test_all_gpus_at_a_socket_and_a_gpu_are_not_summed_unless_both_are_inside_the_machine(
-    *, whole_machine: bool
-) -> None:
-    """Nothing says whether the GPU is one of them: no sum, rather than one that counts it twice or leaves it out."""
-    clock, source, sensor = counter_sensor()
-    domains = ["host" if whole_machine else "host/socket8/package", "host/socket8/gpus", "host/socket8/dram"]
-    channels = tuple(replace(c, domain=d) for c, d in zip(source.channels, domains, strict=True))
-    sensor.close()
-    source = Counter(source.world)
-    source.channels = channels
-    with Sensor(source, "occ:1", clock) as occ, Sensor(Gauge(source.world), "gauge", clock) as gpu:
-        with pmt.region("both", occ, gpu) as r:
-            clock.advance(1)
-        if whole_machine:
-            assert set(r.total.channels) == {"occ:1/package0"}
-        else:
-            with pytest.raises(pmt.CoverageError, match="all GPUs at a socket"):
-                _ = r.total
-
-
-@pytest.mark.parametrize("number", ["8", "1?"])
-def test_a_socket_of_a_guessed_number_is_not_summed_with_another_sensors_sockets(number: str) -> None:
-    """An exported OCC file does not say that its second chip is number 8, as another sensor calls it."""
-    clock, source, sensor = counter_sensor()
-    sensor.close()
-
-    def at(socket: str, target: str) -> Sensor:
-        other = Counter(source.world)
-        domains = [f"host/socket{socket}/{part}" for part in ("package", "package/core", "dram")]
-        other.channels = tuple(replace(c, domain=d) for c, d in zip(other.channels, domains, strict=True))
-        return Sensor(other, target, clock)
-
-    with at(number, "occ:1") as occ, at("8", "hwmon") as hwmon:
-        with pmt.region("both", occ, hwmon) as r, pmt.region("alone", occ) as alone:
-            clock.advance(1)
-        assert alone.total.joules == alone["occ:1"].joules
-        if number == "8":
-            assert set(r.total.channels) == {"occ:1/package0", "occ:1/dram0"}
-        else:
-            with pytest.raises(pmt.CoverageError, match="whose number is not known"):
-                _ = r.total
-
-
 def test_a_region_says_what_is_wrong_with_its_use() -> None:
     _, _, sensor = counter_sensor()
     with sensor:
@@ -268,74 +211,6 @@ def test_threads_have_regions_of_their_own() -> None:
         for t in threads:
             t.join()
     assert found == pytest.approx([20.0] * 3, abs=1e-5)
-
-
-def test_a_measured_function_returns_what_it_returned_and_keeps_its_name(caplog: pytest.LogCaptureFixture) -> None:
-    clock, _, sensor = counter_sensor("constant:10")
-
-    @pmt.measure(sensor)
-    def work(a: int, *, b: int = 2) -> int:
-        """Add."""
-        clock.advance(a)
-        return a + b
-
-    with sensor, caplog.at_level(logging.INFO, "pmtpy"):
-        assert work(1) == 3
-        assert work(2, b=5) == 7
-        assert work.__name__ == "work"
-        assert work.__doc__ == "Add."
-        joules = [m["test"].joules for m in work.measurements]
-        assert joules == pytest.approx([10, 20], abs=1e-5)
-        assert "work: test: 10 J" in caplog.text
-
-
-def test_coroutines_and_generators_are_measured_to_their_end() -> None:
-    clock, _, sensor = counter_sensor("constant:10")
-
-    @pmt.measure(sensor)
-    async def coroutine(n: int) -> int:
-        clock.advance(n)
-        await asyncio.sleep(0)
-        clock.advance(n)
-        return n
-
-    @pmt.measure(sensor)
-    def generator(n: int) -> Generator[int, str, str]:
-        heard = ""
-        for i in range(n):
-            clock.advance(1)
-            heard = yield i
-        return heard
-
-    @pmt.measure(sensor)
-    async def stream(n: int) -> AsyncIterator[int]:
-        for i in range(n):
-            clock.advance(1)
-            yield i
-
-    async def drain() -> list[int]:
-        return [i async for i in stream(3)]
-
-    def energies(f: object) -> list[float]:
-        return [m["test"].joules for m in f.measurements]  # type: ignore[attr-defined]
-
-    with sensor:
-        assert inspect.iscoroutinefunction(coroutine)
-        assert asyncio.run(coroutine(2)) == 2
-        assert energies(coroutine) == pytest.approx([40], abs=1e-5)
-        assert inspect.isgeneratorfunction(generator)
-        steps = generator(2)
-        assert next(steps) == 0
-        assert steps.send("first") == 1
-        with pytest.raises(StopIteration) as stop:
-            steps.send("second")
-        assert stop.value.value == "second"
-        assert energies(generator) == pytest.approx([20], abs=1e-5)
-        assert asyncio.run(drain()) == [0, 1, 2]
-        assert energies(stream) == pytest.approx([30], abs=1e-5)
-        for _ in generator(5):
-            break  # left early: closing the generator ends its region
-        assert len(energies(generator)) == 2
 
 
 def test_the_power_of_a_pair_is_as_uncertain_as_its_voltage_and_current_make_it() -> None:
@@ -432,31 +307,6 @@ def test_the_peak_is_that_of_the_rows_inside_the_region() -> None:
         assert r["stream"].channels["pair1"].peak_watts == pytest.approx(40)
 
 
-def test_a_sensor_alone_is_as_uncertain_in_the_sum_as_in_its_own_total() -> None:
-    clock = ManualClock()
-    with pmt.create("rapl:virtual", clock=clock) as sensor:
-        with pmt.region("short", sensor) as r:
-            clock.advance(0.0123)
-        summed = [m.uncertainty_joules for name, m in r["rapl:virtual"].channels.items()]
-        assert r.total.uncertainty_joules == r["rapl:virtual"].uncertainty_joules
-        assert r.total.uncertainty_joules > math.hypot(*summed)
-
-
-def test_static_tools_know_the_measurements_of_a_decorated_function() -> None:
-    clock, _, sensor = counter_sensor("constant:50")
-
-    @pmt.measure(sensor)
-    def work(n: int) -> str:
-        clock.advance(n)
-        return str(n)
-
-    with sensor:
-        text: str = work(3)
-        joules: float = work.measurements[-1]["test"].joules  # mypy runs over the tests: no ignore is needed here
-        assert text == "3"
-        assert joules == pytest.approx(150)
-
-
 def test_a_region_shows_its_name_its_sensors_and_whether_it_ended() -> None:
     _, _, sensor = counter_sensor("constant:50")
     with sensor:
@@ -476,25 +326,3 @@ def test_a_sensor_that_is_given_open_is_not_opened_again_for_its_name() -> None:
         assert r["rapl:virtual"].seconds == pytest.approx(1)  # by the clock of the one that was given
         with pytest.raises(TargetError, match="two open sensors are called rapl:virtual"):
             pmt.region("work", sensor, other)
-
-
-def test_each_call_of_a_dumped_function_has_a_file_of_its_own(tmp_path: Path) -> None:
-    clock, _, sensor = counter_sensor("constant:10")
-
-    @pmt.dump(sensor, filename=tmp_path / "run.csv")
-    def work(seconds: float) -> float:
-        clock.advance(seconds)
-        return seconds
-
-    with sensor:
-        assert [work(1.0), work(2.0)] == [1.0, 2.0]
-    assert {p.name for p in tmp_path.glob("*.csv")} == {"run.csv", "run-2.csv"}
-
-
-def test_the_decorator_without_its_sensors_is_refused_and_does_not_replace_the_function() -> None:
-    with pytest.raises(pmt.TargetError, match="@measure"):
-        pmt.measure()
-    with pytest.raises(pmt.TargetError, match="@measure"):
-
-        @pmt.measure  # type: ignore[arg-type]
-        def work() -> None: ...
