@@ -77,7 +77,7 @@ def _sensor(rng: np.random.Generator, seed: int) -> tuple[SensorModel, str]:
     model = SensorModel(
         period,
         phase_s=rng.uniform(0.0, period),
-        wander_s=min(float(rng.choice([0.0, rng.uniform(0.0, 4e-3)])), 0.1 * period),
+        wander_s=min(float(rng.choice([0.0, 0.0015, 0.003, 0.004])), 0.2 * period),
         window_s=window if family != ONE_POLE else 0.0,
         tau_s=tau if family != BOXCAR else 0.0,
         delay_s=period * rng.uniform(-0.08, 0.08),

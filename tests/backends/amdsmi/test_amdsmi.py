@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pmtpy.backends.amdsmi import discover, open_source
@@ -499,7 +499,7 @@ _REPLIES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(at_opening=_REPLIES, later=_REPLIES)
 def test_no_reply_yields_a_silently_wrong_total(at_opening: dict[str, int], later: dict[str, int]) -> None:
     """Whatever the library says, the total is right, or its gap is marked, or the measurement ends with an error."""

@@ -435,7 +435,7 @@ NAMES = st.sampled_from(["ina226", "amdgpu", "ibmpowernv", "power_meter", "nct67
 @given(
     NAMES, st.dictionaries(FILES, CONTENTS), st.sampled_from([None, "pin", "System", "Chip 0", "CPU Power Socket 0"])
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_any_chip_is_refused_or_shows_what_its_files_hold(
     name: str, files: dict[str, bytes], label: str | None
 ) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.backends.jetson.rails import BOARDS, plan, unused
@@ -94,7 +94,6 @@ def test_channels_without_a_rail_are_known(label: str) -> None:
     assert unused(label)
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.sampled_from(sorted({r for b in BOARDS for r in (*b.total, *b.inside)} | set(TX1_CARRIER))), unique=True

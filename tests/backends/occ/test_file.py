@@ -106,7 +106,7 @@ def damaged(image: bytes, changes: list[tuple[int, bytes]]) -> bytes:
     return bytes(block)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     valid=st.sampled_from(["one", "both"]),
     before=damage,
@@ -130,7 +130,7 @@ def test_both_ways_agree_on_any_image(
         assert whole.answer() == needed.answer()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_both_ways_agree_on_garbage_behind_a_good_header(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -156,7 +156,6 @@ entries = st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(8, 40
 )
 
 
-@settings(deadline=None)
 @given(sensors=entries, noise=st.binary(min_size=448, max_size=448), marked=st.booleans())
 def test_records_decoded_together_are_those_decoded_one_by_one(
     sensors: list[Entry], noise: bytes, *, marked: bool

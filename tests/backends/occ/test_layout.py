@@ -4,7 +4,7 @@ import contextlib
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.backends.occ.layout import (
@@ -146,7 +146,6 @@ def test_the_emulated_block_has_the_rows_and_offsets_of_the_machine_that_was_mea
     assert (len(rows), max(e.end for e in table.entries.values()), table.chunks) == (337, 15368, 4)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 0x400 + 48 * 337), st.integers(0, 255)), max_size=30))
 def test_no_table_leads_outside_of_the_buffers(changes: list[tuple[int, int]]) -> None:
     block = bytearray(EMULATED)
@@ -163,7 +162,6 @@ def test_no_table_leads_outside_of_the_buffers(changes: list[tuple[int, int]]) -
         assert entry.scale > 0
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=64))
 def test_any_bytes_are_a_header_or_an_error(data: bytes) -> None:
     with contextlib.suppress(ProtocolError):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.backends.occ.layout import UNKNOWN_TIME, Entry, Record
@@ -41,14 +41,12 @@ def test_equal_records_are_nothing_new() -> None:
     assert followed(record(1), record(1))[1] == [Step.RESTART, Step.NOTHING]
 
 
-@settings(deadline=None)
 @given(total=st.integers(0, 2**64 - 1), tag=st.integers(0, 2**32 - 1), gap=st.floats(0.04, 1e5))
 def test_wraps_of_sum_and_count_are_not_restarts(total: int, tag: int, gap: float) -> None:
     records = [record(t, total=total, tag=tag) for t in (1.0, 1.04008, 1.08015, 1.0815 + gap)]
     assert followed(*records)[1][1:] == [Step.SAMPLES] * 3
 
 
-@settings(deadline=None)
 @given(down=st.floats(0.0, 5.0), up=st.floats(0.05, 1e5), before=st.floats(1.0, 1e6))
 def test_a_restart_is_seen_even_when_the_new_counts_have_passed_the_old_ones(
     down: float, up: float, before: float
@@ -111,7 +109,6 @@ def test_without_time_of_day_the_host_clock_serves() -> None:
 CYCLE_NS, AGE_NS = 40_076_000, 24_046_000
 
 
-@settings(deadline=None)
 @given(phase=st.floats(0, 0.04), ppm=st.floats(-50, 50), poll_s=st.sampled_from([0.02, 0.011, 1.3]))
 def test_stamps_are_placed_near_the_truth_and_keep_their_durations(phase: float, ppm: float, poll_s: float) -> None:
     time = HostTime(AGE_NS, CYCLE_NS)

@@ -414,7 +414,7 @@ def test_a_single_hiccup_costs_no_energy(path: Path) -> None:
     assert bench.watts(first, last, "system") == 200
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     at=st.one_of(
         st.integers(0, 24),

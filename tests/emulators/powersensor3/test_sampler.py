@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.clock import NS_PER_S
@@ -119,7 +119,6 @@ def test_energies_of_frames_that_repeat_are_those_of_the_cycle() -> None:
     assert sent == pytest.approx(5 * plain.joules_sent(0, n, records(spec)) + plain.joules_sent(0, 7, records(spec)))
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**13), st.sampled_from(["F411", "F401", "F407"]), st.floats(-200, 200))
 def test_the_number_of_frames_by_an_instant_agrees_with_their_ends(t_ns: int, variant: str, ppm: float) -> None:
     one = sampler(BoardSpec(variant=variant, drift_ppm=ppm), LOADS[0])
