@@ -17,15 +17,15 @@ import time
 import numpy as np
 
 from benchmarks.common import report
-from pmtpy.analysis.choice import MINOR
+from pmtpy.analysis.characterisation.choice import MINOR
+from pmtpy.analysis.characterisation.kernel import fit_kernel
+from pmtpy.analysis.characterisation.shapes import BOTH, BOXCAR, ONE_POLE
+from pmtpy.analysis.characterisation.step import fit_step
+from pmtpy.analysis.characterisation.transfer import fit_transfer
+from pmtpy.analysis.characterisation.update import estimate_updates, update_series
 from pmtpy.analysis.curve import Curve
 from pmtpy.analysis.estimate import Estimate
-from pmtpy.analysis.kernel import fit_kernel
 from pmtpy.analysis.series import Updates
-from pmtpy.analysis.shapes import BOTH, BOXCAR, ONE_POLE
-from pmtpy.analysis.step import fit_step
-from pmtpy.analysis.transfer import fit_transfer
-from pmtpy.analysis.update import estimate_updates, update_series
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.emulators.load import Table
 from pmtpy.errors import DeclinedError

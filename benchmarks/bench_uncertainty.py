@@ -4,11 +4,11 @@
 
 Prints one JSON document: for each kind of sensor the share covered (demand: 0.90 to 0.99), the root mean square error
 in standard uncertainties, the median uncertainty relative to the energy, and how many carry a warning; as measured,
-and (``corrected``) by :func:`pmtpy.analysis.correct.region_energy`. Under ``live`` the same for regions of every kind
-of virtual device through its real backend, by class of length in seconds; ``[covered, median relative uncertainty,
-median relative error, regions]``. Under ``calibrated live`` regions of sensors with a profile, of all loads and
-(``busy``) of loads of two levels whose program says when it is busy; ``[covered, median relative uncertainty, root mean
-square relative error, regions]``.
+and (``corrected``) by ``region_energy`` of :mod:`pmtpy.analysis.correction`. Under ``live`` the same for regions of
+every kind of virtual device through its real backend, by class of length in seconds; ``[covered, median relative
+uncertainty, median relative error, regions]``. Under ``calibrated live`` regions of sensors with a profile, of all
+loads and (``busy``) of loads of two levels whose program says when it is busy; ``[covered, median relative
+uncertainty, root mean square relative error, regions]``.
 """
 
 from __future__ import annotations

@@ -22,12 +22,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pmtpy as pmt
 from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, recordings, save, table
-from pmtpy.analysis.characterise import characterise
-from pmtpy.analysis.characterised import Characterisation, LoadStamps, Series
+from pmtpy.analysis.characterisation.characterise import characterise
+from pmtpy.analysis.characterisation.characterised import Characterisation, LoadStamps, Series
+from pmtpy.analysis.characterisation.update import UpdateLattice, estimate_updates, update_series
 from pmtpy.analysis.clocks import fit_clock
 from pmtpy.analysis.curve import Curve, Responder
 from pmtpy.analysis.series import Updates
-from pmtpy.analysis.update import UpdateLattice, estimate_updates, update_series
 from pmtpy.model import Floats
 
 if TYPE_CHECKING:

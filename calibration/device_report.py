@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pmtpy as pmt
 from calibration.reporting import DARK, LIGHT, MIDDLE, panels, save, table
-from pmtpy.analysis.characterise import characterise
-from pmtpy.analysis.characterised import Characterisation, LoadStamps, Series
+from pmtpy.analysis.characterisation.characterise import characterise
+from pmtpy.analysis.characterisation.characterised import Characterisation, LoadStamps, Series
 from pmtpy.model import Floats
 
 if TYPE_CHECKING:

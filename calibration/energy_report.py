@@ -21,12 +21,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pmtpy as pmt
 from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, recordings, save, table
-from pmtpy.analysis.alternatives import burtscher, folded_energy
-from pmtpy.analysis.bins import held_energy
-from pmtpy.analysis.correct import Energy, region_energy
-from pmtpy.analysis.response import Activity, Response
+from pmtpy.analysis.characterisation.update import estimate_updates, update_series
+from pmtpy.analysis.correction.alternatives import burtscher, folded_energy
+from pmtpy.analysis.correction.bins import held_energy
+from pmtpy.analysis.correction.correct import Energy, region_energy
+from pmtpy.analysis.correction.response import Activity, Response
 from pmtpy.analysis.series import Updates
-from pmtpy.analysis.update import estimate_updates, update_series
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.load import Table
 from pmtpy.errors import CoverageError

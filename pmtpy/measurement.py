@@ -20,7 +20,7 @@ from pmtpy.sensor import Sensor
 from pmtpy.uncertainty import Assessment, assess, combine, of_product
 
 if TYPE_CHECKING:
-    from pmtpy.analysis.correct import Energy
+    from pmtpy.analysis.correction.correct import Energy
 
 # Standard deviations between a counter and the power of the same part, beyond which they contradict each other: by
 # chance once in 370 times (normal distribution).
@@ -169,8 +169,12 @@ def _as_recorded(
     a, b = ends
     if profile is None or b.uncovered_ns > a.uncovered_ns or not b.t_ns > a.t_ns:
         return None
-    from pmtpy.analysis.live import BEFORE_S, after_s, live_energy  # only those who have a profile pay for it
-    from pmtpy.analysis.response import Activity
+    from pmtpy.analysis.correction.live import (  # only those who have a profile pay for it
+        BEFORE_S,
+        after_s,
+        live_energy,
+    )
+    from pmtpy.analysis.correction.response import Activity
 
     reach_s = after_s(profile, loaded=load is not None)
     if not reach_s:
@@ -216,7 +220,7 @@ def _reach_s(sensor: Sensor, channel: Channel, load: Ints | None) -> float:
     profile = _kernel(sensor, channel)
     if profile is None:
         return reach_s(channel)
-    from pmtpy.analysis.live import after_s
+    from pmtpy.analysis.correction.live import after_s
 
     return max(reach_s(channel), after_s(profile, loaded=load is not None))
 

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pmtpy.analysis.characterisation.update import estimate_updates, update_series
 from pmtpy.analysis.clocks import zone_shift
-from pmtpy.analysis.correct import Energy, region_energy
+from pmtpy.analysis.correction.correct import Energy, region_energy
+from pmtpy.analysis.correction.live import response_of
+from pmtpy.analysis.correction.response import Activity, Response
 from pmtpy.analysis.curve import Curve
 from pmtpy.analysis.estimate import Estimate
-from pmtpy.analysis.live import response_of
-from pmtpy.analysis.response import Activity, Response
-from pmtpy.analysis.update import estimate_updates, update_series
 from pmtpy.calibration import refuse_stranger
 from pmtpy.cli.common import say
 from pmtpy.cli.recorded import marked_load, power_column, read_file, read_series, read_stamps

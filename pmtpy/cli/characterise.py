@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from pmtpy.analysis.characterise import characterise
-from pmtpy.analysis.characterised import Characterisation, Series
+from pmtpy.analysis.characterisation.characterise import characterise
+from pmtpy.analysis.characterisation.characterised import Characterisation, Series
 from pmtpy.cli.common import add_options, parse_options, say
 from pmtpy.cli.recorded import one_run, power_column, read_file, read_series, read_stamps, sensor_column
 from pmtpy.cli.settings import load_settings

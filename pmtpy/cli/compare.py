@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pmtpy.analysis.compared import Comparison, Trace
-from pmtpy.analysis.comparison import compare
+from pmtpy.analysis.characterisation.polls import Polling
+from pmtpy.analysis.comparison.compare import compare
+from pmtpy.analysis.comparison.compared import Comparison, Trace
 from pmtpy.analysis.marks import Region as Span
 from pmtpy.analysis.marks import regions as paired
-from pmtpy.analysis.polls import Polling
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import LOST, Stopped, check_writable, opened, say, stoppable, write_report
 from pmtpy.cli.comparison_report import table

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pmtpy.analysis.compared import Comparison, Trace
-from pmtpy.analysis.comparison import WHOLE
+from pmtpy.analysis.comparison.compare import WHOLE
+from pmtpy.analysis.comparison.compared import Comparison, Trace
 from pmtpy.analysis.decimate import envelope
 from pmtpy.cli.comparison_report import estimate
 from pmtpy.errors import BackendUnavailableError, SinkError

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pmtpy.analysis.compared import Compared, Comparison, Energy, RegionEnergies
+from pmtpy.analysis.characterisation.shapes import AMBIGUOUS
+from pmtpy.analysis.comparison.compared import Compared, Comparison, Energy, RegionEnergies
 from pmtpy.analysis.estimate import Estimate
-from pmtpy.analysis.shapes import AMBIGUOUS
 from pmtpy.cli.report import aligned
 
 _MOST_REGIONS = 6

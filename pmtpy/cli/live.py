@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.characterised import LoadStamps, Series
+from pmtpy.analysis.characterisation.characterised import LoadStamps, Series
 from pmtpy.cli.loads import Maker, cpu_load, gpu_load, schedule, virtual_load
 from pmtpy.clock import HOST_CLOCK, NS_PER_S, Clock
 from pmtpy.errors import TargetError

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pmtpy.analysis.characterised import LoadStamps, Series
+from pmtpy.analysis.characterisation.characterised import LoadStamps, Series
+from pmtpy.analysis.characterisation.polls import Polling
 from pmtpy.analysis.marks import regions
-from pmtpy.analysis.polls import Polling
 from pmtpy.cli.common import say
 from pmtpy.clock import NS_PER_S
 from pmtpy.errors import FileFormatError, TargetError

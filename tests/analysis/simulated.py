@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmtpy.analysis.characterisation.update import estimate_updates, update_series
 from pmtpy.analysis.curve import Curve
 from pmtpy.analysis.series import Updates
-from pmtpy.analysis.update import estimate_updates, update_series
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.emulators.load import Table
 from pmtpy.model import Floats

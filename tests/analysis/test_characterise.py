@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pmtpy.analysis.characterise import characterise
-from pmtpy.analysis.characterised import Characterisation, LoadStamps, Series
+from pmtpy.analysis.characterisation.characterise import characterise
+from pmtpy.analysis.characterisation.characterised import Characterisation, LoadStamps, Series
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from tests.analysis.recorded import read_log, read_pmd, read_stamps
 from tests.analysis.simulated import Bench, pseudo_random_bench, square_bench

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pmtpy.analysis.characterisation.kernel import fit_kernel
+from pmtpy.analysis.characterisation.shapes import AMBIGUOUS, BOTH, BOXCAR, ONE_POLE, KernelFit
+from pmtpy.analysis.characterisation.update import estimate_updates, update_series
 from pmtpy.analysis.curve import Curve
-from pmtpy.analysis.kernel import fit_kernel
 from pmtpy.analysis.series import Updates
-from pmtpy.analysis.shapes import AMBIGUOUS, BOTH, BOXCAR, ONE_POLE, KernelFit
-from pmtpy.analysis.update import estimate_updates, update_series
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.load import Table
 from pmtpy.errors import DeclinedError

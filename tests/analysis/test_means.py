@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pmtpy.analysis import Trace, compare
-from pmtpy.analysis.characterise import characterise
-from pmtpy.analysis.characterised import Series
-from pmtpy.analysis.shapes import refuse_coarse
+from pmtpy.analysis.characterisation.characterise import characterise
+from pmtpy.analysis.characterisation.characterised import Series
+from pmtpy.analysis.characterisation.shapes import refuse_coarse
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.errors import DeclinedError
 from pmtpy.model import Channel, Quantity, Rule

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.analysis.polls import Polling
-from pmtpy.analysis.update import estimate_updates
+from pmtpy.analysis.characterisation.polls import Polling
+from pmtpy.analysis.characterisation.update import estimate_updates
 from pmtpy.emulators.gpu_sensor import Polling as Reader
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.model import Floats, Ints

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pmtpy.analysis.spread import Noise, Spread, off_line
+from pmtpy.analysis.characterisation.spread import Noise, Spread, off_line
 from pmtpy.model import Floats
 
 

@@ -5,9 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pmtpy.analysis.curve import Curve
-from pmtpy.analysis.series import Updates
-from pmtpy.analysis.step import (
+from pmtpy.analysis.characterisation.step import (
     INSTANT,
     LINEAR,
     LOGARITHMIC,
@@ -19,7 +17,9 @@ from pmtpy.analysis.step import (
     long_block,
     long_blocks,
 )
-from pmtpy.analysis.update import estimate_updates, update_series
+from pmtpy.analysis.characterisation.update import estimate_updates, update_series
+from pmtpy.analysis.curve import Curve
+from pmtpy.analysis.series import Updates
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel, with_tails
 from pmtpy.errors import DeclinedError
 from pmtpy.model import Floats

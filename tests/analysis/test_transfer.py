@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pmtpy.analysis.energy import Readings, compare_energy, held_polls
-from pmtpy.analysis.kernel import fit_kernel
-from pmtpy.analysis.response import Response
-from pmtpy.analysis.transfer import fit_line, fit_transfer
+from pmtpy.analysis.characterisation.kernel import fit_kernel
+from pmtpy.analysis.characterisation.transfer import fit_line, fit_transfer
+from pmtpy.analysis.correction.energy import Readings, compare_energy, held_polls
+from pmtpy.analysis.correction.response import Response
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.errors import DeclinedError
 from pmtpy.model import Floats

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from pmtpy.analysis.characterised import LoadStamps
-from pmtpy.analysis.kernel import fit_kernel
-from pmtpy.analysis.shapes import AMBIGUOUS, BOXCAR, ONE_POLE, KernelFit
-from pmtpy.analysis.unmetered import fit_load_kernel
+from pmtpy.analysis.characterisation.characterised import LoadStamps
+from pmtpy.analysis.characterisation.kernel import fit_kernel
+from pmtpy.analysis.characterisation.shapes import AMBIGUOUS, BOXCAR, ONE_POLE, KernelFit
+from pmtpy.analysis.characterisation.unmetered import fit_load_kernel
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.load import Table
 from tests.analysis.simulated import HIGH, LOW, Bench, pseudo_random_bench, square_bench

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pmtpy.analysis.characterisation.track import follow
+from pmtpy.analysis.characterisation.update import estimate_updates, update_series
 from pmtpy.analysis.series import stamp_step, tidy
-from pmtpy.analysis.track import follow
-from pmtpy.analysis.update import estimate_updates, update_series
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.emulators.load import Constant, Load, Square, Table, pseudo_random
 from pmtpy.errors import DeclinedError

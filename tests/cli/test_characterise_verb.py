@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pmtpy.analysis.characterise import characterise
+from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.cli import main
 from pmtpy.cli.live import record
 from pmtpy.cli.loads import gpu_load, schedule

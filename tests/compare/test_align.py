@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pmtpy.analysis.align import align
+from pmtpy.analysis.comparison.align import align
 from pmtpy.analysis.curve import Curve
 from pmtpy.emulators.load import Table, pseudo_random
 from pmtpy.errors import DeclinedError

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from pmtpy.analysis import Comparison, Region, Trace, compare
-from pmtpy.analysis.polls import Polling as Rows
+from pmtpy.analysis.characterisation.polls import Polling as Rows
 from pmtpy.analysis.series import tidy
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.errors import DeclinedError, TargetError

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.analysis.alternatives import burtscher, folded_energy
-from pmtpy.analysis.bins import held_energy
+from pmtpy.analysis.characterisation.update import estimate_updates, update_series
 from pmtpy.analysis.clocks import fit_clock
-from pmtpy.analysis.correct import (
+from pmtpy.analysis.correction.alternatives import burtscher, folded_energy
+from pmtpy.analysis.correction.bins import held_energy
+from pmtpy.analysis.correction.correct import (
     load_informed,
     region_energy,
 )
+from pmtpy.analysis.correction.ends import calm_ends
+from pmtpy.analysis.correction.gaps import fill
+from pmtpy.analysis.correction.response import Activity, Response
+from pmtpy.analysis.correction.starts import split_starts, step_starts
 from pmtpy.analysis.correlogram import coarse_shift
 from pmtpy.analysis.curve import Curve
-from pmtpy.analysis.ends import calm_ends
-from pmtpy.analysis.gaps import fill
-from pmtpy.analysis.response import Activity, Response
-from pmtpy.analysis.starts import split_starts, step_starts
-from pmtpy.analysis.update import estimate_updates, update_series
 from pmtpy.emulators.gpu_sensor import SensorModel, with_tails
 from pmtpy.emulators.load import Load, Square, Table
 from pmtpy.errors import CoverageError

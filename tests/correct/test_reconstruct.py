@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pmtpy.analysis.reconstruct import reconstruct
-from pmtpy.analysis.response import Response
+from pmtpy.analysis.correction.reconstruct import reconstruct
+from pmtpy.analysis.correction.response import Response
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.load import Constant, Table
 from pmtpy.errors import CoverageError

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.analysis.renewed import renewals
+from pmtpy.analysis.correction.renewed import renewals
 from pmtpy.model import Floats
 from pmtpy.transform import Number
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pmtpy.analysis.correct import region_energy
-from pmtpy.analysis.response import Response
-from pmtpy.analysis.update import estimate_updates, update_series
+from pmtpy.analysis.characterisation.update import estimate_updates, update_series
+from pmtpy.analysis.correction.correct import region_energy
+from pmtpy.analysis.correction.response import Response
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from tests.uncertainty.worlds import random_load, random_region
 

@@ -28,6 +28,8 @@ _SAME = 0.9
 # A stamp older than the call by more than this was not made by the call. Where most are, they tell when the registers
 # were renewed; a driver that stamps what it reads for the call has none.
 _OLDER_NS = 2_000_000
+# Registers are renewed together, by some boards; a call in the midst of it is repeated, at most so often in all.
+_TRIES = 3
 # How long and how much before the counter is judged by the power beside it: reports of counters that lag behind the
 # power for seconds agree from 5 s on.
 _JUDGE_S, _JUDGE_J = 10.0, 50.0
@@ -108,10 +110,13 @@ class RegisterSource(NvmlSource):
         return self._stamped is True
 
     def _take(self) -> Block | None:
-        before = self._clock.now_ns()
-        fields = dict(zip(self._fields, self._library.fields(self._handle, self._fields), strict=True))
+        for _ in range(_TRIES):
+            before = self._clock.now_ns()
+            fields = dict(zip(self._fields, self._library.fields(self._handle, self._fields), strict=True))
+            stamps = [fields[r.field].stamp_us for r in self._power if r.field is not None]
+            if not self._torn(stamps, before):
+                break
         counts = [self._count(register, fields) for register in self._power]
-        stamps = [fields[r.field].stamp_us for r in self._power if r.field is not None]
         t_ns = self._row_time(tuple(counts), stamps, before, self._clock.now_ns())
         if t_ns is None:
             return None
@@ -119,6 +124,15 @@ class RegisterSource(NvmlSource):
         self._compare(t_ns, counts)
         self._newest_ns = t_ns
         return Block.row(t_ns, counts + values, fresh=self._check.broken)
+
+    def _torn(self, stamps: Sequence[int], before: int) -> bool:
+        """Whether registers were renewed while they were read, so that some are of before and some of after."""
+        newest = max(stamps, default=0)  # cut off to microseconds
+        return (newest - min(stamps, default=0)) * 1000 > _OLDER_NS and self._on_our_clock(newest + 1) >= before
+
+    def _on_our_clock(self, stamp_us: int) -> int:
+        anchor = self._clock.anchor()
+        return anchor.monotonic_ns + (stamp_us * 1000 - anchor.unix_ns)
 
     def _compare(self, t_ns: int, counts: Sequence[float]) -> None:
         if self._pair is None:
@@ -150,8 +164,7 @@ class RegisterSource(NvmlSource):
         """Return the instant of a row with these counts, or None if no register has refreshed since the last row."""
         middle = (before + after) // 2
         stamp_us = max(stamps, default=0)
-        anchor = self._clock.anchor()
-        stamp_ns = anchor.monotonic_ns + (stamp_us * 1000 - anchor.unix_ns)
+        stamp_ns = self._on_our_clock(stamp_us)
         if self._stamped is None:
             self._stamped = stamp_us > 0 and abs(middle - stamp_ns) < _STAMP_NEAR_NS
         t_ns = min(stamp_ns, after) if self._stamped else middle

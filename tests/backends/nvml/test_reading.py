@@ -222,6 +222,26 @@ def test_stamps_older_than_the_call_tell_when_registers_were_renewed_and_others_
     assert not source.dated
 
 
+def test_registers_that_are_renewed_in_the_midst_of_a_call_are_read_again() -> None:
+    rig = Rig(load="constant:60")
+    field = rig.driver._field
+
+    def slow(gpu: VirtualGpu, number: int, scope: int) -> tuple[float, int]:
+        found = field(gpu, number, scope)
+        rig.clock.advance(0.0009)
+        return found
+
+    source = rig.open()
+    rig.driver._field = slow  # type: ignore[method-assign]
+    integrator = Integrator(Layout(source.channels))
+    rows = [frame_of(integrator, block) for block in rig.rows(source, 3.0, step_s=0.0007)]
+    assert len(rows) >= 29
+    for row in rows:
+        # Of a counter that is renewed with the power: what it says belongs to the row's instant.
+        seconds = (int(row.t_ns[0]) - int(rows[0].t_ns[0])) / 1e9
+        assert float(row.joules[0, 0]) - float(rows[0].joules[0, 0]) == pytest.approx(60.0 * seconds, abs=0.01)
+
+
 def test_a_temperature_or_clock_alone_makes_no_row() -> None:
     rig = Rig(load="constant:200")
     source = rig.open()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.response import Response
+from pmtpy.analysis.correction.response import Response
 from pmtpy.errors import CoverageError
 from pmtpy.model import Floats
 

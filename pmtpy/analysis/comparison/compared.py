@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from pmtpy.analysis.align import Alignment
+from pmtpy.analysis.characterisation.polls import Polling
+from pmtpy.analysis.characterisation.shapes import AMBIGUOUS, KernelFit
+from pmtpy.analysis.characterisation.transfer import Transfer
+from pmtpy.analysis.comparison.align import Alignment
 from pmtpy.analysis.estimate import Estimate
 from pmtpy.analysis.marks import Region
-from pmtpy.analysis.polls import Polling
-from pmtpy.analysis.shapes import AMBIGUOUS, KernelFit
-from pmtpy.analysis.transfer import Transfer
 from pmtpy.model import Channel, Floats, Ints
 
 

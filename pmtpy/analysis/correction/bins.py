@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pmtpy.analysis.response import Response
+from pmtpy.analysis.correction.response import Response
 from pmtpy.errors import CoverageError
 from pmtpy.model import Floats
 

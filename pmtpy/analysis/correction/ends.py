@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from pmtpy.analysis.response import Response
+from pmtpy.analysis.correction.response import Response
 from pmtpy.model import Floats
 
 _NEAR = 10  # periods on either side, or twice as many before: with more, drifts are no longer steady

@@ -3,7 +3,7 @@
 Everything works on updates (one value for each time the sensor published), never on polls: repeats of one update
 are one observation. The formulas and what they were found to be worth stand in docs/corrections.md. Nothing here
 smooths: filters for display are in :mod:`pmtpy.analysis.smooth`. Corrections that :func:`region_energy` does not choose
-are in :mod:`pmtpy.analysis.alternatives`.
+are in :mod:`pmtpy.analysis.correction.alternatives`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.bins import bins, sum_bins
-from pmtpy.analysis.ends import calm_ends
-from pmtpy.analysis.gaps import fill, long_gaps
-from pmtpy.analysis.levels import LATE_S, Levels, fit_levels
-from pmtpy.analysis.reconstruct import reconstruct
-from pmtpy.analysis.response import Activity, Response
-from pmtpy.analysis.starts import SLIVER, TELLING, split_starts, step_starts
-from pmtpy.analysis.window import joined
+from pmtpy.analysis.correction.bins import bins, sum_bins
+from pmtpy.analysis.correction.ends import calm_ends
+from pmtpy.analysis.correction.gaps import fill, long_gaps
+from pmtpy.analysis.correction.levels import LATE_S, Levels, fit_levels
+from pmtpy.analysis.correction.reconstruct import reconstruct
+from pmtpy.analysis.correction.response import Activity, Response
+from pmtpy.analysis.correction.starts import SLIVER, TELLING, split_starts, step_starts
+from pmtpy.analysis.correction.window import joined
 from pmtpy.errors import CoverageError
 from pmtpy.evidence import observe
 from pmtpy.model import Channel, Floats, Quantity
@@ -266,7 +266,7 @@ def _undone(response: Response) -> bool:
 
 
 def _started(found: Energy, cut: tuple[Floats, Floats], start_s: float, end_s: float) -> Energy:
-    """Sharpen an energy by bins that were cut at the known starts of the load: see :mod:`pmtpy.analysis.starts`."""
+    """Sharpen an energy by bins that were cut at the known starts of the load (``starts``)."""
     joules = sum_bins(*cut, start_s, end_s)
     if math.isclose(joules, found.joules, rel_tol=1e-9):  # no start inside, or none that moved anything
         return found

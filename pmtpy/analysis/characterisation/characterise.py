@@ -12,19 +12,26 @@ from typing import TypeVar
 
 import numpy as np
 
-from pmtpy.analysis.characterised import Characterisation, LoadStamps, Series, response_of
+from pmtpy.analysis.characterisation.characterised import Characterisation, LoadStamps, Series, response_of
+from pmtpy.analysis.characterisation.kernel import fit_kernel
+from pmtpy.analysis.characterisation.shapes import AMBIGUOUS, KernelFit, refuse_coarse
+from pmtpy.analysis.characterisation.step import (
+    StepResponse,
+    find_block,
+    fit_step,
+    highest_block,
+    long_block,
+    long_blocks,
+)
+from pmtpy.analysis.characterisation.transfer import Transfer, fit_transfer
+from pmtpy.analysis.characterisation.unmetered import fit_load_kernel
+from pmtpy.analysis.characterisation.update import UpdateLattice, estimate_updates, update_series
 from pmtpy.analysis.clocks import ClockFit, follow_clock, zone_shift
+from pmtpy.analysis.correction.energy import EnergyComparison, Readings, compare_energy
 from pmtpy.analysis.correlogram import coarse_shift
 from pmtpy.analysis.curve import Curve
-from pmtpy.analysis.energy import EnergyComparison, Readings, compare_energy
 from pmtpy.analysis.estimate import Z95, Estimate
-from pmtpy.analysis.kernel import fit_kernel
 from pmtpy.analysis.series import Updates, tidy
-from pmtpy.analysis.shapes import AMBIGUOUS, KernelFit, refuse_coarse
-from pmtpy.analysis.step import StepResponse, find_block, fit_step, highest_block, long_block, long_blocks
-from pmtpy.analysis.transfer import Transfer, fit_transfer
-from pmtpy.analysis.unmetered import fit_load_kernel
-from pmtpy.analysis.update import UpdateLattice, estimate_updates, update_series
 from pmtpy.errors import DeclinedError
 
 _MEETING_S = 2.0  # clocks that both claim to be a host's wall clock are searched this far

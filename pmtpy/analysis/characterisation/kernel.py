@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.choice import MINOR, Fit, choose, impure, plausible, with_doubt
+from pmtpy.analysis.characterisation.choice import MINOR, Fit, choose, impure, plausible, with_doubt
+from pmtpy.analysis.characterisation.search import Grid, seeds
+from pmtpy.analysis.characterisation.shapes import BOTH, BOXCAR, ONE_POLE, KernelFit, Shape
+from pmtpy.analysis.characterisation.spread import Noise, Spread, off_line
 from pmtpy.analysis.curve import Curve, Responder
 from pmtpy.analysis.estimate import Z95, Estimate, huber_weights, minimise, robust_sd, rounding_error, t95
-from pmtpy.analysis.search import Grid, seeds
 from pmtpy.analysis.series import Updates
-from pmtpy.analysis.shapes import BOTH, BOXCAR, ONE_POLE, KernelFit, Shape
-from pmtpy.analysis.spread import Noise, Spread, off_line
 from pmtpy.errors import DeclinedError
 from pmtpy.model import Floats
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pmtpy.analysis.characterisation.shapes import CLEAR_RATIO, KernelFit, Shape
 from pmtpy.analysis.curve import Curve, Responder
 from pmtpy.analysis.estimate import Estimate, huber_weights, robust_sd, rounding_error, t95
 from pmtpy.analysis.series import Updates
-from pmtpy.analysis.shapes import CLEAR_RATIO, KernelFit, Shape
 from pmtpy.errors import DeclinedError
 from pmtpy.model import Floats
 

@@ -12,18 +12,18 @@ from typing import TypeVar
 
 import numpy as np
 
-from pmtpy.analysis.align import Alignment, align
-from pmtpy.analysis.characterised import Characterisation
-from pmtpy.analysis.compared import Compared, Trace
+from pmtpy.analysis.characterisation.characterised import Characterisation
+from pmtpy.analysis.characterisation.kernel import fit_kernel
+from pmtpy.analysis.characterisation.shapes import AMBIGUOUS, KernelFit, Shape, refuse_coarse
+from pmtpy.analysis.characterisation.transfer import Transfer, fit_line, fit_transfer
+from pmtpy.analysis.characterisation.update import UpdateLattice, estimate_updates, update_series
+from pmtpy.analysis.comparison.align import Alignment, align
+from pmtpy.analysis.comparison.compared import Compared, Trace
+from pmtpy.analysis.correction.energy import Readings
+from pmtpy.analysis.correction.response import Response
 from pmtpy.analysis.curve import Curve, Responder
-from pmtpy.analysis.energy import Readings
 from pmtpy.analysis.estimate import Estimate
-from pmtpy.analysis.kernel import fit_kernel
-from pmtpy.analysis.response import Response
 from pmtpy.analysis.series import Updates, stamp_step, tidy
-from pmtpy.analysis.shapes import AMBIGUOUS, KernelFit, Shape, refuse_coarse
-from pmtpy.analysis.transfer import Transfer, fit_line, fit_transfer
-from pmtpy.analysis.update import UpdateLattice, estimate_updates, update_series
 from pmtpy.errors import DeclinedError
 from pmtpy.model import Floats, Rule
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from pmtpy.analysis.characterisation.shapes import AMBIGUOUS, KernelFit
+from pmtpy.analysis.characterisation.step import StepResponse
+from pmtpy.analysis.characterisation.transfer import Transfer
+from pmtpy.analysis.characterisation.update import UpdateLattice
+from pmtpy.analysis.correction.energy import EnergyComparison
+from pmtpy.analysis.correction.response import Activity, Response
 from pmtpy.analysis.curve import Curve
-from pmtpy.analysis.energy import EnergyComparison
 from pmtpy.analysis.estimate import Z95, Estimate
-from pmtpy.analysis.response import Activity, Response
-from pmtpy.analysis.shapes import AMBIGUOUS, KernelFit
-from pmtpy.analysis.step import StepResponse
-from pmtpy.analysis.transfer import Transfer
-from pmtpy.analysis.update import UpdateLattice
 from pmtpy.model import Floats
 
 

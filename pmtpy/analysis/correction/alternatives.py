@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from pmtpy.analysis.correct import Energy
-from pmtpy.analysis.response import Response
+from pmtpy.analysis.correction.correct import Energy
+from pmtpy.analysis.correction.response import Response
 from pmtpy.errors import CoverageError
 from pmtpy.model import Floats
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.response import Response
+from pmtpy.analysis.correction.response import Response
 from pmtpy.model import Floats
 
 _MISSING = 1.5  # periods between two updates from which one is missing

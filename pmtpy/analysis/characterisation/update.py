@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.analysis.characterisation.track import Track, follow
 from pmtpy.analysis.estimate import Z95, Estimate
 from pmtpy.analysis.series import Updates, stamp_step, tidy
-from pmtpy.analysis.track import Track, follow
 from pmtpy.errors import DeclinedError
 from pmtpy.model import Floats, Ints
 

@@ -11,16 +11,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from pmtpy.analysis.correct import Energy, region_energy
-from pmtpy.analysis.renewed import Renewals, renewals
-from pmtpy.analysis.response import Activity, Response
+from pmtpy.analysis.correction.correct import Energy, region_energy
+from pmtpy.analysis.correction.renewed import Renewals, renewals
+from pmtpy.analysis.correction.response import Activity, Response
 from pmtpy.errors import CoverageError
 from pmtpy.model import Channel, Floats, Quantity, Rule
 from pmtpy.profile import Profile
 from pmtpy.transform import Number
 
 BEFORE_S = 5.0  # rows before a region that tell when the register is renewed, at least
-_WIDE = 1.5  # as in pmtpy.analysis.correct
+_WIDE = 1.5  # as in pmtpy.analysis.correction.correct
 _HOLE = 5.0  # periods without an update: what lies between is not known any more
 _AHEAD = 3.0  # periods for which the last power may go on
 _TIMELY = 0.05  # of the period: instants that are less sure than this say nothing of a load that is switched
@@ -94,7 +94,7 @@ def live_energy(
     seconds : float
         Length of the region.
     aged_s : float
-        How old a value can be at its row; see :func:`pmtpy.analysis.renewed.renewals`.
+        How old a value can be at its row; see :func:`pmtpy.analysis.correction.renewed.renewals`.
     load : Activity, optional
         When the load was on.
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.correct import region_energy
+from pmtpy.analysis.correction.correct import region_energy
+from pmtpy.analysis.correction.response import Activity, Response
 from pmtpy.analysis.curve import Curve
 from pmtpy.analysis.estimate import Estimate
-from pmtpy.analysis.response import Activity, Response
 from pmtpy.analysis.series import Updates, tidy
 from pmtpy.errors import CoverageError, DeclinedError
 from pmtpy.model import Floats

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pmtpy.analysis.against import Follows, Prepared, against, alone, prepare
-from pmtpy.analysis.compared import Compared, Comparison, Energy, RegionEnergies, Trace
-from pmtpy.analysis.energy import compare_energy
+from pmtpy.analysis.comparison.against import Follows, Prepared, against, alone, prepare
+from pmtpy.analysis.comparison.compared import Compared, Comparison, Energy, RegionEnergies, Trace
+from pmtpy.analysis.correction.energy import compare_energy
 from pmtpy.analysis.estimate import Estimate
 from pmtpy.analysis.marks import Region
 from pmtpy.analysis.series import tidy

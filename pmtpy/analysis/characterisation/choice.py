@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from pmtpy.analysis.characterisation.shapes import AMBIGUOUS, BOTH, BOXCAR, CLEAR_RATIO, KernelFit, Shape
 from pmtpy.analysis.estimate import Estimate
-from pmtpy.analysis.shapes import AMBIGUOUS, BOTH, BOXCAR, CLEAR_RATIO, KernelFit, Shape
 from pmtpy.model import Floats
 
 _GAINS = (0.7, 1.4)  # plausible against a meter in the same circuit: a tie between a window and its aliases is broken

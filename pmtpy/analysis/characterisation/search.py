@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmtpy.analysis.characterisation.shapes import BOTH, BOXCAR, ONE_POLE
 from pmtpy.analysis.curve import Curve, Responder
-from pmtpy.analysis.shapes import BOTH, BOXCAR, ONE_POLE
 from pmtpy.model import Floats
 
 WIDEST = 16.0  # periods: the widest window that is looked for ...

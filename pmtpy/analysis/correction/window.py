@@ -9,9 +9,9 @@ import math
 
 import numpy as np
 
-from pmtpy.analysis.bins import bins, held_energy
-from pmtpy.analysis.reconstruct import Reconstruction
-from pmtpy.analysis.response import Response
+from pmtpy.analysis.correction.bins import bins, held_energy
+from pmtpy.analysis.correction.reconstruct import Reconstruction
+from pmtpy.analysis.correction.response import Response
 from pmtpy.model import Floats
 
 

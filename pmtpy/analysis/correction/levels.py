@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.response import Activity, Response
+from pmtpy.analysis.correction.response import Activity, Response
 from pmtpy.model import Floats
 from pmtpy.uncertainty import COVERAGE_FACTOR, student_95
 

@@ -13,13 +13,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from pmtpy.analysis.characterised import LoadStamps
+from pmtpy.analysis.characterisation.characterised import LoadStamps
+from pmtpy.analysis.characterisation.kernel import MIN_UPDATES, fit_kernel
+from pmtpy.analysis.characterisation.shapes import AMBIGUOUS, KernelFit, Shape
+from pmtpy.analysis.correction.response import EARLY_S
 from pmtpy.analysis.curve import Curve
 from pmtpy.analysis.estimate import Estimate, robust_sd
-from pmtpy.analysis.kernel import MIN_UPDATES, fit_kernel
-from pmtpy.analysis.response import EARLY_S
 from pmtpy.analysis.series import Updates
-from pmtpy.analysis.shapes import AMBIGUOUS, KernelFit, Shape
 from pmtpy.errors import DeclinedError
 from pmtpy.model import Floats
 
@@ -52,7 +52,7 @@ def fit_load_kernel(updates: Updates, load: LoadStamps, poll_s: float) -> tuple[
     Raises
     ------
     DeclinedError
-        As :func:`~pmtpy.analysis.kernel.fit_kernel`; or the kernel would end in the future.
+        As :func:`~pmtpy.analysis.characterisation.kernel.fit_kernel`; or the kernel would end in the future.
     """
     start, end = _run(load)
     inside = updates.between(start, end)
