@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pmtpy.errors import PmtError, SinkError
+from pmtpy.errors import SinkError
+from pmtpy.lifetime import leave
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pmtpy.clock import Anchor
     from pmtpy.sinks import Ending, Writer
-
-_log = logging.getLogger("pmtpy")
 
 
 class Dump:
@@ -31,12 +29,7 @@ class Dump:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self._stop()
-        except PmtError:
-            if error is None:
-                raise
-            _log.exception("while ending the dump of %s", self._target)
+        leave(self._stop, error, f"ending the dump of {self._target}")
 
 
 def finish(writer: Writer, target: str, anchor: Anchor, failure: str) -> tuple[Ending, SinkError | None]:

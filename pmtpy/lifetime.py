@@ -116,3 +116,21 @@ def _disown_all() -> None:
 
 if hasattr(os, "register_at_fork"):  # where processes fork; asking for the process at each reading would cost more
     os.register_at_fork(after_in_child=_disown_all)
+
+
+def leave(end: Callable[[], object], error: BaseException | None, what: str) -> None:
+    """End something that a with-statement held; if an error leaves the statement, do not put another in its place.
+
+    Parameters
+    ----------
+    error : BaseException or None
+        With which the statement is left.
+    what : str
+        For the log, where what goes wrong with the end has no other way to be seen.
+    """
+    try:
+        end()
+    except PmtError:
+        if error is None:
+            raise
+        _log.exception("while %s", what)

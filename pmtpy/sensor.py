@@ -18,7 +18,7 @@ from pmtpy.dumping import Dump, finish
 from pmtpy.errors import PmtError, SensorClosedError, SinkError, TargetError
 from pmtpy.history import Instant, Peak, Reading, Recent
 from pmtpy.integrate import Integrator
-from pmtpy.lifetime import Life
+from pmtpy.lifetime import Life, leave
 from pmtpy.model import Channel, Frame, Identity, Layout, Rule
 from pmtpy.pump import pump_for
 from pmtpy.source import Source
@@ -391,9 +391,4 @@ class Sensor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self.close()
-        except PmtError:
-            if error is None:
-                raise
-            _log.exception("while closing %s", self.target)
+        leave(self.close, error, f"closing {self.target}")
