@@ -45,12 +45,12 @@ def test_the_load_is_on_while_any_thread_is_busy() -> None:
     def other() -> None:
         with busy:
             entered.set()
-            leave.wait(10)
+            leave.wait(120)
 
     thread = threading.Thread(target=other, name="pmtpy-test-busy")
     with busy:
         thread.start()
-        assert entered.wait(10)
+        assert entered.wait(120)
         clock.advance(1.0)
     clock.advance(1.0)
     leave.set()

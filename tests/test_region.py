@@ -197,17 +197,17 @@ def test_threads_have_regions_of_their_own() -> None:
 
     def work() -> None:
         with pmt.region("mine", sensor) as r:
-            entered.wait(10)
-            go_on.wait(10)
+            entered.wait(120)
+            go_on.wait(120)
         found.append(r["test"].joules)
 
     with sensor:
         threads = [threading.Thread(target=work) for _ in range(3)]
         for t in threads:
             t.start()
-        entered.wait(10)
+        entered.wait(120)
         clock.advance(2)
-        go_on.wait(10)
+        go_on.wait(120)
         for t in threads:
             t.join()
     assert found == pytest.approx([20.0] * 3, abs=1e-5)

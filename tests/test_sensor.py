@@ -18,7 +18,7 @@ from pmtpy.sensor import Sensor
 from tests.worlds import Counter, Gauge, Stream, counter_sensor
 
 
-def wait_for(condition: object, limit_s: float = 5.0) -> None:
+def wait_for(condition: object, limit_s: float = 120.0) -> None:
     end = time.monotonic() + limit_s
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < end, "the condition was not met in time"
@@ -196,7 +196,7 @@ def test_a_sensor_does_not_survive_a_fork_and_the_parent_goes_on() -> None:
         queue = context.Queue()
         child = context.Process(target=_in_child, args=(sensor, queue))
         child.start()
-        assert "parent" in queue.get(timeout=20)
+        assert "parent" in queue.get(timeout=120)
         child.join()
         sensor.read()
         assert source.closed == 0

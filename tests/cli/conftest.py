@@ -56,7 +56,7 @@ def started(tmp_path: Path) -> Iterator[Started]:
         child.communicate()
 
 
-def wait_for(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
+def wait_for(condition: Callable[[], bool], limit_s: float = 120.0) -> None:
     """Wait until something is so."""
     end = time.monotonic() + limit_s
     while not condition():

@@ -124,7 +124,7 @@ def test_what_was_seen_until_ctrl_c_is_compared(started: Started) -> None:
     child = started("compare", "rapl:virtual", "nvml:virtual", "-o", LOAD, "--duration", "60s", "--json")
     time.sleep(4.0)  # a process of its own: it starts, rests half a second, and watches
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=30)
+    out, err = child.communicate(timeout=120)
     assert child.returncode == 0, err
     assert 0.0 < json.loads(out)["regions"][0]["seconds"] < 10.0
 
@@ -177,7 +177,7 @@ def test_what_was_seen_of_a_sensor_lost_half_way_is_still_compared(
     assert child.stderr is not None
     assert "is lost" in child.stderr.readline()
     (tmp_path / "go").touch()
-    _, errors = child.communicate(timeout=40)
+    _, errors = child.communicate(timeout=120)
     assert child.returncode == 0, errors  # the command's own
     report = json.loads((tmp_path / "c.json").read_text())
     common, command_region = report["regions"]

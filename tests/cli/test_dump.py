@@ -46,7 +46,7 @@ def test_a_dump_that_is_stopped_ends_cleanly(started: Started, tmp_path: Path, n
     child = started("dump", "powersensor3:virtual", "-f", path)
     wait_for(lambda: size(path) > 100_000)
     child.send_signal(number)
-    _, errors = child.communicate(timeout=20)
+    _, errors = child.communicate(timeout=120)
     assert child.returncode == 0, errors
     assert json.loads(path.with_name("run.csv.json").read_text())["complete"] is True
     assert path.read_bytes().endswith(b"\n")
@@ -85,7 +85,7 @@ def test_unplugging_ends_the_dump_with_status_4_and_a_readable_file(
     child = started("dump", f"powersensor3:{board.path}", "-f", path)
     wait_for(lambda: size(path) > 100_000)
     board.unplug()
-    _, errors = child.communicate(timeout=30)
+    _, errors = child.communicate(timeout=120)
     assert child.returncode == 4, errors
     assert "unplugged" in errors
     assert json.loads(path.with_name("run.csv.json").read_text())["complete"] is False
@@ -104,7 +104,7 @@ def test_a_sensor_lost_meanwhile_does_not_end_the_files_of_the_others(
     then = size(other)
     wait_for(lambda: size(other) > then + 1000)
     child.send_signal(signal.SIGINT)
-    _, errors = child.communicate(timeout=30)
+    _, errors = child.communicate(timeout=120)
     assert child.returncode == 4, errors
     assert json.loads(other.with_name(f"{other.name}.json").read_text())["complete"] is True
 
@@ -114,7 +114,7 @@ def test_a_reader_that_goes_away_ends_the_dump(started: Started) -> None:
     assert child.stdout is not None
     assert child.stdout.readline().startswith("time,elapsed,marker,lost,total_W,total_J")
     child.stdout.close()
-    assert child.wait(timeout=30) == 0
+    assert child.wait(timeout=120) == 0
     assert child.stderr is not None
     assert "Traceback" not in child.stderr.read()
 

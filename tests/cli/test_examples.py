@@ -121,5 +121,5 @@ def _runs_until_ctrl_c(line: str, folder: Path) -> None:
         assert process.stdout is not None
         assert "/" in process.stdout.readline(), "the path of the port"
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors

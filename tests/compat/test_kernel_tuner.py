@@ -41,7 +41,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
         capture_output=True,
         text=True,
         check=False,
-        timeout=110,
+        timeout=250,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return cast("Results", json.loads(done.stdout.splitlines()[-1]))

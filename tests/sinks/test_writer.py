@@ -68,7 +68,7 @@ def test_a_full_queue_drops_counts_and_shows_the_gap(make_frame: MakeFrame) -> N
     sink.go_on.clear()
     writer = Writer(sink, max_rows=10)
     writer.put(make_frame(6))
-    assert sink.entered.wait(5)  # taken off the queue, stuck in the sink
+    assert sink.entered.wait(120)  # taken off the queue, stuck in the sink
     writer.put(make_frame(10, 6))
     writer.put(make_frame(30, 16, marks=((3, "dropped"),)))  # no room
     sink.go_on.set()

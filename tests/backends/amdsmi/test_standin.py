@@ -114,7 +114,7 @@ from pmtpy.clock import HostClock
 assert discover().devices == ("0",), discover()
 source = open_source(None, clock=HostClock())
 rows = 0
-end = time.monotonic() + 20
+end = time.monotonic() + 120
 while rows < 3 and time.monotonic() < end:
     rows += len(source.read())
     time.sleep(0.005)

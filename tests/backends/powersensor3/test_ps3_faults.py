@@ -34,7 +34,7 @@ from pmtpy.emulators.powersensor3 import BoardSpec, VirtualBoard, parse_pairs
 from pmtpy.errors import BackendUnavailableError, SensorClosedError, SourceLostError
 
 CLOCK = HostClock()
-LIMIT_S = 20.0
+LIMIT_S = 120.0
 SPEC = BoardSpec(parse_pairs("4"), boot_s=0.05, flash_s=0.05)
 ROOT = str(Path(pmtpy.__file__).parents[1])
 
