@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import gc
+import io
 import json
 import multiprocessing
 import os
@@ -287,3 +289,33 @@ def test_a_source_that_cannot_be_read_at_opening_is_not_opened() -> None:
     source.gone = True
     with pytest.raises(pmt.SourceLostError):
         Sensor(source, "test", clock)
+
+
+class _Full(io.StringIO):
+    """A file on a full disk: its first line still fits."""
+
+    def write(self, text: str, /) -> int:
+        if self.tell():
+            raise OSError(28, "No space left on device")
+        return super().write(text)
+
+
+@pytest.mark.parametrize("held", ["dump", "sensor"])
+def test_what_goes_wrong_at_the_end_does_not_hide_what_went_wrong_before(
+    held: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a with-statement that is left in peace, the end itself is the error."""
+    for failing in (False, True):
+        clock, _, sensor = counter_sensor("constant:60")
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(pytest.raises(ZeroDivisionError if failing else pmt.SinkError))
+            stack.enter_context(sensor)
+            if held == "dump":
+                stack.enter_context(sensor.dump(_Full(), format="csv"))
+            else:
+                sensor.start_dump(_Full(), format="csv")
+            clock.advance(1.0)
+            sensor.read()
+            if failing:
+                _ = 1 / 0
+        assert ("No space left" in caplog.text) == failing
