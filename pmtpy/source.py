@@ -22,6 +22,10 @@ from pmtpy.clock import NS_PER_S, Clock
 from pmtpy.errors import ReadError, SourceLostError
 from pmtpy.model import Block, Channel, Form, Identity, Row
 
+# A call is taken to have been held up if it lasts this long, and this many times as long as the shortest so far.
+_HELD_UP_NS, _HELD_UP = 1_000_000, 8
+_TRIES = 3
+_NEVER_NS = 1 << 62
 _new = tuple.__new__  # what Row(...) does in the end, at half the cost
 
 
@@ -133,6 +137,7 @@ class PolledSource(Source):
         self._lost: SourceLostError | None = None
         self._last_t_ns = -1
         self._last_row_ns = clock.now_ns()
+        self._shortest_ns = self._patience_ns = _NEVER_NS
 
     @property
     def failing(self) -> bool:
@@ -172,6 +177,11 @@ class PolledSource(Source):
         after = self._clock.now_ns()
         if counts is None or isinstance(counts, Block):
             return self._passed_on(counts, after)
+        took = after - before
+        if took > self._patience_ns:
+            before, after, counts = self._again(before, after, counts)
+        elif took < self._shortest_ns:
+            self._shortest_ns, self._patience_ns = took, max(_HELD_UP_NS, _HELD_UP * took)
         lost = self._failures
         if lost:
             self._failures = 0
@@ -180,6 +190,27 @@ class PolledSource(Source):
             t_ns = self._last_t_ns + 1
         self._last_t_ns, self._last_row_ns = t_ns, after
         return _new(Row, (t_ns, counts, lost))
+
+    def _again(self, before: int, after: int, counts: Sequence[float]) -> tuple[int, int, Sequence[float]]:
+        """Read again after a call that was held up, and return the shortest: its middle tells best when was read.
+
+        Another thread that holds the interpreter, or another program, may come between a reading and the clock: of
+        four files beside one busy thread every twentieth call takes 5 ms and more instead of 20 us.
+        """
+        for _ in range(_TRIES):
+            start = self._clock.now_ns()
+            try:
+                anew = self.poll()
+            except (ReadError, SourceLostError):
+                break  # the next reading will tell; this one is good
+            end = self._clock.now_ns()
+            if anew is None or isinstance(anew, Block):
+                break
+            if end - start < after - before:
+                before, after, counts = start, end, anew
+            if end - start <= self._patience_ns:
+                break
+        return before, after, counts
 
     def _passed_on(self, block: Block | None, now_ns: int) -> Block:
         """Pass on the rows of a device that stamps its readings itself, with the failed readings before them."""
