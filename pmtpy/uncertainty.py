@@ -29,6 +29,7 @@ _FAST = 5.0 / 12.0
 # within the window to within a factor of two.
 _HIDDEN = 0.09
 _LONGEST = 4.0  # and no more than the same sines hold in an interval that is short beside the window
+_OVERDUE_S, _OVERDUE_CELLS = 0.3, 4.0  # pumps and evaluations bring rows within less
 _FULL = 0.9  # below this share of time seen a sensor is called part-time (gpu-table of Yang et al., duty)
 _DOUBTFUL = 0.1  # edges and lag together above this share of the energy: the region is too short
 # Parts that come from the load and the two instants, which all channels share.
@@ -244,9 +245,23 @@ def _edges(channel: Channel, e: Evidence) -> float:
 
 
 def _ahead(channel: Channel, e: Evidence) -> float:
-    """No row has come for the last part of the interval: the power may have moved there as it did before."""
-    rough = _beyond_noise(channel, e.rough_watts)
-    return rough * math.sqrt(e.ahead_s * (_cell_s(channel, e) + e.ahead_s) / 2.0)
+    """No row has come for the last part of the interval: the power may have moved there as it did before.
+
+    Beyond a few cells it walks, one step in each: a walk with steps of ``r`` has the variance ``r^2 a^3 / (3 D)`` in
+    its integral. Where rows are overdue, the load may also have begun to do something else: as for time that is not
+    covered, the energy may be off by as much as there is.
+    """
+    rough, cell = _beyond_noise(channel, e.rough_watts), _cell_s(channel, e)
+    near = rough * math.sqrt(e.ahead_s * (cell + e.ahead_s) / 2.0)
+    walked = rough * math.sqrt(e.ahead_s**3 / (3.0 * cell)) if cell > 0.0 else 0.0
+    unread_s = min(e.ahead_s, e.seconds)
+    anything = _mean(e) * unread_s if _overdue(channel, e) else 0.0
+    return math.hypot(max(near, min(walked, e.peak_watts * unread_s)), anything)
+
+
+def _overdue(channel: Channel, e: Evidence) -> bool:
+    """Whether the end lies so far beyond the newest row that rows should have come: a device stalls, or its cable."""
+    return e.ahead_s > max(_OVERDUE_S, _OVERDUE_CELLS * _cell_s(channel, e))
 
 
 def _lag(_channel: Channel, e: Evidence) -> float:
@@ -313,7 +328,8 @@ def _duration(seconds: float) -> str:
 def _warnings(channel: Channel, e: Evidence, parts: dict[str, float]) -> list[str]:
     out: list[str] = []
     refresh, window = channel.refresh_s or 0.0, channel.window_s or 0.0
-    blurred = math.hypot(parts["edges"], parts["ahead"], parts["lag"])
+    overdue = _overdue(channel, e)
+    blurred = math.hypot(parts["edges"], 0.0 if overdue else parts["ahead"], parts["lag"])
     if e.seconds < max(_needed_s(channel, e), refresh) or (e.joules and blurred > _DOUBTFUL * abs(e.joules)):
         averages = f" and averages over {_duration(window)}" if window else ""
         if e.seconds >= max(_needed_s(channel, e), refresh):
@@ -324,8 +340,13 @@ def _warnings(channel: Channel, e: Evidence, parts: dict[str, float]) -> list[st
             if refresh
             else f"{channel.name}: the region of {_duration(e.seconds)} is too short for the rows that were read"
         )
-    if e.rows == 0 and is_power(channel) and not out:
+    if e.rows == 0 and is_power(channel) and not out and not overdue:
         out.append(f"{channel.name}: no reading falls into the region of {_duration(e.seconds)}")
+    if overdue:
+        out.append(
+            f"{channel.name}: nothing has been read of the last {_duration(min(e.ahead_s, e.seconds))} of the region; "
+            "the power before was let go on, and the uncertainty is as large as that energy"
+        )
     if e.uncovered_s > 0:
         share = e.uncovered_s / e.seconds if e.seconds > 0 else 1.0
         out.append(

@@ -73,6 +73,30 @@ def test_a_stream_is_evaluated_between_its_rows_and_settles() -> None:
         assert r["stream"] is first
 
 
+def test_a_stream_that_is_held_up_says_so_until_its_rows_come() -> None:
+    clock = ManualClock()
+    world = make_world("square:low=30,high=170,hz=0.4", clock=clock)
+    source = Stream(world)
+    with Sensor(source, "stream", clock) as sensor:
+        clock.advance(1.1)
+        sensor.read()
+        source.held_ns = clock.now_ns() + 50e6
+        with pmt.region("moving", sensor) as r:
+            start = clock.now_ns()
+            clock.advance(1.0)
+        true = world.joules_between(start, clock.now_ns())
+        early = r["stream"]
+        assert not early.settled
+        assert abs(early.joules - true) > 50.0  # the power before the stall went on
+        assert early.joules == pytest.approx(true, abs=2 * early.uncertainty_joules)
+        assert any("nothing has been read of the last 950 ms" in w for w in early.warnings)
+        source.held_ns = math.inf
+        settled = r["stream"]
+        assert settled.joules == pytest.approx(true)
+        assert settled.uncertainty_joules < 0.01 * early.uncertainty_joules
+        assert not any("has been read" in w for w in settled.warnings)
+
+
 def test_a_long_region_needs_no_history() -> None:
     clock = ManualClock()
     world = make_world("sine:low=30,high=90,hz=0.11", clock=clock)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 
@@ -107,11 +108,12 @@ class Stream(Source):
         self.channels = tuple(c for pair in pairs for c in pair)
         self.sent_ns = (world.clock.now_ns() // 1_000_000) * 1_000_000
         self.drop: set[int] = set()
+        self.held_ns: float = math.inf  # of rows later than this, none comes for now
         self.labels: list[str] = []
         self.closed = False
 
     def read(self) -> Block:
-        now = self.world.clock.now_ns()
+        now = int(min(self.world.clock.now_ns(), self.held_ns))
         t_ns = np.arange(self.sent_ns + 1_000_000, now + 1, 1_000_000, dtype=np.int64)
         self.sent_ns += 1_000_000 * len(t_ns)
         keep = np.array([int(t) not in self.drop for t in t_ns], bool)

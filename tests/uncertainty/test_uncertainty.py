@@ -141,6 +141,20 @@ def test_the_end_that_no_row_has_reached_is_as_uncertain_as_the_power_moves() ->
     assert part(replace(POWER, rule=Rule.MEAN), ahead, "ahead") == pytest.approx(30 * 0.1)
 
 
+def test_far_beyond_the_rows_the_power_walks_and_where_rows_are_overdue_it_may_be_anything() -> None:
+    mean = replace(POWER, rule=Rule.MEAN)
+    near = replace(QUIET, seconds=2.0, joules=200.0, ahead_s=0.25, rough_watts=1.5, cell_s=1e-3, peak_watts=150.0)
+    # A walk by steps of r: the integral over a has the variance r^2 a^3 / (3 D).
+    assert part(replace(mean, refresh_s=1e-3), near, "ahead") == pytest.approx(1.5 * math.sqrt(0.25**3 / 3e-3))
+    assert not [w for w in assess(replace(mean, refresh_s=1e-3), near).warnings if "has been read" in w]
+    late = replace(near, ahead_s=0.5, rough_watts=0.0)
+    assert part(replace(mean, refresh_s=1e-3), late, "ahead") == pytest.approx(100.0 * 0.5)
+    (warning,) = assess(replace(mean, refresh_s=1e-3), late).warnings
+    assert "nothing has been read of the last 500 ms" in warning
+    slow = replace(late, ahead_s=0.5, cell_s=0.2)
+    assert part(replace(mean, refresh_s=0.2), slow, "ahead") == 0.0  # rows a fifth of a second apart are not overdue
+
+
 def test_what_a_wide_window_hides_shows_in_how_its_readings_bend() -> None:
     mean = replace(POWER, window_s=1.0)
     t = np.arange(0.0, 10.0, 0.1)
