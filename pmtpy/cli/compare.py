@@ -57,7 +57,7 @@ class _Watched:
     one_clock: bool
     whole: bool = True
     spans: Sequence[Span] = ()
-    measured: dict[tuple[str, str], tuple[float, float]] | None = None
+    measured: dict[tuple[str, str], tuple[float, float, float]] | None = None
     truth: Callable[[float, float], float] | None = None
     true_watts: Callable[[Floats], Floats] | None = None
     warnings: Sequence[str] = ()
@@ -325,7 +325,7 @@ def _live(args: argparse.Namespace, options: Sequence[str]) -> _Watched:
         whole=len(found) < len(outcomes),  # of what was lost half-way, what all have in common can still be compared
         spans=[span],
         measured={
-            (trace.name, name): (m.joules, m.uncertainty_joules)
+            (trace.name, name): (m.joules, m.uncertainty_joules, m.watts)
             for trace, (target, channel) in zip(traces, wanted, strict=True)
             if target in found
             for m in [found[target].channels[channel] if channel else found[target]]

@@ -96,7 +96,7 @@ def _energy(name: str, e: Energy, r: RegionEnergies, reference: str) -> list[str
     against = (
         ["", ""] if name == reference else [_percent(e.difference_j, e.joules - e.difference_j), _sigmas(e.sigmas)]
     )
-    cells = [name, f"{e.joules:.6g}", f"{e.uncertainty_joules:.2g}", f"{e.joules / r.seconds:.6g}", *against]
+    cells = [name, f"{e.joules:.6g}", f"{e.uncertainty_joules:.2g}", f"{e.watts:.6g}", *against]
     cells.append(estimate(e.corrected_j) if e.corrected_j is not None else "")
     if r.true_j is not None:
         cells.append(_percent(e.joules - r.true_j, r.true_j))

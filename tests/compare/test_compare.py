@@ -15,7 +15,7 @@ from pmtpy.analysis.characterisation.polls import Polling as Rows
 from pmtpy.analysis.series import tidy
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.errors import DeclinedError, TargetError
-from pmtpy.model import Channel, Floats, Quantity
+from pmtpy.model import Channel, Floats, Quantity, Rule
 from tests.analysis.recorded import read_log, read_pmd, read_stamps
 from tests.analysis.simulated import Bench, pseudo_random_bench, square_bench
 
@@ -229,6 +229,23 @@ def test_lost_rows_are_said_and_take_their_energy_with_them() -> None:
     gappy = Trace("gappy", whole.t_s, whole.watts, lost=lost, channel=METER)
     energy = compare([whole, gappy], one_clock=True).regions[0].energies["gappy"]
     assert any("lost" in w for w in energy.warnings)
+
+
+def test_the_mean_power_is_that_of_the_time_whose_energy_is_known() -> None:
+    t = np.arange(0.0, 10.0, 1e-3)
+    lost = np.zeros(len(t), np.int64)
+    keep = (t < 4.0) | (t >= 6.5)
+    lost[np.searchsorted(t, 6.5)] = 2500
+    grown = np.cumsum(np.where(keep, 0.08, 0.0))
+    sums = Channel("sums", Quantity.POWER, rule=Rule.MEAN, window_s=1e-3, refresh_s=1e-3, resolution=0.0, gain_u=0.01)
+    gappy = Trace("sums", t[keep], np.full(int(keep.sum()), 80.0), grown[keep], lost[keep], sums)
+    bridged = Trace("bridged", t[keep], np.full(int(keep.sum()), 80.0), None, lost[keep], METER)
+    whole = Trace("whole", t, np.full(len(t), 80.0), channel=METER)
+    row = compare([whole, gappy, bridged], reference="whole", one_clock=True).regions[0]
+    assert row.energies["sums"].joules == pytest.approx(80.0 * 7.5, rel=1e-3)
+    assert row.energies["sums"].watts == pytest.approx(80.0, rel=1e-3)
+    assert row.energies["bridged"].watts == pytest.approx(80.0, rel=1e-3)
+    assert abs(row.energies["sums"].sigmas) < 2.0  # it may have been as much as the rest
 
 
 def test_a_reference_that_is_not_there_is_refused() -> None:

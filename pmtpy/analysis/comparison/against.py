@@ -41,7 +41,10 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class Prepared:
-    """A trace, its exact curve (for energies), its updates and their curve; and what has been declined so far."""
+    """A trace, its exact curve (for energies), its updates and their curve; and what has been declined so far.
+
+    ``counted`` is a trace of a counter; ``summed`` one whose curve is made of its energies, not of its powers.
+    """
 
     trace: Trace
     curve: Curve
@@ -49,6 +52,7 @@ class Prepared:
     updates: Updates
     lattice: UpdateLattice | None
     counted: bool
+    summed: bool
     declined: dict[str, str]
 
     def attempt(self, name: str, estimator: Callable[[], _T]) -> _T | None:
@@ -77,14 +81,15 @@ def prepare(trace: Trace) -> Prepared:
     if len(t) < 3:
         msg = f"{trace.name} has {len(t)} rows with a power: too few to compare"
         raise DeclinedError(msg)
-    if how is not Rule.TRAPEZOID and trace.joules is not None:
+    summed = how is not Rule.TRAPEZOID and trace.joules is not None
+    if summed and trace.joules is not None:
         curve = Curve.from_energy(*_moves(*tidy(trace.t_s, trace.joules)))
     else:
         curve = Curve.from_samples(t, watts)
     plain = Updates(np.arange(len(t)), t, watts, float(np.median(np.diff(t))))
     # Of means, their own curve too: as samples they would be later by half a mean, and smoothed once more.
     shape = curve if how is not Rule.TRAPEZOID else Curve.from_samples(t, watts)
-    ready = Prepared(trace, curve, shape, plain, None, counted, {})
+    ready = Prepared(trace, curve, shape, plain, None, counted, summed, {})
     if trace.polling is not None:
         known = np.isfinite(trace.t_s) & np.isfinite(trace.watts)
         lost = np.zeros(len(known), np.int64) if trace.lost is None else trace.lost

@@ -34,7 +34,7 @@ def compare(
     one_clock: bool = False,
     regions: Sequence[Region] = (),
     whole: bool = True,
-    measured: Mapping[tuple[str, str], tuple[float, float]] | None = None,
+    measured: Mapping[tuple[str, str], tuple[float, float, float]] | None = None,
     truth: Callable[[float, float], float] | None = None,
 ) -> Comparison:
     """Compare sensors that watched the same power.
@@ -53,7 +53,7 @@ def compare(
         Spans to take energies over, on the reference's clock, beside those that the traces carry.
     whole : bool
         Take energies also over all that the traces have in common.
-    measured : mapping of (trace, region name) to (joules, uncertainty), optional
+    measured : mapping of (trace, region name) to (joules, uncertainty, mean watts), optional
         Energies that are known better than from the rows.
     truth : callable, optional
         True energy between two instants of the reference's clock, where that is known.
@@ -84,8 +84,8 @@ def compare(
             if energy is None:
                 continue
             if (name, span.name) in (measured or {}):
-                joules, u = (measured or {})[name, span.name]
-                energy = replace(energy, joules=joules, uncertainty_joules=u)
+                joules, u, watts = (measured or {})[name, span.name]
+                energy = replace(energy, joules=joules, uncertainty_joules=u, watts=watts)
             if name in following:
                 energy = replace(energy, corrected_j=_corrected(following[name], base, span))
             energies[name] = energy
@@ -166,7 +166,10 @@ def _energy(p: Prepared, s: Compared, span: Region) -> Energy | None:
     )
     judged = assess(channel, evidence)
     doubt = () if stated is not None else (f"how well {p.trace.name} is calibrated is not known, and not in its +-",)
-    return Energy(joules, judged.uncertainty_joules, warnings=(*judged.warnings, *doubt))
+    # Curves of sums stand still where rows are missing; lines between samples bridge them.
+    known_s = end - start - (uncovered_s if p.summed else 0.0)
+    mean = joules / known_s if known_s > 0.0 else math.nan
+    return Energy(joules, judged.uncertainty_joules, mean, warnings=(*judged.warnings, *doubt))
 
 
 def _lost(trace: Trace, start: float, end: float) -> tuple[int, float]:

@@ -60,6 +60,8 @@ class Energy:
     ----------
     joules, uncertainty_joules : float
         Energy, as the sensor shows it, and its standard uncertainty.
+    watts : float
+        Mean power over the part for which the energy is known; NaN where there is none.
     difference_j, sigmas : float
         From the reference, in joules and in units of the combined uncertainty of both. NaN for the reference; the
         latter also where it is not known how well one of the two is calibrated.
@@ -70,6 +72,7 @@ class Energy:
 
     joules: float
     uncertainty_joules: float
+    watts: float
     difference_j: float = math.nan
     sigmas: float = math.nan
     corrected_j: Estimate | None = None
@@ -235,7 +238,7 @@ def _energy(name: str, e: Energy, r: RegionEnergies) -> dict[str, Any]:
         "sensor": name,
         "joules": _number(e.joules),
         "uncertainty_joules": _number(e.uncertainty_joules),
-        "watts": _number(e.joules / r.seconds),
+        "watts": _number(e.watts),
         "difference_joules": _number(e.difference_j),
         "difference_percent": _number(100.0 * e.difference_j / reference) if reference else None,
         "sigmas": _number(e.sigmas),
