@@ -1,12 +1,14 @@
-# Both targets do their own set-up in .venv; nothing but Python 3.10+, make and (for a few tests) a C compiler is needed.
+# Every target does its own set-up in .venv; nothing but Python 3.10+, make and (for a few tests) a C compiler is needed.
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
 
-.PHONY: test demo check lint types contracts unit bench clean
+.PHONY: test setup demo check lint types contracts unit pythons docs gallery bench clean
 
 test: check unit
+
+setup: $(STAMP)
 
 check: lint types contracts
 
@@ -35,8 +37,21 @@ demo: $(STAMP)
 	$(BIN)/python -m pmtpy dump powersensor3:virtual -o load=square:low=30,high=90,hz=2 --duration 3s --overwrite -f demo.csv
 	$(BIN)/python -m pmtpy plot demo.csv -o demo.png
 
+# The tests on every Python of this machine that pmtpy supports, each in an environment of its own.
+pythons: $(STAMP)
+	for python in $$($(BIN)/python -m tests.packaging.interpreters); do \
+		$(MAKE) unit PYTHON=$$python VENV=build/venv-$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])') || exit 1; \
+	done
+
+docs: $(STAMP)
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
+	@echo "open build/docs/index.html"
+
+gallery: $(STAMP)
+	$(BIN)/python docs/make_pictures.py
+
 bench: $(STAMP)
 	for script in benchmarks/bench_*.py; do $(BIN)/python -m benchmarks.$$(basename $$script .py) || exit 1; done
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache demo.csv demo.csv.json demo.png
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache demo.csv demo.csv.json demo.png
