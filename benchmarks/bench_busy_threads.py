@@ -18,10 +18,10 @@ import numpy as np
 
 import pmtpy as pmt
 from benchmarks.common import report
-from pmtpy.clock import HOST_CLOCK
-from pmtpy.model import Channel, Identity, Quantity
-from pmtpy.sensor import Sensor
-from pmtpy.source import PolledSource
+from pmtpy.core.channel import Channel, Identity, Quantity
+from pmtpy.core.clock import HOST_CLOCK
+from pmtpy.core.source import PolledSource
+from pmtpy.sensor.sensor import Sensor
 
 _COUNTERS, _WATTS = 4, 25.0
 _REGION_S = 0.02

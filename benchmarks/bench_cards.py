@@ -1,7 +1,7 @@
 """The command line on recordings of cards that it has never seen: what is found, against the demands.
 
-For each of twenty imagined cards (``tests/cards/recorder.py``) and each round: one minute of a 20 ms square wave
-without a meter; an irregular load and a 6 s step with a meter; a profile from the irregular one; the energies of
+For each of twenty imagined cards (``tests/support/cards/recorder.py``) and each round: one minute of a 20 ms square
+wave without a meter; an irregular load and a 6 s step with a meter; a profile from the irregular one; the energies of
 another step, and of random 4 s of a square wave that beats with a part-time sensor, corrected by that profile.
 Everything goes through files and verbs, as a user would have it.
 
@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.cards.recorder import CARDS, Card, Recording, random_load, record, square_load, step_load
-from tests.cards.user import characterised, corrected, profiled
+from tests.support.cards.recorder import CARDS, Card, Recording, random_load, record, square_load, step_load
+from tests.support.cards.user import characterised, corrected, profiled
 
 # The numbers that a good implementation reaches, in the unit of each row's name.
 _DEMANDS = {

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import pmtpy as pmt
 from benchmarks.common import repeat, report, spread
-from pmtpy.clock import HOST_CLOCK
-from pmtpy.model import Channel, Identity, Quantity
-from pmtpy.sensor import Sensor
-from pmtpy.source import PolledSource
+from pmtpy.core.channel import Channel, Identity, Quantity
+from pmtpy.core.clock import HOST_CLOCK
+from pmtpy.core.source import PolledSource
+from pmtpy.sensor.sensor import Sensor
 
 REPEATS = 7
 _IMPORT = (

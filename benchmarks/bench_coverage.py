@@ -17,19 +17,19 @@ import time
 import numpy as np
 
 from benchmarks.common import report
-from pmtpy.analysis.characterisation.choice import MINOR
-from pmtpy.analysis.characterisation.kernel import fit_kernel
-from pmtpy.analysis.characterisation.shapes import BOTH, BOXCAR, ONE_POLE
-from pmtpy.analysis.characterisation.step import fit_step
-from pmtpy.analysis.characterisation.transfer import fit_transfer
-from pmtpy.analysis.characterisation.update import estimate_updates, update_series
-from pmtpy.analysis.curve import Curve
-from pmtpy.analysis.estimate import Estimate
-from pmtpy.analysis.series import Updates
+from pmtpy.analysis.characterisation.gain import fit_transfer
+from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE
+from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
+from pmtpy.analysis.characterisation.model_selection import MINOR
+from pmtpy.analysis.characterisation.step_response import fit_step
+from pmtpy.analysis.characterisation.update_period import estimate_updates, update_series
+from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.analysis.signal.updates import Updates
+from pmtpy.core.rows import Floats
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.emulators.load import Table
 from pmtpy.errors import DeclinedError
-from pmtpy.model import Floats
 
 _SECONDS = 12.0
 _LOW, _HIGH = 60.0, 210.0
@@ -146,18 +146,18 @@ def _round(score: Score, seed: int) -> None:
     k = np.round((lattice.phase_s.value - model.phase_s) / model.update_s)
     score.add("phase, ms", lattice.phase_s.scaled(1e3), 1e3 * float(model.tick_times(k)))
     updates = update_series(t, watts, lattice)
-    _kernel(score, "load", updates, Curve.from_switching(edges), (model, family, 0.0, kind))
+    _kernel(score, "load", updates, PowerTrace.from_switching(edges), (model, family, 0.0, kind))
     rate = 1e-3 * float(rng.standard_normal())
     at = np.arange(0.0, _SECONDS, 2e-4)
     truth = load.watts(at) + 0.5 * rng.standard_normal(len(at))
     middle = _SECONDS / 2.0
-    meter = Curve.from_samples(np.asarray((at - middle) * (1.0 + rate) + middle, np.float64), truth)
+    meter = PowerTrace.from_samples(np.asarray((at - middle) * (1.0 + rate) + middle, np.float64), truth)
     _kernel(score, "meter", updates, meter, (model, family, rate, kind))
     _step(score, model, load_at=float(rng.uniform(1.0, 1.2)))
 
 
 def _kernel(
-    score: Score, what: str, updates: Updates, reference: Curve, truth: tuple[SensorModel, str, float, str]
+    score: Score, what: str, updates: Updates, reference: PowerTrace, truth: tuple[SensorModel, str, float, str]
 ) -> None:
     model, family, rate, kind = truth
     metered, middle = what == "meter", _SECONDS / 2.0

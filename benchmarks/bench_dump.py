@@ -16,9 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from pmtpy.clock import HostClock
-from pmtpy.model import Channel, Form, Frame, Identity, Layout, Quantity
-from pmtpy.sinks import FORMATS, Header, Writer, open_sink
+from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
+from pmtpy.core.clock import HostClock
+from pmtpy.core.rows import Frame, Layout
+from pmtpy.io.write import FORMATS, Header, Writer, open_sink
 
 RATE_HZ, ROWS = 20_000, 1_000
 SECONDS, REPEATS = 4, 7
@@ -36,8 +37,8 @@ def board() -> Layout:
                 Channel(
                     f"pair{i}",
                     Quantity.POWER,
-                    form=Form.PRODUCT,
-                    of=(f"pair{i}.voltage", f"pair{i}.current"),
+                    derivation=Derivation.PRODUCT,
+                    operands=(f"pair{i}.voltage", f"pair{i}.current"),
                     domain=f"r{i}",
                 ),
             )

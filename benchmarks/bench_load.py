@@ -2,7 +2,8 @@
 
     python benchmarks/bench_load.py [rows]
 
-Prints one JSON document: seconds for writing, ``pmt.load`` and ``pmtpy.plot.plot``, and the peak memory of it all.
+Prints one JSON document: seconds for writing, ``pmt.load`` and ``pmtpy.plotting.recording.plot``, and the peak memory
+of it all.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pmtpy.clock import HostClock
-from pmtpy.model import Channel, Frame, Identity, Layout, Quantity
-from pmtpy.plot import plot
-from pmtpy.recordings import load
-from pmtpy.sinks import Ending, Header, open_sink
+from pmtpy.core.channel import Channel, Identity, Quantity
+from pmtpy.core.clock import HostClock
+from pmtpy.core.rows import Frame, Layout
+from pmtpy.io.read import load
+from pmtpy.io.write import Ending, Header, open_sink
+from pmtpy.plotting.recording import plot
 
 STEP_NS, CHUNK, REPEATS = 50_000, 20_000, 3
 

@@ -25,10 +25,10 @@ from benchmarks.common import report, spread
 from pmtpy.backends.occ import open_source
 from pmtpy.backends.occ.file import BlockReader, Export
 from pmtpy.backends.occ.layout import BLOCK_BYTES, POWER, Table
-from pmtpy.clock import HostClock, ManualClock
+from pmtpy.core.clock import HostClock, ManualClock
+from pmtpy.core.source import Source
 from pmtpy.emulators.occ import EmulatedOcc, Machine, sensors_of
 from pmtpy.emulators.world import make_world
-from pmtpy.source import Source
 
 ROUNDS = 25
 MEMORY = "/dev/shm"  # noqa: S108  (a folder of its own is made there)

@@ -25,11 +25,11 @@ from pmtpy.backends.powersensor3.device import Board, open_board
 from pmtpy.backends.powersensor3.source import PowerSensor3Source
 from pmtpy.backends.powersensor3.timebase import Timebase
 from pmtpy.backends.powersensor3.transport import DirectTransport, Piece, RelayTransport
-from pmtpy.clock import HOST_CLOCK
+from pmtpy.core.clock import HOST_CLOCK
+from pmtpy.core.integrate import Integrator
+from pmtpy.core.rows import Layout
 from pmtpy.emulators.powersensor3 import BoardSpec, VirtualBoard, parse_pairs
-from pmtpy.integrate import Integrator
-from pmtpy.model import Layout
-from pmtpy.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor
 
 REPEATS = 5
 LOAD = "square:low=30,high=90,hz=5"

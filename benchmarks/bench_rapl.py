@@ -25,10 +25,10 @@ from typing import Any
 from benchmarks.common import report, side_by_side, spread
 from benchmarks.rapl_tools import ABOUT_TO_BEGIN, TOOLS
 from pmtpy.backends import rapl
-from pmtpy.clock import HOST_CLOCK
+from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.emulators.rapl import Processors
 from pmtpy.emulators.world import make_world
-from pmtpy.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor
 
 ROUNDS, CALLS = 2000, 20
 WATTS = 100.0

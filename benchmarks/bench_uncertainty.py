@@ -22,11 +22,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.common import report
-from pmtpy.model import Floats
-from tests.correct.test_correct import region_trial
-from tests.uncertainty import stamped
-from tests.uncertainty.live import DEVICES, LOADS, Device, Trial, measure
-from tests.uncertainty.worlds import random_trial
+from pmtpy.core.rows import Floats
+from tests.analysis.correction.test_correct import region_trial
+from tests.support.uncertainty import stamped
+from tests.support.uncertainty.live import DEVICES, LOADS, Device, Trial, measure
+from tests.support.uncertainty.worlds import random_trial
 
 LENGTHS = (0.03, 0.1, 0.2, 0.4, 0.8, 2.0, 8.0, 30.0)
 PROFILED = {"1 s average": stamped.AVERAGE, "A100, part-time": stamped.A100, "full window": stamped.FULL}

@@ -23,12 +23,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import pmtpy as pmt
 from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, recordings, save, table
 from pmtpy.analysis.characterisation.characterise import characterise
-from pmtpy.analysis.characterisation.characterised import Characterisation, LoadStamps, Series
-from pmtpy.analysis.characterisation.update import UpdateLattice, estimate_updates, update_series
-from pmtpy.analysis.clocks import fit_clock
-from pmtpy.analysis.curve import Curve, Responder
-from pmtpy.analysis.series import Updates
-from pmtpy.model import Floats
+from pmtpy.analysis.characterisation.results import Characterisation, LoadStamps, Series
+from pmtpy.analysis.characterisation.update_period import UpdateLattice, estimate_updates, update_series
+from pmtpy.analysis.signal.clock_fit import fit_clock
+from pmtpy.analysis.signal.trace import PowerTrace, Responder
+from pmtpy.analysis.signal.updates import Updates
+from pmtpy.core.rows import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,7 +85,7 @@ class Recorded:
         assert self.load is not None  # noqa: S101  (asked for where there is one)
         return 1800.0 * round(float(self.load.edges_s[0] - self.polls.t_s[0]) / 1800.0)
 
-    def metered(self) -> Curve:
+    def metered(self) -> PowerTrace:
         """Return the meter's curve on the host's clock."""
         assert self.meter is not None  # noqa: S101
         assert self.load is not None  # noqa: S101

@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import pmtpy as pmt
 from calibration.reporting import DARK, LIGHT, MIDDLE, panels, save, table
 from pmtpy.analysis.characterisation.characterise import characterise
-from pmtpy.analysis.characterisation.characterised import Characterisation, LoadStamps, Series
-from pmtpy.model import Floats
+from pmtpy.analysis.characterisation.results import Characterisation, LoadStamps, Series
+from pmtpy.core.rows import Floats
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,18 +20,18 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pmtpy as pmt
+from calibration.published_corrections import burtscher, folded_energy
 from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, recordings, save, table
-from pmtpy.analysis.characterisation.update import estimate_updates, update_series
-from pmtpy.analysis.correction.alternatives import burtscher, folded_energy
+from pmtpy.analysis.characterisation.update_period import estimate_updates, update_series
 from pmtpy.analysis.correction.bins import held_energy
 from pmtpy.analysis.correction.correct import Energy, region_energy
-from pmtpy.analysis.correction.response import Activity, Response
-from pmtpy.analysis.series import Updates
+from pmtpy.analysis.signal.response import Activity, Response
+from pmtpy.analysis.signal.updates import Updates
+from pmtpy.core.calibration.response import invert_one_pole
+from pmtpy.core.rows import Floats
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.load import Table
 from pmtpy.errors import CoverageError
-from pmtpy.model import Floats
-from pmtpy.transform import invert_one_pole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

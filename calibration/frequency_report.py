@@ -19,12 +19,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from calibration.published_models import PowerCurve, fit_power_curve, shared_curve_energy
 from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, recordings, save, table
-from pmtpy.analysis.frequency import fit_transfer, predict
-from pmtpy.analysis.frequency.published import PowerCurve, fit_power_curve, shared_curve_energy
-from pmtpy.analysis.frequency.table import Table
+from pmtpy.analysis.transfer.predict import fit_transfer, predict
+from pmtpy.analysis.transfer.table import Table
 from pmtpy.cli.calibrate import read_table
-from pmtpy.model import Floats
+from pmtpy.core.rows import Floats
 
 TRAINING = (3, 10, 20, 50)
 MEASURED = ((1485.0,), (1635.0,), (1815.0,), (1485.0, 1815.0))

@@ -21,8 +21,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pmtpy as pmt
-from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, save, table
-from pmtpy.analysis.meter import (
+from calibration.meter import (
     TABLE_I,
     Allan,
     NoiseAt,
@@ -33,11 +32,13 @@ from pmtpy.analysis.meter import (
     voltage_gain,
     zero_vref,
 )
-from pmtpy.clock import ManualClock
+from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, save, table
+from pmtpy.core.calibration.curves import Affine, Number
+from pmtpy.core.calibration.profile import Profile
+from pmtpy.core.channel import Identity
+from pmtpy.core.clock import ManualClock
+from pmtpy.core.rows import Floats
 from pmtpy.emulators.powersensor3.source import open_virtual
-from pmtpy.model import Floats, Identity
-from pmtpy.profile import Profile
-from pmtpy.transform import Affine, Number
 
 RATE_HZ = 20_000.0
 SECONDS = 6.6

@@ -25,11 +25,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pmtpy as pmt
 from pmtpy.cli.common import parse_options
-from pmtpy.cli.live import Polls, record_all
-from pmtpy.cli.loads import schedule
-from pmtpy.clock import HOST_CLOCK, Clock
+from pmtpy.core.channel import Quantity
+from pmtpy.core.clock import HOST_CLOCK, Clock
+from pmtpy.core.rows import Floats
 from pmtpy.errors import PmtError
-from pmtpy.model import Floats, Quantity
+from pmtpy.lab.loads import schedule
+from pmtpy.lab.record import Polls, record_all
 
 _FRACTIONS = (("2-3", 2 / 3), ("3-4", 3 / 4), ("5-4", 5 / 4), ("4-3", 4 / 3))
 _UNITS = {Quantity.POWER: "W", Quantity.ENERGY: "J"}

@@ -13,12 +13,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from pmtpy.version import __version__
+from pmtpy._version import __version__
+from pmtpy.integrations import old_names
 
 if TYPE_CHECKING:
-    from pmtpy.combining import combine
-    from pmtpy.compat import install_as_pmt, install_as_powersensor
-    from pmtpy.decorators import dump, measure
+    from pmtpy.core.state import State, joules, seconds, watts
     from pmtpy.errors import (
         BackendUnavailableError,
         CalibrationError,
@@ -32,19 +31,23 @@ if TYPE_CHECKING:
         SourceLostError,
         TargetError,
     )
-    from pmtpy.measurement import Measurement
-    from pmtpy.recordings import load
-    from pmtpy.regions import Region, region
-    from pmtpy.registry import Listing, create, list_sensors
-    from pmtpy.sensor import Sensor
-    from pmtpy.state import State, joules, seconds, watts
+    from pmtpy.integrations.drop_ins import install_as_pmt, install_as_powersensor
+    from pmtpy.io.read import load
+    from pmtpy.regions.decorators import dump, measure
+    from pmtpy.regions.measurement import Measurement
+    from pmtpy.regions.region import Region, region
+    from pmtpy.sensor.combine import combine
+    from pmtpy.sensor.registry import Listing, create, list_sensors
+    from pmtpy.sensor.sensor import Sensor
+
+old_names.install()
 
 # Public names and the modules they come from. A name is imported when it is first used, so that `import pmtpy` costs a
 # program nothing that it does not use.
 _HOME = {
-    "combine": "pmtpy.combining",
-    "install_as_pmt": "pmtpy.compat",
-    "install_as_powersensor": "pmtpy.compat",
+    "combine": "pmtpy.sensor.combine",
+    "install_as_pmt": "pmtpy.integrations.drop_ins",
+    "install_as_powersensor": "pmtpy.integrations.drop_ins",
     "BackendUnavailableError": "pmtpy.errors",
     "CalibrationError": "pmtpy.errors",
     "CoverageError": "pmtpy.errors",
@@ -56,20 +59,20 @@ _HOME = {
     "SinkError": "pmtpy.errors",
     "SourceLostError": "pmtpy.errors",
     "TargetError": "pmtpy.errors",
-    "State": "pmtpy.state",
-    "joules": "pmtpy.state",
-    "seconds": "pmtpy.state",
-    "watts": "pmtpy.state",
-    "load": "pmtpy.recordings",
-    "Measurement": "pmtpy.measurement",
-    "Region": "pmtpy.regions",
-    "dump": "pmtpy.decorators",
-    "measure": "pmtpy.decorators",
-    "region": "pmtpy.regions",
-    "Listing": "pmtpy.registry",
-    "create": "pmtpy.registry",
-    "list_sensors": "pmtpy.registry",
-    "Sensor": "pmtpy.sensor",
+    "State": "pmtpy.core.state",
+    "joules": "pmtpy.core.state",
+    "seconds": "pmtpy.core.state",
+    "watts": "pmtpy.core.state",
+    "load": "pmtpy.io.read",
+    "Measurement": "pmtpy.regions.measurement",
+    "Region": "pmtpy.regions.region",
+    "dump": "pmtpy.regions.decorators",
+    "measure": "pmtpy.regions.decorators",
+    "region": "pmtpy.regions.region",
+    "Listing": "pmtpy.sensor.registry",
+    "create": "pmtpy.sensor.registry",
+    "list_sensors": "pmtpy.sensor.registry",
+    "Sensor": "pmtpy.sensor.sensor",
 }
 
 __all__ = [

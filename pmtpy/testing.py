@@ -17,13 +17,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from pmtpy.clock import ManualClock
+from pmtpy.core.channel import Derivation
+from pmtpy.core.clock import ManualClock
+from pmtpy.core.integrate import Integrator
+from pmtpy.core.rows import Block, Layout, Row
+from pmtpy.core.source import Source
 from pmtpy.emulators.load import parse_load
 from pmtpy.errors import SourceLostError
-from pmtpy.integrate import Integrator
-from pmtpy.model import Block, Form, Layout, Row
-from pmtpy.sensor import Sensor
-from pmtpy.source import Source
+from pmtpy.sensor.sensor import Sensor
 
 Opener = Callable[[ManualClock], Source]
 
@@ -43,7 +44,7 @@ def check_description(source: Source) -> None:
     for channel in source.channels:
         lowered = channel.name == channel.name.lower() and " " not in channel.name and "," not in channel.name
         _require(lowered, f"channel names are lowercase words without spaces or commas: {channel.name!r}")
-        ok = channel.scale != 0 or channel.form is not Form.DIRECT
+        ok = channel.scale != 0 or channel.derivation is not Derivation.DIRECT
         _require(ok, f"channel {channel.name} has a scale")
         for name, value in (("refresh_s", channel.refresh_s), ("window_s", channel.window_s)):
             _require(value is None or value >= 0, f"channel {channel.name}: {name} is a time")

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from pmtpy.clock import ManualClock
+from pmtpy.core.clock import ManualClock
+from pmtpy.core.rows import Block
 from pmtpy.emulators.world import make_world
-from pmtpy.model import Block
 from pmtpy.testing import check_lost, check_source
-from tests.worlds import Counter, Gauge, Stream
+from tests.support.worlds import Counter, Gauge, Stream
 
 LOAD = "square:low=30,high=90,hz=0.5"
 

@@ -4,14 +4,13 @@ Where to look, by what is asked:
 
 * how does a sensor behave: ``characterisation``;
 * what is the energy, corrected: ``correction``;
+* how far can it be trusted: ``uncertainty``;
 * do two sensors agree: ``comparison``;
-* what does it cost at another clock: ``frequency``;
-* on which clock was it: ``clocks``, on ``correlogram``;
-* how good is a sampling meter: ``meter``;
-* to be looked at: ``smooth``, ``decimate``;
-* common ground: ``series``, ``curve``, ``estimate``, ``marks``.
+* what does it cost at another clock: ``transfer``;
+* common ground: ``signal``.
 
-The names below are imported when they are used.
+The names below are imported when they are used. The folders bear nouns, because a module and a function cannot share a
+name.
 """
 
 from __future__ import annotations
@@ -20,22 +19,37 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pmtpy.analysis.characterisation.characterise import characterise
+    from pmtpy.analysis.characterisation.results import Characterisation
     from pmtpy.analysis.comparison.align import Alignment
     from pmtpy.analysis.comparison.compare import compare
-    from pmtpy.analysis.comparison.compared import Compared, Comparison, Energy, RegionEnergies, Trace
-    from pmtpy.analysis.marks import Region
+    from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, RegionEnergies, Trace
+    from pmtpy.analysis.correction.correct import region_energy
 
-__all__ = ["Alignment", "Compared", "Comparison", "Energy", "Region", "RegionEnergies", "Trace", "compare"]
+__all__ = [
+    "Alignment",
+    "Characterisation",
+    "Compared",
+    "Comparison",
+    "Energy",
+    "RegionEnergies",
+    "Trace",
+    "characterise",
+    "compare",
+    "region_energy",
+]
 
 _HOMES = {
     "Alignment": "comparison.align",
-    "Compared": "comparison.compared",
-    "Comparison": "comparison.compared",
-    "Energy": "comparison.compared",
-    "Region": "marks",
-    "RegionEnergies": "comparison.compared",
-    "Trace": "comparison.compared",
+    "Characterisation": "characterisation.results",
+    "Compared": "comparison.results",
+    "Comparison": "comparison.results",
+    "Energy": "comparison.results",
+    "RegionEnergies": "comparison.results",
+    "Trace": "comparison.results",
+    "characterise": "characterisation.characterise",
     "compare": "comparison.compare",
+    "region_energy": "correction.correct",
 }
 
 

@@ -1,1 +1,1 @@
-"""Backends: one module per instrument family, each behind the waist of :mod:`pmtpy.source`. None sees another."""
+"""Backends: one module per instrument family, each behind the waist of :mod:`pmtpy.core.source`. None sees another."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from pmtpy.clock import NS_PER_S
+from pmtpy.core.clock import NS_PER_S
 
 # How far apart they may be. The bound is the one that Zeus uses for AMD's counter; every honest disagreement reported
 # is nearer (down to 0.57 on an idle GPU).

@@ -15,11 +15,12 @@ from os import PathLike
 from pathlib import Path
 
 from pmtpy.backends._sysfs import Registers, entries, optional_number, sysfs_root, text_of, why
-from pmtpy.clock import NS_PER_S, Clock
-from pmtpy.diagnosis import Finding, Machine, Obstacle, Verdict, may_use
+from pmtpy.core.channel import Channel, Identity, Quantity
+from pmtpy.core.clock import NS_PER_S, Clock
+from pmtpy.core.diagnosis import Finding, Machine, Obstacle, Verdict, may_use
+from pmtpy.core.rows import Block
+from pmtpy.core.source import Discovery, PolledSource
 from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
-from pmtpy.model import Block, Channel, Identity, Quantity
-from pmtpy.source import Discovery, PolledSource
 
 _DIRECTORY = Path("cray/pm_counters")
 _MARKS = ("/etc/opt/cray", "/opt/cray")  # what the maker's software leaves on a node

@@ -13,6 +13,7 @@ import sys
 import types
 from collections.abc import Mapping, Sequence
 
+from pmtpy._version import __version__
 from pmtpy.cli.command import split_command
 from pmtpy.cli.common import USAGE, configure_logging, exit_code, say
 from pmtpy.errors import PmtError
@@ -39,15 +40,13 @@ WITH_COMMAND = {"run", "dump", "compare"}
 
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
     """Make the parser; only the chosen verb's module is imported."""
-    import pmtpy
-
     parser = argparse.ArgumentParser(
         prog="pmtpy",
         description="Measure energy with every sensor a machine has, and say how far each number can be trusted.",
         epilog="'pmtpy VERB --help' explains a verb, with examples. A TARGET is name[:device], for example rapl, "
         "nvml:0, powersensor3:/dev/ttyACM0; NAME:virtual rehearses a sensor without its hardware.",
     )
-    parser.add_argument("--version", action="version", version=f"pmtpy {pmtpy.__version__}")
+    parser.add_argument("--version", action="version", version=f"pmtpy {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
     for verb, does in VERBS.items():
         sub = verbs.add_parser(

@@ -19,18 +19,19 @@ from pathlib import Path
 
 import numpy as np
 
-from pmtpy.analysis.frequency import Prediction, fit_transfer, predict
-from pmtpy.analysis.frequency.table import Table
-from pmtpy.calibration import refuse_stranger
+from pmtpy.analysis.transfer.predict import Prediction, fit_transfer, predict
+from pmtpy.analysis.transfer.table import Table
+from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, of_another
 from pmtpy.cli import calibrate_energy
 from pmtpy.cli.calibrate_energy import pair_of_numbers
 from pmtpy.cli.common import options_for, say
+from pmtpy.core.calibration.curves import Affine, Number
+from pmtpy.core.calibration.matching import refuse_stranger
+from pmtpy.core.calibration.profile import RECORDED, Profile
+from pmtpy.core.calibration.response import Behaviour
+from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.errors import CalibrationError, FileFormatError, SinkError, TargetError
-from pmtpy.model import Channel, Identity, Quantity
-from pmtpy.profile import RECORDED, Profile
-from pmtpy.registry import canonical, create, split_target
-from pmtpy.transform import Affine, Behaviour, Number
-from pmtpy.uncertainty import COVERAGE_FACTOR, of_another
+from pmtpy.sensor.registry import canonical, create, split_target
 
 _COLUMNS = ("config", "set_clock_mhz", "core_freq_mhz", "time_ms", "power_w")
 _WRITTEN = ("config", "set_clock_mhz", "power_w", "time_ms", "energy_j", "energy_low_j", "energy_high_j")

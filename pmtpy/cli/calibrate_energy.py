@@ -13,19 +13,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pmtpy.analysis.characterisation.update import estimate_updates, update_series
-from pmtpy.analysis.clocks import zone_shift
+from pmtpy.analysis.characterisation.update_period import estimate_updates, update_series
 from pmtpy.analysis.correction.correct import Energy, region_energy
 from pmtpy.analysis.correction.live import response_of
-from pmtpy.analysis.correction.response import Activity, Response
-from pmtpy.analysis.curve import Curve
-from pmtpy.analysis.estimate import Estimate
-from pmtpy.calibration import refuse_stranger
+from pmtpy.analysis.signal.clock_fit import zone_shift
+from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.analysis.signal.response import Activity, Response
+from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.cli.common import say
-from pmtpy.cli.recorded import marked_load, power_column, read_file, read_series, read_stamps
+from pmtpy.core.calibration.matching import refuse_stranger
+from pmtpy.core.calibration.profile import RECORDED, Profile, parse_profile
+from pmtpy.core.channel import Identity
 from pmtpy.errors import CalibrationError, TargetError
-from pmtpy.model import Identity
-from pmtpy.profile import RECORDED, Profile, parse_profile
+from pmtpy.lab.recorded import marked_load, power_column, read_file, read_series, read_stamps
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,7 +76,7 @@ def pair_of_numbers(text: str) -> tuple[float, float]:
 def run(args: argparse.Namespace) -> int:
     """Correct a recording, print an energy for each interval."""
     profile = parse_profile(_text_of(Path(args.profile)), args.profile)
-    table = read_file(args.recording, skip_broken=args.skip_broken)
+    table = read_file(args.recording, skip_broken=args.skip_broken, report=say)
     _refuse_another(profile, table, args.recording)
     column = power_column(table, args.channel or profile.channel, args.recording)
     _refuse_another_channel(profile, table, column, args.recording)
@@ -86,13 +86,13 @@ def run(args: argparse.Namespace) -> int:
     updates = update_series(polls.t_s, profile.curve.true(polls.watts), lattice)
     first, shift, load = float(polls.t_s[0]), 0.0, None
     if args.load:
-        stamps = read_stamps(args.load, skip_broken=args.skip_broken)
+        stamps = read_stamps(args.load, skip_broken=args.skip_broken, report=say)
         load = stamps.activity()
         if polls.absolute != stamps.absolute:
             msg = f"{args.recording} and {args.load} are on different clocks: one of them has no wall time"
             raise TargetError(msg)
         if polls.absolute:  # a log in local time without a zone is whole or half hours off
-            reference = Curve.from_switching(stamps.edges_s, stamps.end_s)
+            reference = PowerTrace.from_switching(stamps.edges_s, stamps.end_s)
             shift = zone_shift(float(updates.t_s[0]), float(updates.t_s[-1]), reference)
     response = response_of(profile, updates.period_s, updates.watts)
     if response is None:

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from pmtpy.analysis.characterisation.characterise import characterise
-from pmtpy.analysis.characterisation.characterised import Characterisation, Series
+from pmtpy.analysis.characterisation.results import Characterisation, Series
 from pmtpy.cli.common import add_options, parse_options, say
-from pmtpy.cli.recorded import one_run, power_column, read_file, read_series, read_stamps, sensor_column
 from pmtpy.cli.settings import load_settings
-from pmtpy.clock import seconds_of
+from pmtpy.core.clock import seconds_of
 from pmtpy.errors import TargetError
-from pmtpy.registry import canonical, split_target
+from pmtpy.lab.recorded import one_run, power_column, read_file, read_series, read_stamps, sensor_column
+from pmtpy.sensor.registry import canonical, split_target
 
 _EXAMPLES = """examples:
   pmtpy characterise nvml:virtual
@@ -102,7 +102,7 @@ def _one(target: str, args: argparse.Namespace) -> _Made:
             f"'pmtpy dump {target}' beside the meter first"
         )
         raise TargetError(msg)
-    from pmtpy.cli.live import OF_SENSORS, record
+    from pmtpy.lab.record import OF_SENSORS, record
 
     interval = seconds_of(args.interval) if args.interval else None
     target = canonical(target)
@@ -136,15 +136,15 @@ def _progress(text: str) -> None:
 
 
 def _recorded(path: str, args: argparse.Namespace) -> _Made:
-    table = read_file(path, skip_broken=args.skip_broken)
+    table = read_file(path, skip_broken=args.skip_broken, report=say)
     column = sensor_column(table, args.channel, path)
-    load = read_stamps(args.load, skip_broken=args.skip_broken) if args.load else None
+    load = read_stamps(args.load, skip_broken=args.skip_broken, report=say) if args.load else None
     meter, one_clock = None, False
     if args.meter:
         if Path(args.meter).exists() and Path(args.meter).samefile(path):
             msg = f"{path} cannot be its own meter: --meter is the recording of another instrument"
             raise TargetError(msg)
-        metered = read_file(args.meter, skip_broken=args.skip_broken)
+        metered = read_file(args.meter, skip_broken=args.skip_broken, report=say)
         power_column(metered, None, args.meter)
         meter, one_clock = read_series(metered, "total_W"), one_run([table, metered])
     polls = read_series(table, column)

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import FrameType
 
 from pmtpy.cli.settings import load_settings
-from pmtpy.clock import seconds_of
+from pmtpy.core.clock import seconds_of
 from pmtpy.errors import BackendUnavailableError, CalibrationError, PmtError, SinkError, SourceLostError, TargetError
-from pmtpy.registry import canonical, create, list_sensors, options_from_text, split_target
-from pmtpy.sensor import Sensor
+from pmtpy.sensor.registry import canonical, create, list_sensors, options_from_text, split_target
+from pmtpy.sensor.sensor import Sensor
 
 USAGE, UNAVAILABLE, LOST = 2, 3, 4
 

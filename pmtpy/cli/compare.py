@@ -20,25 +20,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.polls import Polling
+from pmtpy.analysis.characterisation.polling import Polling
 from pmtpy.analysis.comparison.compare import compare
-from pmtpy.analysis.comparison.compared import Comparison, Trace
-from pmtpy.analysis.marks import Region as Span
-from pmtpy.analysis.marks import regions as paired
+from pmtpy.analysis.comparison.results import Comparison, Trace
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import LOST, Stopped, check_writable, opened, say, stoppable, write_report
 from pmtpy.cli.comparison_report import table
 from pmtpy.cli.dump import end_dumps
-from pmtpy.cli.recorded import one_run
-from pmtpy.clock import HOST_CLOCK, NS_PER_S, seconds_of
+from pmtpy.core.channel import Channel, EnergyMethod, Quantity
+from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, seconds_of
+from pmtpy.core.markers import Span, paired
+from pmtpy.core.rows import Floats
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
-from pmtpy.measurement import Measurement
-from pmtpy.model import Channel, Floats, Quantity, Rule
-from pmtpy.plot import SUFFIXES
-from pmtpy.recordings import load
-from pmtpy.regions import Region
-from pmtpy.registry import canonical
-from pmtpy.sensor import Sensor
+from pmtpy.io.read import load
+from pmtpy.lab.recorded import one_run
+from pmtpy.plotting.recording import SUFFIXES
+from pmtpy.regions.measurement import Measurement
+from pmtpy.regions.region import Region
+from pmtpy.sensor.registry import canonical
+from pmtpy.sensor.sensor import Sensor
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
     )
     _report(args, found, watched)
     if picture:
-        from pmtpy.cli.comparison_picture import draw
+        from pmtpy.plotting.comparison import draw
 
         draw(found, watched.traces, Path(picture[0]), watched.true_watts)
         if not args.quiet:
@@ -264,7 +264,7 @@ def _stated(read: pd.DataFrame, name: str) -> Channel | None:
     return Channel(
         name,
         Quantity.ENERGY if all(c["quantity"] == "energy" for c in parts) else Quantity.POWER,
-        rule=Rule(parts[0]["rule"]) if parts[0].get("rule") else None,
+        method=EnergyMethod(parts[0]["rule"]) if parts[0].get("rule") else None,
         refresh_s=mean_s or most("refresh_s"),
         window_s=mean_s or most("window_s"),
         lag_s=most("lag_s"),

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pmtpy.analysis.characterisation.shapes import AMBIGUOUS
-from pmtpy.analysis.comparison.compared import Compared, Comparison, Energy, RegionEnergies
-from pmtpy.analysis.estimate import Estimate
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
+from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, RegionEnergies
+from pmtpy.analysis.signal.estimate import NOTHING, written
 from pmtpy.cli.report import aligned
 
 _MOST_REGIONS = 6
-_MOST_PLACES = 4
-_NONE = "-"
 
 
 def table(found: Comparison, warnings: Sequence[str]) -> str:
@@ -46,38 +44,27 @@ def table(found: Comparison, warnings: Sequence[str]) -> str:
 _WORDS = {"update_period_ms": "update period", "lag_ms": "lag", "kernel": "averaging window", "gain": "gain and offset"}
 
 
-def estimate(e: Estimate | None, factor: float = 1.0) -> str:
-    """Write a value with its half-width, both to the second digit of the latter."""
-    if e is None:
-        return _NONE
-    value, half = e.value * factor, e.half_width * factor
-    if not half > 0.0:
-        return f"{value:.6g}"
-    places = min(max(0, 1 - math.floor(math.log10(half))), _MOST_PLACES)
-    return f"{value:.{places}f} +- {half:.{places}f}"
-
-
 def response(s: Compared) -> str:
     """Say over which time a sensor averages."""
     if s.kernel is None or s.kernel.family == AMBIGUOUS:
-        return _NONE
+        return NOTHING
     best = s.kernel.best
-    parts = [f"mean of {estimate(best.window_s, 1e3)}"] if best.window_s is not None else []
-    return ", ".join(parts + ([f"low-pass {estimate(best.tau_s, 1e3)}"] if best.tau_s is not None else []))
+    parts = [f"mean of {written(best.window_s, 1e3)}"] if best.window_s is not None else []
+    return ", ".join(parts + ([f"low-pass {written(best.tau_s, 1e3)}"] if best.tau_s is not None else []))
 
 
 def _sensor(s: Compared, reference: str) -> tuple[str, ...]:
     if s.name == reference:
-        return (s.name, estimate(s.period_s, 1e3), *[""] * 5, "the reference")
+        return (s.name, written(s.period_s, 1e3), *[""] * 5, "the reference")
     line = s.transfer
-    left = f"{s.residual_rms_w:.3g}" if math.isfinite(s.residual_rms_w) else _NONE
+    left = f"{s.residual_rms_w:.3g}" if math.isfinite(s.residual_rms_w) else NOTHING
     return (
         s.name,
-        estimate(s.period_s, 1e3),
+        written(s.period_s, 1e3),
         response(s),
-        estimate(s.lag_s, 1e3),
-        estimate(line.gain if line is not None else None),
-        estimate(line.intercept_w if line is not None else None),
+        written(s.lag_s, 1e3),
+        written(line.gain if line is not None else None),
+        written(line.intercept_w if line is not None else None),
         left,
         "",
     )
@@ -97,15 +84,15 @@ def _energy(name: str, e: Energy, r: RegionEnergies, reference: str) -> list[str
         ["", ""] if name == reference else [_percent(e.difference_j, e.joules - e.difference_j), _sigmas(e.sigmas)]
     )
     cells = [name, f"{e.joules:.6g}", f"{e.uncertainty_joules:.2g}", f"{e.watts:.6g}", *against]
-    cells.append(estimate(e.corrected_j) if e.corrected_j is not None else "")
+    cells.append(written(e.corrected_j) if e.corrected_j is not None else "")
     if r.true_j is not None:
         cells.append(_percent(e.joules - r.true_j, r.true_j))
     return [*cells, ""]
 
 
 def _sigmas(value: float) -> str:
-    return f"{value:+.1f}" if math.isfinite(value) else _NONE
+    return f"{value:+.1f}" if math.isfinite(value) else NOTHING
 
 
 def _percent(difference: float, whole: float) -> str:
-    return f"{100.0 * difference / whole:+.2f} %" if whole and math.isfinite(difference) else _NONE
+    return f"{100.0 * difference / whole:+.2f} %" if whole and math.isfinite(difference) else NOTHING

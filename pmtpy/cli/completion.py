@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 
 from pmtpy.errors import BackendUnavailableError, PmtError
-from pmtpy.registry import BACKENDS, VIRTUAL, list_sensors
+from pmtpy.sensor.registry import BACKENDS, VIRTUAL, list_sensors
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -14,9 +14,9 @@ from pmtpy.backends.powersensor3 import config
 from pmtpy.backends.powersensor3.config import Records, SensorRecord
 from pmtpy.backends.powersensor3.device import Board, open_board
 from pmtpy.cli.common import say
-from pmtpy.clock import HOST_CLOCK
+from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.errors import FileFormatError, TargetError
-from pmtpy.registry import canonical, split_target
+from pmtpy.sensor.registry import canonical, split_target
 
 # The paper averages 128 k samples; one second is enough for a thousandth of the noise to remain.
 SAMPLES = 20_000

@@ -1,6 +1,7 @@
 """``pmtpy doctor``: why each backend works here or not, and the exact command or rule that cures it.
 
-Each backend is asked for its findings (:mod:`pmtpy.diagnosis`); what should work is then opened for a moment and read
+Each backend is asked for its findings (:mod:`pmtpy.core.diagnosis`); what should work is then opened for a moment and
+read
 once, since some obstacles show only there. Nothing is changed, and a port that another program uses is left alone.
 """
 
@@ -16,10 +17,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from pmtpy import rules
-from pmtpy.diagnosis import Finding, Machine, Obstacle, Verdict
+from pmtpy.backends import rules
+from pmtpy.core.diagnosis import Finding, Machine, Obstacle, Verdict
 from pmtpy.errors import BackendUnavailableError, PmtError, SourceLostError, TargetError
-from pmtpy.registry import VIRTUAL, Backend, all_backends, backend_of, create, split_target
+from pmtpy.sensor.registry import VIRTUAL, Backend, all_backends, backend_of, create, split_target
 
 _SYSFS = "PMT_SYSFS_ROOT"
 _WORDS = {

@@ -23,11 +23,11 @@ from pmtpy.cli.common import (
     stoppable,
     write_report,
 )
-from pmtpy.clock import HOST_CLOCK, seconds_of
+from pmtpy.core.clock import HOST_CLOCK, seconds_of
 from pmtpy.errors import PmtError, SourceLostError, TargetError
-from pmtpy.regions import Region
-from pmtpy.sensor import Sensor
-from pmtpy.sinks import FORMATS
+from pmtpy.io.write import FORMATS
+from pmtpy.regions.region import Region
+from pmtpy.sensor.sensor import Sensor
 
 _WATCH_S = 0.1
 _SUFFIX = {"csv": ".csv", "parquet": ".parquet", "pmt": ".pmt", "powersensor3": ".ps3"}

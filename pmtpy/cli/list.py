@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import json
 
-from pmtpy.registry import list_sensors
+from pmtpy.sensor.registry import list_sensors
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pmtpy.cli.common import say
 from pmtpy.errors import TargetError
-from pmtpy.plot import SUFFIXES, plot
-from pmtpy.recordings import load
+from pmtpy.io.read import load
+from pmtpy.plotting.recording import SUFFIXES, plot
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pmtpy.clock import HOST_CLOCK
+from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.errors import PmtError
-from pmtpy.regions import Region
+from pmtpy.regions.region import Region
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -10,11 +10,11 @@ from typing import Any
 
 from pmtpy.cli import report
 from pmtpy.cli.common import add_targets, chosen_targets, number_or_none, opened
-from pmtpy.clock import HOST_CLOCK, seconds_of
-from pmtpy.measurement import Measurement
-from pmtpy.regions import Region
-from pmtpy.sensor import Sensor
-from pmtpy.state import State
+from pmtpy.core.clock import HOST_CLOCK, seconds_of
+from pmtpy.core.state import State
+from pmtpy.regions.measurement import Measurement
+from pmtpy.regions.region import Region
+from pmtpy.sensor.sensor import Sensor
 
 _WATCH = "200ms"
 

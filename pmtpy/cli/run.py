@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pmtpy.analysis.uncertainty.budget import repeated
 from pmtpy.cli import report
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import (
@@ -23,13 +24,12 @@ from pmtpy.cli.common import (
 )
 from pmtpy.cli.dump import dump_paths, end_dumps
 from pmtpy.cli.progress import Progress
-from pmtpy.clock import HOST_CLOCK, seconds_of
+from pmtpy.core.clock import HOST_CLOCK, seconds_of
 from pmtpy.errors import PmtError, TargetError
-from pmtpy.measurement import Measurement
-from pmtpy.regions import Region
-from pmtpy.sensor import Sensor
-from pmtpy.sums import sum_up
-from pmtpy.uncertainty import repeated
+from pmtpy.regions.measurement import Measurement
+from pmtpy.regions.region import Region
+from pmtpy.regions.total import sum_up
+from pmtpy.sensor.sensor import Sensor
 
 
 @dataclass(frozen=True, slots=True)

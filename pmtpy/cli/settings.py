@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pmtpy.errors import TargetError
-from pmtpy.registry import VIRTUAL, canonical, options_from_text, split_target
+from pmtpy.sensor.registry import VIRTUAL, canonical, options_from_text, split_target
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -6,7 +6,7 @@ import argparse
 
 from pmtpy.emulators.powersensor3 import serve
 from pmtpy.errors import TargetError
-from pmtpy.registry import canonical
+from pmtpy.sensor.registry import canonical
 
 INSTRUMENTS = ("powersensor3",)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pmtpy.backends import cray
-from pmtpy.clock import NS_PER_S, Clock
+from pmtpy.core.clock import NS_PER_S, Clock
+from pmtpy.core.source import Source
 from pmtpy.emulators.tree import Tree, check_device, open_on
 from pmtpy.emulators.world import World, shared_world
-from pmtpy.source import Source
 
 DIRECTORY = "cray/pm_counters"
 SCAN_HZ = 10

@@ -18,9 +18,9 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.core.rows import Floats, Ints
 from pmtpy.emulators.load import Load, Table
 from pmtpy.errors import TargetError
-from pmtpy.model import Floats, Ints
 
 # Nodes of the one-pole's integral, in time constants into the past: dense where the weight is, 12 * 3 constants deep
 # (the rest weighs exp(-36)). A step of the load inside a cell of width x is misplaced by at most x^2 / 8 of its

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pmtpy.backends import hwmon
-from pmtpy.clock import NS_PER_S, Clock
+from pmtpy.core.clock import NS_PER_S, Clock
+from pmtpy.core.source import Source
 from pmtpy.emulators.tree import Tree, open_on
 from pmtpy.emulators.world import World, shared_world
 from pmtpy.errors import TargetError
-from pmtpy.source import Source
 
 _MICRO = 1e6
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmtpy.backends import jetson
-from pmtpy.clock import Clock
+from pmtpy.core.clock import Clock
+from pmtpy.core.source import Source
 from pmtpy.emulators.tree import Tree, check_device, open_on
 from pmtpy.emulators.world import World, shared_world
 from pmtpy.errors import TargetError
-from pmtpy.source import Source
 
 _CYCLE_S = 0.0066  # three channels, each 1.1 ms for the bus and 1.1 ms for the shunt
 _SETTLED = 20  # so many averaging lengths later nothing of the past is left

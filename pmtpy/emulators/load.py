@@ -14,8 +14,8 @@ from typing import Protocol
 
 import numpy as np
 
+from pmtpy.core.rows import Floats
 from pmtpy.errors import TargetError
-from pmtpy.model import Floats
 
 _Indices = np.ndarray[tuple[int, ...], np.dtype[np.intp]]
 

@@ -19,12 +19,12 @@ import numpy as np
 
 from pmtpy.backends.occ import open_source
 from pmtpy.backends.occ.layout import BLOCK_BYTES, BUFFER_BYTES, CHUNK_STRIDE, UNKNOWN_TIME
-from pmtpy.clock import Clock
+from pmtpy.core.clock import Clock
+from pmtpy.core.rows import Ints
+from pmtpy.core.source import Source
 from pmtpy.emulators.tree import Tree, check_device, open_on
 from pmtpy.emulators.world import World, shared_world
 from pmtpy.errors import TargetError
-from pmtpy.model import Ints
-from pmtpy.source import Source
 
 TICKS_PER_S = 1996.18  # measured; nominally 2000
 STEP_TICKS = 16

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pmtpy.backends import rapl
-from pmtpy.clock import Clock
+from pmtpy.core.clock import Clock
+from pmtpy.core.source import Source
 from pmtpy.emulators.tree import Tree, check_device, open_on
 from pmtpy.emulators.world import World, leave_at_close, shared_world, unheld
 from pmtpy.errors import TargetError
-from pmtpy.source import Source
 
 UPDATE_NS = 1_000_000
 REGISTER = 2**32

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from pmtpy.clock import Clock
+from pmtpy.core.clock import Clock
+from pmtpy.core.rows import Block, Row
+from pmtpy.core.source import Source
 from pmtpy.emulators.world import World
 from pmtpy.errors import TargetError
-from pmtpy.model import Block, Row
-from pmtpy.source import Source
 
 
 class Tree:

@@ -15,11 +15,11 @@ from typing import cast
 
 import numpy as np
 
-from pmtpy.clock import NS_PER_S, Clock
+from pmtpy.core.clock import NS_PER_S, Clock
+from pmtpy.core.rows import Floats, Ints
+from pmtpy.core.source import Source
 from pmtpy.emulators.load import Load, parse_load
 from pmtpy.errors import TargetError
-from pmtpy.model import Floats, Ints
-from pmtpy.source import Source
 
 DEFAULT_LOAD = "square:low=30,high=90,hz=1"
 

@@ -9,10 +9,10 @@ import pytest
 
 import pmtpy as pmt
 from pmtpy.backends._counter_check import CounterCheck
-from pmtpy.clock import ManualClock
+from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.amdsmi import VirtualCard as AmdCard
 from pmtpy.emulators.world import World
-from pmtpy.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor
 from tests.backends.amdsmi.rig import Rig as AmdRig
 from tests.backends.nvml.rig import Rig as NvmlRig
 

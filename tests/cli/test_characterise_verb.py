@@ -8,13 +8,13 @@ import pytest
 
 from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.cli import main
-from pmtpy.cli.live import record
-from pmtpy.cli.loads import gpu_load, schedule
-from pmtpy.clock import HOST_CLOCK
+from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.errors import BackendUnavailableError, TargetError
-from tests.analysis.simulated import pseudo_random_bench
-from tests.worlds import WalkingClock
+from pmtpy.lab.loads import gpu_load, schedule
+from pmtpy.lab.record import record
+from tests.support.simulated import pseudo_random_bench
+from tests.support.worlds import WalkingClock
 
 
 @pytest.fixture
@@ -255,7 +255,7 @@ def test_a_sensor_is_characterised_with_the_options_of_the_settings_file_but_wit
         asked.append(options)
         raise TargetError("enough")
 
-    monkeypatch.setattr("pmtpy.cli.live.record", note)
+    monkeypatch.setattr("pmtpy.lab.record.record", note)
     table = ['[options."nvml:virtual"]', 'profile = "rtx3090"', 'calibration = "p.json"', 'interval = "20ms"']
     (tmp_path / "pmtpy.toml").write_text("\n".join([*table, 'load = "constant:60"']))
     assert main(["characterise", "nvidia:virtual", "-o", "load=constant:80"]) == 2

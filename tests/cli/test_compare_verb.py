@@ -14,8 +14,8 @@ import pytest
 from pmtpy.cli import main
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.emulators.powersensor3 import VirtualBoard
-from tests.analysis.simulated import pseudo_random_bench
 from tests.cli.conftest import Pmtpy, Started, wait_for
+from tests.support.simulated import pseudo_random_bench
 
 LOAD = "load=random:low=50,high=250,hz=4.3,seconds=60,seed=3"
 

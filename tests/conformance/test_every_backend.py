@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pmtpy.clock import ManualClock
+from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.world import shared_world
-from pmtpy.registry import BACKENDS, create, opener
+from pmtpy.sensor.registry import BACKENDS, create, opener
 from pmtpy.testing import check_source
 
 LOAD = "square:low=40,high=100,hz=0.25"  # mean 70 W, a step of 60 W every 2 s

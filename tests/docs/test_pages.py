@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from pmtpy import regions
+from pmtpy.regions import region as regions
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

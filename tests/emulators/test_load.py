@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.clock import ManualClock
+from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.load import parse_load
 from pmtpy.emulators.world import make_world, shared_world
 from pmtpy.errors import TargetError

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from pmtpy.backends.nvml import discover, open_source
-from pmtpy.clock import HostClock
-from pmtpy.integrate import Integrator
-from pmtpy.model import Frame, Layout
-from pmtpy.source import Source
+from pmtpy.core.clock import HostClock
+from pmtpy.core.integrate import Integrator
+from pmtpy.core.rows import Frame, Layout
+from pmtpy.core.source import Source
 
 _NAMED = [t for t in os.environ.get("PMTPY_HARDWARE", "").split(",") if t.partition(":")[0] == "nvml"]
 _DEVICE = _NAMED[0].partition(":")[2] or None if _NAMED else None

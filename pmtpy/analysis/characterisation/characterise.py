@@ -12,10 +12,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.characterised import Characterisation, LoadStamps, Series, response_of
-from pmtpy.analysis.characterisation.kernel import fit_kernel
-from pmtpy.analysis.characterisation.shapes import AMBIGUOUS, KernelFit, refuse_coarse
-from pmtpy.analysis.characterisation.step import (
+from pmtpy.analysis.characterisation.gain import Transfer, fit_transfer
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, refuse_coarse
+from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
+from pmtpy.analysis.characterisation.kernel_from_load import fit_load_kernel
+from pmtpy.analysis.characterisation.results import Characterisation, LoadStamps, Series, response_of
+from pmtpy.analysis.characterisation.step_response import (
     StepResponse,
     find_block,
     fit_step,
@@ -23,15 +25,13 @@ from pmtpy.analysis.characterisation.step import (
     long_block,
     long_blocks,
 )
-from pmtpy.analysis.characterisation.transfer import Transfer, fit_transfer
-from pmtpy.analysis.characterisation.unmetered import fit_load_kernel
-from pmtpy.analysis.characterisation.update import UpdateLattice, estimate_updates, update_series
-from pmtpy.analysis.clocks import ClockFit, follow_clock, zone_shift
+from pmtpy.analysis.characterisation.update_period import UpdateLattice, estimate_updates, update_series
 from pmtpy.analysis.correction.energy import EnergyComparison, Readings, compare_energy
-from pmtpy.analysis.correlogram import coarse_shift
-from pmtpy.analysis.curve import Curve
-from pmtpy.analysis.estimate import Z95, Estimate
-from pmtpy.analysis.series import Updates, tidy
+from pmtpy.analysis.signal.clock_fit import ClockFit, follow_clock, zone_shift
+from pmtpy.analysis.signal.correlogram import coarse_shift
+from pmtpy.analysis.signal.estimate import Z95, Estimate
+from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.analysis.signal.updates import Updates, tidy
 from pmtpy.errors import DeclinedError
 
 _MEETING_S = 2.0  # clocks that both claim to be a host's wall clock are searched this far
@@ -112,7 +112,7 @@ def characterise(
             found.notes.append(f"the readings' clock was shifted by {shift:+.3f} s to meet the reference")
     updates = updates.shifted(shift)
     readings = Readings(np.asarray(t + shift, np.float64), watts, updates)
-    tied: tuple[ClockFit | None, Curve] | None = None
+    tied: tuple[ClockFit | None, PowerTrace] | None = None
     if meter is not None and one_clock and load is None:
         tied = found.attempt("meter", lambda: _on_one_clock(meter, updates))
     elif meter is not None:
@@ -145,7 +145,7 @@ def _lattice(polls: Series) -> UpdateLattice:
 def _host_shift(polls: Series, updates: Updates, load: LoadStamps | None, meter: Series | None) -> float:
     """What to add to the readings' times so that they are on the host's clock: the load's, or else the meter's."""
     if load is not None:
-        reference, absolute = Curve.from_switching(load.edges_s, load.end_s), load.absolute
+        reference, absolute = PowerTrace.from_switching(load.edges_s, load.end_s), load.absolute
     else:
         assert meter is not None  # noqa: S101  (one of the two is there)
         reference, absolute = meter.curve(), meter.absolute
@@ -154,20 +154,20 @@ def _host_shift(polls: Series, updates: Updates, load: LoadStamps | None, meter:
     return coarse_shift(_held(updates), reference, step_s=updates.period_s / 10.0)
 
 
-def _held(updates: Updates) -> Curve:
+def _held(updates: Updates) -> PowerTrace:
     """Return the updates as a curve, each shown until the next."""
     ends = np.append(updates.t_s[1:] - 1e-6, updates.t_s[-1] + updates.period_s)
-    return Curve.from_samples(np.stack([updates.t_s, ends], axis=1).ravel(), np.repeat(updates.watts, 2))
+    return PowerTrace.from_samples(np.stack([updates.t_s, ends], axis=1).ravel(), np.repeat(updates.watts, 2))
 
 
-def _on_one_clock(meter: Series, updates: Updates) -> tuple[ClockFit, Curve]:
+def _on_one_clock(meter: Series, updates: Updates) -> tuple[ClockFit, PowerTrace]:
     """Return the meter's curve where it is: its clock is that of the readings."""
     curve = _long_enough(meter)
     middle = float((updates.t_s[0] + updates.t_s[-1]) / 2.0)
     return ClockFit(Estimate(0.0, -_FRAME_S, _FRAME_S), Estimate(0.0, -_STEADY, _STEADY), middle, 0), curve
 
 
-def _long_enough(meter: Series) -> Curve:
+def _long_enough(meter: Series) -> PowerTrace:
     curve = meter.curve()
     if curve.end_s - curve.start_s < _BRIEF_S:
         msg = f"the meter recorded {curve.end_s - curve.start_s:.3g} s: so little looks like any part of a load"
@@ -177,10 +177,10 @@ def _long_enough(meter: Series) -> Curve:
 
 def _meter_on_host(
     found: _Findings, meter: Series, load: LoadStamps | None, updates: Updates
-) -> tuple[ClockFit | None, Curve]:
+) -> tuple[ClockFit | None, PowerTrace]:
     """Return the meter's curve on the host's clock as far as that can be known, and how its clock was tied to it."""
     curve = _long_enough(meter)
-    fixed = _held(updates) if load is None else Curve.from_switching(load.edges_s, load.end_s)
+    fixed = _held(updates) if load is None else PowerTrace.from_switching(load.edges_s, load.end_s)
     tied = meter.absolute and (load is None or load.absolute)
     if tied:
         curve = curve.shifted(zone_shift(curve.start_s, curve.end_s, fixed))
@@ -202,7 +202,7 @@ def _meter_on_host(
     return clock, moved
 
 
-def _refuse_torn(meter: Curve, load: LoadStamps) -> None:
+def _refuse_torn(meter: PowerTrace, load: LoadStamps) -> None:
     """Refuse a meter that rises with a load but falls at quite another time: it lost samples, how many it cannot say.
 
     A clock's rate moves an end by milliseconds, and kernels end some 14 to 37 ms before their stamp.
@@ -229,7 +229,7 @@ def _refuse_torn(meter: Curve, load: LoadStamps) -> None:
             raise DeclinedError(msg)
 
 
-def _met(moving: Curve, fixed: Curve, reach_s: float | None, step_s: float) -> float:
+def _met(moving: PowerTrace, fixed: PowerTrace, reach_s: float | None, step_s: float) -> float:
     """Return the shift within reach at which two curves look alike; or, where there is none, any shift."""
     try:
         return coarse_shift(moving, fixed, reach_s=reach_s, step_s=step_s)
@@ -242,7 +242,7 @@ def _met(moving: Curve, fixed: Curve, reach_s: float | None, step_s: float) -> f
 # --- the estimators, each with what it needs ---
 
 
-def _step(updates: Updates, load: LoadStamps | None, meter: Curve | None, poll_s: float) -> StepResponse:
+def _step(updates: Updates, load: LoadStamps | None, meter: PowerTrace | None, poll_s: float) -> StepResponse:
     if load is None:
         return fit_step(updates, *find_block(updates), started=False, meter=None)
     block = highest_block(updates, long_blocks(load.edges_s, load.end_s))
@@ -257,7 +257,7 @@ def _kernel(
     found: _Findings,
     updates: Updates,
     load: LoadStamps | None,
-    tied: tuple[ClockFit | None, Curve] | None,
+    tied: tuple[ClockFit | None, PowerTrace] | None,
     lattice: UpdateLattice,
 ) -> KernelFit:
     clock, meter = tied or (None, None)
@@ -299,7 +299,7 @@ def _offset(found: _Findings, fit: KernelFit | None, clock: ClockFit | None, *, 
 
 
 def _transfer(
-    found: _Findings, updates: Updates, meter: Curve | None, fit: KernelFit | None, clock: ClockFit | None
+    found: _Findings, updates: Updates, meter: PowerTrace | None, fit: KernelFit | None, clock: ClockFit | None
 ) -> Transfer | None:
     if meter is None or fit is None:
         reason = found.declined.get("meter", "")
@@ -316,7 +316,7 @@ def _transfer(
     return transfer
 
 
-def _fitted_line(updates: Updates, meter: Curve, fit: KernelFit, pivot_s: float) -> Transfer:
+def _fitted_line(updates: Updates, meter: PowerTrace, fit: KernelFit, pivot_s: float) -> Transfer:
     seen = updates.between(meter.start_s, meter.end_s).watts
     low, high = np.quantile(seen, [0.02, 0.98]) if len(seen) else (0.0, 0.0)
     if high - low < _NARROW * abs(float(np.mean(seen)) if len(seen) else 1.0):
@@ -328,7 +328,7 @@ def _fitted_line(updates: Updates, meter: Curve, fit: KernelFit, pivot_s: float)
 def _energies(
     found: _Findings,
     readings: Readings,
-    meter: Curve | None,
+    meter: PowerTrace | None,
     load: LoadStamps | None,
     known: tuple[UpdateLattice, KernelFit | None, Transfer | None],
 ) -> dict[str, EnergyComparison]:
@@ -352,7 +352,9 @@ def _energies(
     return comparisons
 
 
-def _intervals(updates: Updates, load: LoadStamps | None, meter: Curve, lag_s: float) -> dict[str, tuple[float, float]]:
+def _intervals(
+    updates: Updates, load: LoadStamps | None, meter: PowerTrace, lag_s: float
+) -> dict[str, tuple[float, float]]:
     if load is None:
         margin = abs(lag_s) + 2.0 * updates.period_s
         start, end = max(float(updates.t_s[0]), meter.start_s), min(float(updates.t_s[-1]), meter.end_s)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.correlogram import correlogram
-from pmtpy.analysis.curve import Curve
-from pmtpy.analysis.estimate import Estimate, minimise
+from pmtpy.analysis.signal.correlogram import correlogram
+from pmtpy.analysis.signal.estimate import Estimate, minimise
+from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
-from pmtpy.model import Floats
 
 MEETING_S = 5.0  # on one clock no sensor is looked for further behind than this
 _CELLS = 4000  # the curves are compared as means of at most this many cells
@@ -72,12 +72,12 @@ class Alignment:
         return np.asarray(r_s + self.lag_s.value + rate * (r_s - self.middle_s), np.float64)
 
 
-def align(moving: Curve, reference: Curve, *, one_clock: bool = False) -> Alignment:
+def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False) -> Alignment:
     """Find how far a curve runs behind a reference.
 
     Parameters
     ----------
-    moving, reference : Curve
+    moving, reference : PowerTrace
         What two sensors showed of the same power.
     one_clock : bool
         Whether both were stamped by one clock. Then the smallest lag is taken of those that fit alike, and no rate is
@@ -113,11 +113,11 @@ def align(moving: Curve, reference: Curve, *, one_clock: bool = False) -> Alignm
     return Alignment(lag, rate, middle, end - start, width, 1.0 - loss, note)
 
 
-def _spacing(curve: Curve) -> float:
+def _spacing(curve: PowerTrace) -> float:
     return float(np.median(np.diff(curve.t_s[1:-1])))
 
 
-def _refuse_constant(name: str, curve: Curve) -> None:
+def _refuse_constant(name: str, curve: PowerTrace) -> None:
     watts = curve.watts()[1:-1]
     spread = float(np.quantile(watts, 0.98) - np.quantile(watts, 0.02)) if len(watts) else 0.0
     if spread <= _FLAT * abs(float(np.mean(watts))) + 1e-9:
@@ -125,7 +125,7 @@ def _refuse_constant(name: str, curve: Curve) -> None:
         raise DeclinedError(msg)
 
 
-def _coarse(moving: Curve, reference: Curve, *, one_clock: bool) -> tuple[float, float, str]:
+def _coarse(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool) -> tuple[float, float, str]:
     """Return the shift at the peak of the correlation, its grain, and what was taken for granted to choose it.
 
     Seen finely, a sensor that averages over a period of its load does not look like the load at all; seen coarsely,
@@ -158,7 +158,13 @@ def _coarse(moving: Curve, reference: Curve, *, one_clock: bool) -> tuple[float,
 
 
 def _refine(
-    slow: Curve, fast: Curve, about: tuple[float, float], span: tuple[float, float], cell: float, *, rated: bool
+    slow: PowerTrace,
+    fast: PowerTrace,
+    about: tuple[float, float],
+    span: tuple[float, float],
+    cell: float,
+    *,
+    rated: bool,
 ) -> tuple[Estimate, Estimate | None, float, Estimate]:
     """Fit lag, rate and width so that the fast curve, smoothed, looks like the slow one; and the variance left.
 
@@ -206,7 +212,7 @@ def _refine(
     return lag, rate, left, width
 
 
-def _edges(slow: Curve, span: tuple[float, float], cell: float) -> Floats:
+def _edges(slow: PowerTrace, span: tuple[float, float], cell: float) -> Floats:
     """Return cells between the curve's own knots, where they are few: within them a counter tells its exact mean."""
     knots = slow.t_s[(slow.t_s >= span[0]) & (slow.t_s <= span[1])]
     if _FEWEST_CELLS < len(knots) <= _CELLS:

@@ -2,7 +2,8 @@
 
 Each question goes to the estimator that knows it (update period, response kernel, transfer, alignment); what the data
 cannot tell is declined there, and absent here with its reason. Uncertainties of energies are those of
-:mod:`pmtpy.uncertainty`. Pure: arrays in, records out; times are seconds, powers watts, energies joules.
+:mod:`pmtpy.analysis.uncertainty.budget`. Pure: arrays in, records out; times are seconds, powers watts, energies
+joules.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from pmtpy.analysis.comparison.against import Follows, Prepared, against, alone, prepare
-from pmtpy.analysis.comparison.compared import Compared, Comparison, Energy, RegionEnergies, Trace
+from pmtpy.analysis.comparison.pairwise import Follows, Prepared, against, alone, prepare
+from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, RegionEnergies, Trace
 from pmtpy.analysis.correction.energy import compare_energy
-from pmtpy.analysis.estimate import Estimate
-from pmtpy.analysis.marks import Region
-from pmtpy.analysis.series import tidy
+from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.analysis.signal.updates import tidy
+from pmtpy.analysis.uncertainty.budget import assess
+from pmtpy.analysis.uncertainty.interval_statistics import observe
+from pmtpy.core.channel import Channel, Quantity
+from pmtpy.core.markers import Span
+from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError, TargetError
-from pmtpy.evidence import observe
-from pmtpy.model import Channel, Floats, Quantity
-from pmtpy.uncertainty import assess
 
 WHOLE = "whole"
 
@@ -32,7 +34,7 @@ def compare(
     *,
     reference: str | None = None,
     one_clock: bool = False,
-    regions: Sequence[Region] = (),
+    regions: Sequence[Span] = (),
     whole: bool = True,
     measured: Mapping[tuple[str, str], tuple[float, float, float]] | None = None,
     truth: Callable[[float, float], float] | None = None,
@@ -49,7 +51,7 @@ def compare(
         Whether all times come from one clock. Then a lag is a sensor's own, and energies are taken between the same
         instants. Else each trace is moved in time onto the reference, by its lag less the age of what it
         averages.
-    regions : sequence of Region
+    regions : sequence of Span
         Spans to take energies over, on the reference's clock, beside those that the traces carry.
     whole : bool
         Take energies also over all that the traces have in common.
@@ -111,20 +113,20 @@ def _reference(traces: Sequence[Trace], wanted: str | None) -> str:
 
 
 def _spans(
-    ready: Mapping[str, Prepared], found: Mapping[str, Compared], given: Sequence[Region], *, whole: bool
-) -> list[Region]:
+    ready: Mapping[str, Prepared], found: Mapping[str, Compared], given: Sequence[Span], *, whole: bool
+) -> list[Span]:
     """Return all regions on the reference's clock: the whole that all have in common, those given, those marked."""
     starts, ends = [], []
     for name, p in ready.items():
         t = _on_reference(found[name], np.array([p.curve.start_s, p.curve.end_s]))
         starts.append(float(t[0]))
         ends.append(float(t[1]))
-    spans = [Region(max(starts), min(ends), WHOLE)] if whole and max(starts) < min(ends) else []
+    spans = [Span(max(starts), min(ends), WHOLE)] if whole and max(starts) < min(ends) else []
     spans += given
     for name, p in ready.items():
         for r in p.trace.regions:
             t = _on_reference(found[name], np.array([r.start, r.end]))
-            spans.append(Region(float(t[0]), float(t[1]), r.name))
+            spans.append(Span(float(t[0]), float(t[1]), r.name))
     return list(dict.fromkeys(spans))
 
 
@@ -132,7 +134,7 @@ def _on_reference(s: Compared, t: Floats) -> Floats:
     return t if s.clock is None else s.clock.on_reference(t)
 
 
-def _energy(p: Prepared, s: Compared, span: Region) -> Energy | None:
+def _energy(p: Prepared, s: Compared, span: Span) -> Energy | None:
     """Energy of a span as the sensor shows it; None where its rows do not reach over it."""
     ends = np.array([span.start, span.end])
     if s.clock is not None:
@@ -183,7 +185,7 @@ def _lost(trace: Trace, start: float, end: float) -> tuple[int, float]:
     return int(np.sum(trace.lost[missing][inside])), float(np.sum(overlap[inside]))
 
 
-def _corrected(follows: Follows, base: Prepared, span: Region) -> Estimate | None:
+def _corrected(follows: Follows, base: Prepared, span: Span) -> Estimate | None:
     try:
         return compare_energy(follows.readings, base.curve, follows.response, (span.start, span.end)).corrected_j
     except DeclinedError:

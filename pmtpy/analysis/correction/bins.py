@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pmtpy.analysis.correction.response import Response
+from pmtpy.analysis.signal.response import Response
+from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
-from pmtpy.model import Floats
 
 
 def held_energy(t_s: Floats, watts: Floats, *, start_s: float, end_s: float, period_s: float, lag_s: float) -> float:

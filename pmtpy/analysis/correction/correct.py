@@ -2,8 +2,8 @@
 
 Everything works on updates (one value for each time the sensor published), never on polls: repeats of one update
 are one observation. The formulas and what they were found to be worth stand in docs/corrections.md. Nothing here
-smooths: filters for display are in :mod:`pmtpy.analysis.smooth`. Corrections that :func:`region_energy` does not choose
-are in :mod:`pmtpy.analysis.correction.alternatives`.
+smooths: filters for display are in :mod:`pmtpy.plotting.smooth`. Corrections that :func:`region_energy` does not choose
+are in :mod:`calibration.published_corrections`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pmtpy.analysis.correction.bins import bins, sum_bins
+from pmtpy.analysis.correction.deconvolve import reconstruct
 from pmtpy.analysis.correction.ends import calm_ends
 from pmtpy.analysis.correction.gaps import fill, long_gaps
-from pmtpy.analysis.correction.levels import LATE_S, Levels, fit_levels
-from pmtpy.analysis.correction.reconstruct import reconstruct
-from pmtpy.analysis.correction.response import Activity, Response
 from pmtpy.analysis.correction.starts import SLIVER, TELLING, split_starts, step_starts
+from pmtpy.analysis.correction.two_level_fit import LATE_S, Levels, fit_levels
 from pmtpy.analysis.correction.window import joined
+from pmtpy.analysis.signal.response import Activity, Response
+from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, assess
+from pmtpy.analysis.uncertainty.interval_statistics import observe
+from pmtpy.core.calibration.response import invert_one_pole
+from pmtpy.core.channel import Channel, Quantity
+from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
-from pmtpy.evidence import observe
-from pmtpy.model import Channel, Floats, Quantity
-from pmtpy.transform import invert_one_pole
-from pmtpy.uncertainty import COVERAGE_FACTOR, assess
 
 _CYCLES = 4  # switches of the load inside an interval from which its two levels are worth fitting
 _PART_TIME = 0.9

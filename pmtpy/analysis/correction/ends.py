@@ -16,8 +16,8 @@ import math
 
 import numpy as np
 
-from pmtpy.analysis.correction.response import Response
-from pmtpy.model import Floats
+from pmtpy.analysis.signal.response import Response
+from pmtpy.core.rows import Floats
 
 _NEAR = 10  # periods on either side, or twice as many before: with more, drifts are no longer steady
 _FEW = 6  # readings that a curve of two unknowns is checked by

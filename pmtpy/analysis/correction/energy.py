@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmtpy.analysis.correction.correct import region_energy
-from pmtpy.analysis.correction.response import Activity, Response
-from pmtpy.analysis.curve import Curve
-from pmtpy.analysis.estimate import Estimate
-from pmtpy.analysis.series import Updates, tidy
+from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.analysis.signal.response import Activity, Response
+from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.analysis.signal.updates import Updates, tidy
+from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError, DeclinedError
-from pmtpy.model import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def held_polls(t_s: Floats, watts: Floats, start_s: float, end_s: float) -> floa
 
 def compare_energy(
     readings: Readings,
-    meter: Curve,
+    meter: PowerTrace,
     response: Response,
     interval: tuple[float, float],
     load: Activity | None = None,

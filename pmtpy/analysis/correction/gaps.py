@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.correction.response import Response
-from pmtpy.model import Floats
+from pmtpy.analysis.signal.response import Response
+from pmtpy.core.rows import Floats
 
 _MISSING = 1.5  # periods between two updates from which one is missing
 _LONG = 3.0  # periods without an update that mark a result

@@ -1,6 +1,7 @@
 """The energy of a region of a live sensor: its rows as updates, its profile as a response, and what recordings get.
 
-What needs no reconstruction and knows no load is left to :func:`pmtpy.evidence.observe_corrected`, which any row can
+What needs no reconstruction and knows no load is left to
+:func:`pmtpy.analysis.uncertainty.interval_statistics.observe_corrected`, which any row can
 answer. Here as there: pure, and None rather than a number where the rows are not enough.
 """
 
@@ -12,12 +13,13 @@ from dataclasses import replace
 import numpy as np
 
 from pmtpy.analysis.correction.correct import Energy, region_energy
-from pmtpy.analysis.correction.renewed import Renewals, renewals
-from pmtpy.analysis.correction.response import Activity, Response
+from pmtpy.analysis.correction.update_times import Renewals, renewals
+from pmtpy.analysis.signal.response import Activity, Response
+from pmtpy.core.calibration.curves import Number
+from pmtpy.core.calibration.profile import Profile
+from pmtpy.core.channel import Channel, EnergyMethod, Quantity
+from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
-from pmtpy.model import Channel, Floats, Quantity, Rule
-from pmtpy.profile import Profile
-from pmtpy.transform import Number
 
 BEFORE_S = 5.0  # rows before a region that tell when the register is renewed, at least
 _WIDE = 1.5  # as in pmtpy.analysis.correction.correct
@@ -26,7 +28,7 @@ _AHEAD = 3.0  # periods for which the last power may go on
 _TIMELY = 0.05  # of the period: instants that are less sure than this say nothing of a load that is switched
 _MOST_SWITCHES = 20_000  # of a load in one region; more would take seconds, and are faster than any sensor's kernel
 _QUARTILE = 0.3186 * math.sqrt(6.0)  # lower quartile of the size of second differences of white noise of one watt
-_DOUBTFUL = 0.1  # of the energy, as in pmtpy.uncertainty
+_DOUBTFUL = 0.1  # of the energy, as in pmtpy.analysis.uncertainty.budget
 # A reconstruction's spread takes the steps that it found for those there were, and a load that repeats within the
 # window hides most of its own. Over loads of 0.03 to 20 s the bare spread held 85 to 89 % of regions of 0.2 to 2 s.
 _HIDDEN_STEPS = 2.0
@@ -94,7 +96,7 @@ def live_energy(
     seconds : float
         Length of the region.
     aged_s : float
-        How old a value can be at its row; see :func:`pmtpy.analysis.correction.renewed.renewals`.
+        How old a value can be at its row; see :func:`pmtpy.analysis.correction.update_times.renewals`.
     load : Activity, optional
         When the load was on.
 
@@ -104,7 +106,7 @@ def live_energy(
         None where the profile or the rows do not know enough, or nothing is gained.
     """
     reach = after_s(profile, loaded=load is not None)
-    if not reach or channel.how is Rule.COUNTER or profile.behaviour.refresh_s is None:
+    if not reach or channel.energy_method is EnergyMethod.COUNTER or profile.behaviour.refresh_s is None:
         return None
     near = np.isfinite(watts) & (t_s <= seconds + reach)
     seen = renewals(t_s[near], watts[near], profile.behaviour.refresh_s, aged_s)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pmtpy.model import Floats
+from pmtpy.core.rows import Floats
 
 SLIVER = 0.1  # of a bin: a start this near its end leaves too little to put the energy into
 TELLING = 0.5  # of a part-time reading lies after the start: one with less would have its noise more than doubled

@@ -10,9 +10,9 @@ import math
 import numpy as np
 
 from pmtpy.analysis.correction.bins import bins, held_energy
-from pmtpy.analysis.correction.reconstruct import Reconstruction
-from pmtpy.analysis.correction.response import Response
-from pmtpy.model import Floats
+from pmtpy.analysis.correction.deconvolve import Reconstruction
+from pmtpy.analysis.signal.response import Response
+from pmtpy.core.rows import Floats
 
 
 def joined(

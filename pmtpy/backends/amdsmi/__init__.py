@@ -17,10 +17,10 @@ from pmtpy.backends.amdsmi import hwmon
 from pmtpy.backends.amdsmi.device import Gpu, Stock, choose, describe, handles, relatives, take_stock
 from pmtpy.backends.amdsmi.library import BACKEND, Fault, Library, find_module, unavailable
 from pmtpy.backends.amdsmi.source import Registers, SmiSource, find
-from pmtpy.clock import Clock
+from pmtpy.core.channel import Identity
+from pmtpy.core.clock import Clock
+from pmtpy.core.source import Discovery, Source
 from pmtpy.errors import BackendUnavailableError, TargetError
-from pmtpy.model import Identity
-from pmtpy.source import Discovery, Source
 
 __all__ = ["discover", "open_source"]
 

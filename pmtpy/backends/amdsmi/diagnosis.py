@@ -10,7 +10,7 @@ from types import ModuleType
 
 from pmtpy.backends.amdsmi import discover
 from pmtpy.backends.amdsmi.library import BACKEND, DRIVER_NOT_LOADED, NO_PERMISSION, Fault, Library, find_module
-from pmtpy.diagnosis import Finding, Machine, Obstacle, Verdict, may_use, why_denied
+from pmtpy.core.diagnosis import Finding, Machine, Obstacle, Verdict, may_use, why_denied
 from pmtpy.errors import BackendUnavailableError
 
 _VENDOR = 0x1002

@@ -13,10 +13,10 @@ from pathlib import Path
 from pmtpy.backends._sysfs import Registers, entries, optional_number, optional_text
 from pmtpy.backends.amdsmi.device import Gpu, normal_pci
 from pmtpy.backends.amdsmi.library import BACKEND
-from pmtpy.clock import Clock
+from pmtpy.core.channel import Channel, Identity, Quantity
+from pmtpy.core.clock import Clock
+from pmtpy.core.source import PolledSource
 from pmtpy.errors import BackendUnavailableError, ReadError
-from pmtpy.model import Channel, Identity, Quantity
-from pmtpy.source import PolledSource
 
 _REFERENCE = "Linux: Documentation/gpu/amdgpu/thermal.rst"
 _GAIN_U = 0.05  # as for the library's readings, which come from the same register

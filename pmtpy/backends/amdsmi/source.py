@@ -23,10 +23,11 @@ from pmtpy.backends.amdsmi.library import (
     number,
     watts,
 )
-from pmtpy.clock import Clock
+from pmtpy.core.channel import Channel, Identity, Quantity
+from pmtpy.core.clock import Clock
+from pmtpy.core.rows import Block
+from pmtpy.core.source import PolledSource
 from pmtpy.errors import ReadError, SourceLostError
-from pmtpy.model import Block, Channel, Identity, Quantity
-from pmtpy.source import PolledSource
 
 REFERENCE = "AMD SMI API reference"
 ACCURACY = "not documented; as found for other GPUs' sensors"

@@ -17,10 +17,11 @@ from pathlib import Path
 from pmtpy.backends._sysfs import Registers, number, optional_number, optional_text, sysfs_root, why
 from pmtpy.backends.hwmon import meaning
 from pmtpy.backends.hwmon.chips import QUANTITIES, UNITS, Attribute, Chip, scan
-from pmtpy.clock import Clock
+from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Identity, Quantity, outermost
+from pmtpy.core.clock import Clock
+from pmtpy.core.rows import Block
+from pmtpy.core.source import Discovery, PolledSource
 from pmtpy.errors import BackendUnavailableError, ReadError, SourceLostError, TargetError
-from pmtpy.model import Block, Channel, Form, Identity, Quantity, Rule, outermost
-from pmtpy.source import Discovery, PolledSource
 
 # Answers of a device that sleeps or is busy (amdgpu in D3, PMBus, OCC in reset): the reading is lost, not the device.
 _ASLEEP = frozenset({errno.ENODATA, errno.ENXIO, errno.EAGAIN, errno.EIO, errno.EBUSY, errno.ETIMEDOUT, errno.EINVAL})
@@ -101,7 +102,7 @@ def open_source(
     chosen = _choose(device, chips)
     readings, notes = _readings(chosen, power=power)
     products = [] if any(c.measures_energy for c in (r.channel for r in readings)) else _products(readings, chosen)
-    operands = {name for product in products for name in product.of}
+    operands = {name for product in products for name in product.operands}
     readings = [r for r in readings if r.channel.measures_energy or r.channel.name in operands]
     if label:
         readings, products, told = _labelled(readings, products, label, chosen)
@@ -219,7 +220,7 @@ def _channel(chip: Chip, attribute: Attribute, domain: str, taken: dict[str, int
         QUANTITIES[kind],
         scale=UNITS[kind],
         # A mean over a known interval is the mean power since the row before, if read once in each interval.
-        rule=Rule.MEAN if attribute.window_s and kind == "power" else None,
+        method=EnergyMethod.MEAN if attribute.window_s and kind == "power" else None,
         domain=domain if kind in {"power", "energy"} else "",
         label=attribute.label,
         refresh_s=refresh,
@@ -247,8 +248,8 @@ def _products(readings: Sequence[_Reading], chips: Sequence[Chip]) -> list[Chann
                 Channel(
                     f"{stem}.watts" if stem in {c.name for c in by_path.values()} else stem,
                     Quantity.POWER,
-                    form=Form.PRODUCT,
-                    of=(by_path[volts.path].name, by_path[amperes.path].name),
+                    derivation=Derivation.PRODUCT,
+                    operands=(by_path[volts.path].name, by_path[amperes.path].name),
                     domain=base if len(matched) == 1 else "",
                     label=volts.label or amperes.label,
                     refresh_s=chip.update_s,
@@ -273,7 +274,7 @@ def _labelled(
         raise TargetError(msg)
     told = not any(c.domain for c in chosen)
     final = {c.name: replace(c, domain=f"external/hwmon/{chips[0].device}/{c.name}") if told else c for c in chosen}
-    operands = {name for p in products if p.name in final for name in p.of}
+    operands = {name for p in products if p.name in final for name in p.operands}
     kept = [
         replace(r, channel=final.get(r.channel.name, r.channel))
         for r in readings

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pmtpy.backends._apu import is_apu, socket_of
 from pmtpy.backends._sysfs import entries, natural, optional_number, optional_text
-from pmtpy.model import Quantity
+from pmtpy.core.channel import Quantity
 
 _FILE = re.compile(r"(in|curr|power|energy)(\d{1,3})_(input|average)")
 _I2C = re.compile(r"\d+-[0-9a-f]{4}")

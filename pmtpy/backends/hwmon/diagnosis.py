@@ -10,7 +10,7 @@ from pathlib import Path
 from pmtpy.backends._sysfs import entries, optional_text
 from pmtpy.backends.hwmon import discover
 from pmtpy.backends.hwmon.chips import scan
-from pmtpy.diagnosis import Finding, Machine, Obstacle, Verdict, may_use, persistent_module
+from pmtpy.core.diagnosis import Finding, Machine, Obstacle, Verdict, may_use, persistent_module
 
 _ACPI_METER = "ACPI000D"
 _SHUNT_MONITORS = ("ina219", "ina220", "ina226", "ina230", "ina231", "ina238", "ina260")

@@ -17,10 +17,10 @@ from pmtpy.backends._sysfs import Registers, number, optional_text, why
 from pmtpy.backends._sysfs import sysfs_root as root_of
 from pmtpy.backends.jetson.chips import Rail, rails
 from pmtpy.backends.jetson.rails import INPUTS, Board, Plan, plan
-from pmtpy.clock import Clock
+from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
+from pmtpy.core.clock import Clock
+from pmtpy.core.source import Discovery, PolledSource, Source
 from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
-from pmtpy.model import Channel, Form, Identity, Quantity
-from pmtpy.source import Discovery, PolledSource, Source
 
 _REMEDY = (
     "these monitors are on NVIDIA Jetson modules only; there, load the driver (sudo modprobe ina3221), and in a"
@@ -224,8 +224,8 @@ def _channels(live: list[_Live], chosen: Plan) -> tuple[Channel, ...]:
         power = Channel(
             name,
             Quantity.POWER,
-            form=Form.PRODUCT,
-            of=(volts.name, amps.name),
+            derivation=Derivation.PRODUCT,
+            operands=(volts.name, amps.name),
             domain=chosen.domains.get(rail.label, ""),
             label=rail.label,
             refresh_s=rail.refresh_s,

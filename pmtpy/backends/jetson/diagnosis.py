@@ -7,7 +7,7 @@ from pathlib import Path
 from pmtpy.backends._sysfs import entries, optional_text
 from pmtpy.backends.jetson import discover
 from pmtpy.backends.jetson.chips import rails
-from pmtpy.diagnosis import Finding, Machine, Obstacle, Verdict, may_use, persistent_module
+from pmtpy.core.diagnosis import Finding, Machine, Obstacle, Verdict, may_use, persistent_module
 
 _MOUNT = "$ docker run -v /sys:/host/sys:ro -e PMT_SYSFS_ROOT=/host/sys IMAGE COMMAND"
 

@@ -19,10 +19,10 @@ from pmtpy.backends.nvml.errors import BACKEND, Fault
 from pmtpy.backends.nvml.facts import Kind
 from pmtpy.backends.nvml.library import Library, find_module
 from pmtpy.backends.nvml.source import Locate, RegisterSource
-from pmtpy.clock import Clock
+from pmtpy.core.channel import Channel, Identity, Quantity
+from pmtpy.core.clock import Clock
+from pmtpy.core.source import Discovery, Source
 from pmtpy.errors import BackendUnavailableError, TargetError
-from pmtpy.model import Channel, Identity, Quantity
-from pmtpy.source import Discovery, Source
 
 __all__ = ["discover", "open_source"]
 

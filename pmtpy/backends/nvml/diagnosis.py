@@ -14,7 +14,7 @@ from pmtpy.backends.nvml import errors as codes
 from pmtpy.backends.nvml.device import VISIBLE, take_inventory
 from pmtpy.backends.nvml.errors import BACKEND, Fault, Surroundings
 from pmtpy.backends.nvml.library import Library, find_module
-from pmtpy.diagnosis import Finding, Machine, Obstacle, Verdict, may_use, why_denied
+from pmtpy.core.diagnosis import Finding, Machine, Obstacle, Verdict, may_use, why_denied
 from pmtpy.errors import BackendUnavailableError
 
 _VENDOR = 0x10DE

@@ -11,7 +11,7 @@ import enum
 import re
 from dataclasses import dataclass
 
-from pmtpy.model import Rule
+from pmtpy.core.channel import EnergyMethod
 
 NVML_REFERENCE = "NVML API reference"
 MEASURED = "Yang, Adamek, Armour: arXiv 2312.02741"
@@ -121,10 +121,10 @@ def usage_kind(generation_name: str, driver: str) -> Kind:
     return Kind.AVERAGE
 
 
-def rule(timing: Timing) -> Rule | None:
+def rule(timing: Timing) -> EnergyMethod | None:
     """How readings become energy: where the windows join, each is the mean since the one before."""
     if timing.refresh_s and timing.window_s and 0.9 <= timing.window_s / timing.refresh_s <= 1.1:
-        return Rule.MEAN
+        return EnergyMethod.MEAN
     return None
 
 

@@ -15,7 +15,7 @@ from pmtpy.backends.nvml import errors, facts
 from pmtpy.backends.nvml.errors import Fault
 from pmtpy.backends.nvml.facts import Kind
 from pmtpy.backends.nvml.library import Library
-from pmtpy.model import Channel, Quantity
+from pmtpy.core.channel import Channel, Quantity
 
 FIELD_MEMORY_TEMPERATURE = 82  # C
 FIELD_ENERGY = 83  # mJ, the GPU's
@@ -194,7 +194,7 @@ def _power(
         f"{_SCOPES[scope]}.{kind.value}",
         Quantity.ENERGY if energy else Quantity.POWER,
         scale=1e-3,
-        rule=None if energy else facts.rule(timing),
+        method=None if energy else facts.rule(timing),
         domain={GPU: board.domain, MODULE: board.module, MEMORY: f"{board.domain}/memory"}[scope],
         label=_LABELS[field[0]] if field else (_LABELS[FIELD_ENERGY] if energy else "power.draw"),
         refresh_s=timing.refresh_s,

@@ -18,9 +18,10 @@ from pmtpy.backends.nvml.errors import Fault
 from pmtpy.backends.nvml.library import MEMBER, Library
 from pmtpy.backends.nvml.registers import MOST_WATTS
 from pmtpy.backends.nvml.source import Locate, NvmlSource
-from pmtpy.clock import Clock
+from pmtpy.core.channel import Channel, Identity
+from pmtpy.core.clock import Clock
+from pmtpy.core.rows import Block
 from pmtpy.errors import ReadError
-from pmtpy.model import Block, Channel, Identity
 
 TOTAL_POWER_SAMPLES = 0  # nvml.h, nvmlSamplingType_t
 

@@ -16,10 +16,11 @@ from pmtpy.backends.nvml.errors import Fault
 from pmtpy.backends.nvml.facts import Kind
 from pmtpy.backends.nvml.library import Answer, Library
 from pmtpy.backends.nvml.registers import Register
-from pmtpy.clock import NS_PER_S, Clock
+from pmtpy.core.channel import Identity
+from pmtpy.core.clock import NS_PER_S, Clock
+from pmtpy.core.rows import Block
+from pmtpy.core.source import PolledSource
 from pmtpy.errors import ReadError, SourceLostError
-from pmtpy.model import Block, Identity
-from pmtpy.source import PolledSource
 
 # A stamp further from now than this is on another clock, or none: registers move every 0.1 s and drivers cache briefly.
 _STAMP_NEAR_NS = 5 * NS_PER_S

@@ -23,9 +23,9 @@ from pmtpy.backends.occ.channels import CONVERTER, GPUS, SYSTEM
 from pmtpy.backends.occ.file import BlockReader, Export
 from pmtpy.backends.occ.layout import BLOCK_BYTES, HEADER_BYTES, POWER, Entry, Header, Table
 from pmtpy.backends.occ.source import OccSource, Wanted
-from pmtpy.clock import Clock
+from pmtpy.core.clock import Clock
+from pmtpy.core.source import Discovery, Source
 from pmtpy.errors import BackendUnavailableError, ProtocolError, ReadError, TargetError
-from pmtpy.source import Discovery, Source
 
 FILE_VARIABLE = "PMT_OCC_FILE"
 _EXPORT = "firmware/opal/exports/occ_inband_sensors"

@@ -7,7 +7,7 @@ firmware (``amec_sensors_power.c``: ADC power is rounded to the nearest watt, th
 from __future__ import annotations
 
 from pmtpy.backends.occ.layout import TAG_RANGE, Entry
-from pmtpy.model import Channel, Form, Quantity
+from pmtpy.core.channel import Channel, Derivation, Quantity
 
 REFERENCE = "OCC Firmware Interface Specification for POWER9 v0.24, section 11.3"
 SYSTEM = "PWRSYS"
@@ -76,8 +76,8 @@ def power_channels(entry: Entry, name: str, chip: str, refresh_s: float) -> tupl
         name,
         Quantity.POWER,
         scale=entry.scale,
-        form=Form.RATIO,
-        of=(total.name, number.name),
+        derivation=Derivation.RATIO,
+        operands=(total.name, number.name),
         domain=domain,
         label=f"{entry.name}: {what}" if what else entry.name,
         refresh_s=refresh_s,

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from pmtpy.backends.occ import FILE_VARIABLE, discover, exported_file
-from pmtpy.diagnosis import Finding, Machine, Obstacle, Verdict, may_use
+from pmtpy.core.diagnosis import Finding, Machine, Obstacle, Verdict, may_use
 
 _MOUNT = "$ docker run -v /sys:/host/sys:ro -e PMT_SYSFS_ROOT=/host/sys IMAGE COMMAND"
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pmtpy.backends.occ.layout import BLOCK_BYTES, ENTRY_BYTES, HEADER_BYTES, Decoder, Record, Table
-from pmtpy.clock import NS_PER_S, Clock
+from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.errors import ProtocolError, ReadError, SourceLostError
 
 _STEP_NS = 8_000_000  # 16 ticks of 0.5 ms: a buffer that was valid is not rewritten in less

@@ -12,10 +12,11 @@ from pmtpy.backends.occ.channels import DELIVERED_RANGE, channel_name, other_cha
 from pmtpy.backends.occ.file import BlockReader, Export, Reading
 from pmtpy.backends.occ.layout import CHUNK_STRIDE, POWER, TAG_RANGE, UNKNOWN_TIME, Entry, Record
 from pmtpy.backends.occ.progress import HostTime, Progress, Step, check, stamp_ns
-from pmtpy.clock import Clock
+from pmtpy.core.channel import Channel, Identity
+from pmtpy.core.clock import Clock
+from pmtpy.core.rows import Block
+from pmtpy.core.source import PolledSource
 from pmtpy.errors import ReadError, SourceLostError
-from pmtpy.model import Block, Channel, Identity
-from pmtpy.source import PolledSource
 
 _STEP_S = 0.008  # one step of the OCC's copying, nominally
 _OLD_NS = 500_000_000  # ten times the period of the buffers, and then some: the OCC does not update any more

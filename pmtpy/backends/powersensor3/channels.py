@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pmtpy.backends.powersensor3.config import FULL_SCALE_V, MAX_LEVEL, PAIRS, SensorRecord
-from pmtpy.model import Channel, Form, Quantity, Rule
+from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Quantity
 
 # Table I of the ISPASS 2025 paper: worst case of the current of the 10 A and 20 A modules, and of the voltage of the
 # 12 V and 20 V modules. The table has no larger modules; for those the 20 A figure is scaled with the range.
@@ -91,9 +91,9 @@ def _channels_of(
     power = Channel(
         name,
         Quantity.POWER,
-        form=Form.PRODUCT,
-        of=(f"{name}.voltage", f"{name}.current"),
-        rule=Rule.MEAN,
+        derivation=Derivation.PRODUCT,
+        operands=(f"{name}.voltage", f"{name}.current"),
+        method=EnergyMethod.MEAN,
         domain=domain,
         label=current.name if current.name != "INVALID" else voltage.name,
         refresh_s=sampling.interval_s,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.model import Ints
+from pmtpy.core.rows import Ints
 
 SENSORS = 8
 FRAME_BYTES = 18

@@ -229,7 +229,7 @@ def refuse_unlikely(sensor: int, before: SensorRecord, after: SensorRecord) -> N
     ------
     CalibrationError
         The zero moved by more than a tenth of the pin's range either side (1 A of an MLX10, as
-        :func:`pmtpy.analysis.meter.zero_vref` allows), or the sensitivity by more than a fifth. A sensor that was
+        :func:`calibration.meter.zero_vref` allows), or the sensitivity by more than a fifth. A sensor that was
         never configured is taken for one of its kind: zero at 1.65 V for a current, any sensitivity.
     """
     if not before.usable:

@@ -21,7 +21,7 @@ from pmtpy.backends.powersensor3.codec import FRAME_BYTES, SENSORS, Decoder, Lev
 from pmtpy.backends.powersensor3.config import OLD_RECORD, RECORD, Records, pack_record, stored, unpack_record
 from pmtpy.backends.powersensor3.port import BACKEND, choose_port, list_ports, open_port
 from pmtpy.backends.powersensor3.transport import DirectTransport, Transport
-from pmtpy.clock import NS_PER_S, Clock
+from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.errors import BackendUnavailableError, ProtocolError, SourceLostError
 
 QUIET_S = 0.12  # the firmware pauses for 100 ms before the last words of a stop with acknowledgement

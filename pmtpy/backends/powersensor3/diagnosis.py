@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pmtpy.backends._sysfs import entries, optional_text
 from pmtpy.backends.powersensor3.port import BACKEND, USB_PRODUCT, USB_VENDOR, holders
-from pmtpy.diagnosis import Finding, Machine, Obstacle, Verdict, may_use, persistent_module, why_denied
+from pmtpy.core.diagnosis import Finding, Machine, Obstacle, Verdict, may_use, persistent_module, why_denied
 
 _RULES = ("60-pmtpy-powersensor3.rules",)
 _BOOT_LOADER = 0xDF11

@@ -1,4 +1,4 @@
-"""A streaming board as a :class:`~pmtpy.source.Source`: rows of levels with times, losses and marks.
+"""A streaming board as a :class:`~pmtpy.core.source.Source`: rows of levels with times, losses and marks.
 
 The levels are handed on as they came; what they mean is in the channels, computed from the board's own configuration.
 """
@@ -26,10 +26,11 @@ from pmtpy.backends.powersensor3.port import (
 )
 from pmtpy.backends.powersensor3.timebase import Timebase
 from pmtpy.backends.powersensor3.transport import DirectTransport, Piece, RelayTransport, Transport
-from pmtpy.clock import NS_PER_S, Clock
+from pmtpy.core.channel import Identity
+from pmtpy.core.clock import NS_PER_S, Clock
+from pmtpy.core.rows import Block
+from pmtpy.core.source import Discovery, Source
 from pmtpy.errors import BackendUnavailableError, ProtocolError, SensorClosedError, SourceLostError, TargetError
-from pmtpy.model import Block, Identity
-from pmtpy.source import Discovery, Source
 
 # The first pieces fix the board's clock on the host's and the interval: the fastest of some 30 arrivals, which on a
 # busy machine take longer.

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pmtpy.backends.powersensor3.codec import DEVICE_CLOCK_US, Levels
-from pmtpy.model import Ints
+from pmtpy.core.rows import Ints
 
 # Stamps are whole microseconds, rounded down, so an interval between two of them is off by less than 1 us.
 STAMP_SLACK_US = 1.5

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pmtpy.backends.powersensor3 import _relay
-from pmtpy.clock import NS_PER_S, Clock
+from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.errors import BackendUnavailableError, SensorClosedError, SourceLostError
 
 Piece = tuple[int, bytes]  # arrival on the host's monotonic clock in ns, and the bytes that had come by then

@@ -17,10 +17,11 @@ from pmtpy.backends._sysfs import Registers, entries, sysfs_root, why
 from pmtpy.backends.rapl import perf as perf_events
 from pmtpy.backends.rapl import zones as powercap
 from pmtpy.backends.rapl.parts import IN_TOTAL, MAX_WATTS, SMALLEST_RANGE_J, Kind
-from pmtpy.clock import Clock
+from pmtpy.core.channel import Channel, Identity
+from pmtpy.core.clock import Clock
+from pmtpy.core.rows import Block
+from pmtpy.core.source import Discovery, PolledSource
 from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
-from pmtpy.model import Block, Channel, Identity
-from pmtpy.source import Discovery, PolledSource
 
 _WAYS = ("powercap", "perf")
 

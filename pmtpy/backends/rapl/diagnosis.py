@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pmtpy.backends.rapl import discover
 from pmtpy.backends.rapl.zones import scan
-from pmtpy.diagnosis import Finding, Machine, Obstacle, Verdict, persistent_module
+from pmtpy.core.diagnosis import Finding, Machine, Obstacle, Verdict, persistent_module
 
 _RULES = ("60-pmtpy-powercap.rules", "pmtpy-powercap.conf", "60-pmtpy-perf.conf")
 

@@ -13,7 +13,7 @@ import enum
 import re
 from dataclasses import dataclass
 
-from pmtpy.model import Channel, Quantity
+from pmtpy.core.channel import Channel, Quantity
 
 # Counters advance with the processor's time unit, 2^-10 s in every part so far (Intel SDM vol. 3B, 15.10.1).
 REFRESH_S = 2.0**-10

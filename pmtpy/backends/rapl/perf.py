@@ -18,7 +18,7 @@ from typing import Protocol
 
 from pmtpy.backends._sysfs import optional_number, optional_text
 from pmtpy.backends.rapl.parts import MAX_WATTS, MAX_WATTS_PLATFORM, Kind, Part, counter
-from pmtpy.model import Channel
+from pmtpy.core.channel import Channel
 
 _KINDS = {
     "energy-pkg": Kind.PACKAGE,

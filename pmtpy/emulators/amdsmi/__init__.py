@@ -18,12 +18,12 @@ from pathlib import Path
 from types import ModuleType
 
 from pmtpy.backends.amdsmi import open_source
-from pmtpy.clock import Clock
+from pmtpy.core.clock import Clock
+from pmtpy.core.source import Source
 from pmtpy.emulators.amdsmi.driver import VirtualCard, VirtualSmi
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.world import leave_at_close, shared_world
 from pmtpy.errors import BackendUnavailableError, TargetError
-from pmtpy.source import Source
 
 __all__ = ["PROFILES", "VirtualCard", "VirtualSmi", "open_virtual", "private_amdsmi"]
 

@@ -15,15 +15,15 @@ from dataclasses import replace
 from types import ModuleType
 
 from pmtpy.backends.nvml import facts, open_source
-from pmtpy.clock import Clock
+from pmtpy.core.channel import Channel
+from pmtpy.core.clock import Clock
+from pmtpy.core.source import Source
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.nvml.boards import BOARDS, Board, VirtualGpu, make_gpu
 from pmtpy.emulators.nvml.driver import VirtualDriver
 from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import leave_at_close, shared_world
 from pmtpy.errors import BackendUnavailableError
-from pmtpy.model import Channel
-from pmtpy.source import Source
 
 __all__ = ["BOARDS", "Board", "VirtualDriver", "VirtualGpu", "make_gpu", "open_virtual", "private_pynvml"]
 
@@ -149,7 +149,7 @@ def _as_made(channel: Channel, sensor: SensorModel) -> Channel:
         return channel
     window_s = sensor.window_s or None
     rule = facts.rule(facts.Timing(sensor.update_s, window_s, ""))
-    return replace(channel, refresh_s=sensor.update_s, window_s=window_s, lag_s=sensor.lag_s, rule=rule)
+    return replace(channel, refresh_s=sensor.update_s, window_s=window_s, lag_s=sensor.lag_s, method=rule)
 
 
 def _seconds(milliseconds: float | None) -> float | None:

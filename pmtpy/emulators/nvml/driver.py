@@ -14,11 +14,11 @@ from typing import Any
 
 from pmtpy.backends.nvml import facts
 from pmtpy.backends.nvml.facts import Kind
+from pmtpy.core.rows import Floats
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.load import Load
 from pmtpy.emulators.nvml.boards import VirtualGpu
 from pmtpy.emulators.world import World, unheld
-from pmtpy.model import Floats
 
 OK, UNINITIALIZED, INVALID, NOT_SUPPORTED, NOT_FOUND, LOST = 0, 1, 2, 3, 6, 15
 _RING = 120  # samples of power that drivers are reported to keep

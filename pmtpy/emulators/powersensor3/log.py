@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from pmtpy.core.rows import Floats
 from pmtpy.emulators.load import Load
 from pmtpy.emulators.powersensor3.sampler import Sampler
 from pmtpy.emulators.powersensor3.spec import PAIRS, SENSORS, BoardSpec, Record
-from pmtpy.model import Floats
 
 
 @dataclass(slots=True)

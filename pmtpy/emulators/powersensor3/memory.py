@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pmtpy.clock import Clock
+from pmtpy.core.clock import Clock
 from pmtpy.emulators.powersensor3.board import Board
 from pmtpy.errors import SourceLostError
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.clock import NS_PER_S
+from pmtpy.core.clock import NS_PER_S
+from pmtpy.core.rows import Floats
 from pmtpy.emulators.load import Load
 from pmtpy.emulators.powersensor3.spec import (
     FRAME_BYTES,
@@ -28,7 +29,6 @@ from pmtpy.emulators.powersensor3.spec import (
     BoardSpec,
     Record,
 )
-from pmtpy.model import Floats
 
 Levels = npt.NDArray[np.uint16]
 

@@ -7,7 +7,9 @@ any other clock, which a test moves, the board lives in memory and its firmware'
 from __future__ import annotations
 
 from pmtpy.backends import powersensor3
-from pmtpy.clock import Clock, HostClock
+from pmtpy.core.clock import Clock, HostClock
+from pmtpy.core.rows import Block, Row
+from pmtpy.core.source import Source
 from pmtpy.emulators.powersensor3.board import UPTIME_NS, Board
 from pmtpy.emulators.powersensor3.memory import MemoryTransport
 from pmtpy.emulators.powersensor3.serve import parse_fault
@@ -15,8 +17,6 @@ from pmtpy.emulators.powersensor3.spec import DEFAULT_PAIRS, BoardSpec, Stored, 
 from pmtpy.emulators.powersensor3.virtual import VirtualBoard
 from pmtpy.emulators.world import World, shared_world
 from pmtpy.errors import TargetError
-from pmtpy.model import Block, Row
-from pmtpy.source import Source
 
 
 class VirtualSource(Source):

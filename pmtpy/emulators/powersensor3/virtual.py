@@ -12,7 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import pmtpy
 from pmtpy.emulators.load import parse_load
 from pmtpy.emulators.powersensor3.log import History, Mark, Truth
 from pmtpy.emulators.powersensor3.pty_server import HOST_BUFFER_BYTES
@@ -76,7 +75,7 @@ class VirtualBoard:
         command = [sys.executable, "-m", "pmtpy.emulators.powersensor3", "--control", f"--load={load}"]
         command += [f"--epoch-ns={self.epoch_ns}", f"--buffer={buffer_bytes}", *arguments_of(self.spec)]
         # This very copy of the package, also where it was found by the working directory.
-        paths = [str(Path(pmtpy.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+        paths = [str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = subprocess.Popen(
             command + ["--fast"] * fast,
             stdin=subprocess.PIPE,

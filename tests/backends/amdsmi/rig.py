@@ -6,12 +6,12 @@ from pathlib import Path
 from types import ModuleType
 
 from pmtpy.backends.amdsmi import open_source
-from pmtpy.clock import ManualClock
+from pmtpy.core.clock import ManualClock
+from pmtpy.core.integrate import Integrator
+from pmtpy.core.rows import Block, Frame, Layout
+from pmtpy.core.source import Source
 from pmtpy.emulators.amdsmi import VirtualCard, VirtualSmi, private_amdsmi
 from pmtpy.emulators.world import make_world
-from pmtpy.integrate import Integrator
-from pmtpy.model import Block, Frame, Layout
-from pmtpy.source import Source
 
 LOAD = "square:low=100,high=300,hz=0.7"
 NOWHERE = Path("/nonexistent")

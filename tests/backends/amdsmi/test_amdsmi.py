@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from pmtpy.backends.amdsmi import discover, open_source
 from pmtpy.backends.amdsmi.library import accumulator, megahertz, watts
-from pmtpy.clock import ManualClock
+from pmtpy.core.clock import ManualClock
+from pmtpy.core.integrate import Integrator
+from pmtpy.core.rows import Frame, Layout
+from pmtpy.core.source import Source
 from pmtpy.emulators.amdsmi import VirtualCard, open_virtual
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
-from pmtpy.integrate import Integrator
-from pmtpy.model import Frame, Layout
-from pmtpy.source import Source
 from pmtpy.testing import check_lost, check_source
 
 from .rig import LOAD, NOWHERE, Rig, names

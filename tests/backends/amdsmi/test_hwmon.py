@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from pmtpy.backends.amdsmi import discover, open_source
-from pmtpy.clock import ManualClock
+from pmtpy.core.clock import ManualClock
+from pmtpy.core.source import Source
 from pmtpy.emulators.amdsmi import VirtualCard
 from pmtpy.emulators.tree import Tree
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
-from pmtpy.source import Source
 from tests.backends.conftest import FailingFiles
 
 from .rig import Rig, names

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from pmtpy.backends.amdsmi import discover, open_source
-from pmtpy.clock import ManualClock
+from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.amdsmi import private_amdsmi
 from pmtpy.errors import BackendUnavailableError, SourceLostError
-from tests.standin.build import shared_object
+from tests.support.standin.build import shared_object
 
 from .rig import NOWHERE, names
 
-SOURCE = Path(__file__).parents[2] / "standin" / "amdsmi.c"
+SOURCE = Path(__file__).parents[2] / "support" / "standin" / "amdsmi.c"
 
 
 @pytest.fixture(scope="session")
@@ -110,7 +110,7 @@ def test_codes_become_errors_and_a_shut_library_is_started_anew(bench: Bench) ->
 _SCRIPT = """
 import time
 from pmtpy.backends.amdsmi import discover, open_source
-from pmtpy.clock import HostClock
+from pmtpy.core.clock import HostClock
 assert discover().devices == ("0",), discover()
 source = open_source(None, clock=HostClock())
 rows = 0

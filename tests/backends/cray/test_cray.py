@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pmtpy.backends import cray
-from pmtpy.clock import ManualClock
+from pmtpy.core.clock import ManualClock
+from pmtpy.core.rows import Layout
 from pmtpy.emulators.cray import DIRECTORY, NodeController, open_virtual
 from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, make_world
 from pmtpy.errors import BackendUnavailableError, ReadError, SourceLostError, TargetError
-from pmtpy.model import Layout
-from pmtpy.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor
 from pmtpy.testing import check_lost, check_source
 
 LOAD = "square:low=300,high=900,hz=0.5"

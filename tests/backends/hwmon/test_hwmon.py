@@ -10,14 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pmtpy.backends import hwmon
-from pmtpy.clock import ManualClock
+from pmtpy.core.channel import EnergyMethod, Quantity
+from pmtpy.core.clock import ManualClock
+from pmtpy.core.integrate import Integrator
+from pmtpy.core.rows import Frame, Layout
+from pmtpy.core.source import Source
 from pmtpy.emulators.hwmon import LAYOUTS, Board, open_virtual
 from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, make_world
 from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
-from pmtpy.integrate import Integrator
-from pmtpy.model import Frame, Layout, Quantity, Rule
-from pmtpy.source import Source
 from pmtpy.testing import check_lost, check_source, check_truth
 
 LOAD = "square:low=30,high=90,hz=0.5"
@@ -114,7 +115,7 @@ def test_the_driver_s_units_become_si(make: Callable[[str], Board], clock: Manua
 def test_power_is_made_of_voltage_and_current_where_there_is_no_power_file(clock: ManualClock) -> None:
     source = open_virtual(clock=clock, load="constant:100", layout="product")
     amperes, volts, power = source.channels
-    assert (volts.quantity, amperes.quantity, power.of) == (Quantity.VOLTAGE, Quantity.CURRENT, ("in1", "curr1"))
+    assert (volts.quantity, amperes.quantity, power.operands) == (Quantity.VOLTAGE, Quantity.CURRENT, ("in1", "curr1"))
     raw = source.read().raw[0]
     assert raw[0] * volts.scale * raw[1] * amperes.scale == pytest.approx(100.0, abs=0.012)
     source.close()
@@ -126,7 +127,7 @@ def test_numbers_of_an_ina3221_that_are_no_rails_are_not_multiplied(clock: Manua
         tree.write(f"class/hwmon/hwmon0/{name}", value)
     tree.write("class/hwmon/hwmon0/curr4_input", 3000)
     source = hwmon.open_source(None, clock=clock, sysfs_root=tree.root)
-    assert [c.of for c in source.channels if c.of] == [("in1", "curr1")]
+    assert [c.operands for c in source.channels if c.operands] == [("in1", "curr1")]
     source.close()
     tree.close()
 
@@ -156,7 +157,7 @@ def test_unrelated_voltages_and_currents_are_not_multiplied(clock: ManualClock) 
 def test_the_average_of_a_meter_is_integrated_as_steps(make: Callable[[str], Board], clock: ManualClock) -> None:
     source = open_board(make("grace"), clock, "power_meter")
     assert {c.window_s for c in source.channels} == {0.05}
-    assert {c.how for c in source.channels} == {Rule.MEAN}
+    assert {c.energy_method for c in source.channels} == {EnergyMethod.MEAN}
     assert source.interval_s == 0.05
     source.close()
 
@@ -174,7 +175,7 @@ def test_a_shunt_board_averages_over_its_update_interval(make: Callable[[str], B
     source = open_board(make("ina226"), clock)
     (channel,) = source.channels
     assert (channel.window_s, channel.refresh_s) == (0.035, 0.035)
-    assert channel.step == pytest.approx(0.03125)
+    assert channel.smallest_step == pytest.approx(0.03125)
     source.close()
 
 

@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pmtpy.backends.jetson import discover, open_source
-from pmtpy.clock import ManualClock
+from pmtpy.core.channel import Channel, Derivation
+from pmtpy.core.clock import ManualClock
+from pmtpy.core.rows import Layout
+from pmtpy.core.source import Source
 from pmtpy.emulators.jetson import BOARDS, Monitors, open_virtual
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
-from pmtpy.model import Channel, Form, Layout
-from pmtpy.registry import create
-from pmtpy.source import Source
+from pmtpy.sensor.registry import create
 from pmtpy.testing import check_lost, check_source
 from tests.backends.conftest import FailingFiles
 
@@ -60,9 +61,11 @@ def orin() -> Iterator[Bench]:
 def watts_of(source: Source) -> dict[str, float]:
     block = source.read()
     assert len(block) == 1
-    direct = [c.name for c in source.channels if c.form is Form.DIRECT]
+    direct = [c.name for c in source.channels if c.derivation is Derivation.DIRECT]
     si = dict(zip(direct, (block.raw[0].astype(np.float64) * 1e-3).tolist(), strict=True))
-    return {c.name: si[c.of[0]] * si[c.of[1]] for c in source.channels if c.form is Form.PRODUCT}
+    return {
+        c.name: si[c.operands[0]] * si[c.operands[1]] for c in source.channels if c.derivation is Derivation.PRODUCT
+    }
 
 
 def channel(source: Source, name: str) -> Channel:
@@ -75,7 +78,7 @@ def test_every_board_conforms_and_tells_the_truth(board: str) -> None:
     # trapezoids of a sine polled every 20 ms lose (2 pi 0.5 Hz 0.02 s)^2 / 12 = 3e-4 of its swing.
     source = open_virtual("virtual", clock=ManualClock(), load=SINE, board=board)
     layout = Layout(source.channels)
-    half_steps = sum(layout.energy[i - 1].step / 2 for i in layout.in_total)
+    half_steps = sum(layout.energy[i - 1].smallest_step / 2 for i in layout.in_total)
     source.close()
     check_source(
         lambda clock: open_virtual("virtual", clock=clock, load=SINE, board=board),

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.backends.jetson.rails import BOARDS, plan, unused
-from pmtpy.model import outermost
+from pmtpy.core.channel import outermost
 
 TX2 = ["VDD_SYS_GPU", "VDD_SYS_SOC", "VDD_4V0_WIFI", "VDD_IN", "VDD_SYS_CPU", "VDD_SYS_DDR"]
 TX2_MAINLINE = ["VDD_SYS_GPU", "VDD_SYS_SOC", "VDD_3V8_WIFI", "VDD_IN", "VDD_SYS_CPU", "VDD_5V0_DDR"]

@@ -7,13 +7,13 @@ from pathlib import Path
 from types import ModuleType
 
 from pmtpy.backends.nvml import open_source
-from pmtpy.clock import ManualClock
+from pmtpy.core.clock import ManualClock
+from pmtpy.core.integrate import Integrator
+from pmtpy.core.rows import Block, Frame, Layout
+from pmtpy.core.source import Source
 from pmtpy.emulators.nvml import VirtualDriver, VirtualGpu, make_gpu, private_pynvml
 from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import make_world
-from pmtpy.integrate import Integrator
-from pmtpy.model import Block, Frame, Layout
-from pmtpy.source import Source
 
 LOAD = "square:low=100,high=300,hz=0.7"
 

@@ -11,7 +11,7 @@ import pytest
 
 from pmtpy.backends.nvml import discover, open_source
 from pmtpy.backends.nvml.errors import Surroundings, look_around, meaning, remedy
-from pmtpy.clock import ManualClock
+from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.nvml import private_pynvml
 from pmtpy.errors import BackendUnavailableError, TargetError
 

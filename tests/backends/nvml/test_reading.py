@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from pmtpy.backends.nvml import facts, open_source
 from pmtpy.backends.nvml.facts import Kind
-from pmtpy.clock import ManualClock
+from pmtpy.core.channel import outermost
+from pmtpy.core.clock import ManualClock
+from pmtpy.core.integrate import Integrator
+from pmtpy.core.rows import Layout
+from pmtpy.core.source import Source
 from pmtpy.emulators.nvml import BOARDS, VirtualGpu, make_gpu, open_virtual
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
-from pmtpy.integrate import Integrator
-from pmtpy.model import Layout, outermost
-from pmtpy.source import Source
 from pmtpy.testing import check_lost, check_source
 
 from .rig import LOAD, Rig, frame_of, names

@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 
 from pmtpy.backends.nvml import discover, open_source
-from pmtpy.clock import ManualClock
+from pmtpy.core.clock import ManualClock
+from pmtpy.core.integrate import Integrator
+from pmtpy.core.rows import Layout
+from pmtpy.core.source import Source
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.load import Square
 from pmtpy.emulators.nvml import private_pynvml
 from pmtpy.errors import BackendUnavailableError, SourceLostError
-from pmtpy.integrate import Integrator
-from pmtpy.model import Layout
-from pmtpy.source import Source
-from tests.standin.build import shared_object
+from tests.support.standin.build import shared_object
 
-SOURCE = Path(__file__).parents[2] / "standin" / "nvml.c"
+SOURCE = Path(__file__).parents[2] / "support" / "standin" / "nvml.c"
 LOAD = Square(low=100, high=300, hz=0.7)
 
 
@@ -160,7 +160,7 @@ _SCRIPT = """
 import sys, time
 import pynvml
 from pmtpy.backends.nvml import discover, open_source
-from pmtpy.clock import HostClock
+from pmtpy.core.clock import HostClock
 assert discover().devices == ("0",), discover()
 source = open_source(None, clock=HostClock())
 assert source.identity.model == "NVIDIA Stand-in"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pmtpy.backends.occ.file import BlockReader, Export
 from pmtpy.backends.occ.layout import BLOCK_BYTES, BUFFER_BYTES, Decoder, Entry, Table
-from pmtpy.clock import ManualClock
+from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.occ import EmulatedOcc, sensors_of
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import PmtError, ProtocolError, ReadError

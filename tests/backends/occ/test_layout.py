@@ -17,7 +17,7 @@ from pmtpy.backends.occ.layout import (
     decimal_float,
     newer,
 )
-from pmtpy.clock import ManualClock
+from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.occ import EmulatedOcc, sensors_of
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import ProtocolError

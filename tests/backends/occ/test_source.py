@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 
 from pmtpy.backends.occ import discover, open_source
 from pmtpy.backends.occ.layout import BLOCK_BYTES
-from pmtpy.clock import ManualClock
+from pmtpy.core.channel import Derivation
+from pmtpy.core.clock import ManualClock
+from pmtpy.core.rows import Block, Layout
+from pmtpy.core.source import Source
 from pmtpy.emulators.occ import TICKS_PER_S, Machine, open_virtual
 from pmtpy.emulators.world import World, make_world
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
-from pmtpy.model import Block, Form, Layout
-from pmtpy.registry import create
-from pmtpy.source import Source
+from pmtpy.sensor.registry import create
 from pmtpy.testing import check_lost, check_source
 
 CYCLE_S = 80 / TICKS_PER_S
@@ -40,7 +41,7 @@ class Bench:
         self.damage: Callable[[bytearray], None] = lambda image: None
         self.write()
         self.source: Source = open_source(clock=self.clock, file=str(path), **options)  # type: ignore[arg-type]
-        self.names = [c.name for c in self.source.channels if c.form is Form.DIRECT]
+        self.names = [c.name for c in self.source.channels if c.derivation is Derivation.DIRECT]
 
     def write(self) -> None:
         image = bytearray(self.machine.image)
@@ -202,7 +203,7 @@ def test_a_sensor_of_the_machine_that_was_never_sampled_is_left_out_with_a_note(
 def test_other_sensors_come_on_request_in_si(path: Path) -> None:
     bench = Bench(path, sensors="TEMPNEST, FREQA,VOLTVDD,VOLTDROOPCNTQ2,PWRSYS")
     row = bench.rows(10)[-1]
-    direct = [c for c in bench.source.channels if c.form is Form.DIRECT]
+    direct = [c for c in bench.source.channels if c.derivation is Derivation.DIRECT]
     si = {c.name: float(row.raw[0, i]) * c.scale for i, c in enumerate(direct)}
     assert si["socket0.tempnest"] == 41
     assert si["socket1.freqa"] == pytest.approx(3.45e9)

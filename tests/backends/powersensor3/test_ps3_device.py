@@ -24,7 +24,7 @@ from pmtpy.backends.powersensor3.config import (
     unpack_record,
 )
 from pmtpy.backends.powersensor3.transport import Piece
-from pmtpy.clock import ManualClock
+from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.load import parse_load
 from pmtpy.emulators.powersensor3 import Board, BoardSpec, MemoryTransport, Stored, parse_pairs
 from pmtpy.errors import BackendUnavailableError, CalibrationError, FileFormatError, ProtocolError, TargetError

@@ -29,7 +29,7 @@ from pmtpy.backends.powersensor3.config import set_fields
 from pmtpy.backends.powersensor3.device import open_board
 from pmtpy.backends.powersensor3.port import FoundPort, choose_port, holders, open_port
 from pmtpy.backends.powersensor3.transport import DirectTransport, Piece, RelayTransport
-from pmtpy.clock import HostClock
+from pmtpy.core.clock import HostClock
 from pmtpy.emulators.powersensor3 import BoardSpec, VirtualBoard, parse_pairs
 from pmtpy.errors import BackendUnavailableError, SensorClosedError, SourceLostError
 
@@ -195,7 +195,7 @@ def test_the_relay_leaves_a_quiet_board_when_it_is_terminated(board: VirtualBoar
 OPEN_AND_TELL = """
     import os, sys, time
     from pmtpy.backends.powersensor3 import open_source
-    from pmtpy.clock import HostClock
+    from pmtpy.core.clock import HostClock
     source = open_source(sys.argv[1], clock=HostClock())
     {then}
     print("streaming", flush=True)

@@ -9,12 +9,13 @@ from pmtpy.backends.powersensor3 import PowerSensor3Source
 from pmtpy.backends.powersensor3.channels import Sampling, pair_channels
 from pmtpy.backends.powersensor3.config import SensorRecord
 from pmtpy.backends.powersensor3.source import MarkLabels
-from pmtpy.clock import ManualClock
+from pmtpy.core.channel import Derivation, Quantity
+from pmtpy.core.clock import ManualClock
+from pmtpy.core.integrate import Integrator
+from pmtpy.core.rows import Block, Floats, Frame, Layout
 from pmtpy.emulators.powersensor3 import Board, VirtualSource, open_virtual
 from pmtpy.errors import SensorClosedError, SourceLostError, TargetError
-from pmtpy.integrate import Integrator
-from pmtpy.model import Block, Floats, Form, Frame, Layout, Quantity
-from pmtpy.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor
 from pmtpy.testing import check_source
 
 SQUARE = "square:low=30,high=90,hz=1"
@@ -225,12 +226,12 @@ def test_the_identity_says_what_it_is() -> None:
 def test_only_pairs_in_use_have_columns_and_levels_keep_their_place() -> None:
     clock = ManualClock()
     source = open_virtual(clock=clock, load="constant:60", pairs="MLX10:12:0.25:a,off,MLX20:12:0.75:b", noise=False)
-    assert [c.name for c in source.channels if c.form is Form.DIRECT] == [
+    assert [c.name for c in source.channels if c.derivation is Derivation.DIRECT] == [
         "pair0.current", "pair0.voltage", "pair2.current", "pair2.voltage",
     ]  # fmt: skip
     assert [c.label for c in source.channels if c.quantity is Quantity.POWER] == ["a", "b"]
     block = next(b for b in read_for(source, clock, 0.2) if len(b))
-    direct = [c for c in source.channels if c.form is Form.DIRECT]
+    direct = [c for c in source.channels if c.derivation is Derivation.DIRECT]
     si = [(float(level) + c.offset) * c.scale for level, c in zip(block.raw[0], direct, strict=True)]
     # 15 W and 45 W at 12 V, to one level of each: 27 mA, 52 mA, 35 mV.
     assert si == [pytest.approx(x, abs=step) for x, step in [(1.25, 0.028), (12, 0.036), (3.75, 0.053), (12, 0.036)]]
@@ -246,7 +247,7 @@ def test_levels_become_volts_and_amperes_as_in_the_protocol_description() -> Non
     current, voltage, power = channels
     assert (698 + current.offset) * current.scale == pytest.approx(5.0134, abs=5e-5)
     assert (339 + voltage.offset) * voltage.scale == pytest.approx(12.0170, abs=5e-5)
-    assert power.of == ("pair0.voltage", "pair0.current")
+    assert power.operands == ("pair0.voltage", "pair0.current")
     assert power.domain == "external/board/pair0"
     # Table I: 4.2 W worst case for the 12 V / 10 A module.
     assert power.offset_u * 3**0.5 == pytest.approx(4.2, rel=0.02)

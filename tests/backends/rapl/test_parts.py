@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.backends.rapl.parts import Kind, Part, parse_zone_name
-from pmtpy.model import outermost
+from pmtpy.core.channel import outermost
 
 PACKAGE = Part(Kind.PACKAGE, 1)
 

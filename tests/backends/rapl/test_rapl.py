@@ -15,17 +15,17 @@ import pmtpy as pmt
 from pmtpy.backends import rapl
 from pmtpy.backends.rapl.parts import Kind
 from pmtpy.backends.rapl.perf import KernelEvents, cpu_list, find_events
-from pmtpy.clock import HostClock, ManualClock
+from pmtpy.core.clock import HostClock, ManualClock
+from pmtpy.core.integrate import Integrator
+from pmtpy.core.rows import Layout, Point
+from pmtpy.core.source import Source
+from pmtpy.core.state import joules
 from pmtpy.emulators.rapl import AMD_NJ, LAYOUTS, PerfEvents, Processors, ZoneSpec, open_virtual
 from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, make_world
 from pmtpy.errors import BackendUnavailableError, CoverageError, ReadError, SourceLostError, TargetError
-from pmtpy.integrate import Integrator
-from pmtpy.model import Layout, Point
-from pmtpy.regions import region
-from pmtpy.sensor import Sensor
-from pmtpy.source import Source
-from pmtpy.state import joules
+from pmtpy.regions.region import region
+from pmtpy.sensor.sensor import Sensor
 from pmtpy.testing import check_source, check_truth
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from pmtpy.clock import ManualClock
+from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.load import parse_load
 from pmtpy.emulators.powersensor3 import Board, BoardSpec, MemoryTransport, parse_pairs
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.clock import NS_PER_S
+from pmtpy.core.clock import NS_PER_S
 from pmtpy.emulators.load import parse_load
 from pmtpy.emulators.powersensor3 import Board, BoardSpec, Pair, parse_pairs
 from pmtpy.emulators.powersensor3.log import History

@@ -8,12 +8,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pmtpy.clock import HostClock, ManualClock
+from pmtpy.core.clock import HostClock, ManualClock
+from pmtpy.core.integrate import Integrator
+from pmtpy.core.rows import Layout
 from pmtpy.emulators.powersensor3 import Board, Truth, VirtualBoard, VirtualSource, open_virtual
 from pmtpy.errors import TargetError
-from pmtpy.integrate import Integrator
-from pmtpy.model import Layout
-from pmtpy.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor
 from pmtpy.testing import check_lost, check_source
 
 LOADS = ["constant:60", "square:low=30,high=90,hz=2", "sine:low=30,high=90,hz=3", "ramp:low=30,high=90,hz=5"]

@@ -1,0 +1,71 @@
+"""Corrections on request, beside those that are chosen: a published one for comparison, and one without stamps.
+
+Pure; seconds, watts, joules; updates, never polls. docs/corrections.md says what they are worth.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pmtpy.analysis.correction.correct import Energy
+from pmtpy.analysis.signal.response import Response
+from pmtpy.core.rows import Floats
+from pmtpy.errors import CoverageError
+
+_UNSEEN = 0.25  # of a load's cycle: folding cannot bridge more
+_FEW = 10  # updates that folding needs
+
+
+def burtscher(t_s: Floats, watts: Floats, capacitance_s: float, limit_w: float = math.inf) -> Floats:
+    """Correct K20-class readings as Burtscher, Zecena and Zong do (GPGPU-7, 2014): central differences.
+
+    ``P(t) = y + C dy/dt``, negative results set to 0, those above the board's limit to the limit. For comparison:
+    :func:`pmtpy.core.calibration.curves.invert_one_pole` does the same exactly. The authors' released tool uses ``C``
+    = 840 ms for a K20; it is the one-pole time constant of the board at hand and has to be fitted for it.
+    """
+    if len(t_s) < 3:
+        return np.array(watts, np.float64)
+    slope = np.zeros(len(t_s))
+    slope[1:-1] = (watts[2:] - watts[:-2]) / (t_s[2:] - t_s[:-2])
+    return np.asarray(np.clip(watts + capacitance_s * slope, 0.0, limit_w), np.float64)
+
+
+def folded_energy(
+    t_s: Floats, watts: Floats, response: Response, load_period_s: float, *, start_s: float, end_s: float
+) -> Energy:
+    """Energy of a periodic load by equivalent-time sampling: updates sorted by load phase, averaged over the phase.
+
+    Each update weighs half the phase between its neighbours, so an uneven spread over the phases does not alias.
+    Good for whole periods; the shape of the result is not the shape of the power.
+
+    Raises
+    ------
+    CoverageError
+        Fewer than 10 updates in the interval, or a quarter of the load's cycle that none of them sees.
+    """
+    inside = (t_s >= start_s + response.lag_s) & (t_s < end_s + response.lag_s)
+    if np.count_nonzero(inside) < _FEW:
+        msg = f"only {np.count_nonzero(inside)} updates fall into the interval; folding needs {_FEW}"
+        raise CoverageError(msg)
+    phase = np.mod(t_s[inside] - response.lag_s, load_period_s) / load_period_s
+    order = np.argsort(phase)
+    phase, power = phase[order], response.power(watts[inside])[order]
+    gaps = np.diff(np.append(phase, phase[0] + 1.0))
+    if float(gaps.max()) > _UNSEEN:
+        msg = (
+            f"no update sees {float(gaps.max()):.0%} of the load's cycle of {load_period_s:.4g} s: it nearly beats "
+            "with the sensor; take a longer interval or another period"
+        )
+        raise CoverageError(msg)
+    mean = float(np.sum((power + np.roll(power, -1)) / 2.0 * gaps))
+    jumps = np.abs(np.diff(np.append(power, power[0])))
+    jumps = np.where(gaps > 3.0 / len(gaps), float(np.ptp(power)), jumps)  # anything may hide in a wide gap
+    length = end_s - start_s
+    parts = [
+        ("phase", float(np.sqrt(np.sum((jumps * gaps) ** 2) / 12.0)) * length),
+        ("gain", response.gain_u * abs(mean) * length),
+        ("offset", response.offset_u / response.gain * length),
+    ]
+    return Energy.of(mean * length, "phase folding", parts)

@@ -1,0 +1,180 @@
+"""Standard errors of a fit whose residuals have neighbours that err alike; and the better fit that follows from it.
+
+A board is off its line by a watt or two for as long as it does one thing: while it idles, boosts, keeps its clocks up.
+Readings that err together count as few, so residuals are taken as the sum of noise of its own for each reading and of
+a slow error, which fades from memory with time (Ornstein and Uhlenbeck). A fit that knows of the slow error follows a
+flank from the readings just before and after it, not from levels seconds away (generalised least squares); and what
+the slow error leaves possible is in its intervals. Of a single step a few readings on its flanks decide, and the many
+on its levels do not say how far those few are off: intervals are as wide as so few degrees of freedom ask for [IK16].
+Pure; times are seconds.
+
+[H89] Harvey, Forecasting, Structural Time Series Models and the Kalman Filter, Cambridge 1989. [IK16] Imbens, Kolesar,
+Robust Standard Errors in Small Samples, Review of Economics and Statistics 98 (2016), after Bell and McCaffrey (2002).
+[Y24] Yang, Adamek, Armour, arXiv 2312.02741, results sheet.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.analysis.signal.estimate import huber_weights
+from pmtpy.core.rows import Floats
+
+_UNSEEN = 1e-12  # of 1: a smaller eigenvalue is rounding
+# Steady readings at six loads from idle to full lie on a line with an R2 of 0.9999 [Y24]: off it by a hundredth of the
+# standard deviation of the levels, which is 0.34 of their range. A single step hides as much: its few levels are met by
+# gain and intercept, and residuals say nothing of it.
+_OFF_LINE = 0.01 * 0.34
+_MEMORIES_S = (0.3, 1.0, 3.0, 10.0)  # from a boost to a warm-up; which of them it is, few seconds cannot tell
+_SATURATED = 0.9  # leverage; a reading that a parameter follows tells nothing of its own error
+_STRAY = 3.0  # standard deviations beyond which a residual is a stray
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What errs in readings: variances of each for itself, and of what lasts."""
+
+    own: Floats
+    slow: float
+
+    @staticmethod
+    def of(residuals: Floats, readings: Floats, swing: float) -> Noise:
+        """Tell the two apart by how residuals differ from one reading to the next.
+
+        ``swing`` is the range over which the readings follow the reference. Rounding errs on flanks even where it
+        cannot be seen on steady levels, which always show the same value.
+        """
+        jumps = np.diff(residuals)
+        kept = huber_weights(jumps, _STRAY) * jumps
+        distinct = np.unique(np.round(readings, 6))
+        step = float(np.min(np.diff(distinct))) if len(distinct) > 1 else 0.0
+        own = max(float(np.mean(kept**2)) / 2.0, step**2 / 12.0, 1e-12 * swing**2, 1e-300)
+        weights = huber_weights(residuals, _STRAY)
+        slow = max(float(np.mean((weights * residuals) ** 2)) - own, (_OFF_LINE * swing) ** 2)
+        return Noise(own / weights, slow)
+
+    def whitened(self, t_s: Floats, columns: Floats) -> Floats:
+        """Return columns, shape (n, m), as the innovations of a Kalman filter, shape (memories, n, m) [H89].
+
+        What errs alike in neighbours is gone from them, and each is in units of its own standard deviation.
+        """
+        memories = np.array(_MEMORIES_S)
+        fade = np.exp(-np.diff(t_s, prepend=t_s[0])[:, None] / memories)
+        state, variance = np.zeros((len(memories), columns.shape[1])), np.full(len(memories), self.slow)
+        out = np.empty((len(t_s), *state.shape))
+        for k, (kept, own) in enumerate(zip(fade, self.own, strict=True)):
+            state *= kept[:, None]
+            variance = self.slow + kept * kept * (variance - self.slow)
+            total = variance + own
+            new = columns[k] - state
+            out[k] = new / np.sqrt(total)[:, None]
+            state += (variance / total)[:, None] * new
+            variance = variance * (own / total)
+        return np.asarray(np.moveaxis(out, 1, 0), np.float64)
+
+    def misfit(self, t_s: Floats, residuals: Floats) -> float:
+        """Sum of squares of what is left, in units of the noise: minus twice a log-likelihood, mean over memories."""
+        white = self.whitened(t_s, residuals[:, None])
+        return float(np.sum(white**2)) / len(white)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """By how much the parameters of a fit move once the slow error is known of, and their covariance then.
+
+    Attributes
+    ----------
+    shift : float64, shape (p,)
+    covariance : float64, shape (p, p)
+        Of noise and slow error, over all that its memory may be; and of what errors of the times do to readings on
+        steep flanks.
+    """
+
+    shift: Floats
+    covariance: Floats
+    _rows: Floats  # the design, each reading in units of its own noise
+    _bread: Floats
+
+    @staticmethod
+    def of(
+        t_s: Floats, design: Floats, residuals: Floats, noise: Noise, *, prior: tuple[float, float], late: Floats
+    ) -> Spread:
+        """Compute both.
+
+        Parameters
+        ----------
+        t_s : float64, shape (n,)
+            Instants of the readings, in order.
+        design : float64, shape (n, p)
+            Derivatives of the readings by each parameter.
+        residuals : float64, shape (n,)
+            Of the fit.
+        prior : tuple of float
+            By how much the last parameter is off what was expected beforehand, and the standard deviation of that.
+        late : float64, shape (n,)
+            What an error of the times, of one standard deviation, does to each reading.
+        """
+        scale = np.maximum(np.sqrt(np.sum(design**2, axis=0)), 1e-100)  # its square is still a number
+        z, p = design / scale, design.shape[1]
+        known, pull = np.zeros((p, p)), np.zeros(p)
+        known[-1, -1] = (prior[1] * scale[-1]) ** -2.0
+        pull[-1] = -known[-1, -1] * prior[0] * scale[-1]
+        shifts, covariances = [], []
+        for white in noise.whitened(t_s, np.column_stack([z, residuals])):
+            x, y = white[:, :p], white[:, p]
+            inverse = _inverse(np.asarray(x.T @ x + known, np.float64))
+            shifts.append(inverse @ (x.T @ y + pull))
+            covariances.append(inverse)
+        shift = np.mean(shifts, axis=0)
+        apart = np.asarray(shifts) - shift
+        rows = np.asarray(z / np.sqrt(noise.own)[:, None], np.float64)
+        bread = _inverse(np.asarray(rows.T @ rows + known, np.float64))
+        shaken = rows * (late / np.sqrt(noise.own))[:, None]
+        times = bread @ shaken.T @ shaken @ bread
+        size = np.outer(scale, scale)
+        covariance = np.mean(covariances, axis=0) + apart.T @ apart / len(shifts) + times
+        return Spread(np.asarray(shift / scale, np.float64), covariance / size, rows * scale, bread / size)
+
+    def deviation(self, mix: Floats) -> float:
+        """Standard deviation of a linear combination of the parameters."""
+        return math.sqrt(max(float(mix @ self.covariance @ mix), 0.0))
+
+    def freedom(self, mix: Floats) -> float:
+        """Degrees of freedom of that deviation: how many readings decide, less what the fit makes of them [IK16].
+
+        Each reading's part is ``a``, its leverage ``h``; the variance is a quadratic form of the residuals whose first
+        two moments are those of chi-squared with this many degrees.
+        """
+        part = self._rows @ (self._bread @ mix)
+        part = part / max(float(np.max(np.abs(part))), 1e-300)
+        leverage = np.clip(np.sum((self._rows @ self._bread) * self._rows, axis=1), 0.0, _SATURATED)
+        share = part**2 / (1.0 - leverage)
+        cross = self._bread @ ((self._rows * share[:, None]).T @ self._rows)
+        square = float(np.sum(part**4) + np.trace(cross @ cross) - np.sum((share * leverage) ** 2))
+        return float(np.sum(part**2)) ** 2 / max(square, 1e-300)
+
+
+def off_line(power: Floats, gain: float) -> tuple[float, float]:
+    """Return what a line through the levels of a load is off for what the board does at each, as standard errors.
+
+    Of gain and intercept, from the reference as the readings see it, shape (n,). A single step has one low and one
+    high level, each off by its own error, and no residual shows it; every further block is another try.
+    """
+    low, high = float(np.min(power)), float(np.max(power))
+    above = power > (low + high) / 2.0
+    blocks = max(int(np.count_nonzero(above[1:] & ~above[:-1])), 1)
+    error = _OFF_LINE * gain / math.sqrt(blocks)
+    return math.sqrt(2.0) * error, error * math.hypot(low, high)
+
+
+def _inverse(normal: Floats) -> Floats:
+    """Invert a normal matrix; a direction that the data do not see has an immense variance, not none.
+
+    A pseudo-inverse would leave such a direction out: a load in step with the updates would make a width seem known.
+    """
+    size = np.sqrt(np.maximum(np.diag(normal), _UNSEEN))
+    values, vectors = np.linalg.eigh(normal / np.outer(size, size))
+    return np.asarray((vectors / np.maximum(values, _UNSEEN)) @ vectors.T / np.outer(size, size), np.float64)

@@ -1,0 +1,126 @@
+"""Where kernels that explain the readings may lie: the loss over every width, time constant and offset, on a grid.
+
+With ``E(t)`` the integral of the reference, a boxcar of width ``w`` that ends ``d`` before an update shows
+``(E(u - d) - E(u - d - w)) / w``; behind a one-pole the same holds with ``F = E - tau x`` for ``E``, ``x`` being the
+reference behind the one-pole. So one table of ``F`` over a grid of lags, and the scalar products of its columns, give
+the loss of *every* window at *every* offset: nothing has to be guessed beforehand, neither a lag nor a width.
+Pure; times are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE
+from pmtpy.analysis.signal.trace import PowerTrace, Responder
+from pmtpy.core.rows import Floats
+
+WIDEST = 16.0  # periods: the widest window that is looked for ...
+_SLOWEST = 12.0  # ... and the slowest one-pole
+_LATEST_S = 0.3  # beside three periods: the oldest end of a kernel; signed, the earliest lies a period in the future
+_PER_PERIOD = 20  # grid steps in an update period, so that the narrowest window is one step ...
+_LAGS = 1000  # ... unless that makes more of them than this
+_UPDATES = 1000  # as many show the shape of the loss; the fits that follow use all
+_TAUS = 36
+_MOST = {BOXCAR: 6, ONE_POLE: 4, BOTH: 3}  # minima kept: a window has aliases under a regular load, a one-pole hardly
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Readings against the reference at lags: ``power[k, j]`` is its mean in the cell of lags ``j`` before update k."""
+
+    y: Floats
+    lags_s: Floats
+    step_s: float
+    offsets: int
+    power: Floats
+    oldest: Responder
+    t: Floats
+
+    @staticmethod
+    def of(t_s: Floats, watts: Floats, reference: PowerTrace, *, period_s: float, lead_s: float) -> Grid:
+        """Tabulate the reference at the lags of every kernel that is looked for.
+
+        ``t_s`` are the updates on the reference's clock, known to within ``lead_s`` either way.
+        """
+        pick = np.linspace(0, len(t_s) - 1, min(len(t_s), _UPDATES)).astype(np.intp)
+        t, y = t_s[pick], watts[pick]
+        first, last = -period_s - lead_s, 3.0 * period_s + _LATEST_S + lead_s
+        step = max(period_s / _PER_PERIOD, (last - first + WIDEST * period_s) / _LAGS)
+        offsets = int((last - first) / step) + 1
+        lags = first + step * np.arange(offsets + int(WIDEST * period_s / step) + 1)
+        thin = reference.thinned(step / 2.0)
+        energy = np.interp(t[:, None] - lags, thin.t_s, thin.joules)
+        power = (energy[:, :-1] - energy[:, 1:]) / step
+        # Only what varies from update to update counts: a gain is fitted, and an intercept takes the mean.
+        power -= np.mean(power, axis=0)
+        return Grid(
+            np.asarray(y - np.mean(y), np.float64),
+            np.asarray(lags, np.float64),
+            step,
+            offsets,
+            power,
+            Responder(thin),
+            t,
+        )
+
+    def losses(self, product: Floats, square: Floats) -> Floats:
+        """Sum of squares that is left, from the scalar products of the response with the readings and itself."""
+        gain = np.maximum(product / np.maximum(square, 1e-300), 0.0)
+        return np.asarray(self.y @ self.y - gain * product, np.float64)
+
+    def slowed(self, tau_s: float) -> Floats:
+        """Return the reference behind a one-pole at the lags, centred; shape (updates, lags)."""
+        q = float(np.exp(-self.step_s / tau_s))
+        state = self.oldest(self.t - self.lags_s[-1], 0.0, tau_s)
+        out = np.empty((len(self.t), len(self.lags_s)))
+        out[:, -1] = state - np.mean(state)
+        for j in range(len(self.lags_s) - 2, -1, -1):
+            out[:, j] = q * out[:, j + 1] + (1.0 - q) * self.power[:, j]
+        return out
+
+    def windows(self, slow: Floats | None, tau_s: float) -> tuple[Floats, Floats]:
+        """Return the windows, shape (m,), and the losses over window and offset behind a one-pole or none."""
+        energy = np.concatenate([np.cumsum(self.power[:, ::-1], axis=1)[:, ::-1], np.zeros((len(self.t), 1))], axis=1)
+        table = energy * self.step_s if slow is None else energy * self.step_s - tau_s * slow
+        along, gram = table.T @ self.y, table.T @ table
+        own = np.diag(gram)
+        cells = np.arange(1, len(self.lags_s) - self.offsets)
+        losses = np.empty((len(cells), self.offsets))
+        for i, m in enumerate(cells):
+            ends = slice(m, m + self.offsets)
+            product = along[: self.offsets] - along[ends]
+            square = own[: self.offsets] + own[ends] - 2.0 * np.diagonal(gram, m)[: self.offsets]
+            losses[i] = self.losses(product / (m * self.step_s), square / (m * self.step_s) ** 2)
+        return np.asarray(cells * self.step_s, np.float64), losses
+
+
+def seeds(grid: Grid, period_s: float) -> dict[str, list[Floats]]:
+    """Return for each family the deepest minima of the loss: vectors (offset, window, tau), the deepest first."""
+    windows, plain = grid.windows(None, 0.0)
+    taus = period_s * np.geomspace(0.04, _SLOWEST, _TAUS)
+    poles, mixed = np.empty((_TAUS, grid.offsets)), []
+    for i, tau in enumerate(taus):
+        slow = grid.slowed(float(tau))
+        x = slow[:, : grid.offsets]
+        poles[i] = grid.losses(x.T @ grid.y, np.sum(x * x, axis=0))
+        if i % 4 == 2:  # time constants 1.8 apart, half of what a fit finds its way over
+            mixed += [(loss, d, w, tau) for loss, d, w in _minima(grid, windows, grid.windows(slow, float(tau))[1])]
+    found = {
+        BOXCAR: [(loss, d, w, 0.0) for loss, d, w in _minima(grid, windows, plain)],
+        ONE_POLE: [(loss, d, 0.0, tau) for loss, d, tau in _minima(grid, np.asarray(taus, np.float64), poles)],
+        BOTH: mixed,
+    }
+    return {family: [np.array(f[1:]) for f in sorted(rows)[: _MOST[family]]] for family, rows in found.items()}
+
+
+def _minima(grid: Grid, widths: Floats, losses: Floats) -> Iterator[tuple[float, float, float]]:
+    """Yield (loss, offset, width) of each cell that is no higher than its eight neighbours."""
+    m, n = losses.shape
+    walled = np.pad(losses, 1, constant_values=np.inf)
+    around = [walled[1 + a : 1 + a + m, 1 + b : 1 + b + n] for a in (-1, 0, 1) for b in (-1, 0, 1)]
+    for i, j in zip(*np.nonzero(losses <= np.min(around, axis=0)), strict=True):
+        yield float(losses[i, j]), float(grid.lags_s[j]), float(widths[i])

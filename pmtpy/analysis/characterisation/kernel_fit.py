@@ -1,0 +1,343 @@
+"""How a sensor weighs the past: the response kernel, fitted against a reference curve.
+
+    y_k = gain * (h * P)(u_k - offset) + intercept
+
+with ``h`` a boxcar, a one-pole filter, or one after the other. Gain and intercept are solved inside (variable
+projection), so only shape and time are searched. The reference is a meter, whose clock may be off by an offset and a
+rate, or the switching instants of a load, whose two levels are then unknown. What the data cannot tell apart is
+called ambiguous; docs/characterise.md has the formulas, the sources and the traps.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pmtpy.analysis.characterisation.covariance import Noise, Spread, off_line
+from pmtpy.analysis.characterisation.initial_guess import Grid, seeds
+from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, KernelFit, Shape
+from pmtpy.analysis.characterisation.model_selection import MINOR, Fit, choose, impure, plausible, with_doubt
+from pmtpy.analysis.signal.estimate import Z95, Estimate, huber_weights, minimise, robust_sd, rounding_error, t95
+from pmtpy.analysis.signal.trace import PowerTrace, Responder
+from pmtpy.analysis.signal.updates import Updates
+from pmtpy.core.rows import Floats
+from pmtpy.errors import DeclinedError
+
+MIN_UPDATES = 20
+_RATE_SD = 1.5e-3  # clock rates of one meter differed by 0.1 % between sessions
+_MIN_R2 = 0.8
+_HOPELESS = 20.0  # times the least loss at the first, rough look: not followed further ...
+_FOLLOWED = 4  # ... nor are more of one family
+_FAR = 0.5  # of a width: a step that long leaves the line that it was found along
+_OTHER_WIDTHS = (0.5, 0.7, 0.97, 1.03, 1.4, 2.0)  # at which the profile of the loss is looked at
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """Updates against a reference: times relative to the pivot, readings, response."""
+
+    t: Floats
+    y: Floats
+    middle: float
+    respond: Responder
+    period: float
+    jitter: float
+    drift: float
+    rate_sd: float  # how far the reference's clock may run from that of the updates, relative
+    metered: bool
+
+    def filtered(self, window: float, tau: float, offset: float, rate: float = 0.0) -> Floats:
+        return self.respond(self.middle + self.t * (1.0 + rate) - offset, window, tau)
+
+
+def fit_kernel(
+    updates: Updates,
+    reference: PowerTrace,
+    *,
+    metered: bool,
+    lead_s: float = 0.0,
+    pivot_s: float | None = None,
+    rate_sd: float | None = None,
+    rest_w: float | None = None,
+) -> KernelFit:
+    """Fit the response kernel.
+
+    Parameters
+    ----------
+    updates : Updates
+        The series of updates, on the host's clock.
+    reference : PowerTrace
+        The meter's power, or the load (0 and 1), on nearly the same clock.
+    metered : bool
+        Whether the reference is a meter in watts: then its clock rate is fitted too, and the gain must be plausible.
+    lead_s : float
+        How far the two clocks may differ, beyond an update either way.
+    pivot_s : float, optional
+        The instant at which the two clocks agree; None: the middle of the updates. The offset is that of this instant.
+    rate_sd : float, optional
+        Standard deviation of the reference's rate, relative; None: 0.15 % for a meter, none for a load.
+    rest_w : float, optional
+        What was read at rest before the load, which is about what is read between its blocks.
+
+    Raises
+    ------
+    DeclinedError
+        Too few updates in the reference; constant power; a reference that does not explain the readings; a load
+        whose period nearly equals the update period.
+    """
+    problem = _problem(updates, reference, pivot_s, metered=metered)
+    if rate_sd is not None:
+        problem = replace(problem, rate_sd=math.hypot(rate_sd, updates.drift, 1e-6))
+    if not metered:
+        _refuse_synchronous(reference, updates)
+    fits = _fits(problem, reference, lead_s)
+    best = min(fits, key=lambda f: f.loss)
+    r2 = 1.0 - float(np.mean(best.residuals**2)) / float(np.var(problem.y))
+    if r2 < _MIN_R2:
+        msg = (
+            f"the reference explains only {100 * max(r2, 0.0):.0f} % of the variance of the readings: another device, "
+            "another time, a load that is not flat, or a window that a load of this period does not show"
+        )
+        raise DeclinedError(msg)
+    # One set of weights, from the best fit of all: with weights of its own each fit would forgive itself just those
+    # few updates on a flank by which it could be told from the others.
+    weights = huber_weights(best.residuals)
+    fits = plausible([_polish(problem, f.family, f.point, weights) for f in fits], metered=metered, rest_w=rest_w)
+    found = [min((f for f in fits if f.family == family), key=lambda f: f.loss) for family in {f.family for f in fits}]
+    fit = choose(tuple(_describe(problem, f) for f in found), len(problem.y))
+    best = next(f for f in found if f.family == fit.best.family)
+    if fit.family in (BOXCAR, ONE_POLE) and not _pure(problem, best, weights):
+        fit = impure(fit)
+    others = [_polish(problem, best.family, point, weights, fixed="widths") for point in _other_widths(best)]
+    return with_doubt(fit, fits + plausible([best, *others], metered=metered, rest_w=rest_w), problem.period)
+
+
+def _problem(updates: Updates, reference: PowerTrace, pivot_s: float | None = None, *, metered: bool) -> _Problem:
+    t, y = updates.t_s, updates.watts
+    if metered:
+        inside = (t > reference.start_s) & (t < reference.end_s)
+        t, y = t[inside], y[inside]
+    if len(t) < MIN_UPDATES:
+        msg = f"{len(t)} updates lie within the reference, too few for a kernel ({MIN_UPDATES} are needed)"
+        raise DeclinedError(msg)
+    if float(np.ptp(y)) <= 0.0 or (robust_sd(np.diff(y)) == 0.0 and float(np.std(y)) < 1e-9):
+        msg = "the power is constant: every kernel of unit area fits; use a load that varies"
+        raise DeclinedError(msg)
+    middle = float((t[0] + t[-1]) / 2.0) if pivot_s is None else pivot_s
+    return _Problem(
+        t - middle,
+        y,
+        middle,
+        Responder(reference),
+        updates.period_s,
+        updates.jitter_s,
+        updates.drift,
+        math.hypot(_RATE_SD if metered else 1e-6, updates.drift),
+        metered=metered,
+    )
+
+
+def _refuse_synchronous(load: PowerTrace, updates: Updates) -> None:
+    """Decline a regular load that beats with the updates less than twice in the recording."""
+    on = load.t_s[1:-1:2]
+    if len(on) < 8:
+        return
+    period = float(np.median(np.diff(on)))
+    regular = robust_sd(np.asarray(np.diff(on), np.float64)) < 0.02 * period
+    beats = float(on[-1] - on[0]) * abs(1.0 / updates.period_s - round(period / updates.period_s or 1) / period)
+    if regular and round(period / updates.period_s) <= 1 and beats < 2.0:
+        msg = (
+            f"the load's period, {1e3 * period:.4g} ms, is too near the update period, {1e3 * updates.period_s:.4g} "
+            "ms: every update sees the same part of the load; use another period, or a pseudo-random load"
+        )
+        raise DeclinedError(msg)
+
+
+# --- search ---
+
+
+def _fits(problem: _Problem, reference: PowerTrace, lead_s: float) -> list[Fit]:
+    """Return fits from every minimum worth following, those of a rough reference first; all updates count alike."""
+    even = np.ones(len(problem.y))
+    rough = replace(problem, respond=Responder(reference.thinned(problem.period / 20.0)))
+    grid = Grid.of(problem.middle + problem.t, problem.y, reference, period_s=problem.period, lead_s=lead_s)
+    fits = [
+        _polish(rough, family, np.append(point, 0.0), even)
+        for family, points in seeds(grid, problem.period).items()
+        for point in points
+    ]
+    fits += [_polish(rough, *start, even) for start in _crossed(min(fits, key=lambda f: f.loss).point)]
+    limit = _HOPELESS * min(f.loss for f in fits)
+    kept = []
+    for family in (BOXCAR, ONE_POLE, BOTH):
+        first, *rest = sorted((f for f in fits if f.family == family), key=lambda f: f.loss)[:_FOLLOWED]
+        kept += [first, *(f for f in rest if f.loss < limit)]
+    return [_polish(problem, f.family, f.point, even) for f in kept]
+
+
+def _crossed(point: Floats) -> list[tuple[str, Floats]]:
+    """Return starts for the other families with the mean lag and the spread of a kernel, and for the one that has both.
+
+    A boxcar of width w has the variance ``w^2 / 12``, a one-pole ``tau^2``.
+    """
+    offset, window, tau, rate = (float(p) for p in point)
+    lag, sd = offset + window / 2.0 + tau, math.hypot(window / math.sqrt(12.0), tau)
+    wide, slow = math.sqrt(12.0) * sd, sd
+    mixed_w, mixed_tau = window or 0.2 * tau, tau or 0.1 * window
+    return [
+        (BOXCAR, np.array([lag - wide / 2.0, wide, 0.0, rate])),
+        (ONE_POLE, np.array([lag - slow, 0.0, slow, rate])),
+        (BOTH, np.array([lag - mixed_w / 2.0 - mixed_tau, mixed_w, mixed_tau, rate])),
+    ]
+
+
+def _other_widths(best: Fit) -> list[Floats]:
+    """Return kernels half to twice as wide with the same mean lag."""
+    offset, window, tau, rate = (float(p) for p in best.point)
+    age = window / 2.0 + tau
+    return [np.array([offset - (f - 1.0) * age, f * window, f * tau, rate]) for f in _OTHER_WIDTHS]
+
+
+def _pure(problem: _Problem, best: Fit, weights: Floats) -> bool:
+    """Whether the readings exclude that a tenth of the kernel's variance is that of a second width.
+
+    The search for the mixed kernel begins with the lag and the variance of the best. It is excluded if it leaves more,
+    in units of the noise, than ``t^2`` of as many degrees of freedom as the readings have on the width.
+    """
+    names, design = _design(problem, best)
+    noise, spread = _errors(problem, best, design)
+    offset, window, tau, rate = (float(p) for p in best.point)
+    sd = math.hypot(window / math.sqrt(12.0), tau)
+    second, first = sd * math.sqrt(MINOR), sd * math.sqrt(1.0 - MINOR)
+    mixed_tau, mixed_sd = (second, first) if window else (first, second)
+    mixed_w = math.sqrt(12.0) * mixed_sd
+    start = np.array([offset + window / 2.0 + tau - mixed_w / 2.0 - mixed_tau, mixed_w, mixed_tau, rate])
+    mixed = _polish(problem, BOTH, start, weights, fixed="tau" if window else "window")
+    worse = noise.misfit(problem.t, mixed.residuals) - noise.misfit(problem.t, best.residuals)
+    return worse > t95(spread.freedom(np.array([float(name in ("window", "tau")) for name in names]))) ** 2
+
+
+# --- local fit ---
+
+
+def _linear(x: Floats, y: Floats, weights: Floats) -> tuple[float, float]:
+    """Weighted least squares of ``y`` on ``x``: gain, which is not negative, and intercept."""
+    total = float(np.sum(weights))
+    mean_x, mean_y = float(weights @ x) / total, float(weights @ y) / total
+    spread = float(weights @ (x - mean_x) ** 2)
+    gain = float(weights @ ((x - mean_x) * (y - mean_y))) / spread if spread > 0.0 else 0.0
+    return max(gain, 0.0), mean_y - max(gain, 0.0) * mean_x
+
+
+def _unpack(problem: _Problem, family: str, theta: Floats) -> tuple[float, float, float, float]:
+    """Offset, window, tau, rate of a vector of search parameters (logarithms of widths, so they stay positive)."""
+    widths = np.exp(np.clip(theta[1 : 3 if family == BOTH else 2], -16.0, 4.0))
+    window = float(widths[0]) if family != ONE_POLE else 0.0
+    tau = float(widths[-1]) if family != BOXCAR else 0.0
+    return float(theta[0]), window, tau, float(theta[-1]) * problem.rate_sd
+
+
+def _polish(problem: _Problem, family: str, point: Floats, weights: Floats, *, fixed: str = "") -> Fit:
+    """Refine a fit: all of it, or all but the ``"window"``, the ``"tau"`` or the ``"widths"``."""
+    offset, window, tau, rate = (float(p) for p in point)
+    widths = {BOXCAR: [window], ONE_POLE: [tau], BOTH: [window, tau]}[family]
+    start = np.array([offset, *np.log(np.maximum(widths, 1e-6)), rate / problem.rate_sd])
+    steps = np.array([max(2e-4, problem.period / 200.0), *[0.02 for _ in widths], 0.02])
+    named = {BOXCAR: ["window"], ONE_POLE: ["tau"], BOTH: ["window", "tau"]}[family]
+    free = np.array([True, *[fixed not in (name, "widths") for name in named], True])
+    root = np.sqrt(weights)
+    theta = start.copy()
+    # The prior of the rate weighs as much as one residual, whose size the first round finds.
+    for _ in range(2 if problem.metered else 1):
+        noise = math.sqrt(float(np.mean(weights * _evaluate(problem, family, theta, weights).residuals ** 2)))
+
+        def whole(moving: Floats) -> Floats:
+            full = start.copy()
+            full[free] = moving
+            return np.asarray(full, np.float64)
+
+        def residuals(moving: Floats, noise: float = noise) -> Floats:
+            return np.append(root * _evaluate(problem, family, whole(moving), weights).residuals, noise * moving[-1])
+
+        theta = whole(minimise(residuals, theta[free], steps[free])[0])
+    return _evaluate(problem, family, theta, weights)
+
+
+def _evaluate(problem: _Problem, family: str, theta: Floats, weights: Floats) -> Fit:
+    offset, window, tau, rate = _unpack(problem, family, theta)
+    x = problem.filtered(window, tau, offset, rate)
+    gain, intercept = _linear(x, problem.y, weights)
+    residuals = np.asarray(problem.y - gain * x - intercept, np.float64)
+    loss = float(np.mean(weights * residuals**2))
+    return Fit(family, np.array([offset, window, tau, rate]), gain, intercept, residuals, loss)
+
+
+# --- description ---
+
+
+def _describe(problem: _Problem, fit: Fit) -> Shape:
+    """Return the fit with its intervals, moved to where errors that last leave it (see ``spread``)."""
+    names, design = _design(problem, fit)
+    noise, spread = _errors(problem, fit, design)
+    offset, window, tau, rate = (
+        float(p) for p in _moved(problem, fit, noise, dict(zip(names, spread.shift, strict=True)))
+    )
+
+    def estimate(value: float, parts: dict[str, float], known: float = 0.0) -> Estimate:
+        mix = np.array([parts.get(name, 0.0) for name in names])
+        return Estimate.normal(value, spread.deviation(mix), spread.freedom(mix)).widened(Z95 * known)
+
+    rounding = rounding_error(problem.y, robust_sd(fit.residuals))
+    mean, deviation = float(np.mean(design[:, 0])), max(float(np.std(design[:, 0])), 1e-300)
+    # The line is that of the levels, which last; by how much it is another on flanks is part of its error.
+    gain_off, intercept_off = np.hypot(spread.shift[:2], off_line(design[:, 0], fit.gain))
+    # The width is that of the reference's clock; on the readings' clock it is shorter by what the reference gains.
+    return Shape(
+        fit.family,
+        estimate(window / (1.0 + rate), {"window": 1.0}) if window > 0 else None,
+        estimate(tau / (1.0 + rate), {"tau": 1.0}) if tau > 0 else None,
+        estimate(offset, {"offset": 1.0}, problem.jitter),
+        estimate(window / 2 + tau + offset, {"offset": 1.0, "window": 0.5, "tau": 1.0}, problem.jitter),
+        estimate(rate, {"rate": 1.0}, problem.drift) if problem.metered else None,
+        estimate(fit.gain, {"gain": 1.0}, math.hypot(rounding / deviation, float(gain_off))),
+        estimate(fit.intercept, {"intercept": 1.0}, math.hypot(rounding, rounding * mean / deviation, intercept_off)),
+        fit.loss,
+        robust_sd(fit.residuals),
+        1.0 - float(np.mean(fit.residuals**2)) / float(np.var(problem.y)),
+    )
+
+
+def _errors(problem: _Problem, fit: Fit, design: Floats) -> tuple[Noise, Spread]:
+    noise = Noise.of(fit.residuals, problem.y, fit.gain * float(np.ptp(design[:, 0])))
+    late = np.asarray(problem.jitter * design[:, 2], np.float64)
+    prior = float(fit.point[3]), problem.rate_sd
+    return noise, Spread.of(problem.t, design, fit.residuals, noise, prior=prior, late=late)
+
+
+def _design(problem: _Problem, fit: Fit) -> tuple[list[str], Floats]:
+    """Return the names of the parameters, and the derivatives of the readings by them, shape (n, p)."""
+    offset, window, tau, rate = (float(p) for p in fit.point)
+    names = ["offset", *(["window"] if window > 0 else []), *(["tau"] if tau > 0 else []), "rate"]
+    values = {"offset": offset, "window": window, "tau": tau, "rate": rate}
+    steps = {"offset": max(2e-4, problem.period / 200.0), "rate": 0.02 * problem.rate_sd}
+    columns = [problem.filtered(window, tau, offset, rate), np.ones(len(problem.y))]
+    for name in names:
+        step = steps.get(name, 0.02 * values[name])
+        up, down = ({**values, name: values[name] + sign * step} for sign in (1.0, -1.0))
+        moved = [problem.filtered(v["window"], v["tau"], v["offset"], v["rate"]) for v in (up, down)]
+        columns.append(fit.gain * (moved[0] - moved[1]) / (2.0 * step))
+    return ["gain", "intercept", *names], np.stack(columns, axis=1)
+
+
+def _moved(problem: _Problem, fit: Fit, noise: Noise, shift: dict[str, float]) -> Floats:
+    """Return the point of a fit after a shift, if that leaves less there, and not only along the tangent."""
+    point = fit.point + np.array([shift.get(name, 0.0) for name in ("offset", "window", "tau", "rate")])
+    if np.any(np.abs(point - fit.point)[1:3] > _FAR * fit.point[1:3]):
+        return fit.point
+    x = problem.filtered(float(point[1]), float(point[2]), float(point[0]), float(point[3]))
+    left = problem.y - (fit.gain + shift["gain"]) * x - fit.intercept - shift["intercept"]
+    if noise.misfit(problem.t, np.asarray(left, np.float64)) > noise.misfit(problem.t, fit.residuals):
+        return fit.point
+    return np.asarray(point, np.float64)

@@ -1,0 +1,158 @@
+"""Which of several fits of a kernel the data speak for, and what else they leave possible.
+
+The simplest family that no other beats clearly is named, or none is; other widths and lags that fit nearly as well
+take the name away, or widen the intervals. Pure; docs/characterise.md has the rules.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOTH, BOXCAR, CLEAR_RATIO, KernelFit, Shape
+from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.core.rows import Floats
+
+_GAINS = (0.7, 1.4)  # plausible against a meter in the same circuit: a tie between a window and its aliases is broken
+_RESTS = (-0.15, 0.4)  # power between blocks less that at rest, of the load's swing (150 against 127 W of 350: 0.1)
+_ALIKE = 0.15  # widths that differ by less, relative, are one minimum
+MINOR = 0.1  # share of a kernel's variance that a second width must have to count: the other moves by a twentieth
+_AS_LIKELY = 3.84  # chi-squared of one parameter, 95 %
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """One fit: its parameters, and the mean square of what it leaves, in watts squared, under Huber's weights."""
+
+    family: str
+    point: Floats  # offset, window, tau, rate
+    gain: float
+    intercept: float
+    residuals: Floats
+    loss: float
+
+    @property
+    def offset(self) -> float:
+        """Age of the kernel's end, seconds."""
+        return float(self.point[0])
+
+    @property
+    def window(self) -> float:
+        """Width of the boxcar, seconds; 0: none."""
+        return float(self.point[1])
+
+    @property
+    def tau(self) -> float:
+        """Time constant of the one-pole, seconds; 0: none."""
+        return float(self.point[2])
+
+    @property
+    def lag(self) -> float:
+        """Mean age of what a reading shows, seconds."""
+        return self.offset + self.window / 2.0 + self.tau
+
+
+def plausible(fits: list[Fit], *, metered: bool, rest_w: float | None = None) -> list[Fit]:
+    """Leave out what no sensor and no load has, if something plausible fits nearly as well as the best.
+
+    Against a meter that is the gain. Against the switching of a load it is the power between its blocks, where
+    ``rest_w`` is what was read at rest before it: clocks that are held let a card draw more than that, not less.
+    """
+    if not metered and rest_w is None:
+        return fits
+
+    def sound(fit: Fit) -> bool:
+        if metered or rest_w is None:
+            return _GAINS[0] < fit.gain < _GAINS[1]
+        return _RESTS[0] * fit.gain < fit.intercept - rest_w < _RESTS[1] * fit.gain
+
+    limit = CLEAR_RATIO * min(f.loss for f in fits)
+    kept = [f for f in fits if sound(f)]
+    return kept if any(f.loss <= limit for f in kept) else fits
+
+
+def choose(shapes: tuple[Shape, ...], n: int) -> KernelFit:
+    """Return the simplest family that no other beats clearly, or say that the simple ones cannot be told apart."""
+    shapes = tuple(sorted(shapes, key=lambda s: s.loss))
+    singles = [s for s in shapes if s.family != BOTH]
+    both = next((s for s in shapes if s.family == BOTH), None)
+    best = singles[0] if singles else shapes[0]
+    gained = best.loss / max(both.loss, 1e-30) if both is not None else 1.0  # by a second width
+    if both is not None and (not singles or gained > CLEAR_RATIO):
+        return KernelFit(BOTH, both, shapes, gained, n)
+    ratio = singles[1].loss / max(best.loss, 1e-30) if len(singles) > 1 else math.inf
+    if both is not None and gained > math.sqrt(CLEAR_RATIO):  # neither needed nor useless
+        best, rival, ratio = both, best, gained
+    elif ratio < CLEAR_RATIO:
+        rival = singles[1]
+    else:
+        return KernelFit(best.family, best, shapes, ratio, n)
+    reason = f"{_name(best)} and {_name(rival)} fit nearly equally (losses differ by a factor {ratio:.2g})"
+    return KernelFit(AMBIGUOUS, best, shapes, ratio, n, reason + "; use a pseudo-random load")
+
+
+def impure(fit: KernelFit) -> KernelFit:
+    """Call a fit ambiguous that leaves a second width possible beside the one it has."""
+    other = "one-pole" if fit.family == BOXCAR else "boxcar"
+    reason = f"a {other} may be hidden beside {_name(fit.best)}: too few readings show the flanks of the load"
+    return replace(fit, family=AMBIGUOUS, reason=reason + "; use a pseudo-random load")
+
+
+def _name(shape: Shape) -> str:
+    width = shape.window_s or shape.tau_s
+    return f"a {shape.family}" + (f" of {1e3 * width.value:.3g} ms" if width else "")
+
+
+def with_doubt(fit: KernelFit, fits: list[Fit], period: float) -> KernelFit:
+    """Call the fit ambiguous if quite another width fits nearly as well, or any; then widen what depends on it."""
+    best = fit.best
+    near = [f for f in fits if f.loss < CLEAR_RATIO * best.loss]
+    reason = fit.reason or _doubt(best, near)
+    same = [f for f in near if f.family == best.family and _alike(f, best)]
+    # Where the loss has no round minimum the covariance says too little: what is as likely belongs to the interval.
+    likely = [f for f in same if f.loss <= best.loss * (1.0 + _AS_LIKELY / fit.updates)]
+    # The same kernel at another lag: under a regular load it differs by the load's period.
+    late = [f for f in same if abs(f.lag - best.lag_s.value) > period / 4.0]
+
+    def spanned(estimate: Estimate, others: list[float]) -> Estimate:
+        return replace(estimate, low=min(estimate.low, *others), high=max(estimate.high, *others))
+
+    best = replace(
+        best,
+        window_s=best.window_s and spanned(best.window_s, [best.window_s.value, *(f.window for f in likely)]),
+        tau_s=best.tau_s and spanned(best.tau_s, [best.tau_s.value, *(f.tau for f in likely)]),
+    )
+    if not reason:
+        near = [*likely, *late]
+    best = replace(
+        best,
+        gain=spanned(best.gain, [best.gain.value, *(f.gain for f in near)]),
+        intercept_w=spanned(best.intercept_w, [best.intercept_w.value, *(f.intercept for f in near)]),
+        offset_s=spanned(best.offset_s, [best.offset_s.value, *(f.offset for f in near)]),
+        lag_s=spanned(best.lag_s, [best.lag_s.value, *(f.lag for f in near)]),
+    )
+    return replace(fit, family=AMBIGUOUS if reason else fit.family, best=best, reason=reason)
+
+
+def _alike(fit: Fit, best: Shape) -> bool:
+    """Whether a fit is as wide as the best, its interval allowed for."""
+    pairs = ((best.window_s, fit.window), (best.tau_s, fit.tau))
+    return all(e is None or abs(w - e.value) <= max(_ALIKE * e.value, e.half_width) for e, w in pairs)
+
+
+def _doubt(best: Shape, near: list[Fit]) -> str:
+    for width in filter(None, (best.window_s, best.tau_s)):
+        if width.half_width > 0.5 * width.value:
+            return (
+                f"the data fix the width of the kernel only to {1e3 * width.value:.3g} +/- "
+                f"{1e3 * width.half_width:.2g} ms: the load is too slow or too weak for it; use a pseudo-random load"
+            )
+    rival = next((f for f in near if f.family == best.family and not _alike(f, best)), None)
+    if rival is None:
+        return ""
+    width = best.window_s or best.tau_s or best.lag_s
+    return (
+        f"kernels {1e3 * width.value:.3g} and {1e3 * (rival.window or rival.tau):.3g} ms wide fit nearly "
+        "equally: a regular load hides the difference; use a pseudo-random load, an uneven duty cycle or several "
+        "periods"
+    )

@@ -1,0 +1,67 @@
+"""The polls behind a recording that has rows for news alone, as pmtpy's own dumps of registers have.
+
+A poll that brings nothing new makes no row. Without those polls a change would seem to have happened at any time since
+the row before, where it happened since the poll before; and rows that another register of the same device made would
+be taken for the rhythm of the polls. Pure; times are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pmtpy.core.rows import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Polling:
+    """How a recording was made, by its metadata.
+
+    Attributes
+    ----------
+    period_s : float
+        How often the device was polled.
+    stamped : bool
+        Whether rows bear the device's own times; else those of the polls.
+    """
+
+    period_s: float
+    stamped: bool = False
+
+    @classmethod
+    def of(cls, metadata: Mapping[str, Any] | None) -> Polling | None:
+        """Read it from the metadata of a dump; None where they do not tell, or the sensor is a stream."""
+        known = metadata or {}
+        return cls(float(known["polled_s"]), bool(known.get("stamped"))) if known.get("polled_s") else None
+
+    def polls(self, t_s: Floats, values: Floats, lost: Ints) -> tuple[Floats, Floats]:
+        """Return times and values of all polls.
+
+        A row that bears the device's own time was found by a poll up to one period later, half of one on average: each
+        change is put between two polls half a period either side of it. Rows of which another register is the reason
+        bear that one's time, and say nothing of when this value still was as it was: they are left out, but for the
+        last, by which a value that does not change has lasted until then.
+
+        Parameters
+        ----------
+        t_s, values : float64, shape (n,)
+            The rows, in order of time.
+        lost : int64, shape (n,)
+            Rows missing before each row: how it was polled there is not known, so nothing is put back.
+        """
+        if self.stamped:
+            new = np.concatenate([[True], np.diff(values) != 0.0])[: len(t_s)]
+            new[-1:] = True
+            t_s, values, lost = t_s[new], values[new], np.diff(np.cumsum(lost)[new], prepend=0)
+        # A poll that would lie within half a period of the row before is that row.
+        missing = np.maximum(0, np.ceil(np.diff(t_s) / self.period_s - 1.5)).astype(np.int64)
+        missing[lost[1:] > 0] = 0
+        row = np.repeat(np.arange(1, len(t_s)), missing)
+        back = 1 + np.arange(len(row)) - np.repeat(np.cumsum(missing) - missing, missing)
+        t = np.concatenate([t_s, t_s[row] - back * self.period_s])
+        order = np.argsort(t, kind="stable")
+        late_s = self.period_s / 2.0 if self.stamped else 0.0
+        return np.asarray(t[order] + late_s, np.float64), np.concatenate([values, values[row - 1]])[order]

@@ -1,0 +1,174 @@
+"""What one recording is made of, and what it tells of a sensor: plain records, and the document made of them.
+
+Pure; times are seconds, powers watts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pmtpy.analysis.characterisation.gain import Transfer
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
+from pmtpy.analysis.characterisation.step_response import StepResponse
+from pmtpy.analysis.characterisation.update_period import UpdateLattice
+from pmtpy.analysis.correction.energy import EnergyComparison
+from pmtpy.analysis.signal.estimate import Z95, Estimate
+from pmtpy.analysis.signal.response import Activity, Response
+from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.core.rows import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Samples over time.
+
+    Attributes
+    ----------
+    t_s, watts : float64, shape (n,)
+    absolute : bool
+        Whether the times are wall time; else they count from an unknown instant.
+    joules : float64, shape (n,), optional
+        Cumulative energy at the times, where it is known: then ``watts`` may be means since the sample before.
+    """
+
+    t_s: Floats
+    watts: Floats
+    absolute: bool = True
+    joules: Floats | None = None
+
+    def curve(self) -> PowerTrace:
+        """Return the power as a curve: by its energies where they are known, else by its samples.
+
+        Raises
+        ------
+        DeclinedError
+            Too few samples, or they are no numbers.
+        """
+        if self.joules is None:
+            return PowerTrace.from_samples(self.t_s, self.watts)
+        moved = np.concatenate([[True], np.diff(self.joules) != 0.0])  # a counter that rests has not used less power
+        return PowerTrace.from_energy(self.t_s[moved], self.joules[moved])
+
+
+@dataclass(frozen=True, slots=True)
+class LoadStamps:
+    """When a load was switched: on, off, on, ...; and when the recording of it ended.
+
+    Attributes
+    ----------
+    edges_s : float64, shape (n,)
+    end_s : float
+    absolute : bool
+        Whether the times are wall time.
+    """
+
+    edges_s: Floats
+    end_s: float
+    absolute: bool = True
+
+    def activity(self) -> Activity:
+        """Return the load as intervals."""
+        off = self.edges_s[1::2]
+        on = self.edges_s[::2]
+        return Activity(on, off if len(off) == len(on) else np.append(off, max(self.end_s, on[-1])))
+
+
+@dataclass(frozen=True, slots=True)
+class Characterisation:
+    """What one recording tells about one channel of a sensor. None: declined, for the reason under the same name.
+
+    Attributes
+    ----------
+    channel : str
+    lattice : UpdateLattice or None
+    step : StepResponse or None
+    kernel : KernelFit or None
+    offset_s : Estimate or None
+        Age of the kernel's end, on the host's clock.
+    transfer : Transfer or None
+    energy : mapping
+        Comparisons by the name of the interval.
+    declined : mapping
+        Reasons by the name of what is missing.
+    notes : tuple of str
+        Shifts of clocks that were found, and doubts.
+    """
+
+    channel: str
+    lattice: UpdateLattice | None = None
+    step: StepResponse | None = None
+    kernel: KernelFit | None = None
+    offset_s: Estimate | None = None
+    transfer: Transfer | None = None
+    energy: Mapping[str, EnergyComparison] = field(default_factory=dict)
+    declined: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def response(self) -> Response | None:
+        """The sensor's response for corrections; None unless period, kernel and transfer are all known."""
+        if self.lattice is None or self.kernel is None or self.kernel.family == AMBIGUOUS or self.transfer is None:
+            return None
+        return response_of(self.lattice, self.kernel, self.transfer)
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON document of ``pmtpy characterise``."""
+        kernel, step, transfer = self.kernel, self.step, self.transfer
+        best = kernel.best if kernel is not None and kernel.family != AMBIGUOUS else None
+        return {
+            "channel": self.channel,
+            "update_period_ms": _json(self.lattice.period_s if self.lattice else None, 1e3),
+            "step": {
+                "kind": step.kind if step else None,
+                "rise_ms": _json(step.rise_s if step else None, 1e3),
+                "delay_ms": _json(step.delay_s if step else None, 1e3),
+            },
+            "kernel": {
+                "family": kernel.family if kernel else AMBIGUOUS,
+                "window_ms": _json(best.window_s if best else None, 1e3),
+                "tau_ms": _json(best.tau_s if best else None, 1e3),
+                "offset_ms": _json(self.offset_s if best else None, 1e3),
+            },
+            "gradient": _json(transfer.gain if transfer else None),
+            "intercept_w": _json(transfer.intercept_w if transfer else None),
+            "energy": {name: _energy(comparison) for name, comparison in self.energy.items()},
+            "declined": dict(self.declined),
+        }
+
+
+def _json(estimate: Estimate | None, factor: float = 1.0) -> dict[str, float] | None:
+    return estimate.scaled(factor).as_dict() if estimate is not None else None
+
+
+def _energy(comparison: EnergyComparison) -> dict[str, Any]:
+    return {
+        "seconds": comparison.end_s - comparison.start_s,
+        "reference_j": comparison.reference_j,
+        "held_j": comparison.held_j,
+        "held_error_percent": 100.0 * comparison.held_error,
+        "corrected_j": comparison.corrected_j.as_dict(),
+        "corrected_error_percent": 100.0 * comparison.corrected_error,
+        "method": comparison.method,
+    }
+
+
+def response_of(lattice: UpdateLattice, fit: KernelFit, transfer: Transfer) -> Response:
+    """Return the response that corrections need, from the kernel that fits best, whether or not it is ambiguous."""
+    best = fit.best
+    return Response(
+        lattice.period_s.value,
+        best.window_s.value if best.window_s else 0.0,
+        best.tau_s.value if best.tau_s else 0.0,
+        best.offset_s.value,
+        transfer.gain.value,
+        transfer.intercept_w.value,
+        transfer.gain.half_width / Z95 / transfer.gain.value,
+        transfer.intercept_w.half_width / Z95,
+        best.lag_s.half_width / Z95,
+        best.tau_s.half_width / Z95 if best.tau_s else 0.0,
+        best.residual_w,
+    )

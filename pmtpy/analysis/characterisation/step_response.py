@@ -1,0 +1,282 @@
+"""The response of a sensor to one load step: kind, rise (10 to 90 %) and delay, from the series of updates.
+
+Definitions as in Yang, Adamek and Armour (arXiv 2312.02741): rise from 10 to 90 % of the way from idle to the plateau,
+delay from the load's start to the reading that passes 50 %. What is smaller than an update period cannot be seen, so
+each interval includes it; nothing is interpolated between updates, which would invent a rise for an instant sensor.
+Without a meter the load's own ramp is part of what is measured.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.analysis.signal.estimate import Z95, Estimate, minimise, robust_sd
+from pmtpy.analysis.signal.trace import PowerTrace, Responder
+from pmtpy.analysis.signal.updates import Updates
+from pmtpy.core.rows import Floats
+from pmtpy.errors import DeclinedError
+
+INSTANT, SLOW, LINEAR, LOGARITHMIC, AMBIGUOUS = "instant", "slow rise", "linear", "logarithmic", "ambiguous"
+_PLATEAU_S = (1.5, 3.0)  # not the maximum: boost, drift and power caps come later
+_SHORTEST_S = 1.5
+_TRACKED = 0.05  # a reading follows the meter when they differ by less than this share of the step
+_STEADY = 0.04  # scatter on the plateau, as a share of the step, above which there is none
+_CLEAR_RATIO = 2.0
+_STRAIGHT = 0.98
+_NEITHER = "neither a straight line nor an exponential approach describes the rise"
+# The two ends of the rise fall anywhere in their update periods: the error is triangular over +/- one period, and
+# 95 % of it lies within 1 - sqrt(0.05).
+_TRIANGLE_95 = 1.0 - math.sqrt(0.05)
+
+
+@dataclass(frozen=True, slots=True)
+class StepResponse:
+    """What one load step showed.
+
+    Attributes
+    ----------
+    kind : str
+        ``"instant"``: at the plateau with the first or second update; ``"slow rise"``: some hundred milliseconds,
+        followed by the meter where there is one; ``"linear"``: a running mean; ``"logarithmic"``: a low-pass;
+        ``"ambiguous"``.
+    rise_s : Estimate
+        10 to 90 %.
+    delay_s : Estimate or None
+        From the load's start to the update that passes 50 %; the interval reaches back to the update before, since
+        the response passed 50 % somewhere between. None where the load's start is not known.
+    resolution_s : float
+        The update period.
+    idle_w, plateau_w : float
+        Levels before and after, as read.
+    meter_rise_s : float or None
+        The same rise as the meter saw it.
+    note : str
+        What limits the result.
+    """
+
+    kind: str
+    rise_s: Estimate
+    delay_s: Estimate | None
+    resolution_s: float
+    idle_w: float
+    plateau_w: float
+    meter_rise_s: float | None
+    note: str
+
+
+def long_blocks(edges_s: Floats, end_s: float) -> list[tuple[float, float]]:
+    """Return start and end of each load block that lasts long enough for a step response, in order.
+
+    Raises
+    ------
+    DeclinedError
+        None lasts 1.5 s after as much idle time as half of that.
+    """
+    on, off = edges_s[::2], edges_s[1::2]
+    off = np.append(off, end_s) if len(off) < len(on) else off
+    quiet = np.concatenate([[math.inf], on[1:] - off[: len(on) - 1]])
+    long = np.flatnonzero((off - on >= _SHORTEST_S) & (quiet >= _SHORTEST_S / 2))
+    if not len(long):
+        msg = f"no load block lasts {_SHORTEST_S:g} s after a pause of {_SHORTEST_S / 2:g} s: there is no single step"
+        raise DeclinedError(msg)
+    return [(float(on[i]), float(off[i])) for i in long]
+
+
+def long_block(edges_s: Floats, end_s: float) -> tuple[float, float]:
+    """Return start and end of the first load block that lasts long enough for a step response.
+
+    Raises
+    ------
+    DeclinedError
+        There is none.
+    """
+    return long_blocks(edges_s, end_s)[0]
+
+
+def highest_block(updates: Updates, blocks: list[tuple[float, float]]) -> tuple[float, float]:
+    """Return the block with which the readings rise most: of a stair of loads its top shows a sensor best."""
+
+    def rise(block: tuple[float, float]) -> float:
+        before = updates.between(block[0] - 1.0, block[0]).watts
+        during = updates.between((block[0] + block[1]) / 2.0, block[1]).watts
+        return float(np.median(during) - np.median(before)) if len(before) and len(during) else -math.inf
+
+    rises = [rise(block) for block in blocks]
+    # Of steps that are alike the first is as good as any, and does not pick out the noise.
+    return blocks[next(i for i, r in enumerate(rises) if r >= max(rises) - 0.1 * abs(max(rises)))]
+
+
+def find_block(updates: Updates) -> tuple[float, float]:
+    """Return about when the longest block of high power started and ended, where no load is known."""
+    low, high = np.quantile(updates.watts, [0.05, 0.95])
+    up = (updates.watts > (low + high) / 2.0).astype(np.int64)
+    turns = np.flatnonzero(np.diff(np.concatenate([[0], up, [0]])))
+    starts, ends = turns[::2], turns[1::2]
+    if not len(starts) or high - low <= 8.0 * robust_sd(np.asarray(np.diff(updates.watts), np.float64)):
+        msg = "the readings show no load step"
+        raise DeclinedError(msg)
+    i = int(np.argmax(ends - starts))
+    start, end = float(updates.t_s[starts[i]]), float(updates.t_s[ends[i] - 1])
+    if starts[i] < 3 or end - start < _SHORTEST_S:
+        msg = f"the readings show no load step that lasts {_SHORTEST_S:g} s after some idle time"
+        raise DeclinedError(msg)
+    return start - 3.0 * updates.period_s, end
+
+
+def fit_step(
+    updates: Updates,
+    start_s: float,
+    end_s: float,
+    *,
+    started: bool = True,
+    meter: PowerTrace | None = None,
+    early_s: float = 0.0,
+) -> StepResponse:
+    """Measure the step response to a load block from ``start_s`` to ``end_s``.
+
+    Parameters
+    ----------
+    updates : Updates
+        The series of updates.
+    start_s, end_s : float
+        The block, on the clock of the updates.
+    started : bool
+        Whether ``start_s`` is the load's own stamp; else no delay is given.
+    meter : PowerTrace, optional
+        The reference meter on the same clock.
+    early_s : float
+        How much earlier than its reading a row may have been stamped.
+
+    Raises
+    ------
+    DeclinedError
+        No updates before or in the block, or no step in them.
+    """
+    idle, plateau, noise = _levels(updates, start_s, end_s)
+    if plateau - idle < 8.0 * noise or plateau <= idle:
+        msg = f"the readings rise by {plateau - idle:.3g} W with the load, which their noise of {noise:.2g} W hides"
+        raise DeclinedError(msg)
+    after = updates.between(start_s, end_s)
+    share = (after.watts - idle) / (plateau - idle)
+    at = [int(np.argmax(share >= q)) for q in (0.1, 0.5, 0.9)]
+    gap = [float(after.t_s[i] - after.t_s[i - 1]) if i else updates.period_s for i in at]
+    rise = float(after.t_s[at[2]] - after.t_s[at[0]])
+    # A level that is wrong moves where it is passed, the more the flatter the flank: noise at rest, scatter above.
+    blur = [_blur(after.t_s, share, q, noise / (plateau - idle)) for q in (0.1, 0.5, 0.9)]
+    spread = max(gap[0], gap[2]) * _TRIANGLE_95 + Z95 * math.hypot(updates.jitter_s, blur[0], blur[2])
+    meter_rise, tracked = _against(meter, updates, (start_s, end_s), (idle, plateau))
+    kind, note = _kind(after, share, at, start_s if started else None)
+    if tracked and kind in {LINEAR, LOGARITHMIC, AMBIGUOUS, SLOW}:
+        kind, note = SLOW, "the readings follow the meter at the next update: the load itself is slow"
+    elif meter is None:
+        note = note or "without a meter the load's own ramp cannot be told from the sensor's"
+    if not started and (kind == AMBIGUOUS or _NEITHER in note):
+        msg = "the rise looks neither instant nor linear nor logarithmic, and the load is not known: give its stamps"
+        raise DeclinedError(msg)
+    delay = float(after.t_s[at[1]] - start_s)
+    earliest = delay - math.hypot(0.975 * gap[1], Z95 * blur[1])
+    latest = delay + math.hypot(Z95 * updates.jitter_s + 1e-3, early_s, Z95 * blur[1])
+    return StepResponse(
+        kind,
+        Estimate(rise, max(0.0, rise - spread), rise + spread),
+        Estimate(delay, max(0.0, earliest), latest) if started else None,
+        updates.period_s,
+        idle,
+        plateau,
+        meter_rise,
+        note,
+    )
+
+
+def _levels(updates: Updates, start_s: float, end_s: float) -> tuple[float, float, float]:
+    before = updates.between(start_s - 1.0, start_s).watts
+    late = updates.between(max(start_s + _PLATEAU_S[0], end_s - 1.5), end_s).watts
+    if end_s - start_s > 2.0 * _PLATEAU_S[0]:
+        last = late  # of a sensor that takes seconds: it is at its plateau then, if ever
+        late = updates.between(start_s + _PLATEAU_S[0], min(start_s + _PLATEAU_S[1], end_s)).watts
+        late = late if _steady(before, late) or not _steady(before, last) else last
+    elif len(late) < 3:
+        late = updates.between(start_s + 0.6 * (end_s - start_s), end_s).watts
+    if not _steady(before, late):
+        msg = (
+            f"the readings are not steady under the load (they scatter by {robust_sd(late):.3g} W): there is no plateau"
+        )
+        raise DeclinedError(msg)
+    if len(before) < 2 or len(late) < 3:
+        msg = f"{len(before)} updates before the load and {len(late)} on its plateau are too few for a step response"
+        raise DeclinedError(msg)
+    return float(np.median(before)), float(np.median(late)), max(robust_sd(before), robust_sd(late))
+
+
+def _blur(t: Floats, share: Floats, level: float, sd: float) -> float:
+    """How far an error of ``sd`` in the level, as a share of the step, moves the instant at which it is passed."""
+    reach = max(0.05, 2.0 * sd)
+    after = int(np.argmax(share >= min(level + reach, 0.97)))
+    low = np.flatnonzero(share[: after + 1] <= level - reach)
+    before = int(low[-1]) if len(low) else 0
+    rise = float(share[after] - share[before])
+    return sd * float(t[after] - t[before]) / rise if rise > 0.0 else 0.0
+
+
+def _steady(before: Floats, late: Floats) -> bool:
+    if not len(before) or len(late) <= 3:
+        return True  # too few to tell
+    return robust_sd(late) <= _STEADY * abs(float(np.median(late) - np.median(before)))
+
+
+def _against(
+    meter: PowerTrace | None, updates: Updates, block: tuple[float, float], levels: tuple[float, float]
+) -> tuple[float | None, bool]:
+    """Return the meter's own rise, and whether the readings follow it at the next update."""
+    if meter is None or block[0] - 0.5 < meter.start_s or block[1] > meter.end_s:
+        return None, False
+    respond = Responder(meter)
+    t = np.arange(block[0] - 0.2, min(block[0] + 2.0, block[1]), 1e-3)
+    fast = respond(t, 5e-3, 0.0)
+    low = float(np.median(respond(np.linspace(block[0] - 0.5, block[0] - 0.05, 50), 5e-3, 0.0)))
+    late = np.linspace(block[0] + _PLATEAU_S[0], min(block[0] + _PLATEAU_S[1], block[1]), 200)
+    high = float(np.median(respond(late, 5e-3, 0.0)))
+    if high <= low:
+        return None, False
+    share = (fast - low) / (high - low)
+    rise = float(t[np.argmax(share >= 0.9)] - t[np.argmax(share >= 0.1)])
+    near = updates.between(block[0], block[0] + 1.5)
+    emulated = (respond(near.t_s, updates.period_s, 0.0) - low) / (high - low)
+    shown = (near.watts - levels[0]) / (levels[1] - levels[0])
+    flank = (emulated > 0.05) & (emulated < 0.95) | (shown > 0.05) & (shown < 0.95)
+    if np.count_nonzero(flank) < 2:
+        return rise, False
+    return rise, float(np.sqrt(np.mean((shown - emulated)[flank] ** 2))) < _TRACKED
+
+
+def _kind(after: Updates, share: Floats, at: list[int], start_s: float | None) -> tuple[str, str]:
+    flank = at[2] - at[0] + 1
+    if flank <= 2:
+        if start_s is None or after.t_s[at[2]] - start_s <= 2.05 * after.period_s:
+            return INSTANT, ""
+        return AMBIGUOUS, "the flank has fewer than three updates, and begins late after the load's start"
+    if flank < 4:
+        return SLOW, ""
+    first, last = max(at[0] - 2, 0), min(at[2] + flank, len(share))
+    t, y = after.t_s[first:last] - after.t_s[at[0]], share[first:last]
+    length = float(after.t_s[at[2]] - after.t_s[at[0]])
+
+    def ramp(p: Floats) -> Floats:
+        return np.asarray(np.clip((t - p[0]) / math.exp(p[1]), 0.0, 1.0) - y, np.float64)
+
+    def approach(p: Floats) -> Floats:
+        return np.asarray(1.0 - np.exp(-np.clip((t - p[0]) / math.exp(p[1]), 0.0, 700.0)) - y, np.float64)
+
+    steps = np.array([after.period_s / 50.0, 0.01])
+    losses = []
+    # A ramp takes 0.8 of its length from 10 to 90 %, an exponential approach 2.2 time constants.
+    for model, scale in ((ramp, 1.25), (approach, 1.0 / 2.2)):
+        found, _ = minimise(model, np.array([-after.period_s / 2.0, math.log(scale * length)]), steps)
+        losses.append(float(np.mean(model(found) ** 2)))
+    straight = 1.0 - min(losses) / float(np.var(y))
+    if straight < _STRAIGHT or max(losses) < _CLEAR_RATIO * min(losses):
+        return SLOW, _NEITHER
+    return (LINEAR, "") if losses[0] < losses[1] else (LOGARITHMIC, "")

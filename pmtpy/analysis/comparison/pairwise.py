@@ -1,0 +1,338 @@
+"""One trace against a reference: its updates, lag, averaging window, gain and offset, and what they do not explain.
+
+Each question goes to the estimator that knows it; what the data cannot tell is declined there, and absent here with
+its reason. Pure; times are seconds, powers watts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+
+from pmtpy.analysis.characterisation.gain import Transfer, fit_line, fit_transfer
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, Shape, refuse_coarse
+from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
+from pmtpy.analysis.characterisation.results import Characterisation
+from pmtpy.analysis.characterisation.update_period import UpdateLattice, estimate_updates, update_series
+from pmtpy.analysis.comparison.align import Alignment, align
+from pmtpy.analysis.comparison.results import Compared, Trace
+from pmtpy.analysis.correction.energy import Readings
+from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.analysis.signal.response import Response
+from pmtpy.analysis.signal.trace import PowerTrace, Responder
+from pmtpy.analysis.signal.updates import Updates, stamp_step, tidy
+from pmtpy.core.channel import EnergyMethod
+from pmtpy.core.rows import Floats
+from pmtpy.errors import DeclinedError
+
+_MOST_UPDATES = 20_000  # a stream that delivers more is no register whose window could be asked for
+_LEAD_S = 1.5  # a curve was moved by its whole lag, so its kernel may end this far in the future
+_ONE_CLOCK_RATE = 1e-6
+_REPEATS = 1.5  # rows this much closer than the updates repeat them
+_WORSE = 1.5  # unexplained variance of a kernel over that of the alignment, above which it is not the response
+_UNEXPLAINED = 0.01  # what rounding and noise may leave
+_CELL_ROWS = 4.0
+_LINE_ROWS = 4000
+_LINE_CELLS = 400  # without a kernel, gain and offset come from means over at most this many cells
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A trace, its exact curve (for energies), its updates and their curve; and what has been declined so far.
+
+    ``counted`` is a trace of a counter; ``summed`` one whose curve is made of its energies, not of its powers.
+    """
+
+    trace: Trace
+    curve: PowerTrace
+    shape: PowerTrace
+    updates: Updates
+    lattice: UpdateLattice | None
+    counted: bool
+    summed: bool
+    declined: dict[str, str]
+
+    def attempt(self, name: str, estimator: Callable[[], _T]) -> _T | None:
+        """Return what the estimator finds; if it declines, keep the reason."""
+        try:
+            return estimator()
+        except DeclinedError as error:
+            self.declined[name] = str(error)
+            return None
+
+
+# -- each trace for itself ---------------------------------------------------------------------------------------------
+
+
+def prepare(trace: Trace) -> Prepared:
+    """Make the curves of a trace, and find its updates.
+
+    Raises
+    ------
+    DeclinedError
+        It has fewer than three rows with a power.
+    """
+    counts = trace.channel is not None and trace.joules is not None
+    how = trace.channel.energy_method if trace.channel is not None and counts else EnergyMethod.TRAPEZOID
+    counted = how is EnergyMethod.COUNTER
+    t, watts = tidy(trace.t_s, trace.watts)
+    if len(t) < 3:
+        msg = f"{trace.name} has {len(t)} rows with a power: too few to compare"
+        raise DeclinedError(msg)
+    summed = how is not EnergyMethod.TRAPEZOID and trace.joules is not None
+    if summed and trace.joules is not None:
+        curve = PowerTrace.from_energy(*_moves(*tidy(trace.t_s, trace.joules)))
+    else:
+        curve = PowerTrace.from_samples(t, watts)
+    plain = Updates(np.arange(len(t)), t, watts, float(np.median(np.diff(t))))
+    # Of means, their own curve too: as samples they would be later by half a mean, and smoothed once more.
+    shape = curve if how is not EnergyMethod.TRAPEZOID else PowerTrace.from_samples(t, watts)
+    ready = Prepared(trace, curve, shape, plain, None, counted, summed, {})
+    if trace.polling is not None:
+        known = np.isfinite(trace.t_s) & np.isfinite(trace.watts)
+        lost = np.zeros(len(known), np.int64) if trace.lost is None else trace.lost
+        t, watts = tidy(*trace.polling.polls(trace.t_s[known], trace.watts[known], lost[known]))
+    ready.lattice = ready.attempt("update_period_ms", lambda: _lattice(trace, t, watts))
+    found = ready.lattice
+    if not counted and found is not None and found.poll_s * _REPEATS < found.period_s.value:
+        # A reading that is shown until the next update is as old as its update, not as its last repetition.
+        ready.updates = update_series(t, watts, found)
+        ready.shape = PowerTrace.from_samples(ready.updates.t_s, ready.updates.watts)
+    return ready
+
+
+def _moves(t: Floats, joules: Floats) -> tuple[Floats, Floats]:
+    """Return the rows in which a counter moved: one that stood still while others were read used no less power."""
+    moved = np.concatenate([[True], np.diff(joules) != 0.0])
+    return t[moved], joules[moved]
+
+
+def _lattice(trace: Trace, t: Floats, watts: Floats) -> UpdateLattice:
+    """Find the updates behind polls; or, of a trace that has a row for each update, their regular times."""
+    stated = trace.channel.refresh_s if trace.channel is not None else None
+    if stated is None or len(t) < 8:
+        return estimate_updates(t, watts)
+    spacing = float(np.median(np.diff(t)))
+    if not 0.8 * stated < spacing < 3.0 * stated:
+        return estimate_updates(t, watts)
+    k = np.concatenate([[0.0], np.cumsum(np.maximum(1.0, np.round(np.diff(t) / spacing)))])
+    x = k - np.mean(k)
+    period = float(x @ (t - np.mean(t)) / (x @ x))
+    # Whoever polls stamps an update up to one poll late, and polls that keep step do so evenly: over the whole that
+    # adds up to less than half an update, the slowest poll that still sees each.
+    slip = spacing / 2.0 / float(k[-1])
+    late = t - np.mean(t) - period * x
+    error = float(np.sqrt(late @ late / (len(t) - 2) / (x @ x)))
+    middle = np.array([float(np.mean(t))])
+    return UpdateLattice(
+        Estimate.normal(period, max(error, 1e-9), len(t) - 2).widened(slip),
+        Estimate.normal(float(middle[0]), max(error, 1e-9), len(t) - 2),
+        1.0,
+        len(t),
+        middle,
+        np.zeros(1),
+        period,
+    )
+
+
+def alone(p: Prepared) -> Compared:
+    """Return what a trace tells without a reference."""
+    length = p.curve.end_s - p.curve.start_s
+    return Compared(
+        p.trace.name,
+        len(p.trace.t_s),
+        length,
+        p.curve.energy(p.curve.start_s, p.curve.end_s) / length,
+        p.trace.t_s,
+        period_s=p.lattice.period_s if p.lattice is not None else None,
+        declined=p.declined,
+    )
+
+
+# -- one trace against the reference -----------------------------------------------------------------------------------
+
+
+def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, Follows | None]:
+    """Hold one trace against the reference; the second result is what a correction of its energies needs, if known."""
+    found = p.attempt("lag_ms", lambda: align(p.shape, base.shape, one_clock=one_clock))
+    if found is None:
+        p.declined |= dict.fromkeys(("kernel", "gain"), f"needs the lag: {p.declined['lag_ms']}")
+        return alone(p), None
+    stamp = max(stamp_step(p.trace.t_s), stamp_step(base.trace.t_s)) / 2.0
+    updates = p.updates.shifted(-found.lag_s.value)
+    fit = p.attempt("kernel", lambda: _kernel(p, updates, base, found, one_clock=one_clock))
+    if fit is None:
+        alignment = replace(found, lag_s=found.lag_s.widened(stamp))
+        points = _cells(p, base, found)
+        transfer = p.attempt("gain", lambda: _line(p, base, found))
+    else:
+        if fit.family == AMBIGUOUS:
+            p.declined["kernel"] = fit.reason
+        alignment = _by_kernel(found, fit, stamp)
+        transfer = p.attempt("gain", lambda: fit_transfer(updates, base.shape, fit, found.middle_s))
+        points = _filtered(updates, base, fit, found.middle_s)
+    notes = tuple(filter(None, (found.note, transfer.note if transfer is not None else "")))
+    left = points.residuals(transfer) if transfer is not None else np.empty(0)
+    clock = None if one_clock else _clock(alignment, fit)
+    compared = replace(
+        alone(p),
+        kernel=fit,
+        alignment=alignment,
+        lag_s=alignment.lag_s,
+        transfer=transfer,
+        clock=clock,
+        t_s=p.trace.t_s if clock is None else clock.on_reference(p.trace.t_s),
+        residual_t_s=points.t_s[: len(left)],
+        residual_w=left,
+        notes=notes,
+    )
+    response = Characterisation(p.trace.name, p.lattice, None, fit, None, transfer).response
+    if response is None or fit is None:
+        return compared, None
+    rate = fit.best.rate.value if fit.best.rate is not None else 0.0
+
+    def move(t: Floats) -> Floats:
+        return np.asarray(found.middle_s + (t - found.lag_s.value - found.middle_s) * (1.0 + rate), np.float64)
+
+    t, watts = tidy(p.trace.t_s, p.trace.watts)
+    return compared, Follows(Readings(move(t), watts, replace(p.updates, t_s=move(p.updates.t_s))), response)
+
+
+def _by_kernel(found: Alignment, fit: KernelFit, stamp: float) -> Alignment:
+    """Return the alignment with lag and rate as the kernel's fit has them, which knows the shape of the response."""
+    seen, rate = fit.best.lag_s, fit.best.rate
+    lag = Estimate(*(found.lag_s.value + x for x in (seen.value, seen.low, seen.high))).widened(stamp)
+    return replace(found, lag_s=lag, rate=rate.scaled(-1.0) if rate is not None and found.rate is not None else None)
+
+
+def _clock(alignment: Alignment, fit: KernelFit | None) -> Alignment:
+    """Return how the clocks stand to each other: the lag less the age of what a reading averages, if that is known.
+
+    What remains of the sensor's own lag is the age of its kernel's end, a few milliseconds on recorded cards.
+    """
+    if fit is None:
+        return alignment
+    age = _age(fit.best)
+    return replace(
+        alignment,
+        lag_s=Estimate(*(x - age for x in (alignment.lag_s.value, alignment.lag_s.low, alignment.lag_s.high))),
+    )
+
+
+def _kernel(p: Prepared, updates: Updates, base: Prepared, found: Alignment, *, one_clock: bool) -> KernelFit:
+    if p.counted:
+        msg = "its power is the mean between two readings, however far apart they are: it has no window of its own"
+        raise DeclinedError(msg)
+    spacing = base.updates.period_s
+    refuse_coarse(spacing, updates.period_s)
+    if len(updates) > _MOST_UPDATES:
+        msg = f"{len(updates)} readings are a stream, not the updates of a register"
+        raise DeclinedError(msg)
+    rate_sd = _ONE_CLOCK_RATE if one_clock else None
+    pivot_s = found.middle_s
+    fit = fit_kernel(updates, base.shape, metered=True, lead_s=_LEAD_S, pivot_s=pivot_s, rate_sd=rate_sd)
+    if 1.0 - fit.best.r2 > max(_WORSE * (1.0 - found.r2), _UNEXPLAINED):
+        msg = f"a {fit.best.family} explains less than plain smoothing does: the search for a kernel has failed"
+        raise DeclinedError(msg)
+    return fit.by_means(spacing, updates.period_s)
+
+
+def _age(shape: Shape) -> float:
+    """Mean age of what a kernel averages, from its end."""
+    window = shape.window_s.value if shape.window_s is not None else 0.0
+    return window / 2.0 + (shape.tau_s.value if shape.tau_s is not None else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """What a sensor showed beside what it should have shown by the reference, at instants of the reference's clock."""
+
+    t_s: Floats
+    reference_w: Floats
+    shown_w: Floats
+
+    def residuals(self, line: Transfer) -> Floats:
+        return np.asarray(self.shown_w - line.gain.value * self.reference_w - line.intercept_w.value, np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Follows:
+    """Readings on the reference's clock, and how they follow power: what an energy needs to be corrected."""
+
+    readings: Readings
+    response: Response
+
+
+def _filtered(updates: Updates, base: Prepared, fit: KernelFit, pivot_s: float) -> _Points:
+    inside = (updates.t_s > base.shape.start_s) & (updates.t_s < base.shape.end_s)
+    t, best = updates.t_s[inside], fit.best
+    rate = best.rate.value if best.rate is not None else 0.0
+    at = pivot_s + (t - pivot_s) * (1.0 + rate) - best.offset_s.value
+    window = best.window_s.value if best.window_s is not None else 0.0
+    tau = best.tau_s.value if best.tau_s is not None else 0.0
+    return _Points(t, Responder(base.shape)(at, window, tau), updates.watts[inside])
+
+
+def _line(p: Prepared, base: Prepared, found: Alignment) -> Transfer:
+    """Fit gain and offset to means; what the doubt about lag and width does to them is added to their intervals.
+
+    At the ends of a cell energy is read off between two rows, which smooths the power and so raises the gain, in
+    proportion to how much of a cell lies at its ends. Cells of twice the length halve that.
+    """
+    line = _fit(p, base, found)
+    width, lag = found.width_s, found.lag_s
+    others = [
+        _fit(p, base, replace(found, width_s=Estimate(end, end, end))) for end in (width.low, width.high) if end > 0.0
+    ]
+    others += [_fit(p, base, replace(found, lag_s=Estimate(end, end, end))) for end in (lag.low, lag.high)]
+    gain = max(abs(o.gain.value - line.gain.value) for o in others)
+    intercept = max(abs(o.intercept_w.value - line.intercept_w.value) for o in others)
+    line = replace(line, gain=line.gain.widened(gain), intercept_w=line.intercept_w.widened(intercept))
+    try:
+        longer = _fit(p, base, found, longer=2)
+    except DeclinedError:
+        return line
+    gain, intercept = (
+        2.0 * abs(a.value - b.value) for a, b in ((longer.gain, line.gain), (longer.intercept_w, line.intercept_w))
+    )
+    return replace(line, gain=line.gain.widened(gain), intercept_w=line.intercept_w.widened(intercept))
+
+
+def _fit(p: Prepared, base: Prepared, found: Alignment, *, longer: int = 1) -> Transfer:
+    points = _cells(p, base, found, longer=longer)
+    return fit_line(points.reference_w, points.shown_w)
+
+
+def _cells(p: Prepared, base: Prepared, found: Alignment, *, longer: int = 1) -> _Points:
+    """Return means in which it does not matter how the two sensors average, over so many times the usual length.
+
+    Those are the very intervals of a counter; readings of a sensor that is slower than the reference, each beside the
+    reference averaged over the width by which it is slower; and else cells wider than several readings.
+    """
+    half = found.overlap_s / 2.0
+    start, end = found.middle_s - half, found.middle_s + half
+    if p.counted:
+        rows = found.on_reference(p.curve.t_s[1:-1])
+        rows = rows[(rows >= start) & (rows <= end)]
+        edges = rows[:: longer * max(1, len(rows) // _LINE_CELLS)]
+    elif found.width_s.value > base.updates.period_s:
+        # Between two readings, as the alignment saw them: means of both, and of the reference over as much more.
+        rows = found.on_reference(p.shape.t_s[1:-1])
+        rows = rows[(rows >= start + found.width_s.value) & (rows <= end - found.width_s.value)]
+        rows = rows[:: max(1, len(rows) // _LINE_ROWS)]
+        own, middle = found.on_own(rows), (rows[1:] + rows[:-1]) / 2.0
+        spans = np.hypot(np.diff(rows), found.width_s.value)
+        ends = np.stack([middle - spans / 2.0, middle + spans / 2.0])
+        true = np.diff(np.interp(ends, base.shape.t_s, base.shape.joules), axis=0)[0] / spans
+        return _Points(middle, true, np.diff(np.interp(own, p.shape.t_s, p.shape.joules)) / np.diff(own))
+    else:
+        wide = max(_CELL_ROWS * max(p.updates.period_s, base.updates.period_s), -_CELL_ROWS * found.width_s.value)
+        edges = np.linspace(start, end, max(int(min(_LINE_CELLS, found.overlap_s / wide)) // longer, 1) + 1)
+    own = found.on_own(edges)
+    shown = np.diff(np.interp(own, p.curve.t_s, p.curve.joules)) / np.diff(own)
+    true = np.diff(np.interp(edges, base.curve.t_s, base.curve.joules)) / np.diff(edges)
+    return _Points((edges[1:] + edges[:-1]) / 2.0, true, shown)

@@ -1,0 +1,249 @@
+"""What a comparison of sensors is made of, and what it finds: plain records, and the document made of them.
+
+Pure; times are seconds, powers watts, energies joules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pmtpy.analysis.characterisation.gain import Transfer
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
+from pmtpy.analysis.characterisation.polling import Polling
+from pmtpy.analysis.comparison.align import Alignment
+from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.core.channel import Channel
+from pmtpy.core.markers import Span
+from pmtpy.core.rows import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """What one sensor showed.
+
+    Attributes
+    ----------
+    name : str
+    t_s, watts : float64, shape (n,)
+        Rows in order of time.
+    joules : float64, shape (n,), optional
+        Cumulative energy where the sensor counts it; else it is integrated by the trapezoidal rule.
+    lost : int64, shape (n,), optional
+        Rows missing before each row.
+    channel : Channel, optional
+        What is known of the sensor: its refresh, window and uncertainties enter into those of energies.
+    regions : tuple of Span
+        Spans that were marked, on this trace's clock.
+    polling : Polling, optional
+        How the sensor was polled, where the rows are only those of polls that brought something new.
+    """
+
+    name: str
+    t_s: Floats
+    watts: Floats
+    joules: Floats | None = None
+    lost: Ints | None = None
+    channel: Channel | None = None
+    regions: tuple[Span, ...] = ()
+    polling: Polling | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Energy:
+    """What one sensor says about one region.
+
+    Attributes
+    ----------
+    joules, uncertainty_joules : float
+        Energy, as the sensor shows it, and its standard uncertainty.
+    watts : float
+        Mean power over the part for which the energy is known; NaN where there is none.
+    difference_j, sigmas : float
+        From the reference, in joules and in units of the combined uncertainty of both. NaN for the reference; the
+        latter also where it is not known how well one of the two is calibrated.
+    corrected_j : Estimate or None
+        With its lag, gain and offset against the reference undone, 95 %; None where they are not known.
+    warnings : tuple of str
+    """
+
+    joules: float
+    uncertainty_joules: float
+    watts: float
+    difference_j: float = math.nan
+    sigmas: float = math.nan
+    corrected_j: Estimate | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RegionEnergies:
+    """One region, by every sensor that covers it.
+
+    Attributes
+    ----------
+    region : Span
+        On the reference's clock.
+    energies : mapping of str to Energy
+    true_j : float or None
+        The truth, where an emulated world tells it.
+    """
+
+    region: Span
+    energies: Mapping[str, Energy]
+    true_j: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Length of the region."""
+        return self.region.end - self.region.start
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """One sensor against the reference; of the reference itself only what it tells alone. None: see ``declined``.
+
+    Attributes
+    ----------
+    name : str
+    samples : int
+    seconds, mean_w : float
+        Length of the trace, and mean power over it.
+    period_s : Estimate or None
+        Time between updates, as seen.
+    kernel : KernelFit or None
+        Averaging window or time constant, as seen against the reference.
+    alignment : Alignment or None
+        In time, as far as the shapes of the curves tell.
+    lag_s : Estimate or None
+        How far it runs behind the reference: by the kernel where that is known, else by the alignment.
+    clock : Alignment or None
+        How its clock stands to the reference's: the alignment less the mean age of what the kernel averages, where that
+        is known. None: the clocks are one, or nothing is known.
+    transfer : Transfer or None
+        Gain and offset: ``shown = gain * reference + offset``.
+    t_s : float64, shape (n,)
+        Its rows on the reference's clock. A sensor's own lag is left in, as far as it can be told from the clock's.
+    residual_t_s, residual_w : float64, shape (m,)
+        What is left of its readings when lag, window, gain and offset are taken into account.
+    declined : mapping of str to str
+        Reasons by the name of what is missing.
+    notes : tuple of str
+    """
+
+    name: str
+    samples: int
+    seconds: float
+    mean_w: float
+    t_s: Floats
+    period_s: Estimate | None = None
+    kernel: KernelFit | None = None
+    alignment: Alignment | None = None
+    lag_s: Estimate | None = None
+    clock: Alignment | None = None
+    transfer: Transfer | None = None
+    residual_t_s: Floats = field(default_factory=lambda: np.empty(0))
+    residual_w: Floats = field(default_factory=lambda: np.empty(0))
+    declined: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def residual_rms_w(self) -> float:
+        """Root mean square of the residuals; NaN where there are none."""
+        return float(np.sqrt(np.mean(self.residual_w**2))) if len(self.residual_w) else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Everything about a set of sensors that watched the same power.
+
+    Attributes
+    ----------
+    reference : str
+    one_clock : bool
+    sensors : tuple of Compared
+        In the order given.
+    regions : tuple of RegionEnergies
+    """
+
+    reference: str
+    one_clock: bool
+    sensors: tuple[Compared, ...]
+    regions: tuple[RegionEnergies, ...]
+
+    def __getitem__(self, name: str) -> Compared:
+        """Return what is said of one sensor."""
+        return next(s for s in self.sensors if s.name == name)
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON document of ``pmtpy compare``, without NaN."""
+        return {
+            "reference": self.reference,
+            "clock": "one" if self.one_clock else "fitted",
+            "sensors": [_sensor(s) for s in self.sensors],
+            "regions": [_region(r) for r in self.regions],
+        }
+
+
+def _json(estimate: Estimate | None, factor: float = 1.0) -> dict[str, float] | None:
+    return estimate.scaled(factor).as_dict() if estimate is not None else None
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _sensor(s: Compared) -> dict[str, Any]:
+    fit = s.kernel
+    best = fit.best if fit is not None and fit.family != AMBIGUOUS else None
+    return {
+        "name": s.name,
+        "samples": s.samples,
+        "seconds": s.seconds,
+        "mean_w": s.mean_w,
+        "update_period_ms": _json(s.period_s, 1e3),
+        "kernel": {
+            "family": fit.family if fit is not None else AMBIGUOUS,
+            "window_ms": _json(best.window_s if best else None, 1e3),
+            "tau_ms": _json(best.tau_s if best else None, 1e3),
+        },
+        "lag_ms": _json(s.lag_s, 1e3),
+        "clock_offset_ms": _json(s.clock.lag_s if s.clock is not None else None, 1e3),
+        "clock_rate": _json(s.clock.rate if s.clock is not None else None),
+        "gain": _json(s.transfer.gain if s.transfer is not None else None),
+        "offset_w": _json(s.transfer.intercept_w if s.transfer is not None else None),
+        "residual_w": _number(s.residual_rms_w),
+        "r2": s.transfer.r2 if s.transfer is not None else None,
+        "declined": dict(s.declined),
+        "notes": list(s.notes),
+    }
+
+
+def _region(r: RegionEnergies) -> dict[str, Any]:
+    return {
+        "name": r.region.name,
+        "start_s": r.region.start,
+        "seconds": r.seconds,
+        "true_joules": r.true_j,
+        "energies": [_energy(name, e, r) for name, e in r.energies.items()],
+    }
+
+
+def _energy(name: str, e: Energy, r: RegionEnergies) -> dict[str, Any]:
+    reference = e.joules - e.difference_j
+    return {
+        "sensor": name,
+        "joules": _number(e.joules),
+        "uncertainty_joules": _number(e.uncertainty_joules),
+        "watts": _number(e.watts),
+        "difference_joules": _number(e.difference_j),
+        "difference_percent": _number(100.0 * e.difference_j / reference) if reference else None,
+        "sigmas": _number(e.sigmas),
+        "true_error_percent": _number(100.0 * (e.joules / r.true_j - 1.0)) if r.true_j else None,
+        "corrected_joules": _json(e.corrected_j),
+        "warnings": list(e.warnings),
+    }

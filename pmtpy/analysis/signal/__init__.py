@@ -1,0 +1,1 @@
+"""Common ground of the analyses: power traces, updates behind polls, responses, clocks, estimates."""

@@ -1,0 +1,299 @@
+"""Two recordings on one clock: whole half-hours between zones, a meter's offset and rate against load stamps.
+
+A meter's clock is never taken as right: the public recordings show rates that differ by 0.1 % from session to session.
+Pure; times are seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pmtpy.analysis.signal.correlogram import coarse_shift, correlogram, sampled
+from pmtpy.analysis.signal.estimate import Estimate, huber_weights, robust_sd, t95
+from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.core.rows import Floats
+from pmtpy.errors import DeclinedError
+
+ZONE_STEPS_S = (1800.0, 900.0)
+_ZONE_MOST_S = 14 * 3600.0
+_EDGE_S = 0.05  # levels before and after a load edge are taken over at most this much
+_AFAR_S = 0.6  # ... and over this much as long as the two clocks may have run apart by a good part of that
+_MANY_EDGES = 8  # fewer do not show how much they scatter
+_FEW_EDGES = 3  # fewer do not show a rate
+_ONE_EDGE_S = 1.3e-3  # a single edge is known to about this: so far do recorded single steps differ from their stamps
+_ALL_EDGES_S = 0.4e-3  # ... and all edges of a fast load together: power follows the stamp, at the earliest
+_RATE_SD = 1.5e-3  # of clocks that nobody tied together
+_RATE_MOST = 2.5e-3  # sessions of one meter were 0.1 % apart, and the constants in use for it differ by 0.15 %
+_IN_STEP = 0.3  # of the load's shortest blocks: two clocks this far apart still show the same edges
+_GROWTH = 4.0  # how much further a rate found so far is trusted
+_GRAIN_S = 2e-3
+_DOUBTED, _BETTER = 0.9, 0.5  # a shift within reach that explains less is doubted, and given up for half its loss
+_NEARLY, _WAYS = 0.05, 4  # beginnings whose correlation is so near the best are followed, so many at most
+
+
+@dataclass(frozen=True, slots=True)
+class ClockFit:
+    """How a meter's clock stands to the host's: ``meter = host + offset + rate (host - middle)``.
+
+    Attributes
+    ----------
+    offset_s : Estimate
+        At the middle of the load's edges. Its interval holds what lies between a stamp and the power that follows it.
+    rate : Estimate or None
+        Relative; None where there are too few edges to show one.
+    middle_s : float
+        On the host's clock.
+    edges : int
+        Number of edges used.
+    """
+
+    offset_s: Estimate
+    rate: Estimate | None
+    middle_s: float
+    edges: int
+
+    def on_host(self, meter: PowerTrace) -> PowerTrace:
+        """Return the meter's curve on the host's clock; power is kept, so energy follows the time."""
+        rate = self.rate.value if self.rate is not None else 0.0
+        offset = self.offset_s.value
+
+        def move(t: Floats) -> Floats:
+            return np.asarray((t - self.middle_s - offset) / (1.0 + rate) + self.middle_s, np.float64)
+
+        ends = move(np.array([meter.start_s, meter.end_s]))
+        return PowerTrace(move(meter.t_s), meter.joules / (1.0 + rate), float(ends[0]), float(ends[1]))
+
+
+def zone_shift(start_s: float, end_s: float, reference: PowerTrace) -> float:
+    """Return the offset between zones to add to a log from ``start_s`` to ``end_s`` so that it meets a reference.
+
+    Whole half-hours are tried first, then quarters, which three zones have. The two must be shorter than that.
+
+    Raises
+    ------
+    DeclinedError
+        No time zone makes them overlap by half of the shorter.
+    """
+    middle = (reference.start_s + reference.end_s) / 2.0
+    shorter = min(end_s - start_s, reference.end_s - reference.start_s)
+    for step in ZONE_STEPS_S:
+        shift = step * round((middle - (start_s + end_s) / 2.0) / step)
+        overlap = min(end_s + shift, reference.end_s) - max(start_s + shift, reference.start_s)
+        if abs(shift) <= _ZONE_MOST_S and overlap >= 0.5 * shorter:
+            return float(shift)
+    msg = (
+        f"the readings (from {start_s:.3f} to {end_s:.3f} s) and the reference (from {reference.start_s:.3f} to "
+        f"{reference.end_s:.3f} s) do not overlap, in no time zone: they are recordings of different times"
+    )
+    raise DeclinedError(msg)
+
+
+def fit_clock(
+    meter: PowerTrace, switched_on_s: Floats, switched_off_s: Floats, *, around_s: float = _EDGE_S
+) -> ClockFit:
+    """Fit a meter's clock to the host's stamps of when a load was switched on.
+
+    Only rising edges are used: the host sees a load end only after its last part, when power has long begun to fall.
+    The two clocks must agree to a fraction of the load's period already (see :func:`coarse_shift`).
+
+    Parameters
+    ----------
+    meter : PowerTrace
+    switched_on_s, switched_off_s : float64
+    around_s : float
+        How far around a stamp its edge is looked for.
+
+    Raises
+    ------
+    DeclinedError
+        The meter shows no edges where the load has them.
+    """
+    on, off = np.asarray(switched_on_s, np.float64), np.asarray(switched_off_s, np.float64)
+    late = np.array([_crossing(meter, t, off, around_s) for t in on])
+    seen = np.isfinite(late)
+    if np.count_nonzero(seen) <= 0.4 * np.count_nonzero((on > meter.start_s) & (on < meter.end_s)):
+        msg = "the meter shows no rise where the load's stamps say that it was switched on; is it on the same device?"
+        raise DeclinedError(msg)
+    t, late = on[seen], late[seen]
+    middle = float((t[0] + t[-1]) / 2.0)
+    if len(t) < _FEW_EDGES:
+        scatter = float(np.ptp(late)) / 2.0 if len(t) > 1 else 0.0
+        return ClockFit(Estimate.normal(float(np.median(late)), math.hypot(scatter, _ONE_EDGE_S)), None, middle, len(t))
+    x = np.stack([np.ones(len(t)), t - middle], axis=1)
+    weights = np.ones(len(t))
+    many = len(t) >= _MANY_EDGES
+    # What is known of such clocks keeps a few edges, close together, from showing a rate that no clock has.
+    known = np.diag([0.0, 0.0 if many else (_ONE_EDGE_S / _RATE_SD) ** 2])
+    for _ in range(5):
+        inverse = np.linalg.inv((x * weights[:, None]).T @ x + known)
+        fit = inverse @ (x.T @ (weights * late))
+        weights = huber_weights(np.asarray(late - x @ fit, np.float64))
+    left = np.asarray(late - x @ fit, np.float64)
+    sd = max(robust_sd(left), 5e-5) if many else max(float(np.sqrt(left @ left / (len(t) - 2))), _ONE_EDGE_S)
+    if sd > 0.2 * around_s:
+        msg = f"the meter's rises scatter by {1e3 * sd:.3g} ms about the load's stamps: they belong to different loads"
+        raise DeclinedError(msg)
+    freedom = len(t) - 2
+    errors = sd * np.sqrt(np.diag(inverse)) * t95(freedom) / t95(math.inf)
+    return ClockFit(
+        Estimate.normal(float(fit[0]), float(errors[0])).widened(_ALL_EDGES_S),
+        Estimate.normal(float(fit[1]), float(errors[1])),
+        middle,
+        len(t),
+    )
+
+
+def follow_clock(
+    meter: PowerTrace, edges_s: Floats, end_s: float, *, reach_s: float | None = None
+) -> tuple[PowerTrace, ClockFit | None, str]:
+    """Bring a meter onto the clock of a load's stamps, whatever the rate of its own.
+
+    A rate that is 0.1 % off moves a meter by a whole period of a fast load within seconds, so the two are first laid
+    over each other where the load began, and the rate is followed from there over longer and longer parts.
+
+    Parameters
+    ----------
+    meter : PowerTrace
+    edges_s : float64, shape (n,)
+        When the load was switched: on, off, on, ...
+    end_s : float
+        When the recording of it ended.
+    reach_s : float, optional
+        How far the two clocks are expected to be apart; None: any distance. Further apart they are taken to be only
+        where the two look clearly more alike so.
+
+    Returns
+    -------
+    tuple
+        The meter on the load's clock; how its clock was fitted in the end, or None where its edges do not fit; and
+        then the reason.
+
+    Raises
+    ------
+    DeclinedError
+        Meter and load do not look alike at any shift.
+    """
+    load, edges = PowerTrace.from_switching(edges_s, end_s), np.asarray(edges_s, np.float64)
+    near = _attempt(meter, load, edges, reach_s)
+    if reach_s is None or (isinstance(near, _Tied) and near.alike > _DOUBTED):
+        found = near
+    else:
+        far = _attempt(meter, load, edges, None)
+        unlike = 1.0 - near.alike if isinstance(near, _Tied) else 1.0
+        found = far if isinstance(far, _Tied) and 1.0 - far.alike < _BETTER * unlike else near
+    if isinstance(found, DeclinedError):
+        raise found
+    return found.meter, found.clock, found.why
+
+
+@dataclass(frozen=True, slots=True)
+class _Tied:
+    """A meter laid over a load: how much they look alike, and why its clock was not fitted if it was not."""
+
+    alike: float
+    meter: PowerTrace
+    clock: ClockFit | None
+    why: str = ""
+
+
+def _attempt(meter: PowerTrace, load: PowerTrace, edges: Floats, reach_s: float | None) -> _Tied | DeclinedError:
+    try:
+        return _tied(meter, load, edges, reach_s)
+    except DeclinedError as error:
+        return error
+
+
+def _tied(meter: PowerTrace, load: PowerTrace, edges: Floats, reach_s: float | None) -> _Tied:
+    """Bring a meter onto the clock of a load, with a shift within reach."""
+    on, off = edges[::2], edges[1::2]
+    shortest = float(np.quantile(np.diff(edges), 0.1)) if len(edges) > 1 else math.inf
+    span = max(_IN_STEP * shortest / _RATE_MOST, 1.0)
+    whole = float(edges[-1] - edges[0])
+    if span < whole:
+        tried: list[_Tied] = []
+        for moved in _begun(meter, replace(load, end_s=float(edges[0]) + span), on, off, reach_s):
+            try:
+                curve, clock = _followed(moved, edges, span)
+                tried.append(_Tied(_alike(curve, load), curve, clock))
+            except DeclinedError:  # noqa: PERF203  (a beginning that is wrong leads to no edges)
+                continue
+        if tried:  # else the meter may have been started late: look at all of it at once
+            return max(tried, key=lambda each: each.alike)
+    moved = meter.shifted(coarse_shift(meter, load, reach_s=reach_s, step_s=_GRAIN_S))
+    # The first and the last edge may be out of sight, or all of them: a correlation puts a slow rise at its middle.
+    with suppress(DeclinedError):
+        moved = fit_clock(moved, on, off, around_s=_AFAR_S).on_host(moved)
+    try:
+        clock = fit_clock(moved, on, off)
+    except DeclinedError as error:
+        return _Tied(_alike(moved, load), moved, None, str(error))
+    curve = clock.on_host(moved)
+    return _Tied(_alike(curve, load), curve, clock)
+
+
+def _followed(meter: PowerTrace, edges: Floats, span_s: float) -> tuple[PowerTrace, ClockFit]:
+    """Follow a meter that was laid over the first ``span_s`` of a load to the load's end."""
+    on, off = edges[::2], edges[1::2]
+    while (span_s := _GROWTH * span_s) < float(edges[-1] - edges[0]):
+        meter = fit_clock(meter, on[on <= edges[0] + span_s], off).on_host(meter)
+    clock = fit_clock(meter, on, off)
+    return clock.on_host(meter), clock
+
+
+def _begun(meter: PowerTrace, begun: PowerTrace, on: Floats, off: Floats, reach_s: float | None) -> list[PowerTrace]:
+    """Lay a meter over the beginning of a load, in every way that fits nearly as well as the best.
+
+    Of a regular load all shifts by whole periods look nearly alike, and the grain of a correlogram hides by how much
+    they differ; so each is made exact at the edges before they are compared. A first block at low clocks hides it
+    still, until the load's end is seen as well.
+    """
+    tried: list[tuple[float, PowerTrace]] = []
+    near = on[on <= begun.end_s]
+    try:
+        shifts = correlogram(meter, begun, reach_s=reach_s, step_s=_GRAIN_S).peaks()
+    except DeclinedError:
+        return []
+    for shift in shifts:
+        try:
+            moved = meter.shifted(float(shift))
+            moved = fit_clock(moved, near, off).on_host(moved)
+            tried.append((_alike(moved, begun), moved))
+        except DeclinedError:  # noqa: PERF203  (a shift that is wrong may show no edges)
+            continue
+    best = max((alike for alike, _ in tried), default=0.0)
+    ranked = sorted((each for each in tried if each[0] > best - _NEARLY), key=lambda each: -each[0])
+    return [moved for _, moved in ranked[:_WAYS]]
+
+
+def _alike(a: PowerTrace, b: PowerTrace) -> float:
+    """Correlation of two curves on one clock, over what they have in common."""
+    start, end = max(a.start_s, b.start_s), min(a.end_s, b.end_s)
+    return float(np.corrcoef(sampled(a, start, end, _GRAIN_S), sampled(b, start, end, _GRAIN_S))[0, 1])
+
+
+def _crossing(meter: PowerTrace, edge: float, off: Floats, around_s: float) -> float:
+    """How long after a rising edge the meter passes a quarter of the rise; NaN where there is none to see.
+
+    Clocks that ramp up after a load has begun raise power in stairs, and the first of them may be less than half of
+    all. From afar more of the ramp is seen, so there it is a tenth.
+    """
+    before = edge - max(off[off < edge], default=edge - 1.0)
+    after = min(off[off > edge], default=edge + 1.0) - edge
+    width = min(around_s, 0.6 * before, 0.6 * after)
+    if edge - width < meter.start_s or edge + width > meter.end_s or width <= 0.0:
+        return math.nan
+    first, last = np.searchsorted(meter.t_s, [edge - width, edge + width])
+    t, power = meter.t_s[first:last], meter.watts()[first:last]
+    if len(t) < 10:
+        return math.nan
+    low, high = np.median(power[t < edge - width / 4.0]), np.median(power[t > edge + width / 2.0])
+    noise = robust_sd(np.asarray(power[t < edge - width / 4.0], np.float64))
+    if high - low < 6.0 * noise + 1e-9:
+        return math.nan
+    share = 0.25 if around_s <= _EDGE_S else 0.1
+    above = np.flatnonzero(power > low + max(share * (high - low), 6.0 * noise))
+    return float(t[above[0]] - edge) if len(above) else math.nan

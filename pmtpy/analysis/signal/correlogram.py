@@ -1,0 +1,125 @@
+"""How much two curves look alike, over the shift of one of them. Pure; times are seconds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.core.rows import Floats
+from pmtpy.errors import DeclinedError
+
+
+def sampled(curve: PowerTrace, start_s: float, end_s: float, step_s: float) -> Floats:
+    """Return the mean power in steps from start to end, watts."""
+    edges = start_s + step_s * np.arange(math.ceil((end_s - start_s) / step_s) + 1)
+    return np.asarray(np.diff(np.interp(edges, curve.t_s, curve.joules)) / step_s, np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Correlogram:
+    """Correlation of two curves over the shift of one of them.
+
+    Attributes
+    ----------
+    shift_s : float64, shape (n,)
+        What is added to the times of the moving curve, in order.
+    r : float64, shape (n,)
+        Pearson's correlation over the part where both were recorded.
+    """
+
+    shift_s: Floats
+    r: Floats
+
+    def best(self) -> float:
+        """Return the shift at which they look most alike.
+
+        Raises
+        ------
+        DeclinedError
+            They do not look alike at any.
+        """
+        at = int(np.argmax(self.r))
+        if self.r[at] < 0.5:
+            msg = f"the two recordings do not look alike at any shift (best correlation {self.r[at]:.2f})"
+            raise DeclinedError(msg)
+        return float(self.shift_s[at])
+
+    def peaks(self, most: int = 12) -> Floats:
+        """Return the shifts at which they look nearly as much alike as at the best, which is the first.
+
+        Raises
+        ------
+        DeclinedError
+            They do not look alike at any.
+        """
+        best = self.best()
+        r = np.concatenate([[-1.0], self.r, [-1.0]])
+        at = np.flatnonzero((r[1:-1] >= r[:-2]) & (r[1:-1] > r[2:]) & (r[1:-1] > 0.8 * np.max(self.r)))
+        order = at[np.argsort(-self.r[at], kind="stable")][:most]
+        return np.concatenate([[best], self.shift_s[order][self.shift_s[order] != best]])
+
+
+def correlogram(
+    moving: PowerTrace, fixed: PowerTrace, *, reach_s: float | None = None, step_s: float = 0.005
+) -> Correlogram:
+    """Correlate two curves at all shifts that leave half of the shorter one in common.
+
+    Parameters
+    ----------
+    reach_s : float, optional
+        Largest shift; None: any, for clocks that have nothing in common.
+    step_s : float
+        Grain of the shift, unless the recordings are so long that it must be coarser.
+
+    Raises
+    ------
+    DeclinedError
+        No shift within reach lets them overlap by half of the shorter.
+    """
+    length = max(fixed.end_s - fixed.start_s, moving.end_s - moving.start_s)
+    step = max(step_s, length / 200_000)
+    f = sampled(fixed, fixed.start_s, fixed.end_s, step)
+    m = sampled(moving, moving.start_s, moving.end_s, step)
+    size = 1 << (len(f) + len(m)).bit_length()
+
+    def spectrum(x: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.complex128]]:
+        return np.asarray(np.fft.rfft(x, size), np.complex128)
+
+    def correlate(x: Floats, y: Floats) -> Floats:
+        return np.asarray(np.fft.irfft(spectrum(x) * np.conj(spectrum(y)), size), np.float64)
+
+    n = correlate(np.ones(len(f)), np.ones(len(m)))
+    f, m = f - np.mean(f), m - np.mean(m)
+    sum_f, sum_m = correlate(f, np.ones(len(m))), correlate(np.ones(len(f)), m)
+    count = np.maximum(n, 1.0)
+    covariance = correlate(f, m) - sum_f * sum_m / count
+    spread_f = correlate(f * f, np.ones(len(m))) - sum_f**2 / count
+    spread_m = correlate(np.ones(len(f)), m * m) - sum_m**2 / count
+    floor = 1e-3 * min(float(f @ f), float(m @ m)) + 1e-12
+    r = covariance / np.sqrt(np.maximum(spread_f, floor) * np.maximum(spread_m, floor))
+    shifts = np.where(np.arange(size) < size // 2, np.arange(size), np.arange(size) - size) * step
+    shifts = shifts + (fixed.start_s - moving.start_s)
+    usable = n > 0.5 * min(len(f), len(m))
+    if reach_s is not None:
+        usable &= np.abs(shifts) <= reach_s
+    if not np.any(usable):
+        msg = f"the recordings do not overlap within {reach_s:g} s of each other"
+        raise DeclinedError(msg)
+    order = np.flatnonzero(usable)[np.argsort(shifts[usable])]
+    return Correlogram(np.asarray(shifts[order], np.float64), np.asarray(r[order], np.float64))
+
+
+def coarse_shift(
+    moving: PowerTrace, fixed: PowerTrace, *, reach_s: float | None = None, step_s: float = 0.005
+) -> float:
+    """Return what must be added to the times of ``moving`` so that it looks most like ``fixed``.
+
+    Raises
+    ------
+    DeclinedError
+        They do not look alike at any shift within reach.
+    """
+    return correlogram(moving, fixed, reach_s=reach_s, step_s=step_s).best()

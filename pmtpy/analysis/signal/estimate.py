@@ -1,0 +1,173 @@
+"""What every estimator returns: a value with its 95 % interval; and the few bits of statistics they share.
+
+An estimator that cannot tell raises :class:`~pmtpy.errors.DeclinedError` with the reason; it never returns a number
+that the data do not support. Pure mathematics; times are seconds, power watts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.core.rows import Floats
+
+_SETTLED = 1e-8  # relative gain of a step below which a search has arrived
+Z95 = 1.959964  # two-sided 95 % of the normal distribution
+NOTHING = "-"  # stands where there is no estimate
+_MOST_PLACES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value and its 95 % interval, all in the unit that the field holding it names."""
+
+    value: float
+    low: float
+    high: float
+
+    @staticmethod
+    def normal(value: float, standard_error: float, freedom: float = math.inf) -> Estimate:
+        """Make the interval of a value with a standard error known from ``freedom`` degrees of freedom."""
+        half = t95(freedom) * standard_error
+        return Estimate(value, value - half, value + half)
+
+    @property
+    def half_width(self) -> float:
+        """Half the length of the interval."""
+        return (self.high - self.low) / 2.0
+
+    def scaled(self, factor: float) -> Estimate:
+        """Return the estimate in another unit (seconds to milliseconds: 1000)."""
+        ends = sorted((self.low * factor, self.high * factor))
+        return Estimate(self.value * factor, ends[0], ends[1])
+
+    def widened(self, by: float) -> Estimate:
+        """Return the estimate with an independent error of 95 % half-width ``by`` added in quadrature."""
+        return Estimate(
+            self.value,
+            self.value - math.hypot(self.value - self.low, by),
+            self.value + math.hypot(self.high - self.value, by),
+        )
+
+    def contains(self, truth: float) -> bool:
+        """Whether ``truth`` lies in the interval."""
+        return self.low <= truth <= self.high
+
+    def as_dict(self) -> dict[str, float]:
+        """Return ``{"value", "low", "high"}``, as the JSON of every verb has it."""
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
+def t95(freedom: float) -> float:
+    """Two-sided 95 % quantile of Student's t, by the Cornish-Fisher series (within 1 % from 3 degrees on).
+
+    Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
+    """
+    z, v = Z95, max(freedom, 2.0)
+    if math.isinf(v):
+        return z
+    terms = (
+        (z**3 + z) / 4.0,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96.0,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384.0,
+    )
+    return z + sum(term / v ** (i + 1) for i, term in enumerate(terms))
+
+
+def robust_sd(values: Floats) -> float:
+    """Standard deviation of the bulk of ``values``: 1.4826 times the median distance from the median."""
+    return float(1.4826 * np.median(np.abs(values - np.median(values)))) if len(values) else 0.0
+
+
+def huber_weights(residuals: Floats, k: float = 1.345) -> Floats:
+    """Return Huber's weights for ``residuals``: 1 in the bulk, falling as 1/|r| outside ``k`` standard deviations.
+
+    ``k = 1.345`` keeps 95 % efficiency on normal noise (Huber and Ronchetti, Robust Statistics, 2009). The bulk is
+    taken as no narrower than a quarter of the standard deviation: readings that stand still for most of a recording
+    are no measure of the noise of those that move.
+    """
+    scale = max(robust_sd(residuals), 0.25 * float(np.std(residuals)))
+    if scale <= 0.0:
+        return np.ones(len(residuals))
+    return np.asarray(np.minimum(1.0, k * scale / np.maximum(np.abs(residuals), 1e-300)), np.float64)
+
+
+def rounding_error(values: Floats, residual_sd: float) -> float:
+    """Standard error of a mean of rounded ``values`` that averaging does not remove.
+
+    Rounding errs by up to half a step, the same way whenever the same value is shown, so errors average only over
+    distinct values; noise of more than a third of a step makes them average over readings too (dither: the mean error
+    falls as ``exp(-2 pi^2 sd^2 / step^2)``; Widrow and Kollar, Quantization Noise, 2008).
+    """
+    distinct, counts = np.unique(np.round(values, 6), return_counts=True)
+    if len(distinct) < 2:
+        return 0.0
+    step = float(np.min(np.diff(distinct)))
+    noise = max(residual_sd**2 - step**2 / 12.0, 0.0)
+    share = float(np.sum((counts / len(values)) ** 2))
+    return step / math.sqrt(12.0) * math.exp(-2.0 * math.pi**2 * noise / step**2) * math.sqrt(share)
+
+
+def minimise(
+    residuals: Callable[[Floats], Floats], start: Floats, steps: Floats, rounds: int = 40
+) -> tuple[Floats, Floats]:
+    """Least squares by Levenberg and Marquardt with a numerical Jacobian.
+
+    Parameters
+    ----------
+    residuals : callable
+        Vector of residuals of a vector of parameters.
+    start, steps : array
+        Starting point, and the step of the central differences in each parameter.
+    rounds : int
+        Limit of iterations.
+
+    Returns
+    -------
+    tuple of array
+        The parameters, and the Jacobian there.
+    """
+    x, damping = np.array(start, np.float64), 1e-3
+    here = residuals(x)
+    loss = float(here @ here)
+    jacobian = _jacobian(residuals, x, steps)
+    for _ in range(rounds):
+        normal = jacobian.T @ jacobian
+        scale = np.diag(normal) + 1e-30
+        move = -np.linalg.lstsq(normal + damping * np.diag(scale), jacobian.T @ here, rcond=None)[0]
+        there = residuals(x + move)
+        new = float(there @ there)
+        if not new < loss:
+            damping *= 8.0
+            if damping > 1e8:
+                break
+            continue
+        done = loss - new <= _SETTLED * loss
+        x, here, loss, damping = x + move, there, new, max(damping / 8.0, 1e-9)
+        jacobian = _jacobian(residuals, x, steps)
+        if done:
+            break
+    return x, jacobian
+
+
+def _jacobian(residuals: Callable[[Floats], Floats], x: Floats, steps: Floats) -> Floats:
+    columns = []
+    for i, step in enumerate(steps):
+        shift = np.zeros(len(x))
+        shift[i] = step
+        columns.append((residuals(x + shift) - residuals(x - shift)) / (2.0 * step))
+    return np.stack(columns, axis=1)
+
+
+def written(e: Estimate | None, factor: float = 1.0) -> str:
+    """Write a value with its half-width, both to the second digit of the latter."""
+    if e is None:
+        return NOTHING
+    value, half = e.value * factor, e.half_width * factor
+    if not half > 0.0:
+        return f"{value:.6g}"
+    places = min(max(0, 1 - math.floor(math.log10(half))), _MOST_PLACES)
+    return f"{value:.{places}f} +- {half:.{places}f}"

@@ -1,0 +1,190 @@
+"""How a sensor follows time: the step response of its kernel, from which every emulation and inversion follows.
+
+Symbols as in docs/corrections.md: a reading published at ``u`` is ``gain * (h * P)(u - delay) + offset``, with ``h`` a
+boxcar of width ``window_s``, a one-pole of time constant ``tau_s``, or one after the other. All times in seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from pmtpy.core.rows import Floats
+
+_FORGOTTEN = 37.0  # time constants after which a one-pole has forgotten a step to the last digit ...
+_DEEP = 5.0  # ... and after which all but 0.7 % of it
+
+EARLY_S = 0.02  # a stamp this much earlier than its reading has been seen; a kernel cannot end later in the future
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One channel of a sensor in time, and its scale.
+
+    Attributes
+    ----------
+    period_s : float
+        Time between updates.
+    window_s, tau_s : float
+        Boxcar width and one-pole time constant; 0: none.
+    delay_s : float
+        Age of the kernel's end at the update, either sign.
+    gain, offset_w : float
+        Steady-state gradient and intercept.
+    gain_u, offset_u : float
+        Their standard uncertainties, the first relative.
+    lag_u : float
+        Standard uncertainty of the mean lag.
+    tau_u : float
+        Standard uncertainty of the time constant.
+    noise_w, step_w : float
+        Standard deviation of one reading, and its resolution.
+    """
+
+    period_s: float
+    window_s: float = 0.0
+    tau_s: float = 0.0
+    delay_s: float = 0.0
+    gain: float = 1.0
+    offset_w: float = 0.0
+    gain_u: float = 0.0
+    offset_u: float = 0.0
+    lag_u: float = 0.0
+    tau_u: float = 0.0
+    noise_w: float = 0.0
+    step_w: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what no sensor can be."""
+        if not (self.period_s > 0 and self.window_s >= 0 and self.tau_s >= 0 and self.gain > 0):
+            msg = f"a response needs a positive period and gain, and widths that are not negative: {self}"
+            raise ValueError(msg)
+
+    @property
+    def span_s(self) -> float:
+        """Width of the boxcar that sees as much: the window and twice the time constant."""
+        return self.window_s + 2.0 * self.tau_s
+
+    @property
+    def coverage(self) -> float:
+        """Share of time that reaches a reading, at most 1."""
+        return min(1.0, self.span_s / self.period_s)
+
+    @property
+    def lag_s(self) -> float:
+        """Mean age of what an update shows."""
+        return self.window_s / 2.0 + self.tau_s + self.delay_s
+
+    @property
+    def blind_s(self) -> float:
+        """Length of what a window of several periods leaves out of each, judged by how early it ends; else 0.
+
+        A mean of readings of which each sees but the end of its period looks like a window that is moved on by half of
+        what they leave out: it ends in the future.
+        """
+        wide = self.span_s > 1.5 * self.period_s
+        return -2.0 * self.delay_s if wide and self.delay_s < -EARLY_S else 0.0
+
+    @property
+    def noise_in_s(self) -> float:
+        """Standard deviation of one reading, rounding included, in watts before gain."""
+        return math.hypot(self.noise_w, self.step_w / math.sqrt(12.0)) / self.gain
+
+    def power(self, watts: Floats) -> Floats:
+        """Undo gain and offset: from shown to true watts."""
+        return np.asarray((watts - self.offset_w) / self.gain, np.float64)
+
+    def step(self, after_s: Floats) -> Floats:
+        """Response, from 0 to 1, at times ``after_s`` past a unit step; the delay is not in it."""
+        t = np.maximum(np.asarray(after_s, np.float64), 0.0)
+        if self.window_s == 0.0 and self.tau_s == 0.0:
+            return np.where(np.asarray(after_s) >= 0.0, 1.0, 0.0)
+        if self.window_s == 0.0:
+            return np.asarray(-np.expm1(-t / self.tau_s), np.float64)
+        return np.asarray((self._ramp(t) - self._ramp(np.maximum(t - self.window_s, 0.0))) / self.window_s, np.float64)
+
+    def _ramp(self, t: Floats) -> Floats:
+        """Integral of the one-pole's step response."""
+        return t if self.tau_s == 0.0 else np.asarray(t + self.tau_s * np.expm1(-t / self.tau_s), np.float64)
+
+    def cells(self, at_s: Floats, bounds_s: Floats) -> Floats:
+        """Weights of the cells between ``bounds_s`` in the readings published at ``at_s``; shape (n, cells)."""
+        rise = self.step((at_s - self.delay_s)[:, None] - bounds_s[None, :])
+        return np.asarray(rise[:, :-1] - rise[:, 1:], np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """When the load was on, by the host's own stamps: ``on_s[i]`` to ``off_s[i]``, in order, not overlapping.
+
+    The stamps are all there are from ``since_s`` to ``until_s``; what the load did before and after is not known.
+    """
+
+    on_s: Floats
+    off_s: Floats
+    since_s: float = -math.inf
+    until_s: float = math.inf
+
+    def __post_init__(self) -> None:
+        """Refuse intervals that overlap or are out of order."""
+        if len(self.on_s) != len(self.off_s) or np.any(np.diff(self.edges) < 0):
+            msg = "a load needs as many ends as starts, each after the one before"
+            raise ValueError(msg)
+
+    @property
+    def edges(self) -> Floats:
+        """All changes in order: on, off, on, off, ..."""
+        return np.stack([self.on_s, self.off_s], axis=1).ravel()
+
+    @property
+    def whole(self) -> bool:
+        """Whether the stamps are complete for all time, and not for an interval alone."""
+        return self.since_s == -math.inf and self.until_s == math.inf
+
+    def ending(self, early_s: float) -> Activity:
+        """Return the load with each end earlier, though not before its start nor after the next one."""
+        return replace(self, off_s=np.clip(self.off_s - early_s, self.on_s, np.append(self.on_s[1:], np.inf)))
+
+    def knows(self, response: Response, at_s: Floats) -> npt.NDArray[np.bool_]:
+        """Which readings published at ``at_s`` saw nothing but time in which the stamps are complete."""
+        newest = at_s - response.delay_s
+        return (newest <= self.until_s) & (newest - response.window_s - _DEEP * response.tau_s >= self.since_s)
+
+    def lone_starts(self, apart_s: float) -> Floats:
+        """Return the starts before and after which nothing else is switched for a while."""
+        gaps = np.concatenate([[np.inf], np.diff(self.edges), [np.inf]])
+        return np.asarray(self.on_s[np.minimum(gaps[:-1], gaps[1:])[::2] > apart_s], np.float64)
+
+    def share(self, start_s: float, end_s: float) -> float:
+        """Seconds for which the load was on within an interval."""
+        inside = np.minimum(self.off_s, end_s) - np.maximum(self.on_s, start_s)
+        return float(np.sum(np.maximum(inside, 0.0)))
+
+    def switches(self, start_s: float, end_s: float) -> int:
+        """How often the load was switched within an interval, its ends left out."""
+        return int(np.count_nonzero((self.edges > start_s) & (self.edges < end_s)))
+
+    def lead_s(self, start_s: float, end_s: float) -> float:
+        """By how many seconds on the load runs ahead of its mean within an interval, root mean square."""
+        knots = np.concatenate([[start_s], np.clip(self.edges, start_s, end_s), [end_s]])
+        length = np.diff(knots)
+        on = np.where(np.arange(len(length)) % 2, length, 0.0)
+        lead = np.concatenate([[0.0], np.cumsum(on - length * (np.sum(on) / (end_s - start_s)))])
+        a, b = lead[:-1], lead[1:]
+        mean = float(np.sum(length * (a + b))) / 2.0 / (end_s - start_s)
+        square = float(np.sum(length * (a * a + a * b + b * b))) / 3.0 / (end_s - start_s)
+        return math.sqrt(max(0.0, square - mean * mean))
+
+    def seen(self, response: Response, at_s: Floats) -> Floats:
+        """What a sensor would show at ``at_s`` of a load that is 1 when on and 0 when off."""
+        edges, t = self.edges, at_s - response.delay_s
+        # Of older switches nothing is left to see: they leave the load on or off.
+        newest = np.searchsorted(edges, t, side="right")
+        oldest = np.searchsorted(edges, t - response.window_s - _FORGOTTEN * response.tau_s, side="right")
+        recent = newest[:, None] - 1 - np.arange(int(np.max(newest - oldest, initial=0)))[None, :]
+        edge = np.maximum(recent, 0)
+        rise = response.step(t[:, None] - edges[edge]) * np.where(edge % 2, -1.0, 1.0)
+        return np.asarray(np.sum(rise * (recent >= oldest[:, None]), axis=1) + oldest % 2, np.float64)

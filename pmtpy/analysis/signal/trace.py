@@ -1,0 +1,206 @@
+"""Power over time as a curve with an exact integral, and what a response kernel makes of it.
+
+A curve is constant between its knots. Its mean over any window and its response to a one-pole filter are then exact
+for any sampling: no resampling, no grid. Pure; times are seconds on one clock, powers watts (or 0 and 1 for a load).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pmtpy.core.rows import Floats
+from pmtpy.errors import DeclinedError
+
+_LONG_S = 3600.0  # how far the ends of a curve are held: longer than any kernel
+_OFF_S = 2.0  # a load is known to be off for at least this long before its first and after its last edge
+_STATES = 3  # that a search comes back to: the value at hand and one step to either side
+_END_S = 0.1  # the level held beyond an end is the median over this much of the curve
+
+
+@dataclass(frozen=True, slots=True)
+class PowerTrace:
+    """Power that is constant between knots, with its ends held at their levels.
+
+    Attributes
+    ----------
+    t_s : float64, shape (n + 1,)
+        Knots. The first and the last lie far outside what was recorded.
+    joules : float64, shape (n + 1,)
+        Cumulative energy at the knots.
+    start_s, end_s : float
+        The part that was recorded.
+    """
+
+    t_s: Floats
+    joules: Floats
+    start_s: float
+    end_s: float
+
+    @staticmethod
+    def from_samples(t_s: Floats, watts: Floats) -> PowerTrace:
+        """Make a curve of samples in order of time: between two samples the mean of both."""
+        t, p = np.asarray(t_s, np.float64), np.asarray(watts, np.float64)
+        keep = np.concatenate([[True], np.diff(t) > 0]) if len(t) else np.zeros(0, np.bool_)
+        t, p = t[keep], p[keep]
+        if len(t) < 3 or not np.all(np.isfinite(p)):
+            msg = f"a reference of {len(t)} samples in order of time is too short, or holds values that are no numbers"
+            raise DeclinedError(msg)
+        head = float(np.median(p[t <= t[0] + _END_S]))
+        tail = float(np.median(p[t >= t[-1] - _END_S]))
+        power = np.concatenate([[head], (p[1:] + p[:-1]) / 2.0, [tail]])
+        return _curve(np.concatenate([[t[0] - _LONG_S], t, [t[-1] + _LONG_S]]), power)
+
+    @staticmethod
+    def from_energy(t_s: Floats, joules: Floats) -> PowerTrace:
+        """Make a curve of readings of a counter in order of time: between two readings their mean power."""
+        t, e = np.asarray(t_s, np.float64), np.asarray(joules, np.float64)
+        keep = np.concatenate([[True], np.diff(t) > 0]) if len(t) else np.zeros(0, np.bool_)
+        t, e = t[keep], e[keep]
+        if len(t) < 3 or not np.all(np.isfinite(e)):
+            msg = f"a counter with {len(t)} readings in order of time is too short, or holds values that are no numbers"
+            raise DeclinedError(msg)
+        power = np.diff(e) / np.diff(t)
+        return _curve(
+            np.concatenate([[t[0] - _LONG_S], t, [t[-1] + _LONG_S]]), np.concatenate([power[:1], power, power[-1:]])
+        )
+
+    @staticmethod
+    def from_switching(edges_s: Floats, end_s: float | None = None) -> PowerTrace:
+        """Make a load that is 1 from the first edge to the second, 0 to the third, and so on; 0 before and after.
+
+        A load that is still on at the last edge is on until ``end_s``.
+        """
+        edges = np.asarray(edges_s, np.float64)
+        if len(edges) < 1 or np.any(np.diff(edges) <= 0):
+            msg = f"a load needs switching instants that increase, not {len(edges)} of them in disorder"
+            raise DeclinedError(msg)
+        if len(edges) % 2 == 1 and end_s is not None and end_s > edges[-1]:
+            edges = np.append(edges, end_s)
+        states = np.asarray(np.arange(len(edges) + 1) % 2, np.float64)
+        states[-1] = 0.0
+        curve = _curve(np.concatenate([[edges[0] - _LONG_S], edges, [edges[-1] + _LONG_S]]), states)
+        return replace(curve, start_s=curve.start_s - _OFF_S, end_s=curve.end_s + _OFF_S)
+
+    def watts(self) -> Floats:
+        """Power between the knots, shape (n,)."""
+        return np.asarray(np.diff(self.joules) / np.diff(self.t_s), np.float64)
+
+    @property
+    def cell_s(self) -> float:
+        """Median time between the knots that were recorded."""
+        return float(np.median(np.diff(self.t_s[1:-1])))
+
+    def energy(self, start_s: float, end_s: float) -> float:
+        """Energy between two instants, joules."""
+        ends = np.interp([start_s, end_s], self.t_s, self.joules)
+        return float(ends[1] - ends[0])
+
+    def thinned(self, step_s: float) -> PowerTrace:
+        """Return the curve with fewer knots, at least ``step_s`` apart; the energy at those that stay is kept."""
+        cell = np.floor(self.t_s / step_s)
+        keep = np.concatenate([[True, True], np.diff(cell[1:-1]) > 0, [True]])
+        keep[-2] = True
+        return PowerTrace(self.t_s[keep], self.joules[keep], self.start_s, self.end_s)
+
+    def between(self, start_s: float, end_s: float) -> PowerTrace:
+        """Return the curve with its knots between two instants only; what is beyond keeps its energy, not its shape."""
+        keep = (self.t_s >= start_s) & (self.t_s <= end_s)
+        keep[[0, -1]] = True
+        return PowerTrace(self.t_s[keep], self.joules[keep], max(self.start_s, start_s), min(self.end_s, end_s))
+
+    def shifted(self, by_s: float, rate: float = 0.0) -> PowerTrace:
+        """Return the curve on another clock: ``t -> t (1 + rate) + by_s`` with the middle of the curve as zero."""
+        middle = (self.start_s + self.end_s) / 2.0
+
+        def move(t: Floats) -> Floats:
+            return np.asarray((t - middle) * (1.0 + rate) + middle + by_s, np.float64)
+
+        ends = move(np.array([self.start_s, self.end_s]))
+        return PowerTrace(move(self.t_s), self.joules * (1.0 + rate), float(ends[0]), float(ends[1]))
+
+
+def _curve(t: Floats, power: Floats) -> PowerTrace:
+    joules = np.concatenate([[0.0], np.cumsum(power * np.diff(t))])
+    return PowerTrace(t, joules - joules[1], float(t[1]), float(t[-2]))
+
+
+class Responder:
+    """The response of kernels to one curve. Keeps the one-pole state at the knots for the last time constants asked."""
+
+    def __init__(self, curve: PowerTrace) -> None:
+        self._t, self._c, self._p = curve.t_s, curve.joules, curve.watts()
+        self._states: dict[float, Floats] = {}
+
+    def __call__(self, at_s: Floats, window_s: float, tau_s: float) -> Floats:
+        """Return the weighted mean power before each instant, by a boxcar, a one-pole, or one after the other.
+
+        Parameters
+        ----------
+        at_s : float64, any shape
+            Where the kernels end.
+        window_s, tau_s : float
+            Width of the boxcar and time constant of the one-pole; 0: none.
+        """
+        t = np.asarray(at_s, np.float64)
+        if tau_s <= 0.0:
+            if window_s <= 0.0:
+                return np.asarray(self._p[self._place(t)], np.float64)
+            return np.asarray((self._energy(t) - self._energy(t - window_s)) / window_s, np.float64)
+        if window_s <= 0.0:
+            return self._smooth(t, tau_s)
+        # Of tau x' = P - x follows that the integral of x is that of P less tau times the growth of x.
+        late, early = t, t - window_s
+        growth = self._smooth(late, tau_s) - self._smooth(early, tau_s)
+        energy = self._energy(late) - self._energy(early) - tau_s * growth
+        return np.asarray(energy / window_s, np.float64)
+
+    def _place(self, t: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.intp]]:
+        return np.clip(np.searchsorted(self._t, t, side="right") - 1, 0, len(self._p) - 1)
+
+    def _energy(self, t: Floats) -> Floats:
+        return np.interp(t, self._t, self._c)
+
+    def _smooth(self, t: Floats, tau_s: float) -> Floats:
+        i, x = self._place(t), self._state(tau_s)
+        fade = np.exp(-np.maximum(t - self._t[i], 0.0) / tau_s)
+        return np.asarray(self._p[i] + (x[i] - self._p[i]) * fade, np.float64)
+
+    def _state(self, tau_s: float) -> Floats:
+        if tau_s not in self._states:
+            if len(self._states) == _STATES:
+                del self._states[next(iter(self._states))]  # the oldest
+            self._states[tau_s] = _one_pole(self._t, self._p, tau_s)
+        return self._states[tau_s]
+
+
+def _one_pole(t: Floats, power: Floats, tau_s: float) -> Floats:
+    """State of the filter at the knots, starting from rest at the first level.
+
+    The recursion ``x[j+1] = P[j] + q[j] (x[j] - P[j])`` in stretches of equal length, all at once: first from nothing,
+    which tells the state at the end of each stretch, and then from there.
+    """
+    n = len(power)
+    length = math.isqrt(n) // 4 + 1  # short against the number of stretches: a step costs some microseconds by itself
+    stretches = -(-n // length)
+
+    def side_by_side(values: Floats, filling: float) -> Floats:
+        filled = np.full(stretches * length, filling)
+        filled[:n] = values
+        return np.ascontiguousarray(filled.reshape(stretches, length).T)
+
+    levels, q = side_by_side(power, 0.0), side_by_side(np.exp(-np.diff(t) / tau_s), 1.0)
+    state = np.zeros(stretches)
+    for level, kept in zip(levels, q, strict=True):
+        state = level + (state - level) * kept
+    ends, begin = state.tolist(), [float(power[0])]
+    for end, kept in zip(ends[:-1], np.prod(q, axis=0).tolist(), strict=False):
+        begin.append(end + kept * begin[-1])
+    state = np.array(begin)
+    states = np.empty((length, stretches))
+    for level, kept, row in zip(levels, q, states, strict=True):
+        state = level + (state - level) * kept
+        row[:] = state
+    return np.concatenate([power[:1], states.T.ravel()[:n]])

@@ -1,0 +1,87 @@
+"""Readings as arrays: polls put in order, and the series of updates behind them. Pure; times are seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pmtpy.core.rows import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Updates:
+    """The series of updates behind polled readings, in order.
+
+    Attributes
+    ----------
+    k : int64, shape (n,)
+        Number of each update on the lattice; a gap means that nobody polled in between.
+    t_s : float64, shape (n,)
+        When it was published, seconds on the clock of the polls.
+    watts : float64, shape (n,)
+        What it showed.
+    period_s : float
+        Update period.
+    jitter_s, drift : float
+        Standard error of the times (shared by all of them), and of the period, relative.
+    """
+
+    k: Ints
+    t_s: Floats
+    watts: Floats
+    period_s: float
+    jitter_s: float = 0.0
+    drift: float = 0.0
+
+    def __len__(self) -> int:
+        """Number of updates."""
+        return len(self.k)
+
+    def shifted(self, by_s: float) -> Updates:
+        """Return the series on a clock that is ahead by ``by_s``."""
+        return replace(self, t_s=np.asarray(self.t_s + by_s, np.float64))
+
+    def between(self, start_s: float, end_s: float) -> Updates:
+        """Return the updates published in ``[start_s, end_s)``."""
+        keep = (self.t_s >= start_s) & (self.t_s < end_s)
+        return replace(self, k=self.k[keep], t_s=self.t_s[keep], watts=self.watts[keep])
+
+    def telling(self, most: int) -> Updates:
+        """Return that stretch of so many updates, one after the other, over which the readings vary most."""
+        n = len(self)
+        if n <= most:
+            return self
+        about = self.watts - float(np.mean(self.watts))
+        sums = np.cumsum(np.concatenate([[0.0], about]))
+        squares = np.cumsum(np.concatenate([[0.0], about**2]))
+        first = int(np.argmax(squares[most:] - squares[:-most] - (sums[most:] - sums[:-most]) ** 2 / most))
+        keep = slice(first, first + most)
+        return replace(self, k=self.k[keep], t_s=self.t_s[keep], watts=self.watts[keep])
+
+
+def tidy(t_s: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """Return the polls whose stamps increase; a repeated or backward stamp says nothing about when it was read."""
+    t, v = np.asarray(t_s, np.float64), np.asarray(values, np.float64)
+    if t.shape != v.shape or t.ndim != 1:
+        msg = f"times and values must be two rows of equal length, not {t.shape} and {v.shape}"
+        raise ValueError(msg)
+    good = np.isfinite(t) & np.isfinite(v)
+    t, v = t[good], v[good]
+    if len(t) == 0:
+        return t, v
+    ahead = np.concatenate([[True], t[1:] > np.maximum.accumulate(t)[:-1]])
+    return t[ahead], v[ahead]
+
+
+def stamp_step(t_s: Floats) -> float:
+    """Resolution of time stamps in seconds: the coarsest decimal step of which 98 % are multiples, else 0.
+
+    Not all: a log may have a few stamps from another clock, or set back by less than the others advance.
+    """
+    t = np.asarray(t_s, np.float64)
+    for step in (1.0, 0.1, 0.01, 1e-3, 1e-4):
+        off = np.abs(t / step - np.round(t / step)) * step
+        if np.mean(off < max(1e-6, step * 1e-3)) > 0.98:
+            return step
+    return 0.0

@@ -1,0 +1,205 @@
+"""Energy of a kernel configuration at clocks at which it was not measured.
+
+The idea that works: configurations share the *shape* of power and time over the clock, each has its own *level*. So
+each is measured at one or two clocks, and the shape comes from a few configurations that were measured at all of
+them. For power and for time alike (:mod:`.shape`):
+
+    y_c(f) = v_c (1 + k_c s(f)) exp(gamma w + residual)
+
+One measured clock fixes ``v_c``; what ``k_c`` to expect is told by training configurations with a like power and time
+there (:mod:`.alike`). Two fix ``k_c`` as well (:mod:`.anchor`). Clocks are the measured
+ones, never those asked for. Intervals come from leaving each training configuration out. docs/frequency.md derives
+all this, and says what the published models do and why they fail.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.analysis.transfer.nearest import Likeness
+from pmtpy.analysis.transfer.one_point import HELD, Transfer, carry, expected_clocks, fit
+from pmtpy.analysis.transfer.table import Table
+from pmtpy.analysis.uncertainty.budget import student_95
+from pmtpy.core.rows import Floats
+from pmtpy.errors import DeclinedError
+
+MIN_CONFIGS = 3
+_BOUND_SLACK = 0.002  # relative; clocks this far beyond the training's still count as inside
+_TAIL_CONFIGS = 40  # configurations from which the tails of the errors can be seen
+_ALIEN = math.log(3.0)  # levels this far outside the training's, or further than these lie apart, are called alien
+_FOLDS = 40  # up to so many configurations are left out one by one ...
+_PARTS = 20  # ... more in so many parts
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """One configuration at one clock. The 95 % interval is that of the energy.
+
+    ``note`` says what a reader must know: that the clock is held down by the power limit, for instance.
+    """
+
+    config: str
+    set_mhz: float
+    power_w: float
+    time_s: float
+    energy_j: float
+    energy_low_j: float
+    energy_high_j: float
+    note: str = ""
+
+
+def fit_transfer(train: Table) -> Transfer:
+    """Learn the shared shapes from configurations that were measured at several clocks.
+
+    Raises
+    ------
+    DeclinedError
+        Fewer than three such configurations, or fewer than two clocks: how configurations differ cannot be told.
+    """
+    train.check()
+    kept = [rows for rows in train.by_config().values() if len(np.unique(train.set_mhz[rows])) >= 2]
+    clocks = np.unique(train.set_mhz)
+    if len(kept) < MIN_CONFIGS or len(clocks) < 2:
+        msg = (
+            f"the training table has {len(kept)} configurations measured at two clocks or more, over {len(clocks)} "
+            f"clocks; at least {MIN_CONFIGS} and 2 are needed to tell what configurations share"
+        )
+        raise DeclinedError(msg)
+    return fit(train.rows(np.concatenate(kept)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Fold:
+    """What is learnt without some configurations, and these."""
+
+    model: Transfer
+    left: tuple[Table, ...]
+
+
+def _folds(train: Table) -> list[_Fold]:
+    groups = list(train.by_config().values())
+    parts = np.array_split(np.arange(len(groups)), len(groups) if len(groups) <= _FOLDS else _PARTS)
+    found = []
+    for part in parts:
+        rest = np.concatenate([rows for i, rows in enumerate(groups) if i not in part])
+        found.append(_Fold(fit(train.rows(rest)), tuple(train.rows(groups[i]) for i in part)))
+    return found
+
+
+def _width(folds: Sequence[_Fold], pattern: Sequence[float]) -> float:
+    """Predict the configurations left out from the clocks in ``pattern``.
+
+    Returns the half-width, in predicted standard deviations, that holds 95 % of the errors of log energies. From 20
+    configurations on it is read off the errors, which have long tails; below, it is Student's t times their root
+    mean square, each configuration bringing two errors (power and time).
+    """
+    errors = [e for fold in folds for e in _errors(fold, pattern) if len(e)]
+    n = len(errors)
+    if n >= _TAIL_CONFIGS:
+        return float(np.quantile(np.concatenate(errors), 0.95 * (1.0 + 1.0 / n)))
+    square = float(np.mean([np.mean(e**2) for e in errors])) if errors else 1.0
+    return student_95(max(1, n - 1)) * max(math.sqrt(square), 0.1) * math.sqrt(1.0 + 1.0 / max(1, n))
+
+
+def _errors(fold: _Fold, pattern: Sequence[float]) -> list[Floats]:
+    """Errors of the log energies of each configuration left out, in predicted standard deviations."""
+    model, found, likes = fold.model, [], {}
+    for rows in fold.left:
+        given = np.unique([int(np.argmin(np.abs(rows.set_mhz - p))) for p in pattern])
+        others = np.setdiff1d(np.arange(len(rows.config)), given)
+        inside = others[(rows.set_mhz[others] >= model.clocks[0]) & (rows.set_mhz[others] <= model.clocks[-1])]
+        own = rows.rows(given)
+        key = tuple(own.set_mhz)
+        if key not in likes:
+            likes[key] = model.likeness(own.set_mhz)
+        clocks = expected_clocks(model, likes[key], own, rows.set_mhz[inside])
+        guess = carry(model, likes[key], own, clocks)
+        error = guess.power + guess.time - np.log(rows.power_w[inside] * rows.time_s[inside])
+        found.append(np.abs(error) / np.sqrt(guess.variance))
+    return found
+
+
+def predict(model: Transfer, measured: Table, clocks_mhz: Sequence[float]) -> list[Prediction]:
+    """Predict each configuration of ``measured`` at each clock (asked for, MHz), with 95 % intervals of the energy.
+
+    Raises
+    ------
+    DeclinedError
+        A clock outside those of the training: past the ridge or the power limit nothing is known there. Or a
+        configuration measured further outside them than they lie apart.
+    """
+    measured.check()
+    wanted = np.array(clocks_mhz, np.float64)
+    low, high = model.clocks[0], model.clocks[-1]
+    beyond = [c for c in clocks_mhz if not low * (1 - _BOUND_SLACK) <= c <= high * (1 + _BOUND_SLACK)]
+    if beyond:
+        msg = (
+            f"clock {beyond[0]:g} MHz lies outside those of the training table, {low:g} to {high:g} MHz; past them "
+            "voltage and power limit are unknown: measure some configurations there"
+        )
+        raise DeclinedError(msg)
+    _refuse_far(model, measured)
+    folds = _folds(model.train)
+    known: dict[tuple[float, ...], tuple[Likeness, float]] = {}
+    found: list[Prediction] = []
+    for name, rows in measured.by_config().items():
+        own = measured.rows(rows)
+        pattern = tuple(float(model.clocks[np.argmin(np.abs(model.clocks - c))]) for c in own.set_mhz)
+        if pattern not in known:
+            known[pattern] = (model.likeness(np.array(pattern)), _width(folds, pattern))
+        like, width = known[pattern]
+        reached = expected_clocks(model, like, own, wanted)
+        guess = carry(model, like, own, reached)
+        general = _doubts(model, own)
+        if guess.strange:
+            general.append("its measured clocks disagree with the shared shape; one may be an outlier")
+        for i, clock in enumerate(wanted):
+            power, time_s = math.exp(guess.power[i]), math.exp(guess.time[i])
+            energy, factor = power * time_s, math.exp(width * math.sqrt(guess.variance[i]))
+            note = "; ".join(_held(model, clock, reached[i]) + general)
+            found.append(Prediction(name, float(clock), power, time_s, energy, energy / factor, energy * factor, note))
+    return found
+
+
+def _refuse_far(model: Transfer, measured: Table) -> None:
+    low, high = model.reached.min(), model.reached.max()
+    away = np.maximum(low / measured.core_mhz, measured.core_mhz / high)
+    far = int(np.argmax(away))
+    if away[far] > (high / low) * (1 + _BOUND_SLACK):
+        msg = (
+            f"{measured.config[far]} was measured at {measured.core_mhz[far]:g} MHz, too far from the {low:g} to "
+            f"{high:g} MHz of the training table to be carried there; is core_freq_mhz in MHz in both tables?"
+        )
+        raise DeclinedError(msg)
+
+
+def _held(model: Transfer, wanted: float, reached: float) -> list[str]:
+    if reached >= HELD * wanted:
+        return []
+    if math.isinf(model.cap_w):
+        return [f"this clock reached only {reached:.0f} MHz in training"]
+    lowest = reached <= model.reached[0]
+    return [
+        f"the power limit of {model.cap_w:.0f} W holds this clock at {reached:.0f} MHz"
+        + (" or below" if lowest else "")
+    ]
+
+
+def _doubts(model: Transfer, own: Table) -> list[str]:
+    """How a configuration's measurements differ from all of the training."""
+    found = []
+    low, high = model.reached.min() * (1 - _BOUND_SLACK), model.reached.max() * (1 + _BOUND_SLACK)
+    stray = own.core_mhz[(own.core_mhz < low) | (own.core_mhz > high)]
+    if len(stray):
+        found.append(f"measured at {stray[0]:.0f} MHz, outside the clocks of the training")
+    columns = (("power_w", own.power_w, model.train.power_w), ("time_ms", own.time_s, model.train.time_s))
+    for name, ours, theirs in columns:
+        level, least, most = float(np.mean(np.log(ours))), math.log(theirs.min()), math.log(theirs.max())
+        margin = max(most - least, _ALIEN)
+        if not least - margin <= level <= most + margin:
+            found.append(f"its {name} is far from any of the training: is the unit the same in both tables?")
+    return found

@@ -1,0 +1,302 @@
+"""Calibration profiles: what one says of a channel, and its text.
+
+A profile is a JSON text (docs/corrections.md, "Profile files"): whose channel it is, the curve that leads from what the
+sensor shows to what a reference meter showed, how well that is known, over which range, and where it came from.
+Nothing here fits, reads a file or guesses; whether it belongs to a device is for
+:mod:`pmtpy.core.calibration.matching` to say.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from pmtpy.core.calibration.curves import Affine, CalibrationCurve, Lookup, Number, Polynomial
+from pmtpy.core.calibration.response import Behaviour, Lateness
+from pmtpy.core.channel import Channel, EnergyMethod, Identity
+from pmtpy.core.rows import Floats
+from pmtpy.errors import CalibrationError
+
+_FORMAT = "pmtpy-calibration"
+RECORDED = "recording"  # the backend of a profile for a device that was not here: no sensor is of it
+_MONOTONE_POINTS = 257  # where a polynomial is checked to rise
+_FACTS = ("refresh_s", "window_s", "tau_s", "delay_s", "noise")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One calibrated channel of one device.
+
+    Attributes
+    ----------
+    device : Identity
+        The device it was made on; an empty serial or version is not compared.
+    channel : str
+        Name of the channel.
+    curve : Affine, Polynomial or Lookup
+        From shown to true value, in the SI unit of the channel.
+    low, high : float
+        Range of shown values over which it was made.
+    behaviour : Behaviour
+        How the sensor follows time.
+    provenance : tuple of (key, text)
+        Date, data set, reference instrument, residuals: whatever tells where it came from. Not empty.
+    """
+
+    device: Identity
+    channel: str
+    curve: CalibrationCurve
+    low: float
+    high: float
+    behaviour: Behaviour = field(default_factory=Behaviour)
+    provenance: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a profile that cannot be: an empty range, a curve that does not rise, no provenance."""
+        name = f"calibration of {self.device.backend} {self.channel}"
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            msg = f"{name}: the valid range {self.low} to {self.high} is empty"
+            raise CalibrationError(msg)
+        if not self.provenance:
+            msg = f"{name}: it does not say where it came from (provenance)"
+            raise CalibrationError(msg)
+        with np.errstate(all="ignore"):  # absurd numbers overflow here, and are refused below
+            rising = self.curve.true(np.linspace(self.low, self.high, _MONOTONE_POINTS))
+            falls = not np.all(np.isfinite(rising)) or bool(np.any(np.diff(rising) <= 0))
+        if falls:
+            msg = f"{name}: its curve does not rise over the valid range {self.low:g} to {self.high:g}"
+            raise CalibrationError(msg)
+
+    def to_json(self) -> str:
+        """Write the profile as its JSON text; :func:`parse_profile` reads it back."""
+        return json.dumps(_as_document(self), indent=2, sort_keys=True) + "\n"
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the canonical text, the first 16 digits: the same for the same calibration."""
+        canonical = json.dumps(_as_document(self), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+    def outside(self, true: Floats) -> int:
+        """Return how many of the corrected values lie outside the range over which the profile was made."""
+        low, high = self.curve.true(np.array([self.low, self.high]))
+        return int(np.count_nonzero((true < low) | (true > high)))
+
+    def lateness(self, channel: Channel) -> Lateness | None:
+        """Return what to take back of the channel's lag; None where the profile does not know the kernel.
+
+        A one-pole as long as half the period or longer is inverted, as in recordings; any other kernel is a lag. A
+        counter has no kernel.
+
+        Parameters
+        ----------
+        channel : Channel
+            As :meth:`calibrated` returned it.
+        """
+        how = self.behaviour
+        if how.span_s is None or channel.energy_method is EnergyMethod.COUNTER:
+            return None
+        window, tau, delay = how.window_s or Number(0.0), how.tau_s or Number(0.0), how.end_s
+        period_s = how.refresh_s.value if how.refresh_s else channel.refresh_s or 0.0
+        inverted = window.value == 0.0 and tau.value >= period_s / 2.0 > 0.0
+        # How old a value is when it is polled: what the channel is later than its kernel.
+        polled_s = max(0.0, (channel.lag_s or 0.0) - (how.lag_s or 0.0))
+        # The curve of interval means has each window where it belongs already.
+        middle_s = 0.0 if channel.energy_method is EnergyMethod.MEAN else window.value / 2.0
+        return Lateness(
+            delay.value + middle_s + polled_s + (0.0 if inverted else tau.value),
+            tau.value if inverted else 0.0,
+            math.hypot(delay.u, window.u / 2.0, tau.u, polled_s / math.sqrt(3.0)),
+        )
+
+    def calibrated(self, channel: Channel) -> Channel:
+        """Return what is known of the channel once the curve is applied to it."""
+        gain_u, offset_u = _uncertainties(self)
+        how = self.behaviour
+        middle = abs(self.curve.slope((self.low + self.high) / 2.0))
+        source = "; ".join(f"{key}: {text}" for key, text in self.provenance)
+        return replace(
+            channel,
+            gain_u=gain_u,
+            offset_u=offset_u,
+            noise=(how.noise.value if how.noise else channel.noise) * middle,
+            resolution=channel.smallest_step * middle,
+            refresh_s=how.refresh_s.value if how.refresh_s else channel.refresh_s,
+            window_s=channel.window_s if how.span_s is None else how.span_s,
+            lag_s=channel.lag_s if how.lag_s is None else how.lag_s + _polled_s(channel),
+            reference=f"calibration {self.digest} ({source})",
+        )
+
+
+def _polled_s(channel: Channel) -> float:
+    """Mean age of a value when it is polled, of a register that does not say when it was renewed; else 0."""
+    if channel.lag_s is None or channel.window_s is None:
+        return 0.0
+    return max(0.0, channel.lag_s - channel.window_s / 2.0)
+
+
+def _uncertainties(profile: Profile) -> tuple[float, float]:
+    """Relative and absolute uncertainty of a corrected value; the correlation of gain and offset is left out.
+
+    It is negative for a fit over positive powers, so leaving it out errs on the safe side there.
+    """
+    curve = profile.curve
+    if isinstance(curve, Affine):
+        return curve.gain.u / curve.gain.value, curve.offset.u / curve.gain.value
+    return curve.u, curve.zero_u
+
+
+# --- the text ---
+
+
+def _as_document(profile: Profile) -> dict[str, object]:
+    device, curve = profile.device, profile.curve
+    if isinstance(curve, Affine):
+        model, parameters = "affine", {
+            "gain": _number(curve.gain), "offset": _number(curve.offset), "covariance": curve.covariance,
+        }  # fmt: skip
+    elif isinstance(curve, Polynomial):
+        model = "polynomial"
+        parameters = {"coefficients": list(curve.coefficients), "u": curve.u, "zero_u": curve.zero_u}
+    else:
+        model = "lookup"
+        parameters = {"shown": list(curve.shown), "true": list(curve.values), "u": curve.u, "zero_u": curve.zero_u}
+    how = profile.behaviour
+    facts: dict[str, object] = {f: _number(n) for f in _FACTS if (n := getattr(how, f)) is not None}
+    return {
+        "format": _FORMAT,
+        "version": 1,
+        "backend": device.backend,
+        "device": {
+            "model": device.model, "serial": device.serial, "version": device.version, "virtual": device.virtual,
+        },
+        "channel": profile.channel,
+        "model": model,
+        "parameters": parameters,
+        "range": [profile.low, profile.high],
+        "behaviour": facts | ({"family": how.family} if how.family else {}),
+        "provenance": dict(profile.provenance),
+    }  # fmt: skip
+
+
+def _number(number: Number) -> dict[str, float]:
+    return {"value": number.value, "u": number.u}
+
+
+def parse_profile(text: str, where: str = "calibration") -> Profile:
+    """Read a profile from its text.
+
+    Raises
+    ------
+    CalibrationError
+        Not JSON, not a profile, of a later version, or with a field missing or wrong. The message names ``where``
+        and the field.
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"{where}: not JSON: {error}"
+        raise CalibrationError(msg) from error
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        msg = f'{where}: not a calibration profile ("format" must be "{_FORMAT}")'
+        raise CalibrationError(msg)
+    if document.get("version") != 1:
+        msg = f"{where}: a profile of version {document.get('version')!r}; this program reads version 1"
+        raise CalibrationError(msg)
+    try:
+        return _from_document(document)
+    except CalibrationError as error:
+        msg = f"{where}: {error}"
+        raise CalibrationError(msg) from error
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, ZeroDivisionError) as error:
+        msg = f"{where}: a field is missing or wrong: {type(error).__name__}: {error}"
+        raise CalibrationError(msg) from error
+
+
+def _from_document(document: dict[str, object]) -> Profile:
+    device, provenance = _table(document, "device"), _table(document, "provenance")
+    behaviour = document.get("behaviour") or {}
+    if not isinstance(behaviour, dict):
+        msg = "behaviour must be an object"
+        raise CalibrationError(msg)
+    facts = {f: _read_number(behaviour, f) for f in _FACTS if f in behaviour}
+    low, high = _reals(document, "range")
+    return Profile(
+        Identity(
+            backend=_text(document, "backend"),
+            model=_text(device, "model"),
+            serial=_text(device, "serial"),
+            version=_text(device, "version"),
+            virtual=device.get("virtual") is True,
+        ),
+        _text(document, "channel"),
+        _curve(_text(document, "model"), _table(document, "parameters")),
+        low,
+        high,
+        Behaviour(family=str(behaviour.get("family", "")), **facts),
+        tuple(sorted((str(k), str(v)) for k, v in provenance.items())),
+    )
+
+
+def _curve(model: str, parameters: dict[str, object]) -> CalibrationCurve:
+    spread = {k: _real(parameters.get(k, 0.0), k) for k in ("u", "zero_u")}
+    if model == "affine":
+        gain = _read_number(parameters, "gain")
+        if gain.value <= 0:
+            msg = f"the gain {gain.value:g} must be positive"
+            raise CalibrationError(msg)
+        return Affine(gain, _read_number(parameters, "offset"), _real(parameters.get("covariance", 0.0), "covariance"))
+    if model == "polynomial":
+        return Polynomial(_reals(parameters, "coefficients"), **spread)
+    if model == "lookup":
+        shown, values = _reals(parameters, "shown"), _reals(parameters, "true")
+        if len(shown) < 2 or len(shown) != len(values) or min(np.diff(shown)) <= 0:
+            msg = 'a lookup needs rows "shown" and "true" of equal length, at least two, the first one rising'
+            raise CalibrationError(msg)
+        return Lookup(shown, values, **spread)
+    msg = f"unknown model {model!r}; there are affine, polynomial and lookup"
+    raise CalibrationError(msg)
+
+
+def _table(holder: dict[str, object], key: str) -> dict[str, object]:
+    value = holder[key]
+    if not isinstance(value, dict):
+        msg = f"{key} must be an object"
+        raise CalibrationError(msg)
+    return value
+
+
+def _text(holder: dict[str, object], key: str) -> str:
+    value = holder[key]
+    if not isinstance(value, str):
+        msg = f"{key} must be a text"
+        raise CalibrationError(msg)
+    return value
+
+
+def _real(value: object, key: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        msg = f"{key} must be a finite number, not {value!r}"
+        raise CalibrationError(msg)
+    return float(value)
+
+
+def _reals(holder: dict[str, object], key: str) -> tuple[float, ...]:
+    value = holder[key]
+    if not isinstance(value, list) or not value:
+        msg = f"{key} must be a row of numbers"
+        raise CalibrationError(msg)
+    return tuple(_real(v, key) for v in value)
+
+
+def _read_number(holder: dict[str, object], key: str) -> Number:
+    table = _table(holder, key)
+    number = Number(_real(table["value"], key), _real(table.get("u", 0.0), key))
+    if number.u < 0:
+        msg = f"the uncertainty of {key} must not be negative"
+        raise CalibrationError(msg)
+    return number

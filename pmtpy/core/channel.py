@@ -1,0 +1,179 @@
+"""What a column means: channels, their quantities, the ways power becomes energy, and what makes a total.
+
+Everything here is frozen and pure.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+TOTAL = "total"
+
+
+class Quantity(enum.Enum):
+    """What a channel measures; the value is the suffix of its column in a file, which is the SI unit."""
+
+    POWER = "W"
+    ENERGY = "J"
+    VOLTAGE = "V"
+    CURRENT = "A"
+    TEMPERATURE = "C"  # degrees Celsius: the one unit that is not SI, because every reader expects it
+    FREQUENCY = "Hz"
+    COUNT = "count"
+
+
+class Derivation(enum.Enum):
+    """How the values of a channel come about."""
+
+    DIRECT = "direct"  # a column of the Block, scaled
+    PRODUCT = "product"  # of a voltage and a current channel of the same row
+    RATIO = "ratio"  # of the increments of a sum and of a count channel: the mean over the interval
+
+
+class EnergyMethod(enum.Enum):
+    """How a channel becomes energy: there are three ways and no fourth."""
+
+    COUNTER = "counter"  # difference of a cumulative register, unwrapped
+    TRAPEZOID = "integrated"  # samples of a momentary power, joined by straight lines
+    MEAN = "interval mean"  # each value is the mean power since the row before
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """The meaning of one column.
+
+    Attributes
+    ----------
+    name : str
+        Lowercase, general to particular, stable across runs: ``package0.dram``, ``gpu``, ``pair1.voltage``.
+    quantity : Quantity
+        What is measured; fixes the unit.
+    scale, offset : float
+        SI value = (count + offset) * scale. For a RATIO: SI value = scale * (sum increment / count increment).
+    wrap : float or None
+        The number of counts after which a counter starts again from zero; None if it never does.
+    derivation : Derivation
+        DIRECT channels are the columns of a Block, in order; the others are derived from channels named in
+        ``operands``. operands : tuple of str
+        (voltage, current) for a PRODUCT, (sum, count) for a RATIO.
+    method : EnergyMethod or None
+        How power or energy is integrated. None: COUNTER for energy, MEAN for a RATIO, else TRAPEZOID.
+    domain : str
+        Physical part measured, as a path (``host/socket0/package/core``). Only the outermost domain of each tree
+        enters a total, once, by the first channel that measures it. Empty: never part of a total.
+    label : str
+        The device's own name for it, where it has one (the pair name on a board, a rail name).
+    refresh_s, window_s, lag_s : float or None
+        How often the register changes, over which span it averages, by how much it is late. None: not known.
+    resolution : float or None
+        One step of the value in SI. None: ``abs(scale)`` for a DIRECT channel.
+    gain_u : float
+        Standard uncertainty of the gain, relative (0.01 is 1 %).
+    offset_u : float
+        Standard uncertainty of the zero, in SI.
+    noise : float
+        Standard deviation of one value at constant input, in SI.
+    max_watts : float or None
+        More than this cannot be: tells a wrap of a counter from a restart.
+    reference : str
+        The document that says so.
+    """
+
+    name: str
+    quantity: Quantity
+    scale: float = 1.0
+    offset: float = 0.0
+    wrap: float | None = None
+    derivation: Derivation = Derivation.DIRECT
+    operands: tuple[str, ...] = ()
+    method: EnergyMethod | None = None
+    domain: str = ""
+    label: str = ""
+    refresh_s: float | None = None
+    window_s: float | None = None
+    lag_s: float | None = None
+    resolution: float | None = None
+    gain_u: float = 0.0
+    offset_u: float = 0.0
+    noise: float = 0.0
+    max_watts: float | None = None
+    reference: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a meaning that cannot be: a derived channel without its two operands, a scale that is no number."""
+        if (self.derivation is Derivation.DIRECT) != (not self.operands) or len(self.operands) not in {0, 2}:
+            msg = f"channel {self.name}: a {self.derivation.value} channel cannot be made of {self.operands!r}"
+            raise ValueError(msg)
+        if not (math.isfinite(self.scale) and math.isfinite(self.offset)):
+            msg = f"channel {self.name}: scale {self.scale} and offset {self.offset} must be finite"
+            raise ValueError(msg)
+
+    @property
+    def unit(self) -> str:
+        """Unit of the values, also the suffix of the column in a file."""
+        return self.quantity.value
+
+    @property
+    def measures_energy(self) -> bool:
+        """Whether the channel has a curve of energy."""
+        return self.quantity in {Quantity.POWER, Quantity.ENERGY}
+
+    @property
+    def energy_method(self) -> EnergyMethod:
+        """The rule by which the channel becomes energy."""
+        if self.method is not None:
+            return self.method
+        if self.quantity is Quantity.ENERGY:
+            return EnergyMethod.COUNTER
+        return EnergyMethod.MEAN if self.derivation is Derivation.RATIO else EnergyMethod.TRAPEZOID
+
+    @property
+    def smallest_step(self) -> float:
+        """One step of the value in SI; 0 where it is not known."""
+        if self.resolution is not None:
+            return self.resolution
+        return abs(self.scale) if self.derivation is Derivation.DIRECT else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a source says of itself.
+
+    Attributes
+    ----------
+    backend, model, serial, version : str
+        Backend name, device model, serial number or UUID (empty where there is none), driver or firmware version.
+    virtual : bool
+        True when the far side is emulated. Every result and file carries it.
+    notes : tuple of str
+        Plain warnings about the device: what was wrong, and what works nevertheless.
+    """
+
+    backend: str
+    model: str = ""
+    serial: str = ""
+    version: str = ""
+    virtual: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def outermost(domains: Sequence[str]) -> tuple[int, ...]:
+    """Indices of the entries that make a sum without counting anything twice.
+
+    Of the non-empty ``domains`` (paths of physical parts), each outermost one is taken once, by its first entry; a
+    domain inside another that is present is not taken. ``host`` by itself is the whole machine (a node's own meter):
+    everything is inside it, graphics cards too, but for what is ``external``.
+    """
+    taken: dict[str, int] = {}
+    present = {d for d in domains if d}
+    machine = "host" in present
+    for i, domain in enumerate(domains):
+        parts = domain.split("/")
+        inside = any("/".join(parts[:j]) in present for j in range(1, len(parts)))
+        inside = inside or (machine and domain != "host" and parts[0] != "external")
+        if domain and not inside and domain not in taken:
+            taken[domain] = i
+    return tuple(taken.values())

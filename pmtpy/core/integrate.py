@@ -1,0 +1,348 @@
+"""Counts to curves: scale, correct, multiply, integrate. The only module that knows how energy comes about.
+
+Three rules and no fourth: a counter gives energy by difference, with unwrap; samples of a momentary power by
+trapezoid; the mean over an interval by mean times interval. A poll delivers one row and a stream many; both give the
+same curve, however the rows are cut into Blocks.
+
+What is not known is not invented: where rows were lost, where the device restarted, or where a counter may have
+turned over more than once, no energy is added and the interval is counted as uncovered.
+
+An :class:`Integrator` is driven by one owner, the sensor, under its lock. It does no input or output.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from pmtpy.core.channel import Channel, Derivation, EnergyMethod
+from pmtpy.core.counters import Counter, Ratio, Transform, sure_ns
+from pmtpy.core.rows import Block, Floats, Frame, Ints, Layout, Point, Row
+
+_new = tuple.__new__  # what Point(...) does in the end, at half the cost
+
+_FEW_ROWS = 8  # below this, plain numbers are faster than arrays
+
+
+class _Matrix:
+    """How to compute all sampled channels at once: which rows of the matrix of SI values enter which result."""
+
+    __slots__ = ("all_means", "products", "rows", "scale", "scaled", "total", "values")
+
+    def __init__(self, samples: Sequence[tuple[int, Channel, int, int]], values: list[int], total: list[int]) -> None:
+        self.rows = len(samples)
+        self.all_means = all(channel.energy_method is EnergyMethod.MEAN for _, channel, *_ in samples)
+        self.products = None
+        if samples and all(j >= 0 for *_, j in samples):
+            self.products = (_even([i for *_, i, _ in samples]), _even([j for *_, j in samples]))
+        self.scale = np.array([[channel.scale if j >= 0 else 1.0] for _, channel, _, j in samples])
+        self.scaled = bool(np.any(self.scale != 1.0))
+        self.values = _even(values)
+        self.total = _even(total) if total else None
+
+
+def _even(indices: list[int]) -> slice | list[int]:
+    """Return evenly spaced indices as a slice, which numpy need not copy."""
+    steps = {b - a for a, b in pairwise(indices)} or {1}
+    if len(steps) == 1 and min(steps) > 0:
+        return slice(indices[0], indices[-1] + 1, steps.pop()) if indices else slice(0)
+    return indices
+
+
+class Integrator:
+    """The running curve of one source.
+
+    Parameters
+    ----------
+    layout : Layout
+        The meaning of the columns.
+    transforms : mapping of channel name to function
+        Calibration: SI in, SI out, before a product is formed and before integration. On a counter it acts on the
+        mean power of each interval.
+    """
+
+    def __init__(self, layout: Layout, transforms: Mapping[str, Transform] | None = None) -> None:
+        self.layout = layout
+        self._transforms = dict(transforms or {})
+        self._plan(layout)
+        self._started = False
+        self._t_ns = 0
+        self._watts = [math.nan] * len(layout.names)  # as the columns of a Frame: the total first
+        self._joules = [0.0 if layout.in_total else math.nan] + [0.0] * len(layout.energy)
+        self._uncovered_ns = 0
+        self.lost = 0
+
+    def _plan(self, layout: Layout) -> None:
+        """Sort the channels by how they are computed, once."""
+        direct = [c for c in layout.channels if c.derivation is Derivation.DIRECT]
+        column = {c.name: i for i, c in enumerate(direct)}
+        by_name = {c.name: c for c in layout.channels}
+        self._scales, self._offsets = [c.scale for c in direct], [c.offset for c in direct]
+        self._scale, self._offset = np.array(self._scales, np.float64), np.array(self._offsets, np.float64)
+        self._corrected = [(column[n], t) for n, t in self._transforms.items() if n in column]
+        self._plain: list[tuple[int, Counter]] = []  # counters that nothing corrects
+        self._counters: list[tuple[int, Counter | Ratio]] = []  # the others: corrected, or a ratio of two
+        self._samples: list[tuple[int, Channel, int, int]] = []  # (out, channel, column, second column or -1)
+        for out, channel in enumerate(layout.energy, 1):
+            correct = self._transforms.get(channel.name)
+            if channel.derivation is Derivation.RATIO:
+                parts = [Counter(by_name[o], column[o], None) for o in channel.operands]
+                self._counters.append((out, Ratio(channel, (parts[0], parts[1]), correct)))
+            elif channel.energy_method is EnergyMethod.COUNTER and correct is None:
+                self._plain.append((out, Counter(channel, column[channel.name], None)))
+            elif channel.energy_method is EnergyMethod.COUNTER:
+                self._counters.append((out, Counter(channel, column[channel.name], correct)))
+                self._corrected = [(i, t) for i, t in self._corrected if i != column[channel.name]]
+            elif channel.derivation is Derivation.PRODUCT:
+                self._samples.append((out, channel, column[channel.operands[0]], column[channel.operands[1]]))
+            else:
+                self._samples.append((out, channel, column[channel.name], -1))
+        self._values = [
+            (column[c.name], c.scale, c.offset, self._transforms.get(c.name))
+            for c in layout.values
+            if c.derivation is Derivation.DIRECT
+        ]
+        self._ordinary = [
+            (
+                counter,
+                out,
+                counter.column,
+                counter.scale,
+                math.inf if counter.channel.max_watts is None else counter.channel.max_watts,
+                2 * (counter.channel.refresh_s or 0.0),
+                counter.refresh_ns,
+                counter.hold_ns,
+            )
+            for out, counter in self._plain
+        ]
+        self._sure_ns = min([sure_ns(counter.channel) for _, counter in self._plain], default=0.0)
+        self._in_total = layout.in_total
+        self._wide = bool(self._samples) and not self._counters and not self._plain
+        self._matrix = _Matrix(self._samples, [i for i, *_ in self._values], list(layout.in_total))
+
+    def advance(self, data: Block | Row) -> Frame | Point | None:
+        """Take the rows that have come; return the same rows of the curve (None if there were none)."""
+        if isinstance(data, Row):
+            return self._step(data)
+        if not len(data):
+            return None
+        if self._wide and len(data) >= _FEW_ROWS:
+            return self._sweep(data)
+        return self._walk(data)
+
+    def _walk(self, block: Block) -> Frame:
+        lost = block.lost.tolist() if block.lost is not None else [0] * len(block)
+        rows = zip(block.t_ns.tolist(), block.raw.tolist(), lost, strict=True)
+        points = [self._step(Row(*row), fresh=block.fresh and i == 0) for i, row in enumerate(rows)]
+        return Frame.of_points(points, block.marks)
+
+    # -- one row, plain numbers ------------------------------------------------------------------------------------
+
+    def _step(self, row: Row, *, fresh: bool = False) -> Point:
+        t_ns, counts, lost = row
+        dt_ns = t_ns - self._t_ns
+        if fresh or not self._started:
+            unknown = self._begin(t_ns, counts, dt_ns)
+        else:
+            unknown = self._count(t_ns, counts, dt_ns)
+            if self._counters or self._samples:
+                unknown = max(unknown, self._add(t_ns, counts, dt_ns, gap=lost > 0))
+        self._t_ns = t_ns
+        if lost or unknown:
+            self.lost += lost
+            self._uncovered_ns += unknown
+        watts, joules = self._watts, self._joules
+        if self._in_total:
+            total_w = total_j = 0.0
+            for i in self._in_total:
+                total_w += watts[i]
+                total_j += joules[i]
+            watts[0], joules[0] = total_w, total_j
+        values: tuple[float, ...] = ()
+        if self._values:
+            values = tuple([(counts[i] + o) * s for i, s, o, _ in self._values])
+            if self._transforms:
+                values = self._correct_values(values)
+        return _new(Point, (t_ns, tuple(watts), tuple(joules), values, lost, self._uncovered_ns))
+
+    def _count(self, t_ns: int, counts: Sequence[float], dt_ns: int) -> int:
+        """Add what the plain counters have counted in one interval; return its part (ns) for which that is not known.
+
+        This is what a user's ``read()`` of counters waits for, so the ordinary case is worked out here without a call:
+        the time was too short to turn over unseen, and a counter rests or has gone on by a possible amount. All else
+        is left to :meth:`Counter.advance`, which says the same of the ordinary case too.
+        """
+        unknown = 0
+        dt_s = dt_ns * 1e-9
+        if dt_ns > self._sure_ns:
+            for out, counter in self._plain:
+                unknown = max(unknown, self._advance(out, counter, t_ns, counts, dt_ns))
+            return unknown
+        watts, joules = self._watts, self._joules
+        for counter, out, column, scale, max_watts, slack_s, refresh_ns, hold_ns in self._ordinary:
+            grown = counts[column] - counter.old
+            rest_ns = t_ns - counter.moved_ns
+            if not grown:
+                if rest_ns > hold_ns and not watts[out] <= scale / (rest_ns * 1e-9):
+                    watts[out] = counter.watts = scale / (rest_ns * 1e-9)
+            elif 0 < grown * scale <= max_watts * (dt_s + slack_s) + scale:
+                counter.old, counter.moved_ns = counts[column], t_ns
+                span_ns = rest_ns if rest_ns > refresh_ns else refresh_ns  # noqa: FURB136  (a call is slow)
+                joules[out] += grown * scale
+                watts[out] = counter.watts = grown * scale / (span_ns * 1e-9)
+            else:
+                unknown = max(unknown, self._advance(out, counter, t_ns, counts, dt_ns))
+        return unknown
+
+    def _advance(self, out: int, counter: Counter | Ratio, t_ns: int, counts: Sequence[float], dt_ns: int) -> int:
+        """Add what one counter has counted in one interval; return the interval (ns) if that is not known, else 0."""
+        joules = counter.advance(counts, t_ns, dt_ns)
+        self._watts[out] = counter.watts
+        if joules is None:
+            return dt_ns
+        self._joules[out] += joules
+        return 0
+
+    def _correct_values(self, values: tuple[float, ...]) -> tuple[float, ...]:
+        plan = zip(values, self._values, strict=True)
+        return tuple([v if t is None else float(t(np.array([v]))[0]) for v, (*_, t) in plan])
+
+    def _sample(self, counts: Sequence[float], channel: Channel, i: int, j: int) -> float:
+        a = (counts[i] + self._offsets[i]) * self._scales[i]
+        if self._transforms:
+            for column, transform in self._corrected:
+                if column == i:
+                    a = float(transform(np.array([a]))[0])
+        if j < 0:
+            return a
+        watts = a * self._sample(counts, channel, j, -1) * channel.scale
+        correct = self._transforms.get(channel.name)
+        return watts if correct is None else float(correct(np.array([watts]))[0])
+
+    def _begin(self, t_ns: int, counts: Sequence[float], dt_ns: int) -> int:
+        """Begin, or begin anew after a restart; return the part (ns) of the interval for which no energy is known."""
+        for _, counter in (*self._plain, *self._counters):
+            counter.start(counts, t_ns)
+        for out, channel, i, j in self._samples:
+            self._watts[out] = self._sample(counts, channel, i, j)
+        first, self._started = not self._started, True
+        return 0 if first or not self.layout.energy else dt_ns
+
+    def _add(self, t_ns: int, counts: Sequence[float], dt_ns: int, *, gap: bool) -> int:
+        """Add the energy of one interval, of all but plain counters; return its part (ns) for which none is known."""
+        unknown = 0
+        for out, counter in self._counters:
+            unknown = max(unknown, self._advance(out, counter, t_ns, counts, dt_ns))
+        for out, channel, i, j in self._samples:
+            before, now = self._watts[out], self._sample(counts, channel, i, j)
+            self._watts[out] = now
+            known_ns = dt_ns
+            # A momentary power beside the counter that makes the total is bridged by its neighbours: the total knows
+            # the energy of that time, so it is not uncovered. The uncertainty of the channel has a part for it.
+            if gap and (out in self._in_total or not self._in_total):
+                known_ns = _known_ns(channel, dt_ns)
+                unknown = max(unknown, dt_ns - known_ns)
+            mean = now if channel.energy_method is EnergyMethod.MEAN else (before + now) / 2
+            self._joules[out] += mean * known_ns * 1e-9
+        return unknown
+
+    # -- many rows, arrays -----------------------------------------------------------------------------------------
+
+    def _sweep(self, block: Block) -> Frame:
+        """Do for all rows at once what ``_step`` does for one; only sampled channels, which is what streams have.
+
+        Few calls on whole matrices: a caller of ``read()`` waits for them.
+        """
+        n, t_ns, plan = len(block), block.t_ns, self._matrix
+        si = np.array(block.raw.T, np.float64, order="C")  # one row per column, side by side: three times as fast
+        si += self._offset[:, None]
+        si *= self._scale[:, None]
+        for column, transform in self._corrected:
+            si[column] = transform(si[column])
+        dt_ns = np.empty(n, np.int64)
+        np.subtract(t_ns[1:], t_ns[:-1], out=dt_ns[1:])
+        first = not self._started
+        dt_ns[0] = 0 if first else t_ns[0] - self._t_ns
+        watts, joules = np.empty((plan.rows + 1, n)), np.empty((plan.rows + 1, n))
+        self._powers(si, watts)
+        mean = watts if plan.all_means else self._means(watts, first=first)
+        energy = joules[1:]
+        np.multiply(mean[1:], dt_ns * 1e-9, out=energy)
+        gaps = self._gaps(block, first=first)
+        unknown = self._cut_out(joules, dt_ns, gaps) if gaps else 0
+        energy[:, 0] += self._joules[1:]
+        np.cumsum(energy, axis=1, out=energy)
+        for columns in (watts, joules):
+            if plan.total is None:
+                columns[0] = math.nan
+            else:
+                np.sum(columns[plan.total], axis=0, out=columns[0])
+        lost = block.lost if block.lost is not None else np.zeros(n, np.int64)
+        uncovered = np.full(n, self._uncovered_ns, np.int64)
+        if gaps:
+            uncovered += np.cumsum(unknown)
+        self._started = True
+        self._t_ns = int(t_ns[-1])
+        self._watts, self._joules = watts[:, -1].tolist(), joules[:, -1].tolist()
+        self._uncovered_ns = int(uncovered[-1])
+        self.lost += int(lost.sum()) if block.lost is not None else 0
+        values = si[plan.values].T if self._values else np.empty((n, 0))
+        return Frame(t_ns, watts.T, joules.T, values, lost, uncovered, block.marks)
+
+    def _powers(self, si: Floats, watts: Floats) -> None:
+        """Fill in the power of every channel, one row each; the row of the total is left."""
+        plan, power = self._matrix, watts[1:]
+        if plan.products is not None:
+            np.multiply(si[plan.products[0]], si[plan.products[1]], out=power)
+        else:
+            for out, _, i, j in self._samples:
+                watts[out] = si[i] if j < 0 else si[i] * si[j]
+        if plan.scaled:
+            power *= plan.scale
+        if self._transforms:
+            for out, channel, _, j in self._samples:
+                if j >= 0 and channel.name in self._transforms:
+                    watts[out] = self._transforms[channel.name](watts[out])
+
+    def _means(self, watts: Floats, *, first: bool) -> Floats:
+        """Mean power since the row before: of momentary samples the half-way value, of interval means themselves."""
+        mean: Floats = watts.copy()
+        for out, channel, *_ in self._samples:
+            if channel.energy_method is EnergyMethod.TRAPEZOID:
+                before = watts[out, 0] if first else self._watts[out]
+                mean[out, 0] = (before + watts[out, 0]) / 2
+                mean[out, 1:] = (watts[out, 1:] + watts[out, :-1]) / 2
+        return mean
+
+    def _cut_out(self, joules: Floats, dt_ns: Ints, gaps: list[tuple[int, bool]]) -> Ints:
+        """Take the energy of unknown time out; return that time for each row."""
+        unknown = np.zeros(len(dt_ns), np.int64)
+        for row, broken in gaps:
+            length = int(dt_ns[row])
+            for out, channel, *_ in self._samples:
+                known = 0 if broken else _known_ns(channel, length)
+                joules[out, row] *= known / max(1, length)
+                unknown[row] = max(int(unknown[row]), length - known)
+        return unknown
+
+    def _gaps(self, block: Block, *, first: bool) -> list[tuple[int, bool]]:
+        """Rows whose interval is not fully known, and whether because of a restart."""
+        gaps = {} if block.lost is None else dict.fromkeys(np.flatnonzero(block.lost).tolist(), False)
+        if block.fresh:
+            gaps[0] = True
+        if first:
+            gaps.pop(0, None)
+        return list(gaps.items())
+
+
+def _known_ns(channel: Channel, dt_ns: int) -> int:
+    """Of an interval with lost rows, the part that the row at its end still covers.
+
+    A momentary sample covers nothing before itself. An interval mean covers the interval that it is the mean of.
+    """
+    if channel.energy_method is not EnergyMethod.MEAN or channel.window_s is None:
+        return 0
+    return min(dt_ns, round(channel.window_s * 1e9))

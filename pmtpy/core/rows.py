@@ -1,0 +1,194 @@
+"""Rows: counts as a source delivers them, and the curve of power and energy made of them, in SI.
+
+Everything here is frozen and pure. Arrays that are handed out are not to be written to. Times are integer
+nanoseconds on the host's monotonic clock and denote the middle of what was measured, unless a channel says
+otherwise (``window_s``, ``lag_s``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pmtpy.core.channel import TOTAL, Channel, outermost
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Counts as delivered by a source; rows in order of time.
+
+    Attributes
+    ----------
+    t_ns : int64, shape (n,)
+        Instant of each row, strictly increasing.
+    raw : numeric, shape (n, c)
+        One column per DIRECT channel, in the order of the channels. Not scaled, unwrapped or smoothed.
+    lost : int64, shape (n,), or None
+        Rows known to be missing directly before each row; None: none.
+    fresh : bool
+        The device restarted before the first row, so counters do not continue.
+    marks : tuple of (row, label)
+        Labels that the device's own stream carried.
+    """
+
+    t_ns: Ints
+    raw: npt.NDArray[np.generic]
+    lost: Ints | None = None
+    fresh: bool = False
+    marks: tuple[tuple[int, str], ...] = ()
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.t_ns)
+
+    @staticmethod
+    def row(t_ns: int, counts: Sequence[float], *, lost: int = 0, fresh: bool = False) -> Block:
+        """Make a Block of one row, as a poll does."""
+        return Block(
+            np.array([t_ns], np.int64),
+            np.array([counts], np.float64),
+            np.array([lost], np.int64) if lost else None,
+            fresh,
+        )
+
+    @staticmethod
+    def empty(columns: int) -> Block:
+        """Make a Block without rows: nothing has arrived."""
+        return Block(np.empty(0, np.int64), np.empty((0, columns)))
+
+
+class Row(NamedTuple):
+    """A Block of one row without arrays: what a poll delivers, at a tenth of the cost.
+
+    Attributes
+    ----------
+    t_ns : int
+        The instant of the row.
+    counts : sequence of float
+        One per DIRECT channel.
+    lost : int
+        Rows known to be missing directly before.
+    """
+
+    t_ns: int
+    counts: Sequence[float]
+    lost: int = 0
+
+
+class Point(NamedTuple):
+    """A Frame of one row without arrays. Fields as in Frame."""
+
+    t_ns: int
+    watts: tuple[float, ...]
+    joules: tuple[float, ...]
+    values: tuple[float, ...]
+    lost: int
+    uncovered_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Rows of the curve, in SI.
+
+    Attributes
+    ----------
+    t_ns : int64, shape (n,)
+        Instant of each row.
+    watts, joules : float64, shape (n, k)
+        One column per name of the layout, index 0 is the total. Joules are cumulative since opening.
+    values : float64, shape (n, m)
+        The other channels (volts, amperes, degrees, hertz), in the order of ``Layout.values``.
+    lost : int64, shape (n,)
+        Rows missing directly before each row.
+    uncovered_ns : int64, shape (n,)
+        Cumulative time since opening for which no energy is known (lost rows, restarts).
+    marks : tuple of (row, label)
+        Labels, each at the row it belongs to.
+    """
+
+    t_ns: Ints
+    watts: Floats
+    joules: Floats
+    values: Floats
+    lost: Ints
+    uncovered_ns: Ints
+    marks: tuple[tuple[int, str], ...] = ()
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.t_ns)
+
+    @staticmethod
+    def of_points(points: Sequence[Point], marks: tuple[tuple[int, str], ...] = ()) -> Frame:
+        """Make arrays of at least one Point."""
+        t_ns, watts, joules, values, lost, uncovered = zip(*points, strict=True)
+        return Frame(
+            np.array(t_ns, np.int64),
+            np.array(watts, np.float64),
+            np.array(joules, np.float64),
+            np.array(values, np.float64),
+            np.array(lost, np.int64),
+            np.array(uncovered, np.int64),
+            marks,
+        )
+
+    def point(self, row: int) -> Point:
+        """Return one row as plain numbers."""
+        return Point(
+            int(self.t_ns[row]),
+            tuple(self.watts[row].tolist()),
+            tuple(self.joules[row].tolist()),
+            tuple(self.values[row].tolist()),
+            int(self.lost[row]),
+            int(self.uncovered_ns[row]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns of a Frame: which channels have energy, which make the total, which are plain values.
+
+    Attributes
+    ----------
+    channels : tuple of Channel
+        All channels of the source.
+    energy : tuple of Channel
+        Those with a curve of energy, in order; column i + 1 of ``Frame.watts``.
+    in_total : tuple of int
+        Columns of ``Frame.watts`` that are summed into column 0.
+    values : tuple of Channel
+        The others; column j of ``Frame.values``.
+    """
+
+    channels: tuple[Channel, ...]
+    energy: tuple[Channel, ...] = field(init=False)
+    in_total: tuple[int, ...] = field(init=False)
+    values: tuple[Channel, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Sort the channels; derive the total from the domains."""
+        names = [c.name for c in self.channels]
+        doubled = sorted({n for n in names if names.count(n) > 1 or n == TOTAL})
+        if doubled:
+            msg = f"channel names must be unique and not {TOTAL!r}: {doubled}"
+            raise ValueError(msg)
+        missing = [o for c in self.channels for o in c.operands if o not in names]
+        if missing:
+            msg = f"channels are derived from {missing}, which do not exist"
+            raise ValueError(msg)
+        energy = tuple(c for c in self.channels if c.measures_energy)
+        object.__setattr__(self, "energy", energy)
+        object.__setattr__(self, "values", tuple(c for c in self.channels if not c.measures_energy))
+        object.__setattr__(self, "in_total", tuple(i + 1 for i in outermost([c.domain for c in energy])))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns of ``Frame.watts`` and of a State: total first."""
+        return (TOTAL, *(c.name for c in self.energy))

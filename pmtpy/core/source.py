@@ -1,0 +1,230 @@
+"""The narrow waist: what a backend must offer. Counts with times, nothing else.
+
+A backend module has two functions:
+
+``discover(**options) -> Discovery``
+    What devices are there, or why none are. Cheap, opens nothing exclusively, never raises.
+``open_source(device, *, clock, **explicit options) -> Source``
+    Opens one device, or raises :class:`~pmtpy.errors.BackendUnavailableError` with reason and remedy.
+
+A source never scales, unwraps, integrates, smooths, locks, sleeps or starts threads.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pmtpy.core.channel import Channel, Derivation, Identity
+from pmtpy.core.clock import NS_PER_S, Clock
+from pmtpy.core.rows import Block, Row
+from pmtpy.errors import ReadError, SourceLostError
+
+# A call is taken to have been held up if it lasts this long, and this many times as long as the shortest so far.
+_HELD_UP_NS, _HELD_UP = 1_000_000, 8
+_TRIES = 3
+_NEVER_NS = 1 << 62
+_new = tuple.__new__  # what Row(...) does in the end, at half the cost
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """What a backend finds on this machine.
+
+    Attributes
+    ----------
+    devices : tuple of str
+        Names that ``open_source`` takes; ``""`` stands for a backend with a single, unnamed device.
+    reason, remedy : str
+        Why there is none (or why those found cannot be read), and what to do about it.
+    """
+
+    devices: tuple[str, ...] = ()
+    reason: str = ""
+    remedy: str = ""
+
+
+class Source(ABC):
+    """One opened device.
+
+    Attributes
+    ----------
+    identity : Identity
+    channels : tuple of Channel
+        The DIRECT ones are the columns of every Block, in this order.
+    interval_s : float
+        How often the background pump should call :meth:`read`.
+    deadline_s : float or None
+        The longest time between two reads after which counters are still unambiguous; None: no limit.
+    slow : bool
+        True when one reading takes so long (a bus transaction) that only the pump may pay for it.
+    stream : bool
+        True when rows come by themselves, so that the newest row is the present state.
+    dated : bool
+        True when the device says when it renewed its registers, and rows bear that instant. False: rows bear the
+        instant of the reading, and a value may be as old as the time between two of them. A source may find out.
+    """
+
+    identity: Identity
+    channels: tuple[Channel, ...]
+    interval_s: float = 0.1
+    deadline_s: float | None = None
+    slow: bool = False
+    stream: bool = False
+    dated: bool = False
+
+    @property
+    def columns(self) -> int:
+        """Number of columns of a Block."""
+        return sum(c.derivation is Derivation.DIRECT for c in self.channels)
+
+    @abstractmethod
+    def read(self) -> Block:
+        """Deliver what has come since the last call, without waiting for more.
+
+        Called by one thread at a time. Times strictly increase within and across Blocks; counts are untouched;
+        known loss is in ``lost``, a known restart in ``fresh``.
+
+        Raises
+        ------
+        SourceLostError
+            The device is gone; every later call raises it again.
+        """
+
+    def take(self) -> Block | Row:
+        """Do what :meth:`read` does, in the cheapest form: a single row need not be arrays."""
+        return self.read()
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last reading failed, rather than found nothing new."""
+        return False
+
+    @property
+    def stamped(self) -> bool:
+        """Whether rows bear the device's own times rather than those of the readings, as far as it is known by now."""
+        return False
+
+    @property
+    def more(self) -> bool:
+        """Whether a part of what has come waits for another :meth:`read`, because all at once would be too much."""
+        return False
+
+    def mark(self, label: str) -> bool:  # noqa: ARG002  (the default has no use for it)
+        """Put ``label`` into the device's own stream; return False where the device cannot."""
+        return False
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the device. May be called twice."""
+
+
+class PolledSource(Source):
+    """A source whose device is asked, one reading at a time. A subclass writes :meth:`poll` and :meth:`close`.
+
+    A failed reading (:class:`ReadError`) becomes a lost row; ``max_failures`` of them in a row, or a register that
+    stays silent for ``stale_s``, mean that the device is gone.
+    """
+
+    max_failures: int = 10
+    stale_s: float | None = None
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._failures = 0
+        self._lost: SourceLostError | None = None
+        self._last_t_ns = -1
+        self._last_row_ns = clock.now_ns()
+        self._shortest_ns = self._patience_ns = _NEVER_NS
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last reading failed, rather than found nothing new."""
+        return self._failures > 0
+
+    @abstractmethod
+    def poll(self) -> Sequence[float] | Block | None:
+        """Take one reading: a count per DIRECT channel.
+
+        A device that stamps its own readings returns a Block; None means that it has not refreshed. Readings that
+        failed are counted as rows lost before the next row, unless that Block says itself what was lost before its
+        rows (``lost`` is not None): a device with a memory of its own loses nothing by a failed call.
+        Raises :class:`ReadError` for a failure that may pass, :class:`SourceLostError` for one that will not.
+        """
+
+    def read(self) -> Block:
+        """Poll once; the row's time is the middle of the call."""
+        taken = self.take()
+        return taken if isinstance(taken, Block) else Block.row(taken.t_ns, taken.counts, lost=taken.lost)
+
+    def take(self) -> Block | Row:
+        """Poll once; the row's time is the middle of the call."""
+        if self._lost is not None:
+            raise self._lost
+        before = self._clock.now_ns()
+        try:
+            counts = self.poll()
+        except ReadError as error:
+            self._failures += 1
+            if self._failures >= self.max_failures:
+                raise self._gone(f"{self._failures} readings in a row failed; the last one: {error}") from error
+            return Block.empty(self.columns)
+        except SourceLostError as error:
+            self._lost = error
+            raise
+        after = self._clock.now_ns()
+        if counts is None or isinstance(counts, Block):
+            return self._passed_on(counts, after)
+        took = after - before
+        if took > self._patience_ns:
+            before, after, counts = self._again(before, after, counts)
+        elif took < self._shortest_ns:
+            self._shortest_ns, self._patience_ns = took, max(_HELD_UP_NS, _HELD_UP * took)
+        lost = self._failures
+        if lost:
+            self._failures = 0
+        t_ns = (before + after) // 2
+        if t_ns <= self._last_t_ns:
+            t_ns = self._last_t_ns + 1
+        self._last_t_ns, self._last_row_ns = t_ns, after
+        return _new(Row, (t_ns, counts, lost))
+
+    def _again(self, before: int, after: int, counts: Sequence[float]) -> tuple[int, int, Sequence[float]]:
+        """Read again after a call that was held up, and return the shortest: its middle tells best when was read.
+
+        Another thread that holds the interpreter, or another program, may come between a reading and the clock: of
+        four files beside one busy thread every twentieth call takes 5 ms and more instead of 20 us.
+        """
+        for _ in range(_TRIES):
+            start = self._clock.now_ns()
+            try:
+                anew = self.poll()
+            except (ReadError, SourceLostError):
+                break  # the next reading will tell; this one is good
+            end = self._clock.now_ns()
+            if anew is None or isinstance(anew, Block):
+                break
+            if end - start < after - before:
+                before, after, counts = start, end, anew
+            if end - start <= self._patience_ns:
+                break
+        return before, after, counts
+
+    def _passed_on(self, block: Block | None, now_ns: int) -> Block:
+        """Pass on the rows of a device that stamps its readings itself, with the failed readings before them."""
+        if block is None or not len(block):
+            if self.stale_s is not None and now_ns - self._last_row_ns > self.stale_s * NS_PER_S:
+                raise self._gone(f"the register has not changed for {self.stale_s:g} s")
+            return Block.empty(self.columns)
+        lost, self._failures = self._failures, 0
+        self._last_row_ns = now_ns
+        if block.lost is not None or not lost:
+            return block
+        return replace(block, lost=np.array([lost] + [0] * (len(block) - 1), np.int64))
+
+    def _gone(self, why: str) -> SourceLostError:
+        self._lost = SourceLostError(f"{self.identity.backend} {self.identity.model}: {why}")
+        return self._lost

@@ -1,0 +1,204 @@
+"""An observer for Kernel Tuner that reports energy with its uncertainty, from any sensor.
+
+Importing this module imports ``kernel_tuner``; nothing else of pmtpy does. Facts: ``BenchmarkObserver``,
+``ContinuousObserver`` and the benchmark loops in ``core.py`` of Kernel Tuner 1.5.
+
+Each run of a kernel is a region that begins *before* the launch. Kernel Tuner's own observers begin after it, which on
+a back end that waits for the kernel (its C back end) is when the kernel has already ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from pmtpy.errors import CoverageError, TargetError
+from pmtpy.integrations.drop_ins._held import warm_up
+from pmtpy.regions.measurement import Measurement
+from pmtpy.regions.region import Region, region
+from pmtpy.regions.total import sum_up
+from pmtpy.sensor.sensor import Sensor
+
+try:
+    from kernel_tuner.observers import BenchmarkObserver, ContinuousObserver
+except ImportError as missing:
+    raise ImportError("pmtpy.integrations.kernel_tuner needs Kernel Tuner: pip install kernel_tuner") from missing
+
+__all__ = ["EnergyObserver"]
+
+_log = logging.getLogger("pmtpy")
+_ENOUGH = 0.95  # share of a run whose energy must be known, else the run does not count; as for pmtpy.joules
+_KEPT_S = 1.0  # half of what sensors keep of the past by default
+
+
+class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner has no types
+    """Adds the energy of a kernel to Kernel Tuner's results.
+
+    Results, for each configuration: ``pmt_energy`` (joules, mean of the runs), ``pmt_power`` (watts, mean over the
+    runs), ``pmt_energy_uncertainty`` and ``pmt_power_uncertainty`` (standard uncertainties, about 68 %) and
+    ``pmt_runs``, the number of runs that counted. With several sensors these stand for the sum, each physical part
+    once, and each sensor has its own besides: ``pmt_nvml_0_energy`` for ``nvml:0``. Where no sum can be told (an
+    external meter beside built-in sensors) there are only those.
+
+    The uncertainty is that of one run, not divided by the number of runs, because the errors of a sensor are much the
+    same each time; the scatter of the mean is added to it in square.
+
+    Parameters
+    ----------
+    *targets : str or Sensor
+        Sensors, as for :func:`pmtpy.region`.
+    name : str
+        What the names of the results begin with.
+    continuous_s : float, optional
+        Let Kernel Tuner run each kernel again and again for so many seconds (at least 1) and take the power from
+        that: for sensors that are slower than the kernel. ``pmt_energy`` is then that power times the kernel's time.
+
+    Raises
+    ------
+    TargetError
+        No sensor was named, or one that does not exist.
+    BackendUnavailableError
+        A sensor cannot be used; raised when tuning starts.
+
+    Examples
+    --------
+    >>> tune_kernel(..., observers=[EnergyObserver("nvml:0")], objective="pmt_energy")  # doctest: +SKIP
+    """
+
+    def __init__(self, *targets: str | Sensor, name: str = "pmt", continuous_s: float | None = None) -> None:
+        if not targets:
+            msg = "EnergyObserver() needs at least one sensor, for example EnergyObserver('rapl')"
+            raise TargetError(msg)
+        self._targets = targets
+        self._name = name
+        self._runs: list[Region] = []
+        self._measured: list[dict[str, Measurement]] = []
+        self._told: set[str] = set()
+        if continuous_s is not None:
+            self.continuous_observer = _Continuous(self, continuous_s)
+
+    def register_device(self, dev: object) -> None:
+        """Open the sensors, which can take longer than a kernel."""
+        super().register_device(dev)
+        for sensor in region("kernel", *self._targets).sensors:
+            warm_up(sensor)
+
+    def register_configuration(self, params: Mapping[str, object]) -> None:  # noqa: ARG002  (Kernel Tuner's arguments)
+        """Forget what a configuration that failed has left."""
+        self._runs.clear()
+        self._measured.clear()
+
+    def before_start(self) -> None:
+        """Begin a run."""
+        while self._runs and sum(run.seconds for run in self._runs) > _KEPT_S:
+            self._evaluate(self._runs.pop(0))
+        run = region("kernel", *self._targets)
+        run.__enter__()
+        self._runs.append(run)
+
+    def after_finish(self) -> None:
+        """End the run."""
+        self._runs[-1].__exit__(None, None, None)
+
+    def get_results(self) -> dict[str, float]:
+        """Return the means over the runs since the last call.
+
+        Raises
+        ------
+        CoverageError
+            The energy of no run is known.
+        """
+        for run in self._runs:
+            self._evaluate(run)
+        self._runs.clear()
+        measured, self._measured = self._measured, []
+        keys = list(dict.fromkeys(key for one in measured for key in one))
+        results: dict[str, float] = {}
+        for key in keys:
+            stem = f"{self._name}_{key}" if key else self._name
+            results |= _means(stem, [one[key] for one in measured if key in one])
+        return results
+
+    def _evaluate(self, run: Region) -> None:
+        """Evaluate a run: as late as possible, when slow sensors have reported, and while their rows are still kept."""
+        found = run.get()
+        self._tell(found.values())
+        total = sum_up(run.sensors, found) if len(found) > 1 else next(iter(found.values()))
+        own = {_identifier(target): m for target, m in found.items()} if len(found) > 1 else {}
+        self._measured.append(({"": total} if total is not None else {}) | own)
+
+    def _tell(self, measured: Iterable[Measurement]) -> None:
+        """Log what a reader of the numbers must know, once each, whatever the figures in it."""
+        for warning in (w for m in measured for w in m.warnings):
+            kind = re.sub(r"\d[\d.e+-]*", "#", warning)
+            if kind not in self._told:
+                self._told.add(kind)
+                _log.warning("%s", warning)
+
+
+class _Continuous(ContinuousObserver):  # type: ignore[misc]
+    """Measures the power while Kernel Tuner runs a kernel again and again."""
+
+    def __init__(self, parent: EnergyObserver, seconds: float) -> None:
+        super().__init__("pmt", [], parent, continuous_duration=seconds)
+
+    def before_start(self) -> None:
+        self.parent.before_start()
+
+    def after_start(self) -> None:
+        """Nothing to do: the run began before the launch."""
+
+    def during(self) -> None:
+        """Nothing to do: the sensor reads itself."""
+
+    def after_finish(self) -> None:
+        self.parent.after_finish()
+
+    def get_results(self) -> dict[str, float]:
+        """Return the results of the parent, with energies per kernel."""
+        results: dict[str, float] = self.parent.get_results()
+        kernel_s = self.results["time"] / 1e3
+        for key in [k for k in results if k.endswith("_power")]:
+            stem = key.removesuffix("_power")
+            results[f"{stem}_energy"] = results[key] * kernel_s
+            results[f"{stem}_energy_uncertainty"] = results[f"{key}_uncertainty"] * kernel_s
+        return results
+
+
+def _identifier(target: str) -> str:
+    """Return a target as the part of a name that Kernel Tuner's metrics can use: ``nvml_0`` for ``nvml:0``."""
+    return re.sub(r"\W+", "_", target).strip("_")
+
+
+def _means(stem: str, measured: Sequence[Measurement]) -> dict[str, float]:
+    counted = [m for m in measured if m.coverage >= _ENOUGH and m.seconds > 0]
+    if not counted:
+        least = min((m.coverage for m in measured), default=0.0)
+        msg = f"{stem}: of no run of the kernel is the energy known (as little as {least:.0%} of it)"
+        raise CoverageError(msg)
+    # Of a run, up to a twentieth may be unknown: it is taken to be like the rest.
+    joules = [m.joules / m.coverage for m in counted]
+    watts = [m.watts for m in counted]
+    u_joules = [m.uncertainty_joules for m in counted]
+    u_watts = [m.uncertainty_joules / m.seconds for m in counted]
+    return {
+        f"{stem}_energy": _mean(joules),
+        f"{stem}_energy_uncertainty": math.hypot(_mean(u_joules), _scatter(joules)),
+        f"{stem}_power": _mean(watts),
+        f"{stem}_power_uncertainty": math.hypot(_mean(u_watts), _scatter(watts)),
+        f"{stem}_runs": float(len(counted)),
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _scatter(values: Sequence[float]) -> float:
+    """Standard deviation of the mean."""
+    if len(values) < 2:
+        return 0.0
+    mean = _mean(values)
+    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values))

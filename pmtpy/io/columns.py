@@ -1,0 +1,149 @@
+"""The columns of a dump: which there are, in which order, with how many decimals, and their values out of a Frame.
+
+Order and names are those of the public interface and must not change. Pure: arrays in, arrays out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pmtpy.core.channel import TOTAL, Channel, Derivation, Quantity
+from pmtpy.core.rows import Floats, Frame, Layout
+
+FIXED = ("time", "elapsed", "marker", "lost")
+
+_JOULES = 6  # decimals at least; a microjoule is 20 mW over a frame of 50 us
+_UNKNOWN = 6  # where the maker states no step
+_LEAST, _MOST = 3, 9
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One numeric column behind the fixed four.
+
+    Attributes
+    ----------
+    name : str
+        As in the file, unit included.
+    array : str
+        Which array of the Frame: ``watts``, ``joules`` or ``values``.
+    index : int
+        Which column of that array; negative: the sensor has no total, and the column stays empty.
+    places : int
+        Decimals in a text file.
+    """
+
+    name: str
+    array: str
+    index: int
+    places: int
+
+    def of(self, frame: Frame) -> Floats:
+        """Values of this column, shape (n,)."""
+        if self.index < 0:
+            return np.full(len(frame), np.nan)
+        arrays = {"watts": frame.watts, "joules": frame.joules, "values": frame.values}
+        column: Floats = arrays[self.array][:, self.index]
+        return column
+
+
+def _places(step: float, least: int = _LEAST) -> int:
+    """Decimals that show one step and one digit more, so that rounding costs at most a twentieth of a step."""
+    if not step > 0:
+        return max(_UNKNOWN, least)
+    return min(max(math.ceil(-math.log10(step)) + 1, least), _MOST)
+
+
+def _power_step(channel: Channel, by_name: dict[str, Channel]) -> float:
+    if channel.quantity is Quantity.ENERGY:
+        return 0.0  # power is a difference of counts over any time, so its step is not known
+    if channel.derivation is Derivation.PRODUCT and channel.resolution is None:
+        return math.prod(by_name[o].smallest_step for o in channel.operands)
+    return channel.smallest_step
+
+
+def columns(layout: Layout) -> tuple[Column, ...]:
+    """Columns behind the fixed four: the total, each energy channel with its volts and amperes, the other values."""
+    by_name = {c.name: c for c in layout.channels}
+    position = {c.name: j for j, c in enumerate(layout.values)}
+    body: list[Column] = []
+    used: set[str] = set()
+    for i, channel in enumerate(layout.energy, start=1):
+        if channel.derivation is Derivation.PRODUCT:
+            for operand in (by_name[o] for o in channel.operands):
+                name = f"{channel.name}_{operand.unit}"
+                body.append(Column(name, "values", position[operand.name], _places(operand.smallest_step)))
+                used.add(operand.name)
+        joules = _places(channel.smallest_step, _JOULES) if channel.quantity is Quantity.ENERGY else _JOULES
+        body.append(Column(f"{channel.name}_W", "watts", i, _places(_power_step(channel, by_name))))
+        body.append(Column(f"{channel.name}_J", "joules", i, joules))
+    others = [
+        Column(f"{c.name}_{c.unit}", "values", j, _places(c.smallest_step, 0))
+        for j, c in enumerate(layout.values)
+        if c.name not in used
+    ]
+    summed = [c for c in body if c.index in layout.in_total]
+    index = 0 if layout.in_total else -1  # a zero would pass for a measurement
+    total = [
+        Column(f"{TOTAL}_{unit}", array, index, max((c.places for c in summed if c.array == array), default=_JOULES))
+        for unit, array in (("W", "watts"), ("J", "joules"))
+    ]
+    return (*total, *body, *others)
+
+
+def column_names(layout: Layout) -> tuple[str, ...]:
+    """Names of all columns of a file, in order."""
+    return (*FIXED, *(c.name for c in columns(layout)))
+
+
+def labels(frame: Frame) -> dict[int, str]:
+    """Label of each marked row; several marks on one row are joined by a semicolon."""
+    joined: dict[int, str] = {}
+    for row, label in frame.marks:
+        joined[row] = f"{joined[row]};{label}" if row in joined else label
+    return joined
+
+
+def join(frames: Iterable[Frame]) -> Frame:
+    """Make one Frame of several that follow each other; there is at least one."""
+    parts = list(frames)
+    if len(parts) == 1:
+        return parts[0]
+    starts = np.cumsum([0, *(len(f) for f in parts)]).tolist()
+    return Frame(
+        np.concatenate([f.t_ns for f in parts]),
+        np.concatenate([f.watts for f in parts]),
+        np.concatenate([f.joules for f in parts]),
+        np.concatenate([f.values for f in parts]),
+        np.concatenate([f.lost for f in parts]),
+        np.concatenate([f.uncovered_ns for f in parts]),
+        tuple((row + start, label) for f, start in zip(parts, starts, strict=False) for row, label in f.marks),
+    )
+
+
+def piece(frame: Frame, start: int, stop: int) -> Frame:
+    """Rows ``start`` to ``stop`` of ``frame``, with their marks."""
+    if start == 0 and stop >= len(frame):
+        return frame
+    rows = slice(start, stop)
+    marks = tuple((row - start, label) for row, label in frame.marks if start <= row < stop)
+    return Frame(
+        frame.t_ns[rows],
+        frame.watts[rows],
+        frame.joules[rows],
+        frame.values[rows],
+        frame.lost[rows],
+        frame.uncovered_ns[rows],
+        marks,
+    )
+
+
+def with_gap(frame: Frame, missing: int, marks: Iterable[str] = ()) -> Frame:
+    """Add ``missing`` rows to the loss before the first row, and labels of rows that were dropped to that row."""
+    lost = frame.lost.copy()
+    lost[0] += missing
+    return replace(frame, lost=lost, marks=(*((0, label) for label in marks), *frame.marks))

@@ -1,0 +1,118 @@
+"""Reader of ElmorLabs PMD recordings, and of the load time stamps that belong to them.
+
+Facts: Yang, Adamek, Armour, GitHub ``JimZeyuYang/GPU_Power_Benchmark``, and their recordings. Records of nine
+little-endian ``uint16``: a tick count and four pairs of voltage and current, 12-bit codes in the upper bits, 7.568 mV
+and 48.8 mA a code. Codes with the top bit set are small negatives and count as zero. The tick runs at about 2933.5 per
+ms, which differs by 0.1 % from session to session, and turns over every 22 ms. The streaming was noted 50 ms after its
+first sample, in ``PMD_start_ts.txt`` beside the recording.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pmtpy.core.rows import Ints
+from pmtpy.io.read._lines import Recording
+from pmtpy.io.read._table import Power, RecordedCurve, table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_RECORD = 18  # bytes
+_TICKS_PER_MS = 2933.5
+_VOLTS, _AMPERES = 0.007568, 0.0488  # per code
+_NEGATIVE = 0x800
+_START_DELAY_S = 0.05
+_STRETCHED = 2.5  # every 147 ms a gap of 1.7 sample periods is normal
+
+
+def recognises(recording: Recording) -> bool:
+    """Whether these are such records: the four low bits of every voltage and current are unused."""
+    if len(recording.content) < 2 * _RECORD:
+        return False
+    records = min(len(recording.content) // _RECORD, 1000)
+    words = np.frombuffer(recording.content, "<u2", records * 9).reshape(-1, 9)
+    return not bool((words[:, 1:] & 0xF).any())
+
+
+def read(recording: Recording, ticks_per_ms: float | None) -> pd.DataFrame:
+    """Read a recording that was recognised."""
+    count, rest = divmod(len(recording.content), _RECORD)
+    if rest:
+        recording.broken(count + 1, f"a record of {_RECORD} bytes of which {rest} are there")
+    words = np.frombuffer(recording.content, "<u2", count * 9).reshape(-1, 9)
+    steps: Ints = np.mod(np.diff(words[:, 0].astype(np.int64)), 2**16)
+    rate = ticks_per_ms or _TICKS_PER_MS
+    elapsed = np.concatenate([[0], np.cumsum(steps)]) / (rate * 1000)
+    usual = max(1.0, float(np.median(steps)))
+    lost = np.where(steps > _STRETCHED * usual, np.rint(steps / usual) - 1, 0).astype(np.int64)
+    codes = words[:, 1:] >> 4
+    codes = np.where(codes & _NEGATIVE, 0, codes).astype(np.float64)
+    volts = np.asarray(codes[:, ::2] * _VOLTS, np.float64)
+    amperes = np.asarray(codes[:, 1::2] * _AMPERES, np.float64)
+    powers = tuple(
+        Power(f"pair{i + 1}", volts[:, i] * amperes[:, i], volts[:, i], amperes[:, i]) for i in range(volts.shape[1])
+    )
+    start = _start(recording)
+    where = "from PMD_start_ts.txt" if start is not None else "PMD_start_ts.txt is not beside it, so no Unix time"
+    given = "as given" if ticks_per_ms else "nominal: it differs by 0.1 % from session to session; ticks_per_ms sets it"
+    return table(
+        recording,
+        RecordedCurve(
+            None if start is None else start + elapsed,
+            elapsed,
+            np.sum([p.watts for p in powers], axis=0),
+            powers,
+            lost=np.concatenate([[0], lost]),
+        ),
+        kind="PMD recording",
+        clock=f"device ticks, {rate:g} per ms ({given}); {where}",
+        total="sum of the four pairs",
+    )
+
+
+def _start(recording: Recording) -> float | None:
+    """Unix seconds of the first sample."""
+    path = recording.path.with_name("PMD_start_ts.txt")
+    if not path.is_file():
+        return None
+    try:
+        return int(path.read_text()) / 1e6 - _START_DELAY_S
+    except ValueError as error:
+        msg = f"{path.name} beside it holds no whole number of microseconds"
+        raise recording.error(msg) from error
+
+
+def is_load_stamps(recording: Recording) -> bool:
+    """Whether this is a list of microseconds under the header ``timestamp``."""
+    start = recording.content[:4096].split()
+    return len(start) > 1 and start[0] == b"timestamp" and all(f.isdigit() for f in start[1:-1] or start[1:])
+
+
+def read_load_stamps(recording: Recording) -> pd.DataFrame:
+    """Read the times at which a load was switched; each was written twice, the last is the end of the run.
+
+    The table has a row for each instant and no power: ``marker`` says ``on``, ``off`` or ``end``.
+    """
+    lines = recording.lines()[1:]
+    values, at = recording.numbers(lines, list(range(2, len(lines) + 2)), 1)
+    early = np.flatnonzero(np.diff(values[:, 0], prepend=-np.inf) < 0.0)
+    for row in early:
+        recording.broken(at[row], "it is earlier than the one before (was the writer stopped while writing it?)")
+    stamps = np.delete(values[:, 0], early) / 1e6
+    stamps = stamps[np.concatenate([[True], np.diff(stamps) != 0.0])] if len(stamps) else stamps
+    if not len(stamps):
+        raise recording.error("there is no time stamp in it")
+    labels = ["on" if i % 2 == 0 else "off" for i in range(len(stamps))]
+    labels[-1] = "end"
+    unknown = np.full(len(stamps), np.nan)
+    marks = tuple(enumerate(labels))
+    return table(
+        recording,
+        RecordedCurve(stamps, stamps - stamps[0], unknown, marks=marks),
+        kind="load time stamps",
+        clock="host's wall clock (UTC)",
+        total="none: there is no power in this file",
+    )

@@ -1,0 +1,78 @@
+"""Files that a sensor's rows are written to. :func:`open_sink` chooses the format; :class:`Writer` feeds it.
+
+A sink gets Frames and writes rows. It never waits for a sensor, never asks for the time, and replaces no file unless
+told to.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from pmtpy.errors import TargetError
+from pmtpy.io.write._file import Output, Target
+from pmtpy.io.write.base import Ending, Header, Sink
+from pmtpy.io.write.csv import CsvSink
+from pmtpy.io.write.parquet import ParquetSink
+from pmtpy.io.write.pmt import PmtSink
+from pmtpy.io.write.powersensor3 import PowerSensor3Sink
+from pmtpy.io.write.writer import DEFAULT_MAX_ROWS, Writer
+
+FORMATS = ("csv", "parquet", "pmt", "powersensor3")
+_SUFFIXES = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".pmt": "pmt",
+    ".powersensor3": "powersensor3",
+    ".ps3": "powersensor3",
+}
+
+__all__ = ["DEFAULT_MAX_ROWS", "FORMATS", "Ending", "Header", "Sink", "Writer", "open_sink"]
+
+
+def open_sink(
+    target: Target,
+    header: Header,
+    *,
+    format: str | None = None,  # noqa: A002  (the word of the public interface)
+    overwrite: bool = False,
+    absolute: bool | None = None,
+) -> Sink:
+    """Open a file or stream for writing, and write what is known before the first row.
+
+    Parameters
+    ----------
+    target : path or stream
+        A stream stays open at the end. Metadata go beside a file, or into it; a stream has none.
+    header : Header
+    format : {"csv", "parquet", "pmt", "powersensor3"} or None
+        None: by the suffix of the path; CSV for any other suffix and for a stream.
+    overwrite : bool
+        Replace a file that exists.
+    absolute : bool or None
+        For the two foreign text formats: Unix time, or seconds since the first row. None: what their own tools do by
+        default (PMT: Unix time; PowerSensor3: since the start).
+
+    Raises
+    ------
+    SinkError
+        The file exists, cannot be made or written, or the format cannot hold what this sensor measures.
+    TargetError
+        There is no such format.
+    """
+    suffix = PurePath(target).suffix.lower() if isinstance(target, (str, PurePath)) else ""
+    chosen = format if format is not None else _SUFFIXES.get(suffix, "csv")
+    if chosen not in FORMATS:
+        msg = f"no file format is called {chosen!r}; there are: {', '.join(FORMATS)}"
+        raise TargetError(msg)
+    output = Output(target, overwrite=overwrite)
+    try:
+        if chosen == "parquet":
+            return ParquetSink(output, header)
+        if chosen == "pmt":
+            return PmtSink(output, header, absolute=absolute is not False, overwrite=overwrite)
+        if chosen == "powersensor3":
+            return PowerSensor3Sink(output, header, absolute=bool(absolute), overwrite=overwrite)
+        return CsvSink(output, header, overwrite=overwrite)
+    except BaseException:
+        output.discard()
+        raise

@@ -1,0 +1,68 @@
+"""Comma-separated rows, with their metadata in a JSON file beside them.
+
+One header line, no comment lines, every line whole: any program that reads CSV reads it. See ``docs/file-formats.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pmtpy.core.rows import Floats, Frame
+from pmtpy.io.columns import column_names, columns, labels
+from pmtpy.io.write._file import Output
+from pmtpy.io.write._format import Number, Text, decimals, delimited, integers
+from pmtpy.io.write._text import TextFile, unbroken
+from pmtpy.io.write.base import Ending, Header
+
+_NS_PER_US = 1000
+
+
+class CsvSink:
+    """Writes a CSV file (and its sidecar, where it is an ordinary file) or a stream."""
+
+    def __init__(self, output: Output, header: Header, *, overwrite: bool = False) -> None:
+        self._header = header
+        self._columns = columns(header.layout)
+        self._origin: tuple[int, Floats] | None = None  # time and joules of the first row in the file
+        names = column_names(header.layout)
+        self._file = TextFile(output, header, names, ",".join(map(_quoted, names)), overwrite=overwrite)
+
+    def write(self, frame: Frame) -> None:
+        """Append the rows of ``frame``."""
+        if not len(frame):
+            return
+        origin = self._origin or (int(frame.t_ns[0]), frame.joules[0].copy())
+        self._file.write(delimited(self._fields(frame, *origin), len(frame)))
+        self._origin = origin
+
+    def _fields(self, frame: Frame, start_ns: int, start_joules: Floats) -> Sequence[Number | Text]:
+        anchor = self._header.anchor
+        unix_ns = frame.t_ns + (anchor.unix_ns - anchor.monotonic_ns)
+        counted = replace(frame, joules=frame.joules - start_joules)
+        return (
+            integers((unix_ns + _NS_PER_US // 2) // _NS_PER_US, 6),
+            integers(frame.t_ns - start_ns, 9),
+            _markers(frame),
+            integers(np.asarray(frame.lost, np.int64)),
+            *(decimals(c.of(counted), c.places) for c in self._columns),
+        )
+
+    def close(self, ending: Ending) -> None:
+        """Close the file and complete its sidecar."""
+        self._file.close(ending)
+
+
+def _markers(frame: Frame) -> Text:
+    marked = labels(frame)
+    if not marked:
+        return Text(())
+    return Text([_quoted(marked[row]).encode() if row in marked else b"" for row in range(len(frame))])
+
+
+def _quoted(text: str) -> str:
+    """Make one field of ``text`` (RFC 4180)."""
+    line = unbroken(text)
+    return '"' + line.replace('"', '""') + '"' if any(c in line for c in ',"') else line

@@ -1,0 +1,86 @@
+"""Fewer rows than the sensor delivers: one for each interval, with nothing lost from the energy. Pure.
+
+The row of an interval is the last one that falls into it: its time and its joules stay. Its watts become the mean
+since the row before (energy over covered time), other values the mean over the interval's rows, losses their sum, and
+marks move to it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pmtpy.core.rows import Floats, Frame, Ints
+from pmtpy.io.columns import join, piece
+
+_NS_PER_S = 1e9
+
+
+class Thinner:
+    """Thins a sequence of Frames that follow each other. The first row of all is kept as it is.
+
+    Parameters
+    ----------
+    interval_s : float
+        Length of an interval; intervals are counted from the first row. Where rows are further apart than this, each
+        is kept.
+    """
+
+    def __init__(self, interval_s: float) -> None:
+        if not interval_s > 0:
+            msg = f"an interval must be longer than nothing, not {interval_s} s"
+            raise ValueError(msg)
+        self._interval_ns = max(1, round(interval_s * _NS_PER_S))
+        self._kept: Frame | None = None  # the last row given out
+        self._open: Frame | None = None  # rows of the interval that has not ended
+        self._origin_ns = 0
+
+    def feed(self, frame: Frame) -> Frame:
+        """Take rows; return a row for each interval that has ended, perhaps none."""
+        if not len(frame):
+            return frame
+        first = None
+        if self._kept is None:
+            self._origin_ns = int(frame.t_ns[0])
+            self._kept = first = piece(frame, 0, 1)
+            frame = piece(frame, 1, len(frame))
+        rows = join([self._open, frame]) if self._open is not None else frame
+        # Row i belongs to the interval (k, k + 1] that its time falls into.
+        interval = (rows.t_ns - self._origin_ns - 1) // self._interval_ns
+        ends = np.flatnonzero(np.diff(interval)) + 1
+        done = int(ends[-1]) if len(ends) else 0
+        self._open = piece(rows, done, len(rows))
+        thinned = self._thin(piece(rows, 0, done), ends)
+        return join([first, thinned]) if first is not None else thinned
+
+    def flush(self) -> Frame | None:
+        """Return the row of the interval that has not ended, if it has rows."""
+        if self._open is None or not len(self._open):
+            return None
+        rows, self._open = self._open, None
+        return self._thin(rows, np.array([len(rows)]))
+
+    def _thin(self, rows: Frame, ends: Ints) -> Frame:
+        """Make one row of each group of ``rows`` that stops before a row of ``ends``."""
+        before = self._kept
+        if before is None or not len(ends):
+            return piece(rows, 0, 0)
+        last, starts = ends - 1, np.concatenate([[0], ends[:-1]])
+        t_ns, joules, uncovered = rows.t_ns[last], rows.joules[last], rows.uncovered_ns[last]
+        covered_s = (
+            np.diff(np.concatenate([before.t_ns, t_ns]) - np.concatenate([before.uncovered_ns, uncovered])) / 1e9
+        )
+        energy: Floats = np.diff(np.concatenate([before.joules, joules]), axis=0)
+        watts = np.full_like(energy, np.nan)  # no covered time, no mean
+        np.divide(energy, covered_s[:, None], out=watts, where=covered_s[:, None] > 0)
+        group = np.searchsorted(ends, [row for row, _ in rows.marks], side="right")
+        thinned = Frame(
+            t_ns,
+            watts,
+            joules,
+            np.add.reduceat(rows.values, starts, axis=0) / (ends - starts)[:, None],
+            np.add.reduceat(rows.lost, starts),
+            uncovered,
+            tuple((int(g), label) for g, (_, label) in zip(group, rows.marks, strict=True)),
+        )
+        self._kept = piece(thinned, len(thinned) - 1, len(thinned))
+        return thinned

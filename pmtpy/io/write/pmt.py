@@ -1,0 +1,75 @@
+"""The text dump of PMT, the Power Measurement Toolkit, for programs that read it.
+
+Facts: PMT's ``common/PMT.cpp`` (``DumpHeader``, ``Dump``, ``Mark``). A header ``timestamp NAME...``, then a time and
+one power in watts per name, all with three decimals; markers are lines of their own, ``M TIME "LABEL"``. Newer PMT
+writes Unix seconds; PMT 1.3 wrote seconds since the start and ``M TIME TAG "LABEL"``. The newer kind is the default,
+because it can be put beside other logs; the older one is for scripts that expect times from zero.
+
+The format has no room for energy, volts, losses or units: the JSON file beside it says what was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pmtpy.core.rows import Floats, Frame, Ints
+from pmtpy.io.write._file import Output
+from pmtpy.io.write._format import decimals, delimited, integers
+from pmtpy.io.write._text import TextFile, unbroken
+from pmtpy.io.write.base import Ending, Header
+
+_PMT_DECIMALS = 3
+_PMT_FINEST_S = 1e-3  # PMT itself never writes rows closer than a millisecond, so three decimals are enough for it
+
+
+class PmtSink:
+    """Writes PMT's dump, absolute (newer PMT) or relative (PMT 1.3)."""
+
+    def __init__(self, output: Output, header: Header, *, absolute: bool = True, overwrite: bool = False) -> None:
+        self._header = header
+        self._absolute = absolute
+        self._start_ns: int | None = None
+        self._places = 6 if _row_spacing_s(header) < _PMT_FINEST_S else _PMT_DECIMALS
+        names = tuple("_".join(unbroken(n).split()) for n in header.layout.names)
+        if not header.layout.in_total:
+            names = names[1:]
+        self._file = TextFile(
+            output, header, ("timestamp", *names), " ".join(("timestamp", *names)), overwrite=overwrite
+        )
+
+    def write(self, frame: Frame) -> None:
+        """Append the rows of ``frame``, and a line for each mark before the row it belongs to."""
+        if not len(frame):
+            return
+        start_ns = int(frame.t_ns[0]) if self._start_ns is None else self._start_ns
+        offset_ns = self._header.anchor.unix_ns - self._header.anchor.monotonic_ns if self._absolute else -start_ns
+        unit_ns = 10 ** (9 - self._places)
+        ticks = (frame.t_ns + offset_ns + unit_ns // 2) // unit_ns
+        rows = self._rows(ticks, frame.watts if self._header.layout.in_total else frame.watts[:, 1:])
+        self._file.write(self._marked(rows, ticks, frame.marks) if frame.marks else rows)
+        self._start_ns = start_ns
+
+    def _rows(self, ticks: Ints, watts: Floats) -> bytearray:
+        powers = [decimals(watts[:, i], _PMT_DECIMALS, b"nan") for i in range(watts.shape[1])]
+        return delimited([integers(ticks, self._places), *powers], len(ticks), " ")
+
+    def _marked(self, rows: bytearray, ticks: Ints, marks: Sequence[tuple[int, str]]) -> bytes:
+        before: dict[int, str] = {}
+        for row, label in marks:
+            time, tag, text = ticks[row] / 10**self._places, "" if self._absolute else "0 ", unbroken(label)
+            before[row] = before.get(row, "") + f'M {time:.{self._places}f} {tag}"{text}"\n'
+        lines = bytes(rows).splitlines(keepends=True)
+        for row, text in before.items():
+            lines[row] = text.encode() + lines[row]
+        return b"".join(lines)
+
+    def close(self, ending: Ending) -> None:
+        """Close the file and complete its sidecar."""
+        self._file.close(ending)
+
+
+def _row_spacing_s(header: Header) -> float:
+    refresh = [c.refresh_s for c in header.layout.channels if c.refresh_s]
+    return header.interval_s or float(np.min(refresh, initial=1.0))

@@ -1,0 +1,176 @@
+"""The thread between a sensor and a file: the sensor never waits for a disk.
+
+Rows that the disk refuses, or that arrive faster than it takes them, are dropped for this file alone. They are counted,
+the gap stands in the ``lost`` column of the next row that is written, and the end says how many there were. Labels of
+dropped rows move to that row. An error is kept for the end; writing is tried again with the rows that come later.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from pmtpy.core.clock import Anchor
+from pmtpy.core.rows import Frame
+from pmtpy.errors import SinkError
+from pmtpy.io.columns import join, piece, with_gap
+from pmtpy.io.write.base import Ending, Sink
+from pmtpy.io.write.downsample import Thinner
+
+DEFAULT_MAX_ROWS = 200_000
+"""Rows that may wait: ten seconds of a PowerSensor3, some 35 MB with four pairs."""
+
+_FLUSH_S = 0.25  # a killed process loses what waits, and is to lose less than a second
+_BATCH_ROWS = 8192  # per call of the sink, so that its arrays stay in the processor's cache
+
+
+@dataclass(slots=True)
+class _Gap:
+    """Rows missing from the file since the last row written, and the labels they carried."""
+
+    rows: int = 0
+    labels: tuple[str, ...] = ()
+
+    def add(self, frame: Frame) -> None:
+        self.rows += len(frame) + int(frame.lost.sum())
+        self.labels += tuple(label for _, label in frame.marks)
+
+    def before(self, frame: Frame) -> Frame:
+        return with_gap(frame, self.rows, self.labels) if self.rows or self.labels else frame
+
+
+class Writer:
+    """Owns a sink and the thread that feeds it.
+
+    Parameters
+    ----------
+    sink : Sink
+        Written to and closed by the writer's thread alone.
+    max_rows : int
+        Rows that may wait. A Frame that comes when so many wait already is dropped; one that comes before is taken
+        whole, so a single large Frame is never dropped for its size.
+    interval_s : float or None
+        Thin to one row for each interval; None: every row.
+
+    Attributes
+    ----------
+    error : SinkError or None
+        The first thing that went wrong, as soon as it has.
+    """
+
+    def __init__(self, sink: Sink, max_rows: int = DEFAULT_MAX_ROWS, *, interval_s: float | None = None) -> None:
+        self.error: SinkError | None = None
+        self._sink = sink
+        self._max_rows = max_rows
+        self._thinner = Thinner(interval_s) if interval_s is not None else None
+        self._lock = threading.Lock()  # guards the five below; never held while something is written
+        self._queue: list[Frame] = []
+        self._queued = 0
+        self._gap = _Gap()  # on the way into the queue
+        self._dropped = 0
+        self._lost = 0
+        self._missing = _Gap()  # on the way out of it; of the thread alone, as is the next
+        self._rows = 0
+        self._wake = threading.Event()
+        self._stopping = False
+        self._ending: Ending | None = None
+        self._thread = threading.Thread(target=self._run, name="pmtpy-writer", daemon=True)
+        self._thread.start()
+
+    def put(self, frame: Frame) -> None:
+        """Queue the rows of ``frame``, or drop and count them; never blocks. After :meth:`stop` nothing is taken."""
+        if not len(frame):
+            return
+        with self._lock:
+            if self._stopping:
+                return
+            self._lost += int(frame.lost.sum())
+            if self._queued >= self._max_rows:
+                self._dropped += len(frame)
+                self._gap.add(frame)
+                return
+            self._queue.append(self._gap.before(frame))
+            self._queued += len(frame)
+            self._gap = _Gap()
+            hurry = self._queued * 2 >= self._max_rows
+        if hurry:
+            self._wake.set()
+
+    def stop(self, anchor: Anchor, failure: str = "") -> Ending:
+        """Write what waits, close the sink, end the thread, and say how it went. The same again when called again.
+
+        Parameters
+        ----------
+        anchor : Anchor
+            Wall and monotonic time of the end.
+        failure : str
+            Why the dump ends early, if it does (the sensor was lost); the file is then marked incomplete.
+        """
+        with self._lock:
+            self._stopping = True
+        self._wake.set()
+        self._thread.join()
+        if self._ending is None:
+            self._ending = self._finish(anchor, failure)
+        return self._ending
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._wake.wait(_FLUSH_S)
+            self._wake.clear()
+            self._drain()
+        self._drain()
+
+    def _drain(self) -> None:
+        with self._lock:
+            frames, self._queue, self._queued = self._queue, [], 0
+        if not frames:
+            return
+        rows = join(frames)
+        for start in range(0, len(rows), _BATCH_ROWS):
+            batch = piece(rows, start, start + _BATCH_ROWS)
+            self._write(self._missing.before(batch), batch)
+
+    def _write(self, frame: Frame, raw: Frame) -> None:
+        """Write ``frame``; if that fails, count the rows of ``raw``, which it was made of, as missing."""
+        try:
+            thinned = self._thinner.feed(frame) if self._thinner is not None else frame
+            self._sink.write(thinned)
+        except Exception as error:  # noqa: BLE001  (a thread has nobody to raise to: it is kept for the end)
+            self._keep(error)
+            self._missing.add(raw)
+            with self._lock:
+                self._dropped += len(raw)
+        else:
+            self._rows += len(thinned)
+            self._missing = _Gap()
+
+    def _keep(self, error: Exception) -> None:
+        if self.error is None:
+            self.error = error if isinstance(error, SinkError) else SinkError(f"a row could not be written: {error!r}")
+            self.error.__cause__ = error.__cause__ if isinstance(error, SinkError) else error
+
+    def _finish(self, anchor: Anchor, failure: str) -> Ending:
+        last = self._thinner.flush() if self._thinner is not None else None
+        if last is not None:
+            try:
+                self._sink.write(last)
+                self._rows += len(last)
+            except SinkError as error:
+                self._keep(error)
+                self._dropped += 1
+        left = self._gap.labels + self._missing.labels
+        unmarked = f"; marks without a row: {', '.join(left)}" if left else ""
+        if self._dropped and self.error is None:
+            self.error = SinkError(f"{self._dropped} rows were dropped: they came faster than they could be written")
+        elif self._dropped:
+            first, self.error = self.error, SinkError(f"{self.error}; {self._dropped} rows are missing")
+            self.error.__cause__ = first
+        text = "; ".join(filter(None, (failure, str(self.error or "")))) + unmarked
+        ending = Ending(anchor, self._rows, self._lost, self._dropped, not text, text)
+        try:
+            self._sink.close(ending)
+        except SinkError as error:
+            self._keep(error)
+            ending = Ending(anchor, self._rows, self._lost, self._dropped, complete=False, error=text or str(error))
+        return ending

@@ -1,0 +1,246 @@
+"""Loads that ``pmtpy characterise`` makes: on a GPU, on all cores, or in the world of a virtual device.
+
+The schedule is one long block, for the step response, and then blocks of random lengths: such a load has none of the
+coincidences with update period and window that a square wave has. Each maker notes when the load really was switched.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from pmtpy.core.clock import NS_PER_S, Clock
+from pmtpy.core.rows import Floats, Ints
+from pmtpy.errors import BackendUnavailableError, TargetError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_IDLE_S, _BLOCK_S, _PAUSE_S = 1.5, 3.0, 1.5
+_SHORT_S, _LONG_S = 0.012, 0.09  # of the random blocks: of the order of known windows and update periods
+_LEVELS_W = (60.0, 220.0)
+_MATRIX = 2048  # a product takes about a millisecond on a GPU of 17 TFLOPS
+
+
+class Running(Protocol):
+    """A load that is being made."""
+
+    def edges_ns(self) -> Ints:
+        """When it was switched on, off, on, ... so far, on the clock."""
+        ...
+
+
+Maker = AbstractContextManager[Running]
+
+
+def schedule(seconds: float, seed: int = 1) -> Floats:
+    """Return when to switch on, off, on, ... in seconds since the start.
+
+    Raises
+    ------
+    TargetError
+        Too short for a step and a useful number of random blocks.
+    """
+    if seconds < 10.0:
+        msg = f"{seconds:g} s are too short to characterise a sensor; take at least 10s, better 20s"
+        raise TargetError(msg)
+    rng = np.random.default_rng(seed)
+    lengths = np.exp(rng.uniform(np.log(_SHORT_S), np.log(_LONG_S), int(2 * seconds / _SHORT_S)))
+    first = _IDLE_S + _BLOCK_S + _PAUSE_S
+    edges = first + np.concatenate([[0.0], np.cumsum(lengths)])
+    edges = edges[edges < seconds - 1.0]
+    edges = edges[: len(edges) // 2 * 2]
+    return np.concatenate([[_IDLE_S, _IDLE_S + _BLOCK_S], edges])
+
+
+class _Known:
+    """A load that follows its schedule exactly."""
+
+    def __init__(self, edges_ns: Ints, keep: object = None) -> None:
+        self._edges_ns, self._keep = edges_ns, keep
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._keep = None
+
+    def edges_ns(self) -> Ints:
+        """When it is switched."""
+        return self._edges_ns
+
+
+def virtual_load(options: Mapping[str, str], edges_s: Floats, clock: Clock) -> tuple[Maker, Mapping[str, str]]:
+    """Let the virtual device's world follow the schedule, unless a load was chosen for it."""
+    if "load" in options:
+        return _Known(np.empty(0, np.int64)), options
+    from pmtpy.emulators.world import shared_world
+
+    low, high = _LEVELS_W
+    steps = [f"0={low:g}", *(f"{t:.6f}={(high, low)[i % 2]:g}" for i, t in enumerate(edges_s))]
+    spec = "steps:" + ",".join(steps)
+    world = shared_world(spec, clock=clock)
+    edges = world.epoch_ns + np.round(np.round(edges_s, 6) * NS_PER_S).astype(np.int64)
+    return _Known(edges, world), {**options, "load": spec}
+
+
+class _Switched:
+    """A thread that switches a load by the schedule and notes when it did.
+
+    Parameters
+    ----------
+    work : callable
+        Loads the device until an instant of the clock, and returns when the device has finished.
+    """
+
+    def __init__(self, work: Callable[[int], None], edges_s: Floats, clock: Clock) -> None:
+        self._work, self._edges_s, self._clock = work, edges_s, clock
+        self._edges: list[int] = []
+        self._end = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="pmtpy-load", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def edges_ns(self) -> Ints:
+        """When it was switched; an error of the load is raised here."""
+        if self._error is not None:
+            raise BackendUnavailableError("characterise", f"the load failed: {self._error}") from self._error
+        return np.array(self._edges[: len(self._edges) // 2 * 2], np.int64)
+
+    def _run(self) -> None:
+        start = self._clock.now_ns()
+        try:
+            for on_s, off_s in self._edges_s.reshape(-1, 2):
+                if self._clock.wait_until(start + round(on_s * NS_PER_S), self._end):
+                    return
+                self._edges.append(self._clock.now_ns())
+                self._work(start + round(off_s * NS_PER_S))
+                self._edges.append(self._clock.now_ns())
+        except Exception as error:  # noqa: BLE001  (whatever a vendor's library raises is told at the end)
+            self._error = error
+
+
+def gpu_load(device: str | None, edges_s: Floats, clock: Clock) -> Maker:
+    """Multiply matrices on a GPU, with whichever library for it is installed.
+
+    Raises
+    ------
+    BackendUnavailableError
+        None is, or it sees no GPU.
+    """
+    number = int(device) if device is not None and device.isdigit() else 0
+    product = _torch(number) or _cupy(number)
+    if product is None:
+        raise BackendUnavailableError(
+            "characterise",
+            "making a load on a GPU needs PyTorch or CuPy with CUDA, and neither is installed or sees a GPU",
+            "pip install torch (or cupy-cuda12x); or record with 'pmtpy dump' while a load of your own runs, and "
+            "characterise the file with --load",
+        )
+    multiply = product
+
+    def work(until_ns: int) -> None:
+        while clock.now_ns() < until_ns:
+            multiply()
+
+    return _Switched(work, edges_s, clock)
+
+
+def _torch(number: int) -> Callable[[], None] | None:
+    try:
+        import torch
+    except ImportError:
+        return None
+    if not torch.cuda.is_available():
+        return None
+    a: Any = torch.rand((_MATRIX, _MATRIX), device=f"cuda:{number}")
+
+    def product() -> None:
+        torch.matmul(a, a)
+        torch.cuda.synchronize(number)
+
+    product()  # the library sets itself up at the first product, which takes seconds
+    return product
+
+
+def _cupy(number: int) -> Callable[[], None] | None:
+    try:
+        import cupy
+    except ImportError:
+        return None
+    try:
+        with cupy.cuda.Device(number):
+            a: Any = cupy.random.rand(_MATRIX, _MATRIX, dtype=cupy.float32)
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return None
+
+    def product() -> None:
+        with cupy.cuda.Device(number):
+            cupy.matmul(a, a)
+            cupy.cuda.get_current_stream().synchronize()
+
+    product()
+    return product
+
+
+class _Cores:
+    """Processes that compute while an event is set, one for each core but one, which is left to the polling."""
+
+    def __init__(self, edges_s: Floats, clock: Clock) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._busy, self._stop = context.Event(), context.Event()
+        self._ready = context.Barrier(max(os.cpu_count() or 2, 2))
+        self._processes = [
+            context.Process(target=_compute, args=(self._ready, self._busy, self._stop), daemon=True)
+            for _ in range(self._ready.parties - 1)
+        ]
+        self._clock, never = clock, threading.Event()
+
+        def work(until_ns: int) -> None:
+            self._busy.set()
+            clock.wait_until(until_ns, never)
+            self._busy.clear()
+
+        self._switched = _Switched(work, edges_s, clock)
+
+    def __enter__(self) -> _Switched:
+        for process in self._processes:
+            process.start()
+        self._ready.wait(60.0)
+        return self._switched.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._switched.__exit__()
+        self._stop.set()
+        self._busy.set()
+        for process in self._processes:
+            process.join()
+
+
+def _compute(ready: Any, busy: Any, stop: Any) -> None:
+    """Load one core whenever ``busy`` is set, until ``stop``. Runs in a process of its own."""
+    ready.wait(60.0)
+    a = np.full((64, 64), 1.0 / 64.0)
+    while not stop.is_set():
+        busy.wait()
+        while busy.is_set() and not stop.is_set():
+            for _ in range(20):
+                a = a @ a
+
+
+def cpu_load(edges_s: Floats, clock: Clock) -> Maker:
+    """Compute on all cores but the one that polls."""
+    return _Cores(edges_s, clock)

@@ -1,0 +1,233 @@
+"""Recording of a live sensor under a load that is made for it, for ``pmtpy characterise``.
+
+The register is polled as often as is useful, at irregular intervals so that polls never keep step with updates.
+"""
+
+from __future__ import annotations
+
+import threading
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.analysis.characterisation.results import LoadStamps, Series
+from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
+from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
+from pmtpy.core.rows import Floats, Ints
+from pmtpy.core.source import Source
+from pmtpy.errors import TargetError
+from pmtpy.lab.loads import Maker, cpu_load, gpu_load, schedule, virtual_load
+from pmtpy.sensor.registry import canonical, opener, options_from_text, split_target
+
+_SLOWEST_S, _FASTEST_S = 0.003, 0.0002
+_POLLS_PER_REFRESH = 12.0
+_GPUS = {"nvml"}
+_VIRTUAL = "virtual"
+# Options of every opened sensor, of which the register that is characterised knows nothing.
+OF_SENSORS: Mapping[str, str] = types.MappingProxyType(
+    {
+        "calibration": "a sensor is characterised as it is, without a profile",
+        "history_s": "all is kept",
+        "interval": "--interval says how often is polled",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What was recorded: a channel as polled, and when the load was on, both in seconds since the start; of whom."""
+
+    channel: str
+    polls: Series
+    load: LoadStamps | None
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Polls:
+    """All that a register showed, poll by poll, and when the load was on.
+
+    Attributes
+    ----------
+    start_ns : int
+        When recording began, on the clock.
+    t_s : float64, shape (n,)
+        Middle of each poll, seconds since the start.
+    channels : tuple of Channel
+    values : float64, shape (n, c)
+        In the channels' units. What has not moved repeats itself; NaN before the first reading.
+    chosen : int
+        The channel that was asked for, else the one of power that shows the most.
+    edges_s : float64, shape (m,)
+        When the load was switched on, off, on, ..., seconds since the start; empty where that is not known.
+    identity : Identity
+    """
+
+    start_ns: int
+    t_s: Floats
+    channels: tuple[Channel, ...]
+    values: Floats
+    chosen: int
+    edges_s: Floats
+    identity: Identity
+
+    def watts(self, column: int) -> Floats:
+        """Power of one channel; of a counter the mean between its last two moves."""
+        if self.channels[column].quantity is Quantity.ENERGY:
+            return _mean_power(self.t_s, self.values[:, column])
+        return np.asarray(self.values[:, column], np.float64)
+
+
+def record(
+    target: str,
+    options: Mapping[str, str],
+    *,
+    channel: str | None,
+    seconds: float,
+    interval_s: float | None = None,
+    clock: Clock = HOST_CLOCK,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Live:
+    """Record a sensor while a load is made for it.
+
+    Parameters
+    ----------
+    target : str
+        ``name[:device]``.
+    options : mapping
+        Options of the backend, as text. With a ``load`` of its own a virtual device is recorded as it is.
+    channel : str, optional
+        Name of a channel of power or energy; None: the first that the source reads directly, power before energy.
+    seconds : float
+        How long.
+    interval_s : float, optional
+        Mean time between polls. None: a twelfth of the refresh period, 0.2 to 3 ms.
+    progress : callable
+        Told what is going on.
+
+    Raises
+    ------
+    TargetError
+        No such target, channel or option.
+    BackendUnavailableError
+        The sensor cannot be used, or nothing here can make a load for it.
+    """
+    polls = record_all(
+        target,
+        options,
+        schedule(seconds),
+        seconds=seconds,
+        channel=channel,
+        interval_s=interval_s,
+        clock=clock,
+        progress=progress,
+    )
+    load = LoadStamps(polls.edges_s, seconds) if len(polls.edges_s) else None
+    series = Series(polls.t_s, polls.watts(polls.chosen))
+    return Live(polls.channels[polls.chosen].name, series, load, polls.identity)
+
+
+def record_all(
+    target: str,
+    options: Mapping[str, str],
+    edges_s: Floats,
+    *,
+    seconds: float,
+    channel: str | None = None,
+    interval_s: float | None = None,
+    clock: Clock = HOST_CLOCK,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Polls:
+    """Record all channels of a sensor under a load that is switched on, off, on, ... at ``edges_s``.
+
+    ``channel`` sets how often is polled; the rest, and the errors, as of :func:`record`.
+    """
+    target = canonical(target)
+    name, device = split_target(target)
+    for key in OF_SENSORS.keys() & options.keys():
+        msg = f"{target}: {key} is no option here: {OF_SENSORS[key]}"
+        raise TargetError(msg)
+    maker, given = _maker(name, device, options, edges_s, clock)
+    source = opener(name, device)(device, clock=clock, **options_from_text(target, given))
+    try:
+        channels = _direct(source, target)
+        chosen = _chosen(channels, channel, target)
+        interval = interval_s or _interval(channels[chosen])
+        progress(f"recording {target}, {channels[chosen].name}, for {seconds:g} s, every {1e3 * interval:.3g} ms")
+        with maker as running:
+            start_ns = clock.now_ns()
+            t_ns, counts = _poll(source, clock, round(seconds * NS_PER_S), interval)
+            switched = running.edges_ns()
+    finally:
+        source.close()
+    values = (counts + [c.offset for c in channels]) * [c.scale for c in channels]
+    edges = np.asarray((switched - start_ns) / NS_PER_S, np.float64)
+    t_s = np.asarray((t_ns - start_ns) / NS_PER_S, np.float64)
+    return Polls(start_ns, t_s, channels, np.asarray(values, np.float64), chosen, edges, source.identity)
+
+
+def _maker(
+    name: str, device: str | None, options: Mapping[str, str], edges_s: Floats, clock: Clock
+) -> tuple[Maker, Mapping[str, str]]:
+    """Return who makes the load, and the options with which the source is then opened."""
+    if device is not None and device.startswith(_VIRTUAL):
+        return virtual_load(options, edges_s, clock)
+    if name in _GPUS:
+        return gpu_load(device, edges_s, clock), options
+    return cpu_load(edges_s, clock), options
+
+
+def _direct(source: Source, target: str) -> tuple[Channel, ...]:
+    """Return what the columns of a Block are."""
+    if source.stream:
+        msg = f"{target} delivers every sample by itself and averages nothing away: there is nothing to characterise"
+        raise TargetError(msg)
+    return tuple(c for c in source.channels if c.derivation is Derivation.DIRECT)
+
+
+def _chosen(channels: Sequence[Channel], wanted: str | None, target: str) -> int:
+    """Return the column of the channel to record."""
+    measuring = [(i, c) for i, c in enumerate(channels) if c.measures_energy]
+    ranked = [i for kind in (Quantity.POWER, Quantity.ENERGY) for i, c in measuring if c.quantity is kind]
+    match = next((i for i in ranked if wanted in {None, channels[i].name}), None)
+    if match is None:
+        names = ", ".join(c.name for _, c in measuring) or "none"
+        msg = f"{target} has no channel {wanted or 'of power or energy'}; it reads {names}"
+        raise TargetError(msg)
+    return match
+
+
+def _interval(channel: Channel) -> float:
+    if channel.refresh_s is None:
+        return _SLOWEST_S
+    return min(max(channel.refresh_s / _POLLS_PER_REFRESH, _FASTEST_S), _SLOWEST_S)
+
+
+def _poll(source: Source, clock: Clock, length_ns: int, interval_s: float) -> tuple[Ints, Floats]:
+    """Poll for ``length_ns``: instants, and the newest counts at each. A register that has not moved repeats itself."""
+    rng, never = np.random.default_rng(1), threading.Event()
+    stamps: list[int] = []
+    counts: list[Floats] = []
+    newest = np.full(sum(c.derivation is Derivation.DIRECT for c in source.channels), np.nan)
+    end_ns = clock.now_ns() + length_ns
+    while (now_ns := clock.now_ns()) < end_ns:
+        block = source.read()
+        if len(block):
+            newest = np.asarray(block.raw[-1], np.float64)
+        stamps.append((now_ns + clock.now_ns()) // 2)
+        counts.append(newest)
+        clock.wait_until(now_ns + round(interval_s * NS_PER_S * rng.uniform(0.6, 1.4)), never)
+    return np.array(stamps, np.int64), np.array(counts, np.float64)
+
+
+def _mean_power(t_s: Floats, joules: Floats) -> Floats:
+    """Mean power between the last two moves of a counter, shown until it moves again."""
+    moves = np.flatnonzero(np.diff(joules) > 0.0) + 1
+    watts = np.full(len(joules), np.nan)
+    if len(moves) > 1:
+        mean = np.diff(joules[moves]) / np.diff(t_s[moves])
+        index = np.searchsorted(moves[1:], np.arange(len(joules)), side="right") - 1
+        watts = np.where(index >= 0, mean[np.maximum(index, 0)], np.nan)
+    return np.asarray(watts, np.float64)

@@ -1,0 +1,184 @@
+"""What the verbs that analyse recordings share: opening a file, the powers in it, and when a load was on.
+
+A file that cannot be opened, or that is of the wrong kind for its place, is refused before anything is estimated: a
+meter taken for a sensor, or stamps for a meter, would only be declined later for a reason that helps nobody.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pmtpy.analysis.characterisation.polling import Polling
+from pmtpy.analysis.characterisation.results import LoadStamps, Series
+from pmtpy.core.clock import NS_PER_S
+from pmtpy.core.markers import paired
+from pmtpy.core.rows import Floats, Ints
+from pmtpy.errors import FileFormatError, TargetError
+from pmtpy.io.read import load as load_file
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_log = logging.getLogger(__name__)
+
+# Kinds of recordings by the names that their readers give.
+_STAMPS, _METER, _LOG = "load time stamps", "PMD recording", "nvidia-smi log"
+
+
+def read_file(path: str, *, skip_broken: bool = False, report: Callable[[str], None] = _log.warning) -> pd.DataFrame:
+    """Read a recording; ``report`` is told what was left out of it.
+
+    A last line that its writer did not finish is left out: loggers are ended by a signal. Any other line that cannot
+    be read is an error, unless ``skip_broken``.
+
+    Raises
+    ------
+    TargetError
+        There is no such file, or it cannot be opened.
+    FileFormatError
+        It is no recording, or has broken lines.
+    """
+    try:
+        table = _whole(path, skip_broken=skip_broken)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        msg = f"cannot read {path}: {error.strerror}"
+        raise TargetError(msg) from error
+    broken = table.attrs["broken_lines"]
+    if broken:
+        report(f"note: {path}: {len(broken)} line(s) cannot be read and are left out, the first is line {broken[0]}")
+    return table
+
+
+def _whole(path: str, *, skip_broken: bool) -> pd.DataFrame:
+    try:
+        return load_file(path, skip_broken=skip_broken)
+    except FileFormatError as error:
+        try:
+            table = load_file(path, skip_broken=True)
+        except FileFormatError:
+            raise error from None
+        broken = table.attrs["broken_lines"]
+        if len(broken) == 1 and broken[0] > len(table):  # rows, and a header in most formats, come before it
+            return table
+        msg = str(error).replace("skip_broken=True leaves", "--skip-broken leaves")
+        raise FileFormatError(msg) from error
+
+
+def one_run(tables: Sequence[pd.DataFrame]) -> bool:
+    """Whether all rows were stamped by one clock: they are of one file, or of files that pmtpy wrote on one host."""
+    if len({t.attrs["path"] for t in tables}) == 1:
+        return True
+    anchors = [((t.attrs["metadata"] or {}).get("anchors") or {}).get("start") for t in tables]
+    # Monotonic time starts with the machine: wall less monotonic time is the moment of its start.
+    starts = [a["unix_ns"] - a["monotonic_ns"] for a in anchors if a]
+    return len(starts) == len(tables) > 0 and max(starts) - min(starts) < NS_PER_S // 1000
+
+
+def power_column(table: pd.DataFrame, channel: str | None, path: str) -> str:
+    """Return the column of a channel, named with or without its unit.
+
+    Raises
+    ------
+    TargetError
+        There is no such channel, or no power at all.
+    """
+    powers = [c for c in table.columns if c.endswith("_W") and table[c].notna().any()]
+    if not powers:
+        hint = "; give it with --load" if table.attrs["format"] == _STAMPS else ""
+        msg = f"{path} has no power in it: it is of the kind {table.attrs['format']!r}{hint}"
+        raise TargetError(msg)
+    if channel is None and table.attrs["format"] == _LOG and " + " in table.attrs["total"]:
+        names = ", ".join(p.removesuffix("_W") for p in powers if p != "total_W")
+        msg = f"{path} holds several GPUs; name one of these with --channel: {names}"
+        raise TargetError(msg)
+    if channel is None:
+        chosen = f"{table.attrs.get('total', '')}_W"
+        return chosen if chosen in powers else powers[-1]
+    bare = channel.split(" [")[0].removesuffix("_W")
+    if f"{bare}_W" in powers:
+        return f"{bare}_W"
+    msg = f"{path} has no channel {channel!r} with a power; it has: {', '.join(p.removesuffix('_W') for p in powers)}"
+    raise TargetError(msg)
+
+
+def sensor_column(table: pd.DataFrame, channel: str | None, path: str) -> str:
+    """Return the column of the sensor to be characterised; a meter's recording is no such thing.
+
+    Raises
+    ------
+    TargetError
+        As :func:`power_column`; or the file is a meter's.
+    """
+    if table.attrs["format"] == _METER:
+        msg = f"{path} is the recording of a meter: give the sensor's own log as FILE, and this one with --meter"
+        raise TargetError(msg)
+    return power_column(table, channel or _read_directly(table), path)
+
+
+def _read_directly(table: pd.DataFrame) -> str | None:
+    """Return the first power that the sensor of a recording of ours reads: a counter's is only what its moves make."""
+    channels = (table.attrs["metadata"] or {}).get("channels", ())
+    powers = (c["name"] for c in channels if c.get("quantity") == "power" and c.get("form") == "direct")
+    return next((name for name in powers if f"{name}_W" in table and table[f"{name}_W"].notna().any()), None)
+
+
+def read_series(table: pd.DataFrame, column: str) -> Series:
+    """Return the known powers of a column, at wall times where the recording has them, and its energies.
+
+    Polls that brought nothing new, which a recording of ours leaves out, are put back.
+    """
+    absolute = bool(table["time"].notna().all())
+    t = table["time" if absolute else "elapsed"].to_numpy(np.float64)
+    watts = table[column].to_numpy(np.float64)
+    known = np.isfinite(t) & np.isfinite(watts)
+    t, watts, lost = t[known], watts[known], table["lost"].to_numpy(np.int64)[known]
+    polling = Polling.of(table.attrs["metadata"])
+    if polling is not None:
+        return Series(*polling.polls(t, watts, lost), absolute)
+    return Series(t, watts, absolute, _bridged(t, watts, table[f"{column[:-1]}J"].to_numpy(np.float64)[known], lost))
+
+
+def _bridged(t: Floats, watts: Floats, joules: Floats, lost: Ints) -> Floats | None:
+    """Return cumulative energies in which lost rows are bridged by the powers either side; None if none are known."""
+    if not np.all(np.isfinite(joules)):
+        return None
+    spent = np.where(lost[1:] > 0, (watts[1:] + watts[:-1]) / 2.0 * np.diff(t), np.diff(joules))
+    return np.concatenate([[0.0], np.cumsum(spent)])
+
+
+def read_stamps(path: str, *, skip_broken: bool = False, report: Callable[[str], None] = _log.warning) -> LoadStamps:
+    """Read when a load was on: from a load stamp file, or from the start and end markers of any recording.
+
+    Raises
+    ------
+    TargetError
+        It cannot be opened, or has no such markers.
+    FileFormatError
+        It is no recording.
+    """
+    table = read_file(path, skip_broken=skip_broken, report=report)
+    stamps = marked_load(table)
+    if stamps is None:
+        hint = "; a log of power goes with --meter" if table.attrs["format"] != _STAMPS else ""
+        msg = f"{path} has no markers (on/off, start/end) that say when the load was on, one block after the other"
+        raise TargetError(msg + hint)
+    return stamps
+
+
+def marked_load(table: pd.DataFrame) -> LoadStamps | None:
+    """Return the blocks of a load that the start and end markers of a recording enclose, or None."""
+    absolute = bool(table["time"].notna().all())
+    t = table["time" if absolute else "elapsed"].to_numpy(np.float64)
+    marked = table["marker"].fillna("").astype(str)
+    marks = [(float(at), one) for at, label in zip(t, marked, strict=True) for one in label.split(";") if one]
+    edges = [edge for region in paired(marks)[0] for edge in (region.start, region.end)]
+    if not edges or any(b <= a for a, b in itertools.pairwise(edges)):
+        return None
+    return LoadStamps(np.array(edges), float(t[-1]), absolute)

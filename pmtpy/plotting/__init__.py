@@ -1,0 +1,1 @@
+"""Pictures of recordings and of comparisons."""

@@ -1,0 +1,332 @@
+"""Pictures of recorded power over time, one panel for each recording or all in one.
+
+Made for looking at long recordings and for print: ten million rows become the least, mean and greatest power of each
+slice of time; lines differ in style and not only in colour; what was lost, what is virtual and what is incomplete is
+said. Takes tables as :func:`pmtpy.load` makes them. Needs matplotlib, which is imported when it is used.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pmtpy.core.markers import Span, paired
+from pmtpy.core.rows import Floats
+from pmtpy.errors import BackendUnavailableError, SinkError, TargetError
+from pmtpy.plotting.decimate import envelope, interrupted, spans_before, widened
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SUFFIXES = (".png", ".svg", ".pdf")
+_WIDTH_IN, _PANEL_IN, _DPI = 8.0, 2.9, 150
+_SLICES = 1600  # about two for each dot of the axis
+_MOST_LINES = 6  # more in one panel cannot be told apart
+_MOST_LABELS = 14
+_MOST_MARKS = 200
+# Colours that differ for all kinds of colour vision (Okabe and Ito, "Color universal design", 2008), dark ones first,
+# each with a line style of its own, for print without colour.
+STYLES: tuple[tuple[str, Any], ...] = (
+    ("#000000", "-"),
+    ("#0072B2", (0, (5, 1.5))),
+    ("#D55E00", (0, (1, 1))),
+    ("#009E73", (0, (6, 1.5, 1, 1.5))),
+    ("#CC79A7", (0, (3, 1, 1, 1, 1, 1))),
+    ("#56B4E9", (0, (9, 2))),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    label: str
+    t: Floats
+    watts: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """What one pair of axes shows; times in seconds."""
+
+    title: str
+    lines: Sequence[_Line]
+    regions: Sequence[Span]
+    marks: Sequence[tuple[float, str]]
+    lost: int
+    gaps: tuple[Floats, Floats]
+
+
+def plot(
+    tables: Mapping[str, pd.DataFrame],
+    out: str | os.PathLike[str],
+    *,
+    overlay: bool = False,
+    channels: Sequence[str] | None = None,
+) -> None:
+    """Draw recordings into a PNG, SVG or PDF file, which is replaced if it exists.
+
+    Recordings that overlap in Unix time are drawn on that common clock, others each from their own start. A table
+    without power gives its marks to the others.
+
+    Parameters
+    ----------
+    tables : mapping of str to DataFrame
+        By the name to show.
+    out : path
+    overlay : bool
+        All totals in one panel, instead of one panel for each recording.
+    channels : sequence of str, optional
+        Powers to draw, as in the columns without ``_W``; None: the total, and the largest others.
+
+    Raises
+    ------
+    TargetError
+        The suffix of ``out`` is unknown, no table has power, or there is no such channel.
+    SinkError
+        The picture cannot be written.
+    """
+    path = Path(out)
+    if path.suffix.lower() not in SUFFIXES:
+        msg = f"a picture is written to a file that ends in {', '.join(SUFFIXES)}, not {path.name}"
+        raise TargetError(msg)
+    figure = _figure(tables, overlay=overlay, channels=channels)
+    try:
+        figure.savefig(path, dpi=_DPI)
+    except OSError as error:
+        msg = f"cannot write {path}: {error.strerror or error}"
+        raise SinkError(msg) from error
+
+
+def _figure(tables: Mapping[str, pd.DataFrame], *, overlay: bool, channels: Sequence[str] | None) -> Figure:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise BackendUnavailableError("plot", "pictures need matplotlib", "pip install 'pmtpy[plot]'") from error
+    powered = {name: t for name, t in tables.items() if t["total_W"].notna().any() or channels}
+    if not powered:
+        msg = f"there is no power over time in {', '.join(tables) or 'nothing'}"
+        raise TargetError(msg)
+    origin = _common_origin(tables)
+    marks = [mark for name, t in tables.items() if name not in powered for mark in _marks(t, origin)]
+    panels = [
+        _panel(name, t, origin, channels, extra=marks if origin is not None else []) for name, t in powered.items()
+    ]
+    if overlay:
+        panels = [_overlaid(panels)]
+    figure = Figure(figsize=(_WIDTH_IN, _PANEL_IN * len(panels) + 0.3), layout="constrained")
+    axes: list[Axes] = list(figure.subplots(len(panels), sharex=origin is not None, squeeze=False)[:, 0])
+    for ax, panel in zip(axes, panels, strict=True):
+        _draw(ax, panel)
+    _limit(axes, panels, shared=origin is not None)
+    axes[-1].set_xlabel(f"seconds since {_zero(origin)}", fontsize=9)
+    return figure
+
+
+# -- what to show ------------------------------------------------------------------------------------------------------
+
+
+def _common_origin(tables: Mapping[str, pd.DataFrame]) -> float | None:
+    """Unix time of the earliest row, if all recordings have Unix times and each overlaps another (or is alone)."""
+    spans = [(float(t["time"].iloc[0]), float(t["time"].iloc[-1])) for t in tables.values() if len(t)]
+    if not spans or any(math.isnan(a) or math.isnan(b) for a, b in spans):
+        return None
+    spans.sort()
+    reached = spans[0][1]
+    for start, end in spans[1:]:
+        if start > reached:
+            return None
+        reached = max(reached, end)
+    return spans[0][0]
+
+
+def _times(table: pd.DataFrame, origin: float | None) -> Floats:
+    elapsed = table["elapsed"].to_numpy(np.float64)
+    return elapsed if origin is None else elapsed + (float(table["time"].iloc[0]) - origin)
+
+
+def _marks(table: pd.DataFrame, origin: float | None) -> list[tuple[float, str]]:
+    rows = np.flatnonzero((table["marker"] != "").to_numpy())
+    t = _times(table, origin)
+    labels = table["marker"].iloc[rows].tolist()
+    return [(float(t[row]), part) for row, label in zip(rows, labels, strict=True) for part in label.split(";")]
+
+
+def _panel(
+    name: str, table: pd.DataFrame, origin: float | None, channels: Sequence[str] | None, extra: list[tuple[float, str]]
+) -> _Panel:
+    t = _times(table, origin)
+    lines = [_Line(label, t, table[f"{label}_W"].to_numpy(np.float64)) for label in _names(table, channels)]
+    found, single = paired(sorted(_marks(table, origin) + extra))
+    lost = table["lost"].to_numpy()
+    return _Panel(
+        _title(name, table, lines[0].label if len(lines) == 1 else ""),
+        lines,
+        found,
+        single,
+        int(lost.sum()),
+        spans_before(t, lost > 0),
+    )
+
+
+def _names(table: pd.DataFrame, channels: Sequence[str] | None) -> list[str]:
+    """Powers to draw: those asked for, else the total and the largest others."""
+    # A power has an energy beside it; other watts (a power limit) are settings.
+    there = [c.removesuffix("_W") for c in table.columns if c.endswith("_W") and f"{c.removesuffix('_W')}_J" in table]
+    if channels is not None:
+        missing = [c for c in channels if c not in there]
+        if missing:
+            msg = (
+                f"there is no power called {', '.join(missing)} in {table.attrs.get('path', 'the table')}; there are: "
+            )
+            raise TargetError(msg + ", ".join(there))
+        return list(channels)
+    others = [c for c in there if c != "total" and table[f"{c}_W"].notna().any()]
+    if table.attrs.get("total") in others or not table["total_W"].notna().any():
+        wanted = others  # the total is one of them, drawn under its own name
+    else:
+        wanted = ["total", *others] if len(others) > 1 else ["total"]
+    first = [c for c in wanted if c in {"total", table.attrs.get("total")}]
+    rest = sorted((c for c in wanted if c not in first), key=lambda c: -float(table[f"{c}_W"].mean()))
+    return [*first, *rest][:_MOST_LINES]
+
+
+def _title(name: str, table: pd.DataFrame, only: str) -> str:
+    attrs = table.attrs
+    target = (attrs.get("metadata") or {}).get("target", attrs.get("format", ""))
+    notes = [n for n, say in (("VIRTUAL", attrs.get("virtual")), ("incomplete", attrs.get("complete") is False)) if say]
+    who = "  ".join(filter(None, (name, f"({target})" if target else "", only)))
+    title = who + "".join(f"  [{n}]" for n in notes)
+    seconds = float(table["elapsed"].iloc[-1]) if len(table) else 0.0
+    joules = float(table["total_J"].iloc[-1] - table["total_J"].iloc[0]) if len(table) else math.nan
+    if math.isfinite(joules) and seconds > 0:
+        title += f"\n{_si(joules)}J in {seconds:.4g} s"
+        uncovered = attrs.get("uncovered_s")
+        if uncovered:
+            title += f", {uncovered:.3g} s of them not covered"
+        elif not (table["lost"] > 0).any():  # else nobody knows here for how long the energy stands
+            title += f", mean {_si(joules / seconds)}W"
+    return title
+
+
+def _si(value: float) -> str:
+    """Write four digits and a prefix."""
+    for factor, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m")):
+        if abs(value) >= factor:
+            return f"{value / factor:.4g} {prefix}"
+    return f"{value:.4g} "
+
+
+def _overlaid(panels: Sequence[_Panel]) -> _Panel:
+    """Put the first line of each panel into one."""
+    lines = [_Line(p.title.split("\n")[0], p.lines[0].t, p.lines[0].watts) for p in panels]
+    starts, ends = (np.concatenate([p.gaps[i] for p in panels]) for i in (0, 1))
+    order = np.argsort(starts)
+    return _Panel(
+        "",
+        lines,
+        list(dict.fromkeys(r for p in panels for r in p.regions)),
+        list(dict.fromkeys(m for p in panels for m in p.marks)),
+        sum(p.lost for p in panels),
+        (starts[order], ends[order]),
+    )
+
+
+# -- how to show it ----------------------------------------------------------------------------------------------------
+
+
+def _draw(ax: Axes, panel: _Panel) -> None:
+    start, end = _span([panel])
+    length = max(end - start, 1e-9)
+    for line, (colour, style) in zip(panel.lines, STYLES * (1 + len(panel.lines) // len(STYLES)), strict=False):
+        curve = interrupted(envelope(line.t, line.watts, _SLICES), *panel.gaps)
+        if len(line.t) > _SLICES:
+            ax.fill_between(curve.t, curve.low, curve.high, color=colour, alpha=0.22, linewidth=0, zorder=2)
+        ax.plot(curve.t, curve.mean, color=colour, linestyle=style, linewidth=1.1, label=line.label, zorder=3)
+    if panel.lost:
+        spans = zip(*widened(*panel.gaps, length / 400), strict=True)
+        for i, (a, b) in enumerate(spans):
+            label = f"{panel.lost} samples lost" if i == 0 else None
+            ax.axvspan(a, b, facecolor="0.72", edgecolor="0.45", hatch="xxx", linewidth=0.6, zorder=1.5, label=label)
+    _scale(ax)
+    _draw_marks(ax, panel, length)
+    ax.set_ylabel("power (W)", fontsize=9)
+    ax.set_title(panel.title, loc="left", fontsize=9)
+    ax.grid(visible=True, color="0.88", linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.tick_params(labelsize=8)
+    if len(panel.lines) > 1 or panel.lost:
+        ax.legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), fontsize=7.5, frameon=False, handlelength=3.0)
+
+
+def _span(panels: Sequence[_Panel]) -> tuple[float, float]:
+    lines = [line for panel in panels for line in panel.lines]
+    return min(float(line.t[0]) for line in lines), max(float(line.t[-1]) for line in lines)
+
+
+def _limit(axes: Sequence[Axes], panels: Sequence[_Panel], *, shared: bool) -> None:
+    """Show all of each recording, or on a common clock all of all."""
+    for ax, panel in zip(axes, panels, strict=True):
+        start, end = _span(panels if shared else [panel])
+        margin = 0.01 * max(end - start, 1e-9)
+        ax.set_xlim(start - margin, end + margin)
+
+
+def _zero(origin: float | None) -> str:
+    if origin is None:
+        return "the first row"
+    return datetime.fromtimestamp(origin, timezone.utc).isoformat(" ", "milliseconds").removesuffix("+00:00") + " UTC"
+
+
+def _scale(ax: Axes) -> None:
+    """Start at zero, unless the power hardly varies; leave room for labels at the top."""
+    low, high = ax.dataLim.y0, ax.dataLim.y1
+    room = 0.12 * max(high - low, 0.02 * abs(high), 1e-6)
+    ax.set_ylim(0.0 if 0 <= low < 0.7 * high else low - room, high + 1.5 * room)
+
+
+def _draw_marks(ax: Axes, panel: _Panel, length: float) -> None:
+    from matplotlib.patheffects import withStroke
+
+    across = ax.get_xaxis_transform()
+    outline = [withStroke(linewidth=2.5, foreground="white")]  # text is read on any ground, and hides little of it
+    for region in panel.regions:
+        ax.axvspan(region.start, region.end, facecolor="0.90", edgecolor="0.6", linewidth=0.4, zorder=0)
+    named = [r for r in panel.regions if r.name and r.end - r.start > 0.04 * length]
+    for region in named if len(panel.regions) <= _MOST_LABELS else []:
+        middle = (region.start + region.end) / 2
+        ax.text(
+            middle,
+            0.98,
+            region.name,
+            transform=across,
+            ha="center",
+            va="top",
+            fontsize=7.5,
+            clip_on=True,
+            path_effects=outline,
+        )
+    for t, label in panel.marks[:_MOST_MARKS]:
+        ax.axvline(t, color="0.35", linewidth=0.8, linestyle=(0, (2, 2)), zorder=2.5)
+        if len(panel.marks) <= _MOST_LABELS:
+            ax.annotate(
+                label,
+                (t, 0.98),
+                xycoords=across,
+                xytext=(3, 0),
+                textcoords="offset points",
+                rotation=90,
+                ha="left",
+                va="top",
+                fontsize=7,
+                color="0.2",
+                annotation_clip=True,
+                path_effects=outline,
+            )

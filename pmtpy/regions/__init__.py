@@ -1,0 +1,1 @@
+"""Stretches of a program: what they cost, totals over sensors, decorators."""

@@ -1,0 +1,185 @@
+"""Measure or dump every call of a function, of whatever kind; it returns what it always returned."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import logging
+import os
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+
+from pmtpy.errors import PmtError, TargetError
+from pmtpy.regions.region import Region, region, watching
+from pmtpy.sensor.sensor import Sensor
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_log = logging.getLogger("pmtpy")
+
+
+class Measured:
+    """The measurements of a decorated function: one :class:`Region` for each call that has ended, the oldest first."""
+
+    def __init__(self, name: str, targets: Sequence[str | Sensor]) -> None:
+        self.name = name
+        self._targets = targets
+        self.measurements: list[Region] = []
+
+    def new(self) -> Region:
+        """Make the region of one call."""
+        return region(self.name, *self._targets)
+
+    def done(self, finished: Region) -> None:
+        """Keep the region of a call that has ended, and log what it cost."""
+        self.measurements.append(finished)
+        if _log.isEnabledFor(logging.INFO):
+            for target, m in finished.outcomes().items():
+                if isinstance(m, PmtError):
+                    _log.warning("%s: %s: %s", self.name, target, m)
+                else:
+                    _log.info(
+                        "%s: %s: %.6g J +- %.2g J in %.6g s (%.6g W)",
+                        self.name,
+                        target,
+                        m.joules,
+                        m.uncertainty_joules,
+                        m.seconds,
+                        m.watts,
+                    )
+
+
+class _Call:
+    """One call of a decorated function: its region is kept however the call ends."""
+
+    def __init__(self, measured: Measured) -> None:
+        self._measured = measured
+        self._region = measured.new()
+
+    def __enter__(self) -> None:
+        self._region.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._region.__exit__(kind, error, trace)
+        self._measured.done(self._region)
+
+
+class MeasuredFunction(Protocol[P, R]):
+    """What :func:`measure` makes of a function: the function as it was, with its measurements beside it."""
+
+    __name__: str
+    measurements: list[Region]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function and measure it."""
+        ...
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> MeasuredFunction[P, R]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> Callable[..., R]: ...
+
+
+def measure(*targets: str | Sensor) -> Callable[[Callable[P, R]], MeasuredFunction[P, R]]:
+    """Measure every call of a function: plain, coroutine, generator or asynchronous generator.
+
+    The function's arguments, result and exceptions are untouched. ``f.measurements`` is a list with one
+    :class:`Region` per call that has ended; each call is also logged (logger ``pmtpy``, level INFO). A generator is
+    measured from its first step to its end, a coroutine from its first step to its result.
+    """
+    if not targets or callable(targets[0]):  # a bare @measure would put a decorator in the function's place
+        msg = "measure() needs at least one sensor, for example @measure('rapl')"
+        raise TargetError(msg)
+
+    def decorate(function: Callable[P, R]) -> MeasuredFunction[P, R]:
+        measured = Measured(getattr(function, "__qualname__", repr(function)), targets)
+        wrapper = cast("MeasuredFunction[P, R]", _wrap(function, functools.partial(_Call, measured)))
+        wrapper.measurements = measured.measurements
+        return wrapper
+
+    return decorate
+
+
+def dump(
+    target: str | Sensor,
+    *,
+    filename: str | os.PathLike[str],
+    interval: float | str | None = None,
+    overwrite: bool = False,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Dump a sensor to a file while the function runs. Arguments as of :meth:`pmtpy.Sensor.start_dump`.
+
+    The second call of the function writes ``run-2.csv`` beside ``run.csv``, and so on, so no call loses the one before.
+    """
+    calls = itertools.count(1)
+
+    def start() -> Any:
+        (sensor,) = watching([target]).values()
+        stem, suffix = os.path.splitext(os.fspath(filename))  # noqa: PTH122  (pathlib would be imported for this)
+        call = next(calls)
+        path = f"{stem}-{call}{suffix}" if call > 1 else filename
+        return sensor.dump(path, interval=interval, overwrite=overwrite)
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        return _wrap(function, start)
+
+    return decorate
+
+
+def _refuse_uncallable(function: object) -> None:
+    """Refuse what has no calls to measure, such as a class method that is not yet bound to its class."""
+    if not callable(function):
+        kind = type(function).__name__
+        above = f"; put @{kind} above this decorator" if isinstance(function, classmethod | property) else ""
+        msg = f"only functions can be measured or dumped, not a {kind}{above}"
+        raise TargetError(msg)
+
+
+def _wrap(function: Callable[P, R], context: Callable[[], Any]) -> Callable[P, R]:
+    """Run a function of any kind inside a context that is made anew for each call."""
+    _refuse_uncallable(function)
+    call = cast("Callable[..., Any]", function)
+    wrapper: Callable[..., Any]
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with context():
+                return await call(*args, **kwargs)
+
+    elif inspect.isasyncgenfunction(function):
+
+        @functools.wraps(function)
+        async def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with context():
+                generator = call(*args, **kwargs)
+                try:
+                    sent = yield await anext(generator)
+                    while True:
+                        sent = yield await generator.asend(sent)
+                except StopAsyncIteration:
+                    return
+                finally:
+                    await generator.aclose()
+
+    elif inspect.isgeneratorfunction(function):
+
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with context():
+                return (yield from call(*args, **kwargs))
+
+    else:
+
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with context():
+                return call(*args, **kwargs)
+
+    return cast("Callable[P, R]", wrapper)

@@ -1,0 +1,74 @@
+"""What several sensors measured together, without counting anything twice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from pmtpy.core.channel import TOTAL, Channel, outermost
+from pmtpy.regions.measurement import Measurement, widest
+from pmtpy.sensor.sensor import Sensor
+
+EXTERNAL = "external"
+
+
+def sum_up(sensors: Sequence[Sensor], measured: Mapping[str, Measurement]) -> Measurement | None:
+    """Sum what several sensors measured, each outermost physical part once; None where that cannot be told.
+
+    Two external meters can be summed, and so can built-in sensors; a meter beside built-in sensors cannot, because
+    nothing says what the meter is connected to. Nor can a socket's sensor of all its GPUs (``host/.../gpus``) beside a
+    GPU's own (``gpu/...``), because nothing says which GPUs are at which socket; nor a socket of a guessed number
+    (``host/socket1?/...``) beside another sensor's sockets, among which it may be.
+    """
+    entries = [(s.target, c) for s in sensors for c in s.layout.energy]
+    outside = {c.domain.split("/")[0] == EXTERNAL for _, c in entries if c.domain}
+    if len(outside) != 1:
+        return None
+    chosen = [entries[i] for i in outermost([c.domain for _, c in entries])]
+    domains = [c.domain.split("/") for _, c in chosen]
+    if any(d[0] == "gpu" for d in domains) and any(d[-1] == "gpus" for d in domains):
+        return None
+    hosts = {target for target, c in chosen if c.domain.startswith("host/socket")}
+    if len(hosts) > 1 and any("?" in c.domain for _, c in chosen):
+        return None
+    parts = [measured[target].channels[c.name] for target, c in chosen]
+    shown = {target for target, _ in chosen}
+    seconds = max(m.seconds for m in measured.values())
+    joules = math.fsum(p.joules for p in parts)
+    unique = dict.fromkeys(w for t in measured if t in shown for w in measured[t].warnings)
+    return Measurement(
+        " + ".join(t for t in measured if t in shown),
+        TOTAL,
+        seconds,
+        joules,
+        math.fsum(p.watts for p in parts),
+        _summed_uncertainty(chosen, measured),
+        " + ".join(dict.fromkeys(p.method for p in parts)),
+        widest([p.refresh_s for p in parts]),
+        widest([p.window_s for p in parts]),
+        min(p.coverage for p in parts),
+        max(measured[t].lost for t in shown),
+        tuple(unique),
+        any(measured[t].virtual for t in shown),
+        {f"{target}/{c.name}": p for (target, c), p in zip(chosen, parts, strict=True)},
+    )
+
+
+def _summed_uncertainty(chosen: Sequence[tuple[str, Channel]], measured: Mapping[str, Measurement]) -> float:
+    """Uncertainty of the sum of channels of several sensors, joules.
+
+    What a sensor's channels do not know of their edges they do not know together, so a sensor that is summed whole
+    keeps the uncertainty of its own total, and of one that is summed in part the channels add linearly (never too
+    small). Different sensors refresh at different instants and add in squares.
+    """
+    taken: dict[str, list[str]] = {}
+    for target, channel in chosen:
+        taken.setdefault(target, []).append(channel.name)
+    squares = []
+    for target, names in taken.items():
+        parts = [measured[target].channels[name] for name in names]
+        joules, linear = math.fsum(p.joules for p in parts), math.fsum(p.uncertainty_joules for p in parts)
+        whole = measured[target]
+        same = math.isclose(joules, whole.joules, rel_tol=1e-9, abs_tol=1e-9)
+        squares.append((whole.uncertainty_joules if same else linear) ** 2)
+    return math.sqrt(math.fsum(squares))

@@ -1,0 +1,1 @@
+"""What a user holds: acquisition, history, poller, lifecycle, registry, combinations of sensors."""

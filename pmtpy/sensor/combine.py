@@ -1,0 +1,155 @@
+"""Several rails as one sensor: an accelerator that is fed by more than one rail is one reading.
+
+The rails are read directly after each other and make one row, whose instant is the middle of the readings. Everything
+above the waist is as for any sensor: energy, regions, dumps, peak power of the *sum*.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pmtpy.core.channel import Channel, Derivation, Identity
+from pmtpy.core.clock import HOST_CLOCK, Clock, seconds_of
+from pmtpy.core.rows import Block, Row
+from pmtpy.core.source import PolledSource, Source
+from pmtpy.errors import ReadError, TargetError
+from pmtpy.sensor.registry import canonical, opener, split_target
+from pmtpy.sensor.sensor import Sensor
+
+
+def combine(
+    name: str,
+    targets: Sequence[str],
+    *,
+    interval: float | str | None = None,
+    history_s: float = 2.0,
+    clock: Clock = HOST_CLOCK,
+    **options: object,
+) -> Sensor:
+    """Open several sensors as one.
+
+    Parameters
+    ----------
+    name : str
+        Name of the whole, which becomes its target and the part that it measures.
+    targets : sequence of str
+        The rails, e.g. ``["hwmon:ina226/0", "hwmon:ina226/1"]``. Each must be asked for its readings: a stream has
+        times of its own and cannot share a row.
+    interval, history_s, clock
+        As for :func:`pmtpy.create`.
+    **options
+        For all rails alike.
+
+    Raises
+    ------
+    TargetError
+        No rails, one of them twice, or one that cannot share a row.
+    BackendUnavailableError
+        One of them cannot be opened; the others are closed again.
+    """
+    rails = [canonical(t) for t in targets]
+    if len(rails) < 2 or len(set(rails)) != len(rails):
+        msg = f"{name}: a combination needs at least two different rails, not {list(targets)}"
+        raise TargetError(msg)
+    sources: list[Source] = []
+    try:
+        for rail in rails:
+            backend, device = split_target(rail)
+            sources.append(opener(backend, device)(device, clock=clock, **options))
+        interval_s = seconds_of(interval) if isinstance(interval, str) else interval
+        return Sensor(_Combined(name, rails, sources, clock), name, clock, history_s=history_s, interval_s=interval_s)
+    except BaseException:
+        for source in sources:
+            source.close()
+        raise
+
+
+class _Combined(PolledSource):
+    """The rails of one accelerator. Owns their sources."""
+
+    def __init__(self, name: str, rails: Sequence[str], sources: Sequence[Source], clock: Clock) -> None:
+        super().__init__(clock)
+        for rail, source in zip(rails, sources, strict=True):
+            if source.stream:
+                msg = f"{name}: {rail} has times of its own and cannot share a row with others; open it beside them"
+                raise TargetError(msg)
+        self._sources = list(sources)
+        self._name = name
+        self._last: list[list[float] | None] = [None] * len(sources)
+        self._restarted = False  # since the last row
+        prefixes = _prefixes(rails)
+        self.channels = tuple(
+            channel
+            for prefix, source in zip(prefixes, sources, strict=True)
+            for channel in _renamed(source.channels, prefix, name)
+        )
+        identities = [s.identity for s in sources]
+        self.identity = Identity(
+            name,
+            " + ".join(rails),
+            version=", ".join(dict.fromkeys(i.version for i in identities if i.version)),
+            virtual=any(i.virtual for i in identities),
+            notes=tuple(dict.fromkeys(note for i in identities for note in i.notes)),
+        )
+        self.interval_s = min(s.interval_s for s in sources)
+        deadlines = [s.deadline_s for s in sources if s.deadline_s is not None]
+        self.deadline_s = min(deadlines) if deadlines else None
+        self.slow = any(s.slow for s in sources)
+
+    def poll(self) -> Sequence[float] | Block:
+        """Read every rail; one that has not refreshed keeps its counts, one that failed spoils the row.
+
+        Where a rail has restarted, its counters do not continue, so neither does the whole.
+        """
+        row: list[float] = []
+        for i, source in enumerate(self._sources):
+            taken = source.take()
+            if isinstance(taken, Row):
+                self._last[i] = list(taken.counts)
+            elif isinstance(taken, Block) and len(taken):
+                self._last[i] = taken.raw[-1].tolist()
+                self._restarted = self._restarted or taken.fresh
+            counts = self._last[i]
+            if counts is None or source.failing:
+                msg = f"{self._name}: {source.identity.backend} {source.identity.model} gave no reading"
+                raise ReadError(msg)
+            row += counts
+        if not self._restarted:
+            return row
+        self._restarted = False
+        self._last_t_ns = max(self._clock.now_ns(), self._last_t_ns + 1)
+        return Block.row(self._last_t_ns, row, fresh=True)
+
+    def close(self) -> None:
+        """Close all rails."""
+        for source in self._sources:
+            source.close()
+
+
+def _prefixes(rails: Sequence[str]) -> list[str]:
+    """Return a short, distinct channel prefix for each rail."""
+    slugs = [re.sub(r"[^a-z0-9]+", "-", rail.partition(":")[2].lower() or rail).strip("-") for rail in rails]
+    return slugs if len(set(slugs)) == len(slugs) else [f"rail{i}" for i in range(len(rails))]
+
+
+def _renamed(channels: Sequence[Channel], prefix: str, name: str) -> list[Channel]:
+    """Return a rail's channels under its prefix, as parts of the whole."""
+    own = {c.name: f"{prefix}.{c.name}" for c in channels}
+    return [
+        replace(
+            c,
+            name=own[c.name],
+            operands=tuple(own[o] for o in c.operands),
+            domain=f"{name}/{prefix}/{c.domain}" if c.domain else _alone(c, channels, name, prefix),
+        )
+        for c in channels
+    ]
+
+
+def _alone(channel: Channel, channels: Sequence[Channel], name: str, prefix: str) -> str:
+    """A rail whose chip does not say what it feeds still is a rail of the whole if it measures only one power."""
+    powers = [c for c in channels if c.measures_energy]
+    only = len(powers) == 1 and powers[0] is channel and channel.derivation in {Derivation.DIRECT, Derivation.PRODUCT}
+    return f"{name}/{prefix}" if only else ""

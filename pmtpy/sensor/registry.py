@@ -1,0 +1,321 @@
+"""Names to sensors: the table of backends, targets as text, opening and listing.
+
+A backend is imported by name, when its name is used. Backends from outside come from the entry-point group
+``pmtpy.backends``; they are looked for only when a name is unknown or everything is listed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
+
+from pmtpy.core.clock import HOST_CLOCK, Clock, seconds_of
+from pmtpy.core.source import Discovery, Source
+from pmtpy.errors import BackendUnavailableError, CalibrationError, PmtError, TargetError
+from pmtpy.sensor.sensor import Sensor
+
+if TYPE_CHECKING:
+    from pmtpy.core.calibration.matching import Calibration
+
+GROUP = "pmtpy.backends"
+VIRTUAL = "virtual"
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """One row of the table.
+
+    Attributes
+    ----------
+    name : str
+    module : str
+        Where ``discover`` and ``open_source`` are.
+    virtual : str
+        Where ``open_virtual`` is; empty if the backend has no virtual device.
+    measures : str
+        One line for listings.
+    aliases : tuple of str
+        Other names, among them PMT's own.
+    """
+
+    name: str
+    module: str
+    virtual: str
+    measures: str
+    aliases: tuple[str, ...] = ()
+
+
+BACKENDS: Mapping[str, Backend] = types.MappingProxyType(
+    {
+        row.name: row
+        for row in (
+            Backend("amdsmi", "pmtpy.backends.amdsmi", "pmtpy.emulators.amdsmi", "AMD GPUs", ("rocm",)),
+            Backend("cray", "pmtpy.backends.cray", "pmtpy.emulators.cray", "HPE Cray EX nodes"),
+            Backend("hwmon", "pmtpy.backends.hwmon", "pmtpy.emulators.hwmon", "power channels of Linux hwmon chips"),
+            Backend("jetson", "pmtpy.backends.jetson", "pmtpy.emulators.jetson", "NVIDIA Jetson modules", ("tegra",)),
+            Backend("nvml", "pmtpy.backends.nvml", "pmtpy.emulators.nvml", "NVIDIA GPUs", ("nvidia",)),
+            Backend("occ", "pmtpy.backends.occ", "pmtpy.emulators.occ", "POWER9 on-chip controllers"),
+            Backend(
+                "powersensor3",
+                "pmtpy.backends.powersensor3",
+                "pmtpy.emulators.powersensor3",
+                "PowerSensor3 boards",
+                ("ps3",),
+            ),
+            Backend("rapl", "pmtpy.backends.rapl", "pmtpy.emulators.rapl", "Intel and AMD processors"),
+        )
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One line of :func:`list_sensors`.
+
+    Attributes
+    ----------
+    target : str
+        What :func:`create` takes.
+    backend, device : str
+    available : bool
+        Whether it can be opened, as far as can be told without opening it.
+    reason, remedy : str
+        Why it is not available (or what is restricted), and what to do about it.
+    """
+
+    target: str
+    backend: str
+    device: str
+    available: bool
+    reason: str
+    remedy: str
+
+
+def split_target(target: str) -> tuple[str, str | None]:
+    """Split ``name:device`` at the first colon; an empty device is None."""
+    name, _, device = target.strip().partition(":")
+    return name, device or None
+
+
+def backend_of(name: str) -> Backend:
+    """Return the row for a name or an alias.
+
+    Raises
+    ------
+    TargetError
+        Nothing has that name; the message lists what has.
+    """
+    for row in BACKENDS.values():
+        if name == row.name or name in row.aliases:
+            return row
+    others = dict(_from_outside())
+    if name in others:
+        return others[name]
+    known = ", ".join(sorted({*BACKENDS, *others}))
+    aliases = ", ".join(f"{a} = {b.name}" for b in BACKENDS.values() for a in b.aliases)
+    msg = f"no sensor is called {name!r}; there are: {known} ({aliases})"
+    raise TargetError(msg)
+
+
+def _from_outside() -> Iterator[tuple[str, Backend]]:
+    from importlib.metadata import entry_points  # takes longer to import than all of this package
+
+    seen: dict[str, str] = {}
+    for entry in entry_points(group=GROUP):
+        if entry.name in BACKENDS or seen.setdefault(entry.name, entry.value) != entry.value:
+            msg = f"two backends are called {entry.name!r}: {seen.get(entry.name, 'a built-in')} and {entry.value}"
+            raise TargetError(msg)
+        yield entry.name, Backend(entry.name, entry.value, entry.value, f"from {entry.value}")
+
+
+def all_backends() -> tuple[Backend, ...]:
+    """Return the rows of the table, and those of backends from outside."""
+    return (*BACKENDS.values(), *(row for _, row in _from_outside()))
+
+
+def canonical(target: str) -> str:
+    """Return the target with the backend's own name: ``ps3:/dev/x`` becomes ``powersensor3:/dev/x``."""
+    name, device = split_target(target)
+    own = backend_of(name).name
+    return own if device is None else f"{own}:{device}"
+
+
+def _module(row: Backend, text: str) -> types.ModuleType:
+    try:
+        return importlib.import_module(text)
+    except ImportError as error:
+        raise BackendUnavailableError(row.name, f"the module {text} cannot be imported: {error}") from error
+
+
+def opener(name: str, device: str | None) -> Callable[..., Source]:
+    """Return the function that opens a device: the backend's own, or that of its emulated world."""
+    row = backend_of(name)
+    if device is None or not device.startswith(VIRTUAL):
+        return cast("Callable[..., Source]", _module(row, row.module).open_source)
+    module = _module(row, row.virtual)
+    if not hasattr(module, "open_virtual"):
+        raise BackendUnavailableError(row.name, "it has no virtual device")
+    return cast("Callable[..., Source]", module.open_virtual)
+
+
+def _own_options(function: Callable[..., Any]) -> dict[str, Any]:
+    import inspect  # slow to import, and only needed to open a sensor
+
+    hints = get_type_hints(function)
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: hints.get(p.name, str) for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "clock"}
+
+
+def _check_options(target: str, function: Callable[..., Any], options: Mapping[str, object]) -> None:
+    own = _own_options(function)
+    wrong = sorted(set(options) - set(own))
+    if wrong:
+        known = ", ".join(own) or "none"
+        msg = f"{target} has no option {', '.join(map(repr, wrong))}; its options: {known}"
+        raise TargetError(msg)
+
+
+def options_from_text(target: str, pairs: Mapping[str, str]) -> dict[str, object]:
+    """Give options that were written as text (``-o key=value``) the types that the backend expects.
+
+    Raises
+    ------
+    TargetError
+        An unknown option, or a value that cannot be what the option is.
+    """
+    name, device = split_target(target)
+    function = opener(name, device)
+    own = {**_own_options(function), **_own_options(create)}
+    _check_options(target, function, {k: v for k, v in pairs.items() if k not in _own_options(create)})
+    return {key: _typed(target, key, value, own[key]) for key, value in pairs.items()}
+
+
+def _typed(target: str, key: str, text: str, hint: Any) -> object:
+    kinds = set(get_args(hint)) or {hint}
+    try:
+        if bool in kinds:
+            return {
+                "1": True,
+                "true": True,
+                "yes": True,
+                "on": True,
+                "0": False,
+                "false": False,
+                "no": False,
+                "off": False,
+            }[text.lower()]
+        if int in kinds and (float not in kinds or text.lstrip("-").isdigit()):
+            return int(text)
+        if float in kinds and str not in kinds:
+            return float(text)
+    except (ValueError, KeyError):
+        msg = f"{target}: option {key}={text} is not what the option needs ({hint})"
+        raise TargetError(msg) from None
+    return text
+
+
+def create(
+    name: str,
+    device: str | int | None = None,
+    *,
+    interval: float | str | None = None,
+    history_s: float = 2.0,
+    calibration: str | os.PathLike[str] | None = None,
+    clock: Clock = HOST_CLOCK,
+    **options: object,
+) -> Sensor:
+    """Open a sensor.
+
+    Parameters
+    ----------
+    name : str
+        A backend (``"rapl"``, ``"powersensor3"``), one of its aliases, or a target ``"name:device"``.
+    device : str or int, optional
+        Which device of the backend; ``"virtual"`` opens the real backend against an emulated world. None: the only
+        one, or the backend's default.
+    interval : float (seconds) or str (``"10ms"``, ``"100Hz"``), optional
+        How often a sensor that must be polled is polled in the background. None: as fast as it refreshes.
+    history_s : float
+        How much of the past :meth:`~pmtpy.Sensor.history` keeps, in seconds.
+    calibration : path, optional
+        A calibration profile to apply. It must be made for this very device.
+    clock : Clock
+        For tests and rehearsals.
+    **options
+        What the backend offers: see its page.
+
+    Raises
+    ------
+    TargetError
+        No such backend, device or option.
+    BackendUnavailableError
+        It cannot be used here; the error says why and how to cure it.
+    CalibrationError
+        The profile is broken or belongs to another device.
+    """
+    profiles = [] if calibration is None else [_text(calibration)]
+    name, in_name = split_target(str(name))  # whatever was passed, the answer is what there is
+    if device is not None and in_name is not None:
+        msg = f"two devices were given: {in_name!r} in the target and {device!r}"
+        raise TargetError(msg)
+    where = in_name if device is None else str(device)
+    row = backend_of(name)
+    target = row.name if where is None else f"{row.name}:{where}"
+    function = opener(row.name, where)
+    _check_options(target, function, options)
+    interval_s = seconds_of(interval) if isinstance(interval, str) else interval
+    if (interval_s is not None and not interval_s > 0) or not history_s >= 0:
+        msg = f"{target}: interval must be more than 0 s and history_s not less, not {interval!r} and {history_s!r}"
+        raise TargetError(msg)
+    source = function(where, clock=clock, **options)
+    try:
+        fitted = _fitted(profiles, source) if profiles else None
+        return Sensor(source, target, clock, calibration=fitted, history_s=history_s, interval_s=interval_s)
+    except BaseException:
+        source.close()
+        raise
+
+
+def _text(path: str | os.PathLike[str]) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123  (pathlib would be imported for this alone)
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"the calibration {os.fspath(path)} cannot be read: {error}"
+        raise CalibrationError(msg) from error
+
+
+def _fitted(profiles: list[str], source: Source) -> Calibration:
+    from pmtpy.core.calibration.matching import calibrate  # only a calibrated sensor pays for them
+    from pmtpy.core.calibration.profile import parse_profile
+
+    return calibrate([parse_profile(text) for text in profiles], source.identity, source.channels)
+
+
+def list_sensors() -> list[Listing]:
+    """Look for every device of every backend, without opening any. Virtual devices are not listed."""
+    return [line for row in all_backends() for line in _look(row)]
+
+
+def _look(row: Backend) -> list[Listing]:
+    try:
+        found: Discovery = _module(row, row.module).discover()
+    except PmtError as error:
+        return [Listing(row.name, row.name, "", available=False, reason=str(error), remedy="")]
+    if not found.devices:
+        return [Listing(row.name, row.name, "", available=False, reason=found.reason, remedy=found.remedy)]
+    return [
+        Listing(
+            f"{row.name}:{device}" if device else row.name,
+            row.name,
+            device,
+            available=not found.reason,
+            reason=found.reason,
+            remedy=found.remedy,
+        )
+        for device in found.devices
+    ]

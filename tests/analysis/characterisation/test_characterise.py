@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pmtpy.analysis.characterisation.characterise import characterise
+from pmtpy.analysis.characterisation.results import Characterisation, LoadStamps, Series
+from pmtpy.emulators.gpu_sensor import Polling, SensorModel
+from tests.support.recorded import read_log, read_pmd, read_stamps
+from tests.support.simulated import Bench, pseudo_random_bench, square_bench
+
+_MODEL = SensorModel(0.1, 0.03, window_s=0.08, gain=0.95, offset_w=-3.0, noise_w=0.3, step_w=0.01)
+_EPOCH_S = 1.7e9
+
+
+def _run(
+    bench: Bench,
+    model: SensorModel = _MODEL,
+    *,
+    zone_s: float = 0.0,
+    meter: bool = True,
+    load: bool = True,
+    **of_meter: float,
+) -> Characterisation:
+    t_ns, watts = model.record(bench.load, bench.seconds, Polling(0.008, 0.001, 0.01, stamp_step_s=0.001))
+    polls = Series(np.asarray(t_ns * 1e-9 + _EPOCH_S + zone_s, np.float64), watts)
+    stamps = LoadStamps(np.asarray(bench.edges_s + _EPOCH_S, np.float64), bench.seconds + _EPOCH_S)
+    rng = np.random.default_rng(1)
+    t = np.arange(-0.5, bench.seconds + 0.5, 2e-4)
+    truth = bench.load.watts(t) + 0.5 * rng.standard_normal(len(t))
+    at = (t - 5.0) * (1.0 + of_meter.get("rate", 0.0)) + 5.0 + of_meter.get("shift", 0.0)
+    metered = Series(np.asarray(at + _EPOCH_S, np.float64), truth)
+    return characterise("power", polls, load=stamps if load else None, meter=metered if meter else None)
+
+
+def _estimates(part: Any, path: str = "") -> dict[str, Any]:
+    """All {"value", "low", "high"} of a document, by path."""
+    if isinstance(part, dict) and {"value", "low", "high"} == set(part):
+        return {path: part}
+    if isinstance(part, dict):
+        return {k: v for name, below in part.items() for k, v in _estimates(below, f"{path}.{name}").items()}
+    return {}
+
+
+def test_the_document_has_exactly_the_public_keys_and_is_json() -> None:
+    document = json.loads(json.dumps(_run(pseudo_random_bench(0.023)).document()))
+    assert list(document) == [
+        "channel",
+        "update_period_ms",
+        "step",
+        "kernel",
+        "gradient",
+        "intercept_w",
+        "energy",
+        "declined",
+    ]
+    assert set(document["step"]) == {"kind", "rise_ms", "delay_ms"}
+    assert set(document["kernel"]) == {"family", "window_ms", "tau_ms", "offset_ms"}
+    found = _estimates(document)
+    assert found
+    assert all(e["low"] <= e["value"] <= e["high"] for e in found.values())
+
+
+def test_a_simulated_sensor_is_found_with_log_and_meter_on_strange_clocks() -> None:
+    document = _run(pseudo_random_bench(0.17), zone_s=5.5 * 3600.0, shift=0.4, rate=0.0009).document()
+    kernel = document["kernel"]
+    assert kernel["family"] == "boxcar"
+    assert kernel["window_ms"]["value"] == pytest.approx(80.0, abs=1.0)
+    assert kernel["offset_ms"]["low"] - 1.0 <= 0.0 <= kernel["offset_ms"]["high"] + 1.0  # stamps are cut to 1 ms
+    assert document["gradient"]["value"] == pytest.approx(0.95, abs=0.012)
+    assert document["intercept_w"]["value"] == pytest.approx(-3.0, abs=2.5)
+    assert abs(document["energy"]["whole"]["corrected_error_percent"]) < 0.8
+    assert document["declined"].keys() == {"step"}
+
+
+def test_a_meter_without_load_stamps_gives_everything_but_the_offset() -> None:
+    document = _run(pseudo_random_bench(0.17), load=False, shift=0.3, rate=-0.0007).document()
+    assert document["kernel"]["window_ms"]["value"] == pytest.approx(80.0, abs=1.0)
+    assert document["kernel"]["offset_ms"] is None
+    assert "stamps of the load" in document["declined"]["kernel.offset_ms"]
+    assert document["gradient"]["value"] == pytest.approx(0.95, abs=0.012)
+
+
+def test_load_stamps_alone_give_the_kernel_but_no_gradient() -> None:
+    document = _run(pseudo_random_bench(0.023), meter=False).document()
+    assert document["kernel"]["family"] == "boxcar"
+    assert document["gradient"] is None
+    assert "meter" in document["declined"]["gradient"]
+    assert document["energy"] == {}
+
+
+def test_constant_power_declines_everything_with_the_reason() -> None:
+    flat = Bench(np.array([100.0, 101.0]), 10.0)
+    document = _run(flat, SensorModel(0.1, step_w=1.0)).document()
+    assert _estimates(document) == {}
+    assert "constant" in document["declined"]["update_period_ms"]
+    assert all("constant" in why for why in document["declined"].values())
+
+
+def test_a_meter_of_another_time_is_declined() -> None:
+    bench = pseudo_random_bench(0.05)
+    document = _run(bench, shift=700.0).document()
+    assert document["update_period_ms"] is not None
+    assert document["gradient"] is None
+    assert "do not overlap" in document["declined"]["meter"]
+    assert "do not overlap" in document["declined"]["gradient"]
+
+
+def test_a_meter_that_recorded_a_moment_is_declined() -> None:
+    bench = pseudo_random_bench(0.05)
+    t_ns, watts = _MODEL.record(bench.load, 10.0, Polling())
+    t = np.arange(4.0, 4.5, 2e-4)
+    load = LoadStamps(bench.edges_s, 10.0)
+    moment = Series(t, bench.load.watts(t))
+    found = characterise("power", Series(np.asarray(t_ns * 1e-9), watts), load=load, meter=moment)
+    assert found.transfer is None
+    assert "the meter recorded 0.5 s" in found.declined["meter"]
+
+
+def test_a_meter_that_lost_samples_under_the_load_is_declined() -> None:
+    bench = Bench(np.array([2.0, 8.0]), 11.0)
+    t_ns, watts = _MODEL.record(bench.load, 11.0, Polling())
+    polls, load = Series(np.asarray(t_ns * 1e-9), watts), LoadStamps(bench.edges_s, 11.0)
+    t = np.arange(0.5, 10.5, 2e-4)
+    power, lost = bench.load.watts(t), (t > 4.0) & (t < 4.4)
+    torn = Series(t[: np.count_nonzero(~lost)], power[~lost])  # its counter of ticks turned over in between
+    whole, found = (characterise("power", polls, load=load, meter=each) for each in (Series(t, power), torn))
+    assert whole.transfer is not None
+    assert found.transfer is None
+    assert "falls -0.4" in found.declined["meter"]
+
+
+def test_a_meter_of_another_load_is_declined() -> None:
+    bench, other = pseudo_random_bench(0.05, seed=1), pseudo_random_bench(0.07, seed=9)
+    t_ns, watts = _MODEL.record(bench.load, 10.0, Polling())
+    t = np.arange(0.0, 10.0, 2e-4)
+    found = characterise("power", Series(np.asarray(t_ns * 1e-9), watts), meter=Series(t, other.load.watts(t)))
+    assert found.transfer is None
+    assert found.document()["kernel"]["family"] == "ambiguous"
+    assert "kernel" in found.declined
+
+
+def test_a_load_in_step_with_the_updates_is_declined_without_a_meter() -> None:
+    document = _run(square_bench(0.1002), meter=False).document()
+    assert "too near the update period" in document["declined"]["kernel"]
+    assert document["kernel"]["window_ms"] is None
+
+
+def test_a_step_gives_kind_rise_and_delay() -> None:
+    step = _run(Bench(np.array([2.0, 8.0]), 10.0), meter=False).document()["step"]
+    assert step["kind"] == "instant"
+    assert step["rise_ms"]["low"] <= 64.0 <= step["rise_ms"]["high"]
+    assert step["delay_ms"]["low"] <= 40.0 <= step["delay_ms"]["high"]
+
+
+def test_a_sharp_step_leaves_the_kernel_ambiguous_but_gives_gradient_and_honest_energies() -> None:
+    # One update on each flank: a boxcar and a one-pole can both be bent to fit it.
+    found = _run(Bench(np.array([2.0, 8.0]), 10.0))
+    document = found.document()
+    assert document["kernel"]["family"] == "ambiguous"
+    assert document["kernel"]["window_ms"] is None
+    assert "fit nearly equally" in document["declined"]["kernel"]
+    assert document["gradient"]["value"] == pytest.approx(0.95, abs=0.012)
+    assert set(document["energy"]) == {"whole", "first_1s", "first_0.3s"}
+    assert all(e.corrected_j.contains(e.reference_j) for e in found.energy.values())
+
+
+def _recorded(recordings: Path, folder: str, column: str) -> dict[str, Any]:
+    stamps = read_stamps(recordings / folder / "timestamps.csv")
+    return characterise(
+        column,
+        Series(*read_log(recordings / folder / "gpudata.csv.gz", column)),
+        load=LoadStamps(stamps[:-1], float(stamps[-1])),
+        meter=Series(*read_pmd(recordings / folder)),
+    ).document()
+
+
+def test_the_recorded_ampere_step_is_reproduced(recordings: Path) -> None:
+    document = _recorded(recordings, "rtx3090-step", "power.draw.instant [W]")
+    assert document["update_period_ms"]["value"] == pytest.approx(99.970, rel=0.001)
+    assert document["kernel"]["window_ms"]["value"] == pytest.approx(100.0, abs=8.0)
+    assert document["kernel"]["offset_ms"]["value"] == pytest.approx(-1.0, abs=3.0)
+    assert document["gradient"]["value"] == pytest.approx(0.948, abs=0.012)
+    energy = document["energy"]
+    assert energy["whole"]["held_error_percent"] == pytest.approx(-5.9, abs=0.3)
+    assert energy["first_0.3s"]["held_error_percent"] == pytest.approx(-31.0, abs=0.5)
+    for name, limit in (("whole", 0.8), ("first_1s", 1.5), ("first_0.3s", 4.0)):
+        assert abs(energy[name]["corrected_error_percent"]) < limit
+
+
+def test_the_recorded_ampere_square_wave_is_reproduced(recordings: Path) -> None:
+    document = _recorded(recordings, "rtx3090-squarewave", "power.draw.instant [W]")
+    assert document["kernel"]["family"] == "boxcar"
+    assert document["kernel"]["window_ms"]["value"] == pytest.approx(99.9, abs=1.0)
+    assert document["gradient"]["value"] == pytest.approx(0.948, abs=0.012)
+    assert document["intercept_w"]["value"] == pytest.approx(1.4, abs=2.5)
+    assert abs(document["energy"]["whole"]["corrected_error_percent"]) < 0.8
+
+
+def test_the_recorded_kepler_step_is_reproduced(recordings: Path) -> None:
+    document = _recorded(recordings, "k40m-step", "power.draw [W]")
+    assert document["kernel"]["family"] == "one-pole"
+    assert document["kernel"]["tau_ms"]["value"] == pytest.approx(54.6, rel=0.08)
+    assert document["gradient"]["value"] == pytest.approx(1.024, abs=0.012)
+    assert abs(document["energy"]["first_0.3s"]["corrected_error_percent"]) < 1.0
+    assert abs(document["energy"]["whole"]["corrected_error_percent"]) < 0.8

@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOTH, BOXCAR, ONE_POLE, KernelFit
+from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
+from pmtpy.analysis.characterisation.update_period import estimate_updates, update_series
+from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.analysis.signal.updates import Updates
+from pmtpy.core.rows import Floats
+from pmtpy.emulators.gpu_sensor import SensorModel
+from pmtpy.emulators.load import Table
+from pmtpy.errors import DeclinedError
+from tests.support.recorded import read_log, read_pmd
+from tests.support.simulated import Bench, pseudo_random_bench, square_bench
+
+_BOXCAR = SensorModel(0.1, 0.03, window_s=0.08, delay_s=-0.004, gain=0.95, offset_w=-3.0, noise_w=0.3, step_w=0.01)
+_ONE_POLE = SensorModel(0.1, 0.03, window_s=0.0, tau_s=0.0125, gain=1.04, offset_w=-21.0, noise_w=0.3, step_w=0.01)
+
+
+def test_a_boxcar_is_found_from_a_pseudo_random_load() -> None:
+    bench = pseudo_random_bench(0.023)
+    fit = fit_kernel(bench.updates(_BOXCAR), bench.stamps(), metered=False)
+    assert fit.family == BOXCAR
+    assert fit.best.window_s is not None
+    assert fit.best.window_s.value == pytest.approx(0.08, abs=0.001)  # docs/characterise.md: 1 ms
+    assert fit.best.offset_s.contains(-0.004)
+    assert fit.best.tau_s is None
+
+
+def test_a_one_pole_is_found_from_a_pseudo_random_load() -> None:
+    bench = pseudo_random_bench(0.017)
+    fit = fit_kernel(bench.updates(_ONE_POLE), bench.stamps(), metered=False)
+    assert fit.family == ONE_POLE
+    assert fit.best.tau_s is not None
+    assert fit.best.tau_s.value == pytest.approx(0.0125, rel=0.08)
+    assert fit.best.window_s is None
+
+
+def test_against_a_meter_gain_intercept_and_the_meters_clock_come_along() -> None:
+    bench = pseudo_random_bench(0.03)
+    fit = fit_kernel(bench.updates(_BOXCAR), bench.meter(shift_s=0.02, rate=0.001), metered=True)
+    best = fit.best
+    assert fit.family == BOXCAR
+    assert best.rate is not None
+    assert best.rate.contains(0.001)
+    assert best.gain.value == pytest.approx(0.95, abs=0.012)
+    assert best.intercept_w.value == pytest.approx(-3.0, abs=2.5)
+    assert best.window_s is not None
+    assert best.window_s.value == pytest.approx(0.08, abs=0.001)
+    # The meter's clock is ahead by 20 ms, which nobody can tell from a kernel that ends 20 ms earlier.
+    assert best.offset_s.value == pytest.approx(-0.004 - 0.02, abs=0.001)
+
+
+def test_a_boxcar_behind_a_one_pole_is_told_from_both() -> None:
+    model = SensorModel(0.1, window_s=0.09, tau_s=0.05, noise_w=0.2, step_w=0.01)
+    bench = pseudo_random_bench(0.06, seconds=30.0)
+    fit = fit_kernel(bench.updates(model), bench.stamps(), metered=False)
+    assert fit.family == BOTH
+    assert fit.best.window_s is not None
+    assert fit.best.tau_s is not None
+    assert fit.best.window_s.contains(0.09)
+    assert fit.best.tau_s.contains(0.05)
+
+
+def test_a_running_mean_over_many_updates_is_found() -> None:
+    model = SensorModel(0.1, window_s=1.0, noise_w=0.2, step_w=0.01)
+    bench = pseudo_random_bench(0.4, seconds=20.0)
+    fit = fit_kernel(bench.updates(model), bench.stamps(), metered=False)
+    assert fit.family == BOXCAR
+    assert fit.best.window_s is not None
+    assert fit.best.window_s.value == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize(("window", "tau"), [(0.005, 0.0), (1.5, 0.0), (0.0, 0.01), (0.0, 1.0), (1.0, 0.1)])
+def test_kernels_from_a_twentieth_of_a_period_to_fifteen_are_found_and_named(window: float, tau: float) -> None:
+    model = SensorModel(0.1, 0.07, window_s=window, tau_s=tau, delay_s=0.03, noise_w=0.3, step_w=0.01)
+    bench = pseudo_random_bench(0.017, seconds=12.0)
+    fit = fit_kernel(bench.updates(model), bench.meter(), metered=True)
+    assert fit.family == (BOTH if window and tau else BOXCAR if window else ONE_POLE)
+    for found, truth in ((fit.best.window_s, window), (fit.best.tau_s, tau)):
+        assert (found is None) == (truth == 0.0)
+        assert found is None or found.value == pytest.approx(truth, rel=0.08)
+    assert fit.best.offset_s.value == pytest.approx(0.03, abs=0.01)
+
+
+def test_a_gain_far_from_one_is_found_where_nothing_else_explains_the_readings() -> None:
+    model = SensorModel(0.1, 0.03, window_s=0.06, gain=0.59, noise_w=0.3, step_w=0.01)
+    bench = pseudo_random_bench(0.023)
+    fit = fit_kernel(bench.updates(model), bench.meter(), metered=True)
+    assert fit.best.gain.contains(0.59)
+    assert fit.best.window_s is not None
+    assert fit.best.window_s.value == pytest.approx(0.06, abs=0.001)
+
+
+def test_a_second_width_that_is_neither_needed_nor_useless_leaves_the_family_open() -> None:
+    model = SensorModel(0.1, 0.03, window_s=0.1, tau_s=0.5, delay_s=-0.002, noise_w=0.3, step_w=0.01)
+    bench = Bench(np.array([3.0, 9.0]), 12.0)
+    fit = fit_kernel(bench.updates(model), bench.stamps(), metered=False)
+    assert fit.family in (BOTH, AMBIGUOUS)
+
+
+def test_a_gradual_step_does_not_tell_a_boxcar_from_a_one_pole() -> None:
+    model = SensorModel(0.1, 0.05, window_s=0.025, noise_w=2.0, step_w=1.0)
+    bench = Bench(np.array([3.0, 9.0]), 12.0)
+    fit = fit_kernel(bench.updates(model), bench.meter(), metered=True)
+    assert fit.family == AMBIGUOUS
+
+
+@pytest.mark.parametrize("period", [0.1, 0.0999, 0.1003])
+def test_a_load_in_step_with_the_updates_is_declined(period: float) -> None:
+    bench = square_bench(period)
+    with pytest.raises(DeclinedError, match="too near the update period"):
+        fit_kernel(bench.updates(_BOXCAR), bench.stamps(), metered=False)
+
+
+@pytest.mark.parametrize("metered", [False, True])
+@pytest.mark.parametrize("ratio", [0.5, 2.0 / 3.0, 4.0 / 3.0, 2.0])
+def test_a_load_in_a_simple_ratio_to_the_updates_is_never_confidently_wrong(ratio: float, metered: bool) -> None:  # noqa: FBT001  (a parameter of the test)
+    for window, tau in ((0.3, 0.0), (0.02, 0.0), (0.0, 0.0125))[metered::2]:
+        model = SensorModel(0.1, 0.03, window_s=window, tau_s=tau, delay_s=-0.003, noise_w=0.3, step_w=0.01)
+        bench = square_bench(0.1 * ratio, duty=0.3)
+        try:
+            fit = fit_kernel(bench.updates(model), bench.meter() if metered else bench.stamps(), metered=metered)
+        except DeclinedError:
+            continue
+        assert fit.family in (AMBIGUOUS, BOXCAR if window else ONE_POLE)
+        if fit.family != AMBIGUOUS:
+            width = fit.best.window_s or fit.best.tau_s
+            assert width is not None
+            reach = max(width.value - width.low, width.high - width.value)  # the interval is lopsided
+            assert abs(width.value - (window or tau)) < 2.0 * reach
+
+
+def test_a_window_and_its_alias_under_a_square_wave_are_told_apart_only_by_a_meter() -> None:
+    # At half duty, windows of 22.5 ms and of the load's period less that have the same shape at the same centre.
+    model = SensorModel(0.1, 0.01, window_s=0.0225, noise_w=0.3, step_w=0.01)
+    bench = square_bench(0.1043)
+    updates = bench.updates(model).between(1.2, 8.8)  # without the idle ends, which would tell the low level
+    blind = fit_kernel(updates, bench.stamps(), metered=False)
+    assert blind.family == AMBIGUOUS
+    assert "nearly equally" in blind.reason
+    fit = fit_kernel(updates, bench.meter(), metered=True)
+    assert fit.best.window_s is not None
+    assert fit.best.window_s.value == pytest.approx(0.0225, abs=0.002)
+
+
+def test_readings_of_something_else_are_declined() -> None:
+    bench, other = pseudo_random_bench(0.05, seed=1), pseudo_random_bench(0.05, seed=2)
+    with pytest.raises(DeclinedError, match="explains only"):
+        fit_kernel(bench.updates(_BOXCAR), other.meter(), metered=True)
+
+
+def test_too_short_a_reference_and_constant_power_are_declined() -> None:
+    bench = pseudo_random_bench(0.05)
+    updates = bench.updates(_BOXCAR)
+    with pytest.raises(DeclinedError, match="too few"):
+        fit_kernel(updates.between(2.0, 3.0), bench.meter(), metered=True)
+    flat = Updates(updates.k, updates.t_s, np.full(len(updates), 60.0), 0.1)
+    with pytest.raises(DeclinedError, match="constant"):
+        fit_kernel(flat, bench.stamps(), metered=False)
+
+
+def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
+    inside, asked = 0, 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        width = float(rng.uniform(0.02, 0.08))
+        boxcar = seed % 2 == 0
+        model = SensorModel(
+            0.07,
+            rng.uniform(0, 0.07),
+            window_s=width if boxcar else 0.0,
+            tau_s=0.0 if boxcar else width,
+            delay_s=rng.uniform(-0.006, 0.006),
+            noise_w=0.5,
+            step_w=0.1,
+            seed=seed,
+        )
+        bench = pseudo_random_bench(0.07 * rng.uniform(0.2, 0.5), seconds=8.0, seed=seed)
+        best = fit_kernel(bench.updates(model, seed=seed), bench.stamps(), metered=False).best
+        found = best.window_s if boxcar else best.tau_s
+        assert found is not None
+        inside += found.contains(width) + best.offset_s.contains(model.delay_s)
+        asked += 2
+    assert inside >= 0.85 * asked  # 95 % of 24, less two binomial deviations
+
+
+def _one_step(seed: int) -> tuple[SensorModel, Bench, Bench]:
+    """A card, one step as the meter sees it, and as the sensor does: off its line in each state of the board."""
+    rng = np.random.default_rng(seed)
+    boxcar = seed % 2 == 0
+    model = SensorModel(
+        0.1 if boxcar else 0.02,
+        rng.uniform(0.0, 0.02),
+        window_s=rng.uniform(0.08, 0.3) if boxcar else 0.0,
+        tau_s=0.0 if boxcar else rng.uniform(0.04, 0.2),
+        delay_s=rng.uniform(-0.004, 0.004),
+        gain=rng.uniform(0.9, 1.1),
+        noise_w=rng.uniform(0.05, 0.3),
+        step_w=0.01,
+        seed=seed,
+    )
+    off = rng.uniform(7.0, 7.1)
+    edges = np.array([1.0, 1.0 + rng.uniform(0.03, 0.15), off, off + rng.uniform(0.014, 0.037)])
+    # Idle; low clocks for a while; the load; its uneven end; idle at clocks that are held.
+    watts = np.array([60.0, 60.0 + 150.0 * rng.uniform(0.5, 0.8), 210.0, 130.0, 60.0 + 150.0 * rng.uniform(0.0, 0.1)])
+    seen = watts + 0.0034 * 150.0 * rng.standard_normal(5)
+    return model, _Levels(edges, 10.0, watts), _Levels(edges, 10.0, seen)
+
+
+@dataclass(frozen=True)
+class _Levels(Bench):
+    watts: Floats
+
+    @property
+    def load(self) -> Table:
+        return Table(np.append(-10.0, self.edges_s), self.watts)
+
+
+def test_intervals_from_one_step_hold_on_boards_that_are_off_their_line() -> None:
+    inside, named = [], []
+    for seed in range(8):
+        model, true, seen = _one_step(seed)
+        rate = 1e-3 * float(np.random.default_rng(seed).standard_normal())
+        fit = fit_kernel(seen.updates(model, seed=seed), true.meter(rate=rate), metered=True, pivot_s=5.0)
+        best = fit.best
+        inside += [
+            best.gain.contains(model.gain),
+            best.lag_s.contains(model.window_s / 2 + model.tau_s + model.delay_s),
+        ]
+        named.append(fit.family)
+        for found, truth, family in ((best.window_s, model.window_s, BOXCAR), (best.tau_s, model.tau_s, ONE_POLE)):
+            if fit.family == family:
+                assert found is not None
+                inside.append(found.contains(truth))
+    assert np.mean(inside) >= 0.9  # 95 % of 20, less one binomial deviation
+    assert all(name in (family, AMBIGUOUS) for name, family in zip(named, (BOXCAR, ONE_POLE) * 4, strict=True))
+    assert named.count(AMBIGUOUS) <= 5
+
+
+def test_a_second_width_that_few_readings_could_show_leaves_the_family_open() -> None:
+    model = SensorModel(0.0308, 0.01, window_s=1.23 * 0.0308, tau_s=0.95 * 0.0308, noise_w=0.7, step_w=0.1)
+    bench = Bench(np.array([3.0, 9.0]), 12.0)
+    assert fit_kernel(bench.updates(model), bench.stamps(), metered=False).family in (BOTH, AMBIGUOUS)
+
+
+def _recorded(recordings: Path, folder: str, column: str) -> KernelFit:
+    t, watts = read_log(recordings / folder / "gpudata.csv.gz", column)
+    t = t - 3600.0  # local time was UTC+1
+    updates = update_series(t, watts, estimate_updates(t, watts))
+    return fit_kernel(updates, PowerTrace.from_samples(*read_pmd(recordings / folder)), metered=True)
+
+
+@pytest.mark.parametrize(("folder", "within_ms"), [("rtx3090-squarewave", 1.0), ("rtx3090-step", 8.0)])
+def test_the_boxcar_of_a_recorded_ampere_card(recordings: Path, folder: str, within_ms: float) -> None:
+    fit = _recorded(recordings, folder, "power.draw.instant [W]")
+    assert fit.family == BOXCAR
+    assert fit.best.window_s is not None
+    assert fit.best.window_s.value * 1e3 == pytest.approx(99.9, abs=within_ms)
+    assert fit.best.window_s.contains(0.09995)
+    assert fit.best.gain.value == pytest.approx(0.948, abs=0.012)
+    assert fit.best.intercept_w.value == pytest.approx(1.4, abs=2.5)
+
+
+def test_the_one_pole_of_a_recorded_kepler_card(recordings: Path) -> None:
+    fit = _recorded(recordings, "k40m-step", "power.draw [W]")
+    assert fit.family == ONE_POLE
+    assert fit.best.tau_s is not None
+    assert fit.best.tau_s.value * 1e3 == pytest.approx(54.6, rel=0.08)
+    assert fit.best.gain.value == pytest.approx(1.024, abs=0.012)
+    assert fit.best.intercept_w.value == pytest.approx(0.8, abs=2.5)
+
+
+def test_the_running_mean_of_a_recorded_ampere_card_holds_eleven_updates(recordings: Path) -> None:
+    fit = _recorded(recordings, "rtx3090-step", "power.draw.average [W]")
+    assert fit.family == BOXCAR
+    assert fit.best.window_s is not None
+    assert fit.best.window_s.value * 1e3 == pytest.approx(1100.0, abs=30.0)

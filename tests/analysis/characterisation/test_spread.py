@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pmtpy.analysis.characterisation.covariance import Noise, Spread, off_line
+from pmtpy.core.rows import Floats
+
+
+def _slow(t: Floats, memory_s: float, rng: np.random.Generator) -> Floats:
+    """An error of variance 1 that is forgotten in ``memory_s``."""
+    kept = np.exp(-np.diff(t) / memory_s)
+    x = [rng.standard_normal()]
+    for k in kept:
+        x.append(k * x[-1] + np.sqrt(1.0 - k * k) * rng.standard_normal())
+    return np.array(x)
+
+
+def test_noise_of_each_reading_is_told_from_what_lasts() -> None:
+    rng = np.random.default_rng(1)
+    t = 0.02 * np.arange(3000.0)
+    residuals = 0.3 * rng.standard_normal(len(t)) + 2.0 * _slow(t, 3.0, rng)
+    noise = Noise.of(residuals, residuals, swing=100.0)
+    assert np.sqrt(np.median(noise.own)) == pytest.approx(0.34, rel=0.15)  # and what the slow error moves in 20 ms
+    assert np.sqrt(noise.slow) == pytest.approx(2.0, rel=0.4)
+
+
+def test_rounding_errs_even_where_every_reading_is_the_same() -> None:
+    readings = np.repeat([60.0, 210.0], 50)
+    noise = Noise.of(np.zeros(100), readings + np.arange(100) % 2, swing=150.0)
+    assert np.sqrt(np.max(noise.own)) == pytest.approx(1.0 / np.sqrt(12.0))
+
+
+def test_a_stray_reading_makes_no_noise_and_weighs_little() -> None:
+    rng = np.random.default_rng(2)
+    residuals = 0.5 * rng.standard_normal(400)
+    residuals[200] = 30.0
+    noise = Noise.of(residuals, np.round(residuals, 2), swing=100.0)
+    assert np.sqrt(np.median(noise.own)) == pytest.approx(0.5, rel=0.2)
+    assert noise.own[200] > 5.0 * np.median(noise.own)
+
+
+def test_innovations_of_a_slow_error_are_white_and_of_unit_size() -> None:
+    rng = np.random.default_rng(3)
+    t = np.cumsum(rng.uniform(0.05, 0.2, 4000))
+    error = np.sqrt(0.09) * rng.standard_normal(len(t)) + 1.5 * _slow(t, 1.0, rng)
+    white = Noise(np.full(len(t), 0.09), 2.25).whitened(t, error[:, None])[1, :, 0]  # the second memory is 1 s
+    assert np.std(white) == pytest.approx(1.0, abs=0.04)
+    assert np.mean(white[1:] * white[:-1]) == pytest.approx(0.0, abs=0.05)
+
+
+def _spread(design: Floats, residuals: Floats, t: Floats) -> Spread:
+    return Spread.of(
+        t, design, residuals, Noise(np.full(len(t), 0.01), 1e-8), prior=(0.0, 1e3), late=np.zeros(len(residuals))
+    )
+
+
+def test_of_plain_noise_the_errors_are_those_of_least_squares() -> None:
+    rng = np.random.default_rng(4)
+    t = 0.1 * np.arange(200.0)
+    design = np.stack([np.ones(200), rng.standard_normal(200)], axis=1)
+    spread = _spread(design, np.zeros(200), t)
+    assert spread.deviation(np.array([0.0, 1.0])) == pytest.approx(0.1 / np.sqrt(np.sum(design[:, 1] ** 2)), rel=0.05)
+    assert spread.freedom(np.array([1.0, 0.0])) == pytest.approx(199.0, rel=0.03)
+    assert spread.shift == pytest.approx([0.0, 0.0], abs=1e-9)
+
+
+def test_a_parameter_that_two_readings_decide_has_hardly_a_degree_of_freedom() -> None:
+    design = np.stack([np.ones(100), np.isin(np.arange(100), (40, 41))], axis=1).astype(np.float64)
+    spread = _spread(design, np.zeros(100), 0.1 * np.arange(100.0))
+    assert spread.freedom(np.array([0.0, 1.0])) < 2.0
+    assert spread.freedom(np.array([1.0, 0.0])) > 50.0
+
+
+def test_one_step_leaves_the_line_open_by_what_boards_are_off_it_and_many_blocks_less() -> None:
+    # R2 = 0.9999 over even levels: 0.34 % of the range each, so 0.48 % of the gain; the low level is at zero.
+    gain, intercept = off_line(np.repeat([0.0, 100.0, 0.0], 20), 1.0)
+    assert gain == pytest.approx(0.0048, abs=1e-4)
+    assert intercept == pytest.approx(0.34, abs=0.01)
+    assert off_line(np.tile(np.repeat([0.0, 100.0], 5), 16), 1.0)[0] == pytest.approx(gain / 4.0, rel=0.05)

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOXCAR, ONE_POLE, KernelFit
+from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
+from pmtpy.analysis.characterisation.kernel_from_load import fit_load_kernel
+from pmtpy.analysis.characterisation.results import LoadStamps
+from pmtpy.emulators.gpu_sensor import SensorModel
+from pmtpy.emulators.load import Table
+from tests.support.simulated import HIGH, LOW, Bench, pseudo_random_bench, square_bench
+
+_ONE_POLE = SensorModel(0.1, window_s=0.0, tau_s=0.0125, delay_s=-0.002, noise_w=0.2)
+_BOXCAR = SensorModel(0.1, window_s=0.02, delay_s=-0.002, noise_w=0.2)
+_REST, _HELD = 40.0, 80.0  # before the load, and while clocks are held after it
+
+
+@dataclass(frozen=True)
+class Card(Bench):
+    """A load that rests at another power before and after it than between its blocks."""
+
+    @property
+    def load(self) -> Table:
+        starts = np.concatenate([[-10.0], self.edges_s])
+        watts = np.where(np.arange(len(starts)) % 2, HIGH, LOW)
+        watts[0], watts[-1] = _REST, _HELD
+        return Table(starts, watts)
+
+
+def card(bench: Bench) -> Card:
+    return Card(bench.edges_s, bench.seconds)
+
+
+def fit(bench: Bench, model: SensorModel, seed: int = 1) -> tuple[KernelFit, str]:
+    stamps = LoadStamps(bench.edges_s, bench.seconds)
+    return fit_load_kernel(bench.updates(model, seed=seed), stamps, 0.008)
+
+
+@pytest.mark.parametrize("bench", [square_bench(0.0754), pseudo_random_bench(0.017)])
+def test_another_power_before_and_after_the_load_does_not_bend_the_kernel(bench: Bench) -> None:
+    found, _ = fit(card(bench), _ONE_POLE)
+    assert found.family == ONE_POLE
+    assert found.best.tau_s is not None
+    assert found.best.tau_s.value == pytest.approx(0.0125, rel=0.08)
+    assert found.best.tau_s.contains(0.0125)
+    whole = fit_kernel(card(bench).updates(_ONE_POLE), bench.stamps(), metered=False)
+    assert whole.best.loss > 10.0 * found.best.loss  # watts squared that the two levels do not explain
+
+
+def test_the_power_at_rest_tells_a_window_from_its_aliases_under_a_regular_load() -> None:
+    found, _ = fit(card(square_bench(0.0754)), _BOXCAR)
+    assert found.family == BOXCAR
+    assert found.best.window_s is not None
+    assert found.best.window_s.contains(0.02)
+    assert found.best.window_s.half_width < 0.002
+
+
+def test_of_offsets_whole_periods_apart_the_nearest_to_zero_is_taken_and_this_is_said() -> None:
+    notes = set()
+    for seed in range(1, 2):
+        found, note = fit(card(square_bench(0.0754)), _ONE_POLE, seed)
+        notes.add(note)
+        assert found.family == AMBIGUOUS or abs(found.best.offset_s.value) < 0.02
+    assert any("the one nearest to zero was taken" in note for note in notes)
+
+
+@dataclass(frozen=True)
+class Sagging(Card):
+    """Power that falls by a thirtieth over the first seconds of a load, and then creeps up."""
+
+    @property
+    def load(self) -> Table:
+        starts = np.concatenate([[-10.0], self.edges_s])
+        since = np.maximum(starts - self.edges_s[0], 0.0)
+        share = 1.0 + 0.033 * np.exp(-since / 1.5) + 0.004 * since
+        watts = np.where(np.arange(len(starts)) % 2, LOW + (HIGH - LOW) * share, LOW)
+        watts[0], watts[-1] = _REST, _HELD
+        return Table(starts, watts)
+
+
+def test_power_that_sags_is_in_the_interval_where_few_phases_are_seen() -> None:
+    bench = square_bench(0.1337, 12.0)
+    sagging = Sagging(bench.edges_s, bench.seconds)
+    found, _ = fit(sagging, _ONE_POLE)
+    inside = sagging.updates(_ONE_POLE).between(bench.edges_s[0] + 1.0, bench.edges_s[-1])
+    plain = fit_kernel(inside, bench.stamps(), metered=False).best.tau_s
+    assert found.best.tau_s is not None
+    assert plain is not None
+    assert found.best.tau_s.value == pytest.approx(0.0125, rel=0.08)
+    assert found.best.tau_s.half_width > math.hypot(plain.half_width, 0.4e-3) * 1.01  # by what the halves differ
+
+
+def test_a_single_block_is_fitted_as_a_whole() -> None:
+    bench = Bench(np.array([2.0, 8.0]), 10.0)
+    found, note = fit(bench, _ONE_POLE)
+    assert note == ""
+    assert found.updates > 90
+
+
+def test_what_load_stamps_are_worth_is_in_the_interval() -> None:
+    found, _ = fit(card(pseudo_random_bench(0.0034, 4.0)), SensorModel(0.02, window_s=0.01, noise_w=0.05))
+    assert found.best.window_s is not None
+    assert found.best.window_s.half_width >= 0.4e-3
+    assert found.best.offset_s.half_width >= 0.4e-3

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pmtpy.analysis.comparison.align import align
+from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.core.rows import Floats
+from pmtpy.emulators.load import Table, pseudo_random
+from pmtpy.errors import DeclinedError
+
+SECONDS = 12.0
+
+
+def load(seed: int = 1) -> Table:
+    return pseudo_random(60.0, 210.0, 4.3, SECONDS + 4.0, seed)
+
+
+def samples(
+    table: Table, step_s: float, start_s: float = 0.0, noise_w: float = 0.0, seed: int = 1
+) -> tuple[Floats, Floats]:
+    t = np.arange(start_s, SECONDS, step_s)
+    return t, table.watts(t) + noise_w * np.random.default_rng(seed).standard_normal(len(t))
+
+
+def boxcar(
+    table: Table, period_s: float, window_s: float, phase_s: float = 0.0, noise_w: float = 0.0
+) -> tuple[Floats, Floats]:
+    u = np.arange(window_s + phase_s, SECONDS, period_s)
+    noise = noise_w * np.random.default_rng(3).standard_normal(len(u))
+    return u, (table.joules(u) - table.joules(u - window_s)) / window_s + noise
+
+
+def test_a_sensor_that_averages_lags_by_half_its_window() -> None:
+    reference = PowerTrace.from_samples(*samples(load(), 0.001, noise_w=2.0))
+    found = align(PowerTrace.from_samples(*boxcar(load(), 0.1, 0.1, 0.03, noise_w=1.0)), reference, one_clock=True)
+    assert found.lag_s.contains(0.05)
+    assert found.lag_s.half_width < 0.01
+    assert found.rate is None
+
+
+def test_the_lag_of_the_other_way_round_is_the_negative() -> None:
+    fine, coarse = (
+        PowerTrace.from_samples(*samples(load(), 0.001)),
+        PowerTrace.from_samples(*boxcar(load(), 0.1, 0.1, 0.03)),
+    )
+    there, back = align(coarse, fine, one_clock=True), align(fine, coarse, one_clock=True)
+    assert back.lag_s.value == pytest.approx(-there.lag_s.value, abs=1e-6)
+
+
+def test_a_clock_in_another_epoch_with_another_rate_is_found() -> None:
+    reference = PowerTrace.from_samples(*samples(load(), 0.002, noise_w=2.0))
+    t, watts = samples(load(), 0.001, start_s=1.0, noise_w=2.0, seed=2)
+    rate, offset = 1e-3, 1.7e9
+    found = align(PowerTrace.from_samples((t - 6.5) * (1.0 + rate) + 6.5 + offset, watts), reference)
+    assert found.rate is not None
+    assert found.rate.contains(rate)
+    inverse = found.on_reference((np.array([2.0, 11.0]) - 6.5) * (1.0 + rate) + 6.5 + offset)
+    # Each flank is seen to a sample of each curve; stamps of 1.7e9 s in float64 are 0.24 us apart.
+    assert inverse == pytest.approx([2.0, 11.0], abs=0.002)
+    assert found.on_own(inverse) == pytest.approx(found.on_own(found.on_reference(found.on_own(inverse))), abs=1e-5)
+
+
+def test_stated_intervals_cover_the_truth() -> None:
+    hits = 0
+    trials = 60
+    for seed in range(trials):
+        table = load(seed)
+        reference = PowerTrace.from_samples(*samples(table, 0.001, noise_w=2.0, seed=seed))
+        rng = np.random.default_rng(seed)
+        shift, window = rng.uniform(-0.3, 0.3), rng.uniform(0.05, 0.12)
+        u, watts = boxcar(table, 0.1, window, rng.uniform(0, 0.1), noise_w=1.0)
+        found = align(PowerTrace.from_samples(u + shift, watts), reference)
+        hits += found.lag_s.contains(window / 2.0 + shift)
+    # 95 % of 60 is 57; fewer than 51 has a chance of one in a thousand.
+    assert hits >= 51
+
+
+def test_constant_power_is_declined() -> None:
+    t, watts = samples(load(), 0.01)
+    flat = PowerTrace.from_samples(t, np.full(len(t), 100.0))
+    with pytest.raises(DeclinedError, match="constant"):
+        align(flat, PowerTrace.from_samples(t, watts))
+    with pytest.raises(DeclinedError, match="constant"):
+        align(PowerTrace.from_samples(t, watts), flat)
+
+
+def test_recordings_of_other_times_are_declined() -> None:
+    t, watts = samples(load(1), 0.01)
+    other = PowerTrace.from_samples(t + 100.0, watts)
+    with pytest.raises(DeclinedError, match="overlap"):
+        align(other, PowerTrace.from_samples(t, watts), one_clock=True)
+
+
+def test_curves_that_have_nothing_in_common_are_declined() -> None:
+    with pytest.raises(DeclinedError, match="alike"):
+        align(PowerTrace.from_samples(*samples(load(1), 0.01)), PowerTrace.from_samples(*samples(load(99), 0.01)))
+
+
+def test_a_load_that_only_repeats_does_not_tell_unknown_clocks_apart() -> None:
+    t = np.arange(0.0, SECONDS, 0.005)
+    square = np.where(t % 1.0 < 0.5, 200.0, 60.0)
+    reference, late = PowerTrace.from_samples(t, square), PowerTrace.from_samples(t[:-400] + 0.02, square[:-400])
+    with pytest.raises(DeclinedError, match="repeats"):
+        align(late, reference)
+    found = align(late, reference, one_clock=True)
+    assert found.lag_s.value == pytest.approx(0.02, abs=0.005)
+    assert "repeats every 1 s" in found.note

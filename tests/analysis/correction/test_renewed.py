@@ -1,0 +1,90 @@
+"""When a register was renewed, found from rows that were taken some time after, against the clock that renewed it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pmtpy.analysis.correction.update_times import renewals
+from pmtpy.core.calibration.curves import Number
+from pmtpy.core.rows import Floats
+
+
+def polled(
+    period_s: float, poll_s: float, *, phase_s: float = 0.0, wander_s: float = 0.0, seconds: float = 20.0, seed: int = 0
+) -> tuple[Floats, Floats, Floats]:
+    """Rows of new values as polls find them: when, what (its number), and when each was published."""
+    rng = np.random.default_rng(seed)
+    k = np.arange(int(seconds / period_s))
+    published = phase_s + period_s * k + wander_s * np.sin(2 * np.pi * period_s * k / 41.0)
+    polls = np.arange(0.0, seconds - period_s, poll_s)
+    polls += rng.exponential(2e-4, len(polls))
+    newest = np.searchsorted(published, polls, side="right") - 1
+    rows = np.flatnonzero((np.diff(newest, prepend=-1) > 0) & (newest >= 0))
+    return polls[rows], newest[rows].astype(np.float64), published
+
+
+@given(st.floats(0.015, 0.2), st.floats(0.1, 0.55), st.floats(0.0, 1.0), st.integers(0, 9))
+def test_polls_of_a_known_period_tell_when_it_was_renewed(period: float, share: float, phase: float, seed: int) -> None:
+    t, number, published = polled(period, share * period, phase_s=phase * period, seed=seed)
+    found = renewals(t, number, Number(period, 1e-5 * period), share * period)
+    if found is None:  # polls in step, of which some find it just renewed and some just not yet
+        assert abs(share - 0.5) < 0.15
+        return
+    off = found.t_s - published[found.watts.astype(int)]
+    # Where polls and updates keep in step the phase stays open, evenly over what is left of a poll: 1.73 deviations.
+    assert np.max(np.abs(off)) <= 1.8 * found.u_s + 0.05 * period + 1e-3
+
+
+def test_polls_in_step_that_find_it_just_renewed_or_just_not_yet_tell_nothing() -> None:
+    t, number, _ = polled(0.03125, 0.015625, phase_s=0.000488, seed=6)
+    assert renewals(t, number, Number(0.03125, 3e-7), 0.015625) is None
+
+
+def test_every_update_is_there_once() -> None:
+    t, number, published = polled(0.1012, 0.02)
+    found = renewals(t, number, Number(0.1012, 1e-5), 0.02)
+    assert found is not None
+    assert found.watts[found.watts > number[0]].tolist() == number[1:].tolist()  # of the first row it is not known
+    assert np.max(np.abs(found.t_s - published[found.watts.astype(int)])) < 2e-3
+
+
+def test_the_devices_own_instants_are_taken_as_they_are_also_where_its_clock_wanders() -> None:
+    k = np.arange(400)
+    t = 3.0 + 0.1012 * k + 0.004 * np.sin(k / 50.0)
+    found = renewals(t, np.asarray(50.0 + k % 7, np.float64), Number(0.1012, 1e-4), 0.0)
+    assert found is not None
+    assert found.t_s[1:] == pytest.approx(t[1:], abs=1e-12)  # what the first row shows may be older
+    assert found.u_s == 0.0
+
+
+def test_rows_of_another_register_beside_are_no_updates() -> None:
+    own, other = 0.013 + 0.1012 * np.arange(200), 0.02 * np.arange(1, 1000)
+    t = np.sort(np.concatenate([own, other]))
+    shown = np.searchsorted(own, t, side="right").astype(np.float64)
+    found = renewals(t, shown, Number(0.1012, 1e-5), 0.0)
+    assert found is not None
+    kept = found.watts > 1
+    assert found.t_s[kept] == pytest.approx(own[found.watts[kept].astype(int) - 1], abs=2e-6)
+
+
+def test_a_period_a_little_wrong_is_put_right_by_long_rows() -> None:
+    t, number, published = polled(0.1, 0.0307, seconds=100.0)
+    found = renewals(t, number, Number(0.1001, 1e-4), 0.0307)
+    assert found is not None
+    assert np.max(np.abs(found.t_s - published[found.watts.astype(int)])) < 3e-3
+
+
+@pytest.mark.parametrize(
+    ("period", "poll"), [(0.0731, 0.02), (0.1, 0.0973), (0.0551, 0.02)], ids=["another", "polls too slow", "another"]
+)
+def test_rows_from_all_over_the_period_tell_nothing(period: float, poll: float) -> None:
+    t, number, _ = polled(0.1, poll)
+    assert renewals(t, number, Number(period, 1e-6), poll) is None
+
+
+def test_too_few_rows_tell_nothing() -> None:
+    assert renewals(np.arange(5.0), np.zeros(5), Number(1.0), 0.1) is None
+    assert renewals(np.zeros(0), np.zeros(0), Number(1.0), 0.1) is None

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pmtpy.analysis.signal.estimate import Estimate, huber_weights, minimise, robust_sd, rounding_error, t95
+
+
+@pytest.mark.parametrize(("freedom", "quantile"), [(3, 3.182), (5, 2.571), (10, 2.228), (30, 2.042), (1e9, 1.960)])
+def test_quantiles_of_student_agree_with_the_printed_table(freedom: float, quantile: float) -> None:
+    assert t95(freedom) == pytest.approx(quantile, rel=0.012)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(0, 1e3), st.floats(-1e3, 1e3))
+def test_a_change_of_unit_keeps_the_value_inside_its_interval(value: float, se: float, factor: float) -> None:
+    scaled = Estimate.normal(value, se).scaled(factor)
+    assert scaled.low <= scaled.value <= scaled.high
+
+
+def test_independent_errors_add_in_quadrature() -> None:
+    wide = Estimate(1.0, 1.0 - 3.0, 1.0 + 3.0).widened(4.0)
+    assert wide.half_width == pytest.approx(5.0)
+    assert wide.contains(5.9)
+    assert not wide.contains(6.1)
+
+
+def test_the_robust_deviation_ignores_a_tenth_of_wild_values() -> None:
+    values = np.concatenate([np.random.default_rng(1).standard_normal(900), np.full(100, 1e6)])
+    assert robust_sd(values) == pytest.approx(1.0, rel=0.3)
+    assert np.all(huber_weights(values)[-100:] < 0.2)
+
+
+def test_least_squares_finds_the_minimum_of_a_curved_valley() -> None:
+    def rosenbrock(
+        x: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
+    ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+        return np.array([10.0 * (x[1] - x[0] ** 2), 1.0 - x[0]])
+
+    x, jacobian = minimise(rosenbrock, np.array([-1.2, 1.0]), np.array([1e-6, 1e-6]), rounds=200)
+    assert x == pytest.approx([1.0, 1.0], abs=1e-4)
+    assert jacobian == pytest.approx(np.array([[-20.0, 10.0], [-1.0, 0.0]]), abs=1e-2)
+    assert math.isfinite(float(np.sum(jacobian)))
+
+
+def test_rounding_does_not_average_out_unless_noise_dithers_it() -> None:
+    rng = np.random.default_rng(1)
+    quiet = rng.choice([60.0, 61.0], 500)  # no noise: each value errs by up to half a step, whenever it is shown
+    assert rounding_error(quiet, 0.25) == pytest.approx(math.sqrt(0.5 / 12.0), rel=0.02)
+    noisy = np.round(rng.choice([60.3, 210.4], 500) + rng.normal(0.0, 1.0, 500))
+    assert rounding_error(noisy, 1.04) < 1e-6
+    assert rounding_error(np.full(10, 60.0), 0.0) == 0.0

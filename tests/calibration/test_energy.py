@@ -1,0 +1,154 @@
+"""``pmtpy calibrate energy``: recordings corrected by a profile."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pmtpy.cli import main
+from pmtpy.core.calibration.curves import Affine, Number
+from pmtpy.core.calibration.profile import Profile, parse_profile
+from pmtpy.core.calibration.response import Behaviour
+from pmtpy.core.channel import Identity
+from pmtpy.emulators.gpu_sensor import Polling, SensorModel
+from pmtpy.emulators.load import Table
+
+CURVE = Affine(Number(0.95, 0.002), Number(2.0, 0.3))
+BEHAVIOUR = Behaviour("boxcar", Number(0.1), Number(0.1, 0.001), None, Number(0.0, 0.001))
+CAME = (("made", "here"),)
+STEPS = np.array([0.0, 5.04, 8.04, 12.0, 12.5, 20.0])
+LOAD = Table(STEPS, np.array([60.0, 300.0, 60.0, 250.0, 60.0, 60.0]))
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """Write a log of a slow sensor, the stamps of its load, and its profile."""
+    model = SensorModel(gain=0.95, offset_w=2.0, noise_w=0.2, step_w=0.01)
+    t_ns, watts = model.record(LOAD, 20.0, Polling(jitter_s=0.002))
+    t = t_ns / 1e9 + 1_700_000_000
+    lines = ["time,elapsed,marker,lost,total_W,total_J,gpu_W,gpu_J"]
+    lines += [f"{a:.6f},{a - t[0]:.6f},,0,{w:.3f},0,{w:.3f},0" for a, w in zip(t, watts, strict=True)]
+    (tmp_path / "log.csv").write_text("\n".join(lines) + "\n")
+    stamps = np.repeat(np.round((STEPS[1:5] + 1_700_000_000) * 1e6).astype(np.int64), 2)
+    (tmp_path / "stamps.csv").write_text("timestamp\n" + "\n".join(map(str, stamps)) + "\n")
+    profile = Profile(Identity("nvml"), "gpu", CURVE, 10.0, 400.0, BEHAVIOUR, CAME)
+    (tmp_path / "profile.json").write_text(profile.to_json())
+    return tmp_path
+
+
+def energies(at: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, float]]:
+    log, profile = str(at / "log.csv"), str(at / "profile.json")
+    assert main(["calibrate", "energy", log, "--profile", profile, "--json", *words]) == 0
+    found: list[dict[str, float]] = json.loads(capsys.readouterr().out)["energies"]
+    return found
+
+
+def test_each_block_of_the_load_is_corrected(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    long, short = energies(recorded, capsys, "--load", str(recorded / "stamps.csv"))
+    assert long["seconds"] == pytest.approx(3.0, abs=1e-5)
+    # The start is sharpened by its stamp; the end may lose a quarter of the step of one update, 240 W x 0.1 s.
+    assert long["joules"] == pytest.approx(900.0, abs=7.0)
+    assert short["joules"] == pytest.approx(125.0, abs=6.0)
+    assert long["low"] < 900.0 < long["high"]
+    assert short["low"] < 125.0 < short["high"]
+
+
+def test_a_load_that_never_rests_is_not_taken_for_noise(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    starts = np.cumsum(np.random.default_rng(2).uniform(0.1, 0.4, 60))
+    load = Table(np.append(-1.0, starts), np.where(np.arange(61) % 2, 300.0, 60.0))
+    t_ns, watts = SensorModel(gain=0.95, offset_w=2.0, noise_w=0.2, step_w=0.01).record(load, 15.0, Polling())
+    t = t_ns / 1e9
+    lines = ["time,elapsed,marker,lost,total_W,total_J,gpu_W,gpu_J"]
+    lines += [f"{a:.6f},{a - t[0]:.6f},,0,{w:.3f},0,{w:.3f},0" for a, w in zip(t, watts, strict=True)]
+    (recorded / "log.csv").write_text("\n".join(lines) + "\n")
+    told = parse_profile((recorded / "profile.json").read_text())
+    told = replace(told, behaviour=replace(told.behaviour, noise=Number(0.2)))
+    (recorded / "profile.json").write_text(told.to_json())
+    (found,) = energies(recorded, capsys, "--between", "2,12")
+    true = float(np.diff(load.joules(t[0] + np.array([2.0, 12.0])))[0])
+    assert found["low"] < true < found["high"]
+    assert found["uncertainty_joules"] < 0.01 * true
+
+
+def test_an_interval_can_be_asked_for(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (found,) = energies(recorded, capsys, "--between", "5.5,7.5")
+    assert found["joules"] == pytest.approx(600.0, rel=0.005)
+
+
+@pytest.mark.parametrize("words", ["5,2", "2,nan", "2", "2,3,4"])
+def test_an_interval_that_is_none_is_refused(recorded: Path, capsys: pytest.CaptureFixture[str], words: str) -> None:
+    log, profile = str(recorded / "log.csv"), str(recorded / "profile.json")
+    assert main(["calibrate", "energy", log, "--profile", profile, f"--between={words}"]) == 2
+    assert "the lower and the higher number" in capsys.readouterr().err
+
+
+def test_without_blocks_the_whole_recording_is_taken_but_for_its_ends(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (found,) = energies(recorded, capsys)
+    true = float(np.diff(LOAD.joules(np.array([found["start_s"], found["start_s"] + found["seconds"]])))[0])
+    assert found["joules"] == pytest.approx(true, rel=0.005)
+
+
+def test_the_table_names_method_and_extrapolation(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    profile = Profile(Identity("nvml"), "gpu", CURVE, 10.0, 200.0, BEHAVIOUR, CAME)
+    (recorded / "profile.json").write_text(profile.to_json())
+    words = ["calibrate", "energy", str(recorded / "log.csv"), "--profile", str(recorded / "profile.json")]
+    assert main([*words, "--between", "5.5,7.5"]) == 0
+    said = capsys.readouterr()
+    assert "gain and lag" in said.out
+    assert "outside the calibrated range" in said.err
+
+
+def test_a_profile_that_cannot_be_read_or_knows_no_kernel_is_refused(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["calibrate", "energy", str(recorded / "log.csv"), "--profile"]
+    assert main([*words, str(recorded / "none.json")]) == 2
+    level_only = Profile(Identity("nvml"), "gpu", CURVE, 10.0, 200.0, provenance=CAME)
+    (recorded / "profile.json").write_text(level_only.to_json())
+    assert main([*words, str(recorded / "profile.json")]) == 2
+    assert "does not know the kernel" in capsys.readouterr().err
+
+
+def test_a_recording_that_does_not_say_whose_it_is_is_taken_for_the_profiles_and_this_is_said(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["calibrate", "energy", str(recorded / "log.csv"), "--profile", str(recorded / "profile.json")]
+    assert main(words) == 0
+    assert "says of which device it is" in capsys.readouterr().err
+
+
+def test_a_sensor_with_another_update_period_is_refused(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = replace(BEHAVIOUR, refresh_s=Number(0.02, 1e-6))
+    profile = Profile(Identity("nvml"), "gpu", CURVE, 10.0, 400.0, other, CAME)
+    (recorded / "profile.json").write_text(profile.to_json())
+    words = ["calibrate", "energy", str(recorded / "log.csv"), "--profile", str(recorded / "profile.json")]
+    assert main(words) == 2
+    assert "updates every 100 ms and the profile's sensor every 20 ms" in capsys.readouterr().err
+
+
+def test_a_channel_beside_the_profiles_own_is_refused_and_one_of_another_name_is_said(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["calibrate", "energy", str(recorded / "log.csv"), "--profile", str(recorded / "profile.json")]
+    assert main([*words, "--channel", "total"]) == 0  # which shows the same
+    assert "total of" in capsys.readouterr().err
+    head, *rows = (recorded / "log.csv").read_text().splitlines()
+    both = [f"{head},slow_W,slow_J", *(f"{row},100.0,0" for row in rows)]
+    (recorded / "log.csv").write_text("\n".join(both) + "\n")
+    assert main([*words, "--channel", "slow"]) == 2
+    assert "each channel has a response of its own" in capsys.readouterr().err
+
+
+def test_a_recording_of_another_device_is_refused(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    profile = Profile(Identity("nvml", "A100", virtual=False), "gpu.instant", CURVE, 10.0, 400.0, BEHAVIOUR, CAME)
+    (recorded / "profile.json").write_text(profile.to_json())
+    assert main(["dump", "nvml:virtual", "-f", str(recorded / "own.csv"), "--duration", "0.3s"]) == 0
+    words = ["calibrate", "energy", str(recorded / "own.csv"), "--profile", str(recorded / "profile.json")]
+    assert main(words) == 2
+    assert "was made on another device" in capsys.readouterr().err

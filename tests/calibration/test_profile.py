@@ -1,0 +1,241 @@
+"""``pmtpy calibrate profile``: from what was found to a profile that its own device takes and no other."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pmtpy as pmt
+from pmtpy.analysis.uncertainty.budget import of_another
+from pmtpy.cli import main
+from pmtpy.core.calibration.curves import Affine
+from pmtpy.core.calibration.profile import Profile, parse_profile
+from pmtpy.errors import CalibrationError
+
+TARGET = "nvml:virtual"
+
+
+def estimate(value: float, half: float) -> dict[str, float]:
+    return {"value": value, "low": value - half, "high": value + half}
+
+
+FOUND: dict[str, object] = {
+    "channel": "",
+    "update_period_ms": estimate(99.97, 0.02),
+    "kernel": {"family": "boxcar", "window_ms": estimate(100.0, 0.196), "tau_ms": None, "offset_ms": estimate(-1, 0.5)},
+    "gradient": estimate(0.95, 0.0196),
+    "intercept_w": estimate(2.0, 0.98),
+    "declined": {},
+}
+
+
+@pytest.fixture
+def power_channel() -> str:
+    with pmt.create(TARGET) as sensor:
+        return next(c.name for c in sensor.channels if c.quantity.value == "W")
+
+
+def test_a_profile_is_made_for_the_device_and_applied_to_it(
+    tmp_path: Path, power_channel: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "found.json").write_text(json.dumps(FOUND | {"channel": power_channel}))
+    out = tmp_path / "profile.json"
+    words = ["calibrate", "profile", str(tmp_path / "found.json"), "--target", TARGET, "--range", "20,700"]
+    assert main([*words, "-o", str(out)]) == 0
+    profile = parse_profile(out.read_text())
+    assert profile.channel == power_channel
+    assert profile.device.virtual
+    assert profile.behaviour.window_s is not None
+    assert profile.behaviour.window_s.u == pytest.approx(1e-4)
+    assert profile.behaviour.tau_s is None
+    assert profile.digest in capsys.readouterr().err
+    with pmt.create(TARGET, calibration=out) as sensor:
+        channel = next(c for c in sensor.channels if c.name == power_channel)
+        assert channel.gain_u == pytest.approx(math.hypot(0.01 / 0.95, 0.0025))
+        assert channel.window_s == pytest.approx(0.1)
+    assert main([*words, "-o", str(tmp_path / "no" / "p.json")]) == 2
+
+
+def test_the_noise_of_single_readings_goes_into_the_profile_and_is_none_where_it_is_not_told(
+    tmp_path: Path,
+) -> None:
+    for name, noise in (("told", 0.35), ("untold", None)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(FOUND | {"channel": "gpu", "noise_w": noise}))
+        words = [str(tmp_path / f"{name}.json"), "--device", "a card", "--range", "20,700"]
+        assert main(["calibrate", "profile", *words, "-o", str(tmp_path / f"{name}.profile")]) == 0
+    told, untold = (parse_profile((tmp_path / f"{name}.profile").read_text()) for name in ("told", "untold"))
+    assert told.behaviour.noise is not None
+    assert told.behaviour.noise.value == 0.35
+    assert untold.behaviour.noise is None
+
+
+def test_without_a_meter_a_profile_has_the_kernel_and_what_the_device_states_of_its_gain(
+    tmp_path: Path, power_channel: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blind = FOUND | {"channel": power_channel, "gradient": None, "intercept_w": None}
+    (tmp_path / "found.json").write_text(json.dumps(blind))
+    out = tmp_path / "profile.json"
+    words = ["calibrate", "profile", str(tmp_path / "found.json"), "--no-meter", "--range", "20,700", "-o", str(out)]
+    assert main(words) == 2
+    assert "it needs the device: --target" in capsys.readouterr().err
+    assert main([*words, "--target", TARGET]) == 0
+    with pmt.create(TARGET) as plain, pmt.create(TARGET, calibration=out) as sensor:
+        before = next(c for c in plain.channels if c.name == power_channel)
+        after = next(c for c in sensor.channels if c.name == power_channel)
+        assert (after.gain_u, after.offset_u) == (before.gain_u, before.offset_u)
+        assert "no meter" in after.reference
+        assert after.window_s == pytest.approx(0.1)
+
+
+def test_a_profile_of_a_device_that_is_elsewhere_is_for_recordings_and_no_sensor_takes_it(
+    tmp_path: Path, power_channel: str
+) -> None:
+    (tmp_path / "found.json").write_text(json.dumps(FOUND | {"channel": power_channel}))
+    out = tmp_path / "profile.json"
+    words = ["calibrate", "profile", str(tmp_path / "found.json"), "--device", "Tesla V100", "--range", "20,700"]
+    assert main([*words, "-o", str(out)]) == 0
+    profile = parse_profile(out.read_text())
+    assert (profile.device.backend, profile.device.model) == ("recording", "Tesla V100")
+    assert profile.channel == power_channel
+    with pytest.raises(CalibrationError, match="another device"):
+        pmt.create(TARGET, calibration=out)
+
+
+@pytest.mark.parametrize(
+    ("change", "extra", "code", "why"),
+    [
+        ({"gradient": None, "declined": {"gradient": "no meter"}}, [], 2, "no gradient in what was found: no meter"),
+        ({"channel": "nowhere"}, [], 2, "has no channel 'nowhere'; it has: "),
+        ({}, ["--range", "20"], 2, "write the lower and the higher number"),
+    ],
+)
+def test_what_makes_no_profile_is_refused(
+    tmp_path: Path,
+    power_channel: str,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    change: dict[str, object],
+    extra: list[str],
+    code: int,
+    why: str,
+) -> None:
+    (tmp_path / "found.json").write_text(json.dumps([FOUND | {"channel": power_channel} | change]))
+    words = ["calibrate", "profile", str(tmp_path / "found.json"), "--target", TARGET, "--range", "20,700", *extra]
+    assert main([*words, "-o", str(tmp_path / "p.json")]) == code
+    assert why in capsys.readouterr().err
+    assert not (tmp_path / "p.json").exists()
+
+
+@pytest.mark.parametrize("text", ["{", "7", "[]"])
+def test_a_file_that_characterise_did_not_write_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    (tmp_path / "found.json").write_text(text)
+    words = ["calibrate", "profile", str(tmp_path / "found.json"), "--target", TARGET, "--range", "20,700", "-o", "p"]
+    assert main(words) == 1
+    assert "found.json" in capsys.readouterr().err
+
+
+def profile_of(tmp_path: Path, *found: dict[str, object], words: tuple[str, ...] = ()) -> Profile | int:
+    """Make a profile of what several recordings gave; its exit status where it was refused."""
+    names = []
+    for i, document in enumerate(found):
+        names.append(str(tmp_path / f"found{i}.json"))
+        Path(names[-1]).write_text(json.dumps(document))
+    out = tmp_path / "of_several.json"
+    code = main(["calibrate", "profile", *names, "--range", "20,700", "-o", str(out), *words])
+    return parse_profile(out.read_text()) if code == 0 else code
+
+
+def gains(*values: float) -> list[dict[str, object]]:
+    return [FOUND | {"channel": "gpu", "gradient": estimate(v, 0.00196)} for v in values]
+
+
+def test_several_recordings_tell_how_much_another_one_may_differ(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path, *gains(0.944, 0.950, 0.956))
+    assert isinstance(profile, Profile)
+    assert isinstance(profile.curve, Affine)
+    assert profile.curve.gain.value == pytest.approx(0.95)
+    # Prediction interval of the next of a normal: t(2) s sqrt(1 + 1/3), as a standard uncertainty of 95 %.
+    assert profile.curve.gain.u == pytest.approx(4.303 * 0.006 * math.sqrt(4 / 3) / 1.96, rel=1e-3)
+    assert profile.curve.offset.u == pytest.approx(0.5, rel=1e-3)  # all alike: what each of them states
+    assert dict(profile.provenance)["repeatability"] == "found from 3 recordings"
+
+
+def test_intervals_for_another_recording_hold_it_however_few_there_are() -> None:
+    rng = np.random.default_rng(4)
+    for k in (2, 3, 8):
+        held = 0
+        for _ in range(1000):
+            *seen, another = 0.95 + 0.003 * rng.standard_normal(k + 1)
+            mean, u = of_another(seen, [0.0] * k)
+            held += abs(another - mean) < 1.96 * u
+        assert 0.93 <= held / 1000 <= 0.97
+    assert of_another([0.95, 0.95], [0.01, 0.01]) == pytest.approx((0.95, 0.01))
+
+
+def test_the_repeatability_of_a_single_recording_can_be_stated(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path, *gains(0.95), words=("--repeatability", "1"))
+    assert isinstance(profile, Profile)
+    assert isinstance(profile.curve, Affine)
+    assert profile.curve.gain.u == pytest.approx(math.hypot(0.001, 0.0095))
+    assert profile.curve.offset.u == pytest.approx(0.5)
+    assert profile_of(tmp_path, *gains(0.95), words=("--repeatability", "-1")) == 2
+    assert profile_of(tmp_path, *gains(0.95, 0.96), words=("--repeatability", "1")) == 2
+
+
+def test_recordings_that_cannot_be_of_one_sensor_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = gains(0.95, 0.951)
+    kernel = {"family": "one-pole", "window_ms": None, "tau_ms": estimate(12.5, 1.0), "offset_ms": estimate(0, 1)}
+    assert profile_of(tmp_path, one, other | {"kernel": kernel}) == 2
+    assert "disagree about the kernel: boxcar, one-pole" in capsys.readouterr().err
+    assert profile_of(tmp_path, one, other | {"channel": "module"}) == 2
+    assert "different channels: gpu, module" in capsys.readouterr().err
+
+
+def test_a_recording_that_says_of_which_device_it_is_needs_no_target_and_no_range(tmp_path: Path) -> None:
+    with pmt.create(TARGET) as sensor:
+        identity = sensor.identity
+    own = {"channel": "gpu.instant", "identity": asdict(identity), "shown_w": [42.0, 260.5]}
+    (tmp_path / "found.json").write_text(json.dumps(FOUND | own))
+    assert main(["calibrate", "profile", str(tmp_path / "found.json"), "-o", str(tmp_path / "p.json")]) == 0
+    profile = parse_profile((tmp_path / "p.json").read_text())
+    assert profile.device == replace(identity, notes=())
+    assert (profile.low, profile.high) == (42.0, 260.5)
+    with pmt.create(TARGET, calibration=tmp_path / "p.json") as sensor:
+        assert sensor.calibration is not None
+
+
+@pytest.mark.parametrize("words", [[], ["--target", TARGET], ["--device", "a card"]])
+def test_recordings_of_another_device_make_no_profile(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    with pmt.create(TARGET) as sensor:
+        identity = asdict(sensor.identity)
+    for i, serial in enumerate((identity["serial"], "GPU-another")):
+        own = {"channel": "gpu.instant", "identity": identity | {"serial": serial}, "shown_w": [42.0, 260.5]}
+        (tmp_path / f"{i}.json").write_text(json.dumps(FOUND | own))
+    names = [str(tmp_path / f"{i}.json") for i in range(2)]
+    assert main(["calibrate", "profile", *names, *words, "-o", str(tmp_path / "p.json")]) == 2
+    assert "another device: its serial number is 'GPU-another'" in capsys.readouterr().err
+    assert not (tmp_path / "p.json").exists()
+
+
+def test_the_options_of_the_target_reach_it(tmp_path: Path) -> None:
+    (tmp_path / "found.json").write_text(json.dumps(FOUND | {"channel": "gpu.instant"}))
+    words = ["calibrate", "profile", str(tmp_path / "found.json"), "--target", TARGET, "--range", "20,700"]
+    assert main([*words, "--option", "profile=rtx3090", "-o", str(tmp_path / "p.json")]) == 0
+    assert "3090" in parse_profile((tmp_path / "p.json").read_text()).device.model
+
+
+def test_without_a_range_in_the_file_one_must_be_stated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "found.json").write_text(json.dumps(FOUND | {"channel": "gpu.instant"}))
+    assert main(["calibrate", "profile", str(tmp_path / "found.json"), "-o", str(tmp_path / "p.json")]) == 2
+    assert "--range LOW,HIGH" in capsys.readouterr().err

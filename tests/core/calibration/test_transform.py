@@ -1,0 +1,205 @@
+"""Profiles: applied to their own device, refused for any other, never broken by a broken file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pmtpy.core.calibration.curves import Affine, CalibrationCurve, Lookup, Number, Polynomial
+from pmtpy.core.calibration.matching import Calibration, calibrate
+from pmtpy.core.calibration.profile import Profile, parse_profile
+from pmtpy.core.calibration.response import Behaviour
+from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
+from pmtpy.errors import CalibrationError
+
+BOARD = Identity("nvml", "GeForce RTX 3090", "GPU-1", "535.54.03")
+GPU = Channel("gpu", Quantity.POWER, scale=0.001, refresh_s=0.1, noise=0.2)
+PROFILE = Profile(
+    BOARD,
+    "gpu",
+    Affine(Number(0.95, 0.019), Number(2.0, 0.95), -0.01),
+    20.0,
+    350.0,
+    Behaviour("boxcar", Number(0.09997, 1e-5), Number(0.1, 0.001), None, Number(-0.001, 0.001), Number(0.3)),
+    (("date", "2026-01-01"), ("meter", "PowerSensor3")),
+)
+WATTS = np.array([97.0, 192.0])
+
+
+def test_an_affine_curve_undoes_gain_and_offset() -> None:
+    calibration = calibrate([PROFILE], BOARD, [GPU])
+    assert calibration.apply("gpu", WATTS) == pytest.approx([100.0, 200.0])
+    assert calibration.apply("other", WATTS) is WATTS
+
+
+def test_no_profile_changes_nothing() -> None:
+    nothing = Calibration()
+    assert nothing.apply("gpu", WATTS) is WATTS
+    assert nothing.channels([GPU]) == (GPU,)
+    assert nothing.digest == ""
+
+
+def test_a_calibrated_channel_knows_how_well_it_is_known() -> None:
+    (channel,) = calibrate([PROFILE], BOARD, [GPU]).channels([GPU])
+    assert channel.gain_u == pytest.approx(0.02)
+    assert channel.offset_u == pytest.approx(1.0)
+    assert (channel.refresh_s, channel.window_s) == (0.09997, 0.1)
+    assert channel.lag_s == pytest.approx(0.049)
+    assert channel.noise == pytest.approx(0.3 / 0.95)
+    assert PROFILE.digest in channel.reference
+    assert "PowerSensor3" in channel.reference
+
+
+def test_a_kernel_whose_end_is_not_known_may_be_half_a_period_off() -> None:
+    unknown = replace(PROFILE, behaviour=replace(PROFILE.behaviour, delay_s=None))
+    (channel,) = calibrate([unknown], BOARD, [GPU]).channels([GPU])
+    late = unknown.lateness(channel)
+    assert late is not None
+    assert late.shift_s == pytest.approx(0.05)
+    assert late.u_s == pytest.approx(0.09997 / math.sqrt(12.0), rel=1e-3)
+    assert unknown.behaviour.end_s.value == 0.0
+
+
+def test_a_profile_without_behaviour_leaves_the_channel_its_own() -> None:
+    (channel,) = calibrate([replace(PROFILE, behaviour=Behaviour())], BOARD, [GPU]).channels([GPU])
+    assert (channel.refresh_s, channel.window_s, channel.lag_s) == (0.1, None, None)
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        PROFILE.curve,
+        Polynomial((1.0, 1.01, 1e-5), 0.01, 0.2),
+        Lookup((0.0, 100.0, 400.0), (5.0, 104.0, 420.0), 0.01, 0.5),
+    ],
+)
+def test_what_is_written_is_read_back(curve: CalibrationCurve) -> None:
+    profile = replace(PROFILE, curve=curve)
+    again = parse_profile(profile.to_json())
+    assert again == profile
+    assert again.digest == profile.digest
+    assert again.digest != replace(profile, high=351.0).digest
+
+
+def test_a_lookup_goes_on_with_its_last_slope() -> None:
+    curve = Lookup((0.0, 100.0, 200.0), (10.0, 110.0, 310.0))
+    assert curve.true(np.array([-10.0, 50.0, 150.0, 250.0])) == pytest.approx([0, 60, 210, 410])
+    assert curve.slope(150.0) == 2.0
+
+
+def test_a_polynomial_has_the_slope_of_its_derivative() -> None:
+    curve = Polynomial((1.0, 2.0, 0.5))
+    assert curve.slope(3.0) == pytest.approx(5.0)
+    assert curve.true(np.array([2.0])) == pytest.approx([7.0])
+
+
+def test_values_outside_the_range_are_counted_and_said() -> None:
+    shown = np.array([10.0, 20.0, 350.0, 351.0])
+    true = PROFILE.curve.true(shown)
+    assert PROFILE.outside(true) == 2
+    calibration = calibrate([PROFILE], BOARD, [GPU])
+    assert "2 of 4 readings lie outside the calibrated range, 20 to 350 W" in calibration.warning(GPU, true)
+    assert calibration.warning(GPU, true[1:3]) == ""
+    assert calibration.warning(replace(GPU, name="other"), true) == ""
+
+
+@pytest.mark.parametrize(
+    ("here", "why"),
+    [
+        (replace(BOARD, backend="amdsmi"), "backend"),
+        (replace(BOARD, model="GeForce RTX 3080"), "model"),
+        (replace(BOARD, serial="GPU-2"), "serial number"),
+        (replace(BOARD, version="550.10"), "driver branch"),
+        (replace(BOARD, virtual=True), "virtual"),
+    ],
+)
+def test_a_profile_of_another_device_is_refused(here: Identity, why: str) -> None:
+    with pytest.raises(CalibrationError, match=why):
+        calibrate([PROFILE], here, [GPU])
+
+
+def test_a_driver_of_the_same_branch_is_accepted() -> None:
+    assert calibrate([PROFILE], replace(BOARD, version="535.183.01"), [GPU]).digest
+
+
+def test_a_profile_for_a_channel_that_is_not_there_is_refused() -> None:
+    with pytest.raises(CalibrationError, match="does not have; it has: average"):
+        calibrate([PROFILE], BOARD, [replace(GPU, name="average")])
+
+
+def test_two_profiles_for_one_channel_are_refused() -> None:
+    with pytest.raises(CalibrationError, match="two calibrations"):
+        calibrate([PROFILE, PROFILE], BOARD, [GPU])
+
+
+def test_a_counter_of_energy_takes_a_gain_alone() -> None:
+    counter = Channel("gpu", Quantity.ENERGY)
+    with pytest.raises(CalibrationError, match="no offset"):
+        calibrate([PROFILE], BOARD, [counter])
+    gain = replace(PROFILE, curve=Affine(Number(0.95)), low=0.0, high=1e9)
+    assert calibrate([gain], BOARD, [counter]).apply("gpu", np.array([95.0])) == pytest.approx([100.0])
+
+
+def test_a_formed_channel_is_calibrated_by_its_operands() -> None:
+    formed = Channel("gpu", Quantity.POWER, derivation=Derivation.PRODUCT, operands=("u", "i"))
+    with pytest.raises(CalibrationError, match="formed from u, i"):
+        calibrate([PROFILE], BOARD, [formed])
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"format": "other"}, "not a calibration profile"),
+        ({"version": 2}, "version 2"),
+        ({"model": "spline"}, "unknown model"),
+        ({"range": [5, 5]}, "empty"),
+        ({"range": [5]}, "wrong"),
+        ({"provenance": {}}, "where it came from"),
+        ({"device": []}, "device must be an object"),
+        ({"behaviour": [1]}, "behaviour must be an object"),
+        ({"channel": 7}, "channel must be a text"),
+        ({"parameters": {"gain": {"value": 0}, "offset": {"value": 0}}}, "must be positive"),
+        ({"parameters": {"gain": {"value": 1, "u": -1}, "offset": {"value": 0}}}, "not be negative"),
+        ({"parameters": {"gain": {"value": True}, "offset": {"value": 0}}}, "finite number"),
+        ({"model": "polynomial", "parameters": {"coefficients": [0, 1, -0.01]}}, "does not rise"),
+        ({"model": "polynomial", "parameters": {"coefficients": []}}, "row of numbers"),
+        ({"model": "lookup", "parameters": {"shown": [1, 1], "true": [1, 2]}}, "the first one rising"),
+    ],
+)
+def test_a_broken_profile_is_refused_with_the_field(change: dict[str, object], why: str) -> None:
+    document = json.loads(PROFILE.to_json()) | change
+    with pytest.raises(CalibrationError, match=why) as refusal:
+        parse_profile(json.dumps(document), "mine.json")
+    assert "mine.json" in str(refusal.value)
+
+
+def test_a_text_that_is_no_json_is_refused() -> None:
+    with pytest.raises(CalibrationError, match="not JSON"):
+        parse_profile("{")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from(sorted(json.loads(PROFILE.to_json()))), JSON)
+def test_any_value_in_any_field_is_a_profile_or_a_refusal(key: str, value: object) -> None:
+    document = json.loads(PROFILE.to_json()) | {key: value}
+    with contextlib.suppress(CalibrationError):
+        assert isinstance(parse_profile(json.dumps(document)), Profile)
+
+
+@given(st.floats(0.5, 2), st.floats(-50, 50), st.lists(st.floats(0, 1000), min_size=1, max_size=10))
+def test_an_affine_curve_inverts_the_sensor_it_describes(gain: float, offset: float, watts: list[float]) -> None:
+    true = np.array(watts)
+    assert Affine(Number(gain), Number(offset)).true(gain * true + offset) == pytest.approx(true, abs=1e-9)

@@ -1,0 +1,128 @@
+"""Kernel Tuner itself, with its back end for C: its two observers untouched on the stand-ins, and our own."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+import pmtpy
+
+SCRIPT = Path(__file__).with_name("tune.py")
+WATTS = 60.0  # of the virtual world, and so of each sensor in it
+Results = list[dict[str, float]]
+
+
+def missing() -> str:
+    if importlib.util.find_spec("kernel_tuner") is None:
+        return "kernel_tuner is not installed: pip install 'pmtpy[dev]'"
+    return "" if shutil.which("g++") else "Kernel Tuner's back end for C calls g++, which is not installed"
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """What a whole tuning run reports for its two configurations."""
+    if missing():
+        if os.environ.get("CI"):
+            pytest.fail(missing())
+        pytest.skip(missing())
+    done = subprocess.run(
+        [sys.executable, "-m", "pmtpy.integrations.drop_ins", str(SCRIPT)],
+        cwd=tmp_path_factory.mktemp("tune"),
+        env={**os.environ, "PYTHONPATH": str(Path(pmtpy.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=250,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return cast("Results", json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_all_configurations_are_measured(results: Results) -> None:
+    assert [r["MILLISECONDS"] for r in results] == [10, 30]
+    assert all(r["time"] >= r["MILLISECONDS"] for r in results)
+
+
+def test_kernel_tuners_own_observer_for_pmt_runs_unmodified(results: Results) -> None:
+    for r in results:
+        for name in ("rapl", "nvidia", "powersensor3"):
+            assert r[f"{name}_energy"] > 0
+            assert math.isfinite(r[f"{name}_power"])
+        # On this back end the observer looks when the kernel has ended: the interval is short, the power is right
+        # where the sensor is fast enough.
+        assert r["powersensor3_power"] == pytest.approx(WATTS, rel=0.1)
+
+
+def test_kernel_tuners_own_observer_for_powersensor3_runs_unmodified(results: Results) -> None:
+    for r in results:
+        assert r["ps_energy"] > 0
+        assert r["ps_power"] == pytest.approx(WATTS, rel=0.1)
+
+
+def test_our_observer_sees_the_whole_kernel(results: Results) -> None:
+    for r in results:
+        least_j = WATTS * r["MILLISECONDS"] / 1e3
+        for stem in ("pmt_rapl_virtual", "pmt_nvml_virtual", "board"):
+            assert r[f"{stem}_energy"] + 2 * r[f"{stem}_energy_uncertainty"] >= least_j
+            assert r[f"{stem}_power"] == pytest.approx(WATTS, abs=3 * r[f"{stem}_power_uncertainty"] + 1)
+            assert r[f"{stem}_energy_uncertainty"] > 0
+            assert r[f"{stem}_runs"] == 7
+        assert r["board_energy_uncertainty"] < r["board_energy"] / 3  # of these only the board is fast enough
+
+
+def test_several_sensors_are_summed_each_part_once(results: Results) -> None:
+    for r in results:
+        parts = r["pmt_rapl_virtual_energy"] + r["pmt_nvml_virtual_energy"]
+        assert r["pmt_energy"] == pytest.approx(parts)
+
+
+def test_the_continuous_mode_gives_the_energy_of_one_kernel(results: Results) -> None:
+    for r in results:
+        assert r["long_energy"] == pytest.approx(r["long_power"] * r["time"] / 1e3)
+        assert r["long_power"] == pytest.approx(WATTS, rel=0.05)
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing())
+class TestArithmetic:
+    """What is made of single measurements, without tuning anything."""
+
+    @staticmethod
+    def means(*rows: tuple[float, float, float, float]) -> dict[str, float]:
+        code = f"""
+import json
+from pmtpy.integrations.kernel_tuner import _means
+from pmtpy.regions.measurement import Measurement
+rows = [
+    Measurement("t", "total", s, j, j / (s * c), u, "counter", None, None, c, 0, (), True)
+    for s, j, u, c in {rows!r}
+]
+print(json.dumps(_means("x", rows)))
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return cast("dict[str, float]", json.loads(done.stdout))
+
+    def test_the_uncertainty_of_a_run_does_not_shrink_with_runs_and_their_scatter_is_added(self) -> None:
+        same = self.means((1.0, 10.0, 0.5, 1.0), (1.0, 10.0, 0.5, 1.0))
+        assert same["x_energy"] == 10
+        assert same["x_energy_uncertainty"] == pytest.approx(0.5)
+        spread = self.means((1.0, 9.0, 0.3, 1.0), (1.0, 11.0, 0.3, 1.0))
+        assert spread["x_energy_uncertainty"] == pytest.approx(math.hypot(0.3, 1.0))
+
+    def test_a_run_whose_energy_is_not_known_does_not_count(self) -> None:
+        found = self.means((1.0, 10.0, 0.5, 1.0), (1.0, 4.0, 0.5, 0.4))
+        assert found["x_runs"] == 1
+        assert found["x_energy"] == 10
+
+    def test_when_no_run_is_known_there_is_an_error_and_no_number(self) -> None:
+        with pytest.raises(AssertionError, match=r"CoverageError: x: of no run of the kernel is the energy known"):
+            self.means((1.0, 4.0, 0.5, 0.4))

@@ -1,0 +1,311 @@
+"""Recordings of other tools: as our sinks imitate them, as written by hand, as recorded, and as noise."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
+from pmtpy.core.clock import Anchor
+from pmtpy.core.rows import Frame, Layout
+from pmtpy.errors import FileFormatError
+from pmtpy.io.read import load
+from pmtpy.io.write import Ending, Header, open_sink
+
+SMI = """timestamp, pstate, temperature.gpu, clocks.current.sm [MHz], power.draw [W], power.draw.instant [W]
+2023/07/13 18:15:32.351, P0, 34, 745, 60.00, 50.00
+2023/07/13 18:15:32.361, P0, 34, 745, 60.00, [N/A]
+2023/07/13 18:15:32.371, P0, 35, 1410, 62.00, 54.00
+2023/07/13 18:15:32.381, P0, 35, 1410, 62.00, 54.00
+"""
+SMI_UNIX = 1689268532.351  # 17:15:32 UTC: the zone of this log is one hour ahead
+
+
+def _save(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "log.txt"
+    path.write_text(text)
+    return path
+
+
+def _board(n: int, t_us: list[int] | None = None) -> tuple[Header, Frame]:
+    """Rows of a board with pairs 0 and 2, 60 W in total, with a mark on row 3."""
+    channels = tuple(
+        c
+        for i in (0, 2)
+        for c in (
+            Channel(f"pair{i}.current", Quantity.CURRENT, scale=0.01, refresh_s=50e-6),
+            Channel(f"pair{i}.voltage", Quantity.VOLTAGE, scale=0.005, refresh_s=50e-6),
+            Channel(
+                f"pair{i}",
+                Quantity.POWER,
+                derivation=Derivation.PRODUCT,
+                operands=(f"pair{i}.voltage", f"pair{i}.current"),
+                domain=f"r{i}",
+            ),
+        )
+    )
+    header = Header(
+        "board", Identity("powersensor3", virtual=True), Layout(channels), Anchor(0, 1_700_000_000_000_000_000)
+    )
+    t_ns = 1000 * (np.arange(n) * 50 if t_us is None else np.array(t_us))
+    joules = np.outer(t_ns / 1e9, [60.0, 24.0, 36.0])
+    frame = Frame(
+        t_ns.astype(np.int64),
+        np.tile([60.0, 24.0, 36.0], (n, 1)),
+        joules,
+        np.tile([2.0, 12.0, 3.0, 12.0], (n, 1)),
+        np.zeros(n, np.int64),
+        np.zeros(n, np.int64),
+        ((3, "x"),),
+    )
+    return header, frame
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+@pytest.mark.parametrize("kind", ["pmt", "powersensor3"])
+def test_the_dumps_that_we_imitate_are_read_back(tmp_path: Path, kind: str, absolute: bool) -> None:  # noqa: FBT001
+    header, frame = _board(1000)
+    sink = open_sink(tmp_path / "dump", header, format=kind, absolute=absolute)
+    sink.write(frame)
+    sink.close(Ending(Anchor(0, 0), rows=1000, lost=0, dropped=0, complete=True))
+    table = load(tmp_path / "dump")
+    np.testing.assert_allclose(table["elapsed"], frame.t_ns / 1e9, atol=1.1e-6)
+    np.testing.assert_allclose(table["total_J"], table["elapsed"] * 60.0, atol=1e-9)
+    assert table["pair2_W"].eq(36.0).all()
+    assert table.index[table["marker"] == "x"].tolist() == [3]
+    assert (table.attrs["virtual"], table.attrs["complete"]) == (True, True)
+    assert bool(table["time"].isna().all()) is not absolute
+    assert ("when that was is not in the file" in table.attrs["clock"]) is not absolute
+    if kind == "powersensor3":
+        assert table["pair0_V"].eq(12.0).all()
+        assert table["pair2_A"].eq(3.0).all()
+
+
+def test_the_boards_time_stamps_order_frames_that_arrived_in_bursts(tmp_path: Path) -> None:
+    rows = ["marker time dt_micro device_timestamp current0 voltage0 power0 power_total"]
+    for k in range(2000):
+        arrival = (k // 100 + 1) * 0.005  # a burst of 100 frames every 5 ms
+        rows.append(f"S {arrival:.6g} 0 {k * 50 % 1024} 2 12 24 24")
+    table = load(_save(tmp_path, "\n".join(rows) + "\n"))
+    np.testing.assert_allclose(np.diff(table["elapsed"]), 50e-6, atol=1e-9)
+    assert table["lost"].sum() == 0
+
+
+def test_lost_frames_are_counted_and_their_energy_is_not_invented(tmp_path: Path) -> None:
+    rows = ["marker time dt_micro device_timestamp current0 voltage0 power0 power_total"]
+    rows += [f"S {k * 50e-6:.6f} 50 {k * 50 % 1024} 2 12 24 24" for k in range(40) if not 10 <= k < 14]
+    table = load(_save(tmp_path, "\n".join(rows) + "\n"))
+    assert table["lost"][10] == 4
+    assert table.attrs["uncovered_s"] == pytest.approx(250e-6)
+    assert table["total_J"].iloc[-1] == pytest.approx(24 * (39 - 5) * 50e-6)
+
+
+def test_turns_of_the_boards_time_that_went_by_unseen_are_made_good_by_arrival(tmp_path: Path) -> None:
+    rows = ["marker time dt_micro device_timestamp current0 voltage0 power0 power_total"]
+    for k in range(100_000):  # five seconds; three turns are lost in the middle
+        us = k * 50 + (3 * 1024 if k >= 50_000 else 0)
+        rows.append(f"S {us / 1e6:.6f} 50 {us % 1024} 2 12 24 24")
+    table = load(_save(tmp_path, "\n".join(rows) + "\n"))
+    assert table["elapsed"].iloc[-1] == pytest.approx(4.99995 + 3 * 1024e-6, abs=1e-4)
+
+
+def test_old_marker_lines_of_powersensor3_go_to_the_next_frame(tmp_path: Path) -> None:
+    text = (
+        "marker time dt_micro device_timestamp current0 voltage0 power0 power_total\n"
+        "S 0 0 0 2 12 24 24\nM A\nS 5e-05 50 50 2 12 24 24\n"
+        'M 0.1 0.2 7 "two words"\nS 0.0001 50 100 2 12 24 24\nM 0.00015 50 150 2 12 24 24\n'
+    )
+    assert load(_save(tmp_path, text))["marker"].tolist() == ["", "A", "two words", "M"]
+
+
+@pytest.mark.parametrize("mark", ['M 0.115 7 "go"', 'M 0.115 "go"'])
+def test_both_generations_of_pmt_are_read(tmp_path: Path, mark: str) -> None:
+    table = load(_save(tmp_path, f"timestamp total core\n0.100 10.0 4.0\n{mark}\n0.200 20.0 8.0\n0.300 20.0 8.0\n"))
+    assert table["elapsed"].tolist() == pytest.approx([0.0, 0.1, 0.2])
+    assert table["marker"].tolist() == ["", "go", ""]
+    assert table["total_J"].tolist() == pytest.approx([0.0, 1.5, 3.5])
+    assert list(table.columns[6:]) == ["core_W", "core_J"]
+    assert "1.3" in table.attrs["format"]
+
+
+def test_a_pmt_dump_without_its_header_is_read(tmp_path: Path) -> None:
+    table = load(_save(tmp_path, "1733935225.009 28.873 23.595\n1733935225.069 28.789 28.553\n"))
+    assert table["channel1_W"].tolist() == [23.595, 28.553]
+    assert table.attrs["total"] == "channel0"
+
+
+def test_broken_lines_of_a_pmt_dump_are_named(tmp_path: Path) -> None:
+    path = _save(tmp_path, "timestamp a b\n0.1 1 2\n0.2 1\n0.3 1 x\n0.4 1 2\n")
+    with pytest.raises(FileFormatError, match="line 3: 2 fields where there should be 3; line 4: not all are numbers"):
+        load(path)
+    table = load(path, skip_broken=True)
+    assert table["b_W"].tolist() == [2.0, 2.0]
+    assert table.attrs["broken_lines"] == [3, 4]
+
+
+@pytest.mark.parametrize("units", [False, True])
+def test_nvidia_smi_logs_are_read_with_and_without_units(tmp_path: Path, units: bool) -> None:  # noqa: FBT001
+    text = SMI
+    if units:
+        head, _, rows = SMI.partition("\n")
+        text = head + "\n" + rows.replace("0.00", "0.00 W").replace(".00\n", ".00 W\n").replace("745", "745 MHz")
+    table = load(_save(tmp_path, text), utc_offset_s=3600)
+    assert table["time"][0] == pytest.approx(SMI_UNIX, abs=1e-6)
+    np.testing.assert_allclose(np.diff(table["elapsed"]), 0.01, atol=1e-6)
+    assert table["power.draw_W"].tolist() == [60.0, 60.0, 62.0, 62.0]
+    assert table["total_W"].tolist()[::2] == [50.0, 54.0]
+    assert np.isnan(table["total_W"][1])
+    assert table["clocks.current.sm_Hz"].tolist() == [745e6, 745e6, 1410e6, 1410e6]
+    assert table["temperature.gpu_C"].tolist() == [34, 34, 35, 35]
+    assert table["pstate"].tolist() == ["P0"] * 4
+    assert table.attrs["total"] == "power.draw.instant"
+    # Two of three intervals of the instant power touch the missing value.
+    assert table.attrs["uncovered_s"] == pytest.approx(0.02, abs=1e-6)
+    assert table["total_J"].iloc[-1] == pytest.approx(0.54, abs=1e-4)
+
+
+def test_a_header_without_units_still_means_watts(tmp_path: Path) -> None:
+    table = load(_save(tmp_path, SMI.replace(" [W]", "")), utc_offset_s=3600)
+    assert table["power.draw_W"].tolist() == [60.0, 60.0, 62.0, 62.0]
+    assert table.attrs["total"] == "power.draw.instant"
+    with pytest.raises(FileFormatError, match="line 4: a field is neither"):
+        load(_save(tmp_path, SMI.replace(" [W]", "").replace("62.00, 54", "6x.00, 54", 1)))
+
+
+def test_an_nvidia_smi_log_says_which_zone_it_was_taken_for(tmp_path: Path) -> None:
+    assert "this machine's zone" in load(_save(tmp_path, SMI)).attrs["clock"]
+
+
+def test_several_gpus_in_one_log_become_columns_and_add_up(tmp_path: Path) -> None:
+    rows = [
+        f"{gpu}, 2023/07/13 18:15:{second:02d}.{ms}, {watts}"
+        for second in range(3)
+        for gpu, ms, watts in ((0, "000", 100 + second), (1, "005", 200))
+    ]
+    text = "index, timestamp, power.draw [W]\n" + "\n".join(rows[:-1]) + "\n"  # the last round is cut short
+    table = load(_save(tmp_path, text))
+    assert table["gpu0.power.draw_W"].tolist() == [100.0, 101.0]
+    assert table["total_W"].tolist() == [300.0, 301.0]
+    assert table.attrs["total"] == "gpu0.power.draw + gpu1.power.draw"
+
+
+def test_a_power_that_no_row_has_stays_unknown(tmp_path: Path) -> None:
+    text = "timestamp, power.draw [W]\n2023/07/13 18:15:32.351, [N/A]\n2023/07/13 18:15:32.361, [N/A]\n"
+    table = load(_save(tmp_path, text))
+    assert table["total_J"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("34, 745, 60.00, 50", "34, 745, 50", "line 2: 5 fields where there should be 6"),
+        ("62.00, 54", "6x.00, 54", "line 4: a field is neither"),
+        ("2023/07/13 18:15:32.361", "2023/07/13", "line 3: a field is neither"),
+        ("\n2023/07/13 18:15:32.381, P0, 35, 1410, 62.00, 54.00\n", "\n2023/07/13 18:15:32.381, P0, 35, 14", "no end"),
+        ("timestamp, ", "when, ", "no timestamp field"),
+    ],
+)
+def test_broken_nvidia_smi_logs_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(FileFormatError, match=message):
+        load(_save(tmp_path, SMI.replace(old, new, 1)))
+
+
+def test_pmd_recordings_are_integrated_over_their_ticks(tmp_path: Path) -> None:
+    ticks = np.cumsum([60000, 602, 602, 1010, 602, 602 * 4, 602])  # a stretched gap, then three lost samples
+    words = np.zeros((7, 9), "<u2")
+    words[:, 0] = ticks % 2**16
+    words[:, 1:] = np.array([1600, 100, 1600, 0, 0, 0, 1600, 0xFFF]) << 4  # the last current is a small negative
+    path = tmp_path / "PMD_data.bin"
+    path.write_bytes(words.tobytes())
+    table = load(path)
+    watts = 1600 * 0.007568 * 100 * 0.0488
+    assert table["total_W"].to_numpy() == pytest.approx(watts)
+    assert table["elapsed"].iloc[-1] == pytest.approx((ticks[-1] - ticks[0]) / 2933.5e3)
+    assert table["lost"].tolist() == [0, 0, 0, 0, 0, 3, 0]
+    assert table["total_J"].iloc[-1] == pytest.approx(watts * (ticks[-1] - ticks[0] - 602 * 4) / 2933.5e3)
+    assert table["time"].isna().all()
+    (tmp_path / "PMD_start_ts.txt").write_text("1688840856595391")
+    assert load(path)["time"][0] == pytest.approx(1688840856.545391, abs=1e-6)
+    assert load(path, ticks_per_ms=3000)["elapsed"].iloc[1] == pytest.approx(602 / 3e6)
+
+
+def test_a_pmd_recording_that_was_cut_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "PMD_data.bin"
+    path.write_bytes(bytes(18 * 4 + 5))
+    with pytest.raises(FileFormatError, match="a record of 18 bytes of which 5 are there"):
+        load(path)
+    assert len(load(path, skip_broken=True)) == 4
+
+
+def test_load_time_stamps_become_marks(tmp_path: Path) -> None:
+    stamps = [1_689_268_533_578_702, 1_689_268_539_549_513, 1_689_268_545_549_631]
+    table = load(_save(tmp_path, "timestamp\n" + "".join(f"{s}\n{s}\n" for s in stamps)))
+    assert table["marker"].tolist() == ["on", "off", "end"]
+    assert table["time"][1] == pytest.approx(1_689_268_539.549513, abs=1e-6)
+    assert table["total_J"].isna().all()
+
+
+def test_load_time_stamps_need_not_all_be_written_twice(tmp_path: Path) -> None:
+    once, twice = "timestamp\n100\n200\n300\n", "timestamp\n100\n100\n200\n200\n300\n"  # a logger that was ended
+    assert load(_save(tmp_path, once))["marker"].tolist() == ["on", "off", "end"]
+    assert load(_save(tmp_path, twice))["marker"].tolist() == ["on", "off", "end"]
+
+
+def test_a_load_time_stamp_that_was_cut_is_no_time(tmp_path: Path) -> None:
+    path = _save(tmp_path, "timestamp\n1000\n1000\n2000\n2000\n3000\n300")
+    with pytest.raises(FileFormatError, match="line 7: it is earlier than the one before"):
+        load(path)
+    assert load(path, skip_broken=True)["marker"].tolist() == ["on", "off", "end"]
+
+
+def test_a_table_without_power_over_time_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match="no recording of power"):
+        load(_save(tmp_path, "config,power_w\n1,2\n"))
+
+
+def test_the_real_recordings_are_read(recordings: Path) -> None:
+    smi = load(recordings / "rtx3090-step" / "gpudata.csv.gz", utc_offset_s=3600)
+    pmd = load(recordings / "rtx3090-step" / "PMD_data.bin.gz", ticks_per_ms=2936.06)
+    stamps = load(recordings / "rtx3090-step" / "timestamps.csv")
+    on, off, _ = stamps["time"]
+    joules = np.interp([on, off], pmd["time"], pmd["total_J"])
+    # The publishers' load of 6 s took 2580.5 J by the meter (README of the recordings).
+    assert joules[1] - joules[0] == pytest.approx(2580.5, rel=0.01)
+    assert smi["time"].iloc[0] < on < smi["time"].iloc[-1]
+    pmt = load(recordings / "rtx4000ada-pmt" / "pmt-nvml.log")
+    marks = pmt[pmt["marker"] != ""]
+    assert marks["marker"].tolist() == ["start", "end", "start", "end"]
+    # The markers' own clock is 0.15 +/- 0.03 s behind that of the rows, which are 60 ms apart.
+    assert marks["elapsed"].to_numpy() == pytest.approx(np.array([10.098, 12.031, 17.019, 18.882]) + 0.15, abs=0.09)
+
+
+_TEXTS = {
+    "smi": SMI,
+    "pmt": 'timestamp a b\n0.1 1 2\nM 0.15 "x"\n0.2 1 2\n',
+    "ps3": "marker time dt_micro device_timestamp current0 voltage0 power0 power_total\nS 0 0 0 2 12 24 24\n",
+    "own": "time,elapsed,marker,lost,total_W,total_J\n1.0,0.0,,0,5.0,0.0\n2.0,1.0,a,0,5.0,5.0\n",
+    "stamps": "timestamp\n1\n1\n2\n2\n",
+}
+
+
+@given(
+    text=st.sampled_from(sorted(_TEXTS)),
+    cut=st.integers(0, 400),
+    drop=st.integers(0, 3),
+    put=st.binary(max_size=6),
+    skip=st.booleans(),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=200)
+def test_spoilt_files_are_read_or_refused_and_nothing_else(
+    tmp_path: Path, text: str, cut: int, drop: int, put: bytes, *, skip: bool
+) -> None:
+    whole = _TEXTS[text].encode()
+    path = tmp_path / "spoilt"
+    path.write_bytes(whole[:cut] + put + whole[cut + drop :])
+    with contextlib.suppress(FileFormatError):
+        assert list(load(path, skip_broken=skip).columns[:4]) == ["time", "elapsed", "marker", "lost"]

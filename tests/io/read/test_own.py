@@ -1,0 +1,175 @@
+"""Our own files, as the sinks write them and as accidents leave them."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
+from pmtpy.core.clock import Anchor
+from pmtpy.core.rows import Frame, Layout
+from pmtpy.errors import BackendUnavailableError, FileFormatError
+from pmtpy.io.read import load
+from pmtpy.io.write import Ending, Header, open_sink
+
+START_NS, UNIX_NS = 7_000_000_000, 1_700_000_000_000_000_000
+LAYOUT = Layout(
+    (
+        Channel("pair0.current", Quantity.CURRENT, scale=0.01),
+        Channel("pair0.voltage", Quantity.VOLTAGE, scale=0.005),
+        Channel(
+            "pair0",
+            Quantity.POWER,
+            derivation=Derivation.PRODUCT,
+            operands=("pair0.voltage", "pair0.current"),
+            domain="rail0",
+        ),
+        Channel("board.temperature", Quantity.TEMPERATURE, scale=0.1),
+    )
+)
+HEADER = Header("powersensor3:virtual", Identity("powersensor3", virtual=True), LAYOUT, Anchor(START_NS, UNIX_NS))
+
+
+def _write(path: Path, n: int = 100, *, complete: bool = True, **options: bool) -> Path:
+    """Write ``n`` rows of 24 W, 50 us apart; rows 5 and 6 are marked, 3 rows were lost before row 8."""
+    sink = open_sink(path, HEADER, **options)  # type: ignore[arg-type]
+    lost = np.zeros(n, np.int64)
+    lost[8:9] = 3
+    k = np.arange(n)
+    joules = np.stack([24.0 * k * 50e-6] * 2, axis=1)
+    values = np.tile([2.0, 12.0, 40.0], (n, 1))
+    marks = ((5, "a, b"), (6, "NA")) if n > 6 else ()
+    sink.write(Frame(START_NS + k * 50_000, np.full((n, 2), 24.0), joules, values, lost, np.zeros(n, np.int64), marks))
+    sink.close(Ending(Anchor(0, 0), rows=n, lost=3, dropped=0, complete=complete))
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_what_was_written_is_read(tmp_path: Path, name: str) -> None:
+    table = load(_write(tmp_path / name))
+    assert list(table.columns) == [
+        *("time", "elapsed", "marker", "lost", "total_W", "total_J"),
+        *("pair0_V", "pair0_A", "pair0_W", "pair0_J", "board.temperature_C"),
+    ]
+    np.testing.assert_allclose(table["total_J"], 24.0 * table["elapsed"], atol=1e-6)
+    np.testing.assert_allclose(table["time"] - 1.7e9, table["elapsed"], atol=1e-6)
+    assert table["marker"].tolist()[4:8] == ["", "a, b", "NA", ""]
+    assert table["lost"].sum() == 3
+    assert table["pair0_V"].dtype == np.float64
+    attrs = table.attrs
+    assert (attrs["virtual"], attrs["complete"], attrs["joules"], attrs["total"]) == (True, True, "recorded", "pair0")
+    assert attrs["metadata"]["target"] == "powersensor3:virtual"
+
+
+def test_a_compressed_file_is_read(tmp_path: Path) -> None:
+    plain = _write(tmp_path / "a.csv")
+    packed = tmp_path / "a.csv.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    table = load(packed)
+    assert len(table) == 100
+    assert table.attrs["virtual"] is True
+
+
+def test_an_incomplete_file_says_so(tmp_path: Path) -> None:
+    assert load(_write(tmp_path / "a.csv", complete=False)).attrs["complete"] is False
+
+
+def test_without_its_sidecar_nothing_is_claimed(tmp_path: Path) -> None:
+    path = _write(tmp_path / "a.csv")
+    (tmp_path / "a.csv.json").unlink()
+    table = load(path)
+    assert table.attrs["complete"] is None
+    assert table.attrs["virtual"] is None
+    assert "a.csv.json is missing" in table.attrs["notes"][0]
+
+
+def test_a_broken_sidecar_is_told_and_the_rows_are_read(tmp_path: Path) -> None:
+    path = _write(tmp_path / "a.csv")
+    (tmp_path / "a.csv.json").write_text("{")
+    table = load(path)
+    assert len(table) == 100
+    assert "cannot be read" in table.attrs["notes"][0]
+
+
+def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    path = _write(tmp_path / "a.csv")
+    (tmp_path / "a.csv.json").write_text('{"format": 99}')
+    with pytest.raises(FileFormatError, match="newer pmtpy"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "line", "why"),
+    [
+        (lambda text: text[:-10], 101, "no end"),
+        (lambda text: text[:-100], 100, "no end"),
+        (lambda text: text.replace(b",24.", b",2x.", 1), 2, "not a number"),
+        (lambda text: text.replace(b"\n1700000000.000050,", b"\n", 1), 3, "10 fields where there should be 11"),
+        (lambda text: text.replace(b"\n1700000000.000050,", b"\n\n1700000000.000050,,", 1), 4, "12 fields"),
+    ],
+)
+def test_a_broken_line_is_named_and_left_out_only_if_asked(
+    tmp_path: Path, spoil: object, line: int, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _write(tmp_path / "a.csv")
+    assert callable(spoil)
+    path.write_bytes(spoil(path.read_bytes()))
+    for with_pyarrow in (True, False):
+        if not with_pyarrow:
+            monkeypatch.setitem(sys.modules, "pyarrow", None)
+        with pytest.raises(FileFormatError, match=f"line {line}: .*{why}.*skip_broken=True"):
+            load(path)
+        table = load(path, skip_broken=True)
+        assert table.attrs["broken_lines"] == [line]
+        assert len(table) >= 98
+        assert table["total_W"].eq(24.0).all()
+
+
+def test_a_last_line_that_lacks_only_its_end_is_taken(tmp_path: Path) -> None:
+    path = _write(tmp_path / "a.csv")
+    path.write_bytes(path.read_bytes()[:-1])
+    assert len(load(path)) == 100
+
+
+def test_reading_without_pyarrow_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _write(tmp_path / "a.csv")
+    table = load(path)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    other = load(path)
+    assert table["marker"].tolist() == other["marker"].tolist()
+    np.testing.assert_array_equal(table.drop(columns="marker"), other.drop(columns="marker"))
+
+
+@pytest.mark.parametrize("n", [0, 1])
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_files_with_hardly_any_rows_are_read(tmp_path: Path, name: str, n: int) -> None:
+    assert len(load(_write(tmp_path / name, n))) == n
+
+
+def test_a_parquet_file_without_its_end_is_a_typed_error(tmp_path: Path) -> None:
+    path = _write(tmp_path / "a.parquet")
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(FileFormatError, match="not whole"):
+        load(path)
+
+
+def test_a_compressed_file_without_its_end_is_a_typed_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"x" * 10_000)[:-20])
+    with pytest.raises(FileFormatError, match="not whole"):
+        load(path)
+
+
+def test_missing_pandas_names_its_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(BackendUnavailableError, match=r"pmtpy\[analysis\]"):
+        load(_write(tmp_path / "a.csv"))
+
+
+def test_a_missing_file_is_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "none.csv")

@@ -1,0 +1,184 @@
+"""Pictures: what they must show, in every format."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from pmtpy.cli import main
+from pmtpy.errors import BackendUnavailableError, SinkError, TargetError
+from pmtpy.plotting.recording import _figure, plot
+
+UNIX = 1_700_000_000.0
+
+
+def _table(n: int = 1000, start: float = UNIX, *, virtual: bool = False, **columns: object) -> pd.DataFrame:
+    """Ten seconds at 30 and 90 W in turns, two rails, marks around a region, three rows lost."""
+    elapsed = np.linspace(0, 10, n)
+    watts = np.where(elapsed % 2 < 1, 30.0, 90.0)
+    marker = np.full(n, "", object)
+    marker[[n // 4, n // 2, n // 2 + 1]] = ["solve start", "solve end", "look"]
+    lost = np.zeros(n, np.int64)
+    lost[3 * n // 4] = 3
+    table: pd.DataFrame = pd.DataFrame(
+        {
+            "time": start + elapsed,
+            "elapsed": elapsed,
+            "marker": marker,
+            "lost": lost,
+            "total_W": watts,
+            "total_J": np.cumsum(watts) * 10 / n,
+            "rail0_W": watts / 3,
+            "rail0_J": 0.0,
+            "rail1_W": watts * 2 / 3,
+            "rail1_J": 0.0,
+            "limit_W": 300.0,
+        }
+        | columns
+    )
+    table.attrs = {"path": "x", "virtual": virtual, "complete": True, "total": "rail0 + rail1", "metadata": None}
+    return table
+
+
+def _texts(figure: Figure) -> str:
+    texts = []
+    for ax in figure.axes:
+        legend = ax.get_legend()
+        texts += [ax.get_title(loc="left"), ax.get_xlabel(), ax.get_ylabel(), *(t.get_text() for t in ax.texts)]
+        texts += [t.get_text() for t in legend.get_texts()] if legend else []
+    return "\n".join(texts)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+@pytest.mark.parametrize("overlay", [False, True])
+def test_every_format_is_written(tmp_path: Path, suffix: str, overlay: bool) -> None:  # noqa: FBT001
+    out = tmp_path / f"a{suffix}"
+    plot({"one": _table(), "two": _table(100, UNIX + 5)}, out, overlay=overlay)
+    assert out.read_bytes()[:5] in {b"\x89PNG\r", b"<?xml", b"%PDF-"}
+
+
+def test_everything_that_matters_is_said() -> None:
+    table = _table(virtual=True)
+    table.attrs["complete"] = False
+    text = _texts(_figure({"run.csv": table}, overlay=False, channels=None))
+    for words in (
+        "run.csv",
+        "VIRTUAL",
+        "incomplete",
+        "J in 10 s",
+        "seconds since 2023-11-14 22:13:20.000 UTC",
+        "power (W)",
+        "3 samples lost",
+        "solve",
+        "look",
+        "total",
+        "rail0",
+        "rail1",
+    ):
+        assert words in text
+    assert "limit" not in text
+
+
+def test_lines_differ_in_style_and_not_only_in_colour() -> None:
+    figure = _figure({"run.csv": _table()}, overlay=False, channels=None)
+    lines = figure.axes[0].lines[:3]
+    assert len({str(line._unscaled_dash_pattern) for line in lines}) == 3  # type: ignore[attr-defined]
+
+
+def test_no_line_crosses_what_was_lost() -> None:
+    table = _table(100)
+    table.loc[75:, ["time", "elapsed"]] += 5.0
+    line = _figure({"a": table}, overlay=False, channels=["total"]).axes[0].lines[0]
+    x, y = np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
+    assert np.isnan(y[(x > table["elapsed"][74]) & (x < table["elapsed"][75])]).all()
+    assert np.isnan(y).sum() == 1
+
+
+def test_recordings_that_overlap_share_a_clock_and_others_start_at_zero() -> None:
+    together = _figure({"a": _table(), "b": _table(start=UNIX + 5)}, overlay=False, channels=None)
+    assert together.axes[0].get_xlim()[1] == pytest.approx(15, abs=0.2)
+    assert together.axes[1].get_xlim() == together.axes[0].get_xlim()
+    apart = _figure({"a": _table(), "b": _table(start=UNIX + 500)}, overlay=False, channels=None)
+    assert apart.axes[1].get_xlim()[1] == pytest.approx(10, abs=0.2)
+    relative = _figure({"a": _table(time=np.nan)}, overlay=False, channels=None)
+    assert "seconds since the first row" in _texts(relative)
+
+
+def test_a_table_without_power_lends_its_marks() -> None:
+    stamps = _table(100, total_W=np.nan, total_J=np.nan)
+    stamps["marker"] = ""
+    stamps.loc[[10, 20, 99], "marker"] = ["kernel on", "kernel off", "finished"]
+    figure = _figure({"run": _table(), "stamps": stamps}, overlay=False, channels=None)
+    assert len(figure.axes) == 1
+    assert "kernel" in _texts(figure)
+    assert "finished" in _texts(figure)
+
+
+def test_a_total_that_is_one_of_the_channels_is_drawn_once() -> None:
+    table = _table()
+    table.attrs["total"] = "rail1"
+    figure = _figure({"a": table}, overlay=False, channels=None)
+    assert [line.get_label() for line in figure.axes[0].lines][:2] == ["rail1", "rail0"]
+
+
+def test_millions_of_rows_become_few_points_and_keep_their_spikes() -> None:
+    watts = np.full(3_000_000, 50.0)
+    watts[1_234_567] = 400.0
+    n = len(watts)
+    table = pd.DataFrame(
+        {"time": UNIX + np.arange(n) * 5e-5, "elapsed": np.arange(n) * 5e-5, "marker": "", "lost": 0}
+        | {"total_W": watts, "total_J": 0.0}
+    )
+    figure = _figure({"long": table}, overlay=False, channels=None)
+    ax = figure.axes[0]
+    assert len(ax.lines[0].get_xdata()) <= 2000  # type: ignore[arg-type]
+    assert ax.dataLim.y1 == 400.0
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_very_short_recordings_are_drawn(tmp_path: Path, n: int) -> None:
+    table = pd.DataFrame(
+        {
+            "time": UNIX + np.arange(n),
+            "elapsed": np.arange(n) * 1.0,
+            "marker": "",
+            "lost": 0,
+            "total_W": 5.0,
+            "total_J": 0.0,
+        }
+    )
+    plot({"short": table}, tmp_path / "a.png")
+
+
+def test_what_cannot_be_drawn_is_a_typed_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TargetError, match=r"\.png, \.svg, \.pdf"):
+        plot({"a": _table()}, tmp_path / "a.gif")
+    with pytest.raises(TargetError, match="no power called rail9"):
+        plot({"a": _table()}, tmp_path / "a.png", channels=["rail9"])
+    with pytest.raises(TargetError, match="no power over time in a"):
+        plot({"a": _table(total_W=np.nan)}, tmp_path / "a.png")
+    with pytest.raises(SinkError, match="cannot write"):
+        plot({"a": _table()}, tmp_path / "none" / "a.png")
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(BackendUnavailableError, match=r"pmtpy\[plot\]"):
+        plot({"a": _table()}, tmp_path / "a.png")
+
+
+def test_the_command_draws_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log.pmt"
+    log.write_text('timestamp a\n0.1 1\n0.2 2\nM 0.2 "x"\n0.3 broken\n0.4 1\n')
+    out = tmp_path / "log.png"
+    assert main(["plot", str(log), "-o", str(out)]) == 1
+    assert "line 5" in capsys.readouterr().err
+    assert main(["plot", str(log), "--skip-broken", "-o", str(out)]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.strip() == str(out)
+    assert "1 lines left out, the first is line 5" in captured.err
+    assert out.stat().st_size > 0
+    assert main(["plot", str(tmp_path / "none.csv")]) == 2
+    assert "No such file" in capsys.readouterr().err

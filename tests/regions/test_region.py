@@ -1,0 +1,352 @@
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+import pmtpy as pmt
+from pmtpy.core.calibration.curves import Affine, Number
+from pmtpy.core.calibration.matching import calibrate
+from pmtpy.core.calibration.profile import Profile
+from pmtpy.core.channel import Quantity
+from pmtpy.core.clock import ManualClock
+from pmtpy.emulators.world import make_world
+from pmtpy.errors import TargetError
+from pmtpy.regions.measurement import Measurement
+from pmtpy.sensor.sensor import Sensor
+from tests.support.worlds import Counter, Gauge, Stream, counter_sensor
+
+
+def test_a_region_knows_its_energy_its_uncertainty_and_its_method() -> None:
+    clock, source, sensor = counter_sensor("square:low=30,high=90,hz=0.7")
+    with sensor:
+        with pmt.region("work", sensor) as r:
+            clock.advance(3.3)
+        truth = source.world.joules_between(clock.now_ns() - 3_300_000_000, clock.now_ns())
+        m = r["test"]
+        assert m.joules == pytest.approx(truth, abs=4e-6)
+        assert m.seconds == r.seconds == pytest.approx(3.3)
+        assert m.watts == pytest.approx(truth / 3.3)
+        assert m.method == "counter"
+        assert m.coverage == 1.0
+        assert m.lost == 0
+        assert m.virtual
+        assert "virtual" in m.warnings[0]
+        assert m.channels["dram0"].joules == pytest.approx(truth / 3, abs=2e-6)
+        assert 0 < m.channels["package0"].uncertainty_joules < 1e-5
+        assert r.total.joules == pytest.approx(truth, abs=4e-6)
+        assert set(r.total.channels) == {"test/package0", "test/dram0"}
+
+
+def test_regions_nest_and_overlap() -> None:
+    clock, _, sensor = counter_sensor("constant:50")
+    with sensor:
+        outer, inner, other = (pmt.region(n, sensor) for n in ("outer", "inner", "other"))
+        with outer:
+            clock.advance(1)
+            with inner:
+                clock.advance(2)
+                other.__enter__()
+                clock.advance(3)
+            clock.advance(4)
+        clock.advance(5)
+        other.__exit__(None, None, None)
+        found = [round(r["test"].joules) for r in (outer, inner, other)]
+        assert found == [500, 250, 600]
+
+
+def test_a_stream_is_evaluated_between_its_rows_and_settles() -> None:
+    clock = ManualClock()
+    world = make_world("constant:60", clock=clock)
+    with Sensor(Stream(world), "stream", clock) as sensor:
+        clock.advance(0.0123456)
+        with pmt.region("short", sensor) as r:
+            clock.advance(0.0054321)
+        assert r["stream"].joules == pytest.approx(60 * 0.0054321)
+        clock.advance(20.0)
+        sensor.read()
+        first = r["stream"]
+        assert first.joules == pytest.approx(60 * 0.0054321)
+        assert r["stream"] is first
+
+
+def test_a_stream_that_is_held_up_says_so_until_its_rows_come() -> None:
+    clock = ManualClock()
+    world = make_world("square:low=30,high=170,hz=0.4", clock=clock)
+    source = Stream(world)
+    with Sensor(source, "stream", clock) as sensor:
+        clock.advance(1.1)
+        sensor.read()
+        source.held_ns = clock.now_ns() + 50e6
+        with pmt.region("moving", sensor) as r:
+            start = clock.now_ns()
+            clock.advance(1.0)
+        true = world.joules_between(start, clock.now_ns())
+        early = r["stream"]
+        assert not early.settled
+        assert abs(early.joules - true) > 50.0  # the power before the stall went on
+        assert early.joules == pytest.approx(true, abs=2 * early.uncertainty_joules)
+        assert any("nothing has been read of the last 950 ms" in w for w in early.warnings)
+        source.held_ns = math.inf
+        settled = r["stream"]
+        assert settled.joules == pytest.approx(true)
+        assert settled.uncertainty_joules < 0.01 * early.uncertainty_joules
+        assert not any("has been read" in w for w in settled.warnings)
+
+
+def test_a_long_region_needs_no_history() -> None:
+    clock = ManualClock()
+    world = make_world("sine:low=30,high=90,hz=0.11", clock=clock)
+    with Sensor(Stream(world), "stream", clock, history_s=0.01) as sensor:
+        clock.advance(0.01)
+        sensor.read()
+        start = clock.now_ns()
+        with pmt.region("long", sensor) as r:
+            for _ in range(40):
+                clock.advance(0.25)
+                sensor.read()
+        assert r["stream"].joules == pytest.approx(world.joules_between(start, clock.now_ns()), rel=1e-6)
+
+
+def test_time_before_the_first_row_is_not_covered() -> None:
+    clock = ManualClock()
+    with Sensor(Stream(make_world("constant:60", clock=clock)), "stream", clock) as sensor:
+        with pmt.region("early", sensor) as r:
+            clock.advance(0.01)
+        assert r["stream"].joules == pytest.approx(60 * 0.009)
+        assert r["stream"].coverage == pytest.approx(0.9)
+
+
+def test_lost_rows_show_in_coverage_warning_and_uncertainty() -> None:
+    clock = ManualClock()
+    source = Stream(make_world("constant:60", clock=clock))
+    with Sensor(source, "stream", clock) as sensor:
+        clock.advance(0.01)
+        sensor.read()
+        source.drop = set(range(source.sent_ns, source.sent_ns + 10**8, 2_000_000))
+        with pmt.region("lossy", sensor) as r:
+            clock.advance(0.2)
+        m = r["stream"]
+        assert m.coverage == pytest.approx(1 - 49 / 200)
+        assert m.lost in {49, 50}
+        assert m.joules == pytest.approx(60 * 0.151)
+        assert m.watts == pytest.approx(60)
+        assert m.uncertainty_joules > 1.0
+        assert any("lost" in w for w in m.warnings)
+
+
+def test_a_body_that_raises_is_measured_and_its_exception_goes_on() -> None:
+    clock, _, sensor = counter_sensor("constant:10")
+    r = pmt.region("fails", sensor)
+
+    def body() -> None:
+        with r:
+            clock.advance(1)
+            raise KeyError
+
+    with sensor:
+        with pytest.raises(KeyError):
+            body()
+        assert r["test"].joules == pytest.approx(10, abs=1e-5)
+
+
+def test_a_sensor_lost_in_a_region_raises_when_its_energy_is_asked_for_and_spares_the_others() -> None:
+    clock, source, sensor = counter_sensor("constant:10")
+    with sensor, Sensor(Gauge(make_world("constant:5", clock=clock)), "gauge", clock) as other:
+        with pmt.region("half", sensor, other) as r:
+            clock.advance(1)
+            source.gone = True
+        assert r["gauge"].joules == pytest.approx(5)
+        with pytest.raises(pmt.SourceLostError):
+            r["test"]
+        with pytest.raises(pmt.SourceLostError):
+            _ = r.total
+        outcomes = r.outcomes()
+        assert isinstance(outcomes["test"], pmt.SourceLostError)
+        measured = outcomes["gauge"]
+        assert isinstance(measured, Measurement)
+        assert measured.joules == pytest.approx(5)
+
+
+def test_a_region_whose_sensors_were_all_lost_still_tells_its_length() -> None:
+    clock, source, sensor = counter_sensor("constant:10")
+    with sensor:
+        r = pmt.region("lost", sensor)
+        with r:
+            with pytest.raises(pmt.CoverageError, match="not ended"):
+                _ = r.seconds
+            clock.advance(3)
+            source.gone = True
+        clock.advance(1)
+        assert r.seconds == pytest.approx(3.0)
+
+
+def test_a_region_says_what_is_wrong_with_its_use() -> None:
+    _, _, sensor = counter_sensor()
+    with sensor:
+        with pytest.raises(pmt.TargetError, match="at least one sensor"):
+            pmt.region("none")
+        r = pmt.region("open", sensor)
+        with r:
+            with pytest.raises(pmt.CoverageError, match="has not ended"):
+                r["test"]
+            with pytest.raises(pmt.TargetError, match="entered already"):
+                r.__enter__()
+        with pytest.raises(pmt.TargetError, match="not watched by 'rapl'"):
+            r["rapl"]
+
+
+def test_a_region_may_be_asked_for_after_its_sensor_was_closed_and_by_the_sensor_itself() -> None:
+    clock = ManualClock()
+    gauge = Gauge(make_world("constant:40", clock=clock))
+    with Sensor(gauge, "gauge", clock) as sensor:
+        clock.advance(1.0)
+        sensor.read()
+        with pmt.region("work", sensor) as r:
+            clock.advance(2.0)
+    m = r[sensor]
+    assert m.joules == r["gauge"].joules == pytest.approx(80.0, rel=0.01)
+    assert m.coverage == 1.0
+    with pytest.raises(pmt.SensorClosedError):
+        sensor.read()
+
+
+def test_threads_have_regions_of_their_own() -> None:
+    clock, _, sensor = counter_sensor("constant:10")
+    found: list[float] = []
+    entered, go_on = threading.Barrier(4), threading.Barrier(4)
+
+    def work() -> None:
+        with pmt.region("mine", sensor) as r:
+            entered.wait(120)
+            go_on.wait(120)
+        found.append(r["test"].joules)
+
+    with sensor:
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for t in threads:
+            t.start()
+        entered.wait(120)
+        clock.advance(2)
+        go_on.wait(120)
+        for t in threads:
+            t.join()
+    assert found == pytest.approx([20.0] * 3, abs=1e-5)
+
+
+def test_the_power_of_a_pair_is_as_uncertain_as_its_voltage_and_current_make_it() -> None:
+    clock = ManualClock()
+    source = Stream(make_world("constant:60", clock=clock))
+    source.channels = tuple(
+        replace(c, offset_u={Quantity.VOLTAGE: 0.03, Quantity.CURRENT: 0.2}.get(c.quantity, 0.0), resolution=0.0)
+        for c in source.channels
+    )
+    with Sensor(source, "stream", clock) as sensor:
+        clock.advance(0.01)
+        sensor.read()
+        with pmt.region("pair", sensor) as r:
+            clock.advance(2.0)
+        each = math.hypot(12 * 0.2, 2.5 * 0.03, 0.2 * 0.03) * 2.0  # 12 V, 2.5 A, 2 s
+        assert r["stream"].channels["pair0"].uncertainty_joules == pytest.approx(each, rel=0.01)
+        assert r["stream"].uncertainty_joules == pytest.approx(each * math.sqrt(2), rel=0.01)
+
+
+class Rare(Counter):
+    """A counter that moves when it likes."""
+
+    silent = False
+
+    def poll(self) -> Sequence[float] | None:  # type: ignore[override]  # (None: it has not moved)
+        return None if self.silent else super().poll()
+
+
+def test_a_counter_that_was_read_once_knows_no_energy_yet_and_says_so() -> None:
+    clock = ManualClock()
+    source = Rare(make_world("constant:50", clock=clock))
+    with Sensor(source, "test", clock) as sensor:
+        source.silent = True
+        with pmt.region("short", sensor) as r:
+            clock.advance(0.06)
+        early = r["test"]
+        assert early.joules == 0.0
+        assert early.coverage == 0.0
+        assert early.uncertainty_joules > 20.0  # up to 1000 W for 60 ms, in two parts
+        assert any("no energy is known" in w for w in early.warnings)
+        source.silent = False
+        clock.advance(0.01)
+        assert r["test"].joules == pytest.approx(3.0, abs=1e-5)
+        assert r["test"].coverage == 1.0
+
+
+def test_a_row_that_comes_while_a_region_is_evaluated_serves_both_its_ends() -> None:
+    clock = ManualClock()
+    source = Rare(make_world("steps:0=500,1=10", clock=clock))
+    with Sensor(source, "test", clock) as sensor:
+        clock.advance(1.0)
+        sensor.read()
+        source.silent = True
+        clock.advance(0.5)
+        region = pmt.region("late", sensor)
+        with region:
+            clock.advance(0.5)
+        source.silent = False
+        clock.advance(0.01)
+        # Extended from the row before, the start stands 245 J above the row that comes now, which has 10 W.
+        assert region["test"].joules == pytest.approx(5.0, abs=1e-4)
+
+
+def test_a_power_outside_the_calibrated_range_is_said() -> None:
+    clock = ManualClock()
+    source = Gauge(make_world("constant:90", clock=clock))
+    curve = Affine(Number(0.9, 0.009), Number(0.0, 0.5))
+    profile = Profile(source.identity, "gpu", curve, 10.0, 60.0, provenance=(("made", "here"),))
+    fitted = calibrate([profile], source.identity, source.channels)
+    with Sensor(source, "test", clock, calibration=fitted) as sensor:
+        clock.advance(0.1)
+        sensor.read()
+        with pmt.region("high", sensor) as r:
+            clock.advance(1.0)
+            sensor.read()
+        assert r["test"].joules == pytest.approx(100.0, rel=1e-3)
+        assert r["test"].channels["gpu"].uncertainty_joules == pytest.approx(math.hypot(1.0, 0.5 / 0.9), rel=0.01)
+        assert any("outside the calibrated range, 10 to 60 W" in w for w in r["test"].warnings)
+
+
+def test_the_peak_is_that_of_the_rows_inside_the_region() -> None:
+    clock = ManualClock()
+    world = make_world("steps:0=10,1=80,1.2=20,3=200", clock=clock)
+    with Sensor(Stream(world), "stream", clock, history_s=0.01) as sensor:
+        clock.advance(0.5)
+        sensor.read()
+        with pmt.region("burst", sensor) as r:
+            for _ in range(20):
+                clock.advance(0.1)
+                sensor.read()
+        clock.advance(2.0)
+        sensor.read()
+        assert r["stream"].peak_watts == pytest.approx(80)
+        assert r["stream"].channels["pair1"].peak_watts == pytest.approx(40)
+
+
+def test_a_region_shows_its_name_its_sensors_and_whether_it_ended() -> None:
+    _, _, sensor = counter_sensor("constant:50")
+    with sensor:
+        r = pmt.region("work", sensor)
+        assert repr(r) == "<Region 'work' of test: not entered>"
+        with r:
+            assert repr(r) == "<Region 'work' of test: open>"
+        assert repr(r) == "<Region 'work' of test: ended>"
+
+
+def test_a_sensor_that_is_given_open_is_not_opened_again_for_its_name() -> None:
+    clock = ManualClock()
+    with pmt.create("rapl:virtual", clock=clock) as sensor, pmt.create("rapl:virtual", clock=clock) as other:
+        with pmt.region("work", "rapl:virtual", sensor) as r:
+            clock.advance(1)
+        assert r.targets == ("rapl:virtual",)
+        assert r["rapl:virtual"].seconds == pytest.approx(1)  # by the clock of the one that was given
+        with pytest.raises(TargetError, match="two open sensors are called rapl:virtual"):
+            pmt.region("work", sensor, other)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+import pmtpy as pmt
+from pmtpy.core.clock import ManualClock
+from pmtpy.emulators.world import make_world
+from pmtpy.sensor.sensor import Sensor
+from tests.support.worlds import Counter, Gauge, Stream, counter_sensor
+
+
+def test_a_meter_and_a_built_in_sensor_are_not_summed() -> None:
+    clock, _, sensor = counter_sensor()
+    with sensor, Sensor(Stream(make_world(clock=clock)), "meter", clock) as meter:
+        with pmt.region("both", sensor, meter) as r:
+            clock.advance(1)
+        with pytest.raises(pmt.CoverageError, match="external meter"):
+            _ = r.total
+
+
+@pytest.mark.parametrize("whole_machine", [False, True])
+def test_all_gpus_at_a_socket_and_a_gpu_are_not_summed_unless_both_are_inside_the_machine(
+    *, whole_machine: bool
+) -> None:
+    """Nothing says whether the GPU is one of them: no sum, rather than one that counts it twice or leaves it out."""
+    clock, source, sensor = counter_sensor()
+    domains = ["host" if whole_machine else "host/socket8/package", "host/socket8/gpus", "host/socket8/dram"]
+    channels = tuple(replace(c, domain=d) for c, d in zip(source.channels, domains, strict=True))
+    sensor.close()
+    source = Counter(source.world)
+    source.channels = channels
+    with Sensor(source, "occ:1", clock) as occ, Sensor(Gauge(source.world), "gauge", clock) as gpu:
+        with pmt.region("both", occ, gpu) as r:
+            clock.advance(1)
+        if whole_machine:
+            assert set(r.total.channels) == {"occ:1/package0"}
+        else:
+            with pytest.raises(pmt.CoverageError, match="all GPUs at a socket"):
+                _ = r.total
+
+
+@pytest.mark.parametrize("number", ["8", "1?"])
+def test_a_socket_of_a_guessed_number_is_not_summed_with_another_sensors_sockets(number: str) -> None:
+    """An exported OCC file does not say that its second chip is number 8, as another sensor calls it."""
+    clock, source, sensor = counter_sensor()
+    sensor.close()
+
+    def at(socket: str, target: str) -> Sensor:
+        other = Counter(source.world)
+        domains = [f"host/socket{socket}/{part}" for part in ("package", "package/core", "dram")]
+        other.channels = tuple(replace(c, domain=d) for c, d in zip(other.channels, domains, strict=True))
+        return Sensor(other, target, clock)
+
+    with at(number, "occ:1") as occ, at("8", "hwmon") as hwmon:
+        with pmt.region("both", occ, hwmon) as r, pmt.region("alone", occ) as alone:
+            clock.advance(1)
+        assert alone.total.joules == alone["occ:1"].joules
+        if number == "8":
+            assert set(r.total.channels) == {"occ:1/package0", "occ:1/dram0"}
+        else:
+            with pytest.raises(pmt.CoverageError, match="whose number is not known"):
+                _ = r.total
+
+
+def test_a_sensor_alone_is_as_uncertain_in_the_sum_as_in_its_own_total() -> None:
+    clock = ManualClock()
+    with pmt.create("rapl:virtual", clock=clock) as sensor:
+        with pmt.region("short", sensor) as r:
+            clock.advance(0.0123)
+        summed = [m.uncertainty_joules for name, m in r["rapl:virtual"].channels.items()]
+        assert r.total.uncertainty_joules == r["rapl:virtual"].uncertainty_joules
+        assert r.total.uncertainty_joules > math.hypot(*summed)

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+import pmtpy as pmt
+from pmtpy.core.channel import Channel, Identity, Quantity, outermost
+from pmtpy.core.clock import ManualClock
+from pmtpy.core.rows import Block
+from pmtpy.core.source import PolledSource
+from pmtpy.emulators.world import shared_world
+from pmtpy.errors import ReadError
+from pmtpy.sensor.combine import _Combined
+from pmtpy.sensor.sensor import Sensor
+
+
+def step(sensor: pmt.Sensor) -> None:
+    """Do what the pump does; these chips are too slow to be read by a caller."""
+    sensor._curve.step()
+
+
+BOARDS = [f"hwmon:virtual/ina226/{i}" for i in range(3)]
+
+
+def test_rails_are_one_reading_with_energy_runtime_and_peak() -> None:
+    clock = ManualClock()
+    load = "square:low=30,high=150,hz=0.5"
+    world = shared_world(load, clock=clock)
+    with pmt.combine("accelerator", BOARDS, clock=clock) as sensor:
+        clock.advance(0.5)
+        step(sensor)
+        start = clock.now_ns()
+        with pmt.region("work", sensor) as r:
+            for _ in range(400):
+                clock.advance(0.035)
+                step(sensor)
+        truth = world.joules_between(start, clock.now_ns())
+        m = r["accelerator"]
+        # Each of the 14 edges may lie anywhere in a conversion of 35 ms, by 120 W; the boards step by 31 mW each.
+        assert m.joules == pytest.approx(truth, abs=14 * 0.035 * 120 / 2 + 0.1 * 14)
+        assert m.seconds == pytest.approx(14.0)
+        assert m.peak_watts == pytest.approx(150, abs=0.2)
+        assert len(m.channels) == 3
+        assert m.virtual
+
+
+def test_the_rails_of_a_whole_are_counted_once_each() -> None:
+    clock = ManualClock()
+    with pmt.combine("gpu", BOARDS, clock=clock) as sensor:
+        domains = [c.domain for c in sensor.layout.energy]
+        assert len(outermost(domains)) == 3
+        assert sensor.read().names[0] == "total"
+        assert sensor.target == "gpu"
+
+
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        ([], "at least two"),
+        (["hwmon:virtual"], "at least two"),
+        (["rapl:virtual", "rapl:virtual"], "different"),
+        (["rapl:virtual", "nosuch"], "nosuch"),
+        (["rapl:virtual", "powersensor3:virtual"], "times of its own"),
+    ],
+)
+def test_what_cannot_be_combined_is_refused_and_nothing_stays_open(targets: list[str], message: str) -> None:
+    clock = ManualClock()
+    with pytest.raises(pmt.TargetError, match=message):
+        pmt.combine("x", targets, clock=clock)
+
+
+def test_a_rail_that_fails_spoils_the_row_and_not_the_sensor() -> None:
+    clock = ManualClock()
+    with pmt.combine("gpu", BOARDS, clock=clock) as sensor:
+        clock.advance(0.1)
+        step(sensor)
+        lost = sensor.read().lost
+        source = sensor._source._sources[1]._inner  # type: ignore[attr-defined]
+        real = source.poll
+
+        def busy() -> None:
+            raise pmt.ReadError("busy")
+
+        source.poll = busy
+        clock.advance(0.1)
+        step(sensor)
+        source.poll = real
+        clock.advance(0.1)
+        step(sensor)
+        assert sensor.read().lost > lost
+
+
+class _Rail(PolledSource):
+    """A counter without a range, which counts on from anywhere after a restart."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.identity = Identity("test")
+        self.channels = (Channel("energy", Quantity.ENERGY, domain="rail"),)
+        self.count, self.restarted, self.busy = 0.0, False, False
+
+    def poll(self) -> Sequence[float] | Block:
+        if self.busy:
+            raise ReadError("busy")
+        self.count += 5.0
+        fresh, self.restarted = self.restarted, False
+        return Block.row(self._clock.now_ns(), [self.count], fresh=True) if fresh else [self.count]
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_rail_that_restarts_adds_no_energy_also_when_another_fails_just_then() -> None:
+    clock = ManualClock()
+    rails = [_Rail(clock), _Rail(clock)]
+    with Sensor(_Combined("board", ["a:0", "a:1"], rails, clock), "board", clock) as sensor:
+        clock.advance(1.0)
+        before = sensor.read()
+        rails[0].count, rails[0].restarted, rails[1].busy = 1e6, True, True
+        clock.advance(1.0)
+        sensor.read()
+        rails[1].busy = False
+        clock.advance(1.0)
+        after = sensor.read()
+        assert after.uncovered_ns - before.uncovered_ns == 2_000_000_000
+        assert after.lost - before.lost == 1
+        with pytest.raises(pmt.CoverageError):
+            pmt.joules(before, after)
+        clock.advance(1.0)
+        assert pmt.joules(after, sensor.read()) == 10.0

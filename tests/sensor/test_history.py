@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pmtpy.core.channel import Channel, Quantity
+from pmtpy.core.rows import Frame, Layout, Point
+from pmtpy.errors import CoverageError
+from pmtpy.sensor.history import History
+
+LAYOUT = Layout((Channel("gpu", Quantity.POWER, domain="gpu/0"), Channel("t", Quantity.TEMPERATURE)))
+
+
+def point(t_ns: int, joules: float, watts: float = 5.0, lost: int = 0) -> Point:
+    return Point(t_ns, (watts, watts), (joules, joules), (40.0,), lost, 0)
+
+
+def frame(t_ns: list[int], joules: list[float]) -> Frame:
+    return Frame.of_points([point(t, j) for t, j in zip(t_ns, joules, strict=True)])
+
+
+def filled(seconds: float = 10.0) -> History:
+    history = History(LAYOUT, seconds)
+    history.append(point(1_000, 0.0))
+    history.append(frame([2_000, 3_000, 4_000], [1.0, 3.0, 6.0]))
+    history.append(point(5_000, 10.0))
+    return history
+
+
+@pytest.mark.parametrize(
+    ("t_ns", "joules", "rows"), [(1_000, 0.0, 1), (1_500, 0.5, 1), (2_000, 1.0, 2), (3_500, 4.5, 3), (4_500, 8.0, 4)]
+)
+def test_the_curve_between_rows_is_a_straight_line(t_ns: int, joules: float, rows: int) -> None:
+    reading = filled().at(t_ns)
+    assert reading.joules == (joules, joules)
+    assert reading.extended_ns == 0
+    assert reading.rows == rows
+
+
+def test_beyond_the_newest_row_the_last_power_goes_on() -> None:
+    reading = filled().at(5_000 + 2_000_000_000)
+    assert reading.joules[0] == 10.0 + 5.0 * 2
+    assert reading.extended_ns == 2_000_000_000
+
+
+def test_what_is_too_old_is_refused() -> None:
+    with pytest.raises(CoverageError, match="history_s"):
+        filled().at(999)
+    with pytest.raises(CoverageError, match="nothing was read"):
+        History(LAYOUT, 1.0).at(5)
+
+
+@given(
+    cuts=st.lists(st.integers(1, 29), unique=True),
+    at=st.integers(0, 30_000),
+    steps=st.lists(st.floats(0, 10), min_size=31, max_size=31),
+)
+def test_a_bookmark_is_settled_by_the_rows_that_pass_it(cuts: list[int], at: int, steps: list[float]) -> None:
+    joules = np.cumsum(steps)
+    t_ns = np.arange(31) * 1_000
+    history = History(LAYOUT, 1e-6)  # forgets almost at once
+    history.append(point(0, float(joules[0])))
+    mark = history.instant(at)
+    edges = [1, *sorted(c + 1 for c in cuts), 31]
+    for a, b in pairwise(edges):
+        history.append(frame(t_ns[a:b].tolist(), joules[a:b].tolist()))
+    reading = history.reading(mark)
+    assert reading.joules[0] == pytest.approx(float(np.interp(at, t_ns, joules)), abs=1e-9)
+    assert reading.extended_ns == 0
+
+
+def test_old_rows_are_forgotten_and_the_recent_ones_handed_out() -> None:
+    history = History(LAYOUT, 2e-6)
+    for i in range(100):
+        row = point(i * 1_000, float(i))
+        history.append(Frame.of_points([row], ((0, "late"),)) if i == 99 else row)
+    recent = history.recent(None, 7_000)
+    assert recent.t_ns.tolist() == [97_000, 98_000, 99_000]
+    assert recent.timestamp[-1] == pytest.approx(106e-6)
+    assert recent.marks == ((2, "late"),)
+    assert len(history.recent(1e-6, 0)) == 2
+
+
+def test_recent_rows_become_a_table() -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    table = filled().recent(None, 0).to_pandas()
+    assert list(table.columns) == [  # type: ignore[attr-defined]
+        "time", "t_ns", "total_W", "gpu_W", "total_J", "gpu_J", "t [C]", "lost", "marker",
+    ]  # fmt: skip
+
+
+def test_an_empty_history_has_no_rows() -> None:
+    assert len(History(LAYOUT, 1.0).recent(None, 0)) == 0

@@ -1,0 +1,321 @@
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import json
+import multiprocessing
+import os
+import threading
+import time
+import weakref
+from pathlib import Path
+
+import pytest
+
+import pmtpy as pmt
+from pmtpy.core.clock import HOST_CLOCK, ManualClock
+from pmtpy.emulators.world import make_world
+from pmtpy.sensor.sensor import Sensor
+from tests.support.worlds import Counter, Gauge, Stream, counter_sensor
+
+
+def wait_for(condition: object, limit_s: float = 120.0) -> None:
+    end = time.monotonic() + limit_s
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end, "the condition was not met in time"
+        time.sleep(0.001)
+
+
+def test_two_readings_of_a_counter_give_the_true_energy() -> None:
+    clock, source, sensor = counter_sensor("sine:low=30,high=90,hz=0.3")
+    with sensor:
+        a = sensor.read()
+        clock.advance(7.3)
+        b = sensor.read()
+        truth = source.world.joules_between(a.t_ns, b.t_ns)
+        assert pmt.joules(a, b) == pytest.approx(truth, abs=4e-6)  # four counts of a microjoule
+        assert pmt.joules(a, b, "dram0") == pytest.approx(truth / 3, abs=2e-6)
+        assert pmt.watts(a, b) == pytest.approx(truth / 7.3, rel=1e-6)
+        assert pmt.seconds(a, b) == pytest.approx(7.3)
+        assert a.names == ("total", "package0", "package0.core", "dram0")
+        assert b.timestamp - a.timestamp == pytest.approx(7.3)
+
+
+def test_pure_counters_start_no_thread() -> None:
+    before = threading.active_count()
+    clock, _, sensor = counter_sensor(wrap=1e9, deadline_s=60.0)
+    with sensor:
+        for _ in range(5):
+            clock.advance(1.0)
+            sensor.read()
+        assert threading.active_count() == before
+
+
+def test_a_region_keeps_a_counter_read_before_it_is_ambiguous() -> None:
+    clock, source, sensor = counter_sensor("constant:60", wrap=1e9, deadline_s=4.0)  # a turn: 1000 J, 25 s at 40 W
+    with sensor, pmt.region("long", sensor) as r:
+        for _ in range(200):
+            polls = source.polls
+            clock.advance(1.0)
+            wait_for(lambda polls=polls: source.polls > polls)
+    assert r["test"].joules == pytest.approx(60 * 200, rel=1e-6)
+    assert r["test"].coverage == 1.0
+
+
+def test_counters_that_were_not_read_in_time_are_refused() -> None:
+    clock, _, sensor = counter_sensor(wrap=1e9)
+    with sensor:
+        a = sensor.read()
+        clock.advance(30.0)  # 1000 W for 30 s could be 30 turns
+        b = sensor.read()
+        with pytest.raises(pmt.CoverageError, match="not known"):
+            pmt.joules(a, b)
+
+
+def test_a_little_unknown_time_is_a_warning() -> None:
+    clock = ManualClock()
+    stream = Stream(make_world("constant:60", clock=clock))
+    with Sensor(stream, "test", clock) as sensor:
+        clock.advance(0.01)
+        a = sensor.read()
+        stream.drop = {stream.sent_ns + 5_000_000}
+        clock.advance(0.5)
+        b = sensor.read()
+        with pytest.warns(UserWarning, match=r"0\.001 s of the 0\.5 s"):
+            assert pmt.joules(a, b) == pytest.approx(60 * 0.499)
+        assert b.lost - a.lost == 1
+
+
+def test_a_momentary_power_is_integrated_in_the_background() -> None:
+    clock = ManualClock()
+    world = make_world("ramp:low=0,high=100,hz=0.01", clock=clock)
+    with Sensor(Gauge(world), "gauge", clock) as sensor:
+        a = sensor.read()
+        clock.advance(1.0)
+        b = sensor.read()
+        assert pmt.joules(a, b) == pytest.approx(world.joules_between(a.t_ns, b.t_ns))
+        assert sensor.read().names == ("total", "gpu")
+
+
+def test_a_stream_answers_with_its_newest_row() -> None:
+    clock = ManualClock()
+    world = make_world("sine:low=10,high=110,hz=3", clock=clock)
+    with Sensor(Stream(world), "stream", clock) as sensor:
+        clock.advance(0.01)
+        a = sensor.read()
+        clock.advance(0.1234567)
+        b = sensor.read()
+        assert b.t_ns == (clock.now_ns() // 1_000_000) * 1_000_000
+        assert pmt.joules(a, b) == pytest.approx(world.joules_between(a.t_ns, b.t_ns))
+        assert pmt.joules(a, b, "pair1") == pytest.approx(world.joules_between(a.t_ns, b.t_ns) / 2)
+        c = sensor.read()
+        assert c.t_ns == b.t_ns
+        assert pmt.joules(b, c) == 0.0
+        assert pmt.watts(b, c) == b.watts[0]  # no time between: the present power
+
+
+def test_a_lost_source_raises_from_every_later_call() -> None:
+    clock, source, sensor = counter_sensor()
+    with sensor:
+        sensor.read()
+        source.gone = True
+        clock.advance(1.0)
+        for call in (sensor.read, sensor.read, sensor.history, lambda: sensor.mark("x"), sensor.begin_region):
+            with pytest.raises(pmt.SourceLostError, match="pulled out"):
+                call()
+
+
+def test_a_failed_reading_is_a_lost_row_and_many_are_a_lost_device() -> None:
+    clock, source, sensor = counter_sensor()
+    with sensor:
+        a = sensor.read()
+        source.fail = 2
+        for _ in range(3):
+            clock.advance(1.0)
+            b = sensor.read()
+        assert b.lost - a.lost == 2
+        assert pmt.joules(a, b) == pytest.approx(180.0, abs=1e-5)  # a counter loses no energy by a missed reading
+        source.fail = 1000
+        for _ in range(source.max_failures - 1):
+            sensor.read()
+        with pytest.raises(pmt.SourceLostError, match="busy"):
+            sensor.read()
+
+
+def test_a_closed_sensor_says_so() -> None:
+    _, source, sensor = counter_sensor()
+    sensor.close()
+    sensor.close()
+    assert source.closed == 1
+    with pytest.raises(pmt.SensorClosedError, match="closed"):
+        sensor.read()
+
+
+def test_states_of_different_sensors_do_not_mix() -> None:
+    clock, _, sensor = counter_sensor()
+    with sensor, Sensor(Gauge(make_world(clock=clock)), "other", clock) as other:
+        with pytest.raises(pmt.TargetError, match="different sensors"):
+            pmt.joules(sensor.read(), other.read())
+        a = sensor.read()
+        with pytest.raises(pmt.TargetError, match="package0"):
+            pmt.joules(a, a, "gpu")
+
+
+def test_marks_are_in_the_history_on_the_row_they_belong_to() -> None:
+    clock, _, sensor = counter_sensor()
+    with sensor:
+        clock.advance(0.5)
+        sensor.read()
+        clock.advance(0.5)
+        sensor.mark("go")
+        clock.advance(0.5)
+        recent = sensor.history()
+        assert recent.marks == ((2, "go"),)
+        with pytest.raises(pmt.TargetError, match="one line"):
+            sensor.mark("a\nb")
+    clock = ManualClock()
+    with Sensor(Stream(make_world(clock=clock)), "stream", clock) as stream:
+        stream.mark("in stream")
+        clock.advance(0.01)
+        assert [label for _, label in stream.history().marks] == ["in stream"]
+
+
+def _in_child(sensor: Sensor, queue: object) -> None:
+    try:
+        sensor.read()
+        queue.put("read")  # type: ignore[attr-defined]
+    except pmt.SensorClosedError as error:
+        queue.put(str(error))  # type: ignore[attr-defined]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_sensor_does_not_survive_a_fork_and_the_parent_goes_on() -> None:
+    _, source, sensor = counter_sensor()
+    with sensor:
+        context = multiprocessing.get_context("fork")
+        queue = context.Queue()
+        child = context.Process(target=_in_child, args=(sensor, queue))
+        child.start()
+        assert "parent" in queue.get(timeout=120)
+        child.join()
+        sensor.read()
+        assert source.closed == 0
+
+
+def test_a_dropped_counter_is_closed_at_once_and_said() -> None:
+    clock = ManualClock()
+    source = Counter(make_world(clock=clock))
+    held = [Sensor(source, "test", clock)]
+    with pytest.warns(ResourceWarning, match="unclosed sensor test"):
+        held.clear()
+    assert source.closed == 1
+
+
+def test_a_dropped_sensor_that_is_polled_is_closed_by_its_pump_whose_thread_ends() -> None:
+    clock = ManualClock()
+    gauge, closed = Gauge(make_world(clock=clock)), list[str]()
+    gauge.close = lambda: closed.append("closed")  # type: ignore[method-assign]
+    before = threading.active_count()
+    held = [Sensor(gauge, "g", clock)]
+    assert threading.active_count() == before + 1
+    with pytest.warns(ResourceWarning, match="unclosed sensor g"):
+        held.clear()
+    clock.advance(1.0)
+    wait_for(lambda: threading.active_count() == before)
+    assert closed == ["closed"]
+
+
+def test_a_dump_goes_on_though_its_sensor_was_dropped(tmp_path: Path) -> None:
+    clock, source, sensor = counter_sensor()
+    sensor.start_dump(tmp_path / "d.csv")
+    known = weakref.ref(sensor)
+    del sensor
+    gc.collect()
+    assert source.closed == 0
+    kept = known()
+    assert kept is not None
+    clock.advance(1.0)
+    kept.close()
+    assert source.closed == 1
+    assert json.loads((tmp_path / "d.csv.json").read_text())["complete"]
+
+
+def test_many_threads_may_read_one_sensor() -> None:
+    clock, _, sensor = counter_sensor()
+    with sensor:
+        seen: list[list[float]] = []
+
+        def work() -> None:
+            seen.append([sensor.read().joules[0] for _ in range(300)])
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for _ in range(50):
+            clock.advance(0.01)
+        for thread in threads:
+            thread.join()
+        assert len(seen) == 4
+        assert all(joules == sorted(joules) for joules in seen)
+
+
+def test_one_thread_serves_many_polled_sensors() -> None:
+    before = threading.active_count()
+    sensors = [Sensor(Gauge(make_world(clock=HOST_CLOCK)), f"g{i}", HOST_CLOCK) for i in range(8)]
+    try:
+        assert threading.active_count() == before + 1
+    finally:
+        for sensor in sensors:
+            sensor.close()
+    assert threading.active_count() == before
+
+
+def test_a_fault_in_a_driver_reaches_the_user() -> None:
+    clock = ManualClock()
+    gauge = Gauge(make_world(clock=clock))
+    with Sensor(gauge, "g", clock) as sensor:
+        gauge.poll = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+        clock.advance(1.0)
+        wait_for(lambda: not sensor.alive)
+        with pytest.raises(pmt.PmtError, match="ZeroDivisionError"):
+            sensor.read()
+
+
+def test_a_source_that_cannot_be_read_at_opening_is_not_opened() -> None:
+    clock = ManualClock()
+    source = Counter(make_world(clock=clock))
+    source.gone = True
+    with pytest.raises(pmt.SourceLostError):
+        Sensor(source, "test", clock)
+
+
+class _Full(io.StringIO):
+    """A file on a full disk: its first line still fits."""
+
+    def write(self, text: str, /) -> int:
+        if self.tell():
+            raise OSError(28, "No space left on device")
+        return super().write(text)
+
+
+@pytest.mark.parametrize("held", ["dump", "sensor"])
+def test_what_goes_wrong_at_the_end_does_not_hide_what_went_wrong_before(
+    held: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a with-statement that is left in peace, the end itself is the error."""
+    for failing in (False, True):
+        clock, _, sensor = counter_sensor("constant:60")
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(pytest.raises(ZeroDivisionError if failing else pmt.SinkError))
+            stack.enter_context(sensor)
+            if held == "dump":
+                stack.enter_context(sensor.dump(_Full(), format="csv"))
+            else:
+                sensor.start_dump(_Full(), format="csv")
+            clock.advance(1.0)
+            sensor.read()
+            if failing:
+                _ = 1 / 0
+        assert ("No space left" in caplog.text) == failing
