@@ -15,7 +15,7 @@ import pmtpy as pmt
 from benchmarks.common import repeat, report, spread
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import HOST_CLOCK
-from pmtpy.core.source import PolledSource
+from pmtpy.core.source import PolledSource, Traits
 from pmtpy.sensor.sensor import Sensor
 
 REPEATS = 7
@@ -49,7 +49,7 @@ class Counters(PolledSource):
 class Power(PolledSource):
     """One momentary power, from memory, polled at 100 Hz."""
 
-    interval_s = 0.01
+    traits = Traits(interval_s=0.01)
 
     def __init__(self) -> None:
         super().__init__(HOST_CLOCK)

@@ -147,7 +147,7 @@ def images() -> Iterator[tuple[str, bytes]]:
 
 
 def of_source(folder: Path) -> dict[str, object]:
-    """Cost of ``Source.take``, one block, when there is a new row and when there is none."""
+    """Cost of ``Source.read_row``, one block, when there is a new row and when there is none."""
     clock = ManualClock()
     machine = Machine(make_world("square:low=100,high=500,hz=1", clock=clock), 1)
     path = folder / "moving"
@@ -169,7 +169,7 @@ def of_source(folder: Path) -> dict[str, object]:
             for label, (then, source) in sources.items():
                 then.advance((now_ns - then.now_ns()) * 1e-9)
                 for what in ("a new row", "nothing new"):
-                    figures.setdefault(f"{label}, {what}", []).append(cost(source.take, 1))
+                    figures.setdefault(f"{label}, {what}", []).append(cost(source.read_row, 1))
         channels = len(next(iter(sources.values()))[1].channels)
         for _, source in sources.values():
             source.close()
@@ -192,7 +192,7 @@ def main() -> None:
         export = Export(str(path))
         figures["table parsed anew_us"] = cost(lambda: Table.parse(export.read(0, BLOCK_BYTES)), 50)
         export.close()
-        figures["Source.take"] = of_source(Path(name))
+        figures["Source.read_row"] = of_source(Path(name))
     report(figures)
 
 

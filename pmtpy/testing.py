@@ -21,7 +21,7 @@ from pmtpy.core.channel import Derivation
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.integrate import Integrator
 from pmtpy.core.rows import Block, Layout, Row
-from pmtpy.core.source import Source
+from pmtpy.core.source import Source, columns
 from pmtpy.emulators.load import parse_load
 from pmtpy.errors import SourceLostError
 from pmtpy.sensor.sensor import Sensor
@@ -48,8 +48,9 @@ def check_description(source: Source) -> None:
         _require(ok, f"channel {channel.name} has a scale")
         for name, value in (("refresh_s", channel.refresh_s), ("window_s", channel.window_s)):
             _require(value is None or value >= 0, f"channel {channel.name}: {name} is a time")
-    _require(source.interval_s > 0, "interval_s is positive")
-    _require(source.deadline_s is None or source.deadline_s > 0, "deadline_s is positive")
+    traits = source.traits
+    _require(traits.interval_s > 0, "interval_s is positive")
+    _require(traits.deadline_s is None or traits.deadline_s > 0, "deadline_s is positive")
 
 
 def _check_block(block: Block, columns: int, after_ns: int, now_ns: int) -> int:
@@ -75,9 +76,9 @@ def check_reading(source: Source, clock: ManualClock, *, seconds: float = 3.0, s
     last, rows = -1, 0
     for _ in range(round(seconds / step_s)):
         clock.advance(step_s)
-        taken = source.take()
+        taken = source.read_row()
         block = Block.row(taken.t_ns, taken.counts, lost=taken.lost) if isinstance(taken, Row) else taken
-        last = _check_block(block, source.columns, last, clock.now_ns())
+        last = _check_block(block, columns(source.channels), last, clock.now_ns())
         rows += len(block)
     _require(rows > 0, f"rows come within {seconds:g} s")
     return rows
@@ -104,7 +105,7 @@ def check_truth(
     first = last = None
     for _ in range(round(seconds / step_s)):
         clock.advance(step_s)
-        rows = integrator.advance(source.take())
+        rows = integrator.advance(source.read_row())
         if rows is None:
             continue
         t_ns, joules = np.atleast_1d(rows.t_ns), np.atleast_2d(rows.joules)
@@ -132,7 +133,7 @@ def check_lost(source: Source, clock: ManualClock, *, limit_s: float = 30.0, ste
     for _ in range(round(limit_s / step_s)):
         clock.advance(step_s)
         try:
-            source.take()
+            source.read_row()
         except SourceLostError:
             break
     else:
@@ -140,7 +141,7 @@ def check_lost(source: Source, clock: ManualClock, *, limit_s: float = 30.0, ste
         raise AssertionError(msg)
     for _ in range(3):
         try:
-            source.take()
+            source.read_row()
         except SourceLostError:
             continue
         msg = "a lost source goes on raising SourceLostError"

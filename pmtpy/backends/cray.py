@@ -19,7 +19,7 @@ from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.diagnosis import Finding, Machine, Obstacle, Verdict, may_use
 from pmtpy.core.rows import Block
-from pmtpy.core.source import Discovery, PolledSource
+from pmtpy.core.source import Discovery, PolledSource, Timestamps, Traits
 from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
 
 _DIRECTORY = Path("cray/pm_counters")
@@ -192,8 +192,9 @@ class CraySource(PolledSource):
     def __init__(self, directory: Path, files: Sequence[_File], notes: tuple[str, ...], clock: Clock) -> None:
         super().__init__(clock)
         hz = optional_number(directory / "raw_scan_hz")
-        self.interval_s = 1.0 / hz if hz is not None and 0 < hz <= 1000 else 1.0 / _SCAN_HZ
-        self.channels = tuple(_channel(f, self.interval_s) for f in files)
+        refresh_s = 1.0 / hz if hz is not None and 0 < hz <= 1000 else 1.0 / _SCAN_HZ
+        self.traits = Traits(interval_s=refresh_s)
+        self.channels = tuple(_channel(f, refresh_s) for f in files)
         self._units = [_UNITS[f.kind] for f in files]
         guards = [
             directory / name for name in ("startup", "freshness") if optional_number(directory / name) is not None
@@ -233,6 +234,7 @@ class CraySource(PolledSource):
         now = self._clock.now_ns()
         t_ns = max(min(self._on_host_clock(stamp_us, now), now), self._last_t_ns + 1)
         self._last_t_ns = t_ns
+        self._rows_bear(Timestamps.HOST_READ if stamp_us is None else Timestamps.DEVICE_UPDATE)
         return Block.row(t_ns, counts, fresh=fresh)
 
     def _parse(self, texts: Sequence[str]) -> tuple[list[int], int | None]:

@@ -12,6 +12,7 @@ A source never scales, unwraps, integrates, smooths, locks, sleeps or starts thr
 
 from __future__ import annotations
 
+import enum
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -47,6 +48,39 @@ class Discovery:
     remedy: str = ""
 
 
+class Timestamps(enum.Enum):
+    """What the time of a row says."""
+
+    HOST_READ = "host read"  # when the host read it; the value may be as old as the time between two readings
+    DEVICE_READ = "device read"  # when the device answered, by its own clock; the value may be older
+    DEVICE_UPDATE = "device update"  # when the device renewed the value, by its own clock
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """How a source is to be read, and what the times of its rows say.
+
+    Attributes
+    ----------
+    interval_s : float
+        How often the poller should read it, seconds.
+    deadline_s : float or None
+        The longest time between two readings after which counters are still unambiguous, seconds; None: no limit.
+    blocking : bool
+        One reading takes so long (a bus transaction) that only the poller may pay for it.
+    streaming : bool
+        Rows come by themselves, so that the newest row is the present state.
+    timestamps : Timestamps
+        What the times of the rows say, as far as it is known by now.
+    """
+
+    interval_s: float = 0.1
+    deadline_s: float | None = None
+    blocking: bool = False
+    streaming: bool = False
+    timestamps: Timestamps = Timestamps.HOST_READ
+
+
 class Source(ABC):
     """One opened device.
 
@@ -55,38 +89,20 @@ class Source(ABC):
     identity : Identity
     channels : tuple of Channel
         The DIRECT ones are the columns of every Block, in this order.
-    interval_s : float
-        How often the background pump should call :meth:`read`.
-    deadline_s : float or None
-        The longest time between two reads after which counters are still unambiguous; None: no limit.
-    slow : bool
-        True when one reading takes so long (a bus transaction) that only the pump may pay for it.
-    stream : bool
-        True when rows come by themselves, so that the newest row is the present state.
-    dated : bool
-        True when the device says when it renewed its registers, and rows bear that instant. False: rows bear the
-        instant of the reading, and a value may be as old as the time between two of them. A source may find out.
+    traits : Traits
+        How it is to be read. A source that finds out more later replaces the record.
     """
 
     identity: Identity
     channels: tuple[Channel, ...]
-    interval_s: float = 0.1
-    deadline_s: float | None = None
-    slow: bool = False
-    stream: bool = False
-    dated: bool = False
-
-    @property
-    def columns(self) -> int:
-        """Number of columns of a Block."""
-        return sum(c.derivation is Derivation.DIRECT for c in self.channels)
+    traits: Traits = Traits()
 
     @abstractmethod
     def read(self) -> Block:
         """Deliver what has come since the last call, without waiting for more.
 
-        Called by one thread at a time. Times strictly increase within and across Blocks; counts are untouched;
-        known loss is in ``lost``, a known restart in ``fresh``.
+        Called by one thread at a time. Times strictly increase within and across Blocks; counts are untouched, and
+        the arrays are the reader's from then on; known loss is in ``lost``, a known restart in ``fresh``.
 
         Raises
         ------
@@ -94,22 +110,17 @@ class Source(ABC):
             The device is gone; every later call raises it again.
         """
 
-    def take(self) -> Block | Row:
+    def read_row(self) -> Block | Row:
         """Do what :meth:`read` does, in the cheapest form: a single row need not be arrays."""
         return self.read()
 
     @property
-    def failing(self) -> bool:
+    def last_read_failed(self) -> bool:
         """Whether the last reading failed, rather than found nothing new."""
         return False
 
     @property
-    def stamped(self) -> bool:
-        """Whether rows bear the device's own times rather than those of the readings, as far as it is known by now."""
-        return False
-
-    @property
-    def more(self) -> bool:
+    def has_backlog(self) -> bool:
         """Whether a part of what has come waits for another :meth:`read`, because all at once would be too much."""
         return False
 
@@ -120,6 +131,11 @@ class Source(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release the device. May be called twice."""
+
+
+def columns(channels: Sequence[Channel]) -> int:
+    """Return the number of columns of a Block: the DIRECT channels."""
+    return sum(channel.derivation is Derivation.DIRECT for channel in channels)
 
 
 class PolledSource(Source):
@@ -141,7 +157,7 @@ class PolledSource(Source):
         self._shortest_ns = self._patience_ns = _NEVER_NS
 
     @property
-    def failing(self) -> bool:
+    def last_read_failed(self) -> bool:
         """Whether the last reading failed, rather than found nothing new."""
         return self._failures > 0
 
@@ -157,10 +173,10 @@ class PolledSource(Source):
 
     def read(self) -> Block:
         """Poll once; the row's time is the middle of the call."""
-        taken = self.take()
+        taken = self.read_row()
         return taken if isinstance(taken, Block) else Block.row(taken.t_ns, taken.counts, lost=taken.lost)
 
-    def take(self) -> Block | Row:
+    def read_row(self) -> Block | Row:
         """Poll once; the row's time is the middle of the call."""
         if self._lost is not None:
             raise self._lost
@@ -171,7 +187,7 @@ class PolledSource(Source):
             self._failures += 1
             if self._failures >= self.max_failures:
                 raise self._gone(f"{self._failures} readings in a row failed; the last one: {error}") from error
-            return Block.empty(self.columns)
+            return Block.empty(columns(self.channels))
         except SourceLostError as error:
             self._lost = error
             raise
@@ -218,12 +234,17 @@ class PolledSource(Source):
         if block is None or not len(block):
             if self.stale_s is not None and now_ns - self._last_row_ns > self.stale_s * NS_PER_S:
                 raise self._gone(f"the register has not changed for {self.stale_s:g} s")
-            return Block.empty(self.columns)
+            return Block.empty(columns(self.channels))
         lost, self._failures = self._failures, 0
         self._last_row_ns = now_ns
         if block.lost is not None or not lost:
             return block
         return replace(block, lost=np.array([lost] + [0] * (len(block) - 1), np.int64))
+
+    def _rows_bear(self, timestamps: Timestamps) -> None:
+        """Say what the times of the rows are, as it turns out."""
+        if timestamps is not self.traits.timestamps:
+            self.traits = replace(self.traits, timestamps=timestamps)
 
     def _gone(self, why: str) -> SourceLostError:
         self._lost = SourceLostError(f"{self.identity.backend} {self.identity.model}: {why}")

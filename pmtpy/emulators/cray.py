@@ -5,7 +5,8 @@ from __future__ import annotations
 from pmtpy.backends import cray
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.source import Source
-from pmtpy.emulators.tree import Tree, check_device, open_on
+from pmtpy.emulators._virtual_source import check_device, open_on
+from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, shared_world
 
 DIRECTORY = "cray/pm_counters"
@@ -82,8 +83,8 @@ def open_virtual(
     world = shared_world(load, clock=clock)
     controller = NodeController(world, stamps=stamps)
     return open_on(
-        controller.tree,
-        controller.refresh,
         world,
-        lambda root: cray.open_source(None, clock=clock, sysfs_root=root, power=power),
+        lambda: cray.open_source(None, clock=clock, sysfs_root=controller.tree.root, power=power),
+        refresh=controller.refresh,
+        leave=controller.tree.close,
     )

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pmtpy.backends import hwmon
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.source import Source
-from pmtpy.emulators.tree import Tree, open_on
+from pmtpy.emulators._virtual_source import open_on
+from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, shared_world
 from pmtpy.errors import TargetError
 
@@ -234,9 +235,10 @@ def open_virtual(
     world = shared_world(load, clock=clock)
     board = Board(world, layout or ("boards" if chip else "ina226"))
     alone = LAYOUTS[layout][0].name if layout == "grace" else None
+    root = board.tree.root
     return open_on(
-        board.tree,
-        board.refresh,
         world,
-        lambda root: hwmon.open_source(chip or alone, clock=clock, sysfs_root=root, label=label, power=power),
+        lambda: hwmon.open_source(chip or alone, clock=clock, sysfs_root=root, label=label, power=power),
+        refresh=board.refresh,
+        leave=board.tree.close,
     )

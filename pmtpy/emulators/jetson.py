@@ -15,7 +15,8 @@ import numpy as np
 from pmtpy.backends import jetson
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Source
-from pmtpy.emulators.tree import Tree, check_device, open_on
+from pmtpy.emulators._virtual_source import check_device, open_on
+from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, shared_world
 from pmtpy.errors import TargetError
 
@@ -278,8 +279,8 @@ def open_virtual(
     world = shared_world(load, clock=clock)
     monitors = Monitors(world, board, jetpack, samples)
     return open_on(
-        monitors.tree,
-        monitors.refresh,
         world,
-        lambda root: jetson.open_source(None, clock=clock, sysfs_root=root, total=total),
+        lambda: jetson.open_source(None, clock=clock, sysfs_root=monitors.tree.root, total=total),
+        refresh=monitors.refresh,
+        leave=monitors.tree.close,
     )

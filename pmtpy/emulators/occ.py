@@ -22,7 +22,8 @@ from pmtpy.backends.occ.layout import BLOCK_BYTES, BUFFER_BYTES, CHUNK_STRIDE, U
 from pmtpy.core.clock import Clock
 from pmtpy.core.rows import Ints
 from pmtpy.core.source import Source
-from pmtpy.emulators.tree import Tree, check_device, open_on
+from pmtpy.emulators._virtual_source import check_device, open_on
+from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, shared_world
 from pmtpy.errors import TargetError
 
@@ -375,5 +376,8 @@ def open_virtual(
 
     refresh(clock.now_ns())
     return open_on(
-        tree, refresh, world, lambda root: open_source(clock=clock, sysfs_root=root, sensors=sensors, whole=whole)
+        world,
+        lambda: open_source(clock=clock, sysfs_root=tree.root, sensors=sensors, whole=whole),
+        refresh=refresh,
+        leave=tree.close,
     )

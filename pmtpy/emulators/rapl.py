@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from pmtpy.backends import rapl
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Source
-from pmtpy.emulators.tree import Tree, check_device, open_on
-from pmtpy.emulators.world import World, leave_at_close, shared_world, unheld
+from pmtpy.emulators._virtual_source import check_device, open_on
+from pmtpy.emulators.tree import Tree
+from pmtpy.emulators.world import World, shared_world, unheld
 from pmtpy.errors import TargetError
 
 UPDATE_NS = 1_000_000
@@ -268,11 +269,14 @@ def open_virtual(
     processors = Processors(world, layout, wrap_after_j=float(wrap_after_j))
     events = PerfEvents(world)
     events.describe(processors.tree)
-    source = open_on(
-        processors.tree,
-        processors.refresh,
+
+    def leave() -> None:
+        processors.tree.close()
+        events.leave()
+
+    return open_on(
         world,
-        lambda root: rapl.open_source(None, clock=clock, sysfs_root=root, via=via, perf=events),
+        lambda: rapl.open_source(None, clock=clock, sysfs_root=processors.tree.root, via=via, perf=events),
+        refresh=processors.refresh,
+        leave=leave,
     )
-    leave_at_close(source, events.leave)
-    return source

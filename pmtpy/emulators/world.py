@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -17,7 +16,6 @@ import numpy as np
 
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.rows import Floats, Ints
-from pmtpy.core.source import Source
 from pmtpy.emulators.load import Load, parse_load
 from pmtpy.errors import TargetError
 
@@ -108,22 +106,6 @@ def unheld(world: World) -> World:
     """Return the world in a way that does not keep it alive. May be called with what it returned."""
     known: object = world
     return world if type(known) in weakref.ProxyTypes else cast("World", weakref.proxy(world))
-
-
-def leave_at_close(source: Source, leave: Callable[[], None]) -> None:
-    """Call ``leave`` when a source is closed: a closed sensor that is still named must not hold its world.
-
-    The next virtual sensor may then choose another load. ``leave`` may be called twice.
-    """
-    known, close = weakref.ref(source), type(source).close
-
-    def closed() -> None:
-        it = known()
-        if it is not None:
-            close(it)
-        leave()
-
-    source.close = closed  # type: ignore[method-assign]
 
 
 def open_world(clock: Clock) -> World | None:

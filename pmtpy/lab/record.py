@@ -181,7 +181,7 @@ def _maker(
 
 def _direct(source: Source, target: str) -> tuple[Channel, ...]:
     """Return what the columns of a Block are."""
-    if source.stream:
+    if source.traits.streaming:
         msg = f"{target} delivers every sample by itself and averages nothing away: there is nothing to characterise"
         raise TargetError(msg)
     return tuple(c for c in source.channels if c.derivation is Derivation.DIRECT)

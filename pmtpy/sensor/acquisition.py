@@ -63,7 +63,7 @@ class Acquisition:
         self._history = History(integrator.layout, history_s)
         unix_ns = self.anchor.unix_ns - self.anchor.monotonic_ns
         self._origin = Origin(target, integrator.layout.names, unix_ns)
-        self._slow, self._stream = source.slow, source.stream
+        self._blocking, self._streaming = source.traits.blocking, source.traits.streaming
         self._labels: list[tuple[int, str]] = []
 
     @property
@@ -81,7 +81,7 @@ class Acquisition:
     def step_quietly(self) -> None:
         """Take what has come, unless that is slow; a loss is kept, and raised by the call that asks for values."""
         with self.lock:
-            if self.failure is None and not self._slow:
+            if self.failure is None and not self._blocking:
                 try:
                     self._step()
                 except PmtError:
@@ -89,7 +89,7 @@ class Acquisition:
 
     def _refresh(self) -> None:
         """Bring the curve up to now for somebody who asks for values; what is slow is left to the pump."""
-        if not self._slow:
+        if not self._blocking:
             self._step()
         elif self.failure is not None:
             raise self.failure
@@ -100,7 +100,7 @@ class Acquisition:
         more = True
         while more:
             try:
-                rows = self._integrator.advance(self._source.take())
+                rows = self._integrator.advance(self._source.read_row())
             except PmtError as error:
                 self.fail(error)
                 raise
@@ -110,7 +110,7 @@ class Acquisition:
                 self._history.append(rows)
                 if self.feed is not None:
                     self.feed(rows if isinstance(rows, Frame) else Frame.of_points([rows]))
-            more = self._stream and self._source.more
+            more = self._streaming and self._source.has_backlog
 
     def fail(self, error: PmtError) -> None:
         """End the curve; every later call that asks for new values raises ``error``."""
@@ -140,12 +140,12 @@ class Acquisition:
         """Return the curve at the moment of the call; of a stream, at its newest row."""
         with self.lock:
             asked_ns = self._clock.now_ns()
-            if self._slow:
+            if self._blocking:
                 self._refresh()
             else:
                 self._step()
             newest = self._history.newest
-            if newest is None or (newest.t_ns < asked_ns and not self._stream):
+            if newest is None or (newest.t_ns < asked_ns and not self._streaming):
                 return self._extended(self._clock.now_ns())
             return self._origin.at_row(newest, self._integrator.lost)
 

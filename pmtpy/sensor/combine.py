@@ -13,7 +13,7 @@ from dataclasses import replace
 from pmtpy.core.channel import Channel, Derivation, Identity
 from pmtpy.core.clock import HOST_CLOCK, Clock, seconds_of
 from pmtpy.core.rows import Block, Row
-from pmtpy.core.source import PolledSource, Source
+from pmtpy.core.source import PolledSource, Source, Traits
 from pmtpy.errors import ReadError, TargetError
 from pmtpy.sensor.registry import canonical, opener, split_target
 from pmtpy.sensor.sensor import Sensor
@@ -72,7 +72,7 @@ class _Combined(PolledSource):
     def __init__(self, name: str, rails: Sequence[str], sources: Sequence[Source], clock: Clock) -> None:
         super().__init__(clock)
         for rail, source in zip(rails, sources, strict=True):
-            if source.stream:
+            if source.traits.streaming:
                 msg = f"{name}: {rail} has times of its own and cannot share a row with others; open it beside them"
                 raise TargetError(msg)
         self._sources = list(sources)
@@ -93,10 +93,12 @@ class _Combined(PolledSource):
             virtual=any(i.virtual for i in identities),
             notes=tuple(dict.fromkeys(note for i in identities for note in i.notes)),
         )
-        self.interval_s = min(s.interval_s for s in sources)
-        deadlines = [s.deadline_s for s in sources if s.deadline_s is not None]
-        self.deadline_s = min(deadlines) if deadlines else None
-        self.slow = any(s.slow for s in sources)
+        traits = [s.traits for s in sources]
+        self.traits = Traits(
+            interval_s=min(t.interval_s for t in traits),
+            deadline_s=min((t.deadline_s for t in traits if t.deadline_s is not None), default=None),
+            blocking=any(t.blocking for t in traits),
+        )
 
     def poll(self) -> Sequence[float] | Block:
         """Read every rail; one that has not refreshed keeps its counts, one that failed spoils the row.
@@ -105,14 +107,14 @@ class _Combined(PolledSource):
         """
         row: list[float] = []
         for i, source in enumerate(self._sources):
-            taken = source.take()
+            taken = source.read_row()
             if isinstance(taken, Row):
                 self._last[i] = list(taken.counts)
             elif isinstance(taken, Block) and len(taken):
                 self._last[i] = taken.raw[-1].tolist()
                 self._restarted = self._restarted or taken.fresh
             counts = self._last[i]
-            if counts is None or source.failing:
+            if counts is None or source.last_read_failed:
                 msg = f"{self._name}: {source.identity.backend} {source.identity.model} gave no reading"
                 raise ReadError(msg)
             row += counts

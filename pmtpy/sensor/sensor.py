@@ -17,7 +17,7 @@ from pmtpy.core.channel import Channel, EnergyMethod, Identity
 from pmtpy.core.clock import Anchor, Clock, seconds_of
 from pmtpy.core.integrate import Integrator
 from pmtpy.core.rows import Frame, Layout
-from pmtpy.core.source import Source
+from pmtpy.core.source import Source, Timestamps
 from pmtpy.core.state import State
 from pmtpy.errors import PmtError, SensorClosedError, SinkError, TargetError
 from pmtpy.sensor.acquisition import Acquisition
@@ -78,15 +78,16 @@ class Sensor:
         self._layout = Layout(calibration.channels(source.channels) if calibration is not None else source.channels)
         integrator = Integrator(self._layout, {name: p.curve.true for name, p in profiles.items()})
         self._curve = Acquisition(source, target, clock, integrator, history_s)
-        self._interval_s = self._period_s = interval_s or source.interval_s
+        self._interval_s = self._period_s = interval_s or source.traits.interval_s
         self._unusable = ""  # why it cannot be used any more
         self._closed = False
         self._dump: Writer | None = None
         self._regions = 0
         self._regions_lock = threading.Lock()
-        self._always = source.stream or any(c.energy_method is not EnergyMethod.COUNTER for c in self._layout.energy)
+        momentary = any(c.energy_method is not EnergyMethod.COUNTER for c in self._layout.energy)
+        self._always = source.traits.streaming or momentary
         self._curve.step()
-        pump = pump_for(clock, target, alone=source.slow or source.stream)
+        pump = pump_for(clock, target, alone=source.traits.blocking or source.traits.streaming)
         self._life = Life(self, self._pumped, source, target, pump)
         self._schedule()
 
@@ -115,7 +116,8 @@ class Sensor:
     @property
     def aged_s(self) -> float:
         """How old a value may be at its row: the time between readings; 0 where the device says when it was renewed."""
-        return 0.0 if self._source.dated or self._source.stream else self._period_s
+        traits = self._source.traits
+        return 0.0 if traits.streaming or traits.timestamps is Timestamps.DEVICE_UPDATE else self._period_s
 
     @property
     def anchor(self) -> Anchor:
@@ -183,7 +185,7 @@ class Sensor:
         self._check()
         with self._regions_lock:
             self._regions += 1
-        if not self._life.beat.going and self._source.deadline_s is not None:
+        if not self._life.beat.going and self._source.traits.deadline_s is not None:
             self._schedule()
         return self._curve.begin(step=not self._always and self._dump is None)
 
@@ -262,6 +264,7 @@ class Sensor:
                 raise SinkError(msg)
             if self._curve.failure is not None:
                 raise self._curve.failure
+            traits = self._source.traits
             header = Header(
                 self.target,
                 self.identity,
@@ -270,16 +273,16 @@ class Sensor:
                 interval_s,
                 self._calibration.digest if self._calibration else None,
                 __version__,
-                None if self._source.stream else interval_s or self._interval_s,
-                self._source.stamped,
+                None if traits.streaming else interval_s or self._interval_s,
+                traits.timestamps is not Timestamps.HOST_READ,
             )
             sink = open_sink(path, header, format=format, overwrite=overwrite, absolute=absolute)
             self._curve.step_quietly()  # what came before belongs to no dump
-            thin_s = interval_s if interval_s is not None and self._source.stream else None
+            thin_s = interval_s if interval_s is not None and traits.streaming else None
             self._dump = Writer(sink, interval_s=thin_s)
             self._life.keep(needed=True)
             self._curve.feed = self._dump.put
-            if not self._source.stream:
+            if not traits.streaming:
                 self._curve.step_quietly()  # the first row is the start
         self._schedule(interval_s)
 
@@ -331,11 +334,11 @@ class Sensor:
         """Let the pump read as often as somebody needs it, or not at all."""
         period: float | None = None
         if self._dump is not None:
-            period = self._interval_s if interval_s is None or self._source.stream else interval_s
+            period = self._interval_s if interval_s is None or self._source.traits.streaming else interval_s
         elif self._always:
             period = self._interval_s
-        elif self._source.deadline_s is not None and self._regions > 0:
-            period = self._source.deadline_s / _GUARD_PARTS
+        elif self._source.traits.deadline_s is not None and self._regions > 0:
+            period = self._source.traits.deadline_s / _GUARD_PARTS
         self._period_s = period or self._interval_s
         self._life.beat.every(period if self.alive else None)
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from pmtpy.core.clock import ManualClock
+from pmtpy.core.source import Timestamps
+from pmtpy.emulators._virtual_source import VirtualSource
 from pmtpy.emulators.world import shared_world
+from pmtpy.errors import TargetError
 from pmtpy.sensor.registry import BACKENDS, create, opener
 from pmtpy.testing import check_source
 
@@ -67,3 +75,55 @@ def test_all_sensors_of_one_world_agree_with_the_truth_and_each_other(load: str)
     for name, ratio in found.items():
         for other, theirs in found.items():
             assert ratio == pytest.approx(theirs, abs=ALLOWED[name] + ALLOWED[other])
+
+
+# What the times of each virtual device's rows say. NVML's driver stamps what it reads for the call, the momentary power
+# of an AMD GPU has no stamp, and no file of sysfs but Cray's has one.
+STAMPS = [
+    ("amdsmi", {}, Timestamps.DEVICE_UPDATE),
+    ("amdsmi", {"total": "power"}, Timestamps.HOST_READ),
+    ("cray", {}, Timestamps.DEVICE_UPDATE),
+    ("cray", {"stamps": False}, Timestamps.HOST_READ),
+    ("hwmon", {}, Timestamps.HOST_READ),
+    ("jetson", {}, Timestamps.HOST_READ),
+    ("nvml", {}, Timestamps.DEVICE_READ),
+    ("nvml", {"samples": True}, Timestamps.DEVICE_UPDATE),
+    ("occ", {}, Timestamps.DEVICE_UPDATE),
+    ("powersensor3", {}, Timestamps.DEVICE_UPDATE),
+    ("rapl", {}, Timestamps.HOST_READ),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "timestamps"), STAMPS)
+def test_a_dump_says_whether_its_rows_bear_the_devices_own_times(
+    name: str, options: dict[str, Any], timestamps: Timestamps, tmp_path: Path
+) -> None:
+    clock = ManualClock()
+    with create(name, "virtual", clock=clock, **options) as sensor:
+        for _ in range(10):
+            clock.advance(0.05)
+            sensor.read()
+        assert sensor._source.traits.timestamps is timestamps
+        sensor.start_dump(tmp_path / "run.csv")
+        sensor.stop_dump()
+    known = json.loads((tmp_path / "run.csv.json").read_text())
+    assert known["stamped"] is (timestamps is not Timestamps.HOST_READ)
+
+
+@pytest.mark.parametrize("name", sorted(BACKENDS))
+def test_a_virtual_device_that_does_not_exist_is_refused_by_name(name: str) -> None:
+    with pytest.raises(TargetError, match="virtual"):
+        create(f"{name}:virtuall", clock=ManualClock())
+
+
+@pytest.mark.parametrize("name", sorted(BACKENDS))
+def test_a_virtual_source_passes_on_what_the_real_one_says_of_itself(name: str) -> None:
+    source = opener(name, "virtual")("virtual", clock=ManualClock())
+    assert isinstance(source, VirtualSource)
+    real = source._inner
+    source.read_row()
+    assert source.identity == replace(real.identity, virtual=True)
+    assert (source.channels, source.traits) == (real.channels, real.traits)
+    assert (source.last_read_failed, source.has_backlog) == (real.last_read_failed, real.has_backlog)
+    source.close()
+    source.close()

@@ -64,13 +64,13 @@ def test_a_polled_row_carries_the_failed_readings_before_it() -> None:
     clock = ManualClock()
     source = Scripted(clock, BUSY, [5.0], [6.0])
     assert len(source.read()) == 0
-    assert source.failing
-    first, second = source.take(), source.take()
+    assert source.last_read_failed
+    first, second = source.read_row(), source.read_row()
     assert isinstance(first, Row)
     assert isinstance(second, Row)
     assert (first.lost, second.lost) == (1, 0)
     assert second.t_ns > first.t_ns  # although the clock stood still
-    assert not source.failing
+    assert not source.last_read_failed
 
 
 def test_too_many_failures_in_a_row_end_the_source_for_good() -> None:
@@ -79,7 +79,7 @@ def test_too_many_failures_in_a_row_end_the_source_for_good() -> None:
     source.read()
     for _ in range(2):
         with pytest.raises(SourceLostError, match="3 readings in a row failed; the last one: busy"):
-            source.take()
+            source.read_row()
 
 
 class Interrupted(Scripted):
@@ -110,31 +110,31 @@ def late_ms(row: Block | Row) -> float:
 
 def test_a_call_that_was_held_up_is_made_again_and_the_shortest_counts() -> None:
     source = Interrupted(ManualClock(), 20e-6, 20e-6, 15e-3, 5e-3, 20e-6, 20e-6)
-    assert [late_ms(source.take()) for _ in range(2)] == pytest.approx([0.008, 0.008])
-    assert late_ms(source.take()) == pytest.approx(0.008)  # 6 ms, had the first call been taken
+    assert [late_ms(source.read_row()) for _ in range(2)] == pytest.approx([0.008, 0.008])
+    assert late_ms(source.read_row()) == pytest.approx(0.008)  # 6 ms, had the first call been taken
     assert source.polls == 5
-    assert late_ms(source.take()) == pytest.approx(0.008)
+    assert late_ms(source.read_row()) == pytest.approx(0.008)
 
 
 def test_a_device_that_is_slow_by_nature_is_asked_once() -> None:
     source = Interrupted(ManualClock(), *[8e-3] * 5, *[12e-3] * 5, 9e-3)
     for _ in range(11):
-        source.take()
+        source.read_row()
     assert source.polls == 11
 
 
 def test_a_call_that_is_always_held_up_ends_with_the_best_of_a_few() -> None:
     source = Interrupted(ManualClock(), 20e-6, 15e-3, 9e-3, 4e-3, 7e-3, 20e-6)
-    source.take()
-    assert late_ms(source.take()) == pytest.approx(0.4 * 4)
+    source.read_row()
+    assert late_ms(source.read_row()) == pytest.approx(0.4 * 4)
     assert source.polls == 5
-    assert late_ms(source.take()) == pytest.approx(0.008)
+    assert late_ms(source.read_row()) == pytest.approx(0.008)
 
 
 @pytest.mark.parametrize("then", [None, BUSY, SourceLostError("pulled out")])
 def test_a_reading_that_was_held_up_is_kept_where_there_is_no_other(then: Exception | None) -> None:
     source = Interrupted(ManualClock(), 20e-6, 15e-3, then, 20e-6)
-    source.take()
-    assert late_ms(source.take()) == pytest.approx(0.4 * 15)
-    assert not source.failing
-    assert late_ms(source.take()) == pytest.approx(0.008)
+    source.read_row()
+    assert late_ms(source.read_row()) == pytest.approx(0.4 * 15)
+    assert not source.last_read_failed
+    assert late_ms(source.read_row()) == pytest.approx(0.008)

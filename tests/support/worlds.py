@@ -11,7 +11,7 @@ import numpy as np
 from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Identity, Quantity
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.rows import Block
-from pmtpy.core.source import PolledSource, Source
+from pmtpy.core.source import PolledSource, Source, Timestamps, Traits
 from pmtpy.emulators.world import World, make_world
 from pmtpy.errors import ReadError, SourceLostError
 from pmtpy.sensor.sensor import Sensor
@@ -30,7 +30,8 @@ class Counter(PolledSource):
 
     def __init__(self, world: World, wrap: float | None = None, deadline_s: float | None = None) -> None:
         super().__init__(world.clock)
-        self.world, self.wrap, self.deadline_s = world, wrap, deadline_s
+        self.world, self.wrap = world, wrap
+        self.traits = Traits(deadline_s=deadline_s)
         self.identity = Identity("test", "counter", virtual=True)
         kind = Quantity.ENERGY
         self.channels = (
@@ -64,7 +65,8 @@ class Gauge(PolledSource):
 
     def __init__(self, world: World, interval_s: float = 0.01) -> None:
         super().__init__(world.clock)
-        self.world, self.interval_s = world, interval_s
+        self.world = world
+        self.traits = Traits(interval_s=interval_s)
         self.identity = Identity("test", "gauge")
         self.channels = (
             Channel("gpu", Quantity.POWER, scale=1e-3, domain="gpu/0", refresh_s=interval_s),
@@ -84,8 +86,7 @@ class Gauge(PolledSource):
 class Stream(Source):
     """Two voltage and current pairs that share the load equally, one row each millisecond of the clock."""
 
-    stream = True
-    interval_s = 0.05
+    traits = Traits(interval_s=0.05, streaming=True, timestamps=Timestamps.DEVICE_UPDATE)
 
     def __init__(self, world: World) -> None:
         self.world = world

@@ -15,7 +15,7 @@ from pmtpy.backends.amdsmi.device import Gpu, normal_pci
 from pmtpy.backends.amdsmi.library import BACKEND
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import Clock
-from pmtpy.core.source import PolledSource
+from pmtpy.core.source import PolledSource, Traits
 from pmtpy.errors import BackendUnavailableError, ReadError
 
 _REFERENCE = "Linux: Documentation/gpu/amdgpu/thermal.rst"
@@ -102,7 +102,7 @@ def _channels(folder: Path, domain: str) -> tuple[tuple[Channel, ...], tuple[Pat
 class HwmonSource(PolledSource):
     """The files of one card."""
 
-    interval_s = 0.05
+    traits = Traits(interval_s=0.05)
 
     def __init__(self, clock: Clock, identity: Identity, channels: Sequence[Channel], files: Sequence[Path]) -> None:
         super().__init__(clock)

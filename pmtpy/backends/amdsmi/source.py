@@ -26,7 +26,7 @@ from pmtpy.backends.amdsmi.library import (
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import Clock
 from pmtpy.core.rows import Block
-from pmtpy.core.source import PolledSource
+from pmtpy.core.source import PolledSource, Timestamps, Traits
 from pmtpy.errors import ReadError, SourceLostError
 
 REFERENCE = "AMD SMI API reference"
@@ -169,7 +169,7 @@ def _ask_clock(kind: Any) -> Callable[[Library, object], float | None]:
 class SmiSource(PolledSource):
     """All registers of a GPU, in one row."""
 
-    interval_s = 0.05  # whatever the power does in between, the accumulator has counted
+    traits = Traits(interval_s=0.05)  # whatever the power does in between, the accumulator has counted
     stale_s = 10.0
 
     def __init__(self, clock: Clock, library: Library, gpu: Gpu, identity: Identity, registers: Registers) -> None:
@@ -235,6 +235,7 @@ class SmiSource(PolledSource):
             self._count = counts[0]
             self._judge(t_ns, counts)
         self._stamp_ns, self._newest_ns = stamp_ns, t_ns
+        self._rows_bear(Timestamps.HOST_READ if stamp_ns is None else Timestamps.DEVICE_UPDATE)
         return Block.row(t_ns, counts, fresh=self._check.broken)
 
     def _energy(self) -> tuple[float, float | None]:

@@ -20,7 +20,7 @@ from pmtpy.backends.hwmon.chips import QUANTITIES, UNITS, Attribute, Chip, scan
 from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Identity, Quantity, outermost
 from pmtpy.core.clock import Clock
 from pmtpy.core.rows import Block
-from pmtpy.core.source import Discovery, PolledSource
+from pmtpy.core.source import Discovery, PolledSource, Traits
 from pmtpy.errors import BackendUnavailableError, ReadError, SourceLostError, TargetError
 
 # Answers of a device that sleeps or is busy (amdgpu in D3, PMBus, OCC in reset): the reading is lost, not the device.
@@ -319,10 +319,12 @@ class HwmonSource(PolledSource):
         super().__init__(clock)
         self.channels = tuple(channels)
         refresh = [c.refresh_s for c in self.channels if c.refresh_s]
-        self.interval_s = max(_LEAST_INTERVAL_S, min([_INTERVAL_S, *refresh]))
-        self.slow = any(chip.on_a_bus for chip in chips)
         turns = [c.wrap * c.scale / c.max_watts for c in self.channels if c.wrap and c.max_watts]
-        self.deadline_s = 0.8 * min(turns) if turns else None
+        self.traits = Traits(
+            interval_s=max(_LEAST_INTERVAL_S, min([_INTERVAL_S, *refresh])),
+            deadline_s=0.8 * min(turns) if turns else None,
+            blocking=any(chip.on_a_bus for chip in chips),
+        )
         self._away = 0
         try:
             self._registers = Registers(locate)

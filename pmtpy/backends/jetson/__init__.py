@@ -19,7 +19,7 @@ from pmtpy.backends.jetson.chips import Rail, rails
 from pmtpy.backends.jetson.rails import INPUTS, Board, Plan, plan
 from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
 from pmtpy.core.clock import Clock
-from pmtpy.core.source import Discovery, PolledSource, Source
+from pmtpy.core.source import Discovery, PolledSource, Source, Traits
 from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
 
 _REMEDY = (
@@ -165,8 +165,6 @@ class JetsonSource(PolledSource):
     A reading can wait for a conversion in every file, so only the pump reads.
     """
 
-    slow = True
-
     def __init__(self, root: Path, live: list[_Live], chosen: Plan, identity: Identity, clock: Clock) -> None:
         super().__init__(clock)
         self._root = root
@@ -176,7 +174,7 @@ class JetsonSource(PolledSource):
         self._most = [_most_milliamperes(rail, chosen.board) for rail in self._rails]
         refresh_s = max(rail.refresh_s for rail in self._rails)
         # Below 0.1 s these sensors resolve nothing; and a sweep waits once for each file.
-        self.interval_s = max(0.1, refresh_s)
+        self.traits = Traits(interval_s=max(0.1, refresh_s), blocking=True)
         try:
             self._files = Registers(self._locate)
         except OSError as error:

@@ -21,6 +21,7 @@ from pmtpy.backends.nvml.source import Locate, NvmlSource
 from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.clock import Clock
 from pmtpy.core.rows import Block
+from pmtpy.core.source import Timestamps, Traits
 from pmtpy.errors import ReadError
 
 TOTAL_POWER_SAMPLES = 0  # nvml.h, nvmlSamplingType_t
@@ -58,8 +59,6 @@ def step_us(stamps: Sequence[int]) -> float | None:
 class SampleSource(NvmlSource):
     """One channel of power, with every sample that the driver kept. The samples of before opening are not delivered."""
 
-    dated = True
-
     def __init__(
         self, clock: Clock, library: Library, locate: Locate, identity: Identity, *, channel: Channel, capacity: int
     ) -> None:
@@ -67,8 +66,8 @@ class SampleSource(NvmlSource):
         self.channels = (channel,)
         self._step_ns = round((channel.refresh_s or 0.1) * 1e9)
         # Twice as often as the ring turns over loses nothing; a person watching wants to see something each second.
-        self.deadline_s = capacity * self._step_ns / 1e9
-        self.interval_s = min(1.0, self.deadline_s / 4)
+        turn_s = capacity * self._step_ns / 1e9
+        self.traits = Traits(min(1.0, turn_s / 4), deadline_s=turn_s, timestamps=Timestamps.DEVICE_UPDATE)
         self._delay_ns: int | None = None
         self._last_us = 0
         self._restarted = False

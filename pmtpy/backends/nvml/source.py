@@ -19,7 +19,7 @@ from pmtpy.backends.nvml.registers import Register
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.rows import Block
-from pmtpy.core.source import PolledSource
+from pmtpy.core.source import PolledSource, Timestamps, Traits
 from pmtpy.errors import ReadError, SourceLostError
 
 # A stamp further from now than this is on another clock, or none: registers move every 0.1 s and drivers cache briefly.
@@ -96,7 +96,7 @@ class RegisterSource(NvmlSource):
         periods = [r.channel.refresh_s for r in self._power if r.channel.refresh_s]
         self._refresh_ns = round(min(periods, default=0.0) * NS_PER_S)
         # Half the period sees every refresh; faster than 20 ms only costs, since the driver's call may take 2 ms.
-        self.interval_s = min(0.1, max(0.02, min(periods, default=0.1) / 2))
+        self.traits = Traits(interval_s=min(0.1, max(0.02, min(periods, default=0.1) / 2)))
         self._last: tuple[float, ...] = ()
         self._last_stamp_us = 0
         self._counter = next((i for i, r in enumerate(self._power) if r.kind is Kind.ENERGY), None)
@@ -104,11 +104,6 @@ class RegisterSource(NvmlSource):
         self._check = CounterCheck(seconds=_JUDGE_S, joules=_JUDGE_J)
         self._stamped: bool | None = None
         self._rows = self._older = 0  # taken, and those whose stamp was older than the call
-
-    @property
-    def stamped(self) -> bool:
-        """Whether the driver's stamps agree with the wall clock, so that rows bear them."""
-        return self._stamped is True
 
     def _take(self) -> Block | None:
         for _ in range(_TRIES):
@@ -182,7 +177,8 @@ class RegisterSource(NvmlSource):
         self._last, self._last_stamp_us = counts, stamp_us
         self._rows += 1
         self._older += t_ns < before - _OLDER_NS
-        self.dated = self._older > self._rows / 2
+        if self._stamped:
+            self._rows_bear(Timestamps.DEVICE_UPDATE if self._older > self._rows / 2 else Timestamps.DEVICE_READ)
         return t_ns
 
 

@@ -15,7 +15,7 @@ from pmtpy.backends.occ.progress import HostTime, Progress, Step, check, stamp_n
 from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.clock import Clock
 from pmtpy.core.rows import Block
-from pmtpy.core.source import PolledSource
+from pmtpy.core.source import PolledSource, Timestamps, Traits
 from pmtpy.errors import ReadError, SourceLostError
 
 _STEP_S = 0.008  # one step of the OCC's copying, nominally
@@ -61,7 +61,6 @@ class Wanted:
 class OccSource(PolledSource):
     """The sensors of one or several blocks. Used by one thread at a time."""
 
-    interval_s = 0.02
     max_failures = 2**31  # time decides, not the number: see _DEAD_NS
 
     def __init__(self, export: Export, wanted: list[Wanted], notes: tuple[str, ...], clock: Clock) -> None:
@@ -80,7 +79,8 @@ class OccSource(PolledSource):
         self.identity = Identity("occ", "POWER9 OCC", notes=notes)
         self.channels = _channels(wanted, cycles)
         rate_hz = max([2000.0, *(e.rate_hz for e in self._entries if e.rate_hz < 1e5)])
-        self.deadline_s = 0.8 * TAG_RANGE / rate_hz  # the count of samples turns over after 24.9 days at 2 kHz
+        # The count of samples turns over after 24.9 days at 2 kHz.
+        self.traits = Traits(interval_s=0.02, deadline_s=0.8 * TAG_RANGE / rate_hz)
 
     def poll(self) -> Block | None:
         """Read all blocks; a row if each of them has been refreshed since the row before."""
@@ -150,6 +150,7 @@ class OccSource(PolledSource):
         fresh = self._started and (moved or Step.RESTART in steps)
         self._started = True
         self._row_ns = t_ns
+        self._rows_bear(Timestamps.HOST_READ if stamp == UNKNOWN_TIME else Timestamps.DEVICE_UPDATE)
         return Block.row(t_ns, self._counts(records), fresh=fresh)
 
     def _counts(self, records: list[Record]) -> list[float]:

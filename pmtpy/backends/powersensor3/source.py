@@ -29,7 +29,7 @@ from pmtpy.backends.powersensor3.transport import DirectTransport, Piece, RelayT
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.rows import Block
-from pmtpy.core.source import Discovery, Source
+from pmtpy.core.source import Discovery, Source, Timestamps, Traits, columns
 from pmtpy.errors import BackendUnavailableError, ProtocolError, SensorClosedError, SourceLostError, TargetError
 
 # The first pieces fix the board's clock on the host's and the interval: the fastest of some 30 arrivals, which on a
@@ -95,11 +95,10 @@ class PowerSensor3Source(Source):
         No pair can be measured, or the board answers but sends no frames.
     """
 
-    stream = True
-    # The pump's period. A wake costs several hundred microseconds on an idle machine, nearly whatever has come (its
+    # The poller's period. A wake costs several hundred microseconds on an idle machine, nearly whatever has come (its
     # caches are cold by then), so few are best; but what has come since is what a read() has to decode, and 1400 frames
     # take it some 95 us.
-    interval_s = 0.07
+    traits = Traits(interval_s=0.07, streaming=True, timestamps=Timestamps.DEVICE_UPDATE)
 
     def __init__(self, board: Board, clock: Clock, *, serial: str = "", virtual: bool = False) -> None:
         self._board = board
@@ -187,16 +186,16 @@ class PowerSensor3Source(Source):
         pieces = self._next_pieces()
         if not pieces:
             self._check_silence()
-            return Block.empty(self.columns)
+            return Block.empty(columns(self.channels))
         frames = self._decoder.feed(pieces[0][1] if len(pieces) == 1 else b"".join(piece for _, piece in pieces))
         if not len(frames):
             self._check_silence()
-            return Block.empty(self.columns)
+            return Block.empty(columns(self.channels))
         self._heard_ns = pieces[-1][0]
         return self._block(frames, pieces)
 
     @property
-    def more(self) -> bool:
+    def has_backlog(self) -> bool:
         """Whether a part of what has arrived is still to be delivered."""
         return bool(self._pending)
 

@@ -20,7 +20,7 @@ from pmtpy.backends.rapl.parts import IN_TOTAL, MAX_WATTS, SMALLEST_RANGE_J, Kin
 from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.clock import Clock
 from pmtpy.core.rows import Block
-from pmtpy.core.source import Discovery, PolledSource
+from pmtpy.core.source import Discovery, PolledSource, Traits
 from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
 
 _WAYS = ("powercap", "perf")
@@ -205,7 +205,7 @@ class RaplSource(PolledSource):
         self._events = opening.events
         self._openings = 1
         self.channels = opening.channels
-        self.deadline_s = opening.deadline_s
+        self.traits = Traits(deadline_s=opening.deadline_s)
         self._tops = [2**64 if c.wrap is None else int(c.wrap) for c in self.channels]
         packages = {c.domain.split("/")[1] for c in self.channels if c.domain}
         way = "powercap" if self._registers is not None else "perf events"

@@ -11,7 +11,6 @@ import builtins
 import ctypes
 import importlib.util
 import sys
-import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +19,10 @@ from types import ModuleType
 from pmtpy.backends.amdsmi import open_source
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Source
+from pmtpy.emulators._virtual_source import check_device, open_on
 from pmtpy.emulators.amdsmi.driver import VirtualCard, VirtualSmi
 from pmtpy.emulators.gpu_sensor import SensorModel
-from pmtpy.emulators.world import leave_at_close, shared_world
+from pmtpy.emulators.world import shared_world
 from pmtpy.errors import BackendUnavailableError, TargetError
 
 __all__ = ["PROFILES", "VirtualCard", "VirtualSmi", "open_virtual", "private_amdsmi"]
@@ -89,7 +89,7 @@ def _builtins_with(ctypes_module: ModuleType) -> dict[str, object]:
 
 
 def open_virtual(
-    device: str,  # noqa: ARG001  (there is one)
+    device: str | None = None,
     *,
     clock: Clock,
     load: str | None = None,
@@ -116,6 +116,7 @@ def open_virtual(
     total
         As for a real GPU.
     """
+    check_device("amdsmi", device)
     if profile not in PROFILES:
         msg = f"amdsmi:virtual: no profile {profile!r}; there are: {', '.join(PROFILES)}"
         raise TargetError(msg)
@@ -133,8 +134,4 @@ def open_virtual(
     card = replace(PROFILES[profile], sensor=sensor)
     driver = VirtualSmi(world, [card])
     library = private_amdsmi(driver)
-    source = open_source(card.pci, clock=clock, library=library, total=total)
-    weakref.finalize(source, driver.leave).atexit = False
-    leave_at_close(source, driver.leave)
-    source.identity = replace(source.identity, virtual=True)
-    return source
+    return open_on(world, lambda: open_source(card.pci, clock=clock, library=library, total=total), leave=driver.leave)

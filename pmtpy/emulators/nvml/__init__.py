@@ -18,11 +18,12 @@ from pmtpy.backends.nvml import facts, open_source
 from pmtpy.core.channel import Channel
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Source
+from pmtpy.emulators._virtual_source import VirtualSource, check_device
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.nvml.boards import BOARDS, Board, VirtualGpu, make_gpu
 from pmtpy.emulators.nvml.driver import VirtualDriver
 from pmtpy.emulators.tree import Tree
-from pmtpy.emulators.world import leave_at_close, shared_world
+from pmtpy.emulators.world import shared_world
 from pmtpy.errors import BackendUnavailableError
 
 __all__ = ["BOARDS", "Board", "VirtualDriver", "VirtualGpu", "make_gpu", "open_virtual", "private_pynvml"]
@@ -78,7 +79,7 @@ def _given_back(module: ModuleType, driver: VirtualDriver) -> None:
 
 
 def open_virtual(
-    device: str,  # noqa: ARG001  (there is one)
+    device: str | None = None,
     *,
     clock: Clock,
     load: str | None = None,
@@ -110,6 +111,7 @@ def open_virtual(
     total, samples
         As for a real GPU.
     """
+    check_device("nvml", device)
     world = shared_world(load, clock=clock)
     given = {
         "update_s": _seconds(period_ms),
@@ -131,12 +133,11 @@ def open_virtual(
     finally:
         tree.close()
     weakref.finalize(source, _given_back, library, driver).atexit = False
-    leave_at_close(source, driver.leave)
-    source.identity = replace(source.identity, virtual=True)
     # What a maker would say of this sensor, which the options may have made another than the model's.
     source.channels = tuple(_as_made(channel, gpu.sensor) for channel in source.channels)
-    source.interval_s = min(source.interval_s, max(0.005, gpu.sensor.update_s / 2))
-    return source
+    interval_s = min(source.traits.interval_s, max(0.005, gpu.sensor.update_s / 2))
+    source.traits = replace(source.traits, interval_s=interval_s)
+    return VirtualSource(source, world, leave=driver.leave)
 
 
 def _as_made(channel: Channel, sensor: SensorModel) -> Channel:

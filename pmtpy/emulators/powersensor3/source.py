@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from pmtpy.backends import powersensor3
 from pmtpy.core.clock import Clock, HostClock
-from pmtpy.core.rows import Block, Row
-from pmtpy.core.source import Source
+from pmtpy.emulators import _virtual_source
 from pmtpy.emulators.powersensor3.board import UPTIME_NS, Board
 from pmtpy.emulators.powersensor3.memory import MemoryTransport
 from pmtpy.emulators.powersensor3.serve import parse_fault
@@ -19,7 +18,7 @@ from pmtpy.emulators.world import World, shared_world
 from pmtpy.errors import TargetError
 
 
-class VirtualSource(Source):
+class VirtualSource(_virtual_source.VirtualSource):
     """A source of the real backend, and the virtual board that it reads. Closing it ends the board.
 
     Attributes
@@ -29,37 +28,8 @@ class VirtualSource(Source):
     """
 
     def __init__(self, inner: powersensor3.PowerSensor3Source, board: VirtualBoard | Board, world: World) -> None:
-        self._inner, self.board = inner, board
-        self._world: World | None = world
-        self.identity, self.channels = inner.identity, inner.channels
-        self.interval_s, self.deadline_s = inner.interval_s, inner.deadline_s
-        self.slow, self.stream = inner.slow, inner.stream
-
-    def read(self) -> Block:
-        """Deliver what has come."""
-        return self._inner.read()
-
-    def take(self) -> Block | Row:
-        """Deliver what has come, in its cheapest form."""
-        return self._inner.take()
-
-    @property
-    def more(self) -> bool:
-        """As the real source has it."""
-        return self._inner.more
-
-    def mark(self, label: str) -> bool:
-        """Put a mark into the board's stream."""
-        return self._inner.mark(label)
-
-    def close(self) -> None:
-        """Stop the board, close the port, end the board."""
-        try:
-            self._inner.close()
-        finally:
-            self._world = None  # so that the next virtual sensor may choose another load
-            if isinstance(self.board, VirtualBoard):
-                self.board.close()
+        super().__init__(inner, world, leave=board.close if isinstance(board, VirtualBoard) else None)
+        self.board = board
 
 
 def open_virtual(
@@ -113,8 +83,7 @@ def open_virtual(
     BackendUnavailableError
         The board cannot be measured (its flash is damaged on request), or did not start.
     """
-    if device not in {None, "", "virtual"}:
-        raise TargetError(f"powersensor3 has one virtual device, powersensor3:virtual, and not {device!r}")
+    _virtual_source.check_device("powersensor3", device)
     if stored not in [s.value for s in Stored]:
         raise TargetError(f"stored is one of {', '.join(s.value for s in Stored)}, not {stored!r}")
     world = shared_world(load, clock=clock)

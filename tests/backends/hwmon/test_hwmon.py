@@ -78,7 +78,7 @@ def test_three_boards_of_one_accelerator_add_up_to_it(clock: ManualClock) -> Non
     assert powers == pytest.approx([25, 5, 70], abs=0.032)
     assert sum(powers) == pytest.approx(100, abs=0.1)
     for source in sources:
-        assert source.slow
+        assert source.traits.blocking
         source.close()
 
 
@@ -158,7 +158,7 @@ def test_the_average_of_a_meter_is_integrated_as_steps(make: Callable[[str], Boa
     source = open_board(make("grace"), clock, "power_meter")
     assert {c.window_s for c in source.channels} == {0.05}
     assert {c.energy_method for c in source.channels} == {EnergyMethod.MEAN}
-    assert source.interval_s == 0.05
+    assert source.traits.interval_s == 0.05
     source.close()
 
 
@@ -229,8 +229,8 @@ def test_power9_energies_turn_over_where_the_firmware_s_arithmetic_does(
     turn = 2**64 // 2000
     board.tree.write(f"{place}/energy1_input", turn + before)
     source = open_board(board, clock)
-    assert source.deadline_s is not None
-    assert source.deadline_s * 20_000 < turn * 1e-6
+    assert source.traits.deadline_s is not None
+    assert source.traits.deadline_s * 20_000 < turn * 1e-6
     integrator = Integrator(Layout(source.channels))
     integrator.advance(source.read())
     board.tree.write(f"{place}/energy1_input", after)

@@ -135,7 +135,7 @@ def test_the_driver_of_jetpack_4_does_not_tell_so_the_shunt_is_that_of_the_board
 
 
 def test_only_the_pump_pays_for_slow_readings(orin: Bench) -> None:
-    assert orin.open().slow
+    assert orin.open().traits.blocking
 
 
 def test_the_model_and_the_rule_of_the_total_are_told(orin: Bench) -> None:

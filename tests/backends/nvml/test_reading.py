@@ -14,7 +14,7 @@ from pmtpy.core.channel import outermost
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.integrate import Integrator
 from pmtpy.core.rows import Layout
-from pmtpy.core.source import Source
+from pmtpy.core.source import Source, Timestamps
 from pmtpy.emulators.nvml import BOARDS, VirtualGpu, make_gpu, open_virtual
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
 from pmtpy.testing import check_lost, check_source
@@ -206,7 +206,7 @@ def test_stamps_older_than_the_call_tell_when_registers_were_renewed_and_others_
     source = rig.open()
     rig.clock.advance(0.013)
     rig.rows(source, 2.0)
-    assert source.dated
+    assert source.traits.timestamps is Timestamps.DEVICE_UPDATE
     rig = Rig()
     answer = rig.driver._device["nvmlDeviceGetFieldValues"]
 
@@ -220,7 +220,7 @@ def test_stamps_older_than_the_call_tell_when_registers_were_renewed_and_others_
     source = rig.open()
     rig.clock.advance(0.013)
     assert rig.rows(source, 2.0)
-    assert not source.dated
+    assert source.traits.timestamps is not Timestamps.DEVICE_UPDATE
 
 
 def test_registers_that_are_renewed_in_the_midst_of_a_call_are_read_again() -> None:

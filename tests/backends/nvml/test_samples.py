@@ -23,7 +23,7 @@ def test_samples_keep_the_contract_and_tell_the_truth_of_a_constant() -> None:
 def test_a_reader_that_was_held_up_for_ten_seconds_loses_nothing() -> None:
     rig = Rig(load=LOAD)
     source = rig.open(samples=True)
-    assert source.deadline_s == pytest.approx(12.0)
+    assert source.traits.deadline_s == pytest.approx(12.0)
     rig.clock.advance(10.0)
     block = source.read()
     assert len(block) == 100

@@ -108,7 +108,7 @@ def test_the_total_through_ctypes_is_the_loads_energy(bench: Bench, total: str, 
     points = []
     for _ in range(400):
         bench.advance(0.05)
-        frame = integrator.advance(source.take())
+        frame = integrator.advance(source.read_row())
         if frame is not None:
             points.append((int(np.atleast_1d(frame.t_ns)[-1]), float(np.atleast_2d(frame.joules)[-1, 0])))
     anchor = bench.clock.anchor()

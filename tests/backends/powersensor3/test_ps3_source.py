@@ -35,6 +35,7 @@ def far_side(source: VirtualSource) -> Board:
 
 
 def inner(source: VirtualSource) -> PowerSensor3Source:
+    assert isinstance(source._inner, PowerSensor3Source)
     return source._inner
 
 
@@ -295,7 +296,7 @@ def test_much_that_waited_is_decoded_in_parts_and_one_reading_takes_it_all() -> 
     first = source.read()
     assert 0 < len(first) < 70_000  # 1 MiB is 58 254 frames; what came last began before it
     rows, parts = len(first), 1
-    while source.more:
+    while source.has_backlog:
         rows, parts = rows + len(source.read()), parts + 1
     assert parts > 1
     assert rows == pytest.approx(120_000, abs=2)

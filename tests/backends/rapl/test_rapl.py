@@ -130,16 +130,16 @@ def test_any_reading_schedule_within_the_deadline_gives_the_truth(
 ) -> None:
     clock = ManualClock()
     source = open_virtual(clock=clock, load=f"constant:{level}", layout=layout, wrap_after_j=wrap_after_j)
-    assert source.deadline_s is not None
+    assert source.traits.deadline_s is not None
     integrator = Integrator(Layout(source.channels))
-    integrator.advance(source.take())
+    integrator.advance(source.read_row())
     elapsed = 0.0
     point = None
     for wait in waits:
-        step = min(wait, 0.99 * source.deadline_s)
+        step = min(wait, 0.99 * source.traits.deadline_s)
         clock.advance(step)
         elapsed += step
-        point = integrator.advance(source.take())
+        point = integrator.advance(source.read_row())
     assert isinstance(point, Point)
     assert point.uncovered_ns == 0
     # A millisecond at either end, up to 24 counters cut to their units, units cut to nanojoules, 61 uJ for each wrap.
@@ -226,7 +226,7 @@ def test_ranges_are_per_zone_and_the_deadline_follows_from_the_smallest(
     assert wraps["package0"] == 262143328850
     assert wraps["package0.dram"] == 65712999613
     # Limits of 150 W and 40 W: 600 W and 250 W are possible; 65.7 kJ at 250 W come first.
-    assert source.deadline_s == pytest.approx(min(262143.3 / 600, 65713.0 / 250), rel=1e-4)
+    assert source.traits.deadline_s == pytest.approx(min(262143.3 / 600, 65713.0 / 250), rel=1e-4)
     source.close()
 
 
@@ -234,7 +234,7 @@ def test_the_deadline_is_the_range_at_one_kilowatt_where_no_limit_is_known(
     make: Callable[..., Processors], clock: ManualClock
 ) -> None:
     source = rapl.open_source(None, clock=clock, sysfs_root=make("amd").tree.root)
-    assert source.deadline_s == pytest.approx(65532.6 / 1000, rel=1e-4)
+    assert source.traits.deadline_s == pytest.approx(65532.6 / 1000, rel=1e-4)
     source.close()
 
 

@@ -32,7 +32,7 @@ def measured(source: VirtualSource, clock: ManualClock, seconds: float) -> tuple
     rows = []
     for _ in range(round(seconds / 0.02)):
         clock.advance(0.02)
-        got = integrator.advance(source.take())
+        got = integrator.advance(source.read_row())
         assert got is not None
         rows.append((int(np.max(got.t_ns)), np.atleast_2d(got.joules)[-1].copy()))
     assert isinstance(source.board, Board)

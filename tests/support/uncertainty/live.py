@@ -7,7 +7,7 @@ at any instant or exactly where the load changes, and are evaluated at once. The
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -143,7 +143,7 @@ def measure(
     source = open_virtual("virtual", clock=clock, load=load, **dict(device.options))
     world = open_world(clock)
     assert world is not None
-    source.deadline_s = None
+    source.traits = replace(source.traits, deadline_s=None)
     calibration = calibrate([profile(source.identity)], source.identity, source.channels) if profile else None
     sensor = Sensor(source, device.target, clock, calibration=calibration, interval_s=1e6)  # the pump rests
     found: dict[str, list[Trial]] = {name: [] for name in device.shares}
@@ -168,7 +168,7 @@ def _run(  # noqa: PLR0917  (all that takes part)
     rng: np.random.Generator,
 ) -> Iterator[tuple[Region, int, int]]:
     """Move the clock through all that happens; hand out each region at its end."""
-    period_ns = round(source.interval_s * 1e9)
+    period_ns = round(source.traits.interval_s * 1e9)
     polls = np.arange(clock.now_ns() // period_ns + 1, (epoch_ns + max(b for _, b in chosen) * 1e9) // period_ns + 1)
     late = np.round(rng.exponential(2e5, len(polls))).astype(np.int64)
     polled = any(c.energy_method is not EnergyMethod.COUNTER for c in sensor.layout.energy)

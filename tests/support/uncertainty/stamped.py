@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -148,12 +148,12 @@ def _open(
     low, high = levels
     steps = ",".join(f"{t:.6f}={high if i % 2 == 0 else low:.4f}" for i, t in enumerate(edges))
     source = opener("nvml", "virtual")("virtual", clock=clock, load=f"steps:0={low:.4f},{steps}", **dict(gpu.options))
-    source.deadline_s = None
+    source.traits = replace(source.traits, deadline_s=None)
     world = open_world(clock)
     assert world is not None
     calibration = calibrate([gpu.profile(source.identity)], source.identity, source.channels)
     sensor = Sensor(source, "nvml", clock, calibration=calibration, interval_s=1e6)  # the pump rests
-    sensor._period_s = poll_s or source.interval_s  # what is done here in its place
+    sensor._period_s = poll_s or source.traits.interval_s  # what is done here in its place
     return sensor, world.epoch_ns, world.joules_between
 
 
