@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
+from pmtpy.backends._device_clock import DeviceClock
 from pmtpy.backends._sysfs import Registers, entries, optional_number, sysfs_root, text_of, why
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import NS_PER_S, Clock
@@ -205,7 +206,9 @@ class CraySource(PolledSource):
         if len(guards) < 2:
             notes = (*notes, "freshness or startup is missing, so a torn reading or a restart may go unnoticed")
         self._seen: list[int] = []
-        self._offset_ns: int | None = None
+        self._unix_ns: int | None = None
+        self._is_unix = False
+        self._device = DeviceClock()
         try:
             self._values = Registers(lambda: [f.path for f in files])
             if guards:
@@ -251,15 +254,14 @@ class CraySource(PolledSource):
         return counts, stamp
 
     def _on_host_clock(self, stamp_us: int | None, now_ns: int) -> int:
-        """Turn the controller's stamp into host time: Unix time if it looks so, else counted from the first reading."""
+        """Turn the controller's stamp into host time: Unix time if it looks so at first, else a clock of its own."""
         if stamp_us is None:
             return now_ns
-        if self._offset_ns is None:
+        if self._unix_ns is None:
             anchor = self._clock.anchor()
-            unix = anchor.monotonic_ns - anchor.unix_ns
-            age_ns = now_ns - (stamp_us * 1000 + unix)
-            self._offset_ns = unix if abs(age_ns) <= _STAMP_SLACK_S * NS_PER_S else now_ns - stamp_us * 1000
-        return stamp_us * 1000 + self._offset_ns
+            self._unix_ns = anchor.monotonic_ns - anchor.unix_ns
+            self._is_unix = abs(now_ns - (stamp_us * 1000 + self._unix_ns)) <= _STAMP_SLACK_S * NS_PER_S
+        return stamp_us * 1000 + self._unix_ns if self._is_unix else self._device.place(stamp_us * 1000, now_ns)
 
     def close(self) -> None:
         """Close all files. May be called twice."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pmtpy.backends._counter_check import CounterCheck
+from pmtpy.backends._device_clock import DeviceClock
 from pmtpy.backends.amdsmi.device import Gpu, handles
 from pmtpy.backends.amdsmi.library import (
     NO_PERMISSION,
@@ -182,7 +183,7 @@ class SmiSource(PolledSource):
         self._back = 0
         self._count = 0.0
         self._stamp_ns: float | None = None
-        self._delay_ns: int | None = None
+        self._time = DeviceClock()
         self._newest_ns = -1
         self._check = CounterCheck(seconds=_JUDGE_S, joules=_JUDGE_J)
 
@@ -267,17 +268,14 @@ class SmiSource(PolledSource):
     def _place(self, stamp_ns: float | None, before: int, after: int) -> int:
         """Return the instant of a row: the accumulator's stamp where it moves, else the middle of the call.
 
-        The stamps count from boot, suspended time included, and the host's clock does not: the two are joined by the
-        smallest delay seen, since delays are only ever positive.
+        The stamps count from boot, suspended time included, which the host's clock does not.
         """
         middle = (before + after) // 2
         if stamp_ns is None or stamp_ns == self._stamp_ns:
             return middle
         if self._stamp_ns is not None and stamp_ns < self._stamp_ns:
-            self._delay_ns = None  # the stamps began anew
-        delay_ns = after - round(stamp_ns)
-        self._delay_ns = delay_ns if self._delay_ns is None else min(self._delay_ns, delay_ns)
-        return round(stamp_ns) + self._delay_ns
+            self._time.forget()  # the stamps began anew
+        return self._time.place(round(stamp_ns), after)
 
     def _judge(self, t_ns: int, counts: list[float]) -> None:
         if not self._registers.powers:

@@ -1,8 +1,7 @@
 """The driver's own buffer of recent power samples: every sample that it took, however late it is fetched.
 
-The stamps' epoch is not documented (on Linux it has been found to follow the clock since boot), so they are placed on
-the host's clock by the smallest delay seen between a stamp and its arrival: delays are only ever positive. Source:
-NVML API reference, ``nvmlDeviceGetSamples``; capacities and epoch: reports of users.
+The stamps' epoch is not documented (on Linux it has been found to follow the clock since boot), so they are those of a
+clock of its own. Source: NVML API reference, ``nvmlDeviceGetSamples``; capacities and epoch: reports of users.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from pmtpy.backends._device_clock import DeviceClock
 from pmtpy.backends.nvml import errors
 from pmtpy.backends.nvml.errors import Fault
 from pmtpy.backends.nvml.library import MEMBER, Library
@@ -68,17 +68,16 @@ class SampleSource(NvmlSource):
         # Twice as often as the ring turns over loses nothing; a person watching wants to see something each second.
         turn_s = capacity * self._step_ns / 1e9
         self.traits = Traits(min(1.0, turn_s / 4), deadline_s=turn_s, timestamps=Timestamps.DEVICE_UPDATE)
-        self._delay_ns: int | None = None
-        self._last_us = 0
+        self._time = DeviceClock()
         self._restarted = False
-        self._place(fetch(library, self._handle, 0))
+        self._last_us = self._learn(fetch(library, self._handle, 0))
 
-    def _place(self, samples: Sequence[tuple[int, float]]) -> None:
-        """Learn from the newest sample by how much stamps differ from the host's clock."""
-        if samples:
-            self._last_us = samples[-1][0]
-            delay_ns = self._clock.now_ns() - self._last_us * 1000
-            self._delay_ns = delay_ns if self._delay_ns is None else min(self._delay_ns, delay_ns)
+    def _learn(self, samples: Sequence[tuple[int, float]]) -> int:
+        """Learn from the newest sample where the stamps lie on the host's clock; return its stamp, 0 for none."""
+        if not samples:
+            return 0
+        self._time.place(samples[-1][0] * 1000, self._clock.now_ns())
+        return samples[-1][0]
 
     def _take(self) -> Block | None:
         old_us = self._last_us
@@ -86,7 +85,7 @@ class SampleSource(NvmlSource):
         if not samples:
             self._look_for_restart()
             return None
-        self._place(samples)
+        self._last_us = self._learn(samples)
         rows: list[tuple[int, float, int]] = []
         lost = 0  # a failed fetch loses nothing: the ring still holds it
         before_us = old_us
@@ -94,7 +93,7 @@ class SampleSource(NvmlSource):
             gap_ns = (stamp_us - before_us) * 1000
             lost += max(0, round(gap_ns / self._step_ns) - 1) if before_us else 0
             before_us = stamp_us
-            t_ns = stamp_us * 1000 + (self._delay_ns or 0)
+            t_ns = stamp_us * 1000 + self._time.offset_ns
             if math.isnan(milliwatts):
                 lost += 1
             elif t_ns > self._newest_ns:
@@ -111,5 +110,5 @@ class SampleSource(NvmlSource):
         """Notice a buffer that began anew with smaller stamps, which would otherwise look like silence."""
         newest = fetch(self._library, self._handle, 0)
         if newest and newest[-1][0] < self._last_us:
-            self._last_us, self._delay_ns, self._restarted = 0, None, True
-            self._place(newest)
+            self._time.forget()
+            self._last_us, self._restarted = self._learn(newest), True

@@ -1,6 +1,6 @@
 """What happened between two readings of a sensor: nothing, new samples, a restart, or something that cannot be.
 
-And where a stamp of the OCC's time base lies on the host's clock. Pure: records and instants in, decisions out.
+Pure: records and instants in, decisions out.
 
 Facts: the time base counts 512 MHz and is common to all OCCs of a machine; the number of samples per second is not
 the nominal one but constant, so a count that does not fit the time is a restart. Tröpgen, Bielert, Ilsche,
@@ -17,9 +17,6 @@ from pmtpy.errors import ReadError
 _MAX_SAMPLE = 0xFFFF
 # True rates found: 0.998 of the nominal one, and 0.499 for the two rails that are sampled at every fourth tick.
 _SLOWEST, _FASTEST = 0.2, 1.1
-# The two clocks differ by tens of millionths; a correction of the offset never changes a duration by more than this.
-_SLEW = 1e-4
-_FUTURE_NS = 100_000_000  # how far a stamp may lie ahead of what the offset allows: errors of the first guess, twice
 
 
 class Step(enum.Enum):
@@ -125,48 +122,3 @@ def _check_mean(name: str, old: Record, new: Record, mean: float) -> None:
     if new.highest and not cleared and not new.lowest <= mean <= new.highest:
         msg = f"{name}: the mean {mean:g} lies outside of the extremes since start, {new.lowest} to {new.highest}"
         raise ReadError(msg)
-
-
-class HostTime:
-    """Places stamps on the host's clock.
-
-    The host sees a record some time after it was sampled: at least ``age_ns``, the time from the copying of its chunk
-    to the buffer's becoming valid, and up to one ``cycle_ns`` more. So arrival minus stamp has a sharp lower edge,
-    which is followed. The first guess takes the middle; later ones move by at most 0.01 % of the time that passed, so
-    that durations stay those of the stamps.
-    """
-
-    __slots__ = ("_age_ns", "_cycle_ns", "_edge_ns", "_offset_ns", "_stamp_ns")
-
-    def __init__(self, age_ns: int, cycle_ns: int) -> None:
-        self._age_ns = age_ns
-        self._cycle_ns = cycle_ns
-        self._offset_ns: int | None = None
-        self._edge_ns = 0
-        self._stamp_ns = 0
-
-    def ahead(self, stamp: int, now_ns: int) -> bool:
-        """Whether a stamp read at ``now_ns`` lies in the future, so that it, or the first guess, must be wrong."""
-        if self._offset_ns is None:
-            return False
-        at_ns = stamp_ns(stamp)
-        drift_ns = round(_SLEW * abs(at_ns - self._stamp_ns))
-        return at_ns + self._offset_ns + self._age_ns > now_ns + _FUTURE_NS + drift_ns
-
-    def forget(self) -> None:
-        """Guess anew at the next stamp."""
-        self._offset_ns = None
-
-    def place(self, stamp: int, now_ns: int) -> int:
-        """Return the host's time (ns) of a stamp that was read at ``now_ns``. Stamps come in order."""
-        at_ns = stamp_ns(stamp)
-        if self._offset_ns is None:
-            self._edge_ns = now_ns - at_ns
-            self._offset_ns = self._edge_ns - self._age_ns - self._cycle_ns // 2
-        else:
-            room_ns = round(_SLEW * (at_ns - self._stamp_ns))
-            self._edge_ns = min(self._edge_ns + room_ns, now_ns - at_ns)
-            wanted_ns = self._edge_ns - self._age_ns - self._offset_ns
-            self._offset_ns += max(-room_ns, min(room_ns, wanted_ns))
-        self._stamp_ns = at_ns
-        return at_ns + self._offset_ns

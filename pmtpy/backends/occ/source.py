@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pmtpy.backends._device_clock import DeviceClock
 from pmtpy.backends.occ.channels import DELIVERED_RANGE, channel_name, other_channel, power_channels
 from pmtpy.backends.occ.file import BlockReader, Export, Reading
 from pmtpy.backends.occ.layout import CHUNK_STRIDE, POWER, TAG_RANGE, UNKNOWN_TIME, Entry, Record
-from pmtpy.backends.occ.progress import HostTime, Progress, Step, check, stamp_ns
+from pmtpy.backends.occ.progress import Progress, Step, check, stamp_ns
 from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.clock import Clock
 from pmtpy.core.rows import Block
@@ -21,6 +22,7 @@ from pmtpy.errors import ReadError, SourceLostError
 _STEP_S = 0.008  # one step of the OCC's copying, nominally
 _OLD_NS = 500_000_000  # ten times the period of the buffers, and then some: the OCC does not update any more
 _DEAD_NS = 10_000_000_000  # a restart of the OCC takes seconds
+_FUTURE_NS = 100_000_000  # how far a stamp may lie ahead of what is possible: errors of the first guess, twice
 _CONTRADICTED_NS = 200_000_000  # what contradicts the past for so long is not a torn record but a new past
 
 
@@ -71,7 +73,9 @@ class OccSource(PolledSource):
         self._powers = [(i, Progress(e)) for i, e in enumerate(self._entries) if e.kind == POWER]
         self._others = [i for i, e in enumerate(self._entries) if e.kind != POWER]
         cycles = [w.cycle_s for w in wanted]
-        self._time = HostTime(round(wanted[0].age_s(cycles[0]) * 1e9), round(cycles[0] * 1e9))
+        # The host sees a record some time after it was sampled: at least the time from the copying of its chunk to the
+        # buffer's becoming valid, and up to one cycle more.
+        self._time = DeviceClock(age_ns=round(wanted[0].age_s(cycles[0]) * 1e9), cycle_ns=round(cycles[0] * 1e9))
         self._row_ns = clock.now_ns()
         self._started = False
         self._accepted: list[Reading] = []  # by block, as they made the last row
@@ -131,14 +135,14 @@ class OccSource(PolledSource):
 
     def _steps(self, records: list[Record], now_ns: int) -> list[Step]:
         first = records[0]
-        if first.stamp != UNKNOWN_TIME and self._time.ahead(first.stamp, now_ns):
+        if first.stamp != UNKNOWN_TIME and self._time.ahead_ns(stamp_ns(first.stamp), now_ns) > _FUTURE_NS:
             msg = f"occ: the stamp {first.stamp:#x} of {self._entries[0].name} lies in the future"
             raise ReadError(msg)
         return [progress.judge(records[i], now_ns) for i, progress in self._powers]
 
     def _row(self, records: list[Record], steps: list[Step], now_ns: int) -> Block | None:
         stamp = records[0].stamp
-        t_ns = now_ns if stamp == UNKNOWN_TIME else self._time.place(stamp, now_ns)
+        t_ns = now_ns if stamp == UNKNOWN_TIME else self._time.place(stamp_ns(stamp), now_ns)
         if self._started and t_ns <= self._row_ns:
             return None  # a new guess of the time: wait until it has passed the last row
         readers = [w.reader for w in self._wanted]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.backends.occ.layout import UNKNOWN_TIME, Entry, Record
-from pmtpy.backends.occ.progress import HostTime, Progress, Step, stamp_ns
+from pmtpy.backends.occ.progress import Progress, Step, stamp_ns
 from pmtpy.errors import ReadError
 
 RATE = 1996.18
@@ -104,37 +104,3 @@ def test_without_time_of_day_the_host_clock_serves() -> None:
         progress.accept(new, t_ns, steps[-1])
     assert steps == [Step.RESTART, Step.SAMPLES, Step.SAMPLES, Step.NOTHING]
     assert progress.judge(record(6.0), 6_030_000_000) is Step.RESTART
-
-
-CYCLE_NS, AGE_NS = 40_076_000, 24_046_000
-
-
-@given(phase=st.floats(0, 0.04), ppm=st.floats(-50, 50), poll_s=st.sampled_from([0.02, 0.011, 1.3]))
-def test_stamps_are_placed_near_the_truth_and_keep_their_durations(phase: float, ppm: float, poll_s: float) -> None:
-    time = HostTime(AGE_NS, CYCLE_NS)
-    offset, rate = -7_000_000_000_000, 1 + ppm * 1e-6
-    last: tuple[int, int] | None = None
-    for i in range(1, 400):
-        now_ns = round(i * poll_s * 1e9)
-        # The newest valid buffer holds samples of an instant on a lattice, at least AGE_NS old.
-        n = (now_ns - AGE_NS - round(phase * 1e9)) // CYCLE_NS
-        true_ns = n * CYCLE_NS + round(phase * 1e9)
-        stamp = (int((true_ns * rate - offset) * 64) // 125) & ~0xF
-        assert not time.ahead(stamp, now_ns)
-        if last is not None and stamp == last[0]:
-            continue
-        placed = time.place(stamp, now_ns)
-        assert abs(placed - true_ns) <= CYCLE_NS / 2 + 1000 + 1e-4 * i * poll_s * 1e9 * 0.5
-        if last is not None:
-            duration = stamp_ns(stamp - last[0])
-            assert abs((placed - last[1]) - duration) <= 1.001e-4 * duration + 2
-        last = stamp, placed
-
-
-def test_a_stamp_from_the_future_is_known_as_such() -> None:
-    time = HostTime(AGE_NS, CYCLE_NS)
-    time.place(START, 10_000_000_000)
-    assert time.ahead(START + 512_000_000, 10_100_000_000)
-    assert not time.ahead(START + 512_000_000, 11_000_000_000)
-    time.forget()
-    assert not time.ahead(START + 512_000_000, 10_100_000_000)
