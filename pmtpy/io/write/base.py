@@ -101,8 +101,12 @@ class Sink(Protocol):
         ...
 
 
+# What the fields of a channel are called in files.
+_KEYS = {"derivation": "form", "operands": "of", "method": "rule"}
+
+
 def _channel(channel: Channel, *, in_total: bool) -> dict[str, object]:
-    known = {k: v for k, v in asdict(channel).items() if v not in {None, "", (), math.inf}}
+    known = {_KEYS.get(k, k): v for k, v in asdict(channel).items() if v not in {None, "", (), math.inf}}
     return known | {
         "quantity": channel.quantity.name.lower(),
         "unit": channel.unit,
