@@ -15,10 +15,79 @@
      +-- SinkError (OSError)                  a file could not be written, or rows were lost on the way to it
      +-- SensorClosedError (RuntimeError)     used after close, or in a forked child
 
-No vendor exception crosses the waist: backends chain theirs as the cause.
+No vendor exception crosses the waist: backends chain theirs as the cause. Why a backend cannot be used, and what cures
+it, is a :class:`Finding`: a backend's ``discover`` returns it, the error carries it, ``pmtpy doctor`` prints it.
 """
 
 from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Verdict(enum.Enum):
+    """What a finding comes down to."""
+
+    WORKS = "works"
+    LIMITED = "limited"  # it measures, but something is missing that a cure would bring
+    BROKEN = "broken"  # the hardware is here (or was asked for), and cannot be used
+    ABSENT = "absent"  # this machine has no such hardware
+
+
+class Obstacle(enum.Enum):
+    """What stands in the way: one word for each different thing to do about it."""
+
+    HARDWARE = "hardware"
+    DRIVER = "driver"
+    KERNEL_MODULE = "kernel module"
+    LIBRARY = "library"
+    EXTRA = "extra not installed"
+    PERMISSION = "permission"
+    GROUP = "group"
+    CONTAINER = "container"
+    BUSY = "busy"
+    FIRMWARE = "firmware"
+    DEAD = "dead reading"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing found about a backend or one of its devices.
+
+    Attributes
+    ----------
+    backend, device : str
+        ``device`` is empty where the finding is about the backend, or its device has no name.
+    verdict : Verdict
+    found : str
+        What was looked for, and what was found.
+    obstacle : Obstacle or None
+        None where nothing is in the way.
+    cure : tuple of str
+        What to do, one step each; a line that begins with ``$ `` is a command to type as it stands.
+    rules : tuple of str
+        Names of files in :mod:`pmtpy.backends.rules` that cure it for good; each alone is enough.
+    """
+
+    backend: str
+    device: str
+    verdict: Verdict
+    found: str
+    obstacle: Obstacle | None = None
+    cure: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+
+    @property
+    def usable(self) -> bool:
+        """Whether what it is about can be opened."""
+        return self.verdict in {Verdict.WORKS, Verdict.LIMITED}
+
+    @property
+    def remedy(self) -> str:
+        """The cure in one line; empty where there is none."""
+        steps = [step.removeprefix("$ ") for step in self.cure]
+        steps += [f"for good: pmtpy doctor --rules {name}" for name in self.rules]
+        return "; ".join(steps).replace(":; ", ": ")
 
 
 class PmtError(Exception):
@@ -32,25 +101,38 @@ class TargetError(PmtError, ValueError):
 class BackendUnavailableError(PmtError, OSError):
     """A backend cannot be used here.
 
+    Made of a :class:`Finding`, or of the backend's name, the reason and the remedy.
+
     Attributes
     ----------
-    backend : str
-        Name of the backend, e.g. ``"rapl"``.
-    reason : str
-        What was looked for and what was found instead.
-    remedy : str
-        The command, rule or package that cures it. Empty when there is no cure on this machine.
+    finding : Finding
+        What ``pmtpy doctor`` prints of it.
     """
 
-    def __init__(self, backend: str, reason: str, remedy: str = "") -> None:
-        self.backend = backend
-        self.reason = reason
-        self.remedy = remedy
-        super().__init__(f"{backend}: {reason}" + (f"\n  remedy: {remedy}" if remedy else ""))
+    def __init__(self, about: str | Finding, reason: str = "", remedy: str = "") -> None:
+        if isinstance(about, str):
+            about = Finding(about, "", Verdict.BROKEN, reason, cure=(remedy,) if remedy else ())
+        self.finding = about
+        super().__init__(f"{self.backend}: {self.reason}" + (f"\n  remedy: {self.remedy}" if self.remedy else ""))
 
-    def __reduce__(self) -> tuple[type[BackendUnavailableError], tuple[str, str, str]]:
-        """Pickle by the three fields, since the message alone cannot rebuild them."""
-        return type(self), (self.backend, self.reason, self.remedy)
+    @property
+    def backend(self) -> str:
+        """Name of the backend, e.g. ``"rapl"``."""
+        return self.finding.backend
+
+    @property
+    def reason(self) -> str:
+        """What was looked for and what was found instead."""
+        return self.finding.found
+
+    @property
+    def remedy(self) -> str:
+        """The command, rule or package that cures it. Empty when there is no cure on this machine."""
+        return self.finding.remedy
+
+    def __reduce__(self) -> tuple[type[BackendUnavailableError], tuple[Finding]]:
+        """Pickle by the finding, since the message alone cannot rebuild it."""
+        return type(self), (self.finding,)
 
 
 class ReadError(PmtError, OSError):

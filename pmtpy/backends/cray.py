@@ -16,12 +16,12 @@ from pathlib import Path
 
 from pmtpy.backends._device_clock import DeviceClock
 from pmtpy.backends._sysfs import Registers, entries, optional_number, sysfs_root, text_of, why
+from pmtpy.backends.machine import HOST_SYSFS, Machine, may_use
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import NS_PER_S, Clock
-from pmtpy.core.diagnosis import Finding, Machine, Obstacle, Verdict, may_use
 from pmtpy.core.rows import Block
 from pmtpy.core.source import Discovery, PolledSource, Timestamps, Traits
-from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
+from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, ReadError, TargetError, Verdict
 
 _DIRECTORY = Path("cray/pm_counters")
 _MARKS = ("/etc/opt/cray", "/opt/cray")  # what the maker's software leaves on a node
@@ -71,7 +71,7 @@ def discover(*, sysfs_root: str | PathLike[str] | None = None) -> Discovery:
     try:
         _readable(_directory(sysfs_root), power=False)
     except BackendUnavailableError as error:
-        return Discovery((), error.reason, error.remedy)
+        return Discovery((), (error.finding,))
     return Discovery(("",))
 
 
@@ -91,8 +91,7 @@ def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:  #
     if not any(machine.at(mark).exists() for mark in _MARKS):
         return (Finding("cray", "", Verdict.ABSENT, f"{found.reason}; this is no HPE Cray node", Obstacle.HARDWARE),)
     if machine.in_container:
-        cure = ("$ docker run -v /sys:/host/sys:ro -e PMT_SYSFS_ROOT=/host/sys IMAGE COMMAND",)
-        return (Finding("cray", "", Verdict.BROKEN, found.reason, Obstacle.CONTAINER, cure),)
+        return (Finding("cray", "", Verdict.BROKEN, found.reason, Obstacle.CONTAINER, HOST_SYSFS),)
     cure = ("ask the administrators: the node's image lacks the kernel module of the counters (pm_counters)",)
     return (Finding("cray", "", Verdict.BROKEN, found.reason, Obstacle.KERNEL_MODULE, cure),)
 

@@ -1,6 +1,6 @@
 """``pmtpy doctor``: why each backend works here or not, and the exact command or rule that cures it.
 
-Each backend is asked for its findings (:mod:`pmtpy.core.diagnosis`); what should work is then opened for a moment and
+Each backend is asked for its findings (:class:`pmtpy.errors.Finding`); what should work is then opened for a moment and
 read
 once, since some obstacles show only there. Nothing is changed, and a port that another program uses is left alone.
 """
@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from pmtpy.backends import rules
-from pmtpy.core.diagnosis import Finding, Machine, Obstacle, Verdict
-from pmtpy.errors import BackendUnavailableError, PmtError, SourceLostError, TargetError
+from pmtpy.backends.machine import Machine
+from pmtpy.core.source import Discovery
+from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, PmtError, SourceLostError, TargetError, Verdict
 from pmtpy.sensor.registry import VIRTUAL, Backend, all_backends, backend_of, create, split_target
 
 _SYSFS = "PMT_SYSFS_ROOT"
@@ -113,15 +114,21 @@ def _ask(row: Backend, device: str | None, machine: Machine, options: dict[str, 
         if diagnose is not None:
             own = {k: v for k, v in options.items() if k in diagnose.__annotations__}
             return diagnose(device, machine=machine, **own)
-        found = importlib.import_module(row.module).discover()
+        found = _discover(row, machine, options)
     except ImportError as error:
         reason = f"the module {row.module} cannot be imported: {error}"
         return (Finding(row.name, "", Verdict.BROKEN, reason, Obstacle.LIBRARY),)
-    cure = (found.remedy,) if found.remedy else ()
-    if found.reason or not found.devices:
-        return (Finding(row.name, "", Verdict.BROKEN, found.reason, None, cure),)
     wanted = found.devices if device is None else (device,)
-    return tuple(Finding(row.name, each, Verdict.WORKS, "it is there") for each in wanted)
+    said = [f for f in found.findings if device in {None, f.device} or not f.device]
+    silent = [each for each in wanted if each not in {f.device for f in said}] if found.devices or not said else []
+    return (*said, *(Finding(row.name, each, Verdict.WORKS, "it is there") for each in silent))
+
+
+def _discover(row: Backend, machine: Machine, options: dict[str, object]) -> Discovery:
+    """Ask the backend what there is, on this machine if it wants to know of it."""
+    discover = importlib.import_module(row.module).discover
+    given = {"machine": machine, "sysfs_root": machine.sysfs, **options}
+    return cast("Discovery", discover(**{k: v for k, v in given.items() if k in discover.__annotations__}))
 
 
 def _diagnose(row: Backend) -> Callable[..., tuple[Finding, ...]] | None:
@@ -141,20 +148,21 @@ def _opened(finding: Finding, options: dict[str, object]) -> Result:
             channels, notes = len(sensor.channels), sensor.identity.notes
             who = " ".join(filter(None, (sensor.identity.model, sensor.identity.version)))
     except BackendUnavailableError as error:
-        cure = (error.remedy,) if error.remedy else ()
-        return Result(_failed(finding, f"it could not be opened: {error.reason}", cure))
+        return Result(_failed(finding, f"it could not be opened: {error.reason}", error.finding))
     except SourceLostError as error:
-        return Result(_failed(finding, f"it was lost while it was read: {error}", ()))
+        return Result(_failed(finding, f"it was lost while it was read: {error}"))
     except PmtError as error:
-        return Result(_failed(finding, f"it could not be read: {error}", ()))
+        return Result(_failed(finding, f"it could not be read: {error}"))
     said = f"{finding.found}; opened and read: {who or 'a device without a name'}, {channels} channels"
     return Result(replace(finding, found=said), notes)
 
 
-def _failed(finding: Finding, reason: str, cure: tuple[str, ...]) -> Finding:
+def _failed(finding: Finding, reason: str, why: Finding | None = None) -> Finding:
+    """What should have worked and did not, with the cure that the failure names."""
+    known = why if why is not None and why.cure else finding
+    obstacle = (why.obstacle if why is not None else None) or finding.obstacle or Obstacle.FIRMWARE
     found = f"{finding.found}, but {reason}"
-    obstacle = finding.obstacle or Obstacle.FIRMWARE
-    return replace(finding, verdict=Verdict.BROKEN, found=found, obstacle=obstacle, cure=cure or finding.cure)
+    return replace(known, device=finding.device, verdict=Verdict.BROKEN, found=found, obstacle=obstacle)
 
 
 def document(result: Result) -> dict[str, Any]:

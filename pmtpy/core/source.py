@@ -22,7 +22,7 @@ import numpy as np
 from pmtpy.core.channel import Channel, Derivation, Identity
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.rows import Block, Row
-from pmtpy.errors import ReadError, SourceLostError
+from pmtpy.errors import Finding, ReadError, SourceLostError
 
 # A call is taken to have been held up if it lasts this long, and this many times as long as the shortest so far.
 _HELD_UP_NS, _HELD_UP = 1_000_000, 8
@@ -39,13 +39,29 @@ class Discovery:
     ----------
     devices : tuple of str
         Names that ``open_source`` takes; ``""`` stands for a backend with a single, unnamed device.
-    reason, remedy : str
-        Why there is none (or why those found cannot be read), and what to do about it.
+    findings : tuple of Finding
+        What is to be said of a device or, without a device's name, of the backend: why there is none, what a driver is
+        missing for. A device of which nothing is said works.
     """
 
     devices: tuple[str, ...] = ()
-    reason: str = ""
-    remedy: str = ""
+    findings: tuple[Finding, ...] = ()
+
+    def of(self, device: str) -> Finding | None:
+        """Return what keeps a device from being used, or limits it; of several, the first; None if nothing does."""
+        about = [f for f in self.findings if f.obstacle is not None or not f.usable]
+        own = [f for f in about if f.device == device]
+        return next(iter(own or [f for f in about if not f.device]), None)
+
+    @property
+    def reason(self) -> str:
+        """Why there is no device, or the first reason that a finding gives; empty if there is none."""
+        return next((f.found for f in self.findings if not f.usable or f.obstacle), "")
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        return next((f.remedy for f in self.findings if not f.usable or f.obstacle), "")
 
 
 class Timestamps(enum.Enum):

@@ -26,7 +26,7 @@ MOVED = MappingProxyType(
         "counters": ("core.counters",),
         "curve": ("sensor.acquisition",),
         "decorators": ("regions.decorators",),
-        "diagnosis": ("core.diagnosis",),
+        "diagnosis": ("backends.machine", "errors"),
         "history": ("sensor.history",),
         "integrate": ("core.integrate",),
         "kernel_tuner": ("integrations.kernel_tuner",),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
 
 from pmtpy.core.clock import HOST_CLOCK, Clock, seconds_of
 from pmtpy.core.source import Discovery, Source
-from pmtpy.errors import BackendUnavailableError, CalibrationError, PmtError, TargetError
+from pmtpy.errors import BackendUnavailableError, CalibrationError, Finding, PmtError, TargetError
 from pmtpy.sensor.sensor import Sensor
 
 if TYPE_CHECKING:
@@ -308,14 +308,15 @@ def _look(row: Backend) -> list[Listing]:
         return [Listing(row.name, row.name, "", available=False, reason=str(error), remedy="")]
     if not found.devices:
         return [Listing(row.name, row.name, "", available=False, reason=found.reason, remedy=found.remedy)]
-    return [
-        Listing(
-            f"{row.name}:{device}" if device else row.name,
-            row.name,
-            device,
-            available=not found.reason,
-            reason=found.reason,
-            remedy=found.remedy,
-        )
-        for device in found.devices
-    ]
+    return [_line(row, device, found.of(device)) for device in found.devices]
+
+
+def _line(row: Backend, device: str, finding: Finding | None) -> Listing:
+    return Listing(
+        f"{row.name}:{device}" if device else row.name,
+        row.name,
+        device,
+        available=finding is None or finding.usable,
+        reason="" if finding is None else finding.found,
+        remedy="" if finding is None else finding.remedy,
+    )

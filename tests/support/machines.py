@@ -8,8 +8,9 @@ from types import ModuleType
 
 import pytest
 
+from pmtpy.backends.machine import Machine
 from pmtpy.cli.doctor import Result, examine
-from pmtpy.core.diagnosis import Finding, Machine
+from pmtpy.errors import Finding
 
 INTEL = "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu vme msr\n"
 GUEST = INTEL.replace("msr", "msr hypervisor")

@@ -45,7 +45,7 @@ def discover(*, library: ModuleType | None = None, sysfs_root: str | os.PathLike
     found = take_stock([c.gpu for c in hwmon.cards(_sysfs.sysfs_root(sysfs_root))], os.environ)
     if found.shown:
         return Discovery(tuple(str(i) for i in range(len(found.shown))))
-    return Discovery((), error.reason, error.remedy)
+    return Discovery((), (error.finding,))
 
 
 def open_source(

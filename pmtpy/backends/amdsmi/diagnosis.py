@@ -10,8 +10,8 @@ from types import ModuleType
 
 from pmtpy.backends.amdsmi import discover
 from pmtpy.backends.amdsmi.library import BACKEND, DRIVER_NOT_LOADED, NO_PERMISSION, Fault, Library, find_module
-from pmtpy.core.diagnosis import Finding, Machine, Obstacle, Verdict, may_use, why_denied
-from pmtpy.errors import BackendUnavailableError
+from pmtpy.backends.machine import Machine, may_use, why_denied
+from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, Verdict
 
 _VENDOR = 0x1002
 _CLASSES = (0x03, 0x12)  # PCI classes: display, processing accelerator

@@ -10,11 +10,11 @@ from pathlib import Path
 from pmtpy.backends._sysfs import entries, optional_text
 from pmtpy.backends.hwmon import discover
 from pmtpy.backends.hwmon.chips import scan
-from pmtpy.core.diagnosis import Finding, Machine, Obstacle, Verdict, may_use, persistent_module
+from pmtpy.backends.machine import HOST_SYSFS, Machine, may_use, persistent_module
+from pmtpy.errors import Finding, Obstacle, Verdict
 
 _ACPI_METER = "ACPI000D"
 _SHUNT_MONITORS = ("ina219", "ina220", "ina226", "ina230", "ina231", "ina238", "ina260")
-_MOUNT = "$ docker run -v /sys:/host/sys:ro -e PMT_SYSFS_ROOT=/host/sys IMAGE COMMAND"
 
 
 def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:
@@ -32,7 +32,7 @@ def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:
     if findings:
         return tuple(findings)
     if dangling:
-        return (Finding("hwmon", "", Verdict.BROKEN, found.reason, Obstacle.CONTAINER, (_MOUNT,)),)
+        return (Finding("hwmon", "", Verdict.BROKEN, found.reason, Obstacle.CONTAINER, HOST_SYSFS),)
     return (Finding("hwmon", "", Verdict.ABSENT, found.reason, Obstacle.HARDWARE),)
 
 

@@ -38,7 +38,7 @@ def discover(*, sysfs_root: str | PathLike[str] | None = None) -> Discovery:
     found = rails(root)
     if any(rail.of_module for rail in found):
         return Discovery(("",))
-    return Discovery(reason=_absent(root), remedy=_REMEDY)
+    return Discovery((), (BackendUnavailableError("jetson", _absent(root), _REMEDY).finding,))
 
 
 def _absent(root: Path) -> str:

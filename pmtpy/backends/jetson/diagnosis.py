@@ -7,9 +7,8 @@ from pathlib import Path
 from pmtpy.backends._sysfs import entries, optional_text
 from pmtpy.backends.jetson import discover
 from pmtpy.backends.jetson.chips import rails
-from pmtpy.core.diagnosis import Finding, Machine, Obstacle, Verdict, may_use, persistent_module
-
-_MOUNT = "$ docker run -v /sys:/host/sys:ro -e PMT_SYSFS_ROOT=/host/sys IMAGE COMMAND"
+from pmtpy.backends.machine import HOST_SYSFS, Machine, may_use, persistent_module
+from pmtpy.errors import Finding, Obstacle, Verdict
 
 
 def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:  # noqa: ARG001  (there is one device)
@@ -29,7 +28,7 @@ def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:  #
         what = f"this is {model!r}" if model else "the device tree names no Jetson"
         return (Finding("jetson", "", Verdict.ABSENT, f"{found.reason}; {what}", Obstacle.HARDWARE),)
     if machine.in_container or entries(machine.sysfs / "class/hwmon").dangling:
-        return (Finding("jetson", "", Verdict.BROKEN, f"{model}: {found.reason}", Obstacle.CONTAINER, (_MOUNT,)),)
+        return (Finding("jetson", "", Verdict.BROKEN, f"{model}: {found.reason}", Obstacle.CONTAINER, HOST_SYSFS),)
     reason = f"this is {model!r}, but {found.reason}"
     cure = persistent_module("ina3221")
     return (Finding("jetson", "", Verdict.BROKEN, reason, Obstacle.KERNEL_MODULE, cure),)

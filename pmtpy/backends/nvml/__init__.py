@@ -41,7 +41,7 @@ def discover(*, library: ModuleType | None = None) -> Discovery:
     try:
         with_nvml = _start(library)
     except BackendUnavailableError as error:
-        return Discovery((), error.reason, error.remedy)
+        return Discovery((), (error.finding,))
     try:
         stock, setting, parents = _stock(with_nvml)
         seen = visible(stock.gpus, setting, parents)
@@ -51,7 +51,7 @@ def discover(*, library: ModuleType | None = None) -> Discovery:
     except (BackendUnavailableError, Fault) as error:
         if isinstance(error, Fault):
             error = errors.unavailable("cannot list the GPUs", error)
-        return Discovery((), error.reason, error.remedy)
+        return Discovery((), (error.finding,))
     finally:
         with_nvml.stop()
     return Discovery()

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from types import ModuleType
 
+from pmtpy.backends.machine import Machine, may_use, why_denied
 from pmtpy.backends.nvml import discover
 from pmtpy.backends.nvml import errors as codes
 from pmtpy.backends.nvml.device import VISIBLE, take_inventory
 from pmtpy.backends.nvml.errors import BACKEND, Fault, Surroundings
 from pmtpy.backends.nvml.library import Library, find_module
-from pmtpy.core.diagnosis import Finding, Machine, Obstacle, Verdict, may_use, why_denied
-from pmtpy.errors import BackendUnavailableError
+from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, Verdict
 
 _VENDOR = 0x10DE
 _DISPLAY = 0x03  # class of PCI devices

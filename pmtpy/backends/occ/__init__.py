@@ -65,14 +65,15 @@ def discover(*, file: str | PathLike[str] | None = None, sysfs_root: str | PathL
     try:
         export = _open(exported_file(file, sysfs_root))
     except BackendUnavailableError as error:
-        return Discovery(reason=error.reason, remedy=error.remedy)
+        return Discovery((), (error.finding,))
     except OSError as error:
-        return Discovery(reason=str(error), remedy=_ABSENT)
+        return Discovery((), (BackendUnavailableError("occ", str(error), _ABSENT).finding,))
     faults = [_fault(export, index) for index in range(export.blocks())]
     export.close()
     if "" in faults:
         return Discovery(("",))
-    return Discovery(reason=f"{export.path}: block 0: {faults[0]}", remedy=_NOT_YET)
+    reason = f"{export.path}: block 0: {faults[0]}"
+    return Discovery((), (BackendUnavailableError("occ", reason, _NOT_YET).finding,))
 
 
 def _fault(export: Export, index: int) -> str:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from pmtpy.backends.machine import HOST_SYSFS, Machine, may_use
 from pmtpy.backends.occ import FILE_VARIABLE, discover, exported_file
-from pmtpy.core.diagnosis import Finding, Machine, Obstacle, Verdict, may_use
-
-_MOUNT = "$ docker run -v /sys:/host/sys:ro -e PMT_SYSFS_ROOT=/host/sys IMAGE COMMAND"
+from pmtpy.errors import Finding, Obstacle, Verdict
 
 
 def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:  # noqa: ARG001  (all chips are in one file)
@@ -42,7 +41,7 @@ def _without_file(machine: Machine, reason: str) -> Finding:
     if "POWER9" not in machine.text("/proc/cpuinfo"):
         return Finding("occ", "", Verdict.ABSENT, f"{reason}; the processors are not POWER9", Obstacle.HARDWARE)
     if machine.in_container and not (machine.sysfs / "firmware/opal").exists():
-        return Finding("occ", "", Verdict.BROKEN, f"{reason}; /sys/firmware is masked", Obstacle.CONTAINER, (_MOUNT,))
+        return Finding("occ", "", Verdict.BROKEN, f"{reason}; /sys/firmware is masked", Obstacle.CONTAINER, HOST_SYSFS)
     if not (machine.sysfs / "firmware/opal").exists():
         said = f"{reason}; this Linux runs under a hypervisor, which keeps the sensors: measure on a PowerNV machine"
         return Finding("occ", "", Verdict.ABSENT, said, Obstacle.HARDWARE)

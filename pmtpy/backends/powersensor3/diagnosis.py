@@ -12,8 +12,9 @@ import os
 from pathlib import Path
 
 from pmtpy.backends._sysfs import entries, optional_text
+from pmtpy.backends.machine import Machine, may_use, persistent_module, why_denied
 from pmtpy.backends.powersensor3.port import BACKEND, USB_PRODUCT, USB_VENDOR, holders
-from pmtpy.core.diagnosis import Finding, Machine, Obstacle, Verdict, may_use, persistent_module, why_denied
+from pmtpy.errors import Finding, Obstacle, Verdict
 
 _RULES = ("60-pmtpy-powersensor3.rules",)
 _BOOT_LOADER = 0xDF11

@@ -30,7 +30,16 @@ from pmtpy.core.channel import Identity
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.rows import Block
 from pmtpy.core.source import Discovery, Source, Timestamps, Traits, columns
-from pmtpy.errors import BackendUnavailableError, ProtocolError, SensorClosedError, SourceLostError, TargetError
+from pmtpy.errors import (
+    BackendUnavailableError,
+    Finding,
+    Obstacle,
+    ProtocolError,
+    SensorClosedError,
+    SourceLostError,
+    TargetError,
+    Verdict,
+)
 
 # The first pieces fix the board's clock on the host's and the interval: the fastest of some 30 arrivals, which on a
 # busy machine take longer.
@@ -279,12 +288,14 @@ def discover() -> Discovery:
     if boards:
         barred = [path for path in boards if not os.access(path, os.R_OK | os.W_OK)]
         if barred:
-            return Discovery(boards, f"no permission to use {', '.join(barred)}", PERMISSION_REMEDY)
+            why = Obstacle.PERMISSION, (PERMISSION_REMEDY,)
+            found = [Finding(BACKEND, b, Verdict.BROKEN, f"no permission to use {b}", *why) for b in barred]
+            return Discovery(boards, tuple(found))
         return Discovery(boards)
     try:
         choose_port(ports)
     except BackendUnavailableError as error:
-        return Discovery((), error.reason, error.remedy)
+        return Discovery((), (error.finding,))
     return Discovery()
 
 

@@ -46,9 +46,9 @@ def discover(*, sysfs_root: str | PathLike[str] | None = None, via: str | None =
     try:
         _Opening(sysfs_root, via, None).close()
     except BackendUnavailableError as error:
-        return Discovery((), error.reason, error.remedy)
+        return Discovery((), (error.finding,))
     except TargetError as error:
-        return Discovery((), str(error), "")
+        return Discovery((), (BackendUnavailableError("rapl", str(error)).finding,))
     return Discovery(("",))
 
 

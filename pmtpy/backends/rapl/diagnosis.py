@@ -6,9 +6,10 @@ of masked paths of the container engines, in which ``/sys/devices/virtual/powerc
 
 from __future__ import annotations
 
+from pmtpy.backends.machine import HOST_SYSFS, Machine, persistent_module
 from pmtpy.backends.rapl import discover
 from pmtpy.backends.rapl.zones import scan
-from pmtpy.core.diagnosis import Finding, Machine, Obstacle, Verdict, persistent_module
+from pmtpy.errors import Finding, Obstacle, Verdict
 
 _RULES = ("60-pmtpy-powercap.rules", "pmtpy-powercap.conf", "60-pmtpy-perf.conf")
 
@@ -29,11 +30,7 @@ def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:  #
     if found.devices:
         return (Finding("rapl", "", Verdict.WORKS, "the energy counters of the processors can be read"),)
     if tree.dangling:
-        cure = (
-            "start the container with the host's tree mounted elsewhere, and COMMAND in it:",
-            "$ docker run -v /sys:/host/sys:ro -e PMT_SYSFS_ROOT=/host/sys IMAGE COMMAND",
-        )
-        return (Finding("rapl", "", Verdict.BROKEN, found.reason, Obstacle.CONTAINER, cure),)
+        return (Finding("rapl", "", Verdict.BROKEN, found.reason, Obstacle.CONTAINER, HOST_SYSFS),)
     if tree.zones or tree.notes:
         return (Finding("rapl", "", Verdict.BROKEN, found.reason, Obstacle.FIRMWARE, (found.remedy,)),)
     return (_without_zones(machine, found.reason),)

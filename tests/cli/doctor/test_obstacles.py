@@ -13,12 +13,12 @@ import pytest
 
 from pmtpy.backends.nvml import errors as nvml_codes
 from pmtpy.core.clock import ManualClock
-from pmtpy.core.diagnosis import Finding, Obstacle, Verdict
 from pmtpy.emulators.amdsmi import VirtualSmi, private_amdsmi
 from pmtpy.emulators.nvml import VirtualDriver, make_gpu, private_pynvml
 from pmtpy.emulators.powersensor3 import VirtualBoard
 from pmtpy.emulators.rapl import Processors
 from pmtpy.emulators.world import make_world
+from pmtpy.errors import Finding, Obstacle, Verdict
 from tests.backends.conftest import nobody
 from tests.support.machines import GUEST, INTEL, POWER9, Broken
 

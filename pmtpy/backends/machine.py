@@ -1,76 +1,27 @@
-"""What a backend says when it is asked why it does not work here: findings with exact cures, and facts of the machine.
+"""The machine that a backend looks at when it does not work here: facts from which a finding and its cure follow.
 
-A backend module may have a third function beside ``discover`` and ``open_source``::
-
-    diagnose(device: str | None, *, machine: Machine, <explicit options>) -> tuple[Finding, ...]
-
-It looks, and changes nothing; it opens nothing exclusively and never raises. Everything that is read of the machine is
-read below :attr:`Machine.root`, so that a broken machine can be rehearsed as a tree of files, and that a container can
-look at its host. Facts: ``proc(5)``, Linux ``Documentation/ABI/testing/sysfs-bus-pci``.
+Everything is read below :attr:`Machine.root` and :attr:`Machine.sysfs`, so that a broken machine can be rehearsed as a
+tree of files, and a container can look at its host. It looks, and changes nothing. Facts: ``proc(5)``, Linux
+``Documentation/ABI/testing/sysfs-bus-pci``.
 """
 
 from __future__ import annotations
 
-import enum
 import grp
 import os
 import pwd
 from dataclasses import dataclass
 from pathlib import Path
 
+from pmtpy.errors import Obstacle
+
 _ROOT = Path("/")
 
-
-class Verdict(enum.Enum):
-    """What a finding comes down to."""
-
-    WORKS = "works"
-    LIMITED = "limited"  # it measures, but something is missing that a cure would bring
-    BROKEN = "broken"  # the hardware is here (or was asked for), and cannot be used
-    ABSENT = "absent"  # this machine has no such hardware
-
-
-class Obstacle(enum.Enum):
-    """What stands in the way: one word for each different thing to do about it."""
-
-    HARDWARE = "hardware"
-    DRIVER = "driver"
-    KERNEL_MODULE = "kernel module"
-    LIBRARY = "library"
-    EXTRA = "extra not installed"
-    PERMISSION = "permission"
-    GROUP = "group"
-    CONTAINER = "container"
-    BUSY = "busy"
-    FIRMWARE = "firmware"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing found about a backend or one of its devices.
-
-    Attributes
-    ----------
-    backend, device : str
-        ``device`` is empty where the finding is about the backend, or its device has no name.
-    verdict : Verdict
-    found : str
-        What was looked for, and what was found.
-    obstacle : Obstacle or None
-        None where nothing is in the way.
-    cure : tuple of str
-        What to do, one step each; a line that begins with ``$ `` is a command to type as it stands.
-    rules : tuple of str
-        Names of files in :mod:`pmtpy.backends.rules` that cure it for good; each alone is enough.
-    """
-
-    backend: str
-    device: str
-    verdict: Verdict
-    found: str
-    obstacle: Obstacle | None = None
-    cure: tuple[str, ...] = ()
-    rules: tuple[str, ...] = ()
+# Container engines hide parts of /sys; what a container needs is the host's, under another name.
+HOST_SYSFS = (
+    "start the container with the host's tree mounted elsewhere, and COMMAND in it:",
+    "$ docker run -v /sys:/host/sys:ro -e PMT_SYSFS_ROOT=/host/sys IMAGE COMMAND",
+)
 
 
 @dataclass(frozen=True, slots=True)
