@@ -14,13 +14,13 @@ from types import ModuleType
 
 from pmtpy.backends import _apu, _sysfs
 from pmtpy.backends.amdsmi import hwmon
-from pmtpy.backends.amdsmi.device import Gpu, Stock, choose, describe, handles, relatives, take_stock
 from pmtpy.backends.amdsmi.library import BACKEND, Fault, Library, find_module, unavailable
+from pmtpy.backends.amdsmi.selection import Gpu, Stock, describe, handles, relatives, select, take_stock
 from pmtpy.backends.amdsmi.source import Registers, SmiSource, find
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Discovery, Source
-from pmtpy.errors import BackendUnavailableError, TargetError
+from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, TargetError, Verdict
 
 __all__ = ["discover", "open_source"]
 
@@ -34,8 +34,8 @@ def discover(*, library: ModuleType | None = None, sysfs_root: str | os.PathLike
         smi = _start(library)
         stock = _stock(smi)
         if stock.shown:
-            return Discovery(tuple(str(i) for i in range(len(stock.shown))))
-        choose(None, stock)
+            return _discovered(stock)
+        select(None, stock)
     except Fault as fault:
         error = unavailable("cannot list the GPUs", fault)
     except BackendUnavailableError as caught:
@@ -44,8 +44,17 @@ def discover(*, library: ModuleType | None = None, sysfs_root: str | os.PathLike
         return Discovery()
     found = take_stock([c.gpu for c in hwmon.cards(_sysfs.sysfs_root(sysfs_root))], os.environ)
     if found.shown:
-        return Discovery(tuple(str(i) for i in range(len(found.shown))))
+        return _discovered(found)
     return Discovery((), (error.finding,))
+
+
+def _discovered(stock: Stock) -> Discovery:
+    broken = [
+        Finding(BACKEND, str(i), Verdict.BROKEN, gpu.fault, Obstacle.DRIVER, ("$ sudo dmesg | grep amdgpu",))
+        for i, gpu in enumerate(stock.shown)
+        if gpu.fault
+    ]
+    return Discovery(tuple(str(i) for i in range(len(stock.shown))), tuple(broken))
 
 
 def open_source(
@@ -109,7 +118,7 @@ def _stock(smi: Library) -> Stock:
 
 def _open(device: str | None, clock: Clock, smi: Library, total: str | None, *, root: Path, note: str) -> Source:
     stock = _stock(smi)
-    gpu, notes = choose(device, stock)
+    gpu, notes = select(device, stock)
     measured, registers, more = _measured(smi, gpu, stock, total, root)
     if total == "energy" and not registers.energy:
         reason = f"{measured} has no energy accumulator; it has: {', '.join(c.name for c in registers.channels)}"
@@ -163,7 +172,7 @@ def _without_library(
     if total == "energy":
         reason = f"{error.reason}; and the driver's files have no energy counter"
         raise BackendUnavailableError(BACKEND, reason, error.remedy) from error
-    gpu, notes = choose(device, take_stock([c.gpu for c in cards], os.environ))
+    gpu, notes = select(device, take_stock([c.gpu for c in cards], os.environ))
     card = next(c for c in cards if c.gpu == gpu)
     domain, more = _domain(gpu, root)
     return hwmon.open_card(card, domain, clock, error.reason, (*notes, *more))

@@ -39,7 +39,8 @@ def diagnose(
         return (_without_library(machine, here, drivers, error, usable=bool(found.devices)),)
     if found.devices:
         wanted = found.devices if device is None else (device,)
-        return tuple(Finding(BACKEND, d, Verdict.WORKS, f"GPU {d} answers through AMD SMI") for d in wanted)
+        works = "GPU {} answers through AMD SMI"
+        return tuple(found.of(d) or Finding(BACKEND, d, Verdict.WORKS, works.format(d)) for d in wanted)
     if not gpus:
         reason = f"no AMD GPU is on the PCI bus; {found.reason}"
         return (Finding(BACKEND, "", Verdict.ABSENT, reason, Obstacle.HARDWARE),)

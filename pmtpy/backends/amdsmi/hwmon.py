@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pmtpy.backends._gpu_selection import normal_pci
 from pmtpy.backends._sysfs import Registers, entries, optional_number, optional_text
-from pmtpy.backends.amdsmi.device import Gpu, normal_pci
 from pmtpy.backends.amdsmi.library import BACKEND
+from pmtpy.backends.amdsmi.selection import Gpu
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import PolledSource, Traits

@@ -13,7 +13,6 @@ from typing import Any
 
 from pmtpy.backends._counter_check import CounterCheck
 from pmtpy.backends._device_clock import DeviceClock
-from pmtpy.backends.amdsmi.device import Gpu, handles
 from pmtpy.backends.amdsmi.library import (
     NO_PERMISSION,
     NOT_INITIALISED,
@@ -24,6 +23,7 @@ from pmtpy.backends.amdsmi.library import (
     number,
     watts,
 )
+from pmtpy.backends.amdsmi.selection import Gpu, handles
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import Clock
 from pmtpy.core.rows import Block

@@ -9,15 +9,16 @@ that :mod:`pmtpy.backends.nvml.facts` names; see docs/backends/nvml.md.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 from pmtpy.backends._sysfs import optional_number, sysfs_root
 from pmtpy.backends.nvml import errors, facts, registers, samples
-from pmtpy.backends.nvml.device import ORDER, VISIBLE, Choice, Inventory, choose, mig_parents, take_inventory, visible
 from pmtpy.backends.nvml.errors import BACKEND, Fault
 from pmtpy.backends.nvml.facts import Kind
 from pmtpy.backends.nvml.library import Library, find_module
+from pmtpy.backends.nvml.selection import VISIBLE, Choice, Stock, mig_parents, select, take_stock, visible
 from pmtpy.backends.nvml.source import Locate, RegisterSource
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import Clock
@@ -43,11 +44,13 @@ def discover(*, library: ModuleType | None = None) -> Discovery:
     except BackendUnavailableError as error:
         return Discovery((), (error.finding,))
     try:
-        stock, setting, parents = _stock(with_nvml)
-        seen = visible(stock.gpus, setting, parents)
-        if seen.gpus:
-            return Discovery(tuple(str(i) for i in range(len(seen.gpus))))
-        choose(None, stock, setting, "", parents)
+        stock, parents = _stock(with_nvml)
+        seen = visible(stock.gpus, os.environ.get(VISIBLE), parents).gpus
+        if seen and stock.fault is None:
+            broken = [(i, gpu.fault) for i, gpu in enumerate(seen) if gpu.fault is not None]
+            found = [replace(errors.unavailable("it does not answer", f).finding, device=str(i)) for i, f in broken]
+            return Discovery(tuple(str(i) for i in range(len(seen))), tuple(found))
+        select(None, stock, os.environ, parents)
     except (BackendUnavailableError, Fault) as error:
         if isinstance(error, Fault):
             error = errors.unavailable("cannot list the GPUs", error)
@@ -114,10 +117,9 @@ def _start(module: ModuleType | None) -> Library:
     return with_nvml
 
 
-def _stock(with_nvml: Library) -> tuple[Inventory, str | None, dict[str, str]]:
-    setting = os.environ.get(VISIBLE)
-    names = [e.strip() for e in (setting or "").split(",")]
-    return take_inventory(with_nvml), setting, mig_parents(with_nvml, names)
+def _stock(with_nvml: Library) -> tuple[Stock, dict[str, str]]:
+    names = [e.strip() for e in os.environ.get(VISIBLE, "").split(",")]
+    return take_stock(with_nvml), mig_parents(with_nvml, names)
 
 
 def _open(
@@ -129,10 +131,10 @@ def _open(
     samples: bool,
     sysfs: str | os.PathLike[str] | None,
 ) -> Source:
-    stock, setting, parents = _stock(with_nvml)
+    stock, parents = _stock(with_nvml)
     if device is not None:
         parents |= mig_parents(with_nvml, [device.strip()])
-    choice = choose(device, stock, setting, os.environ.get(ORDER, ""), parents)
+    choice = select(device, stock, os.environ, parents)
     locate = _by_uuid(choice.gpu.uuid, choice.gpu.index)
     handle = locate(with_nvml)
     board, notes = _board(with_nvml, handle, choice, sysfs)

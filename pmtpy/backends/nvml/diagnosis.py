@@ -12,9 +12,9 @@ from types import ModuleType
 from pmtpy.backends.machine import Machine, may_use, why_denied
 from pmtpy.backends.nvml import discover
 from pmtpy.backends.nvml import errors as codes
-from pmtpy.backends.nvml.device import VISIBLE, take_inventory
 from pmtpy.backends.nvml.errors import BACKEND, Fault, Surroundings
 from pmtpy.backends.nvml.library import Library, find_module
+from pmtpy.backends.nvml.selection import VISIBLE, take_stock
 from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, Verdict
 
 _VENDOR = 0x10DE
@@ -48,7 +48,8 @@ def diagnose(
     found = discover(library=library)
     if found.devices:
         wanted = found.devices if device is None else (device,)
-        return tuple(Finding(BACKEND, d, Verdict.WORKS, f"GPU {d} answers through NVML") for d in wanted)
+        works = "GPU {} answers through NVML"
+        return tuple(found.of(d) or Finding(BACKEND, d, Verdict.WORKS, works.format(d)) for d in wanted)
     gpus = machine.pci(_VENDOR, _DISPLAY)
     loaded = machine.at("/proc/driver/nvidia/version").exists()
     under_wsl = machine.at(_WSL_LIBRARY).exists()
@@ -99,12 +100,12 @@ def _fault(library: Library) -> Fault | None:
     """Start NVML and list the GPUs; return what failed."""
     try:
         library.start()
-        stock = take_inventory(library)
+        stock = take_stock(library)
     except Fault as fault:
         return fault
     finally:
         library.stop()
-    return stock.refused[0] if stock.refused else None
+    return stock.fault
 
 
 def _of_fault(machine: Machine, here: str, fault: Fault) -> Finding:

@@ -31,6 +31,8 @@ UNKNOWN = 999
 RESTART = frozenset({UNINITIALIZED, UNKNOWN})
 # The device is dead for this process, whatever is tried.
 DEAD = frozenset({DRIVER_NOT_LOADED, GPU_IS_LOST, RESET_REQUIRED, VERSION_MISMATCH, GPU_NOT_FOUND})
+# The GPU is there, and closed to this user: CUDA does not number it.
+CLOSED = frozenset({NO_PERMISSION, OPERATING_SYSTEM})
 # The next reading may work: timeout, in use, no data, not ready.
 PASSING = frozenset({10, 19, 21, 27})
 

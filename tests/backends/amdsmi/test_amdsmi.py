@@ -216,6 +216,25 @@ def test_a_number_counts_as_hip_does(monkeypatch: pytest.MonkeyPatch, variables:
     assert len(of_order) == len({n for n in variables if n != "CUDA_VISIBLE_DEVICES"} or variables)
 
 
+@pytest.mark.parametrize("numbered", [True, False])
+def test_a_card_that_fails_keeps_its_number_and_the_next_one_does_not_pass_for_it(*, numbered: bool) -> None:
+    rig = Rig(
+        VirtualCard("AMD Instinct MI210", index=0, hip_id=0, node_id=1, serial="a"),
+        VirtualCard("AMD Instinct MI300X", index=1, hip_id=1, node_id=2, serial="b"),
+    )
+    rig.cards[0].codes["amdsmi_get_gpu_device_bdf"] = 8
+    if not numbered:
+        rig.cards[1].codes |= {"amdsmi_get_gpu_enumeration_info": 2, "amdsmi_get_gpu_kfd_info": 2}
+    found = discover(library=rig.amdsmi, sysfs_root=NOWHERE)
+    assert found.devices == ("0", "1")
+    broken = found.of("0")
+    assert broken is not None
+    assert not broken.usable
+    with pytest.raises(BackendUnavailableError, match=r"does not tell its PCI address.*MI300X"):
+        rig.open("0")
+    assert rig.open("1").identity.model == "AMD Instinct MI300X"
+
+
 def test_hidden_cards_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "-1")
     with pytest.raises(BackendUnavailableError, match=r"HIP sees 0 of 2 GPUs .*HIP_VISIBLE_DEVICES") as caught:

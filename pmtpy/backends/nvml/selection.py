@@ -1,47 +1,56 @@
-"""Which GPU is meant: by index, UUID, PCI address or name, with CUDA_VISIBLE_DEVICES respected and explained.
+"""Which GPUs there are and how CUDA numbers them, with CUDA_VISIBLE_DEVICES respected and explained.
 
 NVML numbers all GPUs of the machine in the order of their PCI addresses. A program that uses CUDA sees only those that
-``CUDA_VISIBLE_DEVICES`` leaves, numbered anew. An index here counts as the program counts, so ``nvml:0`` measures what
-the program computes on; UUIDs, PCI addresses and names are the machine's. Facts: CUDA C++ programming guide, appendix
-on environment variables; NVML API reference, device queries.
+``CUDA_VISIBLE_DEVICES`` leaves, numbered anew. Facts: CUDA C++ programming guide, appendix on environment variables;
+NVML API reference, device queries.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from pmtpy.backends._gpu_selection import Inventory, choose, normal_pci
 from pmtpy.backends.nvml import errors
-from pmtpy.backends.nvml.errors import Fault
+from pmtpy.backends.nvml.errors import BACKEND, Fault
 from pmtpy.backends.nvml.library import Library
-from pmtpy.errors import BackendUnavailableError, TargetError
+from pmtpy.errors import BackendUnavailableError
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 ORDER = "CUDA_DEVICE_ORDER"
 
-_PCI = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?", re.IGNORECASE)
 _OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-f-]+)/\d+/\d+", re.IGNORECASE)  # before driver 470
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU that this user may open.
+    """One GPU that NVML counts.
 
     Attributes
     ----------
     index : int
         NVML's number.
     uuid, pci, name : str
-        ``GPU-...``; ``domain:bus:device.function`` in lowercase with four digits of domain at least; model.
+        ``GPU-...``; as :func:`~pmtpy.backends._gpu_selection.normal_pci` writes it; model.
+    fault : Fault or None
+        Why nothing else is known of it: it does not answer.
     """
 
     index: int
-    uuid: str
-    pci: str
-    name: str
+    uuid: str = ""
+    pci: str = ""
+    name: str = ""
+    fault: Fault | None = None
+
+    @property
+    def uuids(self) -> tuple[str, ...]:
+        """All the UUIDs that it goes by."""
+        return (self.uuid,) if self.uuid else ()
 
     def __str__(self) -> str:
+        if self.fault is not None:
+            return f"{self.index} (does not answer: {self.fault})"
         return f"{self.index} {self.name} {self.uuid} {self.pci}"
 
 
@@ -54,32 +63,41 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Inventory:
-    """The GPUs that can be opened, and for each other one why it cannot."""
+class Stock:
+    """The GPUs that NVML counts: those that this user may know of, and for each other one why not.
+
+    One that is broken keeps its place, so that the next one does not pass for it. One that is closed to this user (by a
+    container's rules, say) has none, since CUDA does not count it either.
+    """
 
     gpus: tuple[Gpu, ...]
-    refused: tuple[Fault, ...] = ()
+    closed: tuple[Fault, ...] = ()
+
+    @property
+    def fault(self) -> Fault | None:
+        """Why none of them can be opened; None where one can, or where there is none at all."""
+        faults = [g.fault for g in self.gpus if g.fault is not None]
+        return next(iter((*faults, *self.closed)), None) if len(faults) == len(self.gpus) else None
 
 
-def take_inventory(library: Library) -> Inventory:
-    """List the GPUs. Those that this user may not open are counted by NVML, too, and are passed over."""
+def take_stock(library: Library) -> Stock:
+    """List the GPUs."""
     gpus: list[Gpu] = []
-    refused: list[Fault] = []
+    closed: list[Fault] = []
     for index in range(library.number("nvmlDeviceGetCount") or 0):
         gpu = _gpu(library, index)
-        if isinstance(gpu, Fault):
-            refused.append(gpu)
+        if gpu.fault is not None and gpu.fault.code in errors.CLOSED:
+            closed.append(gpu.fault)
         else:
             gpus.append(gpu)
-    return Inventory(tuple(gpus), tuple(refused))
+    return Stock(tuple(gpus), tuple(closed))
 
 
-def _gpu(library: Library, index: int) -> Gpu | Fault:
+def _gpu(library: Library, index: int) -> Gpu:
     try:
-        handle = library.ask("nvmlDeviceGetHandleByIndex", index)
-        return _describe(library, handle, index)
+        return _describe(library, library.ask("nvmlDeviceGetHandleByIndex", index), index)
     except Fault as fault:
-        return fault
+        return Gpu(index, fault=fault)
 
 
 def _describe(library: Library, handle: object, index: int) -> Gpu:
@@ -88,15 +106,6 @@ def _describe(library: Library, handle: object, index: int) -> Gpu:
     pci = library.ask("nvmlDeviceGetPciInfo", handle)
     bus_id = pci.busId.decode("ascii", "replace") if isinstance(pci.busId, bytes) else str(pci.busId)
     return Gpu(index, uuid, normal_pci(bus_id) or bus_id, name)
-
-
-def normal_pci(text: str) -> str:
-    """Write a PCI address as the kernel does (``0000:3b:00.0``); empty if ``text`` is none."""
-    match = _PCI.fullmatch(text.strip())
-    if match is None:
-        return ""
-    domain, bus, device = (int(part or "0", 16) for part in match.groups()[:3])
-    return f"{domain:04x}:{bus:02x}:{device:02x}.{match[4] or '0'}"
 
 
 # -- what CUDA sees ----------------------------------------------------------------------------------------------------
@@ -113,11 +122,14 @@ class Visible:
         Whether an entry is a part of its GPU.
     why : str
         How they came about, for messages.
+    filtered : bool
+        Whether CUDA_VISIBLE_DEVICES chose them.
     """
 
     gpus: tuple[Gpu, ...]
     mig: tuple[bool, ...]
     why: str
+    filtered: bool = True
 
 
 def visible(gpus: Sequence[Gpu], setting: str | None, parents: dict[str, str]) -> Visible:
@@ -135,14 +147,14 @@ def visible(gpus: Sequence[Gpu], setting: str | None, parents: dict[str, str]) -
         UUID of the GPU for each ``MIG-`` entry of the setting.
     """
     if setting is None:
-        return Visible(tuple(gpus), (False,) * len(gpus), f"{VISIBLE} is not set")
+        return Visible(tuple(gpus), (False,) * len(gpus), f"{VISIBLE} is not set", filtered=False)
     chosen: list[Gpu] = []
     seen: list[str] = []
     for entry in (e.strip() for e in setting.split(",")):
         gpu = _entry(gpus, entry, parents)
         if gpu is None:
             break
-        key = entry if entry.upper().startswith("MIG-") else gpu.uuid
+        key = entry if entry.upper().startswith("MIG-") else gpu.uuid or str(gpu.index)
         if key in seen:
             chosen, seen = [], []
             break
@@ -183,78 +195,54 @@ def mig_parents(library: Library, names: Sequence[str]) -> dict[str, str]:
 # -- choosing ----------------------------------------------------------------------------------------------------------
 
 
-def choose(device: str | None, stock: Inventory, setting: str | None, order: str, parents: dict[str, str]) -> Choice:
+def select(device: str | None, stock: Stock, environment: Mapping[str, str], parents: dict[str, str]) -> Choice:
     """Find the GPU that ``device`` names.
 
     Raises
     ------
     BackendUnavailableError
-        There is no GPU, none may be opened, or CUDA_VISIBLE_DEVICES hides all.
+        There is no GPU, none may be opened, CUDA_VISIBLE_DEVICES hides all, or the one that is meant does not answer.
     TargetError
         No GPU, or more than one, has this name. The message lists those there are.
     """
-    if not stock.gpus:
+    if not stock.gpus or stock.fault is not None:
         raise _none_to_open(stock)
-    text = "" if device is None else device.strip()
-    if not text or re.fullmatch(r"\d+", text):
-        choice = _by_index(int(text or 0), visible(stock.gpus, setting, parents), stock, order)
-        if text or len(stock.gpus) == 1:
-            return choice
-        return Choice(choice.gpu, (f"no GPU was named: this is the first of {len(stock.gpus)}", *choice.notes))
-    notes: tuple[str, ...] = ()
-    if text in parents:
-        notes, text = (_shared(text),), parents[text]
-    found = _matching(text, stock.gpus)
-    if len(found) == 1:
-        return Choice(found[0], notes)
-    what = "no GPU is" if not found else f"{len(found)} GPUs are"
-    msg = f"nvml: {what} called {device!r}; there are: {_list(stock.gpus)}. {_why_refused(stock)}".rstrip()
-    raise TargetError(msg)
+    seen = visible(stock.gpus, environment.get(VISIBLE), parents)
+    named = None if device is None else device.strip()
+    notes: tuple[str, ...] = (_shared(named),) if named in parents else ()
+    closed = f"{len(stock.closed)} more cannot be opened ({stock.closed[0]})" if stock.closed else ""
+    shown = Inventory(BACKEND, "CUDA", stock.gpus, seen.gpus, seen.why, f"unset {VISIBLE}" * seen.filtered, closed)
+    gpu, index, more = choose(parents.get(named, named) if named else None, shown)
+    if index is not None:
+        more += _of_number(index, seen, stock, environment.get(ORDER, ""))
+    if gpu.fault is not None:
+        others = "; ".join(str(g) for g in stock.gpus if g.fault is None)
+        failed = errors.unavailable(f"GPU {gpu.index} does not answer", gpu.fault)
+        raise BackendUnavailableError(replace(failed.finding, found=f"{failed.reason}; others: {others}"))
+    return Choice(gpu, (*more, *notes))
 
 
-def _matching(text: str, gpus: Sequence[Gpu]) -> list[Gpu]:
-    pci = normal_pci(text)
-    if pci and ":" in text:
-        return [g for g in gpus if g.pci == pci]
-    uuid = text.lower() if text.lower().startswith("gpu-") else f"gpu-{text.lower()}"
-    by_uuid = [g for g in gpus if g.uuid.lower().startswith(uuid)]
-    return by_uuid or [g for g in gpus if text.lower() in g.name.lower()]
-
-
-def _by_index(index: int, seen: Visible, stock: Inventory, order: str) -> Choice:
-    if index >= len(seen.gpus):
-        have = f"CUDA sees {len(seen.gpus)} of {len(stock.gpus)} GPUs ({seen.why})"
-        if not seen.gpus:
-            cure = f"unset {VISIBLE}, or name a GPU by its UUID or PCI address: {_list(stock.gpus)}"
-            raise BackendUnavailableError(errors.BACKEND, have, cure)
-        msg = f"nvml: there is no GPU {index}: {have}; by UUID or PCI address: {_list(stock.gpus)}"
-        raise TargetError(msg)
-    gpu = seen.gpus[index]
-    notes: list[str] = []
-    if seen.why.startswith(f"{VISIBLE}="):
+def _of_number(index: int, seen: Visible, stock: Stock, order: str) -> tuple[str, ...]:
+    """What is to be said of a GPU that was chosen by its number."""
+    gpu, notes = seen.gpus[index], []
+    if seen.filtered:
         notes.append(f"index {index} counts as CUDA does with {seen.why}: it is GPU {gpu.index} of NVML")
-    if order.upper() != "PCI_BUS_ID" and len({g.name for g in stock.gpus}) > 1:
+    elif stock.closed:
+        notes.append(f"index {index} counts the GPUs that this user may open: it is GPU {gpu.index} of NVML")
+    if order.upper() != "PCI_BUS_ID" and len({g.name for g in stock.gpus if g.fault is None}) > 1:
         notes.append(
             f"indices are in the order of PCI addresses; CUDA puts the fastest GPU first unless {ORDER}=PCI_BUS_ID"
         )
     if seen.mig[index]:
         notes.append(_shared("the GPU instance chosen"))
-    return Choice(gpu, tuple(notes))
+    return tuple(notes)
 
 
-def _shared(part: str) -> str:
+def _shared(part: str | None) -> str:
     return f"{part} is a part (MIG) of this GPU: power and energy exist for the whole GPU only, shared by all its parts"
 
 
-def _list(gpus: Sequence[Gpu]) -> str:
-    return "; ".join(str(g) for g in gpus)
-
-
-def _why_refused(stock: Inventory) -> str:
-    return f"{len(stock.refused)} more cannot be opened ({stock.refused[0]})" if stock.refused else ""
-
-
-def _none_to_open(stock: Inventory) -> BackendUnavailableError:
-    if stock.refused:
-        return errors.unavailable(f"none of {len(stock.refused)} GPUs can be opened", stock.refused[0])
-    return BackendUnavailableError(errors.BACKEND, "NVML finds no GPU", errors.remedy(errors.GPU_NOT_FOUND))
+def _none_to_open(stock: Stock) -> BackendUnavailableError:
+    if stock.fault is not None:
+        return errors.unavailable(f"none of {len(stock.gpus) + len(stock.closed)} GPUs can be opened", stock.fault)
+    return BackendUnavailableError(BACKEND, "NVML finds no GPU", errors.remedy(errors.GPU_NOT_FOUND))

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pmtpy.backends._gpu_selection import normal_pci
 from pmtpy.backends.nvml import discover
-from pmtpy.backends.nvml.device import Gpu, normal_pci, visible
+from pmtpy.backends.nvml.selection import Gpu, visible
 from pmtpy.emulators.nvml import make_gpu
 from pmtpy.errors import BackendUnavailableError, TargetError
 
@@ -138,3 +139,41 @@ def test_a_gpu_that_this_user_may_not_open_does_not_hide_the_others() -> None:
     with pytest.raises(BackendUnavailableError, match=r"none of 2 GPUs can be opened.*permission denied") as caught:
         rig.open("0")
     assert "/dev/nvidia" in caught.value.remedy
+
+
+@pytest.mark.parametrize("code", [15, 16, 999])
+def test_a_gpu_that_fails_keeps_its_number_and_the_next_one_does_not_pass_for_it(code: int) -> None:
+    rig = Rig(make_gpu("h100", 0), make_gpu("v100", 1))
+    rig.gpus[0].codes["nvmlDeviceGetHandleByIndex_v2"] = code
+    found = discover(library=rig.pynvml)
+    assert found.devices == ("0", "1")
+    broken = found.of("0")
+    assert broken is not None
+    assert not broken.usable
+    assert found.of("1") is None
+    for device in ("0", None):
+        with pytest.raises(BackendUnavailableError, match=r"GPU 0 does not answer.*V100"):
+            rig.open(device)
+    second = rig.open("1")
+    assert second.identity.model.startswith("Tesla V100")
+    second.close()
+    assert rig.driver.references == 0
+
+
+def test_numbers_that_leave_closed_gpus_out_say_whose_they_are() -> None:
+    rig = Rig(make_gpu("h100", 0), make_gpu("h100", 1))
+    rig.gpus[0].codes["nvmlDeviceGetHandleByIndex_v2"] = 4
+    source = rig.open("0")
+    assert source.identity.serial == rig.gpus[1].uuid
+    assert any("it is GPU 1 of NVML" in n for n in source.identity.notes)
+
+
+def test_visible_devices_keep_the_numbers_of_gpus_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(make_gpu("h100", 0), make_gpu("v100", 1), make_gpu("rtx3090", 2))
+    rig.gpus[0].codes["nvmlDeviceGetHandleByIndex_v2"] = 15
+    rig.gpus[1].codes["nvmlDeviceGetHandleByIndex_v2"] = 15
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,1,0")
+    assert "RTX 3090" in rig.open("0").identity.model
+    for number in "12":
+        with pytest.raises(BackendUnavailableError, match="does not answer"):
+            rig.open(number)

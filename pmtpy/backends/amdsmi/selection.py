@@ -1,4 +1,4 @@
-"""Which AMD GPU is meant: by number, UUID, PCI address or name; partitions and second dies lead to what is measured.
+"""Which AMD GPUs there are and how HIP numbers them; partitions and second dies lead to what is measured.
 
 The library lists GPUs by PCI address. A program that uses HIP sees those that ``ROCR_VISIBLE_DEVICES`` and then
 ``HIP_VISIBLE_DEVICES`` (or ``CUDA_VISIBLE_DEVICES``) leave, in HIP's order. A number here counts as HIP counts. Source:
@@ -11,11 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pmtpy.backends._gpu_selection import Inventory, choose, normal_pci
 from pmtpy.backends.amdsmi.library import BACKEND, Library, number
-from pmtpy.errors import BackendUnavailableError, TargetError
+from pmtpy.errors import BackendUnavailableError
 
+_UNKNOWN = "device "
 ROCR, HIP, CUDA = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"
-_PCI = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Gpu:
         ``0000:c1:00.0``; the library's UUID and HIP's; model; serial number of the chip. Empty where unknown.
     hip, node, partition : float or None
         Number in HIP, in the kernel's topology, and of the partition within its GPU.
+    fault : str
+        Why nothing else is known of it: it does not answer. Empty where it does.
     """
 
     pci: str
@@ -38,9 +41,15 @@ class Gpu:
     hip: float | None = None
     node: float | None = None
     partition: float | None = None
+    fault: str = ""
+
+    @property
+    def uuids(self) -> tuple[str, ...]:
+        """All the UUIDs that it goes by."""
+        return tuple(filter(None, (self.uuid, self.hip_uuid)))
 
     def __str__(self) -> str:
-        return " ".join(filter(None, (self.pci, self.name, self.uuid)))
+        return " ".join(filter(None, (self.pci, self.name, self.uuid, self.fault)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +61,22 @@ class Stock:
     notes: tuple[str, ...]
 
 
-def normal_pci(text: str) -> str:
-    """Write a PCI address as the kernel does; empty if ``text`` is none."""
-    match = _PCI.fullmatch(text.strip())
-    if match is None:
-        return ""
-    domain, bus, device = (int(part or "0", 16) for part in match.groups()[:3])
-    return f"{domain:04x}:{bus:02x}:{device:02x}.{match[4] or '0'}"
-
-
 def handles(library: Library) -> dict[str, object]:
-    """Return the handle of each device by PCI address. They are void after somebody shut the library down."""
+    """Return the handle of each device by PCI address. They are void after somebody shut the library down.
+
+    One that does not tell its address keeps its place, under a name that is no address.
+    """
     found: dict[str, object] = {}
-    for handle in library.ask("amdsmi_get_processor_handles"):
-        pci = library.optional("amdsmi_get_gpu_device_bdf", handle)
-        if pci:
-            found[normal_pci(str(pci)) or str(pci)] = handle
+    for place, handle in enumerate(library.ask("amdsmi_get_processor_handles")):
+        pci = str(library.optional("amdsmi_get_gpu_device_bdf", handle) or "")
+        found[normal_pci(pci) or pci or f"{_UNKNOWN}{place}"] = handle
     return found
 
 
 def describe(library: Library, pci: str, handle: object) -> Gpu:
     """Ask what a device is; what a release of the wrapper does not tell stays empty."""
+    if pci.startswith(_UNKNOWN):
+        return Gpu("", fault=f"the library's device {pci.removeprefix(_UNKNOWN)}, which does not tell its PCI address")
     asic = library.details("amdsmi_get_gpu_asic_info", handle)
     enumeration = library.details("amdsmi_get_gpu_enumeration_info", handle)
     kfd = library.details("amdsmi_get_gpu_kfd_info", handle)
@@ -109,11 +113,17 @@ def take_stock(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> Stock:
 
 
 def _ordered(gpus: Sequence[Gpu]) -> tuple[list[Gpu], str]:
+    broken = [g for g in gpus if g.fault]
+    places = {g.hip: g for g in gpus if not g.fault}
+    if broken and places and len(places) == len(gpus) - len(broken) and set(places) <= set(range(len(gpus))):
+        # Those that do not answer have the numbers that the others leave.
+        return [places[i] if i in places else broken.pop(0) for i in range(len(gpus))], ""
     for key in ("hip", "node"):
         numbers = [getattr(g, key) for g in gpus]
         if None not in numbers and len(set(numbers)) == len(numbers):
             return sorted(gpus, key=lambda g: float(getattr(g, key))), ""
-    return sorted(gpus, key=lambda g: g.pci), "numbers are in the order of PCI addresses; HIP's order is not known"
+    # The library lists them so itself, with those that do not answer in their places.
+    return list(gpus), "numbers are in the order of PCI addresses; HIP's order is not known"
 
 
 def _filtered(gpus: Sequence[Gpu], setting: str) -> list[Gpu]:
@@ -131,46 +141,25 @@ def _filtered(gpus: Sequence[Gpu], setting: str) -> list[Gpu]:
     return chosen
 
 
-def choose(device: str | None, stock: Stock) -> tuple[Gpu, tuple[str, ...]]:
+def select(device: str | None, stock: Stock) -> tuple[Gpu, tuple[str, ...]]:
     """Find the device that ``device`` names; return it and what the user should hear.
 
     Raises
     ------
     BackendUnavailableError
-        There is none, or all are hidden.
+        There is none, all are hidden, or the one that is meant does not answer.
     TargetError
         No device, or more than one, has this name. The message lists those there are.
     """
     if not stock.gpus:
         raise BackendUnavailableError(BACKEND, "the library finds no AMD GPU", "see: lspci | grep -i amd")
-    text = "" if device is None else device.strip()
-    everything = "; ".join(map(str, stock.gpus))
-    if not text or re.fullmatch(r"\d+", text):
-        index = int(text or 0)
-        if index < len(stock.shown):
-            first = () if text or len(stock.gpus) == 1 else (f"no GPU was named: the first of {len(stock.gpus)}",)
-            return stock.shown[index], (*first, *stock.notes)
-        have = f"HIP sees {len(stock.shown)} of {len(stock.gpus)} GPUs" + (
-            f" ({stock.notes[0]})" if stock.notes else ""
-        )
-        if not stock.shown:
-            raise BackendUnavailableError(BACKEND, have, f"name a GPU by its PCI address: {everything}")
-        msg = f"amdsmi: there is no GPU {index}: {have}; by PCI address: {everything}"
-        raise TargetError(msg)
-    pci = normal_pci(text) if ":" in text else ""
-    found = [g for g in stock.gpus if _fits(g, text.lower(), pci)]
-    if len(found) != 1:
-        what = "no GPU is" if not found else f"{len(found)} GPUs are"
-        msg = f"amdsmi: {what} called {device!r}; there are: {everything}"
-        raise TargetError(msg)
-    return found[0], ()
-
-
-def _fits(gpu: Gpu, text: str, pci: str) -> bool:
-    if pci:
-        return gpu.pci == pci
-    ids = [i.lower() for i in (gpu.uuid, gpu.hip_uuid) if i]
-    return any(i.startswith((text, f"gpu-{text}")) for i in ids) or text in gpu.name.lower()
+    why = stock.notes[0] if stock.notes else ""
+    gpu, index, notes = choose(device, Inventory(BACKEND, "HIP", stock.gpus, stock.shown, why))
+    if gpu.fault:
+        others = "; ".join(str(g) for g in stock.gpus if not g.fault) or "none"
+        reason = f"{gpu.fault} (others: {others})"
+        raise BackendUnavailableError(BACKEND, reason, "see why: sudo dmesg | grep amdgpu")
+    return gpu, notes if index is None else (*notes, *stock.notes)
 
 
 def relatives(gpu: Gpu, gpus: Sequence[Gpu]) -> list[Gpu]:
