@@ -33,7 +33,8 @@ _ORDERS = {
     "instant": (Kind.INSTANT, Kind.AVERAGE),
     "average": (Kind.AVERAGE, Kind.INSTANT),
 }
-# A counter may show more than the limit of the board allows for a moment: limits are kept on average.
+# Limits are kept on average, so a register may show more than the largest limit that can be set, for a moment. What is
+# above three times of it is no power of this board.
 _ABOVE_LIMIT = 3.0
 
 
@@ -197,7 +198,7 @@ def _board(
     if _mig_enabled(with_nvml, handle):
         notes.append("MIG is on: power and energy are those of the whole GPU, shared by all its parts")
     limits = _limits_mw(with_nvml, handle)
-    most = _ABOVE_LIMIT * limits / 1e3 if limits else registers.MOST_WATTS
+    most = min(_ABOVE_LIMIT * limits / 1e3 or registers.MOST_WATTS, registers.MOST_WATTS)
     return registers.Board(gpu.name, with_nvml.driver, generation, domain, module, most), notes
 
 
@@ -215,26 +216,29 @@ def _mig_enabled(with_nvml: Library, handle: object) -> bool:
 
 
 def _limits_mw(with_nvml: Library, handle: object) -> int:
-    """Return the largest power limit that can be set; 0 where it is not known."""
+    """Return the largest power limit that can be set; 0 where it is not known, or cannot be."""
     try:
-        return int(with_nvml.ask("nvmlDeviceGetPowerManagementLimitConstraints", handle)[1])
+        most = int(with_nvml.ask("nvmlDeviceGetPowerManagementLimitConstraints", handle)[1])
     except Fault as fault:
         if fault.code in errors.RESTART | errors.DEAD:
             raise
         return 0
+    return most if 0 < most <= registers.MOST_WATTS * 1e3 else 0
 
 
 def _open_samples(
     clock: Clock, with_nvml: Library, locate: Locate, identity: Identity, board: registers.Board
 ) -> Source:
     try:
-        past = samples.fetch(with_nvml, locate(with_nvml), 0)
+        past = samples.fetch(with_nvml, locate(with_nvml), 0, registers.MOST_WATTS)
     except Fault as fault:
         raise errors.unavailable(
             f"{board.name} has no buffer of power samples; open it without samples", fault
         ) from fault
     step_us = samples.step_us([t for t, _ in past])
-    scope = "module" if facts.reads_module(board.name, Kind.INSTANT) else "gpu"
+    scope, most = (
+        ("module", registers.MOST_WATTS) if facts.reads_module(board.name, Kind.INSTANT) else ("gpu", board.max_watts)
+    )
     channel = Channel(
         f"{scope}.samples",
         Quantity.POWER,
@@ -243,6 +247,7 @@ def _open_samples(
         label="total_power_samples",
         refresh_s=step_us / 1e6 if step_us else None,
         gain_u=facts.GAIN_U,
+        max_watts=most,
         reference=facts.NVML_REFERENCE + ": nvmlDeviceGetSamples",
     )
     return samples.SampleSource(clock, with_nvml, locate, identity, channel=channel, capacity=max(len(past), 2))

@@ -26,7 +26,6 @@ GPU, MODULE, MEMORY = 0, 1, 2
 
 # No board, module or tray reports more (a GB300 module is limited to 2900 W): such an answer is a sentinel.
 MOST_WATTS = 10_000.0
-_MOST_MW = MOST_WATTS * 1e3
 _MOST_MJ = 2.0**53  # beyond it float64 skips counts; 9 TJ is 28 years at 10 kW
 _MOST_CELSIUS = 150.0
 _MOST_MHZ = 20_000.0
@@ -90,7 +89,7 @@ class Board(NamedTuple):
     domain, module : str
         Paths of the physical parts: the GPU, and the module that holds it (empty: none, or not known which).
     max_watts : float
-        More than this the GPU cannot draw.
+        More than this no register of the GPU or its memory can show.
     """
 
     name: str
@@ -190,6 +189,7 @@ def _power(
         scope = MODULE
     timing = facts.timing(board.generation, kind, board.name)
     energy = kind is Kind.ENERGY
+    most = MOST_WATTS if scope == MODULE else board.max_watts
     channel = Channel(
         f"{_SCOPES[scope]}.{kind.value}",
         Quantity.ENERGY if energy else Quantity.POWER,
@@ -201,10 +201,10 @@ def _power(
         window_s=timing.window_s,
         lag_s=timing.window_s / 2 if timing.window_s else None,
         gain_u=facts.GAIN_U,
-        max_watts=(board.max_watts if scope == GPU else MOST_WATTS) if energy else None,
+        max_watts=most if energy else None,
         reference=timing.reference,
     )
-    return Register(channel, kind, field, ask, 1.0, _MOST_MJ if energy else _MOST_MW)
+    return Register(channel, kind, field, ask, 1.0, _MOST_MJ if energy else most * 1e3)
 
 
 def _values() -> list[Register]:

@@ -16,7 +16,6 @@ from pmtpy.backends._device_clock import DeviceClock
 from pmtpy.backends.nvml import errors
 from pmtpy.backends.nvml.errors import Fault
 from pmtpy.backends.nvml.library import MEMBER, Library
-from pmtpy.backends.nvml.registers import MOST_WATTS
 from pmtpy.backends.nvml.source import Locate, NvmlSource
 from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.clock import Clock
@@ -27,7 +26,7 @@ from pmtpy.errors import ReadError
 TOTAL_POWER_SAMPLES = 0  # nvml.h, nvmlSamplingType_t
 
 
-def fetch(library: Library, handle: object, last_us: int) -> list[tuple[int, float]]:
+def fetch(library: Library, handle: object, last_us: int, most_watts: float) -> list[tuple[int, float]]:
     """Return (stamp in us, mW) of the samples newer than ``last_us``, in order of time; impossible ones as NaN.
 
     Raises
@@ -42,13 +41,13 @@ def fetch(library: Library, handle: object, last_us: int) -> list[tuple[int, flo
             return []
         raise
     member = MEMBER.get(int(kind))
-    taken = {int(s.timeStamp): _milliwatts(s, member) for s in samples}
+    taken = {int(s.timeStamp): _milliwatts(s, member, most_watts) for s in samples}
     return sorted((t, mw) for t, mw in taken.items() if t > last_us)
 
 
-def _milliwatts(sample: Any, member: str | None) -> float:
+def _milliwatts(sample: Any, member: str | None, most_watts: float) -> float:
     value = float(getattr(sample.sampleValue, member)) if member else math.nan
-    return value if 0 < value <= MOST_WATTS * 1e3 else math.nan
+    return value if 0 < value <= most_watts * 1e3 else math.nan
 
 
 def step_us(stamps: Sequence[int]) -> float | None:
@@ -64,13 +63,17 @@ class SampleSource(NvmlSource):
     ) -> None:
         super().__init__(clock, library, locate, identity)
         self.channels = (channel,)
+        self._most_watts = channel.max_watts or math.inf
         self._step_ns = round((channel.refresh_s or 0.1) * 1e9)
         # Twice as often as the ring turns over loses nothing; a person watching wants to see something each second.
         turn_s = capacity * self._step_ns / 1e9
         self.traits = Traits(min(1.0, turn_s / 4), deadline_s=turn_s, timestamps=Timestamps.DEVICE_UPDATE)
         self._time = DeviceClock()
         self._restarted = False
-        self._last_us = self._learn(fetch(library, self._handle, 0))
+        self._last_us = self._learn(self._fetch(0))
+
+    def _fetch(self, last_us: int) -> list[tuple[int, float]]:
+        return fetch(self._library, self._handle, last_us, self._most_watts)
 
     def _learn(self, samples: Sequence[tuple[int, float]]) -> int:
         """Learn from the newest sample where the stamps lie on the host's clock; return its stamp, 0 for none."""
@@ -81,7 +84,7 @@ class SampleSource(NvmlSource):
 
     def _take(self) -> Block | None:
         old_us = self._last_us
-        samples = fetch(self._library, self._handle, old_us)
+        samples = self._fetch(old_us)
         if not samples:
             self._look_for_restart()
             return None
@@ -108,7 +111,7 @@ class SampleSource(NvmlSource):
 
     def _look_for_restart(self) -> None:
         """Notice a buffer that began anew with smaller stamps, which would otherwise look like silence."""
-        newest = fetch(self._library, self._handle, 0)
+        newest = self._fetch(0)
         if newest and newest[-1][0] < self._last_us:
             self._time.forget()
             self._last_us, self._restarted = self._learn(newest), True

@@ -73,6 +73,8 @@ class VirtualGpu:
         Instant at which its registers stopped to refresh.
     mig : tuple of str
         UUIDs of its parts.
+    limits_mw : (int, int)
+        Least and largest power limit that can be set; wide, so that any load may be rehearsed.
     """
 
     board: Board
@@ -84,6 +86,7 @@ class VirtualGpu:
     counter_mj: int = 50_000_000
     frozen_ns: int | None = None
     mig: tuple[str, ...] = ()
+    limits_mw: tuple[int, int] = (100_000, 3_000_000)
 
     @property
     def uuid(self) -> str:

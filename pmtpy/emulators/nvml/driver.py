@@ -24,7 +24,6 @@ OK, UNINITIALIZED, INVALID, NOT_SUPPORTED, NOT_FOUND, LOST = 0, 1, 2, 3, 6, 15
 _RING = 120  # samples of power that drivers are reported to keep
 _UNSIGNED_INT, _UNSIGNED_LONG_LONG = 1, 3  # value types
 _MEMBER = {_UNSIGNED_INT: "uiVal", _UNSIGNED_LONG_LONG: "ullVal"}
-_LIMITS_MW = (100_000, 3_000_000)  # wide, so that any load may be rehearsed
 _GPU_SHARE = 0.7  # of a module's power, on a virtual GH200
 _BOOT_NS = 7_000_000_000_000  # the samples' clock differs from the host's by this
 
@@ -83,7 +82,7 @@ class VirtualDriver:
             "nvmlDeviceGetPciInfo_v3": self._pci,
             "nvmlDeviceGetArchitecture": lambda gpu, out: _set(out, gpu.board.architecture),
             "nvmlDeviceGetCudaComputeCapability": lambda gpu, a, b: _set_both(a, b, gpu.board.capability),
-            "nvmlDeviceGetPowerManagementLimitConstraints": lambda _gpu, a, b: _set_both(a, b, _LIMITS_MW),
+            "nvmlDeviceGetPowerManagementLimitConstraints": lambda gpu, a, b: _set_both(a, b, gpu.limits_mw),
             "nvmlDeviceGetMigMode": lambda gpu, a, b: _set_both(a, b, (1, 1)) if gpu.mig else NOT_SUPPORTED,
             "nvmlDeviceGetPowerUsage": self._usage,
             "nvmlDeviceGetTotalEnergyConsumption": self._energy,

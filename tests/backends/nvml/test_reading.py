@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pmtpy as pmt
 from pmtpy.backends.nvml import facts, open_source
 from pmtpy.backends.nvml.facts import Kind
 from pmtpy.core.channel import outermost
@@ -17,6 +18,7 @@ from pmtpy.core.rows import Layout
 from pmtpy.core.source import Source, Timestamps
 from pmtpy.emulators.nvml import BOARDS, VirtualGpu, make_gpu, open_virtual
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
+from pmtpy.sensor.sensor import Sensor
 from pmtpy.testing import check_lost, check_source
 
 from .rig import LOAD, Rig, frame_of, names
@@ -507,3 +509,31 @@ def test_no_reply_yields_a_silently_wrong_total(
                 assert 200 * (seconds - unknown - 0.2) <= now[1] - first[1] <= 200 * (seconds + 0.2)
     except SourceLostError:
         return
+
+
+@pytest.mark.parametrize("field", [(186, 0)])
+def test_a_power_that_the_board_cannot_draw_is_not_believed(field: tuple[int, int]) -> None:
+    rig = Rig(load="constant:200")
+    gpu = rig.gpus[0]
+    gpu.limits_mw = (100_000, 350_000)
+    with Sensor(rig.open(), "nvml", rig.clock) as sensor:
+        with pmt.region("work", sensor) as r:
+            for i in range(100):
+                rig.clock.advance(0.05)
+                if i == 40:
+                    gpu.garbage[field] = 9_000_000
+                if i == 42:
+                    del gpu.garbage[field]
+                sensor.read()
+        m = r["nvml"]
+        for channel in (m, *m.channels.values()):
+            assert channel.watts == pytest.approx(200 * (0.2 if "memory" in channel.name else 1.0), rel=0.01)
+
+
+def test_samples_that_the_board_cannot_draw_are_not_believed() -> None:
+    rig = Rig(load="constant:1200")
+    rig.gpus[0].limits_mw = (100_000, 350_000)
+    source = rig.open(samples=True)
+    rig.clock.advance(1.0)
+    assert len(source.read()) == 0
+    assert source.last_read_failed
