@@ -23,8 +23,8 @@ from calibration.published_models import PowerCurve, fit_power_curve, shared_cur
 from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, recordings, save, table
 from pmtpy.analysis.transfer.predict import fit_transfer, predict
 from pmtpy.analysis.transfer.table import Table
-from pmtpy.cli.calibrate import read_table
 from pmtpy.core.rows import Floats
+from pmtpy.lab.tuning_table import read_table
 
 TRAINING = (3, 10, 20, 50)
 MEASURED = ((1485.0,), (1635.0,), (1815.0,), (1485.0, 1815.0))

@@ -8,36 +8,28 @@ corrects a recording by a profile, is in :mod:`pmtpy.cli.calibrate_energy`.
 from __future__ import annotations
 
 import argparse
-import csv
 import datetime as dt
-import gzip
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from pmtpy.analysis.transfer.predict import Prediction, fit_transfer, predict
-from pmtpy.analysis.transfer.table import Table
-from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, of_another
+from pmtpy.analysis.transfer.predict import fit_transfer, predict
 from pmtpy.cli import calibrate_energy
 from pmtpy.cli.calibrate_energy import pair_of_numbers
 from pmtpy.cli.common import options_for, say
 from pmtpy.core.calibration.curves import Affine, Number
 from pmtpy.core.calibration.matching import refuse_stranger
 from pmtpy.core.calibration.profile import RECORDED, Profile
-from pmtpy.core.calibration.response import Behaviour
 from pmtpy.core.channel import Channel, Identity, Quantity
-from pmtpy.errors import CalibrationError, FileFormatError, SinkError, TargetError
+from pmtpy.errors import FileFormatError, SinkError, TargetError
+from pmtpy.lab.make_profile import REPEATABILITY, behaviour, calibration_line, identities, shown_range
+from pmtpy.lab.tuning_table import COLUMNS, read_table, write_predictions
 from pmtpy.sensor.registry import canonical, create, split_target
 
-_COLUMNS = ("config", "set_clock_mhz", "core_freq_mhz", "time_ms", "power_w")
-_WRITTEN = ("config", "set_clock_mhz", "power_w", "time_ms", "energy_j", "energy_low_j", "energy_high_j")
-# Standard deviation of energies of one card over repeated measurements by the good practice of Yang, Adamek, Armour
-# (arXiv 2312.02741): 0.25 %. Assumed of another session of any card where there is but one recording of it.
-_REPEATABILITY = 0.0025
 _TOLD = 5  # notes that are printed in full
 
 
@@ -60,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--clocks 1485,1650,1815 -o predicted.csv",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    columns = ", ".join([*_COLUMNS, "temperature_c"])
+    columns = ", ".join([*COLUMNS, "temperature_c"])
     transfer.add_argument("--train", required=True, metavar="TABLE", help=f"CSV with the columns {columns}")
     transfer.add_argument("--measured", required=True, metavar="TABLE", help="the same, for what is to be predicted")
     transfer.add_argument("--clocks", required=True, metavar="MHZ,MHZ,...", help="clocks to predict, as asked for")
@@ -95,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="PERCENT",
         help=f"how much the gain differs from session to session, one standard deviation; of a single recording; "
-        f"default {_REPEATABILITY:.2%}, published for repeated energies of one card".replace("%", "%%"),
+        f"default {REPEATABILITY:.2%}, published for repeated energies of one card".replace("%", "%%"),
     )
     profile.add_argument("-o", "--output", required=True, metavar="PROFILE.json")
     profile.add_argument(
@@ -120,7 +112,7 @@ def _transfer(args: argparse.Namespace) -> int:
     clocks = _clocks(args.clocks)
     train, measured = read_table(Path(args.train)), read_table(Path(args.measured))
     found = predict(fit_transfer(train), measured, clocks)
-    _write(Path(args.output), found)
+    write_predictions(Path(args.output), found)
     width = float(np.median([p.energy_high_j / p.energy_j - 1.0 for p in found]))
     say(
         f"{len(measured.by_config())} configuration(s) at {len(clocks)} clock(s) written to {args.output}; "
@@ -145,77 +137,17 @@ def _clocks(text: str) -> list[float]:
     return clocks
 
 
-def read_table(path: Path) -> Table:
-    """Read a table of tuning results; gzip is undone, columns that are not needed are ignored.
-
-    Raises
-    ------
-    FileFormatError
-        It cannot be read, lacks a column, or has a value that is no number: file, line and column are named.
-    """
-    try:
-        raw = path.read_bytes()
-        text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        msg = f"{path}: cannot be read: {error}"
-        raise FileFormatError(msg) from error
-    rows = csv.DictReader(text.splitlines(), skipinitialspace=True)
-    missing = [c for c in _COLUMNS if c not in (rows.fieldnames or ())]
-    if missing:
-        there = ", ".join(rows.fieldnames or ()) or "none"
-        msg = f"{path}: line 1: the columns {', '.join(missing)} are missing; separated by commas there are: {there}"
-        raise FileFormatError(msg)
-    names: list[str] = []
-    numbers: list[list[float]] = []
-    for row in rows:
-        names.append(str(row["config"]))
-        numbers.append([_number(path, rows.line_num, c, row[c]) for c in _COLUMNS[1:]])
-        warm = row.get("temperature_c")
-        numbers[-1].append(_number(path, rows.line_num, "temperature_c", warm) if warm else math.nan)
-    if not names:
-        msg = f"{path}: no rows below the header"
-        raise FileFormatError(msg)
-    set_mhz, core, time_ms, power, warmth = np.array(numbers, np.float64).T
-    return Table(tuple(names), set_mhz, core, warmth, time_ms / 1e3, power)
-
-
-def _number(path: Path, line: int, column: str, text: str | None) -> float:
-    try:
-        value = float(text or "")
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value) or (column != "temperature_c" and value <= 0):
-        msg = f"{path}: line {line}: {column} must be a number" + (
-            f", not {text!r}" if column == "temperature_c" else f" above zero, not {text!r}"
-        )
-        raise FileFormatError(msg)
-    return value
-
-
-def _write(path: Path, found: Sequence[Prediction]) -> None:
-    try:
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(_WRITTEN)
-            for p in found:
-                numbers = (p.power_w, p.time_s * 1e3, p.energy_j, p.energy_low_j, p.energy_high_j)
-                writer.writerow([p.config, f"{p.set_mhz:g}", *(f"{x:.7g}" for x in numbers)])
-    except OSError as error:
-        msg = f"{path}: the predictions could not be written: {error}"
-        raise SinkError(msg) from error
-
-
 # --- profile ---
 
 
 def _profile(args: argparse.Namespace) -> int:
     """Take the estimates, the device's identity, and write them together."""
     found = [_found(Path(name)) for name in args.found]
-    low, high = pair_of_numbers(args.range) if args.range else _shown(found)
+    low, high = pair_of_numbers(args.range) if args.range else shown_range(found)
     if args.no_meter and not args.target:
         msg = "--no-meter takes what the device states of its gain, so it needs the device: --target"
         raise TargetError(msg)
-    curve, spread = (Affine(), "") if args.no_meter else _curve(found, args.repeatability)
+    curve, spread = (Affine(), "") if args.no_meter else calibration_line(found, args.repeatability)
     channels = list(dict.fromkeys(str(f.get("channel", "")) for f in found))
     if not args.channel and len(channels) > 1:
         msg = (
@@ -231,8 +163,8 @@ def _profile(args: argparse.Namespace) -> int:
         ("date", dt.datetime.now(tz=dt.timezone.utc).date().isoformat()),
         ("repeatability", spread),
     )
-    profile = Profile(identity, channel.name, curve, low, high, _behaviours(found), came)
-    recorded = _identities(found)
+    profile = Profile(identity, channel.name, curve, low, high, behaviour(found), came)
+    recorded = identities(found)
     for each in recorded:
         refuse_stranger(replace(profile, device=each), recorded[0] if args.device else identity)
     try:
@@ -245,73 +177,10 @@ def _profile(args: argparse.Namespace) -> int:
     return 0
 
 
-def _curve(found: Sequence[dict[str, object]], percent: float | None) -> tuple[Affine, str]:
-    """Gain and offset with how well they hold for another session, and a text that says where that is from."""
-    gains, offsets = [_estimate(f, "gradient") for f in found], [_estimate(f, "intercept_w") for f in found]
-    if len(found) > 1:
-        if percent is not None:
-            msg = "--repeatability is for a single recording; that of several is found from them"
-            raise TargetError(msg)
-        return Affine(_pooled(gains), _pooled(offsets)), f"found from {len(found)} recordings"
-    if percent is not None and not 0.0 <= percent < 100.0:
-        msg = f"--repeatability {percent:g}: write a share in percent, for example 0.25"
-        raise TargetError(msg)
-    share = _REPEATABILITY if percent is None else percent / 100.0
-    # One recording says nothing of how the next one differs. What is published is of energies, which contain both.
-    gain = Number(gains[0].value, math.hypot(gains[0].u, share * gains[0].value))
-    where = "assumed, as published for repeated energies of one card" if percent is None else "as stated"
-    return Affine(gain, offsets[0]), f"{share:.3g} of the gain, {where}"
-
-
-def _pooled(numbers: Sequence[Number]) -> Number:
-    return Number(*of_another([n.value for n in numbers], [n.u for n in numbers]))
-
-
-def _behaviours(found: Sequence[dict[str, object]]) -> Behaviour:
-    """Return what the recordings say of how the sensor follows time; they must name the same kernel."""
-    each = [_behaviour(f) for f in found]
-    families = list(dict.fromkeys(b.family for b in each))
-    if len(each) == 1 or len(families) > 1:
-        if len(each) > 1:
-            msg = f"the recordings disagree about the kernel: {', '.join(f or 'none' for f in families)}"
-            raise CalibrationError(msg)
-        return each[0]
-
-    def pooled(numbers: list[Number | None]) -> Number | None:
-        known = [n for n in numbers if n is not None]
-        return _pooled(known) if len(known) > 1 else (known[0] if known else None)
-
-    return Behaviour(
-        families[0],
-        pooled([b.refresh_s for b in each]),
-        pooled([b.window_s for b in each]),
-        pooled([b.tau_s for b in each]),
-        pooled([b.delay_s for b in each]),
-        pooled([b.noise for b in each]),
-    )
-
-
-def _shown(found: Sequence[dict[str, object]]) -> tuple[float, float]:
-    """Return the lowest and the highest reading of all recordings."""
-    spans = [f.get("shown_w") for f in found]
-    if not all(isinstance(s, list) and len(s) == 2 for s in spans):
-        msg = "what was found does not say which watts were shown; state them: --range LOW,HIGH"
-        raise TargetError(msg)
-    ends = [float(x) for s in spans if isinstance(s, list) for x in s]
-    return min(ends), max(ends)
-
-
-def _identities(found: Sequence[dict[str, object]]) -> list[Identity]:
-    """Return the devices that the recordings are of, as far as they say."""
-    facts = [f.get("identity") for f in found]
-    names = [f.name for f in fields(Identity) if f.name != "notes"]
-    return [Identity(**{n: f[n] for n in names if n in f}) for f in facts if isinstance(f, dict) and "backend" in f]
-
-
 def _whose(args: argparse.Namespace, name: str, found: Sequence[dict[str, object]]) -> tuple[Identity, Channel]:
     """Return the device that was characterised, and the channel there; of one elsewhere, its name."""
     if not args.target:
-        known = [] if args.device else _identities(found)
+        known = [] if args.device else identities(found)
         return known[0] if known else Identity(RECORDED, args.device), Channel(name, Quantity.POWER)
     target = canonical(args.target)
     options = options_for([target], args.option)[target]
@@ -339,38 +208,3 @@ def _found(path: Path) -> dict[str, object]:
         msg = f"{path}: one JSON object, as `pmtpy characterise --json` prints for one channel, was expected"
         raise FileFormatError(msg)
     return document
-
-
-def _number_of(entry: object, scale: float = 1.0) -> Number | None:
-    """Read an estimate, ``{"value", "low", "high"}`` at 95 %, as a value with its standard uncertainty."""
-    if not isinstance(entry, dict):
-        return None
-    try:
-        value, low, high = (float(entry[key]) * scale for key in ("value", "low", "high"))
-    except (KeyError, TypeError, ValueError):
-        return None
-    return Number(value, abs(high - low) / 2.0 / COVERAGE_FACTOR)
-
-
-def _estimate(found: dict[str, object], key: str) -> Number:
-    number = _number_of(found.get(key))
-    if number is None:
-        declined = found.get("declined")
-        why = declined.get(key, "") if isinstance(declined, dict) else ""
-        msg = f"there is no {key} in what was found{': ' if why else ''}{why}; characterise against a reference meter"
-        raise CalibrationError(msg)
-    return number
-
-
-def _behaviour(found: dict[str, object]) -> Behaviour:
-    kernel = found.get("kernel")
-    of = kernel if isinstance(kernel, dict) else {}
-    ms, noise = 1e-3, found.get("noise_w")
-    return Behaviour(
-        family=str(of.get("family", "")),
-        refresh_s=_number_of(found.get("update_period_ms"), ms),
-        window_s=_number_of(of.get("window_ms"), ms),
-        tau_s=_number_of(of.get("tau_ms"), ms),
-        delay_s=_number_of(of.get("offset_ms"), ms),
-        noise=Number(float(noise)) if isinstance(noise, float) else None,
-    )

@@ -17,6 +17,7 @@ from pmtpy.analysis.transfer.table import Table
 from pmtpy.cli import calibrate
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError, FileFormatError, SinkError, TargetError
+from pmtpy.lab.tuning_table import read_table
 
 CLOCKS = np.arange(1400.0, 1851.0, 50.0)
 
@@ -234,7 +235,7 @@ def test_the_ridge_of_a_real_card_is_found(recordings: Path) -> None:
 
 @pytest.fixture
 def tuned(recordings: Path) -> Table:
-    return calibrate.read_table(recordings / "rtx4000ada-tuning" / "beamformer_dev.csv.gz")
+    return read_table(recordings / "rtx4000ada-tuning" / "beamformer_dev.csv.gz")
 
 
 @pytest.mark.parametrize(
@@ -342,7 +343,7 @@ def test_the_command_writes_the_promised_columns(tmp_path: Path, capsys: pytest.
 def test_a_broken_table_is_refused_with_line_and_column(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "t.csv").write_bytes(text.encode("latin-1"))
     with pytest.raises(FileFormatError, match=why):
-        calibrate.read_table(tmp_path / "t.csv")
+        read_table(tmp_path / "t.csv")
 
 
 def test_clocks_must_be_numbers(tmp_path: Path) -> None:

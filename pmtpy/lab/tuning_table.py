@@ -1,0 +1,89 @@
+"""Tables of tuning results: read, and written with what is predicted at other clocks.
+
+Columns of what is read: ``config, set_clock_mhz, core_freq_mhz, temperature_c, time_ms, power_w``; of what is written:
+``config, set_clock_mhz, power_w, time_ms, energy_j, energy_low_j, energy_high_j`` (95 %).
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pmtpy.analysis.transfer.predict import Prediction
+from pmtpy.analysis.transfer.table import Table
+from pmtpy.errors import FileFormatError, SinkError
+
+COLUMNS = ("config", "set_clock_mhz", "core_freq_mhz", "time_ms", "power_w")
+_WRITTEN = ("config", "set_clock_mhz", "power_w", "time_ms", "energy_j", "energy_low_j", "energy_high_j")
+
+
+def read_table(path: Path) -> Table:
+    """Read a table of tuning results; gzip is undone, columns that are not needed are ignored.
+
+    Raises
+    ------
+    FileFormatError
+        It cannot be read, lacks a column, or has a value that is no number: file, line and column are named.
+    """
+    try:
+        raw = path.read_bytes()
+        text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8-sig")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        msg = f"{path}: cannot be read: {error}"
+        raise FileFormatError(msg) from error
+    rows = csv.DictReader(text.splitlines(), skipinitialspace=True)
+    missing = [c for c in COLUMNS if c not in (rows.fieldnames or ())]
+    if missing:
+        there = ", ".join(rows.fieldnames or ()) or "none"
+        msg = f"{path}: line 1: the columns {', '.join(missing)} are missing; separated by commas there are: {there}"
+        raise FileFormatError(msg)
+    names: list[str] = []
+    numbers: list[list[float]] = []
+    for row in rows:
+        names.append(str(row["config"]))
+        numbers.append([_number(path, rows.line_num, c, row[c]) for c in COLUMNS[1:]])
+        warm = row.get("temperature_c")
+        numbers[-1].append(_number(path, rows.line_num, "temperature_c", warm) if warm else math.nan)
+    if not names:
+        msg = f"{path}: no rows below the header"
+        raise FileFormatError(msg)
+    set_mhz, core, time_ms, power, warmth = np.array(numbers, np.float64).T
+    return Table(tuple(names), set_mhz, core, warmth, time_ms / 1e3, power)
+
+
+def _number(path: Path, line: int, column: str, text: str | None) -> float:
+    try:
+        value = float(text or "")
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or (column != "temperature_c" and value <= 0):
+        msg = f"{path}: line {line}: {column} must be a number" + (
+            f", not {text!r}" if column == "temperature_c" else f" above zero, not {text!r}"
+        )
+        raise FileFormatError(msg)
+    return value
+
+
+def write_predictions(path: Path, found: Sequence[Prediction]) -> None:
+    """Write what is predicted, a line each.
+
+    Raises
+    ------
+    SinkError
+        The file cannot be written.
+    """
+    try:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(_WRITTEN)
+            for p in found:
+                numbers = (p.power_w, p.time_s * 1e3, p.energy_j, p.energy_low_j, p.energy_high_j)
+                writer.writerow([p.config, f"{p.set_mhz:g}", *(f"{x:.7g}" for x in numbers)])
+    except OSError as error:
+        msg = f"{path}: the predictions could not be written: {error}"
+        raise SinkError(msg) from error
