@@ -121,9 +121,9 @@ def _attribute(path: Path, match: re.Match[str], chip: str) -> Attribute | None:
 
 
 def _error(path: Path) -> float | None:
-    """Turn an accuracy such as ``95.0%`` into a relative error."""
+    """Turn an accuracy such as ``95.0%`` into a relative error. 100 % states none: firmware writes it unasked."""
     match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,4})?)%", optional_text(path) or "")
-    return 1.0 - float(match[1]) / 100.0 if match and 0 < float(match[1]) <= 100 else None
+    return 1.0 - float(match[1]) / 100.0 if match and 0 < float(match[1]) < 100 else None
 
 
 def _attributes(directory: Path, chip: str) -> tuple[Attribute, ...]:

@@ -33,6 +33,9 @@ _POWER = {
     "PWRMEM": ("socket{}.memory", "host/socket{}/dram"),
     GPUS: ("socket{}.gpus", "host/socket{}/gpus"),
 }
+# No accuracy is stated. Assumed is what uncalibrated meters on boards were found off (Shalavi et al., 2023, for
+# NVIDIA's modules), as for hwmon, whose readings come from the same sensors.
+_GAIN_U = 0.03
 _TRUNCATED = frozenset({"PWRVDD", "PWRVDN"})
 
 _UNITS = {
@@ -83,6 +86,7 @@ def power_channels(entry: Entry, name: str, chip: str, refresh_s: float) -> tupl
         refresh_s=refresh_s,
         window_s=refresh_s,
         resolution=entry.scale,
+        gain_u=_GAIN_U,
         # Truncation makes half a step too little on average, with a rectangular spread of one step.
         offset_u=entry.scale * (1 / 3) ** 0.5 if entry.name in _TRUNCATED else 0.0,
         reference=REFERENCE,
