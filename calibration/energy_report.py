@@ -25,9 +25,10 @@ from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, recording
 from pmtpy.analysis.characterisation.update_period import estimate_updates, update_series
 from pmtpy.analysis.correction.bins import held_energy
 from pmtpy.analysis.correction.correct import Energy, region_energy
-from pmtpy.analysis.signal.response import Activity, Response
+from pmtpy.analysis.signal.response import Response
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.calibration.response import invert_one_pole
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.load import Table
@@ -120,7 +121,7 @@ def rows_of(case: Case, step: Step) -> tuple[list[list[str]], list[Energy]]:
             case.response,
             start_s=0.0,
             end_s=end,
-            load=Activity(np.zeros(1), np.array([step.returned_s])),
+            load=LoadIntervals(np.zeros(1), np.array([step.returned_s])),
         )
         kept.append(found)
         inside = "yes" if found.low <= true <= found.high else "no"
@@ -167,7 +168,7 @@ def aliasing(trials: int = 200) -> list[list[str]]:
             true = float(load.joules(np.array(end)) - load.joules(np.array(start)))
             plain = region_energy(t, watts, response, start_s=start, end_s=end)
             errors["shifted by the lag"].append(plain.joules / true - 1)
-            informed = region_energy(t, watts, response, start_s=start, end_s=end, load=Activity(on, on + 0.052))
+            informed = region_energy(t, watts, response, start_s=start, end_s=end, load=LoadIntervals(on, on + 0.052))
             errors["load-informed"].append(informed.joules / true - 1)
             try:
                 folded = folded_energy(t, watts, response, 0.104, start_s=start, end_s=end)

@@ -18,12 +18,13 @@ from pmtpy.analysis.correction.correct import Energy, region_energy
 from pmtpy.analysis.correction.live import response_of
 from pmtpy.analysis.signal.clock_fit import zone_shift
 from pmtpy.analysis.signal.estimate import Estimate
-from pmtpy.analysis.signal.response import Activity, Response
+from pmtpy.analysis.signal.response import Response
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.cli.common import say
 from pmtpy.core.calibration.matching import refuse_stranger
 from pmtpy.core.calibration.profile import RECORDED, Profile, parse_profile
 from pmtpy.core.channel import Identity
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.errors import CalibrationError, TargetError
 from pmtpy.lab.recorded import marked_load, power_column, read_file, read_series, read_stamps
 
@@ -189,7 +190,11 @@ def _lead(response: Response) -> float:
 
 
 def _intervals(
-    args: argparse.Namespace, table: pd.DataFrame, load: Activity | None, extent: tuple[float, float], lead_s: float
+    args: argparse.Namespace,
+    table: pd.DataFrame,
+    load: LoadIntervals | None,
+    extent: tuple[float, float],
+    lead_s: float,
 ) -> list[tuple[float, float]]:
     """Return the intervals asked for, on the clock of the load or of the recording."""
     first, last = extent

@@ -38,7 +38,7 @@ from pmtpy.plotting.recording import SUFFIXES
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
 from pmtpy.sensor.registry import canonical
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -354,7 +354,7 @@ def _world(sensors: Sequence[Sensor]) -> World | None:
         return None
     from pmtpy.emulators.world import open_world
 
-    return open_world(sensors[0].clock)
+    return open_world(acquisition_of(sensors[0]).clock)
 
 
 def _true_joules(world: World, start_ns: int, a_s: float, b_s: float) -> float:
@@ -373,7 +373,7 @@ def _target(thing: str) -> tuple[str, str]:
 
 def _lived(sensor: Sensor, read: pd.DataFrame, channel: str, start_ns: int) -> Trace:
     """Return what a sensor has written, on the host's monotonic clock, in seconds since the start."""
-    anchor = sensor.anchor
+    anchor = acquisition_of(sensor).anchor
     trace = _trace(read, channel or "total", f"{sensor.target}#{channel}" if channel else sensor.target)
     zero_s = (start_ns - anchor.monotonic_ns) / 1e9
     return replace(trace, t_s=np.asarray((trace.t_s - anchor.unix_ns / 1e9) - zero_s, np.float64))

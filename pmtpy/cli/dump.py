@@ -27,7 +27,7 @@ from pmtpy.core.clock import HOST_CLOCK, seconds_of
 from pmtpy.errors import PmtError, SourceLostError, TargetError
 from pmtpy.io.write import FORMATS
 from pmtpy.regions.region import Region
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, acquisition_of, dump_error_of
 
 _WATCH_S = 0.1
 _SUFFIX = {"csv": ".csv", "parquet": ".parquet", "pmt": ".pmt", "powersensor3": ".ps3"}
@@ -110,7 +110,7 @@ def _watch(sensors: Sequence[Sensor], seconds: float | None) -> int:
     idle = threading.Event()
     try:
         with stoppable():
-            while any(s.alive and s.dump_error is None for s in sensors):
+            while any(acquisition_of(s).alive and dump_error_of(s) is None for s in sensors):
                 now = HOST_CLOCK.now_ns()
                 if end_ns is not None and now >= end_ns:
                     break

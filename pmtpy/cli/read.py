@@ -14,7 +14,7 @@ from pmtpy.core.clock import HOST_CLOCK, seconds_of
 from pmtpy.core.state import State
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 _WATCH = "200ms"
 
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 def _first_row_ns(sensor: Sensor) -> int:
     """Instant from which the joules of a sensor count, when it has just been opened."""
     recent = sensor.history()
-    return int(recent.t_ns[0]) if len(recent) else sensor.anchor.monotonic_ns
+    return int(recent.t_ns[0]) if len(recent) else acquisition_of(sensor).anchor.monotonic_ns
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ def _idle(sensors: Sequence[Sensor], seconds: float) -> dict[str, Measurement]:
     region = Region("baseline", {s.target: s for s in sensors})
     with region:
         HOST_CLOCK.wait_until(HOST_CLOCK.now_ns() + round(seconds * 1e9), threading.Event())
-    return region.get()
+    return dict(region.items())
 
 
 @contextlib.contextmanager

@@ -166,7 +166,7 @@ class Integrator:
             values = tuple([(counts[i] + o) * s for i, s, o, _ in self._values])
             if self._transforms:
                 values = self._correct_values(values)
-        return _new(Point, (t_ns, tuple(watts), tuple(joules), values, lost, self._uncovered_ns))
+        return _new(Point, (t_ns, tuple(watts), tuple(joules), values, lost, (self._uncovered_ns,) * len(watts)))
 
     def _count(self, t_ns: int, counts: Sequence[float], dt_ns: int) -> int:
         """Add what the plain counters have counted in one interval; return its part (ns) for which that is not known.
@@ -290,7 +290,9 @@ class Integrator:
         self._uncovered_ns = int(uncovered[-1])
         self.lost += int(lost.sum()) if block.lost is not None else 0
         values = si[plan.values].T if self._values else np.empty((n, 0))
-        return Frame(t_ns, watts.T, joules.T, values, lost, uncovered, block.marks)
+        return Frame(
+            t_ns, watts.T, joules.T, values, lost, np.repeat(uncovered[:, None], len(watts), axis=1), block.marks
+        )
 
     def _powers(self, si: Floats, watts: Floats) -> None:
         """Fill in the power of every channel, one row each; the row of the total is left."""

@@ -1,58 +1,68 @@
-"""When the load of a region was on, by the host's own stamps: what lets a correction know what a sensor did not see.
-
-Two stamps for each stretch, in memory and nothing else. Energies are the business of :mod:`pmtpy.regions.measurement`.
-"""
+"""When a load was on: stretches of time, not overlapping, and what follows from them alone."""
 
 from __future__ import annotations
 
-import threading
-from array import array
-from types import TracebackType
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.core.clock import Clock
-from pmtpy.core.rows import Ints
+from pmtpy.core.rows import Floats
 
 
+@dataclass(frozen=True, slots=True)
 class LoadIntervals:
-    """A with-statement around what the device does, to be entered any number of times. Made by ``Region.busy()``.
+    """When the load was on, by stamps of its program: ``on_s[i]`` to ``off_s[i]``, in order, not overlapping.
 
-    Stretches may nest, and overlap in several threads or coroutines: the load is on while any of them is.
+    The stamps are all there are from ``since_s`` to ``until_s``; what the load did before and after is not known.
     """
 
-    __slots__ = ("_clock", "_depth", "_edges", "_lock")
+    on_s: Floats
+    off_s: Floats
+    since_s: float = -math.inf
+    until_s: float = math.inf
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._depth = 0
-        self._edges = array("q")  # on, off, on, ...; eight bytes each, since a loop may make millions
+    def __post_init__(self) -> None:
+        """Refuse intervals that overlap or are out of order."""
+        if len(self.on_s) != len(self.off_s) or np.any(np.diff(self.edges) < 0):
+            msg = "a load needs as many ends as starts, each after the one before"
+            raise ValueError(msg)
 
-    def __enter__(self) -> None:
-        with self._lock:
-            self._depth += 1
-            if self._depth == 1:
-                self._edges.append(self._clock.now_ns())
+    @property
+    def edges(self) -> Floats:
+        """All changes in order: on, off, on, off, ..."""
+        return np.stack([self.on_s, self.off_s], axis=1).ravel()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        now_ns = self._clock.now_ns()
-        with self._lock:
-            self._depth -= 1
-            if self._depth == 0:
-                self._edges.append(now_ns)
+    @property
+    def whole(self) -> bool:
+        """Whether the stamps are complete for all time, and not for an interval alone."""
+        return self.since_s == -math.inf and self.until_s == math.inf
 
-    def edges(self, clock: Clock, end_ns: int) -> Ints | None:
-        """Return when the load was switched on, off, on, ... up to ``end_ns``; a stretch that has not ended ends there.
+    def ending(self, early_s: float) -> LoadIntervals:
+        """Return the load with each end earlier, though not before its start nor after the next one."""
+        return replace(self, off_s=np.clip(self.off_s - early_s, self.on_s, np.append(self.on_s[1:], np.inf)))
 
-        None where nothing was stamped, or by another clock than ``clock``.
-        """
-        with self._lock:
-            edges = np.array(self._edges, np.int64)
-        if not len(edges) or clock is not self._clock:
-            return None
-        if len(edges) % 2:
-            edges = np.append(edges, max(end_ns, int(edges[-1])))
-        return edges
+    def lone_starts(self, apart_s: float) -> Floats:
+        """Return the starts before and after which nothing else is switched for a while."""
+        gaps = np.concatenate([[np.inf], np.diff(self.edges), [np.inf]])
+        return np.asarray(self.on_s[np.minimum(gaps[:-1], gaps[1:])[::2] > apart_s], np.float64)
+
+    def share(self, start_s: float, end_s: float) -> float:
+        """Seconds for which the load was on within an interval."""
+        inside = np.minimum(self.off_s, end_s) - np.maximum(self.on_s, start_s)
+        return float(np.sum(np.maximum(inside, 0.0)))
+
+    def switches(self, start_s: float, end_s: float) -> int:
+        """How often the load was switched within an interval, its ends left out."""
+        return int(np.count_nonzero((self.edges > start_s) & (self.edges < end_s)))
+
+    def lead_s(self, start_s: float, end_s: float) -> float:
+        """By how many seconds on the load runs ahead of its mean within an interval, root mean square."""
+        knots = np.concatenate([[start_s], np.clip(self.edges, start_s, end_s), [end_s]])
+        length = np.diff(knots)
+        on = np.where(np.arange(len(length)) % 2, length, 0.0)
+        lead = np.concatenate([[0.0], np.cumsum(on - length * (np.sum(on) / (end_s - start_s)))])
+        a, b = lead[:-1], lead[1:]
+        mean = float(np.sum(length * (a + b))) / 2.0 / (end_s - start_s)
+        square = float(np.sum(length * (a * a + a * b + b * b))) / 3.0 / (end_s - start_s)
+        return math.sqrt(max(0.0, square - mean * mean))

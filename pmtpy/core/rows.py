@@ -90,7 +90,7 @@ class Point(NamedTuple):
     joules: tuple[float, ...]
     values: tuple[float, ...]
     lost: int
-    uncovered_ns: int
+    uncovered_ns: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Frame:
             tuple(self.joules[row].tolist()),
             tuple(self.values[row].tolist()),
             int(self.lost[row]),
-            int(self.uncovered_ns[row]),
+            tuple(self.uncovered_ns[row].tolist()),
         )
 
 

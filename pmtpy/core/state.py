@@ -48,6 +48,8 @@ class State:
     extended_ns : int
         How far the instant lies beyond the newest reading of the device, over which the last power was assumed to go
         on; 0 if it is the instant of a reading.
+    opening : int
+        Which opening of the sensor it belongs to: counting begins anew with each, and their states do not subtract.
     place : Place or None
         Knows the energy better once the device has been read again; None where there is nothing to know better.
     """
@@ -58,9 +60,10 @@ class State:
     names: tuple[str, ...]
     joules: tuple[float, ...]
     watts: tuple[float, ...]
-    uncovered_ns: int = 0
+    uncovered_ns: tuple[int, ...] = ()
     lost: int = 0
     extended_ns: int = 0
+    opening: int = 0
     place: Place | None = field(default=None, repr=False, compare=False)
 
 
@@ -79,9 +82,10 @@ class _Draft:
     names: tuple[str, ...]
     joules: tuple[float, ...]
     watts: tuple[float, ...]
-    uncovered_ns: int
+    uncovered_ns: tuple[int, ...]
     lost: int
     extended_ns: int
+    opening: int
     place: Place | None
 
 
@@ -96,11 +100,14 @@ class Origin:
         As of the states.
     unix_ns : int
         Unix time less monotonic time.
+    opening : int
+        As of the states.
     """
 
     target: str
     names: tuple[str, ...]
     unix_ns: int
+    opening: int = 0
 
     def at_row(self, row: Point, lost: int) -> State:
         """Return the state at the instant of a row, up to which ``lost`` rows were lost."""
@@ -114,6 +121,7 @@ class Origin:
         draft.uncovered_ns = row.uncovered_ns
         draft.lost = lost
         draft.extended_ns = 0
+        draft.opening = self.opening
         draft.place = None
         draft.__class__ = State  # type: ignore[assignment]  # Python checks that the slots are the same
         return cast("State", draft)
@@ -122,6 +130,12 @@ class Origin:
 def _index(a: State, b: State, channel: str | int | None) -> int:
     if a.target != b.target or a.names != b.names:
         msg = f"the two states belong to different sensors: {a.target} and {b.target}"
+        raise TargetError(msg)
+    if a.opening != b.opening:
+        msg = (
+            f"{a.target} was closed and opened again between the two states, and its joules began anew; take both"
+            " states from one opening"
+        )
         raise TargetError(msg)
     if channel is None:
         return 0
@@ -145,7 +159,7 @@ _TOO_MUCH = 0.05  # share above which a sum of joules would pass for something t
 
 
 def _check_coverage(a: State, b: State) -> None:
-    unknown, length = abs(b.uncovered_ns - a.uncovered_ns), abs(b.t_ns - a.t_ns)
+    unknown, length = abs((b.uncovered_ns or (0,))[0] - (a.uncovered_ns or (0,))[0]), abs(b.t_ns - a.t_ns)
     if unknown <= _WORTH_A_WARNING * length:
         return
     msg = f"{a.target}: the energy of {unknown / 1e9:g} s of the {length / 1e9:g} s between the two states is not known"

@@ -123,7 +123,7 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
 
     def _evaluate(self, run: Region) -> None:
         """Evaluate a run: as late as possible, when slow sensors have reported, and while their rows are still kept."""
-        found = run.get()
+        found = dict(run.items())
         self._tell(found.values())
         total = sum_up(run.sensors, found) if len(found) > 1 else next(iter(found.values()))
         own = {_identifier(target): m for target, m in found.items()} if len(found) > 1 else {}

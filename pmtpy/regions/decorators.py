@@ -7,12 +7,14 @@ import inspect
 import itertools
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from pmtpy.errors import PmtError, TargetError
-from pmtpy.regions.region import Region, region, watching
+from pmtpy.regions.pool import watching
+from pmtpy.regions.region import Region, region
 from pmtpy.sensor.sensor import Sensor
 
 P = ParamSpec("P")
@@ -24,9 +26,9 @@ _log = logging.getLogger("pmtpy")
 class Measured:
     """The measurements of a decorated function: one :class:`Region` for each call that has ended, the oldest first."""
 
-    def __init__(self, name: str, targets: Sequence[str | Sensor]) -> None:
+    def __init__(self, name: str, targets: Sequence[str | Sensor], keep: int | None) -> None:
         self.name = name
-        self._targets = targets
+        self._targets, self._keep = targets, keep
         self.measurements: list[Region] = []
 
     def new(self) -> Region:
@@ -36,20 +38,14 @@ class Measured:
     def done(self, finished: Region) -> None:
         """Keep the region of a call that has ended, and log what it cost."""
         self.measurements.append(finished)
+        if self._keep is not None and len(self.measurements) > self._keep:
+            del self.measurements[: -self._keep or None]
         if _log.isEnabledFor(logging.INFO):
             for target, m in finished.outcomes().items():
                 if isinstance(m, PmtError):
                     _log.warning("%s: %s: %s", self.name, target, m)
                 else:
-                    _log.info(
-                        "%s: %s: %.6g J +- %.2g J in %.6g s (%.6g W)",
-                        self.name,
-                        target,
-                        m.joules,
-                        m.uncertainty_joules,
-                        m.seconds,
-                        m.watts,
-                    )
+                    _log.info("%s: %s", self.name, m)
 
 
 class _Call:
@@ -86,22 +82,31 @@ class MeasuredFunction(Protocol[P, R]):
     def __get__(self, instance: object, owner: type | None = None) -> Callable[..., R]: ...
 
 
-def measure(*targets: str | Sensor) -> Callable[[Callable[P, R]], MeasuredFunction[P, R]]:
+def measure(*targets: str | Sensor, keep: int | None = None) -> Callable[[Callable[P, R]], MeasuredFunction[P, R]]:
     """Measure every call of a function: plain, coroutine, generator or asynchronous generator.
 
     The function's arguments, result and exceptions are untouched. ``f.measurements`` is a list with one
     :class:`Region` per call that has ended; each call is also logged (logger ``pmtpy``, level INFO). A generator is
-    measured from its first step to its end, a coroutine from its first step to its result.
+    measured from its first step to its end, a coroutine from its first step to its result, and a plain function that
+    returns a coroutine or a future from its call to that result.
+
+    Parameters
+    ----------
+    *targets : str or Sensor
+        As for :func:`pmtpy.region`.
+    keep : int, optional
+        How many of the last calls are kept; None: all of them.
     """
     if not targets or callable(targets[0]):  # a bare @measure would put a decorator in the function's place
         msg = "measure() needs at least one sensor, for example @measure('rapl')"
         raise TargetError(msg)
 
     def decorate(function: Callable[P, R]) -> MeasuredFunction[P, R]:
-        measured = Measured(getattr(function, "__qualname__", repr(function)), targets)
-        wrapper = cast("MeasuredFunction[P, R]", _wrap(function, functools.partial(_Call, measured)))
-        wrapper.measurements = measured.measurements
-        return wrapper
+        measured = Measured(getattr(function, "__qualname__", repr(function)), targets, keep)
+        wrapper = _wrap(function, functools.partial(_Call, measured))
+        inner = cast("MeasuredFunction[P, R]", getattr(wrapper, "__func__", wrapper))
+        inner.measurements = measured.measurements
+        return cast("MeasuredFunction[P, R]", wrapper)
 
     return decorate
 
@@ -133,53 +138,85 @@ def dump(
 
 
 def _refuse_uncallable(function: object) -> None:
-    """Refuse what has no calls to measure, such as a class method that is not yet bound to its class."""
+    """Refuse what has no calls to measure, such as a property."""
     if not callable(function):
         kind = type(function).__name__
-        above = f"; put @{kind} above this decorator" if isinstance(function, classmethod | property) else ""
+        above = f"; put @{kind} above this decorator" if isinstance(function, property) else ""
         msg = f"only functions can be measured or dumped, not a {kind}{above}"
         raise TargetError(msg)
 
 
 def _wrap(function: Callable[P, R], context: Callable[[], Any]) -> Callable[P, R]:
     """Run a function of any kind inside a context that is made anew for each call."""
+    if isinstance(function, staticmethod | classmethod):
+        return cast("Callable[P, R]", type(function)(_wrap(function.__func__, context)))
     _refuse_uncallable(function)
     call = cast("Callable[..., Any]", function)
-    wrapper: Callable[..., Any]
-    if inspect.iscoroutinefunction(function):
+    kinds = (
+        (inspect.iscoroutinefunction, _coroutine),
+        (inspect.isasyncgenfunction, _asynchronous_generator),
+        (inspect.isgeneratorfunction, _generator),
+    )
+    kind = next((wrap for of_kind, wrap in kinds if of_kind(function)), _plain)
+    return cast("Callable[P, R]", functools.wraps(function)(kind(call, context)))
 
-        @functools.wraps(function)
-        async def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with context():
-                return await call(*args, **kwargs)
 
-    elif inspect.isasyncgenfunction(function):
+def _coroutine(call: Callable[..., Any], context: Callable[[], Any]) -> Callable[..., Any]:
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with context():
+            return await call(*args, **kwargs)
 
-        @functools.wraps(function)
-        async def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with context():
-                generator = call(*args, **kwargs)
-                try:
-                    sent = yield await anext(generator)
-                    while True:
-                        sent = yield await generator.asend(sent)
-                except StopAsyncIteration:
-                    return
-                finally:
-                    await generator.aclose()
+    return wrapper
 
-    elif inspect.isgeneratorfunction(function):
 
-        @functools.wraps(function)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with context():
-                return (yield from call(*args, **kwargs))
+def _generator(call: Callable[..., Any], context: Callable[[], Any]) -> Callable[..., Any]:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with context():
+            return (yield from call(*args, **kwargs))
 
-    else:
+    return wrapper
 
-        @functools.wraps(function)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with context():
-                return call(*args, **kwargs)
 
-    return cast("Callable[P, R]", wrapper)
+def _asynchronous_generator(call: Callable[..., Any], context: Callable[[], Any]) -> Callable[..., Any]:
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with context():
+            generator = call(*args, **kwargs)
+            try:
+                step = anext(generator)
+                while True:
+                    shown = await step
+                    try:
+                        sent = yield shown
+                    except Exception as error:  # noqa: BLE001  (thrown in by the caller: for the function to see)
+                        step = generator.athrow(error)
+                    else:
+                        step = generator.asend(sent)
+            except StopAsyncIteration:
+                return
+            finally:
+                await generator.aclose()
+
+    return wrapper
+
+
+def _plain(call: Callable[..., Any], context: Callable[[], Any]) -> Callable[..., Any]:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with ExitStack() as stack:
+            stack.enter_context(context())
+            result = call(*args, **kwargs)
+            if hasattr(result, "add_done_callback"):  # a future: it is the caller's, and says when it is done
+                result.add_done_callback(functools.partial(_end, stack.pop_all()))
+            elif inspect.iscoroutine(result):
+                return _finished(result, stack.pop_all())
+            return result
+
+    return wrapper
+
+
+def _end(stack: ExitStack, _future: object) -> None:
+    stack.close()
+
+
+async def _finished(result: Coroutine[Any, Any, Any], stack: ExitStack) -> Any:
+    with stack:
+        return await result

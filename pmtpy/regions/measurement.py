@@ -1,6 +1,8 @@
-"""What a region cost: energies between two readings of the curve, with uncertainty, coverage, warnings.
+"""What a region cost: the energy between two instants of a curve, with uncertainty, coverage, warnings.
 
-Nothing here reads a sensor or asks for the time: it judges what a sensor has kept.
+Nothing here reads a sensor or asks for the time: it judges what an acquisition has kept. The way of every region is
+the same: the rows around it, corrected where a profile knows how, each channel judged once, a witness asked where there
+is one, and the records made.
 """
 
 from __future__ import annotations
@@ -8,35 +10,29 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
-from pmtpy.analysis.uncertainty.budget import Assessment, assess, combine, of_product
-from pmtpy.analysis.uncertainty.interval_statistics import (
-    CONTEXT_CELLS,
-    Evidence,
-    is_power,
-    observe,
-    observe_corrected,
-    reach_s,
-)
+from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, of_product, sum_budgets, uncertainty_budget
+from pmtpy.analysis.uncertainty.interval_statistics import CONTEXT_SAMPLES, Interval, is_power, reach_s, summarise
 from pmtpy.core.calibration.profile import Profile
-from pmtpy.core.channel import TOTAL, Channel, Derivation, EnergyMethod
-from pmtpy.core.rows import Floats, Frame, Ints, Layout
+from pmtpy.core.channel import TOTAL, Channel, Derivation
+from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.rows import Floats, Frame
+from pmtpy.regions.presentation import as_html, as_text
+from pmtpy.sensor.acquisition import Acquisition
 from pmtpy.sensor.history import CurvePoint
-from pmtpy.sensor.sensor import Sensor
-
-if TYPE_CHECKING:
-    from pmtpy.analysis.correction.correct import Energy
 
 # Standard deviations between a counter and the power of the same part, beyond which they contradict each other: by
 # chance once in 370 times (normal distribution).
-_CONTRADICTION = 3.0
-_AGREEMENT = 1.0  # within which another power of the part takes the counter's side
-_STILL = 3.0  # refresh periods: one may pass before a counter moves, and one more if rows come late
-_CONTEXT_S = CONTEXT_CELLS * 0.1  # pumps poll every 0.1 s or faster
+_CONTRADICTION_SD = 3.0
+_AGREEMENT_SD = 1.0  # within which another power of the part takes the counter's side
+_STILL_REFRESHES = 3.0  # one may pass before a counter moves, and one more if rows come late
+_CONTEXT_S = CONTEXT_SAMPLES * 0.1  # pollers read every 0.1 s or faster
 _STREAM_S = 1e-3 * 0.9  # a period below this is that of a stream: no register is as fast
+_MOST_ROWS = 500  # at either end of a region: more tell nothing new of how the power moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +52,8 @@ class Measurement:
     uncertainty_joules : float
         Standard uncertainty of ``joules`` (about 68 %; twice it is about 95 %).
     method : str
-        ``counter``, ``integrated``, ``interval mean``, and what a calibration corrected (``lag corrected``,
-        ``one-pole inverted``, ``reconstruction``, ``load-informed``, ...); or several of them for a sum.
+        ``counter``, ``integrated``, ``interval mean``, and what a calibration corrected (``gain and lag``,
+        ``one-pole inversion``, ``reconstruction``, ``load-informed``, ...); or several of them for a sum.
     refresh_s, window_s : float or None
         How often the register changes and over which span it averages, where known.
     coverage : float
@@ -69,7 +65,7 @@ class Measurement:
     virtual : bool
         True when the device is emulated.
     channels : mapping of str to Measurement
-        The channels of the sensor; empty in a channel.
+        The channels of the sensor; empty in a channel. Cannot be changed.
     peak_watts : float
         Largest power of the rows inside the region; NaN where no row lies inside or sensors are summed.
     settled : bool
@@ -93,254 +89,317 @@ class Measurement:
     peak_watts: float = math.nan
     settled: bool = True
 
+    def __post_init__(self) -> None:
+        """Close the channels against changes."""
+        object.__setattr__(self, "channels", MappingProxyType(dict(self.channels)))
 
-def evaluate(
-    sensor: Sensor, a: CurvePoint, b: CurvePoint, peaks: Sequence[float] = (), load: Ints | None = None
+    def __str__(self) -> str:
+        """Return the measurement in one line."""
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        """Return the measurement as a table, for notebooks."""
+        return as_html([self, *self.channels.values()])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold: numbers that are not known are None, channels by their names."""
+        found = {
+            name: getattr(self, name)
+            for name in ("target", "name", "virtual", "seconds", "joules", "watts", "uncertainty_joules", "method")
+        }
+        found |= {"peak_watts": self.peak_watts, "refresh_s": self.refresh_s, "window_s": self.window_s}
+        found |= {"coverage": self.coverage, "lost": self.lost, "settled": self.settled}
+        known = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in found.items()}
+        channels = {name: channel.to_dict() for name, channel in self.channels.items()}
+        return {**known, "warnings": list(self.warnings), **({"channels": channels} if channels else {})}
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel to another process: a view of a mapping cannot."""
+        values = [getattr(self, name) for name in self.__slots__]
+        return Measurement, tuple(dict(v) if isinstance(v, MappingProxyType) else v for v in values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The energy of one channel and its judgement."""
+
+    channel: Channel
+    joules: float
+    uncovered_s: float
+    budget: UncertaintyBudget
+    corrected: str = ""
+
+    def warned(self, warning: str) -> _Found:
+        budget = replace(self.budget, warnings=(*self.budget.warnings, warning))
+        return replace(self, budget=budget)
+
+
+def interval_energy(
+    made: Acquisition,
+    a: CurvePoint,
+    b: CurvePoint,
+    peaks: Sequence[float] = (),
+    load: LoadIntervals | None = None,
 ) -> Measurement:
-    """Measure between two readings of one sensor: the total and every channel.
+    """Measure between two points of one curve: the total and every channel.
 
     Parameters
     ----------
     peaks : sequence of float
         The largest power of the total and each channel, where they were followed.
-    load : int64, shape (2 n,), optional
-        When the load was switched on, off, on, ... inside the region, on the sensor's clock.
+    load : LoadIntervals, optional
+        When the load was on, in seconds from ``a``.
     """
-    layout = sensor.layout
-    rows = sensor.around(a, b, max((max(_margin_s(c), _reach_s(sensor, c, load)) for c in layout.energy), default=0.0))
-    settled = a.extended_ns == b.extended_ns == 0 and _settled(sensor, rows, b, load)
-    judged: list[Assessment] = []
-    channels: dict[str, Measurement] = {}
-    for i, plain in enumerate(layout.energy, 1):
-        better = _as_recorded(sensor, plain, i, (a, b), load)
-        if better is not None:
-            channel, corrected = plain, better.method
-            evidence = _known(better.joules, a, b)
-            judged.append(_judged(better, channel, evidence))
-        else:
-            channel, evidence, corrected = _observed(sensor, _informed(plain, layout, rows.values), rows, i, (a, b))
-            judged.append(assess(channel, evidence))
-        beyond = sensor.calibration.warning(channel, rows.watts[:, i]) if sensor.calibration is not None else ""
-        if beyond:
-            judged[-1] = replace(judged[-1], warnings=(*judged[-1].warnings, beyond))
-        peak = peaks[i] if peaks else math.nan
-        found = _measurement(sensor, plain, evidence, judged[-1], peak)
-        method = f"{found.method}, {corrected}" if corrected else found.method
-        channels[plain.name] = replace(found, method=method, settled=settled)
-    for i, judgement in _contradicted(layout.energy, channels, judged).items():
-        judged[i], name = judgement, layout.energy[i].name
-        warnings = (*_origin(sensor), *judgement.warnings)
-        channels[name] = replace(channels[name], uncertainty_joules=judgement.uncertainty_joules, warnings=warnings)
-    extent = (b.t_ns - a.t_ns) / 1e9, (b.uncovered_ns - a.uncovered_ns) / 1e9, b.lost - a.lost
-    return replace(
-        _total(sensor, layout, channels, judged, extent),
-        peak_watts=peaks[0] if peaks else math.nan,
-        settled=settled,
+    profiles = _kernels(made)
+    reach = [_reach_s(c, profiles.get(c.name)) for c in made.layout.energy]
+    margin = max(
+        [_margin_s(c, r, corrected=c.name in profiles) for c, r in zip(made.layout.energy, reach, strict=True)],
+        default=0.0,
     )
+    rows = made.around(a, b, margin, most=None if profiles else _MOST_ROWS)
+    stretch = _Stretch.of(made, a, b, rows)
+    found = _found(stretch, profiles, load)
+    return _recorded(made, (a, b), _witnessed(found, stretch.interval.seconds), peaks, settled=stretch.settled(reach))
 
 
-def _observed(
-    sensor: Sensor, channel: Channel, rows: Frame, column: int, ends: tuple[CurvePoint, CurvePoint]
-) -> tuple[Channel, Evidence, str]:
-    """Gather the evidence for one channel, corrected where a profile knows how; return what was corrected, too."""
-    a, b = ends
-    t_ns, watts = rows.t_ns, rows.watts[:, column]
-    joules = b.joules[column] - a.joules[column]
-    uncovered_s, lost = (b.uncovered_ns - a.uncovered_ns) / 1e9, b.lost - a.lost
-    late = sensor.calibration.lateness(channel) if sensor.calibration is not None else None
-    if late is not None and uncovered_s <= 0:
-        found = observe_corrected(
-            channel, late, t_ns, watts, start_ns=a.t_ns, end_ns=b.t_ns, joules=joules, lost=lost
-        )  # fmt: skip
-        if found is not None:
-            return *found, "one-pole inverted" if late.tau_s else "lag corrected"
-    moved = None if is_power(channel) else np.diff(rows.joules[:, column], prepend=-math.inf) > 0
-    evidence = observe(
-        channel,
-        t_ns,
-        watts,
-        start_ns=a.t_ns,
-        end_ns=b.t_ns,
-        joules=joules,
-        moved=moved,
-        uncovered_s=uncovered_s,
-        lost=lost,
-    )
-    return channel, evidence, ""
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """What an acquisition has kept of an interval: the rows around it, channels in rows, and what was integrated."""
+
+    made: Acquisition
+    a: CurvePoint
+    b: CurvePoint
+    rows: Frame
+    t_s: Floats
+    watts: Floats
+    interval: Interval
+
+    @classmethod
+    def of(cls, made: Acquisition, a: CurvePoint, b: CurvePoint, rows: Frame) -> _Stretch:
+        interval = Interval(
+            (b.t_ns - a.t_ns) / 1e9,
+            [y - x for x, y in zip(a.joules[1:], b.joules[1:], strict=True)],
+            [abs(y - x) / 1e9 for x, y in zip(a.uncovered_ns[1:], b.uncovered_ns[1:], strict=True)],
+            b.lost - a.lost,
+        )
+        t_s = np.asarray(rows.t_ns - a.t_ns, np.float64) / 1e9
+        return cls(made, a, b, rows, t_s, rows.watts.T[1:], interval)
+
+    def only(self, columns: Sequence[int]) -> Interval:
+        """Return what was integrated of some channels."""
+        all_of = self.interval
+        joules, unknown = ([values[i] for i in columns] for values in (all_of.joules, all_of.uncovered_s))
+        return Interval(all_of.seconds, joules, unknown, all_of.lost)
+
+    def settled(self, reach: Sequence[float]) -> bool:
+        """Whether no later row can change the judgement: all that tell of the end have come, or it was read there."""
+        if self.a.extended_ns or self.b.extended_ns:
+            return False
+        past_s = float(self.t_s[-1]) - self.interval.seconds
+        read_there = self.b.after.t_ns == self.b.t_ns
+        energy = self.made.layout.energy
+        return all(past_s >= r for r, c in zip(reach, energy, strict=True) if not read_there or is_power(c))
 
 
-def _as_recorded(
-    sensor: Sensor, channel: Channel, column: int, ends: tuple[CurvePoint, CurvePoint], load: Ints | None
-) -> Energy | None:
+def _found(stretch: _Stretch, profiles: Mapping[str, Profile], load: LoadIntervals | None) -> list[_Found]:
+    """Find and judge the energy of every channel: corrected where its profile knows how, else as it was integrated."""
+    layout, interval, watts = stretch.made.layout, stretch.interval, stretch.watts
+    found: dict[int, _Found] = {}
+    for i, channel in enumerate(layout.energy):
+        if channel.name in profiles and not interval.uncovered_s[i]:
+            better = _corrected(stretch, profiles[channel.name], i, load)
+            if better is not None:
+                found[i] = better
+    plain = [i for i in range(len(layout.energy)) if i not in found]
+    if plain:
+        channels = [_informed(layout.energy[i], layout.values, stretch.rows.values) for i in plain]
+        some = watts[plain] if found else watts
+        seen = summarise(channels, stretch.t_s, some, stretch.only(plain), _moved(channels, stretch.rows, plain))
+        for i, channel, one in zip(plain, channels, seen, strict=True):
+            found[i] = _Found(channel, one.joules, one.uncovered_s, uncertainty_budget(channel, one))
+    calibration = stretch.made.calibration
+    if calibration is None:
+        return [found[i] for i in sorted(found)]
+    beyond = [calibration.warning(c, watts[i]) for i, c in enumerate(layout.energy)]
+    return [found[i].warned(warning) if warning else found[i] for i, warning in enumerate(beyond)]
+
+
+def _moved(channels: Sequence[Channel], rows: Frame, columns: Sequence[int]) -> Any:
+    """Whether counters moved since the row before; None where there are no counters."""
+    counters = [not is_power(c) for c in channels]
+    if not any(counters):
+        return None
+    joules = rows.joules.T[1:][columns]
+    moved = np.ones(joules.shape, np.bool_)
+    moved[:, 1:] = joules[:, 1:] > joules[:, :-1]
+    if not all(counters):
+        moved[[not counter for counter in counters]] = True
+    return moved
+
+
+def _corrected(stretch: _Stretch, profile: Profile, i: int, load: LoadIntervals | None) -> _Found | None:
     """Correct one channel as a recording would be; None where its profile, or what has come by now, forbids it."""
-    profile = _kernel(sensor, channel)
-    a, b = ends
-    if profile is None or b.uncovered_ns > a.uncovered_ns or not b.t_ns > a.t_ns:
-        return None
-    from pmtpy.analysis.correction.live import (  # only those who have a profile pay for it
-        BEFORE_S,
-        after_s,
-        live_energy,
-    )
-    from pmtpy.analysis.signal.response import Activity
+    from pmtpy.analysis.correction.live import live_energy  # only those who have a profile pay for it
 
-    reach_s = after_s(profile, loaded=load is not None)
-    if not reach_s:
+    channel, interval = stretch.made.layout.energy[i], stretch.interval
+    if not interval.seconds > 0.0:
         return None
-    rows = sensor.around(a, b, max(BEFORE_S, 2.0 * reach_s))
-    seconds = (b.t_ns - a.t_ns) / 1e9
-    edges = None if load is None else np.clip((load - a.t_ns) / 1e9, 0.0, seconds)
-    return live_energy(
+    better = live_energy(
         profile,
         channel,
-        np.asarray(rows.t_ns - a.t_ns, np.float64) / 1e9,
-        rows.watts[:, column],
-        seconds=seconds,
-        aged_s=sensor.aged_s,
-        load=None if edges is None else Activity(edges[::2], edges[1::2], 0.0, seconds),
+        stretch.t_s,
+        stretch.watts[i],
+        seconds=interval.seconds,
+        aged_s=stretch.made.aged_s,
+        load=load,
     )
+    if better is None:
+        return None
+    lost = (f"{channel.name}: {interval.lost} rows were lost inside the region",) if interval.lost else ()
+    budget = UncertaintyBudget(better.uncertainty_joules, better.parts, (*better.warnings, *lost))
+    return _Found(channel, better.joules, 0.0, budget, better.method)
 
 
-def _kernel(sensor: Sensor, channel: Channel) -> Profile | None:
-    """Return the profile of a channel of power if it knows the kernel."""
-    profile = sensor.calibration.profiles.get(channel.name) if sensor.calibration is not None else None
-    return profile if profile is not None and profile.behaviour.span_s is not None and is_power(channel) else None
+def _kernels(made: Acquisition) -> dict[str, Profile]:
+    """Return the profiles of the channels of power that know the kernel."""
+    profiles = made.calibration.profiles if made.calibration is not None else {}
+    powers = [c for c in made.layout.energy if is_power(c) and c.name in profiles] if profiles else []
+    return {c.name: profiles[c.name] for c in powers if profiles[c.name].behaviour.span_s is not None}
 
 
-def _known(joules: float, a: CurvePoint, b: CurvePoint) -> Evidence:
-    return Evidence((b.t_ns - a.t_ns) / 1e9, joules, b.rows - a.rows, lost=b.lost - a.lost)
-
-
-def _judged(found: Energy, channel: Channel, seen: Evidence) -> Assessment:
-    lost = (f"{channel.name}: {seen.lost} rows were lost inside the region",) if seen.lost else ()
-    return Assessment(found.uncertainty_joules, found.parts, (*found.warnings, *lost))
-
-
-def _settled(sensor: Sensor, rows: Frame, b: CurvePoint, load: Ints | None) -> bool:
-    """Whether no later row can change the judgement: all that tell of the end have come, or it was read there."""
-    read_there = bool(np.any(rows.t_ns == b.t_ns))
-    reach = [_reach_s(sensor, c, load) for c in sensor.layout.energy if is_power(c) or not read_there]
-    return bool(rows.t_ns[-1] - b.t_ns >= 1e9 * max(reach, default=0.0))
-
-
-def _reach_s(sensor: Sensor, channel: Channel, load: Ints | None) -> float:
+def _reach_s(channel: Channel, profile: Profile | None) -> float:
     """How long after an instant rows still tell something of it."""
-    profile = _kernel(sensor, channel)
     if profile is None:
         return reach_s(channel)
     from pmtpy.analysis.correction.live import after_s
 
-    return max(reach_s(channel), after_s(profile, loaded=load is not None))
+    return max(reach_s(channel), after_s(profile))
 
 
-def _margin_s(channel: Channel) -> float:
+def _margin_s(channel: Channel, reach: float, *, corrected: bool) -> float:
+    """How far around a region rows tell something of it, or of when the register is renewed."""
+    if not corrected:
+        return max(_context_s(channel), reach)
+    from pmtpy.analysis.correction.live import BEFORE_S
+
+    return max(_context_s(channel), BEFORE_S, 2.0 * reach)
+
+
+def _context_s(channel: Channel) -> float:
     """How far around a region rows tell something of it.
 
     A register may be polled far less often than it refreshes, so that seconds are needed; of a stream, nothing is.
     """
     refresh = channel.refresh_s
-    context = CONTEXT_CELLS * refresh if refresh is not None and refresh < _STREAM_S else _CONTEXT_S
-    return max(context, CONTEXT_CELLS * (refresh or 0.0), 2.0 * (channel.window_s or 0.0), reach_s(channel))
+    context = CONTEXT_SAMPLES * refresh if refresh is not None and refresh < _STREAM_S else _CONTEXT_S
+    return max(context, CONTEXT_SAMPLES * (refresh or 0.0), 2.0 * (channel.window_s or 0.0), reach_s(channel))
 
 
-def _contradicted(
-    layout: Sequence[Channel], found: Mapping[str, Measurement], judged: Sequence[Assessment]
-) -> dict[int, Assessment]:
-    """Judge anew the counters that the power of the same part contradicts (docs/uncertainty.md, "Witness")."""
-    anew: dict[int, Assessment] = {}
-    for i, channel in enumerate(layout):
-        powers = [
-            j
-            for j, c in enumerate(layout)
-            if c.domain == channel.domain and c.energy_method is not EnergyMethod.COUNTER
-        ]
-        if channel.energy_method is not EnergyMethod.COUNTER or not channel.domain or not powers:
-            continue
-        own, counted = judged[i], found[channel.name].joules
-        apart = [abs(counted - found[layout[j].name].joules) for j in powers]
-        allowed = [math.hypot(own.uncertainty_joules, judged[j].uncertainty_joules) for j in powers]
-        # A part-time power may miss the load; then the average, which sees all of it, is on the counter's side.
-        agreed = any(a <= _AGREEMENT * u for a, u in zip(apart, allowed, strict=True))
-        power = layout[powers[0]].name
-        # However uncertain the power is: a counter that has not moved for several refreshes has not counted it.
-        still = counted < channel.smallest_step and found[channel.name].seconds >= _STILL * (
-            channel.refresh_s or math.inf
-        )
-        still = still and found[power].joules > 10 * channel.smallest_step
-        if still or (apart[0] > _CONTRADICTION * allowed[0] and not agreed):
-            warning = (
-                f"{channel.name}: the counter says {counted:.4g} J and {power} {found[power].joules:.4g} J, further"
-                " apart than their uncertainties allow; one of them is wrong here (a counter that rested, a power that"
-                " missed the load), and the uncertainty of the counter now spans both"
-            )
-            parts = (("contradiction", math.hypot(apart[0], judged[powers[0]].uncertainty_joules)), *own.parts)
-            anew[i] = Assessment(math.hypot(allowed[0], apart[0]), parts, (*own.warnings, warning))
-    return anew
-
-
-def _informed(channel: Channel, layout: Layout, values: Floats) -> Channel:
+def _informed(channel: Channel, others: Sequence[Channel], values: Floats) -> Channel:
     """Return a product with what follows from the voltage and the current that were seen."""
     if channel.derivation is not Derivation.PRODUCT or not len(values):
         return channel
-    names = [c.name for c in layout.values]
-    at = [names.index(operand) for operand in channel.operands]
-    means = values[:, at].mean(axis=0)
-    return of_product(channel, layout.values[at[0]], layout.values[at[1]], float(means[0]), float(means[1]))
+    names = [c.name for c in others]
+    volts, amperes = (names.index(operand) for operand in channel.operands)
+    means = values[:, volts].mean(), values[:, amperes].mean()
+    return of_product(channel, others[volts], others[amperes], float(means[0]), float(means[1]))
 
 
-def _measurement(sensor: Sensor, channel: Channel, seen: Evidence, judged: Assessment, peak: float) -> Measurement:
-    return Measurement(
-        sensor.target,
-        channel.name,
-        seen.seconds,
-        seen.joules,
-        _mean(seen.joules, seen.seconds, seen.uncovered_s),
-        judged.uncertainty_joules,
-        channel.energy_method.value,
-        channel.refresh_s,
-        channel.window_s,
-        _coverage(seen.seconds, seen.uncovered_s),
-        seen.lost,
-        (*_origin(sensor), *judged.warnings),
-        sensor.identity.virtual,
-        peak_watts=peak,
+def _witnessed(found: list[_Found], seconds: float) -> list[_Found]:
+    """Widen the counters that the power of the same part contradicts (docs/uncertainty.md, "Witness")."""
+    counters = [f for f in found if not is_power(f.channel) and f.channel.domain]
+    for counter in counters:
+        same = [f for f in found if f.channel.domain == counter.channel.domain and is_power(f.channel)]
+        if same:
+            found[found.index(counter)] = _held_against(counter, same, seconds)
+    return found
+
+
+def _held_against(counter: _Found, powers: Sequence[_Found], seconds: float) -> _Found:
+    channel, own, power = counter.channel, counter.budget, powers[0]
+    apart = [abs(counter.joules - p.joules) for p in powers]
+    allowed = [math.hypot(own.uncertainty_joules, p.budget.uncertainty_joules) for p in powers]
+    # A part-time power may miss the load; then the average, which sees all of it, is on the counter's side.
+    agreed = any(x <= _AGREEMENT_SD * u for x, u in zip(apart, allowed, strict=True))
+    # However uncertain the power is: a counter that has not moved for several refreshes has not counted it.
+    still = counter.joules < channel.smallest_step and seconds >= _STILL_REFRESHES * (channel.refresh_s or math.inf)
+    still = still and power.joules > 10 * channel.smallest_step
+    if not still and (apart[0] <= _CONTRADICTION_SD * allowed[0] or agreed):
+        return counter
+    warning = (
+        f"{channel.name}: the counter says {counter.joules:.4g} J and {power.channel.name} {power.joules:.4g} J, "
+        "further apart than their uncertainties allow; one of them is wrong here (a counter that rested, a power that"
+        " missed the load), and the uncertainty of the counter now spans both"
     )
+    span = ("contradiction", math.hypot(apart[0], power.budget.uncertainty_joules))
+    budget = UncertaintyBudget.of([span, *own.components], (*own.warnings, warning))
+    return replace(counter, budget=budget)
 
 
-def _total(
-    sensor: Sensor,
-    layout: Layout,
-    channels: Mapping[str, Measurement],
-    judged: Sequence[Assessment],
-    extent: tuple[float, float, int],
+# --- records ---
+
+
+def _recorded(
+    made: Acquisition,
+    ends: tuple[CurvePoint, CurvePoint],
+    found: Sequence[_Found],
+    peaks: Sequence[float],
+    *,
+    settled: bool,
 ) -> Measurement:
-    seconds, uncovered_s, lost = extent
-    parts = [layout.energy[i - 1] for i in layout.in_total]
-    summed = combine([judged[i - 1] for i in layout.in_total])
-    joules = sum(channels[c.name].joules for c in parts) if parts else math.nan
-    notes: tuple[str, ...] = ()
-    if not parts:
-        notes = (f"{sensor.target}: which channels make a total is not known for this device; read the channels",)
+    """Make the records of every channel, and of their sum."""
+    a, b = ends
+    seconds, lost, layout = (b.t_ns - a.t_ns) / 1e9, b.lost - a.lost, made.layout
+    identity, target = made.source.identity, made.target
+    origin = (f"{target} is virtual: its energy is emulated",) if identity.virtual else ()
+    channels = {
+        f.channel.name: Measurement(
+            target,
+            f.channel.name,
+            seconds,
+            f.joules,
+            _mean(f.joules, seconds, f.uncovered_s),
+            f.budget.uncertainty_joules,
+            _method(f),
+            f.channel.refresh_s,
+            f.channel.window_s,
+            _coverage(seconds, f.uncovered_s),
+            lost,
+            (*origin, *f.budget.warnings),
+            identity.virtual,
+            peak_watts=peaks[i] if peaks else math.nan,
+            settled=settled,
+        )
+        for i, f in enumerate(found, 1)
+    }
+    parts = [found[i - 1] for i in layout.in_total]
+    summed = sum_budgets([p.budget for p in parts]) if parts else UncertaintyBudget(math.nan)
+    joules = sum([p.joules for p in parts]) if parts else math.nan
+    uncovered_s = abs(b.uncovered_ns[0] - a.uncovered_ns[0]) / 1e9
+    no_total = f"{target}: which channels make a total is not known for this device; read the channels"
     return Measurement(
-        sensor.target,
+        target,
         TOTAL,
         seconds,
         joules,
         _mean(joules, seconds, uncovered_s),
-        summed.uncertainty_joules if parts else math.nan,
-        " + ".join(dict.fromkeys(channels[c.name].method for c in parts)),
-        widest([c.refresh_s for c in parts]),
-        widest([c.window_s for c in parts]),
+        summed.uncertainty_joules,
+        " + ".join(dict.fromkeys([_method(p) for p in parts])),
+        widest([p.channel.refresh_s for p in parts]),
+        widest([p.channel.window_s for p in parts]),
         _coverage(seconds, uncovered_s),
         lost,
-        (*_origin(sensor), *sensor.identity.notes, *notes, *summed.warnings),
-        sensor.identity.virtual,
+        (*origin, *identity.notes, *(() if parts else (no_total,)), *summed.warnings),
+        identity.virtual,
         channels,
+        peaks[0] if peaks else math.nan,
+        settled,
     )
 
 
-def _origin(sensor: Sensor) -> tuple[str, ...]:
-    return (f"{sensor.target} is virtual: its energy is emulated",) if sensor.identity.virtual else ()
+def _method(found: _Found) -> str:
+    own = found.channel.energy_method.value
+    return f"{own}, {found.corrected}" if found.corrected else own
 
 
 def _mean(joules: float, seconds: float, uncovered_s: float) -> float:

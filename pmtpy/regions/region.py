@@ -7,41 +7,44 @@ and work in threads, coroutines and generators.
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.errors import CoverageError, PmtError, TargetError
-from pmtpy.regions.measurement import Measurement, evaluate
+from pmtpy.regions.measurement import Measurement, interval_energy
+from pmtpy.regions.pool import watching
+from pmtpy.regions.presentation import as_html
 from pmtpy.regions.total import sum_up
-from pmtpy.sensor.history import Bookmark, PeakHold
-from pmtpy.sensor.registry import canonical, create
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.acquisition import Acquisition, OpenStretch
+from pmtpy.sensor.history import Bookmark
+from pmtpy.sensor.load_stamps import LoadStamps
+from pmtpy.sensor.registry import canonical
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 if TYPE_CHECKING:
+    import pandas as pd
     from typing_extensions import Self
 
 
-class Region:
+class Region(Mapping[str, Measurement]):
     """A stretch of the program, measured. Made by :func:`region`; use it in a with-statement, once.
 
-    ``r["rapl"]`` is the :class:`Measurement` of a sensor, ``r.total`` the sum of all without counting anything twice.
+    ``r["rapl"]`` is the :class:`Measurement` of a sensor, ``r.total`` the sum of all without counting anything twice. A
+    region is a mapping of targets to measurements: ``for target in r``, ``len(r)``, ``r.items()``.
     """
 
     def __init__(self, label: str, sensors: Mapping[str, Sensor]) -> None:
         self.label = label
         self._sensors = dict(sensors)
-        self._starts: dict[str, Bookmark] = {}
-        self._peaks: dict[str, PeakHold] = {}
-        self._ends: dict[str, Bookmark] = {}
-        self._failures: dict[str, PmtError] = {}
+        self._made: dict[str, Acquisition] = {t: acquisition_of(s) for t, s in self._sensors.items()}
+        self._open: dict[str, OpenStretch] | None = None  # None before the region is entered
+        self._ends: dict[str, Bookmark | PmtError] | None = None  # None before it is left
         self._left_ns = 0
+        self._stamps = LoadStamps(next((m.clock for m in self._made.values()), HOST_CLOCK))
         self._settled: dict[str, Measurement] = {}
-        self._busy = LoadIntervals(next((s.clock for s in self._sensors.values()), HOST_CLOCK))
 
     @property
     def sensors(self) -> tuple[Sensor, ...]:
@@ -49,7 +52,7 @@ class Region:
         return tuple(self._sensors.values())
 
     def __repr__(self) -> str:
-        state = "ended" if self._ends or self._failures else "open" if self._starts else "not entered"
+        state = "ended" if self._ends is not None else "not entered" if self._open is None else "open"
         return f"<Region {self.label!r} of {', '.join(self._sensors)}: {state}>"
 
     @property
@@ -57,74 +60,99 @@ class Region:
         """The sensors that watch this region."""
         return tuple(self._sensors)
 
+    # -- entering and leaving --------------------------------------------------------------------------------------
+
     def __enter__(self) -> Self:
-        if self._starts:
+        if self._open is not None:
             msg = f"the region {self.label!r} was entered already; make a new one for each stretch"
             raise TargetError(msg)
+        begun: dict[str, OpenStretch] = {}
         try:
-            for target, sensor in self._sensors.items():
-                self._starts[target], self._peaks[target] = sensor.begin_region()
+            for target, made in self._made.items():
+                begun[target] = made.begin()
         except BaseException:
-            for target, start in self._starts.items():
-                self._sensors[target].abandon_region(start, self._peaks[target])
+            for target, stretch in begun.items():
+                self._made[target].abandon(stretch)
             raise
+        self._open = begun
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._open is None or self._ends is not None:
+            why = "is not open" if self._open is None else "was left already"
+            msg = f"the region {self.label!r} cannot be left: it {why}"
+            raise TargetError(msg)
         # A sensor that was lost meanwhile must not take the others, or the user's own exception, with it: its error
         # is raised when its energy is asked for.
-        for target, sensor in self._sensors.items():
+        ends: dict[str, Bookmark | PmtError] = {}
+        for target, made in self._made.items():
             try:
-                self._ends[target] = sensor.end_region(self._peaks[target])
+                ends[target] = made.end(self._open[target])
             except PmtError as lost:  # noqa: PERF203
-                self._failures[target] = lost
-                self._left_ns = sensor.clock.now_ns()
+                ends[target] = lost
+                self._left_ns = made.clock.now_ns()
+        self._ends = ends
+
+    def abandon(self) -> None:
+        """Take back an entering: nothing is measured."""
+        for target, stretch in (self._open or {}).items():
+            if self._ends is None:
+                self._made[target].abandon(stretch)
+        self._open, self._ends = None, None
+
+    # -- what it cost ----------------------------------------------------------------------------------------------
 
     def __getitem__(self, target: str | Sensor) -> Measurement:
         """Return what one sensor, by its target or itself, measured; evaluated now, with the rows come by now."""
+        key = self._key(target)
+        if key in self._settled:
+            return self._settled[key]
+        start, end = self._span(key)
+        made = self._made[key]
+        a, b = made.readings(start.start, end)
+        measured = interval_energy(made, a, b, start.peak.watts, self._load(key, a.t_ns, b.t_ns))
+        if measured.settled:
+            self._settled[key] = measured
+        return measured
+
+    def _key(self, target: str | Sensor) -> str:
         if isinstance(target, Sensor):
             target = target.target
         key = target if target in self._sensors else canonical(target)
         if key not in self._sensors:
             msg = f"the region {self.label!r} is not watched by {target!r}, but by: {', '.join(self._sensors)}"
             raise TargetError(msg)
-        if key in self._settled:
-            return self._settled[key]
-        if key in self._failures:
-            raise self._failures[key]
-        if key not in self._ends:
+        return key
+
+    def _span(self, key: str) -> tuple[OpenStretch, Bookmark]:
+        if self._open is None or self._ends is None:
             msg = f"the region {self.label!r} has not ended yet"
             raise CoverageError(msg)
-        sensor = self._sensors[key]
-        a, b = sensor.readings(self._starts[key], self._ends[key])
-        measured = evaluate(sensor, a, b, self._peaks[key].watts, self._busy.edges(sensor.clock, b.t_ns))
-        if measured.settled:
-            self._settled[key] = measured
-        return measured
+        return self._open[key], _noted(self._ends[key])
 
-    def busy(self) -> LoadIntervals:
-        """Return what to enter while the measured device works: ``with r.busy(): launch(); synchronise()``.
+    def _load(self, key: str, start_ns: int, end_ns: int) -> LoadIntervals | None:
+        """Return when the load was on: by the region's own stamps, which are complete inside, or by the sensor's."""
+        made = self._made[key]
+        if self._stamps:
+            return self._stamps.intervals(made.clock, start_ns, end_ns, only_inside=True)
+        return made.loads.intervals(made.clock, start_ns, end_ns, only_inside=False) if made.loads else None
 
-        It costs two stamps of the host's clock (a microsecond), and may be entered any number of times. A sensor opened
-        with a calibration that knows its kernel is corrected by them; for others nothing changes. Worth it where the
-        load switches faster than the sensor is renewed, or the region begins before the load does. A region that is
-        itself the load: ``with pmt.region(...) as r, r.busy():``.
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sensors)
 
-        Raises
-        ------
-        TargetError
-            The region is not open.
-        """
-        if not self._starts or self._ends or self._failures:
-            msg = f"busy() belongs inside the region {self.label!r}, which is not open: with region: with region.busy()"
-            raise TargetError(msg)
-        return self._busy
+    def __len__(self) -> int:
+        return len(self._sensors)
 
-    def get(self) -> dict[str, Measurement]:
-        """Return the measurements of all sensors by target."""
-        return {target: self[target] for target in self._sensors}
+    def __contains__(self, target: object) -> bool:
+        try:
+            return isinstance(target, str | Sensor) and bool(self._key(target))
+        except TargetError:
+            return False
+
+    __eq__ = object.__eq__  # two regions are never one, whatever they measured
+    __hash__ = object.__hash__
 
     def outcomes(self) -> dict[str, Measurement | PmtError]:
         """Return by target what each sensor measured, or the error that kept it from measuring."""
@@ -137,22 +165,32 @@ class Region:
         return found
 
     def so_far(self) -> dict[str, float]:
-        """Return the joules of each sensor since the region was entered, while it is still open."""
+        """Return the joules of each sensor from the entry until now, or until the region ended.
+
+        Nothing is judged, so this costs microseconds; a sensor that was lost has no entry.
+        """
         found = {}
-        for target, start in self._starts.items():
-            sensor = self._sensors[target]
-            found[target] = sensor.read().joules[0] - sensor.reading(start).joules[0]
+        for target, stretch in (self._open or {}).items():
+            made, end = self._made[target], self._ends[target] if self._ends is not None else None
+            try:
+                a, b = made.readings(stretch.start, made.now() if end is None else _noted(end))
+            except PmtError:
+                if end is not None:
+                    continue
+                raise
+            found[target] = b.joules[0] - a.joules[0]
         return found
 
     @property
     def seconds(self) -> float:
         """Length of the region in seconds, by the first sensor that lasted; if none did, by when it was left."""
-        for target, end in self._ends.items():
-            return (end.t_ns - self._starts[target].t_ns) / 1e9
-        if not self._failures:
+        if self._open is None or self._ends is None:
             msg = f"the region {self.label!r} has not ended yet"
             raise CoverageError(msg)
-        return (self._left_ns - min(start.t_ns for start in self._starts.values())) / 1e9
+        for target, end in self._ends.items():
+            if isinstance(end, Bookmark):
+                return (end.t_ns - self._open[target].start.t_ns) / 1e9
+        return (self._left_ns - min(stretch.start.t_ns for stretch in self._open.values())) / 1e9
 
     @property
     def total(self) -> Measurement:
@@ -165,7 +203,7 @@ class Region:
             socket, or of sockets whose numbers are not known: what the one sees of the other is not known, so a sum
             could count a device twice.
         """
-        summed = sum_up(list(self._sensors.values()), self.get())
+        summed = sum_up(list(self._sensors.values()), dict(self.items()))
         if summed is None:
             msg = (
                 f"no sum of {', '.join(self._sensors)}: an external meter, a sensor of all GPUs at a socket, or one of"
@@ -174,62 +212,50 @@ class Region:
             raise CoverageError(msg)
         return summed
 
+    # -- how it is shown -------------------------------------------------------------------------------------------
 
-class _Pool:
-    """Sensors that were opened by target for regions and decorators; each stays open until the process ends.
+    def to_frame(self) -> pd.DataFrame:
+        """Return a ``pandas.DataFrame``: a line for each sensor, and for each of its channels (extra ``analysis``)."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            msg = "to_frame() needs pandas: pip install 'pmtpy[analysis]'"
+            raise ImportError(msg) from error
+        lines = [m.to_dict() for one in self.values() for m in (one, *one.channels.values())]
+        shown = [{k: "; ".join(v) if k == "warnings" else v for k, v in d.items() if k != "channels"} for d in lines]
+        made: pd.DataFrame = pd.DataFrame(shown).set_index(["target", "name"])
+        return made
 
-    Opening a sensor can take longer than the region that it is to watch, so a region in a loop must not open it again.
-    """
+    def _repr_html_(self) -> str:
+        """Return the measurements as a table, for notebooks."""
+        if self._ends is None:
+            return repr(self).replace("<", "&lt;").replace(">", "&gt;")
+        outcomes = self.outcomes()
+        measured = [m for m in outcomes.values() if isinstance(m, Measurement)]
+        return as_html(measured) + "".join(f"<p>{t}: {e}</p>" for t, e in outcomes.items() if isinstance(e, PmtError))
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._sensors: dict[str, Sensor] = {}
-        self._pid = os.getpid()
+    # -- the load --------------------------------------------------------------------------------------------------
 
-    def get(self, target: str) -> Sensor:
-        """Return the open sensor of this target, opening it if need be."""
-        key = canonical(target)
-        with self._lock:
-            if self._pid != os.getpid():
-                self._sensors, self._pid = {}, os.getpid()
-            sensor = self._sensors.get(key)
-            if sensor is not None and not sensor.alive:
-                sensor.close()
-            if sensor is None or not sensor.alive:
-                sensor = self._sensors[key] = create(key)
-            return sensor
+    def load(self) -> LoadStamps:
+        """Return what to enter while the measured device works: ``with r.load(): launch(); synchronise()``.
 
-    def close(self) -> None:
-        """Close all of them; the next use opens them again."""
-        with self._lock:
-            sensors, self._sensors = self._sensors, {}
-        for sensor in sensors.values():
-            sensor.close()
+        It costs two stamps of the host's clock (a microsecond), and may be entered any number of times. A sensor opened
+        with a calibration that knows its kernel is corrected by them; for others nothing changes. Worth it where the
+        load switches faster than the sensor is renewed, or the region begins before the load does. A region that is
+        itself the load: ``with pmt.region(...) as r, r.load():``. A program that stamps all its work, outside regions
+        too, does better with ``sensor.load()``.
 
-
-_pool = _Pool()
-
-
-def watching(targets: Sequence[str | Sensor]) -> dict[str, Sensor]:
-    """Return the sensors meant, by target, opening those that are only named.
-
-    Raises
-    ------
-    TargetError
-        There is none, or two open sensors have one name.
-    """
-    if not targets:
-        msg = "a region needs at least one sensor: a target such as 'rapl', or an open Sensor"
-        raise TargetError(msg)
-    given: dict[str, Sensor] = {}
-    for sensor in (t for t in targets if isinstance(t, Sensor)):
-        if given.setdefault(sensor.target, sensor) is not sensor:
-            msg = (
-                f"two open sensors are called {sensor.target}: a region could not tell them apart; give it one of them"
-            )
+        Raises
+        ------
+        TargetError
+            The region is not open.
+        """
+        if self._open is None or self._ends is not None:
+            msg = f"load() belongs inside the region {self.label!r}, which is not open: with region: with region.load()"
             raise TargetError(msg)
-    named = [t.target if isinstance(t, Sensor) else canonical(t) for t in targets]
-    return {t: given[t] if t in given else _pool.get(t) for t in named}
+        return self._stamps
+
+    busy = load  # its former name, until the next release
 
 
 def region(label: str, *targets: str | Sensor) -> Region:
@@ -252,3 +278,9 @@ def region(label: str, *targets: str | Sensor) -> Region:
     True
     """
     return Region(label, watching(targets))
+
+
+def _noted(end: Bookmark | PmtError) -> Bookmark:
+    if isinstance(end, PmtError):
+        raise end
+    return end

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from pmtpy.core.channel import TOTAL, Channel, outermost
 from pmtpy.regions.measurement import Measurement, widest
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 EXTERNAL = "external"
 
@@ -20,7 +20,7 @@ def sum_up(sensors: Sequence[Sensor], measured: Mapping[str, Measurement]) -> Me
     GPU's own (``gpu/...``), because nothing says which GPUs are at which socket; nor a socket of a guessed number
     (``host/socket1?/...``) beside another sensor's sockets, among which it may be.
     """
-    entries = [(s.target, c) for s in sensors for c in s.layout.energy]
+    entries = [(s.target, c) for s in sensors for c in acquisition_of(s).layout.energy]
     outside = {c.domain.split("/")[0] == EXTERNAL for _, c in entries if c.domain}
     if len(outside) != 1:
         return None

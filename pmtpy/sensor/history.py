@@ -7,7 +7,9 @@ it. So an open region needs no history to know its energy, however long it lasts
 from __future__ import annotations
 
 import math
+import weakref
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +17,7 @@ import numpy as np
 
 from pmtpy.core.rows import Floats, Frame, Ints, Layout, Point
 from pmtpy.errors import CoverageError
+from pmtpy.sensor.ring import Ring
 
 _LEAST_ROWS = 1000  # kept however old: a slow register's are few, and tell how the power moved during a long region
 
@@ -32,9 +35,10 @@ class CurvePoint(NamedTuple):
         The rows around the instant; the same one twice where the instant is extended.
     extended_ns : int
         How far the instant lies beyond the newest row, whose power was then assumed to go on; 0 if rows surround it.
-    uncovered_ns, lost, rows : int
-        Cumulative time without known energy, rows lost and rows seen, up to the instant. Only differences count:
-        before the first row the time is negative.
+    uncovered_ns : tuple of int
+        Cumulative time without known energy, total first. Only differences count: before the first row it is negative.
+    lost, rows : int
+        Rows lost and rows seen, up to the instant.
     """
 
     t_ns: int
@@ -42,7 +46,7 @@ class CurvePoint(NamedTuple):
     before: Point
     after: Point
     extended_ns: int
-    uncovered_ns: int
+    uncovered_ns: tuple[int, ...]
     lost: int
     rows: int
 
@@ -50,7 +54,7 @@ class CurvePoint(NamedTuple):
 class Bookmark:
     """A bookmark on a curve, settled when rows have passed it. Owned by the history that made it."""
 
-    __slots__ = ("reading", "t_ns")
+    __slots__ = ("__weakref__", "reading", "t_ns")
 
     def __init__(self, t_ns: int) -> None:
         self.t_ns = t_ns
@@ -60,7 +64,7 @@ class Bookmark:
 class PeakHold:
     """The largest power per name between two instants, followed while rows come. Owned by the history."""
 
-    __slots__ = ("end_ns", "start_ns", "watts")
+    __slots__ = ("__weakref__", "end_ns", "start_ns", "watts")
 
     def __init__(self, start_ns: int) -> None:
         self.start_ns = start_ns
@@ -137,13 +141,13 @@ class Recent:
 
 
 class History:
-    """The ring. One owner, the sensor, which holds its own lock around every call.
+    """What is kept of one curve. One owner, the acquisition, which holds its own lock around every call.
 
     Parameters
     ----------
     layout : Layout
     seconds : float
-        Rows older than this, counted from the newest, are forgotten, but for the last thousand.
+        Rows older than this, counted from the newest, are forgotten sooner or later, but for the last thousand.
 
     Attributes
     ----------
@@ -154,80 +158,73 @@ class History:
     def __init__(self, layout: Layout, seconds: float) -> None:
         self._layout = layout
         self._keep_ns = round(seconds * 1e9)
-        self._frames: deque[Frame | Point] = deque()
+        self._ring = Ring(layout)
         self._marks: deque[tuple[int, str]] = deque()
-        self._open: list[Bookmark] = []
-        self._peaks: list[PeakHold] = []
-        self._rows = 0
-        self._kept = 0
+        self._open: weakref.WeakSet[Bookmark] = weakref.WeakSet()  # those that nobody holds vanish
+        self._peaks: weakref.WeakSet[PeakHold] = weakref.WeakSet()
+        self._rows = 0  # seen, and lost, up to the newest
         self._lost = 0
-        self._oldest_ns: float = -math.inf  # the last row of the oldest chunk
         self.newest: Point | None = None
 
     def append(self, rows: Frame | Point) -> None:
-        """Add rows; settle the bookmarks that they pass; forget what is too old."""
-        if self._open:
-            self._settle(rows)
+        """Add rows; forget what is too old."""
         if self._peaks:
-            self._peaks = [peak for peak in self._peaks if peak.follow(rows)]
+            for peak in [p for p in self._peaks if not p.follow(rows)]:
+                self._peaks.discard(peak)
         if isinstance(rows, Point):
             self.newest = rows
-            count = 1
+            self._rows += 1
             self._lost += rows.lost
         else:
             self.newest = rows.point(-1)
-            count = len(rows)
+            self._rows += len(rows)
             self._lost += int(rows.lost.sum())
             self._marks.extend((int(rows.t_ns[i]), label) for i, label in rows.marks)
-        self._rows += count
-        self._kept += count
-        self._frames.append(rows)
-        if self._kept > _LEAST_ROWS and self._oldest_ns < self.newest.t_ns - self._keep_ns:
-            self._drop(self.newest.t_ns - self._keep_ns)
+        self._ring.append(rows)
+        if self._ring.full:
+            self._forget(self.newest.t_ns - self._keep_ns)
 
-    def _drop(self, horizon_ns: int) -> None:
-        """Forget what is older, but for the last two chunks, and the last thousand rows."""
-        frames = self._frames
-        while self._kept > _LEAST_ROWS and len(frames) > 2 and _last_t_ns(frames[0]) < horizon_ns:
-            self._kept -= _count(frames.popleft())
-        self._oldest_ns = _last_t_ns(frames[0])
+    def _forget(self, horizon_ns: int) -> None:
+        """Drop the rows that are older, but for the last thousand, and settle the bookmarks that lie among them."""
+        t_ns = self._ring.t_ns
+        drop = min(len(t_ns) - _LEAST_ROWS, int(t_ns.searchsorted(horizon_ns)) - 1)
+        if drop <= 0:
+            return
+        first_ns = int(t_ns[drop])
+        for mark in [m for m in self._open if m.t_ns <= first_ns]:
+            self.reading(mark)
+        self._ring.drop(drop)
         while self._marks and self._marks[0][0] < horizon_ns:
             self._marks.popleft()
 
-    def instant(self, t_ns: int) -> Bookmark:
-        """Set a bookmark; nothing is computed now unless rows have passed ``t_ns`` already."""
+    def bookmark(self, t_ns: int) -> Bookmark:
+        """Set a bookmark; nothing is computed now unless its row is the newest."""
         mark = Bookmark(t_ns)
-        if self._frames and _last_t_ns(self._frames[-1]) >= t_ns:
+        if self.newest is not None and self.newest.t_ns >= t_ns:
             mark.reading = self.at(t_ns)
         else:
-            self._open.append(mark)
+            self._open.add(mark)
         return mark
 
     def follow_peak(self, start_ns: int) -> PeakHold:
         """Follow the largest power from an instant on, until the peak has an end and rows have passed it."""
         peak = PeakHold(start_ns)
-        self._peaks.append(peak)
+        self._peaks.add(peak)
         return peak
 
     def forget(self, mark: Bookmark) -> None:
         """Drop a bookmark that is no longer wanted."""
-        if mark.reading is None and mark in self._open:
-            self._open.remove(mark)
+        self._open.discard(mark)
 
     def reading(self, mark: Bookmark) -> CurvePoint:
-        """Return the curve at a bookmark: settled, or extended from the newest row."""
-        return mark.reading if mark.reading is not None else self.at(mark.t_ns)
-
-    def _settle(self, rows: Frame | Point) -> None:
-        newest = _last_t_ns(rows)
-        before = self.newest
-        later = []
-        for mark in self._open:
-            if mark.t_ns <= newest:
-                mark.reading = self._between(mark.t_ns, before, rows, self._rows, self._lost)
-            else:
-                later.append(mark)
-        self._open = later
+        """Return the curve at a bookmark: settled where rows have passed it, else extended from the newest row."""
+        if mark.reading is not None:
+            return mark.reading
+        found = self.at(mark.t_ns)
+        if self.newest is not None and self.newest.t_ns >= mark.t_ns:
+            mark.reading = found
+            self._open.discard(mark)
+        return found
 
     def at(self, t_ns: int) -> CurvePoint:
         """Return the curve at an instant, by straight lines between rows.
@@ -238,86 +235,90 @@ class History:
             The instant is older than what is kept, or nothing was read yet.
         """
         newest = self.newest
-        if newest is None or t_ns < _first_t_ns(self._frames[0]):
-            have = "nothing was read yet" if newest is None else f"{(newest.t_ns - t_ns) / 1e9:g} s ago is too old"
-            msg = f"the history does not reach the instant asked for: {have}; keep more with history_s="
-            raise CoverageError(msg)
-        if t_ns == newest.t_ns:
-            return CurvePoint(t_ns, newest.joules, newest, newest, 0, newest.uncovered_ns, self._lost, self._rows)
-        if t_ns > newest.t_ns:
-            ahead = t_ns - newest.t_ns
-            grown = [_extend(j, w, ahead) for j, w in zip(newest.joules, newest.watts, strict=True)]
+        if newest is None:
+            raise _too_old("nothing was read yet")
+        if t_ns >= newest.t_ns:
+            return self._beyond(newest, t_ns)
+        times = self._ring.t_ns
+        after = int(times.searchsorted(t_ns))
+        if after == 0:
+            return self._before_all(times, t_ns)
+        return self._between(self._ring.point(after - 1), self._ring.point(after), t_ns, after)
+
+    def _beyond(self, newest: Point, t_ns: int) -> CurvePoint:
+        """Let the power of the newest row go on."""
+        ahead = t_ns - newest.t_ns
+        joules, uncovered = newest.joules, newest.uncovered_ns
+        if ahead:
+            joules = tuple([_extend(j, w, ahead) for j, w in zip(joules, newest.watts, strict=True)])
             # A counter that was read once has no power to go on with: until it is read again nothing is known.
-            unknown = ahead if any(map(math.isnan, newest.watts)) else 0
-            uncovered = newest.uncovered_ns + unknown
-            return CurvePoint(t_ns, tuple(grown), newest, newest, ahead, uncovered, self._lost, self._rows)
-        rows_after, lost_after = 0, 0
-        for i in range(len(self._frames) - 1, -1, -1):
-            chunk = self._frames[i]
-            rows_after += _count(chunk)
-            lost_after += chunk.lost if isinstance(chunk, Point) else int(chunk.lost.sum())
-            if _first_t_ns(chunk) <= t_ns or i == 0 or _last_t_ns(self._frames[i - 1]) <= t_ns:
-                before = None
-                if i:
-                    previous = self._frames[i - 1]
-                    before = previous if isinstance(previous, Point) else previous.point(-1)
-                return self._between(t_ns, before, chunk, self._rows - rows_after, self._lost - lost_after)
-        raise AssertionError  # the first chunk always answers
+            uncovered = tuple(
+                [u + (ahead if math.isnan(w) else 0) for u, w in zip(uncovered, newest.watts, strict=True)]
+            )
+        return CurvePoint(t_ns, joules, newest, newest, ahead, uncovered, self._lost, self._rows)
 
-    @staticmethod
-    def _between(t_ns: int, before: Point | None, rows: Frame | Point, seen: int, lost: int) -> CurvePoint:
-        """Interpolate at ``t_ns`` in ``rows``, of which ``before`` is the row before; ``seen`` rows came earlier."""
-        if isinstance(rows, Point):
-            after = rows
-            lost += rows.lost
-        else:
-            i = int(np.searchsorted(rows.t_ns, t_ns, side="left"))
-            after = rows.point(i)
-            if i:
-                before = rows.point(i - 1)
-            seen += i
-            lost += int(rows.lost[: i + 1].sum())
-        if before is None:  # before the first row nothing is known
-            early = after.t_ns - t_ns
-            return CurvePoint(t_ns, after.joules, after, after, 0, after.uncovered_ns - early, lost, seen + (not early))
-        span = after.t_ns - before.t_ns
-        part = (t_ns - before.t_ns) / span
+    def _before_all(self, times: Ints, t_ns: int) -> CurvePoint:
+        """Answer for an instant at or before the oldest row that is kept: before the very first nothing is known."""
+        first, forgotten = self._ring.point(0), self._rows - len(times)
+        early = first.t_ns - t_ns
+        if early and forgotten:
+            raise _too_old(f"{(int(times[-1]) - t_ns) / 1e9:g} s before the newest row is too old")
+        lost = self._ring.lost_up_to(0)
+        uncovered = tuple([u - early for u in first.uncovered_ns])
+        return CurvePoint(t_ns, first.joules, first, first, 0, uncovered, lost, forgotten + (not early))
+
+    def _between(self, before: Point, after: Point, t_ns: int, row: int) -> CurvePoint:
+        """Interpolate between the rows around an instant, of which ``row`` is the later one."""
+        part = (t_ns - before.t_ns) / (after.t_ns - before.t_ns)
         joules = tuple([a + (b - a) * part for a, b in zip(before.joules, after.joules, strict=True)])
-        uncovered = before.uncovered_ns + round((after.uncovered_ns - before.uncovered_ns) * part)
-        return CurvePoint(t_ns, joules, before, after, 0, uncovered, lost, seen + (t_ns >= after.t_ns))
+        uncovered = tuple(
+            [a + round((b - a) * part) for a, b in zip(before.uncovered_ns, after.uncovered_ns, strict=True)]
+        )
+        seen = self._rows - len(self._ring) + row + (t_ns >= after.t_ns)
+        return CurvePoint(t_ns, joules, before, after, 0, uncovered, self._ring.lost_up_to(row), seen)
 
-    def around(self, a: CurvePoint, b: CurvePoint, margin_ns: int = 0) -> Frame:
-        """Return the rows around and between two readings, and within a margin of them, as far as they are kept."""
-        kept: deque[Frame | Point] = deque()
-        for rows in reversed(self._frames):  # regions are short and recent, what is kept is long
-            if _last_t_ns(rows) < a.t_ns - margin_ns:
-                break
-            if _first_t_ns(rows) <= b.after.t_ns + margin_ns:
-                kept.appendleft(rows)
-        frame = _join([a.before, a.after, *kept, b.before, b.after], len(self._layout.names), len(self._layout.values))
-        _, first = np.unique(frame.t_ns, return_index=True)
-        t_ns, lost, uncovered_ns = frame.t_ns[first], frame.lost[first], frame.uncovered_ns[first]
-        return Frame(t_ns, frame.watts[first], frame.joules[first], frame.values[first], lost, uncovered_ns)
+    def around(self, a: CurvePoint, b: CurvePoint, margin_ns: int = 0, *, most: int | None = None) -> Frame:
+        """Return the rows around and between two readings, and within a margin of them, as far as they are kept.
+
+        Parameters
+        ----------
+        most : int, optional
+            Of a longer interval the middle is left out, so that about as many rows at either end remain.
+        """
+        times = self._ring.t_ns
+        first = max(0, int(times.searchsorted(a.t_ns - margin_ns)) - 1)
+        end = min(len(times), int(times.searchsorted(b.after.t_ns + margin_ns, "right")) + 1)
+        stretches = [(first, end)]
+        if most is not None and end - first > 2 * most:
+            inner = times.searchsorted([a.t_ns, b.t_ns]).tolist()
+            if inner[1] - inner[0] > 2 * most:
+                stretches = [(first, inner[0] + most), (inner[1] - most, end)]
+        known = int(times[0]) if len(times) else math.inf
+        forgotten = {p.t_ns: p for p in (a.before, a.after, b.before, b.after) if p.t_ns < known}
+        parts = [self._ring.frame(*s) for s in stretches]
+        if forgotten:  # of a long region: its start is older than what is kept
+            parts.insert(0, Frame.of_points(list(forgotten.values())))
+        return parts[0] if len(parts) == 1 else _joined(parts)
 
     def recent(self, seconds: float | None, unix_ns_offset: int) -> Recent:
         """Return the rows of the last ``seconds`` (None: all that are kept) as arrays."""
         layout = self._layout
-        frame = _join(list(self._frames), len(layout.names), len(layout.values))
-        start = 0
-        if len(frame):
+        times, start = self._ring.t_ns, 0
+        if len(times):
             back_ns = self._keep_ns if seconds is None else round(seconds * 1e9)
-            start = int(np.searchsorted(frame.t_ns, frame.t_ns[-1] - back_ns))
-        t_ns = frame.t_ns[start:]
+            start = int(times.searchsorted(int(times[-1]) - back_ns))
+        frame = self._ring.frame(start, len(times))
+        t_ns = frame.t_ns
         marks = [(int(np.searchsorted(t_ns, t)), label) for t, label in self._marks if len(t_ns) and t >= t_ns[0]]
         return Recent(
             t_ns,
             (t_ns + unix_ns_offset) / 1e9,
             layout.names,
-            frame.watts[start:],
-            frame.joules[start:],
+            frame.watts,
+            frame.joules,
             tuple(f"{c.name} [{c.unit}]" for c in layout.values),
-            frame.values[start:],
-            frame.lost[start:],
+            frame.values,
+            frame.lost,
             tuple(marks),
         )
 
@@ -327,39 +328,20 @@ def _extend(joules: float, watts: float, ahead_ns: int) -> float:
     return joules if math.isnan(watts) else joules + watts * ahead_ns * 1e-9
 
 
-def _count(rows: Frame | Point) -> int:
-    return 1 if isinstance(rows, Point) else len(rows)
-
-
-def _first_t_ns(rows: Frame | Point) -> int:
-    return rows.t_ns if isinstance(rows, Point) else int(rows.t_ns[0])
+def _too_old(have: str) -> CoverageError:
+    return CoverageError(f"the history does not reach the instant asked for: {have}; keep more with history_s=")
 
 
 def _last_t_ns(rows: Frame | Point) -> int:
     return rows.t_ns if isinstance(rows, Point) else int(rows.t_ns[-1])
 
 
-def _join(chunks: list[Frame | Point], energies: int, values: int) -> Frame:
-    frames: list[Frame] = []
-    points: list[Point] = []
-    for chunk in chunks:
-        if isinstance(chunk, Point):
-            points.append(chunk)
-            continue
-        if points:
-            frames.append(Frame.of_points(points))
-            points = []
-        frames.append(chunk)
-    if points:
-        frames.append(Frame.of_points(points))
-    if not frames:
-        nothing = np.empty(0, np.int64)
-        return Frame(nothing, np.empty((0, energies)), np.empty((0, energies)), np.empty((0, values)), nothing, nothing)
+def _joined(frames: Sequence[Frame]) -> Frame:
     return Frame(
         np.concatenate([f.t_ns for f in frames]),
         np.concatenate([f.watts for f in frames]),
         np.concatenate([f.joules for f in frames]),
-        np.concatenate([f.values.reshape(len(f), values) for f in frames]),
+        np.concatenate([f.values.reshape(len(f), -1) for f in frames]),
         np.concatenate([f.lost for f in frames]),
         np.concatenate([f.uncovered_ns for f in frames]),
     )

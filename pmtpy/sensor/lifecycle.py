@@ -1,8 +1,8 @@
 """What becomes of an opened sensor that nobody closes: dropped, forgotten until the program ends, or left by a fork.
 
 No board may stream into the void, no thread read for nobody, no file end in the middle of a row. A dropped sensor is
-let go with a :class:`ResourceWarning`, as Python does with files. The garbage collector may drop it in any thread,
-under any lock: so what a pump reads is closed by that pump, and only what is a handful of files is closed at once.
+released with a :class:`ResourceWarning`, as Python does with files. The garbage collector may drop it in any thread,
+under any lock: so what a poller reads is closed by that poller, and only what is a handful of files is closed at once.
 """
 
 from __future__ import annotations
@@ -15,103 +15,89 @@ import weakref
 from collections.abc import Callable
 from typing import Protocol
 
-from pmtpy.core.source import Source
 from pmtpy.errors import PmtError
-from pmtpy.sensor.poller import Beat, Pump
 
 _log = logging.getLogger("pmtpy")
 
 
-class Held(Protocol):
+class Closable(Protocol):
     """An opened sensor, as far as its end goes."""
 
     def close(self) -> None:
         """Release the device."""
         ...
 
-    def disown(self) -> None:
-        """Leave the device to the parent of this process."""
-        ...
 
-
-_open: weakref.WeakSet[Held] = weakref.WeakSet()
-_kept: set[Held] = set()
-
-
-class Life:
-    """The open time of one sensor, and the beat that reads it; holds the sensor itself only while :meth:`keep` says so.
+class Lifecycle:
+    """The open time of one sensor; holds the sensor itself only while :meth:`keep` says so.
 
     Parameters
     ----------
-    held : Held
-        The sensor.
-    step : callable
-        A method of it, taken by the pump.
-    source : Source
-        What is closed when the sensor is dropped.
+    sensor : Closable
+        Closed at the end of the program, if it is still open.
+    drop : callable
+        Releases the device when the sensor is dropped; must not hold the sensor.
+    disown : callable
+        Leaves the device to the parent, in a child process, with the reason; must not hold the sensor.
     target : str
-        Its name, for the warning.
+        Its name, for messages.
     """
 
-    __slots__ = ("_end", "_held", "beat")
+    __slots__ = ("_disown", "_drop", "_finalizer", "_sensor", "_target")
 
-    def __init__(self, held: Held, step: Callable[[], None], source: Source, target: str, pump: Pump) -> None:
-        taken = weakref.WeakMethod(step)
-
-        def weakly() -> None:
-            method = taken()
-            if method is not None:
-                method()
-            else:  # dropped since: the thread that reads is the one to end it
-                beat.end()
-                _close(source, target)
-
-        self.beat = beat = Beat(pump, weakly)
-        self._held = weakref.ref(held)
-        self._end = weakref.finalize(held, _drop, beat, source, target)
-        self._end.atexit = False  # what is open at the end of the program is closed below, files and all
-        _open.add(held)
+    def __init__(self, sensor: Closable, drop: Callable[[], None], disown: Callable[[str], None], target: str) -> None:
+        self._sensor = weakref.ref(sensor)
+        self._drop, self._disown, self._target = drop, disown, target
+        self._finalizer = weakref.finalize(sensor, self._dropped)
+        self._finalizer.atexit = False  # what is open at the end of the program is closed below, files and all
+        _open.add(self)
 
     def keep(self, *, needed: bool) -> None:
         """Hold the sensor, or no longer: a dump goes on until the program ends, whoever has dropped its sensor."""
-        held = self._held()
-        if held is not None:
-            (_kept.add if needed else _kept.discard)(held)
+        sensor = self._sensor()
+        if sensor is not None:
+            (_kept.add if needed else _kept.discard)(sensor)
 
-    def over(self) -> None:
+    def end(self) -> None:
         """Forget the sensor: it was closed, or is the parent's."""
-        self._end.detach()
-        held = self._held()
-        if held is not None:
-            _open.discard(held)
-            _kept.discard(held)
+        self._finalizer.detach()
+        _open.discard(self)
+        self.keep(needed=False)
+
+    def disown(self) -> None:
+        """Leave the device to the parent of this process."""
+        self._disown(f"{self._target} was opened by the parent of this process; open it again here")
+        self.end()
+
+    def close(self) -> None:
+        """Close the sensor, at the end of the program."""
+        sensor = self._sensor()
+        if sensor is not None:
+            sensor.close()
+
+    def _dropped(self) -> None:
+        _open.discard(self)
+        self._drop()  # before the warning, which raises where warnings are errors
+        why = f"unclosed sensor {self._target}; use it in a with-statement, or close() it"
+        warnings.warn(why, ResourceWarning, stacklevel=2)
 
 
-def _drop(beat: Beat, source: Source, target: str) -> None:
-    warnings.warn(f"unclosed sensor {target}; use it in a with-statement, or close() it", ResourceWarning, stacklevel=2)
-    if not beat.going:
-        _close(source, target)
-
-
-def _close(source: Source, target: str) -> None:
-    try:
-        source.close()
-    except PmtError:
-        _log.exception("while closing %s, which was dropped", target)
+_open: set[Lifecycle] = set()
+_kept: set[Closable] = set()
 
 
 @atexit.register
 def _close_forgotten() -> None:
-    for held in list(_open):
+    for lifecycle in list(_open):
         try:
-            held.close()
+            lifecycle.close()
         except PmtError as error:  # noqa: PERF203  (each must be closed, whatever the others do)
             _log.error("%s", error)
 
 
 def _disown_all() -> None:
-    for held in list(_open):
-        held.disown()
+    for lifecycle in list(_open):
+        lifecycle.disown()
 
 
 if hasattr(os, "register_at_fork"):  # where processes fork; asking for the process at each reading would cost more

@@ -6,6 +6,7 @@ A backend is imported by name, when its name is used. Backends from outside come
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import types
@@ -271,10 +272,19 @@ def create(
     if (interval_s is not None and not interval_s > 0) or not history_s >= 0:
         msg = f"{target}: interval must be more than 0 s and history_s not less, not {interval!r} and {history_s!r}"
         raise TargetError(msg)
-    source = function(where, clock=clock, **options)
+    open_device = functools.partial(function, where, clock=clock, **options)
+    source = open_device()
     try:
         fitted = _fitted(profiles, source) if profiles else None
-        return Sensor(source, target, clock, calibration=fitted, history_s=history_s, interval_s=interval_s)
+        return Sensor(
+            source,
+            target,
+            clock,
+            calibration=fitted,
+            history_s=history_s,
+            interval_s=interval_s,
+            open_again=open_device,
+        )
     except BaseException:
         source.close()
         raise

@@ -16,6 +16,7 @@ from pmtpy.cli import main
 from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.profile import Profile, parse_profile
 from pmtpy.errors import CalibrationError
+from pmtpy.sensor.sensor import acquisition_of
 
 TARGET = "nvml:virtual"
 
@@ -210,7 +211,7 @@ def test_a_recording_that_says_of_which_device_it_is_needs_no_target_and_no_rang
     assert profile.device == replace(identity, notes=())
     assert (profile.low, profile.high) == (42.0, 260.5)
     with pmt.create(TARGET, calibration=tmp_path / "p.json") as sensor:
-        assert sensor.calibration is not None
+        assert acquisition_of(sensor).calibration is not None
 
 
 @pytest.mark.parametrize("words", [[], ["--target", TARGET], ["--device", "a card"]])

@@ -15,6 +15,7 @@ from pmtpy.emulators._virtual_source import VirtualSource
 from pmtpy.emulators.world import shared_world
 from pmtpy.errors import TargetError
 from pmtpy.sensor.registry import BACKENDS, create, opener
+from pmtpy.sensor.sensor import acquisition_of
 from pmtpy.testing import check_source
 
 LOAD = "square:low=40,high=100,hz=0.25"  # mean 70 W, a step of 60 W every 2 s
@@ -51,18 +52,18 @@ def test_all_sensors_of_one_world_agree_with_the_truth_and_each_other(load: str)
     try:
         found = {}
         for sensor in sensors.values():
-            sensor._curve.step()
+            acquisition_of(sensor).step()
         clock.advance(1.0)
         starts = {}
         for name, sensor in sensors.items():
-            sensor._curve.step()
-            starts[name] = sensor._curve.newest
+            acquisition_of(sensor).step()
+            starts[name] = acquisition_of(sensor).newest
         for _ in range(1000):
             clock.advance(0.02)
             for sensor in sensors.values():
-                sensor._curve.step()
+                acquisition_of(sensor).step()
         for name, sensor in sensors.items():
-            first, last = starts[name], sensor._curve.newest
+            first, last = starts[name], acquisition_of(sensor).newest
             assert first is not None
             assert last is not None
             truth = world.joules_between(first.t_ns, last.t_ns)
@@ -103,7 +104,7 @@ def test_a_dump_says_whether_its_rows_bear_the_devices_own_times(
         for _ in range(10):
             clock.advance(0.05)
             sensor.read()
-        assert sensor._source.traits.timestamps is timestamps
+        assert acquisition_of(sensor).source.traits.timestamps is timestamps
         sensor.start_dump(tmp_path / "run.csv")
         sensor.stop_dump()
     known = json.loads((tmp_path / "run.csv.json").read_text())

@@ -104,10 +104,10 @@ def test_a_state_at_a_row_is_not_extended_and_has_nothing_to_learn() -> None:
 
 
 def test_a_state_made_at_a_row_is_a_state_like_any_other() -> None:
-    row = Point(1_500_000_000, (3.0, 3.0), (7.0, 7.0), (), 0, 20)
+    row = Point(1_500_000_000, (3.0, 3.0), (7.0, 7.0), (), 0, (20, 20))
     quick = Origin("rapl", ("total", "package0"), 10**18).at_row(row, 4)
     timestamp = (10**18 + 1_500_000_000) / 1e9
-    plain = State("rapl", 1_500_000_000, timestamp, ("total", "package0"), (7.0, 7.0), (3.0, 3.0), 20, 4)
+    plain = State("rapl", 1_500_000_000, timestamp, ("total", "package0"), (7.0, 7.0), (3.0, 3.0), (20, 20), 4)
     assert type(quick) is State
     assert quick == plain
     assert hash(quick) == hash(plain)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from pmtpy.regions import region as regions
+from pmtpy.regions.pool import _pool
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -71,7 +71,7 @@ def can_run(block: Fence) -> bool:
 def _close_named_sensors() -> Iterator[None]:
     """Close what a page opened by name, as the end of a program would; and its virtual world with it."""
     yield
-    regions._pool.close()
+    _pool.close()
     gc.collect()
 
 

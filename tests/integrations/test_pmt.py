@@ -16,6 +16,7 @@ from pmtpy.core.rows import Layout
 from pmtpy.errors import BackendUnavailableError, TargetError
 from pmtpy.integrations.drop_ins import pmt_module
 from pmtpy.integrations.drop_ins._columns import columns
+from pmtpy.sensor.sensor import acquisition_of
 
 NAP_S = 0.3
 
@@ -260,10 +261,10 @@ def test_the_dump_decorator_works_and_returns_the_result(pmt: ModuleType, tmp_pa
 def test_a_sensor_is_released_with_the_object_that_holds_it(pmt: ModuleType) -> None:
     pm = pmt.create("powersensor3", "virtual")
     sensor = pm._held.sensor
-    assert sensor.alive
+    assert acquisition_of(sensor).alive
     del pm
     gc.collect()
-    assert not sensor.alive
+    assert not acquisition_of(sensor).alive
 
 
 @pytest.mark.parametrize(("device", "is_tty"), [("/dev/ttyACM0", True), ("0", False), (0, False), (None, False)])

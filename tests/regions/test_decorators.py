@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator
 from pathlib import Path
 
 import pytest
@@ -29,7 +29,7 @@ def test_a_measured_function_returns_what_it_returned_and_keeps_its_name(caplog:
         assert work.__doc__ == "Add."
         joules = [m["test"].joules for m in work.measurements]
         assert joules == pytest.approx([10, 20], abs=1e-5)
-        assert "work: test: 10 J" in caplog.text
+        assert "work: test: 9.999999 J +- 5.8e-07 J in 1 s (10 W), counter" in caplog.text
 
 
 def test_coroutines_and_generators_are_measured_to_their_end() -> None:
@@ -120,8 +120,8 @@ def test_the_decorator_without_its_sensors_is_refused_and_does_not_replace_the_f
 
 def test_what_cannot_be_called_is_refused_where_it_is_decorated() -> None:
     for decorate in (pmt.measure("rapl:virtual"), pmt.dump("rapl:virtual", filename="x.csv")):
-        with pytest.raises(TargetError, match="put @classmethod above"):
-            decorate(classmethod(lambda cls: cls))  # type: ignore[arg-type]
+        with pytest.raises(TargetError, match="put @property above"):
+            decorate(property(lambda cls: cls))  # type: ignore[arg-type]
         with pytest.raises(TargetError, match="not a int"):
             decorate(5)  # type: ignore[arg-type]
 
@@ -151,3 +151,101 @@ def test_methods_of_every_kind_are_measured() -> None:
         assert (Tool().plain(1), Tool.static(2), of_class(3)) == (1, 2, "Tool")
         measured = [*Tool.plain.measurements, *Tool.static.measurements, *of_class.measurements]
         assert [m["test"].joules for m in measured] == pytest.approx([10, 20, 30], abs=1e-5)
+
+
+def test_what_is_thrown_into_an_asynchronous_generator_reaches_it() -> None:
+    clock, _, sensor = counter_sensor("constant:10")
+    heard: list[str] = []
+
+    @pmt.measure(sensor)
+    async def stream() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+        except KeyError:
+            heard.append("thrown in")
+            clock.advance(2)
+            yield 2
+        finally:
+            heard.append("closed")
+
+    async def use() -> int:
+        generator = stream()
+        await anext(generator)
+        shown = await generator.athrow(KeyError())
+        await generator.aclose()
+        return shown
+
+    with sensor:
+        assert asyncio.run(use()) == 2
+        assert heard == ["thrown in", "closed"]
+        assert [m["test"].joules for m in stream.measurements] == pytest.approx([20], abs=1e-5)
+
+
+def test_a_function_that_returns_a_coroutine_or_a_future_is_measured_to_their_results() -> None:
+    clock, _, sensor = counter_sensor("constant:10")
+
+    async def work() -> int:
+        clock.advance(1)
+        await asyncio.sleep(0)
+        clock.advance(2)
+        return 7
+
+    @pmt.measure(sensor)
+    def coroutine() -> Coroutine[None, None, int]:
+        return work()
+
+    @pmt.measure(sensor)
+    def task() -> asyncio.Task[int]:
+        return asyncio.get_running_loop().create_task(work())
+
+    async def use() -> list[int]:
+        started = task()
+        assert isinstance(started, asyncio.Task)
+        return [await started, await coroutine()]
+
+    with sensor:
+        assert asyncio.run(use()) == [7, 7]
+        for function in (coroutine, task):
+            assert [m["test"].joules for m in function.measurements] == pytest.approx([30], abs=1e-5)
+
+
+def test_static_and_class_methods_are_measured_wherever_the_decorator_stands() -> None:
+    clock, _, sensor = counter_sensor("constant:10")
+
+    class Work:
+        @pmt.measure(sensor)
+        @staticmethod
+        def inside(seconds: float) -> float:
+            clock.advance(seconds)
+            return seconds
+
+        @staticmethod
+        @pmt.measure(sensor)
+        def outside(seconds: float) -> float:
+            clock.advance(seconds)
+            return seconds
+
+        @pmt.measure(sensor)
+        @classmethod
+        def of_class(cls, seconds: float) -> str:
+            clock.advance(seconds)
+            return cls.__name__
+
+    with sensor:
+        assert (Work.inside(1.0), Work().inside(2.0), Work().outside(1.0)) == (1.0, 2.0, 1.0)
+        assert Work.of_class(3.0) == "Work"  # type: ignore[call-arg, arg-type]
+        assert [m["test"].joules for m in Work.inside.measurements] == pytest.approx([10, 20], abs=1e-5)
+        assert [m["test"].joules for m in Work.of_class.measurements] == pytest.approx([30], abs=1e-5)
+
+
+def test_as_many_measurements_are_kept_as_asked_for() -> None:
+    clock, _, sensor = counter_sensor("constant:10")
+
+    @pmt.measure(sensor, keep=2)
+    def work(seconds: float) -> None:
+        clock.advance(seconds)
+
+    with sensor:
+        for seconds in (1.0, 2.0, 3.0):
+            work(seconds)
+        assert [m["test"].joules for m in work.measurements] == pytest.approx([20, 30], abs=1e-5)

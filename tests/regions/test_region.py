@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import json
 import math
+import pickle
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import pmtpy as pmt
 from pmtpy.core.calibration.curves import Affine, Number
@@ -16,7 +20,7 @@ from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import TargetError
 from pmtpy.regions.measurement import Measurement
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 from tests.support.worlds import Counter, Gauge, Stream, counter_sensor
 
 
@@ -350,3 +354,111 @@ def test_a_sensor_that_is_given_open_is_not_opened_again_for_its_name() -> None:
         assert r["rapl:virtual"].seconds == pytest.approx(1)  # by the clock of the one that was given
         with pytest.raises(TargetError, match="two open sensors are called rapl:virtual"):
             pmt.region("work", sensor, other)
+
+
+def test_a_region_that_was_left_cannot_be_left_again_and_keeps_what_it_measured() -> None:
+    clock, _, sensor = counter_sensor("constant:50")
+    with sensor:
+        r = pmt.region("work", sensor)
+        with pytest.raises(TargetError, match="is not open"):
+            r.__exit__(None, None, None)
+        with r:
+            clock.advance(1.0)
+        clock.advance(1.0)
+        with pytest.raises(TargetError, match="was left already"):
+            r.__exit__(None, None, None)
+        assert r.seconds == r["test"].seconds == pytest.approx(1.0)
+
+
+def test_a_region_whose_entering_failed_leaves_nothing_behind() -> None:
+    clock, _, sensor = counter_sensor("constant:50")
+    other = Sensor(Gauge(make_world("constant:5", clock=clock)), "gauge", clock)
+    other.close()
+    with sensor:
+        r = pmt.region("work", sensor, other)
+        with pytest.raises(pmt.SensorClosedError):
+            r.__enter__()
+        assert repr(r).endswith("not entered>")
+        assert acquisition_of(sensor)._regions == acquisition_of(other)._regions == 0
+        with pytest.raises(TargetError, match="is not open"):
+            r.__exit__(None, None, None)
+
+
+@given(steps=st.lists(st.tuples(st.floats(0.001, 0.2), st.booleans()), min_size=1, max_size=30))
+def test_energy_so_far_never_falls(steps: list[tuple[float, bool]]) -> None:
+    clock = ManualClock()
+    source = Rare(make_world("square:low=1,high=500,hz=3", clock=clock))
+    with Sensor(source, "test", clock) as sensor:
+        clock.advance(0.3)
+        sensor.read()
+        clock.advance(0.1)
+        with pmt.region("work", sensor) as r:
+            for seconds, silent in steps:
+                source.silent = silent
+                clock.advance(seconds)
+                assert r.so_far()["test"] >= 0.0
+        source.silent = False
+        clock.advance(0.01)
+        assert r.so_far()["test"] == pytest.approx(r["test"].joules)
+
+
+def test_what_was_measured_cannot_be_changed_and_travels() -> None:
+    clock, _, sensor = counter_sensor("constant:50")
+    with sensor:
+        with pmt.region("work", sensor) as r:
+            clock.advance(1.0)
+        m = r["test"]
+    with pytest.raises(TypeError):
+        m.channels["package0"] = m  # type: ignore[index]
+    assert pickle.loads(pickle.dumps(m)) == m  # noqa: S301  (made a word before)
+
+
+def test_a_measurement_shows_itself_in_one_line_and_in_json() -> None:
+    clock, _, sensor = counter_sensor("constant:50")
+    with sensor:
+        with pmt.region("work", sensor) as r:
+            clock.advance(2.0)
+        m = r["test"]
+        assert str(m).startswith("test: 99.999999 J +- 5.8e-07 J")
+        assert "\n" not in str(m)
+        assert " in 2 s (50 W), counter, 1 warning" in str(m)
+        assert str(m.channels["dram0"]).startswith("test dram0: ")
+        document = json.loads(json.dumps(m.to_dict(), allow_nan=False))
+        assert document["joules"] == m.joules
+        assert document["channels"]["dram0"]["uncertainty_joules"] == m.channels["dram0"].uncertainty_joules
+        assert json.loads(json.dumps(replace(m, watts=math.nan).to_dict(), allow_nan=False))["watts"] is None
+        assert "<td>dram0</td>" in m._repr_html_()
+        assert "<td>test</td>" in r._repr_html_()
+
+
+def test_a_region_is_a_mapping_of_targets_to_measurements() -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    clock, _, sensor = counter_sensor("constant:50")
+    gauge = Sensor(Gauge(make_world("constant:5", clock=clock)), "gauge", clock)
+    with sensor, gauge:
+        with pmt.region("work", sensor, gauge) as r:
+            clock.advance(1.0)
+        assert (list(r), len(r)) == (["test", "gauge"], 2)
+        assert "test" in r
+        assert sensor in r  # type: ignore[comparison-overlap]
+        assert "rapl" not in r
+        assert dict(r.items())["gauge"].joules == r["gauge"].joules
+        table = r.to_frame()
+        assert table.loc[("test", "total"), "joules"] == r["test"].joules
+        assert table.loc[("gauge", "gpu"), "watts"] == pytest.approx(5.0)
+
+
+def test_the_work_of_a_device_is_stamped_with_its_sensor() -> None:
+    clock, _, sensor = counter_sensor("constant:50")
+    with sensor:
+        with sensor.load():
+            clock.advance(1.0)
+        with pmt.region("work", sensor) as r:
+            clock.advance(1.0)
+            with sensor.load():
+                clock.advance(2.0)
+        load = r._load("test", r._open["test"].start.t_ns, clock.now_ns())  # type: ignore[index]
+        assert load is not None
+        assert load.on_s == pytest.approx([-1.0, 1.0])
+        assert load.off_s == pytest.approx([0.0, 3.0])
+        assert (load.since_s, load.until_s) == pytest.approx((-1.0, 3.0))

@@ -60,7 +60,7 @@ def test_a_profile_with_a_kernel_corrects_live_regions_of_a_slow_sensor() -> Non
     board = Device("nvml", {"gpu.instant": 1}, {"profile": "k40m"})
     inverted = trials(board, 7, slow_board)["gpu.instant"]
     plain = trials(board, 7, level_only)["gpu.instant"]
-    assert {t.method for t in inverted} == {"integrated, one-pole inverted"}
+    assert {t.method for t in inverted} == {"integrated, one-pole inversion"}
     assert {t.method for t in plain} == {"integrated"}
     assert covered(inverted) >= 0.91
 

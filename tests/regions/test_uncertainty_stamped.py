@@ -11,6 +11,7 @@ import pytest
 from pmtpy.core.calibration.curves import Number
 from pmtpy.core.rows import Floats
 from pmtpy.regions.region import Region
+from pmtpy.sensor.sensor import acquisition_of
 from tests.support.uncertainty.stamped import A100, AVERAGE, FULL, Gpu, Outcome, measure, square
 
 SQUARE = square(0.104, 0.5, 36.0)  # beats with a period of 101.2 ms once in 3.8 s
@@ -117,10 +118,10 @@ def test_a_region_is_settled_when_a_window_has_passed_and_then_stays_as_it_is() 
     def look(region: Region) -> None:
         (sensor,) = region.sensors
         for _ in range(50):
-            sensor.clock.advance(0.05)  # type: ignore[attr-defined]
-            sensor._curve.step()
+            acquisition_of(sensor).clock.advance(0.05)  # type: ignore[attr-defined]
+            acquisition_of(sensor).step()
             m = region["nvml"].channels["gpu.average"]
-            seen.append((sensor.clock.now_ns() / 1e9, m.joules, m.settled))
+            seen.append((acquisition_of(sensor).clock.now_ns() / 1e9, m.joules, m.settled))
 
     work = np.array([[3.0, 6.0]])
     (found,) = measure(AVERAGE, work, (50.0, 250.0), [(3.0, 6.0)], stamped=False, each=look)

@@ -17,7 +17,7 @@ from pmtpy.sensor.sensor import Sensor
 
 def step(sensor: pmt.Sensor) -> None:
     """Do what the pump does; these chips are too slow to be read by a caller."""
-    sensor._curve.step()
+    sensor._acquisition.step()
 
 
 BOARDS = [f"hwmon:virtual/ina226/{i}" for i in range(3)]
@@ -48,7 +48,7 @@ def test_rails_are_one_reading_with_energy_runtime_and_peak() -> None:
 def test_the_rails_of_a_whole_are_counted_once_each() -> None:
     clock = ManualClock()
     with pmt.combine("gpu", BOARDS, clock=clock) as sensor:
-        domains = [c.domain for c in sensor.layout.energy]
+        domains = [c.domain for c in sensor._acquisition.layout.energy]
         assert len(outermost(domains)) == 3
         assert sensor.read().names[0] == "total"
         assert sensor.target == "gpu"
@@ -76,7 +76,7 @@ def test_a_rail_that_fails_spoils_the_row_and_not_the_sensor() -> None:
         clock.advance(0.1)
         step(sensor)
         lost = sensor.read().lost
-        source = sensor._source._sources[1]._inner  # type: ignore[attr-defined]
+        source = sensor._acquisition.source._sources[1]._inner  # type: ignore[attr-defined]
         real = source.poll
 
         def busy() -> None:
@@ -123,7 +123,7 @@ def test_a_rail_that_restarts_adds_no_energy_also_when_another_fails_just_then()
         rails[1].busy = False
         clock.advance(1.0)
         after = sensor.read()
-        assert after.uncovered_ns - before.uncovered_ns == 2_000_000_000
+        assert after.uncovered_ns[0] - before.uncovered_ns[0] == 2_000_000_000
         assert after.lost - before.lost == 1
         with pytest.raises(pmt.CoverageError):
             pmt.joules(before, after)

@@ -16,7 +16,7 @@ LAYOUT = Layout((Channel("gpu", Quantity.POWER, domain="gpu/0"), Channel("t", Qu
 
 
 def point(t_ns: int, joules: float, watts: float = 5.0, lost: int = 0) -> Point:
-    return Point(t_ns, (watts, watts), (joules, joules), (40.0,), lost, 0)
+    return Point(t_ns, (watts, watts), (joules, joules), (40.0,), lost, (0, 0))
 
 
 def frame(t_ns: list[int], joules: list[float]) -> Frame:
@@ -41,6 +41,11 @@ def test_the_curve_between_rows_is_a_straight_line(t_ns: int, joules: float, row
     assert reading.rows == rows
 
 
+def test_before_the_very_first_row_nothing_is_known() -> None:
+    reading = filled().at(900)
+    assert (reading.joules, reading.uncovered_ns, reading.rows) == ((0.0, 0.0), (-100, -100), 0)
+
+
 def test_beyond_the_newest_row_the_last_power_goes_on() -> None:
     reading = filled().at(5_000 + 2_000_000_000)
     assert reading.joules[0] == 10.0 + 5.0 * 2
@@ -48,8 +53,12 @@ def test_beyond_the_newest_row_the_last_power_goes_on() -> None:
 
 
 def test_what_is_too_old_is_refused() -> None:
+    history = History(LAYOUT, 1e-6)
+    for i in range(3000):
+        history.append(point(i * 1_000, float(i)))
+    assert history.at(2_500_500).joules[0] == 2500.5
     with pytest.raises(CoverageError, match="history_s"):
-        filled().at(999)
+        history.at(999)
     with pytest.raises(CoverageError, match="nothing was read"):
         History(LAYOUT, 1.0).at(5)
 
@@ -64,7 +73,7 @@ def test_a_bookmark_is_settled_by_the_rows_that_pass_it(cuts: list[int], at: int
     t_ns = np.arange(31) * 1_000
     history = History(LAYOUT, 1e-6)  # forgets almost at once
     history.append(point(0, float(joules[0])))
-    mark = history.instant(at)
+    mark = history.bookmark(at)
     edges = [1, *sorted(c + 1 for c in cuts), 31]
     for a, b in pairwise(edges):
         history.append(frame(t_ns[a:b].tolist(), joules[a:b].tolist()))

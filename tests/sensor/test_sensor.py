@@ -16,7 +16,7 @@ import pytest
 import pmtpy as pmt
 from pmtpy.core.clock import HOST_CLOCK, ManualClock
 from pmtpy.emulators.world import make_world
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 from tests.support.worlds import Counter, Gauge, Stream, counter_sensor
 
 
@@ -121,7 +121,7 @@ def test_a_lost_source_raises_from_every_later_call() -> None:
         sensor.read()
         source.gone = True
         clock.advance(1.0)
-        for call in (sensor.read, sensor.read, sensor.history, lambda: sensor.mark("x"), sensor.begin_region):
+        for call in (sensor.read, sensor.read, sensor.history, lambda: sensor.mark("x"), acquisition_of(sensor).begin):
             with pytest.raises(pmt.SourceLostError, match="pulled out"):
                 call()
 
@@ -278,7 +278,7 @@ def test_a_fault_in_a_driver_reaches_the_user() -> None:
     with Sensor(gauge, "g", clock) as sensor:
         gauge.poll = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]
         clock.advance(1.0)
-        wait_for(lambda: not sensor.alive)
+        wait_for(lambda: not acquisition_of(sensor).alive)
         with pytest.raises(pmt.PmtError, match="ZeroDivisionError"):
             sensor.read()
 

@@ -17,8 +17,9 @@ from pmtpy.analysis.characterisation.step_response import StepResponse
 from pmtpy.analysis.characterisation.update_period import UpdateLattice
 from pmtpy.analysis.correction.energy import EnergyComparison
 from pmtpy.analysis.signal.estimate import Z95, Estimate
-from pmtpy.analysis.signal.response import Activity, Response
+from pmtpy.analysis.signal.response import Response
 from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 
 
@@ -70,11 +71,11 @@ class LoadStamps:
     end_s: float
     absolute: bool = True
 
-    def activity(self) -> Activity:
+    def activity(self) -> LoadIntervals:
         """Return the load as intervals."""
         off = self.edges_s[1::2]
         on = self.edges_s[::2]
-        return Activity(on, off if len(off) == len(on) else np.append(off, max(self.end_s, on[-1])))
+        return LoadIntervals(on, off if len(off) == len(on) else np.append(off, max(self.end_s, on[-1])))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, Regi
 from pmtpy.analysis.correction.energy import compare_energy
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.updates import tidy
-from pmtpy.analysis.uncertainty.budget import assess
-from pmtpy.analysis.uncertainty.interval_statistics import observe
+from pmtpy.analysis.uncertainty.budget import uncertainty_budget
+from pmtpy.analysis.uncertainty.interval_statistics import summarise_one
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats
@@ -156,7 +156,7 @@ def _energy(p: Prepared, s: Compared, span: Span) -> Energy | None:
     def ns(seconds: float) -> int:
         return round((seconds - float(t[0])) * 1e9)
 
-    evidence = observe(
+    evidence = summarise_one(
         channel,
         np.asarray(np.round((t - t[0]) * 1e9), np.int64),
         watts,
@@ -166,7 +166,7 @@ def _energy(p: Prepared, s: Compared, span: Span) -> Energy | None:
         uncovered_s=uncovered_s,
         lost=lost,
     )
-    judged = assess(channel, evidence)
+    judged = uncertainty_budget(channel, evidence)
     doubt = () if stated is not None else (f"how well {p.trace.name} is calibrated is not known, and not in its +-",)
     # Curves of sums stand still where rows are missing; lines between samples bridge them.
     known_s = end - start - (uncovered_s if p.summed else 0.0)

@@ -21,11 +21,12 @@ from pmtpy.analysis.correction.gaps import fill, long_gaps
 from pmtpy.analysis.correction.starts import SLIVER, TELLING, split_starts, step_starts
 from pmtpy.analysis.correction.two_level_fit import LATE_S, Levels, fit_levels
 from pmtpy.analysis.correction.window import joined
-from pmtpy.analysis.signal.response import Activity, Response
-from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, assess
-from pmtpy.analysis.uncertainty.interval_statistics import observe
+from pmtpy.analysis.signal.response import Response
+from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, uncertainty_budget
+from pmtpy.analysis.uncertainty.interval_statistics import summarise_one
 from pmtpy.core.calibration.response import invert_one_pole
 from pmtpy.core.channel import Channel, Quantity
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
@@ -86,7 +87,7 @@ class Energy:
 
 
 def load_informed(
-    t_s: Floats, watts: Floats, response: Response, load: Activity, *, start_s: float, end_s: float
+    t_s: Floats, watts: Floats, response: Response, load: LoadIntervals, *, start_s: float, end_s: float
 ) -> Energy | None:
     """Energy of a two-level load from part-time readings and the host's stamps of when it was on.
 
@@ -119,7 +120,7 @@ def _doubts(levels: Levels, share: float) -> tuple[str, ...]:
 
 
 def _beside_load(
-    t_s: Floats, watts: Floats, response: Response, load: Activity, *, start_s: float, end_s: float, ahead_s: float
+    t_s: Floats, watts: Floats, response: Response, load: LoadIntervals, *, start_s: float, end_s: float, ahead_s: float
 ) -> Energy | None:
     """Energy of an interval in which the load switches fast, from a sensor that sees all the time.
 
@@ -158,7 +159,7 @@ def region_energy(
     *,
     start_s: float,
     end_s: float,
-    load: Activity | None = None,
+    load: LoadIntervals | None = None,
     ahead_s: float = 0.0,
 ) -> Energy:
     """Energy of an interval with everything corrected that the response allows, and its interval.
@@ -174,7 +175,7 @@ def region_energy(
         Updates as shown by the sensor (not corrected), in order, reaching a lag beyond both ends.
     response : Response
         Kernel, gain, offset and their uncertainties.
-    load : Activity, optional
+    load : LoadIntervals, optional
         When the load was on.
     ahead_s : float
         By how much the updates may fall short of the end, so that the last power goes on.
@@ -200,7 +201,7 @@ def region_energy(
 
 
 def _by_kernel(
-    channel: tuple[Floats, Floats, Response], region: tuple[float, float], load: Activity | None, ahead_s: float
+    channel: tuple[Floats, Floats, Response], region: tuple[float, float], load: LoadIntervals | None, ahead_s: float
 ) -> Energy:
     """Energy of an interval by what undoes the kernel, beginning where the load is known to have started."""
     (t_s, watts, response), (start_s, end_s) = channel, region
@@ -225,7 +226,7 @@ def _by_kernel(
 
 
 def _uninformed(
-    channel: tuple[Floats, Floats, Response], region: tuple[float, float], load: Activity, ahead_s: float
+    channel: tuple[Floats, Floats, Response], region: tuple[float, float], load: LoadIntervals, ahead_s: float
 ) -> Energy:
     """Energy beside a fast load whose levels the readings do not tell, with what that may come to.
 
@@ -300,7 +301,7 @@ def _shifted(
         noise=response.noise_w / response.gain,
     )
     origin = start_s
-    evidence = observe(
+    evidence = summarise_one(
         channel,
         np.round((t_s - lag - origin) * 1e9).astype(np.int64),
         power,
@@ -308,12 +309,12 @@ def _shifted(
         end_ns=round((end_s - origin) * 1e9),
         joules=joules,
     )
-    judged = assess(channel, evidence)
-    return Energy(joules, judged.uncertainty_joules, method, judged.parts, judged.warnings)
+    judged = uncertainty_budget(channel, evidence)
+    return Energy(joules, judged.uncertainty_joules, method, judged.components, judged.warnings)
 
 
 def _inverted(
-    channel: tuple[Floats, Floats, Response], region: tuple[float, float], load: Activity | None, ahead_s: float
+    channel: tuple[Floats, Floats, Response], region: tuple[float, float], load: LoadIntervals | None, ahead_s: float
 ) -> Energy:
     """Energy by the exact inversion of a one-pole; each result stands for the time since the update before."""
     (t_s, watts, response), (start_s, end_s) = channel, region

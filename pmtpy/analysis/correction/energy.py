@@ -12,9 +12,10 @@ import numpy as np
 
 from pmtpy.analysis.correction.correct import region_energy
 from pmtpy.analysis.signal.estimate import Estimate
-from pmtpy.analysis.signal.response import Activity, Response
+from pmtpy.analysis.signal.response import Response
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates, tidy
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError, DeclinedError
 
@@ -77,7 +78,7 @@ def compare_energy(
     meter: PowerTrace,
     response: Response,
     interval: tuple[float, float],
-    load: Activity | None = None,
+    load: LoadIntervals | None = None,
 ) -> EnergyComparison:
     """Compare the energies of one interval.
 

@@ -1,8 +1,7 @@
-"""The energy of a region of a live sensor: its rows as updates, its profile as a response, and what recordings get.
+"""The energy of a live region where a profile knows the kernel: rows as updates, the profile as a response.
 
-What needs no reconstruction and knows no load is left to
-:func:`pmtpy.analysis.uncertainty.interval_statistics.observe_corrected`, which any row can
-answer. Here as there: pure, and None rather than a number where the rows are not enough.
+Whatever the kernel is, a mere lag, a one-pole, a window of several periods, the way is the same as of a recording:
+the rows are dated, and one estimator does the rest. Pure, and None rather than a number where the rows are not enough.
 """
 
 from __future__ import annotations
@@ -13,11 +12,12 @@ from dataclasses import replace
 import numpy as np
 
 from pmtpy.analysis.correction.correct import Energy, region_energy
-from pmtpy.analysis.correction.update_times import Renewals, renewals
-from pmtpy.analysis.signal.response import Activity, Response
+from pmtpy.analysis.correction.update_times import Renewals, as_polled, renewals
+from pmtpy.analysis.signal.response import Response
 from pmtpy.core.calibration.curves import Number
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
@@ -59,7 +59,7 @@ def response_of(profile: Profile, period_s: float, watts: Floats) -> Response | 
     )
 
 
-def after_s(profile: Profile, *, loaded: bool) -> float:
+def after_s(profile: Profile) -> float:
     """How long after the end of a region rows still tell something of it; 0 where nothing is done here."""
     how = profile.behaviour
     if how.span_s is None or how.lag_s is None or how.refresh_s is None:
@@ -67,7 +67,7 @@ def after_s(profile: Profile, *, loaded: bool) -> float:
     period = how.refresh_s.value
     if how.span_s > _WIDE * period and not _slow(profile):
         return 2.0 * (how.span_s + abs(how.end_s.value)) + 2.0 * period
-    return abs(how.lag_s) + how.span_s + 2.0 * period if loaded else 0.0
+    return abs(how.lag_s) + how.span_s + 2.0 * period
 
 
 def _slow(profile: Profile) -> bool:
@@ -83,7 +83,7 @@ def live_energy(
     *,
     seconds: float,
     aged_s: float,
-    load: Activity | None,
+    load: LoadIntervals | None,
 ) -> Energy | None:
     """Energy of a region that begins at 0, corrected as a recording would be.
 
@@ -97,7 +97,7 @@ def live_energy(
         Length of the region.
     aged_s : float
         How old a value can be at its row; see :func:`pmtpy.analysis.correction.update_times.renewals`.
-    load : Activity, optional
+    load : LoadIntervals, optional
         When the load was on.
 
     Returns
@@ -105,14 +105,13 @@ def live_energy(
     Energy or None
         None where the profile or the rows do not know enough, or nothing is gained.
     """
-    reach = after_s(profile, loaded=load is not None)
-    if not reach or channel.energy_method is EnergyMethod.COUNTER or profile.behaviour.refresh_s is None:
+    reach, period = after_s(profile), profile.behaviour.refresh_s
+    if not reach or channel.energy_method is EnergyMethod.COUNTER or period is None:
         return None
     near = np.isfinite(watts) & (t_s <= seconds + reach)
-    seen = renewals(t_s[near], watts[near], profile.behaviour.refresh_s, aged_s)
-    if seen is None:
-        return None
-    response = response_of(profile, profile.behaviour.refresh_s.value, seen.watts)
+    t_s, watts = t_s[near], watts[near]
+    seen = renewals(t_s, watts, period, aged_s) or as_polled(t_s, watts, period.value, aged_s)
+    response = response_of(profile, period.value, seen.watts)
     if response is None or not _covered(seen, response, seconds):
         return None
     response = replace(response, lag_u=math.hypot(response.lag_u, seen.u_s))
@@ -142,8 +141,8 @@ def _covered(seen: Renewals, response: Response, seconds: float) -> bool:
 
 
 def _fit_load(
-    channel: Channel, response: Response, seen: Renewals, load: Activity | None
-) -> tuple[Activity | None, tuple[str, ...]]:
+    channel: Channel, response: Response, seen: Renewals, load: LoadIntervals | None
+) -> tuple[LoadIntervals | None, tuple[str, ...]]:
     """Return the load if its stamps can be held against the readings, else why not."""
     if load is None:
         return None, ()

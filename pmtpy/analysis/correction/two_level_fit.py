@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.signal.response import Activity, Response
+from pmtpy.analysis.signal.response import Response
 from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, student_95
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 
 _FEW = 10  # updates that a regression of two levels needs
@@ -67,21 +68,21 @@ class Levels:
     off_w: float
     told: bool
 
-    def shown(self, t_s: Floats, response: Response, load: Activity) -> Floats:
+    def shown(self, t_s: Floats, response: Response, load: LoadIntervals) -> Floats:
         """Return what the sensor would show of the load alone, 1 when on, at ``t_s``."""
         return _seen(t_s, response, load, self.timing)
 
-    def columns(self, t_s: Floats, response: Response, load: Activity) -> Floats:
+    def columns(self, t_s: Floats, response: Response, load: LoadIntervals) -> Floats:
         """Return the derivatives of the readings with respect to the five; shape (n, 5)."""
         return _columns(t_s, response, load, (self.rise_w, self.timing))
 
-    def shares(self, load: Activity, start_s: float, end_s: float) -> Floats:
+    def shares(self, load: LoadIntervals, start_s: float, end_s: float) -> Floats:
         """Return the derivatives of the energy of an interval with respect to the five."""
         early, step = float(self.timing[0]), float(_STEPS[0])
         at = [load.ending(early + by).share(start_s, end_s) for by in (-step, 0.0, step)]
         return np.array([end_s - start_s, at[1], self.rise_w * (at[2] - at[0]) / (2.0 * step), 0.0, 0.0])
 
-    def energy(self, load: Activity, start_s: float, end_s: float) -> tuple[float, float]:
+    def energy(self, load: LoadIntervals, start_s: float, end_s: float) -> tuple[float, float]:
         """Return the energy of an interval and its standard uncertainty, gain and offset aside."""
         shares = self.shares(load, start_s, end_s)
         fitted = math.sqrt(max(0.0, float(shares @ self.covariance @ shares)))
@@ -90,7 +91,7 @@ class Levels:
 
 
 def fit_levels(
-    t_s: Floats, watts: Floats, response: Response, load: Activity, *, start_s: float, end_s: float, telling: float
+    t_s: Floats, watts: Floats, response: Response, load: LoadIntervals, *, start_s: float, end_s: float, telling: float
 ) -> Levels | None:
     """Fit the levels to the readings in an interval, or to those around it as well if the energy is better known so.
 
@@ -104,7 +105,7 @@ def fit_levels(
     for widened in _WIDER:
         reach = widened * length
         low, high = max(start_s - reach, first), min(end_s + reach, last)
-        near = (seen_s >= low) & (seen_s < high) & load.knows(response, t_s)
+        near = (seen_s >= low) & (seen_s < high) & response.knows(load, t_s)
         if np.count_nonzero(near) < _FEW:
             continue
         levels = _fit(t_s[near], power[near], response, load, telling)
@@ -120,7 +121,7 @@ def fit_levels(
     return best
 
 
-def _alike(load: Activity, start_s: float, end_s: float) -> tuple[float, float]:
+def _alike(load: LoadIntervals, start_s: float, end_s: float) -> tuple[float, float]:
     """Return the stretch around an interval in which the load goes on as inside: no long pause, nor its first second.
 
     A board idles at another power than between two parts of a load, and its clocks and temperature rise at first.
@@ -136,7 +137,7 @@ def _alike(load: Activity, start_s: float, end_s: float) -> tuple[float, float]:
     return (min(first, start_s) if math.isfinite(first) else start_s), (last if math.isfinite(last) else end_s)
 
 
-def _kept_to(levels: Levels, t: Floats, power: Floats, response: Response, load: Activity) -> Levels:
+def _kept_to(levels: Levels, t: Floats, power: Floats, response: Response, load: LoadIntervals) -> Levels:
     """Let a fit to more than the interval leave no mean in the readings of the interval, where these are enough."""
     residuals = power - levels.low_w - levels.rise_w * levels.shown(t, response, load)
     n, mean = len(t), float(np.mean(residuals)) if len(t) else 0.0
@@ -145,7 +146,7 @@ def _kept_to(levels: Levels, t: Floats, power: Floats, response: Response, load:
     return replace(levels, low_w=levels.low_w + mean, off_w=float(np.std(residuals)) / math.sqrt(n))
 
 
-def _beforehand(response: Response, load: Activity, top_w: float) -> tuple[Floats, Floats, float]:
+def _beforehand(response: Response, load: LoadIntervals, top_w: float) -> tuple[Floats, Floats, float]:
     """Return what is known of the five before any reading, mean and standard deviation, and the jitter of switches."""
     early = math.hypot(_EARLY_S, _EARLY_SHARE * float(np.median(load.off_s - load.on_s)))
     late = math.hypot(LATE_S, response.lag_u)
@@ -157,7 +158,7 @@ def _beforehand(response: Response, load: Activity, top_w: float) -> tuple[Float
     return mean, np.maximum(sd, 1e-9), early / 2.0
 
 
-def _fit(t: Floats, power: Floats, response: Response, load: Activity, telling: float) -> Levels:
+def _fit(t: Floats, power: Floats, response: Response, load: LoadIntervals, telling: float) -> Levels:
     """Least squares by Gauss and Newton, with what is known beforehand."""
     mean, sd, usual_jitter = _beforehand(response, load, float(np.max(power)))
     found, scatter = mean, _Scatter(max(float(np.std(power)), 1e-6), usual_jitter, 1.0)
@@ -217,15 +218,15 @@ class _Scatter:
         return replace(self, inflation=(1.0 + r) / (1.0 - r))
 
 
-def _seen(t_s: Floats, response: Response, load: Activity, timing: Floats) -> Floats:
+def _seen(t_s: Floats, response: Response, load: LoadIntervals, timing: Floats) -> Floats:
     early, late, wide = timing.tolist()
     window, tau = response.window_s, response.tau_s
     delay = response.delay_s + late - wide * (window / 2.0 + tau)  # wider, but about the same middle
     wider = replace(response, window_s=window * (1.0 + wide), tau_s=tau * (1.0 + wide), delay_s=delay)
-    return load.ending(early).seen(wider, t_s)
+    return wider.shown(load.ending(early), t_s)
 
 
-def _columns(t_s: Floats, response: Response, load: Activity, at: tuple[float, Floats]) -> Floats:
+def _columns(t_s: Floats, response: Response, load: LoadIntervals, at: tuple[float, Floats]) -> Floats:
     rise, timing = at
     columns = [np.ones(len(t_s)), _seen(t_s, response, load, timing)]
     for step in np.diag(_STEPS):

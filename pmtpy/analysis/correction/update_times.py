@@ -23,6 +23,7 @@ _TRIED = 41  # periods within the uncertainty of the one that is given ...
 _SIGMAS = 3.0  # ... and how many standard uncertainties either way
 _TURN = 0.02  # of a period, by which two neighbouring ones differ over all rows
 _FEW = 4  # rows that a lattice needs
+_AGAIN = 0.75  # of the period, within which a value that comes again is no new one
 _OFTEN = 0.95  # quantile of how late rows are; the rest were taken by a pump that was kept waiting
 
 
@@ -77,6 +78,20 @@ def renewals(t_s: Floats, watts: Floats, period: Number, aged_s: float) -> Renew
     newest = kept[np.diff(k[kept], append=k[kept[-1]] + 1) > 0]  # a later row of the period may be the first to show it
     instants = cut + step * k + lowest - left / 2.0
     return Renewals(instants[first], watts[newest], float(left.max()) / math.sqrt(12.0))
+
+
+def as_polled(t_s: Floats, watts: Floats, period_s: float, aged_s: float) -> Renewals:
+    """Take rows that do not tell when the register was renewed for updates, each as old as a value is on average.
+
+    A value that comes again within a period is the same update, polled twice.
+    """
+    kept, last_t, last_w = [], -math.inf, math.nan
+    for i, (at, power) in enumerate(zip(t_s.tolist(), watts.tolist(), strict=True)):
+        if power != last_w or at - last_t >= _AGAIN * period_s:
+            kept.append(i)
+            last_t, last_w = at, power
+    aged = min(aged_s, period_s)
+    return Renewals(t_s[kept] - aged / 2.0, watts[kept], aged / math.sqrt(12.0))
 
 
 def _lattice(t_s: Floats, period: Number, aged_s: float) -> tuple[float, float] | None:

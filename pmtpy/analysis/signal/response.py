@@ -7,11 +7,12 @@ boxcar of width ``window_s``, a one-pole of time constant ``tau_s``, or one afte
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 
 _FORGOTTEN = 37.0  # time constants after which a one-pole has forgotten a step to the last digit ...
@@ -115,76 +116,18 @@ class Response:
         rise = self.step((at_s - self.delay_s)[:, None] - bounds_s[None, :])
         return np.asarray(rise[:, :-1] - rise[:, 1:], np.float64)
 
+    def knows(self, load: LoadIntervals, at_s: Floats) -> npt.NDArray[np.bool_]:
+        """Which readings published at ``at_s`` saw nothing but time in which the stamps of a load are complete."""
+        newest = at_s - self.delay_s
+        return (newest <= load.until_s) & (newest - self.window_s - _DEEP * self.tau_s >= load.since_s)
 
-@dataclass(frozen=True, slots=True)
-class Activity:
-    """When the load was on, by the host's own stamps: ``on_s[i]`` to ``off_s[i]``, in order, not overlapping.
-
-    The stamps are all there are from ``since_s`` to ``until_s``; what the load did before and after is not known.
-    """
-
-    on_s: Floats
-    off_s: Floats
-    since_s: float = -math.inf
-    until_s: float = math.inf
-
-    def __post_init__(self) -> None:
-        """Refuse intervals that overlap or are out of order."""
-        if len(self.on_s) != len(self.off_s) or np.any(np.diff(self.edges) < 0):
-            msg = "a load needs as many ends as starts, each after the one before"
-            raise ValueError(msg)
-
-    @property
-    def edges(self) -> Floats:
-        """All changes in order: on, off, on, off, ..."""
-        return np.stack([self.on_s, self.off_s], axis=1).ravel()
-
-    @property
-    def whole(self) -> bool:
-        """Whether the stamps are complete for all time, and not for an interval alone."""
-        return self.since_s == -math.inf and self.until_s == math.inf
-
-    def ending(self, early_s: float) -> Activity:
-        """Return the load with each end earlier, though not before its start nor after the next one."""
-        return replace(self, off_s=np.clip(self.off_s - early_s, self.on_s, np.append(self.on_s[1:], np.inf)))
-
-    def knows(self, response: Response, at_s: Floats) -> npt.NDArray[np.bool_]:
-        """Which readings published at ``at_s`` saw nothing but time in which the stamps are complete."""
-        newest = at_s - response.delay_s
-        return (newest <= self.until_s) & (newest - response.window_s - _DEEP * response.tau_s >= self.since_s)
-
-    def lone_starts(self, apart_s: float) -> Floats:
-        """Return the starts before and after which nothing else is switched for a while."""
-        gaps = np.concatenate([[np.inf], np.diff(self.edges), [np.inf]])
-        return np.asarray(self.on_s[np.minimum(gaps[:-1], gaps[1:])[::2] > apart_s], np.float64)
-
-    def share(self, start_s: float, end_s: float) -> float:
-        """Seconds for which the load was on within an interval."""
-        inside = np.minimum(self.off_s, end_s) - np.maximum(self.on_s, start_s)
-        return float(np.sum(np.maximum(inside, 0.0)))
-
-    def switches(self, start_s: float, end_s: float) -> int:
-        """How often the load was switched within an interval, its ends left out."""
-        return int(np.count_nonzero((self.edges > start_s) & (self.edges < end_s)))
-
-    def lead_s(self, start_s: float, end_s: float) -> float:
-        """By how many seconds on the load runs ahead of its mean within an interval, root mean square."""
-        knots = np.concatenate([[start_s], np.clip(self.edges, start_s, end_s), [end_s]])
-        length = np.diff(knots)
-        on = np.where(np.arange(len(length)) % 2, length, 0.0)
-        lead = np.concatenate([[0.0], np.cumsum(on - length * (np.sum(on) / (end_s - start_s)))])
-        a, b = lead[:-1], lead[1:]
-        mean = float(np.sum(length * (a + b))) / 2.0 / (end_s - start_s)
-        square = float(np.sum(length * (a * a + a * b + b * b))) / 3.0 / (end_s - start_s)
-        return math.sqrt(max(0.0, square - mean * mean))
-
-    def seen(self, response: Response, at_s: Floats) -> Floats:
+    def shown(self, load: LoadIntervals, at_s: Floats) -> Floats:
         """What a sensor would show at ``at_s`` of a load that is 1 when on and 0 when off."""
-        edges, t = self.edges, at_s - response.delay_s
+        edges, t = load.edges, at_s - self.delay_s
         # Of older switches nothing is left to see: they leave the load on or off.
         newest = np.searchsorted(edges, t, side="right")
-        oldest = np.searchsorted(edges, t - response.window_s - _FORGOTTEN * response.tau_s, side="right")
+        oldest = np.searchsorted(edges, t - self.window_s - _FORGOTTEN * self.tau_s, side="right")
         recent = newest[:, None] - 1 - np.arange(int(np.max(newest - oldest, initial=0)))[None, :]
         edge = np.maximum(recent, 0)
-        rise = response.step(t[:, None] - edges[edge]) * np.where(edge % 2, -1.0, 1.0)
+        rise = self.step(t[:, None] - edges[edge]) * np.where(edge % 2, -1.0, 1.0)
         return np.asarray(np.sum(rise * (recent >= oldest[:, None]), axis=1) + oldest % 2, np.float64)

@@ -1,28 +1,31 @@
-"""What was seen of one channel in and around an interval: how much the power moved, how fast, how late it is shown.
+"""What was seen of channels in and around an interval: how much the power moved, how fast, how late it is shown.
 
-Pure arithmetic on rows. It judges nothing: :mod:`pmtpy.analysis.uncertainty.budget` does. What the numbers are for,
-and why these, is derived in docs/uncertainty.md.
+Pure arithmetic on rows; :mod:`pmtpy.analysis.uncertainty.budget` judges. What the numbers are for, and why these, is
+derived in docs/uncertainty.md. Channels that are alike in time are worked out together, because a region costs the
+measured program what this module costs.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.core.calibration.response import Lateness, invert_one_pole
 from pmtpy.core.channel import Channel, EnergyMethod
 from pmtpy.core.rows import Floats, Ints
 
-CONTEXT_CELLS = 20  # cells on either side that tell how the power moves where the interval itself has but a few
-_HOLE_CELLS = 5.0  # rows further apart than this do not follow each other: what lies between is not known any more
-_AGAIN = 0.75  # share of a cell within which a value that comes again is no new reading
+CONTEXT_SAMPLES = 20  # on either side: they tell how the power moves where the interval itself has but a few
+_HOLE = 5.0  # sample intervals: rows further apart do not follow each other, and what lies between is not known
+_REPEATED = 0.75  # rows closer than this share of a sample interval are polls of one reading ...
+_APART = 0.99  # ... of which those are taken that are so far apart
 _CLEAN = 0.9  # share of the refresh period that two moves of a counter are apart at least
 # Lower quartile of the size of a difference of two readings with white noise of one watt: root 2 times 0.3186.
 _QUARTILE = 0.4506
-_FEW = 4  # differences that a quartile needs
+_MIN_STEPS = 4  # that a quartile needs
+_MOST_LEVELS = 256  # rows in which different values are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +37,9 @@ class Edge:
     watts : float
         Of a power: what was shown at the edge, which is what the sensor had seen before it. Of a counter: the mean
         power up to the edge.
-    swing_watts : float
-        Largest less smallest power shown near the edge: from a cell, or half a window, before it to the lag and as much
-        after it.
+    peak_to_peak_watts : float
+        Largest less smallest power shown near the edge: from a sample interval, or half a window, before it to the lag
+        and as much after it.
     gap_s : float
         Time between the rows on either side of the edge; 0 when the register was read at the edge itself.
     old_s : float
@@ -44,16 +47,14 @@ class Edge:
     """
 
     watts: float = 0.0
-    swing_watts: float = 0.0
+    peak_to_peak_watts: float = 0.0
     gap_s: float = 0.0
     old_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class IntervalStatistics:
     """What was seen of one channel in one interval.
-
-    A *cell* is the time for which one reading stands: the refresh period, or the time between rows if that is longer.
 
     Attributes
     ----------
@@ -63,22 +64,23 @@ class Evidence:
         Rows inside the interval.
     start, end : Edge
         The power around its two ends.
-    cell_s : float
-        Length of a cell.
-    rough_watts : float
-        Root mean square change of the power from one cell to the next.
-    undone_watts : float
-        Root of the mean product of successive changes where they are opposite: what one cell adds and the next takes
-        away again. As large as ``rough_watts / sqrt(2)`` for a power that changes faster than it is sampled; 0 for
-        steps that last.
-    hidden_watts : float
-        Root mean square bend of the readings over one window, of a window of several cells: faster changes than the
+    sample_s : float
+        Sample interval, the time for which one reading stands: the refresh period, or the time between rows if that
+        is longer.
+    rms_step_watts : float
+        Root mean square change of the power from one sample to the next.
+    alternating_watts : float
+        Root of the mean product of successive changes where they are opposite: what one sample adds and the next takes
+        away again. ``rms_step_watts / sqrt(2)`` for a power that changes faster than it is sampled; 0 for steps that
+        last.
+    curvature_watts : float
+        Root mean square bend of the readings over one window, of a window of several samples: faster changes than the
         window, of which it shows but a rest.
     noise_watts : float
         Deviation of single readings, where the channel does not state it: from the smaller changes seen.
     late_joules : float
         By how much the energy would be higher with the readings counted from when they happened.
-    ahead_s : float
+    extrapolated_s : float
         How far the end lies beyond the newest row.
     inverted_joules : float
         Standard uncertainty of what the inversion of a slow sensor takes from the readings at the two ends.
@@ -87,7 +89,7 @@ class Evidence:
     peak_watts : float
         Largest power seen in or next to the interval.
     most_joules : float
-        What the cells that hold the interval hold in all; infinite where they are not all known.
+        What the samples that touch the interval hold in all; infinite where they are not all known.
     uncovered_s : float
         Seconds for which no energy is known; they are not in ``joules``.
     lost : int
@@ -99,18 +101,38 @@ class Evidence:
     rows: int
     start: Edge = Edge()
     end: Edge = Edge()
-    cell_s: float = 0.0
-    rough_watts: float = 0.0
-    undone_watts: float = 0.0
-    hidden_watts: float = 0.0
+    sample_s: float = 0.0
+    rms_step_watts: float = 0.0
+    alternating_watts: float = 0.0
+    curvature_watts: float = 0.0
     noise_watts: float = 0.0
     late_joules: float = 0.0
-    ahead_s: float = 0.0
+    extrapolated_s: float = 0.0
     levels: int = 1
     inverted_joules: float = 0.0
     peak_watts: float = 0.0
     most_joules: float = math.inf
     uncovered_s: float = 0.0
+    lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """What was integrated over an interval that begins at 0.
+
+    Attributes
+    ----------
+    seconds : float
+        Its length.
+    joules, uncovered_s : sequence of float
+        For each channel: the energy found, and the seconds for which none is known.
+    lost : int
+        Rows lost inside.
+    """
+
+    seconds: float
+    joules: Sequence[float]
+    uncovered_s: Sequence[float]
     lost: int = 0
 
 
@@ -135,13 +157,14 @@ def lag_s(channel: Channel) -> float:
     As stated, else half the window, else half the refresh period. An interval mean is counted where it belongs, before
     its row, so that only what the age exceeds half its window is left.
     """
+    method = channel.energy_method
     if channel.lag_s is not None:
         age = channel.lag_s
-    elif is_power(channel) and channel.window_s is not None:
+    elif method is not EnergyMethod.COUNTER and channel.window_s is not None:
         age = channel.window_s / 2.0
     else:
-        age = 0.0 if channel.energy_method is EnergyMethod.MEAN else (channel.refresh_s or 0.0) / 2.0
-    return age - (channel.window_s or 0.0) / 2.0 if channel.energy_method is EnergyMethod.MEAN else age
+        age = 0.0 if method is EnergyMethod.MEAN else (channel.refresh_s or 0.0) / 2.0
+    return age - (channel.window_s or 0.0) / 2.0 if method is EnergyMethod.MEAN else age
 
 
 def reach_s(channel: Channel) -> float:
@@ -149,41 +172,44 @@ def reach_s(channel: Channel) -> float:
     return abs(lag_s(channel)) + 2.0 * (channel.refresh_s or 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """The rows of one channel in seconds from the start of the interval; of a counter those that moved it."""
+def summarise(
+    channels: Sequence[Channel],
+    t_s: Floats,
+    watts: Floats,
+    interval: Interval,
+    moved: npt.NDArray[np.bool_] | None = None,
+) -> list[IntervalStatistics]:
+    """Gather what the rows in and around an interval say of each channel.
 
-    t_s: Floats
-    watts: Floats
-    cell_s: float
-    held: bool  # each value is the mean since the row before; else values are joined by straight lines
-
-    def energy(self, a: float, b: float) -> float:
-        """Energy between two instants; beyond the rows the nearest power goes on."""
-        t, p = self.t_s, self.watts
-        inner = t[(t > min(a, b)) & (t < max(a, b))]
-        knots = np.concatenate([[min(a, b)], inner, [max(a, b)]])
-        if self.held:
-            values = p[np.minimum(np.searchsorted(t, knots[1:]), len(p) - 1)]
-        else:
-            shown = np.interp(knots, t, p)
-            values = (shown[1:] + shown[:-1]) / 2.0
-        return math.copysign(1.0, b - a) * float(np.sum(values * np.diff(knots)))
-
-    def reaches(self, low: float, high: float) -> bool:
-        """Whether rows are known from ``low`` to ``high`` without a hole, or up to the newest one."""
-        t = self.t_s
-        first = max(0, int(np.searchsorted(t, low, side="right")) - 1)
-        last = min(len(t) - 1, int(np.searchsorted(t, high)))
-        return t[0] <= low and float(np.max(np.diff(t[first : last + 1]), initial=0.0)) <= _HOLE_CELLS * self.cell_s
-
-    def near(self, low: float, high: float) -> Floats:
-        """Powers of the rows from the last one before ``low`` to the first one after ``high``."""
-        first = max(0, int(np.searchsorted(self.t_s, low, side="right")) - 1)
-        return self.watts[first : int(np.searchsorted(self.t_s, high)) + 1]
+    Parameters
+    ----------
+    t_s : float64, shape (n,)
+        Seconds from the start of the interval of the rows that are still known, in order: those inside, and some either
+        side, which tell how the power moves when the interval holds but a few. Of a long interval the middle may be
+        missing. None at all is allowed.
+    watts : float64, shape (k, n)
+        One row for each channel; NaN where nothing is known yet.
+    moved : bool, shape (k, n), optional
+        Of counters: whether they moved since the row before. None: always.
+    """
+    used = np.isfinite(watts)  # the first row of a counter has no power yet
+    if moved is not None:
+        used &= moved | ~np.any(used & moved, axis=1, keepdims=True)
+    found: list[IntervalStatistics | None] = [None] * len(channels)
+    for columns in _alike(channels, used):
+        mask = used[columns[0]]
+        whole = bool(mask.all())
+        power = watts[columns] if whole else watts[columns][:, mask]
+        for i, seen in zip(
+            columns,
+            _Together([channels[i] for i in columns], t_s, t_s if whole else t_s[mask], power).seen(interval, columns),
+            strict=True,
+        ):
+            found[i] = seen
+    return [f for f in found if f is not None]
 
 
-def observe(
+def summarise_one(
     channel: Channel,
     t_ns: Ints,
     watts: Floats,
@@ -194,203 +220,232 @@ def observe(
     moved: npt.NDArray[np.bool_] | None = None,
     uncovered_s: float = 0.0,
     lost: int = 0,
-) -> Evidence:
-    """Gather the evidence from the rows in and around an interval.
+) -> IntervalStatistics:
+    """Do as :func:`summarise` for one channel, by instants on any clock."""
+    t_s = np.asarray(t_ns - start_ns, np.float64) / 1e9
+    interval = Interval((end_ns - start_ns) / 1e9, [joules], [uncovered_s], lost)
+    (seen,) = summarise([channel], t_s, watts[None], interval, None if moved is None else moved[None])
+    return seen
 
-    Parameters
-    ----------
-    t_ns, watts : arrays, shape (n,)
-        Rows that are still known, in order: those inside, and some either side, which tell how the power moves when
-        the interval holds but a few. Of a long interval the middle may be missing. None at all is allowed.
-    start_ns, end_ns : int
-        The interval.
-    moved : bool, shape (n,), optional
-        Of a counter: whether it moved since the row before. None: always.
-    joules, uncovered_s, lost
-        As integrated over the interval.
+
+def _alike(channels: Sequence[Channel], used: npt.NDArray[np.bool_]) -> list[list[int]]:
+    """Sort the channels by how they follow time and by the rows that count for them."""
+    groups: dict[object, list[int]] = {}
+    for i, c in enumerate(channels):
+        key = (c.energy_method, c.refresh_s, c.window_s, c.lag_s, used[i].tobytes())
+        groups.setdefault(key, []).append(i)
+    return list(groups.values())
+
+
+class _Together:
+    """The rows of channels that are alike in time; of counters those that moved them.
+
+    ``t`` has shape (n,), ``p`` (g, n); ``all_t`` are all rows, whether they moved the counters or not.
     """
-    seconds = (end_ns - start_ns) / 1e9
-    inside = int(np.count_nonzero((t_ns > start_ns) & (t_ns <= end_ns)))
-    known = np.isfinite(watts)  # the first row of a counter has no power yet
-    all_s = np.asarray(t_ns - start_ns, np.float64) / 1e9
-    used = known & moved if moved is not None and np.any(known & moved) else known
-    if not np.any(used):
-        mean = joules / seconds if seconds > 0 else 0.0
-        edge = Edge(mean)
-        return Evidence(seconds, joules, 0, edge, edge, peak_watts=mean, uncovered_s=uncovered_s, lost=lost)
-    gaps = np.diff(all_s[used])
-    cell = max(channel.refresh_s or 0.0, float(np.median(gaps)) if len(gaps) else 0.0)
-    rows = _Rows(all_s[used], watts[used], cell, channel.energy_method is not EnergyMethod.TRAPEZOID)
-    lag = lag_s(channel)
-    rough, undone = _movement(rows, seconds + abs(lag))
-    around = rows.near(0.0, seconds)
-    return Evidence(
-        seconds=seconds,
-        joules=joules,
-        rows=inside,
-        start=_edge(channel, rows, all_s, 0.0),
-        end=_edge(channel, rows, all_s, seconds),
-        cell_s=cell,
-        rough_watts=rough,
-        undone_watts=undone,
-        hidden_watts=_hidden(rows, channel.window_s or 0.0, seconds),
-        noise_watts=_noise(rows) if is_power(channel) and not channel.noise else 0.0,
-        late_joules=rows.energy(seconds, seconds + lag) - rows.energy(0.0, lag),
-        ahead_s=max(0.0, seconds - float(all_s[-1])),
-        levels=max(1, len(np.unique(around))),
-        peak_watts=float(around.max()) if len(around) else 0.0,
-        most_joules=_most(channel, rows, seconds),
-        uncovered_s=uncovered_s,
-        lost=lost,
-    )
+
+    def __init__(self, channels: Sequence[Channel], all_t: Floats, t: Floats, p: Floats) -> None:
+        self.channels, self.like = channels, channels[0]
+        self.all_t, self.t, self.p = all_t, t, p
+        self.gaps = t[1:] - t[:-1]
+        middle = len(self.gaps) // 2
+        typical = float(np.partition(self.gaps, middle)[middle]) if len(self.gaps) else 0.0
+        self.refresh = self.like.refresh_s or 0.0
+        self.sample_s = max(self.refresh, typical)
+        self.power = is_power(self.like)
+        self.held = self.like.energy_method is not EnergyMethod.TRAPEZOID
+        self.lag = lag_s(self.like)
+        self.window = self.like.window_s or 0.0
+
+    def seen(self, interval: Interval, columns: Sequence[int]) -> list[IntervalStatistics]:
+        """Return what was seen of each channel."""
+        length = interval.seconds
+        first, last = self.all_t.searchsorted([0.0, length], "right").tolist()
+        if not len(self.t):
+            return [self._blank(interval, i) for i in columns]
+        rms, alternating, noise = self._movement(length + abs(self.lag))
+        starts, ends = self._edge(0.0), self._edge(length)
+        around = self._near(0.0, length)
+        late, most = self._energies(length)
+        curvature = self._curvature(length)
+        peaks, levels = around.max(axis=1).tolist(), _levels(around)
+        ahead = max(0.0, length - float(self.all_t[-1]))
+        return [
+            IntervalStatistics(
+                length,
+                interval.joules[column],
+                last - first,
+                starts[i],
+                ends[i],
+                self.sample_s,
+                rms[i],
+                alternating[i],
+                curvature[i],
+                0.0 if channel.noise else noise[i],
+                late[i],
+                ahead,
+                levels[i],
+                0.0,
+                peaks[i],
+                most[i],
+                interval.uncovered_s[column],
+                interval.lost,
+            )
+            for i, (column, channel) in enumerate(zip(columns, self.channels, strict=True))
+        ]
+
+    def _blank(self, interval: Interval, column: int) -> IntervalStatistics:
+        joules, length = interval.joules[column], interval.seconds
+        mean = joules / length if length > 0 else 0.0
+        edge, unknown_s = Edge(mean), interval.uncovered_s[column]
+        return IntervalStatistics(
+            length, joules, 0, edge, edge, peak_watts=mean, uncovered_s=unknown_s, lost=interval.lost
+        )
+
+    # -- how the power moves ---------------------------------------------------------------------------------------
+
+    def _movement(self, until_s: float) -> tuple[list[float], list[float], list[float]]:
+        """RMS step, alternating part and noise, of the interval or of what surrounds it, whichever moved more."""
+        t, p, gaps, sample = self.t, self.p, self.gaps, max(self.sample_s, 1e-9)
+        if self.power and len(gaps) and gaps.min() < _REPEATED * sample and (p[:, 1:] == p[:, :-1]).any():
+            kept = _apart(t, _APART * sample)
+            t, p = t[kept], p[:, kept]
+            gaps = t[1:] - t[:-1]
+        steps = p[:, 1:] - p[:, :-1]
+        noise = _noise(steps) if self.power else [0.0] * len(p)
+        apart = gaps > _HOLE * sample
+        if apart.any():
+            steps[:, apart] = 0.0
+        squares, products = steps * steps, -steps[:, 1:] * steps[:, :-1]
+        context = CONTEXT_SAMPLES * sample
+        bounds = [0.0, until_s + sample, -context, until_s + context]
+        a, b, c, d = t[1:].searchsorted(bounds, "right").tolist()
+        inner_s, outer_s = max(1.0, _held_s(gaps[a:b], sample)), max(1.0, _held_s(gaps[c:d], sample))
+        most = np.maximum(squares[:, a:b].sum(axis=1) / inner_s, squares[:, c:d].sum(axis=1) / outer_s)
+        opposite = np.maximum(
+            products[:, max(0, a - 1) : max(0, b - 1)].sum(axis=1) / inner_s,
+            products[:, max(0, c - 1) : max(0, d - 1)].sum(axis=1) / outer_s,
+        )
+        return np.sqrt(most).tolist(), np.sqrt(np.maximum(opposite, 0.0)).tolist(), noise
+
+    def _curvature(self, length: float) -> list[float]:
+        """How much the readings bend within one window of several samples, root mean square."""
+        window, t = self.window, self.t
+        if not self.power or window <= 1.5 * self.sample_s:
+            return [0.0] * len(self.p)
+        at = t[(t - window >= t[0]) & (t > -2.0 * window) & (t < length + 2.0 * window)]
+        if not len(at):
+            return [0.0] * len(self.p)
+        found = []
+        for p in self.p:
+            bend = np.interp(at, t, p) - 2.0 * np.interp(at - window / 2.0, t, p) + np.interp(at - window, t, p)
+            found.append(math.sqrt(float(bend @ bend) / len(at)))
+        return found
+
+    # -- the two ends ----------------------------------------------------------------------------------------------
+
+    def _near(self, low: float, high: float) -> Floats:
+        """Powers of the rows from the last one before ``low`` to the first one after ``high``; at least one."""
+        first = max(0, int(self.t.searchsorted(low, "right")) - 1)
+        return self.p[:, first : max(first, int(self.t.searchsorted(high))) + 1]
+
+    def _edge(self, at: float) -> list[Edge]:
+        """Describe the rows around an instant."""
+        t, p = self.t, self.p
+        blur = max(self.sample_s, self.window / 2.0)  # a step at the edge is spread over a window about it
+        near = self._near(at - blur, at + self.lag + blur)
+        swing = (near.max(axis=1) - near.min(axis=1)).tolist()
+        after, beside = int(t.searchsorted(at)), int(self.all_t.searchsorted(at))
+        on_row = beside < len(self.all_t) and float(self.all_t[beside]) == at
+        inner = 0 < after < len(t)
+        gap = float(self.gaps[after - 1]) if inner else abs(at - float(t[min(after, len(t) - 1)]))
+        gap = 0.0 if on_row else gap
+        if self.power:
+            shown = p[:, min(after, len(t) - 1)]
+            if inner:
+                shown = shown + (p[:, after - 1] - shown) * ((t[after] - at) / self.gaps[after - 1])
+            return [Edge(w, s, gap) for w, s in zip(shown.tolist(), swing, strict=True)]
+        old = 0.0 if not on_row and self._clean(beside, gap) else self.refresh
+        return [Edge(w, s, gap, old) for w, s in zip(p[:, min(after, len(t) - 1)].tolist(), swing, strict=True)]
+
+    def _clean(self, beside: int, gap: float) -> bool:
+        """Whether the rows on either side of an edge were moves of the counter, a refresh apart.
+
+        Else it was read at the edge, or is bridged by a row that another register made while this one stood: shown is
+        what it was a while ago.
+        """
+        rows = self.all_t[max(0, beside - 1) : beside + 1]
+        at = np.minimum(self.t.searchsorted(rows), len(self.t) - 1)
+        return bool((self.t[at] == rows).all()) and not 0 < gap < _CLEAN * self.refresh
+
+    # -- energies --------------------------------------------------------------------------------------------------
+
+    def _energies(self, length: float) -> tuple[list[float], list[float]]:
+        """By how much the energy is late, and what the samples that touch the interval hold in all."""
+        t, lag, sample = self.t, self.lag, self.sample_s
+        low, high = -abs(lag), length + abs(lag) + sample
+        known = float(t[0]) <= low and high <= float(t[-1])
+        if self.power:
+            span = span_s(self.like)  # of a part-time sensor they say nothing, and of a wide window too little
+            known = known and span is not None and 0.9 * sample <= span <= 1.5 * sample
+        instants = [0.0, lag, length, length + lag]
+        if known:
+            instants += [
+                float(t[max(0, int(t.searchsorted(low, "right")) - 1)]),
+                float(t[min(len(t) - 1, int(t.searchsorted(high)))]),
+            ]
+        run = self._running(np.array(instants))
+        late = run[:, 3] - run[:, 2] - run[:, 1] + run[:, 0]
+        return late.tolist(), (run[:, 5] - run[:, 4]).tolist() if known else [math.inf] * len(run)
+
+    def _running(self, at: Floats) -> Floats:
+        """Energy from the first row to instants, shape (g, instants); beyond the rows the nearest power goes on."""
+        t, p, gaps = self.t, self.p, self.gaps
+        after = t.searchsorted(at)
+        before = np.maximum(after - 1, 0)
+        nearest = np.minimum(after, len(t) - 1)
+        past = at - t[before]
+        mean = p[:, nearest]
+        if self.held:
+            between = p[:, 1:]
+        else:
+            between = (p[:, 1:] + p[:, :-1]) * 0.5
+            inside = nearest > before
+            part = np.where(inside, past / np.where(inside, t[nearest] - t[before], 1.0), 0.0) * 0.5
+            mean = p[:, before] + (mean - p[:, before]) * part
+        run = np.zeros(p.shape)
+        np.cumsum(between * gaps, axis=1, out=run[:, 1:])
+        energy: Floats = run[:, before] + mean * past
+        return energy
 
 
-def observe_corrected(
-    channel: Channel,
-    late: Lateness,
-    t_ns: Ints,
-    watts: Floats,
-    *,
-    start_ns: int,
-    end_ns: int,
-    joules: float,
-    uncovered_s: float = 0.0,
-    lost: int = 0,
-) -> tuple[Channel, Evidence] | None:
-    """Correct the energy of an interval for how late and how slowly the sensor shows the power, and gather evidence.
-
-    The curve is read later by the lag. A one-pole is inverted: its energy is that of its output, and the time constant
-    times by how much the output rose.
-
-    Returns
-    -------
-    (Channel, Evidence) or None
-        The channel as it is after the correction, to be judged, and what was seen, with the corrected ``joules``. None
-        where the rows after one of the ends are not known any more, or not yet any after the start: no correction.
-    """
-    known = np.isfinite(watts)
-    t_s, shown = np.asarray(t_ns[known] - start_ns, np.float64) / 1e9, watts[known]
-    if len(t_s) < _FEW or t_s[0] > 0.0:
-        return None
-    seconds, shift = (end_ns - start_ns) / 1e9, late.shift_s
-    cell = max(channel.refresh_s or 0.0, float(np.median(np.diff(t_s))))
-    rows = _Rows(t_s, shown, cell, channel.energy_method is not EnergyMethod.TRAPEZOID)
-    for end in (0.0, seconds):
-        if not rows.reaches(min(end, end + shift), max(end, end + shift)):
-            return None
-    found = joules + rows.energy(seconds, seconds + shift) - rows.energy(0.0, shift)
-    noise = channel.noise or _noise(rows)
-    middle_s = (channel.window_s or 0.0) / 2.0 if channel.energy_method is EnergyMethod.MEAN else 0.0
-    after = replace(channel, lag_s=late.u_s + middle_s)
-    if late.tau_s:
-        ends = np.interp([shift, seconds + shift], t_s, shown)
-        found += late.tau_s * float(ends[1] - ends[0])
-        once = _readings(rows)
-        t_s, shown = t_s[once], invert_one_pole(t_s[once], shown[once], late.tau_s)
-        after = replace(channel, method=EnergyMethod.MEAN, window_s=cell, lag_s=late.u_s + cell / 2.0)
-    seen = observe(
-        after,
-        np.asarray(np.round((t_s - shift) * 1e9), np.int64),
-        shown,
-        start_ns=0,
-        end_ns=end_ns - start_ns,
-        joules=found,
-        uncovered_s=uncovered_s,
-        lost=lost,
-    )
-    if late.tau_s:
-        # The output at an end is a reading, read off between two, or not yet known there.
-        moved = np.diff(rows.watts[_readings(rows)])
-        rough = float(np.sqrt(np.mean(moved * moved)))
-        unsure = math.sqrt(2.0 * noise**2 + rough**2 * (1.0 / 15.0 + min(1.0, seen.ahead_s / cell)))
-        seen = replace(seen, noise_watts=noise, inverted_joules=late.tau_s * unsure)
-    return after, seen
-
-
-def _movement(rows: _Rows, until_s: float) -> tuple[float, float]:
-    """Rough and undone power, of the interval itself or of what surrounds it, whichever moved more."""
-    cell = max(rows.cell_s, 1e-9)
-    kept = _readings(rows)
-    t, p = rows.t_s[kept], rows.watts[kept]
-    follows = np.diff(t) <= _HOLE_CELLS * cell
-    steps, when = np.where(follows, np.diff(p), 0.0), t[1:]
-    products = np.concatenate([[0.0], -steps[1:] * steps[:-1]])[: len(steps)]
-    squares, opposite = [0.0], [0.0]
-    for low, high in ((0.0, until_s + cell), (-CONTEXT_CELLS * cell, until_s + CONTEXT_CELLS * cell)):
-        inside = (when > low) & (when <= high)
-        span = float(np.sum(np.minimum(np.diff(np.clip(t, low, high)), _HOLE_CELLS * cell)))
-        cells = max(1.0, span / cell)
-        squares.append(float(np.sum(steps[inside] ** 2)) / cells)
-        opposite.append(float(np.sum(products[inside])) / cells)
-    return math.sqrt(max(squares)), math.sqrt(max(opposite))
-
-
-def _readings(rows: _Rows) -> npt.NDArray[np.intp]:
-    """Pick one row for each reading: a value that comes again within a cell is the same reading, polled twice."""
-    t, p = rows.t_s, rows.watts
-    gaps = np.diff(t)
-    if not len(gaps) or float(gaps.min()) >= _AGAIN * rows.cell_s:
-        return np.arange(len(t))
-    same = _AGAIN * rows.cell_s
-    kept, last_t, last_p = [], -math.inf, math.nan
-    for i, (at, power) in enumerate(zip(t.tolist(), p.tolist(), strict=True)):  # plain numbers: three times as fast
-        if power != last_p or at - last_t >= same:
+def _apart(t: Floats, least_s: float) -> npt.NDArray[np.intp]:
+    """Pick rows that are at least so far apart: one poll for each reading."""
+    kept, due = [], -math.inf
+    for i, at in enumerate(t.tolist()):
+        if at >= due:
             kept.append(i)
-            last_t, last_p = at, power
+            due = at + least_s
     return np.array(kept)
 
 
-def _noise(rows: _Rows) -> float:
+def _held_s(gaps: Floats, sample: float) -> float:
+    """Sample intervals in so many gaps, holes left out."""
+    return float(np.minimum(gaps, _HOLE * sample).sum()) / sample
+
+
+def _noise(steps: Floats) -> list[float]:
     """Deviation of single readings from the smaller changes between them; the larger ones are the load's."""
-    steps = np.abs(np.diff(rows.watts[_readings(rows)]))
-    return float(np.quantile(steps, 0.25)) / _QUARTILE if len(steps) >= _FEW else 0.0
+    number = steps.shape[1]
+    if number < _MIN_STEPS:
+        return [0.0] * len(steps)
+    quarter = (number - 1) // 4
+    quartile = np.partition(abs(steps), quarter, axis=1)[:, quarter]
+    noise: list[float] = (quartile / _QUARTILE).tolist()
+    return noise
 
 
-def _hidden(rows: _Rows, window_s: float, seconds: float) -> float:
-    """How much the readings bend within one window of several cells, root mean square."""
-    if window_s <= 1.5 * rows.cell_s:
-        return 0.0
-    t, p = rows.t_s, rows.watts
-    at = t[(t - window_s >= t[0]) & (t > -2.0 * window_s) & (t < seconds + 2.0 * window_s)]
-    if not len(at):
-        return 0.0
-    bend = np.interp(at, t, p) - 2.0 * np.interp(at - window_s / 2.0, t, p) + np.interp(at - window_s, t, p)
-    return float(np.sqrt(np.mean(bend * bend)))
-
-
-def _edge(channel: Channel, rows: _Rows, all_s: Floats, at: float) -> Edge:
-    """Describe the rows around an instant."""
-    t, p = rows.t_s, rows.watts
-    blur = max(rows.cell_s, (channel.window_s or 0.0) / 2.0)  # a step at the edge is spread over a window about it
-    near = rows.near(at - blur, at + lag_s(channel) + blur)
-    swing = float(np.ptp(near)) if len(near) else 0.0
-    after = int(np.searchsorted(t, at))
-    on_row = bool(np.any(all_s == at))
-    if on_row:
-        gap = 0.0
-    elif 0 < after < len(t):
-        gap = float(t[after] - t[after - 1])
-    else:  # nothing on one side yet: the curve is extended from the nearest row
-        gap = abs(at - float(t[min(after, len(t) - 1)]))
-    if is_power(channel):
-        return Edge(float(np.interp(at, t, p)), swing, gap)
-    # Read here, or bridged by a row that another register made while this one stood: shown is what it was a while ago.
-    behind = int(np.searchsorted(all_s, at))
-    beside = all_s[max(0, behind - 1) : behind + 1]
-    clean = not on_row and bool(np.all(np.isin(beside, t))) and not 0 < gap < _CLEAN * (channel.refresh_s or 0.0)
-    return Edge(float(p[min(after, len(p) - 1)]), swing, gap, 0.0 if clean else channel.refresh_s or 0.0)
-
-
-def _most(channel: Channel, rows: _Rows, seconds: float) -> float:
-    """Energy of all cells that touch the interval, where rows are known on either side of it.
-
-    Of a part-time sensor it says nothing, and of a wide window too little.
-    """
-    span = span_s(channel)
-    whole = span is not None and 0.9 * rows.cell_s <= span <= 1.5 * rows.cell_s
-    low, high = -abs(lag_s(channel)), seconds + abs(lag_s(channel)) + rows.cell_s
-    if (is_power(channel) and not whole) or not len(rows.t_s) or low < rows.t_s[0] or high > rows.t_s[-1]:
-        return math.inf
-    before = float(rows.t_s[max(0, int(np.searchsorted(rows.t_s, low, side="right")) - 1)])
-    after = float(rows.t_s[min(len(rows.t_s) - 1, int(np.searchsorted(rows.t_s, high)))])
-    return rows.energy(before, after)
+def _levels(around: Floats) -> list[int]:
+    """Count the different values of each channel."""
+    ordered = np.sort(around[:, :_MOST_LEVELS], axis=1)
+    levels: list[int] = ((ordered[:, 1:] != ordered[:, :-1]).sum(axis=1) + 1).tolist()
+    return levels

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.profile import Profile
-from pmtpy.core.calibration.response import Lateness
 from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Identity, Quantity
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CalibrationError
@@ -30,11 +29,6 @@ class Calibration:
         """Correct a column of SI values of one channel."""
         profile = self.profiles.get(channel)
         return shown if profile is None else profile.curve.true(shown)
-
-    def lateness(self, channel: Channel) -> Lateness | None:
-        """Return what to take back of a channel's lag, where its profile knows."""
-        profile = self.profiles.get(channel.name)
-        return None if profile is None else profile.lateness(channel)
 
     def channels(self, channels: Sequence[Channel]) -> tuple[Channel, ...]:
         """Return the channels with what the profiles know of them."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pmtpy.core.calibration.curves import Affine, CalibrationCurve, Lookup, Number, Polynomial
-from pmtpy.core.calibration.response import Behaviour, Lateness
-from pmtpy.core.channel import Channel, EnergyMethod, Identity
+from pmtpy.core.calibration.response import Behaviour
+from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CalibrationError
 
@@ -85,33 +85,6 @@ class Profile:
         """Return how many of the corrected values lie outside the range over which the profile was made."""
         low, high = self.curve.true(np.array([self.low, self.high]))
         return int(np.count_nonzero((true < low) | (true > high)))
-
-    def lateness(self, channel: Channel) -> Lateness | None:
-        """Return what to take back of the channel's lag; None where the profile does not know the kernel.
-
-        A one-pole as long as half the period or longer is inverted, as in recordings; any other kernel is a lag. A
-        counter has no kernel.
-
-        Parameters
-        ----------
-        channel : Channel
-            As :meth:`calibrated` returned it.
-        """
-        how = self.behaviour
-        if how.span_s is None or channel.energy_method is EnergyMethod.COUNTER:
-            return None
-        window, tau, delay = how.window_s or Number(0.0), how.tau_s or Number(0.0), how.end_s
-        period_s = how.refresh_s.value if how.refresh_s else channel.refresh_s or 0.0
-        inverted = window.value == 0.0 and tau.value >= period_s / 2.0 > 0.0
-        # How old a value is when it is polled: what the channel is later than its kernel.
-        polled_s = max(0.0, (channel.lag_s or 0.0) - (how.lag_s or 0.0))
-        # The curve of interval means has each window where it belongs already.
-        middle_s = 0.0 if channel.energy_method is EnergyMethod.MEAN else window.value / 2.0
-        return Lateness(
-            delay.value + middle_s + polled_s + (0.0 if inverted else tau.value),
-            tau.value if inverted else 0.0,
-            math.hypot(delay.u, window.u / 2.0, tau.u, polled_s / math.sqrt(3.0)),
-        )
 
     def calibrated(self, channel: Channel) -> Channel:
         """Return what is known of the channel once the curve is applied to it."""

@@ -46,25 +46,6 @@ class Behaviour:
         return None if span is None else span / 2.0 + self.end_s.value
 
 
-@dataclass(frozen=True, slots=True)
-class Lateness:
-    """What is taken back of how a sensor follows time when the energy of a region is found.
-
-    Attributes
-    ----------
-    shift_s : float
-        The curve is read so much later than the region's ends.
-    tau_s : float
-        Time constant of a one-pole that is inverted; 0: none is.
-    u_s : float
-        Standard uncertainty of the two together.
-    """
-
-    shift_s: float
-    tau_s: float
-    u_s: float
-
-
 def invert_one_pole(t_s: Floats, watts: Floats, tau_s: float) -> Floats:
     """Undo a one-pole filter, exactly for a power that is constant between updates.
 

@@ -14,7 +14,7 @@ import weakref
 from pmtpy.core.state import State
 from pmtpy.errors import PmtError, ReadError
 from pmtpy.sensor.registry import VIRTUAL
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 _log = logging.getLogger("pmtpy")
 _PAUSE_NS = 200_000  # a PowerSensor3 delivers every few milliseconds at the latest
@@ -29,12 +29,13 @@ def warm_up(sensor: Sensor) -> None:
     PMT's first reading waits for its first interval in the same way. Without it, the energy of the first tenth of a
     second of a GPU's counter would be unknown, which raises.
     """
-    limit_ns = sensor.clock.now_ns() + _WARM_UP_NS
-    while sensor.layout.in_total and math.isnan(sensor.read().watts[0]):
-        now_ns = sensor.clock.now_ns()
+    clock = acquisition_of(sensor).clock
+    limit_ns = clock.now_ns() + _WARM_UP_NS
+    while acquisition_of(sensor).layout.in_total and math.isnan(sensor.read().watts[0]):
+        now_ns = clock.now_ns()
         if now_ns > limit_ns:
             return
-        sensor.clock.wait_until(now_ns + _STEP_NS, threading.Event())
+        clock.wait_until(now_ns + _STEP_NS, threading.Event())
 
 
 class Held:
@@ -59,7 +60,7 @@ class Held:
         PMT does the same; PowerSensor3's library does not, and then gives 0 s, 0 J and NaN W between two readings of
         the same frame.
         """
-        clock = self.sensor.clock
+        clock = acquisition_of(self.sensor).clock
         limit_ns = clock.now_ns() + _LIMIT_NS
         state = self.sensor.read()
         while self._last_ns is not None and state.t_ns <= self._last_ns:

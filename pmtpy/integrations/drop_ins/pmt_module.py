@@ -20,7 +20,7 @@ from pmtpy.integrations.drop_ins._columns import Column, columns
 from pmtpy.integrations.drop_ins._held import Held, rehearsed
 from pmtpy.sensor.registry import backend_of, split_target
 from pmtpy.sensor.registry import create as open_sensor
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 __all__ = ["PMT", "State", "create", "dump", "is_tty_device", "joules", "measure", "seconds", "watts"]
 
@@ -79,7 +79,7 @@ class PMT:
 
     def __init__(self, sensor: Sensor) -> None:
         self._held = Held(sensor)
-        self._columns = columns(sensor.identity.backend, sensor.layout)
+        self._columns = columns(sensor.identity.backend, acquisition_of(sensor).layout)
 
     @staticmethod
     def seconds(start: State, end: State) -> float:

@@ -19,7 +19,7 @@ from pmtpy.core import state as states
 from pmtpy.errors import TargetError
 from pmtpy.integrations.drop_ins._held import Held, rehearsed
 from pmtpy.sensor.registry import create
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 __all__ = ["MAX_PAIRS", "Joules", "PowerSensor", "State", "Watt", "seconds"]
 
@@ -137,7 +137,7 @@ class _Place:
     """Where a pair's numbers are in a State and in the values of a row."""
 
     def __init__(self, sensor: Sensor, pair: int) -> None:
-        layout, name = sensor.layout, f"pair{pair}"
+        layout, name = acquisition_of(sensor).layout, f"pair{pair}"
         values = [c.name for c in layout.values]
         measured = name in layout.names
         self.power = layout.names.index(name) if measured else None

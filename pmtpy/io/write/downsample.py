@@ -66,12 +66,11 @@ class Thinner:
             return piece(rows, 0, 0)
         last, starts = ends - 1, np.concatenate([[0], ends[:-1]])
         t_ns, joules, uncovered = rows.t_ns[last], rows.joules[last], rows.uncovered_ns[last]
-        covered_s = (
-            np.diff(np.concatenate([before.t_ns, t_ns]) - np.concatenate([before.uncovered_ns, uncovered])) / 1e9
-        )
+        known_ns = np.concatenate([before.t_ns, t_ns])[:, None] - np.concatenate([before.uncovered_ns, uncovered])
+        covered_s = np.diff(known_ns, axis=0) / 1e9
         energy: Floats = np.diff(np.concatenate([before.joules, joules]), axis=0)
         watts = np.full_like(energy, np.nan)  # no covered time, no mean
-        np.divide(energy, covered_s[:, None], out=watts, where=covered_s[:, None] > 0)
+        np.divide(energy, covered_s, out=watts, where=covered_s > 0)
         group = np.searchsorted(ends, [row for row, _ in rows.marks], side="right")
         thinned = Frame(
             t_ns,

@@ -23,9 +23,10 @@ from pmtpy.analysis.correction.gaps import fill
 from pmtpy.analysis.correction.starts import split_starts, step_starts
 from pmtpy.analysis.signal.clock_fit import fit_clock
 from pmtpy.analysis.signal.correlogram import coarse_shift
-from pmtpy.analysis.signal.response import Activity, Response
+from pmtpy.analysis.signal.response import Response
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.calibration.response import invert_one_pole
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 from pmtpy.emulators.gpu_sensor import SensorModel, with_tails
 from pmtpy.emulators.load import Load, Square, Table
@@ -105,13 +106,13 @@ def test_what_a_load_would_show_agrees_with_the_simulator() -> None:
     load = Table(np.array([0.0, 1.0, 1.4, 2.0, 2.4, 3.0, 3.4]), np.array([0.0, 1, 0, 1, 0, 1, 0]))
     response = Response(0.1, 0.03, 0.02, 0.004)
     model = SensorModel(window_s=0.03, tau_s=0.02, delay_s=0.004)
-    seen = Activity(starts, starts + 0.4).seen(response, T)
+    seen = response.shown(LoadIntervals(starts, starts + 0.4), T)
     assert seen == pytest.approx(model.filtered(load, T), abs=5e-5)  # the simulator's quadrature
 
 
 def test_a_load_with_overlapping_intervals_is_refused() -> None:
     with pytest.raises(ValueError, match="each after the one before"):
-        Activity(np.array([0.0, 1.0]), np.array([1.5, 2.0]))
+        LoadIntervals(np.array([0.0, 1.0]), np.array([1.5, 2.0]))
     with pytest.raises(ValueError, match="positive period"):
         Response(0.0)
 
@@ -119,14 +120,14 @@ def test_a_load_with_overlapping_intervals_is_refused() -> None:
 # --- part-time sensors on a periodic load ---
 
 
-def aliased(seed: int) -> tuple[Load, Activity, SensorModel]:
+def aliased(seed: int) -> tuple[Load, LoadIntervals, SensorModel]:
     rng = np.random.default_rng(seed)
     on = np.arange(0, 30, 0.104) + rng.normal(0, 0.0003, 289)
     load = Table(np.stack([on, on + 0.052], 1).ravel(), np.tile([193.0, 65.0], len(on)))
     model = SensorModel(
         update_s=0.1012, phase_s=rng.uniform(0, 0.1), window_s=0.0, tau_s=0.0125, noise_w=0.5, seed=seed, wander_s=0.004
     )
-    return load, Activity(on, on + 0.052), model
+    return load, LoadIntervals(on, on + 0.052), model
 
 
 def test_knowing_the_load_undoes_aliasing() -> None:
@@ -156,7 +157,7 @@ def test_clocks_held_after_each_part_of_the_load_widen_what_is_stated(period_s: 
         load = with_tails(starts, np.where(np.isin(starts, on), 193.0, 65.0), hold_s, 0.2)
         model = SensorModel(0.1012, 0.1012 * seed / 15, window_s=0.0, tau_s=0.0125, noise_w=0.5, seed=seed)
         t, watts = shown(model, load, 0.5, 11.5)
-        response, activity = Response(0.1012, 0.0, 0.0125, noise_w=0.5), Activity(on, on + period_s / 2)
+        response, activity = Response(0.1012, 0.0, 0.0125, noise_w=0.5), LoadIntervals(on, on + period_s / 2)
         found = region_energy(t, watts, response, start_s=3.0, end_s=7.0, load=activity)
         true = between(load, 3.0, 7.0)
         assert found.joules == pytest.approx(true, rel=0.01)
@@ -190,7 +191,7 @@ def periodic_trial(rng: np.random.Generator, load_periods: float) -> tuple[float
     )  # fmt: skip
     t, shows = shown(model, load, 0.5, 8.5)
     start = float(rng.uniform(1.6, 3.8))
-    found = region_energy(t, shows, response, start_s=start, end_s=start + 4.0, load=Activity(on, off))
+    found = region_energy(t, shows, response, start_s=start, end_s=start + 4.0, load=LoadIntervals(on, off))
     assert found.method == "load-informed"
     true = between(load, start, start + 4.0)
     return 100.0 * (found.joules / true - 1.0), (found.joules - true) / found.uncertainty_joules
@@ -214,7 +215,7 @@ def test_a_load_of_which_one_level_is_seen_has_no_energy_that_is_known() -> None
     on = np.arange(1.0, 12.0, 0.1)
     load = Table(np.append(0.0, np.stack([on, on + 0.05], axis=1).ravel()), np.append(60, np.tile([230, 60], len(on))))
     t, watts = shown(SensorModel(0.1, 0.04, window_s=0.02, noise_w=0.3), load, 0.5, 11.0)  # on, in each phase seen
-    activity = Activity(on, on + 0.05)
+    activity = LoadIntervals(on, on + 0.05)
     found = region_energy(t, watts, Response(0.1, 0.02, noise_w=0.3), start_s=3.0, end_s=7.0, load=activity)
     assert found.low <= between(load, 3.0, 7.0) <= found.high
     assert found.uncertainty_joules > 0.1 * found.joules
@@ -227,7 +228,7 @@ def test_a_stretch_around_a_region_ends_where_the_load_pauses() -> None:
     watts[2 * np.searchsorted(on, 6.0)] = 20.0  # idle in the pause
     load = Table(np.append(0.0, np.stack([on, on + 0.052], axis=1).ravel()), watts)
     t, shows = shown(SensorModel(0.1012, 0.01, window_s=0.025, noise_w=0.3), load, 0.5, 11.5)
-    response, activity = Response(0.1012, 0.025, noise_w=0.3), Activity(on, on + 0.052)
+    response, activity = Response(0.1012, 0.025, noise_w=0.3), LoadIntervals(on, on + 0.052)
     found = region_energy(t, shows, response, start_s=4.5, end_s=5.5, load=activity)
     assert found.joules == pytest.approx(between(load, 4.5, 5.5), rel=0.01)
     assert found.low <= between(load, 4.5, 5.5) <= found.high
@@ -243,7 +244,7 @@ def test_a_load_seen_in_one_phase_only_borrows_its_levels_from_around() -> None:
 
 
 def test_a_load_that_never_changes_cannot_inform() -> None:
-    steady = Activity(np.array([0.0]), np.array([100.0]))
+    steady = LoadIntervals(np.array([0.0]), np.array([100.0]))
     assert load_informed(T, T, Response(0.1, 0.025), steady, start_s=3.0, end_s=6.0) is None
 
 
@@ -317,7 +318,7 @@ def test_knowing_the_start_sharpens_a_short_region() -> None:
     response = Response(0.1, 0.1, noise_w=0.1)
     plain = region_energy(t, watts, response, start_s=5.04, end_s=5.34)
     known = region_energy(
-        t, watts, response, start_s=5.04, end_s=5.34, load=Activity(np.array([5.04]), np.array([9.0]))
+        t, watts, response, start_s=5.04, end_s=5.34, load=LoadIntervals(np.array([5.04]), np.array([9.0]))
     )
     assert abs(plain.joules - 90.0) > 4.0
     assert known.joules == pytest.approx(90.0, abs=0.2)
@@ -344,7 +345,7 @@ def test_a_start_without_a_reading_before_and_one_after_steps_nothing(share: lis
 
 @pytest.mark.parametrize(("window", "tau"), [(0.025, 0.0), (0.0, 0.0125), (0.01, 0.005), (0.0, 0.06), (0.0, 0.22)])
 def test_a_known_start_gives_the_whole_energy_of_a_step_in_any_phase(window: float, tau: float) -> None:
-    load, known = Table(np.array([0.0, 5.0]), np.array([60.0, 230.0])), Activity(np.array([5.0]), np.array([9.0]))
+    load, known = Table(np.array([0.0, 5.0]), np.array([60.0, 230.0])), LoadIntervals(np.array([5.0]), np.array([9.0]))
     response = Response(0.1, window, tau, noise_w=0.02)
     for phase in np.arange(0.0, 0.1, 0.007):
         t, watts = shown(SensorModel(0.1, phase, window_s=window, tau_s=tau, noise_w=0.02), load, 1.0, 8.5)
@@ -364,7 +365,12 @@ def test_how_the_power_rose_after_a_known_start_is_in_the_interval(window: float
         t, watts = shown(SensorModel(0.1, phase, window_s=window, tau_s=tau, noise_w=0.1), load, 1.0, 8.5)
         for length, demand in ((0.3, 0.05), (1.0, 0.015)):
             found = region_energy(
-                t, watts, response, start_s=5.0, end_s=5.0 + length, load=Activity(np.array([5.0]), np.array([9.0]))
+                t,
+                watts,
+                response,
+                start_s=5.0,
+                end_s=5.0 + length,
+                load=LoadIntervals(np.array([5.0]), np.array([9.0])),
             )
             true = between(load, 5.0, 5.0 + length)
             assert found.joules == pytest.approx(true, rel=demand)
@@ -375,7 +381,7 @@ def test_how_the_power_rose_after_a_known_start_is_in_the_interval(window: float
 def test_03_s_of_a_slow_one_pole_are_known_to_1_percent(tau: float, power: float) -> None:
     ramp = np.linspace(0.0, 0.03, 7)[:-1]
     rise = np.append(0.55 + 15.0 * ramp, 1.0)
-    known, held = Activity(np.array([5.0]), np.array([8.8])), 0
+    known, held = LoadIntervals(np.array([5.0]), np.array([8.8])), 0
     load = Table(np.concatenate([[0.0], 5.0 + ramp, [5.03]]), np.append(65.0, 65.0 + (power - 65.0) * rise))
     response = Response(0.015, 0.0, tau, noise_w=0.15, step_w=0.01)
     for seed in range(15):
@@ -423,7 +429,7 @@ def test_readings_at_an_end_lose_their_noise_where_the_power_is_steady_and_keep_
 def test_a_start_that_follows_an_end_at_once_steps_nothing() -> None:
     load = Table(np.array([0.0, 3.0, 4.85, 5.0]), np.array([60.0, 230.0, 60.0, 230.0]))
     t, watts = shown(SensorModel(window_s=0.025), load, 1.0, 8.5)
-    activity = Activity(np.array([3.0, 5.0]), np.array([4.85, 9.0]))
+    activity = LoadIntervals(np.array([3.0, 5.0]), np.array([4.85, 9.0]))
     found = region_energy(t, watts, Response(0.1, 0.025), start_s=4.9, end_s=5.5, load=activity)
     assert found.method == "gain and lag"
 
@@ -445,7 +451,7 @@ def test_a_mean_of_part_time_readings_knows_no_step_better_than_what_they_leave_
         load = Table(np.array([-10.0, start]), np.array([60.0, 300.0]))
         each = np.array([between(load, at - 0.025, at) for at in t]) / 0.025
         watts = np.convolve(np.concatenate([np.full(10, 60.0), each]), np.full(11, 1.0 / 11.0), "valid")
-        alone = Activity(np.array([start]), np.array([11.9]))
+        alone = LoadIntervals(np.array([start]), np.array([11.9]))
         found = region_energy(t, watts, seen, start_s=start, end_s=start + 1.0, load=alone)
         errors.append(found.joules - 300.0)
         held.append(found.low < 300.0 < found.high)
@@ -486,17 +492,17 @@ def test_updates_that_fall_short_of_the_end_are_let_go_on_where_that_is_allowed(
 
 def test_a_load_of_very_many_switches_is_seen_as_one_by_one() -> None:
     on = np.sort(np.random.default_rng(2).uniform(0.0, 10.0, 3000))
-    load = Activity(on, np.minimum(on + 1e-3, np.append(on[1:], 11.0)))
+    load = LoadIntervals(on, np.minimum(on + 1e-3, np.append(on[1:], 11.0)))
     for response in (Response(0.1, 0.03, 0.02), Response(0.1, 0.0, 0.0125), Response(0.1, 0.1)):
         rise = response.step(T[:, None] - load.edges[None, :])
         slow = rise @ np.where(np.arange(len(load.edges)) % 2, -1.0, 1.0)
-        assert load.seen(response, T) == pytest.approx(slow, abs=1e-9)
+        assert response.shown(load, T) == pytest.approx(slow, abs=1e-9)
 
 
 def test_levels_are_not_taken_from_where_the_stamps_say_nothing() -> None:
     load, activity, model = aliased(1)
     t, watts = shown(model, load, 1.0, 29.0)
-    known = Activity(activity.on_s, activity.off_s, 10.0, 10.6)
+    known = LoadIntervals(activity.on_s, activity.off_s, 10.0, 10.6)
     found = region_energy(t, watts, Response(0.1012, 0.0, 0.0125), start_s=10.0, end_s=10.6, load=known)
     assert found.method == "gain and lag"
     assert dict(found.parts)["aliasing"] > 0.1 * found.joules
@@ -506,7 +512,7 @@ def test_levels_are_not_taken_from_where_the_stamps_say_nothing() -> None:
 def test_one_step_is_not_fitted_by_two_levels() -> None:
     load = Table(np.array([0.0, 5.0, 5.15]), np.array([60.0, 200.0, 300.0]))  # a clock ramp after the start
     t, watts = shown(SensorModel(window_s=0.025), load, 1.0, 9.0)
-    activity = Activity(np.array([5.0]), np.array([9.0]))
+    activity = LoadIntervals(np.array([5.0]), np.array([9.0]))
     found = region_energy(t, watts, Response(0.1, 0.025), start_s=5.0, end_s=6.0, load=activity)
     assert found.method == "gain and lag, known starts"
 
@@ -517,7 +523,7 @@ def test_updates_that_are_missing_while_the_power_rises_are_in_the_interval(wind
     rise = np.concatenate([0.55 + 3.0 * ramp[:-1], 1.0 + 0.05 * np.exp(-np.arange(0.0, 1.0, 0.05) / 0.25)])
     at = np.concatenate([ramp[:-1], 0.15 + np.arange(0.0, 1.0, 0.05)])
     load = Table(np.concatenate([[0.0], 5.0 + at]), np.concatenate([[60.0], 60.0 + 170.0 * rise]))
-    known, held = Activity(np.array([5.0]), np.array([9.0])), []
+    known, held = LoadIntervals(np.array([5.0]), np.array([9.0])), []
     for seed in range(60):
         t, watts = shown(SensorModel(0.1, seed / 600, window_s=window, noise_w=0.1, seed=seed), load, 1.0, 8.5)
         first = np.searchsorted(t, 5.0) + seed % 3
@@ -593,7 +599,7 @@ def test_corrected_energies_of_a_real_step_agree_with_the_meter(
         found = region_energy(t, watts, response, start_s=0.0, end_s=end)
         assert abs(found.joules / true - 1) < demand
         assert found.low <= true <= found.high
-        activity = Activity(np.array([0.0]), np.array([returned]))
+        activity = LoadIntervals(np.array([0.0]), np.array([returned]))
         known = region_energy(t, watts, response, start_s=0.0, end_s=end, load=activity)
         assert abs(known.joules / true - 1) < 0.005
 
@@ -604,7 +610,7 @@ def test_corrected_energies_of_a_real_step_agree_with_the_meter(
 )
 def test_a_fast_load_does_not_alias_where_its_stamps_are_known(window: float, tau: float, method: str) -> None:
     on = np.arange(0.0, 30.0, 0.104)
-    load, known = Square(60.0, 430.0, 1.0 / 0.104), Activity(on, on + 0.052)
+    load, known = Square(60.0, 430.0, 1.0 / 0.104), LoadIntervals(on, on + 0.052)
     held = 0
     for seed in range(12):
         rng = np.random.default_rng(seed)
@@ -628,7 +634,7 @@ def test_stamps_that_come_late_are_allowed_for_where_few_phases_are_seen() -> No
     model = SensorModel(0.02, 0.003, window_s=0.01, noise_w=0.3)
     t, watts = shown(model, load, 0.5, 12.0)
     response = Response(0.02, 0.01, noise_w=0.3)
-    found = region_energy(t, watts, response, start_s=2.0, end_s=10.0, load=Activity(on, on + 0.02 / 3.0))
+    found = region_energy(t, watts, response, start_s=2.0, end_s=10.0, load=LoadIntervals(on, on + 0.02 / 3.0))
     assert found.method == "load-informed"
     assert found.low <= between(load, 2.0, 10.0) <= found.high
 
@@ -648,7 +654,7 @@ def test_windows_of_a_recorded_square_wave_hold_the_meter_with_the_kernel_that_a
         for start in np.arange(edges[0] + 0.2, edges[-1] - length, 0.4):
             ends = np.interp([start, start + length], meter.t_s, meter.joules)
             found = region_energy(
-                updates.t_s, updates.watts, sensor, start_s=start, end_s=start + length, load=Activity(on, off)
+                updates.t_s, updates.watts, sensor, start_s=start, end_s=start + length, load=LoadIntervals(on, off)
             )
             assert found.low <= ends[1] - ends[0] <= found.high
             assert found.joules == pytest.approx(ends[1] - ends[0], rel=0.015)

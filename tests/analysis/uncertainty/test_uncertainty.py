@@ -10,30 +10,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.analysis.uncertainty.budget import Assessment, assess, combine, repeated, student_95
-from pmtpy.analysis.uncertainty.interval_statistics import Edge, Evidence, observe
+from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, repeated, student_95, sum_budgets, uncertainty_budget
+from pmtpy.analysis.uncertainty.interval_statistics import Edge, IntervalStatistics, summarise_one
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 from pmtpy.core.rows import Floats
 from tests.support.uncertainty.worlds import random_trial
 
 POWER = Channel("gpu", Quantity.POWER, resolution=0.0, refresh_s=0.1, window_s=0.1)
 COUNTER = Channel("package", Quantity.ENERGY, resolution=0.0, refresh_s=0.001)
-QUIET = Evidence(seconds=10.0, joules=1000.0, rows=100)
+QUIET = IntervalStatistics(seconds=10.0, joules=1000.0, rows=100)
 
 
-def part(channel: Channel, evidence: Evidence, name: str) -> float:
-    return dict(assess(channel, evidence).parts).get(name, 0.0)
+def part(channel: Channel, evidence: IntervalStatistics, name: str) -> float:
+    return dict(uncertainty_budget(channel, evidence).components).get(name, 0.0)
 
 
 def test_a_steady_load_on_a_perfect_sensor_is_certain() -> None:
-    judged = assess(POWER, QUIET)
-    assert (judged.uncertainty_joules, judged.parts, judged.warnings) == (0.0, (), ())
+    judged = uncertainty_budget(POWER, QUIET)
+    assert (judged.uncertainty_joules, judged.components, judged.warnings) == (0.0, (), ())
 
 
 def test_a_wrong_gain_scales_with_the_energy_and_a_wrong_zero_with_the_time() -> None:
     channel = replace(POWER, gain_u=0.01, offset_u=0.5)
-    judged = assess(channel, QUIET)
-    assert judged.parts == (("gain", 10.0), ("offset", 5.0))
+    judged = uncertainty_budget(channel, QUIET)
+    assert judged.components == (("gain", 10.0), ("offset", 5.0))
     assert judged.uncertainty_joules == pytest.approx(math.hypot(10.0, 5.0))
 
 
@@ -58,9 +58,9 @@ def test_noise_that_nobody_states_is_taken_from_the_smaller_changes() -> None:
     t_ns = np.arange(0, 10_000_000_000, 100_000_000)
     rng = np.random.default_rng(1)
     watts = np.where(t_ns < 5_000_000_000, 50.0, 250.0) + 0.5 * rng.standard_normal(len(t_ns))
-    seen = observe(POWER, t_ns, watts, start_ns=0, end_ns=int(t_ns[-1]), joules=1.0)
+    seen = summarise_one(POWER, t_ns, watts, start_ns=0, end_ns=int(t_ns[-1]), joules=1.0)
     assert seen.noise_watts == pytest.approx(0.5, rel=0.3)
-    assert observe(replace(POWER, noise=0.2), t_ns, watts, start_ns=0, end_ns=1, joules=1.0).noise_watts == 0.0
+    assert summarise_one(replace(POWER, noise=0.2), t_ns, watts, start_ns=0, end_ns=1, joules=1.0).noise_watts == 0.0
     assert part(POWER, seen, "noise") == pytest.approx(seen.noise_watts * seen.seconds / math.sqrt(99), rel=0.01)
 
 
@@ -74,7 +74,7 @@ def test_a_counter_read_at_the_edges_is_up_to_a_refresh_old() -> None:
     evidence = replace(QUIET, start=Edge(30.0, old_s=0.001), end=Edge(40.0, old_s=0.001))
     assert part(COUNTER, evidence, "edges") == pytest.approx(50.0 * 0.001 / math.sqrt(12))
     t_ns = np.arange(0, 11) * 1_000_000
-    seen = observe(COUNTER, t_ns, np.linspace(30, 40, 11), start_ns=1_000_000, end_ns=9_000_000, joules=0.28)
+    seen = summarise_one(COUNTER, t_ns, np.linspace(30, 40, 11), start_ns=1_000_000, end_ns=9_000_000, joules=0.28)
     assert (seen.start.old_s, seen.end.old_s) == (0.001, 0.001)
 
 
@@ -83,9 +83,9 @@ def test_a_counter_bridged_by_a_row_that_did_not_move_it_is_as_old_as_it_was() -
     t_ns = np.array([0, 100, 101, 200, 202, 300, 303, 400]) * 1_000_000
     moved = np.array([True, True, False, True, False, True, False, True])
     watts = np.full(8, 50.0)
-    both = observe(slow, t_ns, watts, start_ns=150_000_000, end_ns=350_000_000, joules=10.0, moved=moved)
+    both = summarise_one(slow, t_ns, watts, start_ns=150_000_000, end_ns=350_000_000, joules=10.0, moved=moved)
     assert (both.start.old_s, both.end.old_s) == (0.1, 0.1)
-    clean = observe(slow, t_ns[moved], watts[moved], start_ns=150_000_000, end_ns=350_000_000, joules=10.0)
+    clean = summarise_one(slow, t_ns[moved], watts[moved], start_ns=150_000_000, end_ns=350_000_000, joules=10.0)
     assert (clean.start.old_s, clean.end.old_s) == (0.0, 0.0)
 
 
@@ -93,7 +93,7 @@ def test_an_interpolated_edge_is_as_uncertain_as_the_power_changes_there() -> No
     joined = replace(POWER, method=EnergyMethod.MEAN)
     assert part(joined, replace(QUIET, start=Edge(0.0, 200.0, 0.1)), "edges") == pytest.approx(20 / math.sqrt(30))
     assert part(joined, replace(QUIET, start=Edge(0.0, 0.0, 0.1)), "edges") == 0.0
-    assert part(joined, replace(QUIET, undone_watts=60.0), "edges") == pytest.approx(6 * math.sqrt(2 * 5 / 12))
+    assert part(joined, replace(QUIET, alternating_watts=60.0), "edges") == pytest.approx(6 * math.sqrt(2 * 5 / 12))
 
 
 def test_lag_counts_only_if_the_power_differs_between_the_ends() -> None:
@@ -101,7 +101,7 @@ def test_lag_counts_only_if_the_power_differs_between_the_ends() -> None:
     stepped = np.where(t_ns < 2_000_000_000, 50.0, 250.0)
 
     def late(channel: Channel, watts: Floats) -> float:
-        return observe(channel, t_ns, watts, start_ns=10**9, end_ns=3 * 10**9, joules=1.0).late_joules
+        return summarise_one(channel, t_ns, watts, start_ns=10**9, end_ns=3 * 10**9, joules=1.0).late_joules
 
     assert late(POWER, stepped) == pytest.approx(200 * 0.05)
     assert late(replace(POWER, lag_s=0.5), stepped) == pytest.approx(200 * 0.5)
@@ -112,47 +112,55 @@ def test_lag_counts_only_if_the_power_differs_between_the_ends() -> None:
 
 def test_what_is_not_seen_between_windows_goes_by_how_the_readings_move() -> None:
     quarter = replace(POWER, window_s=0.025)
-    lasting = replace(QUIET, rough_watts=100.0, cell_s=0.1)
+    lasting = replace(QUIET, rms_step_watts=100.0, sample_s=0.1)
     assert part(quarter, lasting, "sampling") == pytest.approx(math.sqrt(0.75 * 100**2 / 12 * 100) * 0.1)
     # White noise: a difference has twice the variance of a reading, and is undone by the next one.
-    white = replace(lasting, undone_watts=100.0 / math.sqrt(2))
+    white = replace(lasting, alternating_watts=100.0 / math.sqrt(2))
     assert part(quarter, white, "sampling") == pytest.approx(math.sqrt(0.75 * 100**2 / 2 * 100) * 0.1)
     assert part(POWER, white, "sampling") == 0.0
     assert part(replace(POWER, refresh_s=0.025, window_s=0.025), white, "sampling") > 0.0  # polled at a quarter
-    assert "sees 25% of the time" in assess(quarter, lasting).warnings[0]
-    assert "covers an unknown part of the time" in assess(replace(POWER, window_s=None), lasting).warnings[0]
+    assert "sees 25% of the time" in uncertainty_budget(quarter, lasting).warnings[0]
+    assert (
+        "covers an unknown part of the time" in uncertainty_budget(replace(POWER, window_s=None), lasting).warnings[0]
+    )
 
 
 def test_movement_is_that_of_the_interval_or_of_its_surroundings() -> None:
     t_ns = np.arange(0, 4_000_000_000, 100_000_000)
     restless = np.where(np.arange(40) % 2, 50.0, 250.0)
-    seen = observe(POWER, t_ns, restless, start_ns=2 * 10**9, end_ns=2_100_000_000, joules=15.0)
-    assert seen.rough_watts == pytest.approx(200.0, rel=0.05)
-    assert seen.undone_watts == pytest.approx(200.0, rel=0.05)
+    seen = summarise_one(POWER, t_ns, restless, start_ns=2 * 10**9, end_ns=2_100_000_000, joules=15.0)
+    assert seen.rms_step_watts == pytest.approx(200.0, rel=0.05)
+    assert seen.alternating_watts == pytest.approx(200.0, rel=0.05)
     twice = np.repeat(restless, 2)  # polled twice in each refresh: the same readings
-    polled = observe(POWER, np.arange(0, 80) * 50_000_000, twice, start_ns=2 * 10**9, end_ns=2_100_000_000, joules=15.0)
-    assert polled.rough_watts == pytest.approx(seen.rough_watts, rel=0.05)
-    once = observe(POWER, t_ns, np.where(t_ns < 2_050_000_000, 50.0, 250.0), start_ns=10**9, end_ns=3 * 10**9, joules=1)
-    assert once.rough_watts == pytest.approx(200 / math.sqrt(21), rel=0.05)
-    assert once.undone_watts == 0.0
+    polled = summarise_one(
+        POWER, np.arange(0, 80) * 50_000_000, twice, start_ns=2 * 10**9, end_ns=2_100_000_000, joules=15.0
+    )
+    assert polled.rms_step_watts == pytest.approx(seen.rms_step_watts, rel=0.05)
+    once = summarise_one(
+        POWER, t_ns, np.where(t_ns < 2_050_000_000, 50.0, 250.0), start_ns=10**9, end_ns=3 * 10**9, joules=1
+    )
+    assert once.rms_step_watts == pytest.approx(200 / math.sqrt(21), rel=0.05)
+    assert once.alternating_watts == 0.0
 
 
 def test_the_end_that_no_row_has_reached_is_as_uncertain_as_the_power_moves() -> None:
-    ahead = replace(QUIET, ahead_s=0.1, rough_watts=30.0, cell_s=0.1)
+    ahead = replace(QUIET, extrapolated_s=0.1, rms_step_watts=30.0, sample_s=0.1)
     assert part(replace(POWER, method=EnergyMethod.MEAN), ahead, "ahead") == pytest.approx(30 * 0.1)
 
 
 def test_far_beyond_the_rows_the_power_walks_and_where_rows_are_overdue_it_may_be_anything() -> None:
     mean = replace(POWER, method=EnergyMethod.MEAN)
-    near = replace(QUIET, seconds=2.0, joules=200.0, ahead_s=0.25, rough_watts=1.5, cell_s=1e-3, peak_watts=150.0)
+    near = replace(
+        QUIET, seconds=2.0, joules=200.0, extrapolated_s=0.25, rms_step_watts=1.5, sample_s=1e-3, peak_watts=150.0
+    )
     # A walk by steps of r: the integral over a has the variance r^2 a^3 / (3 D).
     assert part(replace(mean, refresh_s=1e-3), near, "ahead") == pytest.approx(1.5 * math.sqrt(0.25**3 / 3e-3))
-    assert not [w for w in assess(replace(mean, refresh_s=1e-3), near).warnings if "has been read" in w]
-    late = replace(near, ahead_s=0.5, rough_watts=0.0)
+    assert not [w for w in uncertainty_budget(replace(mean, refresh_s=1e-3), near).warnings if "has been read" in w]
+    late = replace(near, extrapolated_s=0.5, rms_step_watts=0.0)
     assert part(replace(mean, refresh_s=1e-3), late, "ahead") == pytest.approx(100.0 * 0.5)
-    (warning,) = assess(replace(mean, refresh_s=1e-3), late).warnings
+    (warning,) = uncertainty_budget(replace(mean, refresh_s=1e-3), late).warnings
     assert "nothing has been read of the last 500 ms" in warning
-    slow = replace(late, ahead_s=0.5, cell_s=0.2)
+    slow = replace(late, extrapolated_s=0.5, sample_s=0.2)
     assert part(replace(mean, refresh_s=0.2), slow, "ahead") == 0.0  # rows a fifth of a second apart are not overdue
 
 
@@ -160,37 +168,39 @@ def test_what_a_wide_window_hides_shows_in_how_its_readings_bend() -> None:
     mean = replace(POWER, window_s=1.0)
     t = np.arange(0.0, 10.0, 0.1)
     sine = np.sin(2 * np.pi * 1.5 * t) * 0.2122 * 100 + 100  # 100 W at 1.5 Hz through a second
-    seen = observe(mean, np.round(t * 1e9).astype(np.int64), sine, start_ns=4 * 10**9, end_ns=6 * 10**9, joules=200.0)
+    seen = summarise_one(
+        mean, np.round(t * 1e9).astype(np.int64), sine, start_ns=4 * 10**9, end_ns=6 * 10**9, joules=200.0
+    )
     # The energy at an edge is off by up to 100 W / (2 pi 1.5 Hz).
     assert part(mean, seen, "edges") == pytest.approx(100 / (2 * np.pi * 1.5), rel=0.3)
 
 
 def test_a_region_shorter_than_one_reading_says_so() -> None:
-    judged = assess(POWER, replace(QUIET, seconds=0.05, joules=5.0, rows=0))
+    judged = uncertainty_budget(POWER, replace(QUIET, seconds=0.05, joules=5.0, rows=0))
     # Between nothing and twice the mean of 100 W, for the three quarters that one reading would need more.
-    assert dict(judged.parts)["unresolved"] == pytest.approx(0.75 * 200 * 0.05 / math.sqrt(12))
+    assert dict(judged.components)["unresolved"] == pytest.approx(0.75 * 200 * 0.05 / math.sqrt(12))
     assert "the region of 50 ms is too short for this sensor, which refreshes every 100 ms" in judged.warnings[0]
     assert "averages over 100 ms" in judged.warnings[0]
 
 
 def test_a_region_whose_edges_outweigh_it_says_so() -> None:
     sharp = Edge(50.0, 300.0, 0.1)
-    judged = assess(POWER, replace(QUIET, seconds=0.3, joules=60.0, rows=3, start=sharp, end=sharp))
+    judged = uncertainty_budget(POWER, replace(QUIET, seconds=0.3, joules=60.0, rows=3, start=sharp, end=sharp))
     assert "between its readings leaves" in judged.warnings[0]  # though it is longer than a reading
-    assert not assess(POWER, replace(QUIET, start=sharp, end=sharp)).warnings
+    assert not uncertainty_budget(POWER, replace(QUIET, start=sharp, end=sharp)).warnings
 
 
 def test_what_is_not_covered_is_missing_and_said() -> None:
-    judged = assess(POWER, replace(QUIET, uncovered_s=2.0, joules=800.0, lost=20))
-    assert dict(judged.parts)["uncovered"] == pytest.approx(200.0)
+    judged = uncertainty_budget(POWER, replace(QUIET, uncovered_s=2.0, joules=800.0, lost=20))
+    assert dict(judged.components)["uncovered"] == pytest.approx(200.0)
     assert "no energy is known for 2 s (20% of the region)" in judged.warnings[0]
     assert "20 rows were lost" in judged.warnings[1]
 
 
 def test_where_nothing_is_covered_the_uncertainty_is_the_limit_or_not_known() -> None:
     nothing = replace(QUIET, seconds=0.06, joules=0.0, rows=0, uncovered_s=0.06)
-    assert math.isnan(assess(COUNTER, nothing).uncertainty_joules)
-    limited = assess(replace(COUNTER, max_watts=300.0), nothing)
+    assert math.isnan(uncertainty_budget(COUNTER, nothing).uncertainty_joules)
+    limited = uncertainty_budget(replace(COUNTER, max_watts=300.0), nothing)
     assert limited.uncertainty_joules == pytest.approx(300 * 0.06 / math.sqrt(3))
     assert "no energy is known" in limited.warnings[0]
 
@@ -204,32 +214,30 @@ def test_a_counter_that_did_not_move_at_the_edges_of_a_short_region_is_unresolve
 
 def test_a_row_without_a_power_is_no_evidence() -> None:
     t_ns = np.array([0, 10**9, 2 * 10**9])
-    seen = observe(COUNTER, t_ns, np.array([math.nan, 50.0, 60.0]), start_ns=0, end_ns=2 * 10**9, joules=110.0)
-    assert seen.rough_watts == pytest.approx(10.0)
+    seen = summarise_one(COUNTER, t_ns, np.array([math.nan, 50.0, 60.0]), start_ns=0, end_ns=2 * 10**9, joules=110.0)
+    assert seen.rms_step_watts == pytest.approx(10.0)
     assert seen.peak_watts == 60.0
 
 
 def test_lost_rows_that_were_bridged_cost_what_the_power_moved() -> None:
-    judged = assess(POWER, replace(QUIET, lost=3, rough_watts=10.0))
-    assert dict(judged.parts)["lost"] == pytest.approx(10 * 0.1 * 3 / math.sqrt(12))
+    judged = uncertainty_budget(POWER, replace(QUIET, lost=3, rms_step_watts=10.0))
+    assert dict(judged.components)["lost"] == pytest.approx(10 * 0.1 * 3 / math.sqrt(12))
 
 
 def test_nothing_known_at_all_gives_a_number_and_a_warning_not_a_crash() -> None:
-    nothing = observe(
-        POWER, np.empty(0, np.int64), np.empty(0), start_ns=0, end_ns=0, joules=0.0, uncovered_s=0.0, lost=0
-    )
-    assert math.isfinite(assess(POWER, nothing).uncertainty_joules)
-    assert assess(POWER, nothing).warnings
+    nothing = summarise_one(POWER, np.empty(0, np.int64), np.empty(0), start_ns=0, end_ns=0, joules=0.0)
+    assert math.isfinite(uncertainty_budget(POWER, nothing).uncertainty_joules)
+    assert uncertainty_budget(POWER, nothing).warnings
 
 
 def test_evidence_is_read_off_the_rows_around_the_edges() -> None:
     t_ns = np.arange(0, 2_000_000_000, 100_000_000)
     watts = np.where(t_ns < 950_000_000, 50.0, 250.0)
-    seen = observe(POWER, t_ns, watts, start_ns=950_000_000, end_ns=1_700_000_000, joules=180.0)
+    seen = summarise_one(POWER, t_ns, watts, start_ns=950_000_000, end_ns=1_700_000_000, joules=180.0)
     assert (seen.seconds, seen.rows, seen.peak_watts) == (0.75, 8, 250.0)
-    assert (seen.start.swing_watts, seen.start.gap_s) == (200.0, 0.1)
-    assert (seen.end.swing_watts, seen.end.gap_s, seen.end.watts) == (0.0, 0.0, 250.0)
-    beyond = observe(POWER, t_ns, watts, start_ns=950_000_000, end_ns=2_150_000_000, joules=180.0)
+    assert (seen.start.peak_to_peak_watts, seen.start.gap_s) == (200.0, 0.1)
+    assert (seen.end.peak_to_peak_watts, seen.end.gap_s, seen.end.watts) == (0.0, 0.0, 250.0)
+    beyond = summarise_one(POWER, t_ns, watts, start_ns=950_000_000, end_ns=2_150_000_000, joules=180.0)
     assert beyond.end.gap_s == pytest.approx(0.25)
 
 
@@ -242,25 +250,25 @@ def test_any_rows_and_any_interval_give_a_finite_judgement(at: list[int], start:
     t_ns = np.array(at, np.int64)
     watts = np.abs(np.sin(t_ns.astype(np.float64))) * 100
     for channel in (POWER, COUNTER, Channel("gpu", Quantity.POWER)):
-        evidence = observe(channel, t_ns, watts, start_ns=start, end_ns=start + length, joules=length / 1e9)
-        judged = assess(channel, evidence)
+        evidence = summarise_one(channel, t_ns, watts, start_ns=start, end_ns=start + length, joules=length / 1e9)
+        judged = uncertainty_budget(channel, evidence)
         assert math.isfinite(judged.uncertainty_joules)
-        assert judged.uncertainty_joules == pytest.approx(math.sqrt(sum(u * u for _, u in judged.parts)))
+        assert judged.uncertainty_joules == pytest.approx(math.sqrt(sum(u * u for _, u in judged.components)))
 
 
 def test_in_a_sum_common_causes_add_and_independent_ones_do_not() -> None:
-    judged = assess(replace(POWER, gain_u=0.03), replace(QUIET, late_joules=5.0))
-    both = dict(combine([judged, judged]).parts)
-    one = dict(judged.parts)
+    judged = uncertainty_budget(replace(POWER, gain_u=0.03), replace(QUIET, late_joules=5.0))
+    both = dict(sum_budgets([judged, judged]).components)
+    one = dict(judged.components)
     assert both["lag"] == pytest.approx(2 * one["lag"])
     assert both["gain"] == pytest.approx(math.sqrt(2) * one["gain"])
-    assert combine([]).uncertainty_joules == 0.0
+    assert sum_budgets([]).uncertainty_joules == 0.0
 
 
 def test_what_was_undone_of_one_load_adds_up_in_a_sum() -> None:
-    one = Assessment(13.0, (("reconstruction", 12.0), ("gain", 5.0)))
-    both = combine([one, one])
-    assert dict(both.parts) == pytest.approx({"reconstruction": 24.0, "gain": 5.0 * math.sqrt(2.0)})
+    one = UncertaintyBudget(13.0, (("reconstruction", 12.0), ("gain", 5.0)))
+    both = sum_budgets([one, one])
+    assert dict(both.components) == pytest.approx({"reconstruction": 24.0, "gain": 5.0 * math.sqrt(2.0)})
 
 
 def test_repeatability_uses_students_t() -> None:

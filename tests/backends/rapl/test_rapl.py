@@ -141,7 +141,7 @@ def test_any_reading_schedule_within_the_deadline_gives_the_truth(
         elapsed += step
         point = integrator.advance(source.read_row())
     assert isinstance(point, Point)
-    assert point.uncovered_ns == 0
+    assert point.uncovered_ns[0] == 0
     # A millisecond at either end, up to 24 counters cut to their units, units cut to nanojoules, 61 uJ for each wrap.
     allowed = 0.002 * level + 24 * (2 + len(waits)) * 62e-6
     assert point.joules[0] == pytest.approx(level * elapsed, rel=2e-5, abs=allowed)

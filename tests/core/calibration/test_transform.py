@@ -60,10 +60,8 @@ def test_a_calibrated_channel_knows_how_well_it_is_known() -> None:
 def test_a_kernel_whose_end_is_not_known_may_be_half_a_period_off() -> None:
     unknown = replace(PROFILE, behaviour=replace(PROFILE.behaviour, delay_s=None))
     (channel,) = calibrate([unknown], BOARD, [GPU]).channels([GPU])
-    late = unknown.lateness(channel)
-    assert late is not None
-    assert late.shift_s == pytest.approx(0.05)
-    assert late.u_s == pytest.approx(0.09997 / math.sqrt(12.0), rel=1e-3)
+    assert channel.lag_s == pytest.approx(0.05)
+    assert unknown.behaviour.end_s.u == pytest.approx(0.09997 / math.sqrt(12.0), rel=1e-3)
     assert unknown.behaviour.end_s.value == 0.0
 
 

@@ -60,7 +60,7 @@ def _board(n: int, t_us: list[int] | None = None) -> tuple[Header, Frame]:
         joules,
         np.tile([2.0, 12.0, 3.0, 12.0], (n, 1)),
         np.zeros(n, np.int64),
-        np.zeros(n, np.int64),
+        np.zeros((n, 3), np.int64),
         ((3, "x"),),
     )
     return header, frame

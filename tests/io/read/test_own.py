@@ -43,7 +43,9 @@ def _write(path: Path, n: int = 100, *, complete: bool = True, **options: bool) 
     joules = np.stack([24.0 * k * 50e-6] * 2, axis=1)
     values = np.tile([2.0, 12.0, 40.0], (n, 1))
     marks = ((5, "a, b"), (6, "NA")) if n > 6 else ()
-    sink.write(Frame(START_NS + k * 50_000, np.full((n, 2), 24.0), joules, values, lost, np.zeros(n, np.int64), marks))
+    sink.write(
+        Frame(START_NS + k * 50_000, np.full((n, 2), 24.0), joules, values, lost, np.zeros((n, 2), np.int64), marks)
+    )
     sink.close(Ending(Anchor(0, 0), rows=n, lost=3, dropped=0, complete=complete))
     return path
 

@@ -61,7 +61,7 @@ def make_frame() -> MakeFrame:
             100.0 + seconds[:, None] * watts,
             np.tile([1.0, 12.0, 2.0, 12.0], (n, 1)),
             np.zeros(n, np.int64),
-            np.zeros(n, np.int64),
+            np.zeros((n, 3), np.int64),
             marks,
         )
 

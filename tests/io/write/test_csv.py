@@ -215,7 +215,7 @@ def test_a_killed_process_leaves_whole_rows_and_an_incomplete_sidecar(tmp_path: 
         sink = open_sink(sys.argv[1], Header("x", Identity("x"), layout, HostClock().anchor()))
         for i in range(20):
             sink.write(Frame(np.arange(i * n, (i + 1) * n), np.ones((n, 2)), np.ones((n, 2)), np.empty((n, 0)),
-                             np.zeros(n, np.int64), np.zeros(n, np.int64)))
+                             np.zeros(n, np.int64), np.zeros((n, 2), np.int64)))
         os.kill(os.getpid(), signal.SIGKILL)
     """)
     path = tmp_path / "a.csv"

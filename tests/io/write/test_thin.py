@@ -22,7 +22,7 @@ def _rows(gaps_ms: list[int], marked: list[int] | None = None) -> Frame:
     joules = np.stack([t_ns / 5e5] * 2, axis=1)
     marks = tuple((row, str(row)) for row in marked or [])
     return Frame(
-        t_ns, np.zeros((n, 2)), joules, t_ns[:, None] / 1e6, np.ones(n, np.int64), np.zeros(n, np.int64), marks
+        t_ns, np.zeros((n, 2)), joules, t_ns[:, None] / 1e6, np.ones(n, np.int64), np.zeros((n, 2), np.int64), marks
     )
 
 
@@ -70,12 +70,12 @@ def test_time_without_known_energy_does_not_lower_the_mean() -> None:
     frame = _rows([10] * 4)
     joules = frame.joules.copy()
     joules[2:] -= 20.0  # 10 ms before row 2 were not measured
-    frame = replace(frame, joules=joules, uncovered_ns=np.array([0, 0, 10_000_000, 10_000_000]))
+    frame = replace(frame, joules=joules, uncovered_ns=np.array([[0, 0], [0, 0], [10_000_000] * 2, [10_000_000] * 2]))
     assert _thin(frame, 0.03, []).watts[1:].tolist() == [[2000.0, 2000.0]]
 
 
 def test_an_interval_without_any_known_energy_has_no_mean() -> None:
-    frame = replace(_rows([10, 10]), uncovered_ns=np.array([0, 10_000_000]))
+    frame = replace(_rows([10, 10]), uncovered_ns=np.array([[0, 0], [10_000_000] * 2]))
     assert np.isnan(_thin(frame, 0.01, []).watts[1]).all()
 
 

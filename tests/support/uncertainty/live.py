@@ -22,7 +22,7 @@ from pmtpy.emulators.world import open_world
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
 from pmtpy.sensor.registry import opener
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 SETTLE_S = 1.5  # before the first region, so that running means are full
 LOADS = ("square", "random", "steps", "square", "constant", "steps", "sine")
@@ -171,7 +171,7 @@ def _run(  # noqa: PLR0917  (all that takes part)
     period_ns = round(source.traits.interval_s * 1e9)
     polls = np.arange(clock.now_ns() // period_ns + 1, (epoch_ns + max(b for _, b in chosen) * 1e9) // period_ns + 1)
     late = np.round(rng.exponential(2e5, len(polls))).astype(np.int64)
-    polled = any(c.energy_method is not EnergyMethod.COUNTER for c in sensor.layout.energy)
+    polled = any(c.energy_method is not EnergyMethod.COUNTER for c in acquisition_of(sensor).layout.energy)
     events = [(int(t), "poll", -1) for t in polls.astype(np.int64) * period_ns + late] if polled else []
     regions = [Region(str(i), {sensor.target: sensor}) for i in range(len(chosen))]
     for i, (start, end) in enumerate(chosen):
@@ -180,7 +180,7 @@ def _run(  # noqa: PLR0917  (all that takes part)
     for t_ns, what, i in sorted(events):
         clock.advance(max(0, t_ns - clock.now_ns()) / 1e9)
         if what == "poll":
-            sensor._curve.step()  # as the pump does, which alone reads what is slow
+            acquisition_of(sensor).step()  # as the pump does, which alone reads what is slow
         elif what == "enter":
             regions[i].__enter__()
             entered[i] = clock.now_ns()
@@ -191,7 +191,7 @@ def _run(  # noqa: PLR0917  (all that takes part)
 
 def _trial(sensor: Sensor, measured: Measurement, name: str, true: float, rng: np.random.Generator) -> Trial:
     one = measured if name == "total" else measured.channels[name]
-    for channel in (c for c in sensor.layout.energy if c.name == name):
+    for channel in (c for c in acquisition_of(sensor).layout.energy if c.name == name):
         true *= 1 + channel.gain_u * rng.standard_normal()
         true += channel.offset_u * rng.standard_normal() * one.seconds if is_power(channel) else 0.0
     return Trial(one.seconds, one.joules - true, one.uncertainty_joules, true, one.method)

@@ -18,7 +18,7 @@ from pmtpy.emulators.world import open_world
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
 from pmtpy.sensor.registry import opener
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 PHASES_S = 2.0  # before the first region, so that running means are full
 # Of events at one instant: work ends within its region, and begins within it.
@@ -123,7 +123,7 @@ def measure(  # noqa: C901  (a clock, and all that may happen at it)
             clock.advance(max(0, t_ns - clock.now_ns()) / 1e9)
             busy = what == "on" or (busy and what != "off")
             if what == "poll":
-                sensor._curve.step()
+                acquisition_of(sensor).step()
             elif what == "enter":
                 made[i].__enter__()
                 inside.add(i)
@@ -153,7 +153,7 @@ def _open(
     assert world is not None
     calibration = calibrate([gpu.profile(source.identity)], source.identity, source.channels)
     sensor = Sensor(source, "nvml", clock, calibration=calibration, interval_s=1e6)  # the pump rests
-    sensor._period_s = poll_s or source.traits.interval_s  # what is done here in its place
+    acquisition_of(sensor).period_s = poll_s or source.traits.interval_s  # what is done here in its place
     return sensor, world.epoch_ns, world.joules_between
 
 
@@ -161,9 +161,9 @@ def _events(
     sensor: Sensor, epoch_ns: int, edges: Floats, regions: Sequence[tuple[float, float]], rng: np.random.Generator
 ) -> list[tuple[int, str, int]]:
     """Return all that happens, in order: polls, ends of regions, and when the load is switched."""
-    period = round(sensor._period_s * 1e9)
+    period = round(acquisition_of(sensor).period_s * 1e9)
     last = epoch_ns + round((max(b for _, b in regions) + PHASES_S + 3.0) * 1e9)
-    polls = range((sensor.clock.now_ns() // period + 1) * period, last, period)
+    polls = range((acquisition_of(sensor).clock.now_ns() // period + 1) * period, last, period)
     events = [(t + int(rng.exponential(2e5)), "poll", -1) for t in polls]
     for i, (a, b) in enumerate(regions):
         events += [(epoch_ns + round((t + PHASES_S) * 1e9), what, i) for t, what in ((a, "enter"), (b, "leave"))]

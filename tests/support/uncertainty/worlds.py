@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.uncertainty.budget import Assessment, assess
-from pmtpy.analysis.uncertainty.interval_statistics import Evidence, observe
+from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, uncertainty_budget
+from pmtpy.analysis.uncertainty.interval_statistics import IntervalStatistics, summarise_one
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
@@ -20,8 +20,8 @@ class Trial:
 
     kind: str
     true_joules: float
-    evidence: Evidence
-    assessment: Assessment
+    evidence: IntervalStatistics
+    assessment: UncertaintyBudget
 
     @property
     def error(self) -> float:
@@ -69,8 +69,13 @@ def gauge_trial(rng: np.random.Generator, kind: str, model: SensorModel, channel
     found = float(np.interp(b, t, joules) - np.interp(a, t, joules))
     t_ns: Ints = np.round(t * 1e9).astype(np.int64)
     start, end = round(a * 1e9), round(b * 1e9)
-    evidence = observe(channel, t_ns, watts, start_ns=start, end_ns=end, joules=found)
-    return Trial(kind, float(load.joules(np.array(b)) - load.joules(np.array(a))), evidence, assess(channel, evidence))
+    evidence = summarise_one(channel, t_ns, watts, start_ns=start, end_ns=end, joules=found)
+    return Trial(
+        kind,
+        float(load.joules(np.array(b)) - load.joules(np.array(a))),
+        evidence,
+        uncertainty_budget(channel, evidence),
+    )
 
 
 def counter_trial(rng: np.random.Generator, model: SensorModel, channel: Channel) -> Trial:
@@ -82,7 +87,7 @@ def counter_trial(rng: np.random.Generator, model: SensorModel, channel: Channel
     joules = model.counter(load, t)
     watts = np.concatenate([[0.0], np.diff(joules) / np.diff(t)])
     watts[0] = watts[1]
-    evidence = observe(
+    evidence = summarise_one(
         channel,
         np.round(t * 1e9).astype(np.int64),
         watts,
@@ -91,7 +96,10 @@ def counter_trial(rng: np.random.Generator, model: SensorModel, channel: Channel
         joules=float(joules[2] - joules[1]),
     )
     return Trial(
-        "counter", float(load.joules(np.array(b)) - load.joules(np.array(a))), evidence, assess(channel, evidence)
+        "counter",
+        float(load.joules(np.array(b)) - load.joules(np.array(a))),
+        evidence,
+        uncertainty_budget(channel, evidence),
     )
 
 
@@ -106,7 +114,7 @@ def bridged_trial(rng: np.random.Generator, model: SensorModel, channel: Channel
     moved = np.concatenate([[True], np.diff(shown) > 0])
     t, joules = read[moved], shown[moved]
     watts = np.concatenate([[np.nan], np.diff(joules) / np.diff(t)])
-    evidence = observe(
+    evidence = summarise_one(
         channel,
         np.round(t * 1e9).astype(np.int64),
         watts,
@@ -115,7 +123,10 @@ def bridged_trial(rng: np.random.Generator, model: SensorModel, channel: Channel
         joules=float(np.interp(b, t, joules) - np.interp(a, t, joules)),
     )
     return Trial(
-        "bridged", float(load.joules(np.array(b)) - load.joules(np.array(a))), evidence, assess(channel, evidence)
+        "bridged",
+        float(load.joules(np.array(b)) - load.joules(np.array(a))),
+        evidence,
+        uncertainty_budget(channel, evidence),
     )
 
 

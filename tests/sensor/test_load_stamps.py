@@ -8,95 +8,97 @@ import numpy as np
 import pytest
 
 import pmtpy as pmt
-from pmtpy.core.clock import HOST_CLOCK, ManualClock
-from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.clock import HOST_CLOCK, Clock, ManualClock
 from pmtpy.errors import TargetError
+from pmtpy.sensor.load_stamps import LoadStamps
+
+
+def edges_of(stamps: LoadStamps, clock: Clock, end_ns: int) -> list[int]:
+    """Return when the load was switched on, off, on, ..., in nanoseconds."""
+    load = stamps.intervals(clock, 0, end_ns, only_inside=False)
+    assert load is not None
+    return [round(1e9 * edge) for edge in load.edges.tolist()]
 
 
 def test_each_stretch_is_stamped_on_and_off() -> None:
     clock = ManualClock()
-    busy = LoadIntervals(clock)
+    stamps = LoadStamps(clock)
     for _ in range(2):
         clock.advance(1.0)
-        with busy:
+        with stamps:
             clock.advance(0.5)
-    edges = busy.edges(clock, clock.now_ns())
-    assert edges is not None
+    edges = edges_of(stamps, clock, clock.now_ns())
     assert np.diff(edges).tolist() == [500_000_000, 1_000_000_000, 500_000_000]
 
 
 def test_stretches_inside_one_another_are_one() -> None:
     clock = ManualClock()
-    busy = LoadIntervals(clock)
-    with busy:
+    stamps = LoadStamps(clock)
+    with stamps:
         clock.advance(1.0)
-        with busy:
+        with stamps:
             clock.advance(1.0)
         clock.advance(1.0)
-    edges = busy.edges(clock, clock.now_ns())
-    assert edges is not None
+    edges = edges_of(stamps, clock, clock.now_ns())
     assert np.diff(edges).tolist() == [3_000_000_000]
 
 
-def test_the_load_is_on_while_any_thread_is_busy() -> None:
+def test_the_load_is_on_while_any_thread_is_stamps() -> None:
     clock = ManualClock()
-    busy, entered, leave = LoadIntervals(clock), threading.Event(), threading.Event()
+    stamps, entered, leave = LoadStamps(clock), threading.Event(), threading.Event()
 
     def other() -> None:
-        with busy:
+        with stamps:
             entered.set()
             leave.wait(120)
 
-    thread = threading.Thread(target=other, name="pmtpy-test-busy")
-    with busy:
+    thread = threading.Thread(target=other, name="pmtpy-test-stamps")
+    with stamps:
         thread.start()
         assert entered.wait(120)
         clock.advance(1.0)
     clock.advance(1.0)
     leave.set()
     thread.join()
-    edges = busy.edges(clock, clock.now_ns())
-    assert edges is not None
+    edges = edges_of(stamps, clock, clock.now_ns())
     assert np.diff(edges).tolist() == [2_000_000_000]
 
 
 def test_a_stretch_that_has_not_ended_ends_with_the_region() -> None:
     clock = ManualClock()
-    busy = LoadIntervals(clock)
-    busy.__enter__()
+    stamps = LoadStamps(clock)
+    stamps.__enter__()
     start = clock.now_ns()
-    edges = busy.edges(clock, start + 7)
-    assert edges is not None
-    assert edges.tolist() == [start, start + 7]
+    edges = edges_of(stamps, clock, start + 7)
+    assert edges == [start, start + 7]
 
 
 def test_stamps_of_another_clock_and_no_stamps_say_nothing() -> None:
-    busy = LoadIntervals(HOST_CLOCK)
-    assert busy.edges(HOST_CLOCK, 0) is None
-    with busy:
+    stamps = LoadStamps(HOST_CLOCK)
+    assert stamps.intervals(HOST_CLOCK, 0, 1, only_inside=False) is None
+    with stamps:
         pass
-    assert busy.edges(ManualClock(), 0) is None
+    assert stamps.intervals(ManualClock(), 0, 1, only_inside=False) is None
 
 
 def test_an_exception_inside_passes_and_is_stamped() -> None:
     clock = ManualClock()
-    busy = LoadIntervals(clock)
-    with pytest.raises(ZeroDivisionError), busy:
+    stamps = LoadStamps(clock)
+    with pytest.raises(ZeroDivisionError), stamps:
         raise ZeroDivisionError
-    edges = busy.edges(clock, 0)
-    assert edges is not None
+    edges = edges_of(stamps, clock, 0)
     assert len(edges) == 2
 
 
-def test_a_region_is_busy_only_while_it_is_open() -> None:
+def test_a_region_has_a_load_only_while_it_is_open() -> None:
     with pmt.create("rapl:virtual") as sensor:
         region = pmt.region("work", sensor)
         with pytest.raises(TargetError, match="which is not open"):
-            region.busy()
-        with region, region.busy():
+            region.load()
+        with region, region.load():
             pass
         with pytest.raises(TargetError, match="which is not open"):
-            region.busy()
+            region.load()
 
 
 def test_stamps_change_nothing_for_a_sensor_without_a_profile() -> None:
@@ -105,7 +107,7 @@ def test_stamps_change_nothing_for_a_sensor_without_a_profile() -> None:
         plain, stamped = pmt.region("plain", sensor), pmt.region("stamped", sensor)
         with plain, stamped:
             for _ in range(20):
-                with stamped.busy():
+                with stamped.load():
                     clock.advance(0.05)
                     sensor.read()
         assert plain[sensor.target] == stamped[sensor.target]
