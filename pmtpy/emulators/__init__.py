@@ -3,3 +3,9 @@
 Shipped with the package, because users rehearse with it, the docs run on it, and authors of backends test with it.
 Nothing of the core imports it; the registry loads it by name when a device called ``virtual`` is asked for.
 """
+
+from pmtpy.emulators._virtual_source import VirtualSource, check_device, open_on
+from pmtpy.emulators.tree import Tree
+from pmtpy.emulators.world import World, shared_world
+
+__all__ = ["Tree", "VirtualSource", "World", "check_device", "open_on", "shared_world"]
