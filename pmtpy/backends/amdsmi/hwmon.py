@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pmtpy.backends import _hwmon
 from pmtpy.backends._gpu_selection import normal_pci
-from pmtpy.backends._sysfs import Registers, entries, optional_number, optional_text
+from pmtpy.backends._sysfs import Registers, optional_number, optional_text
 from pmtpy.backends.amdsmi.library import BACKEND
 from pmtpy.backends.amdsmi.selection import Gpu
 from pmtpy.core.channel import Channel, Identity, Quantity
@@ -44,17 +45,13 @@ class Card:
 def cards(root: Path) -> list[Card]:
     """List the cards of the driver amdgpu in the order of their PCI addresses."""
     found: dict[str, Card] = {}
-    for folder in entries(root / "class/hwmon").paths:
-        if optional_text(folder / "name") != "amdgpu":
+    for folder in _hwmon.scan(root)[0]:
+        if folder.name != "amdgpu" or folder.device is None:
             continue
-        device = folder / "device"
-        try:
-            pci = device.resolve(strict=True).name
-        except OSError:
-            continue
-        model = optional_text(device / "product_name") or ""
-        serial = optional_text(device / "unique_id") or ""
-        found[pci] = Card(Gpu(normal_pci(pci) or pci, name=model, serial=serial), folder)
+        model = optional_text(folder.device / "product_name") or ""
+        serial = optional_text(folder.device / "unique_id") or ""
+        pci = normal_pci(folder.address) or folder.address
+        found[pci] = Card(Gpu(pci, name=model, serial=serial), folder.path)
     return [found[pci] for pci in sorted(found)]
 
 

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from pmtpy.backends import _hwmon
 from pmtpy.backends._apu import is_apu, socket_of
 from pmtpy.backends._sysfs import entries, natural, optional_number, optional_text
 from pmtpy.core.channel import Quantity
@@ -138,12 +139,11 @@ def _attributes(directory: Path, chip: str) -> tuple[Attribute, ...]:
 
 def scan(root: Path) -> tuple[tuple[Chip, ...], tuple[str, ...]]:
     """Find every chip that measures power, energy, or voltage and current; and links that lead nowhere."""
-    listing = entries(root / "class" / "hwmon")
+    folders, dangling = _hwmon.scan(root)
     seen: dict[str, list[tuple[str, Path]]] = {}
-    for directory in listing.paths:
-        name = optional_text(directory / "name") or optional_text(directory / "device" / "name")
-        if name:
-            seen.setdefault(name, []).append((_address(directory), directory))
+    for folder in folders:
+        if folder.name:
+            seen.setdefault(folder.name, []).append((folder.address, folder.path))
     chips = []
     for name in sorted(seen, key=natural):
         found = sorted(seen[name], key=lambda pair: (natural(pair[0]), natural(pair[1].name)))
@@ -163,13 +163,8 @@ def scan(root: Path) -> tuple[tuple[Chip, ...], tuple[str, ...]]:
                         socket_of(directory / "device", root) if _is_apu(name, directory) else None,
                     )
                 )
-    return tuple(chips), listing.dangling
+    return tuple(chips), dangling
 
 
 def _is_apu(name: str, directory: Path) -> bool:
     return name == "amdgpu" and is_apu(directory / "device")
-
-
-def _address(directory: Path) -> str:
-    device = directory / "device"
-    return device.resolve().name if device.exists() else ""

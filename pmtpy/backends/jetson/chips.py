@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pmtpy.backends import _hwmon
 from pmtpy.backends._sysfs import entries, optional_number, optional_text
 from pmtpy.backends.jetson.rails import unused
 
@@ -91,24 +92,16 @@ def address(path: Path) -> str:
 
 def _modern(root: Path) -> Iterator[Rail]:
     """JetPack 5 and later: hwmon."""
-    folders = list(entries(root / "class/hwmon").paths)
+    folders = list(_hwmon.scan(root)[0])
     for driver in ("ina3221", *_INA238):
         for device in entries(root / "bus/i2c/drivers" / driver).paths:
-            folders += entries(device / "hwmon").paths
+            folders += map(_hwmon.describe, entries(device / "hwmon").paths)
     for folder in dict.fromkeys(folders):
-        name = optional_text(folder / "name")
-        chip = address(folder if _ADDRESS.search(str(folder)) else _device(folder))
-        if name == "ina3221":
-            yield from _ina3221(folder, chip)
-        elif name in _INA238:
-            yield _ina238(folder, chip)
-
-
-def _device(folder: Path) -> Path:
-    try:
-        return (folder / "device").resolve(strict=True)
-    except OSError:
-        return folder
+        chip = address(folder.path if _ADDRESS.search(str(folder.path)) else folder.device or folder.path)
+        if folder.name == "ina3221":
+            yield from _ina3221(folder.path, chip)
+        elif folder.name in _INA238:
+            yield _ina238(folder.path, chip)
 
 
 def _ina3221(folder: Path, chip: str) -> Iterator[Rail]:
