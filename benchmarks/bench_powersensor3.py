@@ -23,8 +23,8 @@ from pmtpy.backends.powersensor3 import open_source
 from pmtpy.backends.powersensor3.codec import FRAME_BYTES, Decoder
 from pmtpy.backends.powersensor3.device import Board, open_board
 from pmtpy.backends.powersensor3.source import PowerSensor3Source
-from pmtpy.backends.powersensor3.timebase import Timebase
-from pmtpy.backends.powersensor3.transport import DirectTransport, Piece, RelayTransport
+from pmtpy.backends.powersensor3.stream import FrameStream, Piece
+from pmtpy.backends.powersensor3.transport import DirectTransport, RelayTransport
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.core.integrate import Integrator
 from pmtpy.core.rows import Layout
@@ -93,15 +93,15 @@ def codec_rate(frames: int) -> float:
 
 def decode_and_time_rate(frames: int) -> float:
     """Frames per second of the decoder with times and losses."""
-    data, decoder, base = stream(), Decoder(), Timebase(50.0, 0.5)
+    data, through = stream(), FrameStream(50.0, 0.5)
     pieces = [data[i : i + frames * FRAME_BYTES] for i in range(0, len(data), frames * FRAME_BYTES)]
-    decoder.feed(data)
-    begin, rounds, arrival = time.perf_counter(), max(1, 2_000_000 // LOOP_FRAMES), 10**12
+    arrival = 10**12
+    through.feed([(arrival, data)])
+    begin, rounds = time.perf_counter(), max(1, 2_000_000 // LOOP_FRAMES)
     for _ in range(rounds):
         for piece in pieces:
-            decoded = decoder.feed(piece)
-            arrival += len(decoded) * 50_000
-            base.feed(decoded.device_us, [(len(decoded), arrival)])
+            arrival += len(piece) // FRAME_BYTES * 50_000
+            through.feed([(arrival, piece)])
     return rounds * LOOP_FRAMES / (time.perf_counter() - begin)
 
 

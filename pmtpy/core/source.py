@@ -97,6 +97,23 @@ class Traits:
     timestamps: Timestamps = Timestamps.HOST_READ
 
 
+@dataclass(frozen=True, slots=True)
+class Remarks:
+    """What a source knows of a stretch of time beyond its rows.
+
+    Attributes
+    ----------
+    time_u_s : float
+        Standard uncertainty of the times of the rows, common to all of them, seconds: the whole curve may be shifted.
+    warnings : tuple of str
+        What a reader of an energy of this stretch must know, in whole sentences; where one speaks of a channel, it
+        begins with its name and a colon.
+    """
+
+    time_u_s: float = 0.0
+    warnings: tuple[str, ...] = ()
+
+
 class Source(ABC):
     """One opened device.
 
@@ -139,6 +156,10 @@ class Source(ABC):
     def has_backlog(self) -> bool:
         """Whether a part of what has come waits for another :meth:`read`, because all at once would be too much."""
         return False
+
+    def remarks(self, begin_ns: int, end_ns: int) -> Remarks:  # noqa: ARG002  (the default has nothing to say)
+        """Return what is known of a stretch beyond its rows: by now, at any time, also after :meth:`close`."""
+        return Remarks()
 
     def mark(self, label: str) -> bool:  # noqa: ARG002  (the default has no use for it)
         """Put ``label`` into the device's own stream; return False where the device cannot."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from pmtpy.core.rows import Block, Row
-from pmtpy.core.source import Source
+from pmtpy.core.source import Remarks, Source
 from pmtpy.emulators.world import World
 from pmtpy.errors import TargetError
 
@@ -91,6 +91,10 @@ class VirtualSource(Source):
     def has_backlog(self) -> bool:
         """As the real source has it."""
         return self._inner.has_backlog
+
+    def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
+        """As the real source has it."""
+        return self._inner.remarks(begin_ns, end_ns)
 
     def mark(self, label: str) -> bool:
         """Pass the label on to the device."""

@@ -10,7 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pmtpy.backends.powersensor3.config import FULL_SCALE_V, MAX_LEVEL, PAIRS, SensorRecord
+from pmtpy.backends.powersensor3.config import FULL_SCALE_V, INVALID, MAX_LEVEL, PAIRS, SensorRecord
+from pmtpy.backends.powersensor3.limits import implausible
 from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Quantity
 
 # Table I of the ISPASS 2025 paper: worst case of the current of the 10 A and 20 A modules, and of the voltage of the
@@ -36,7 +37,12 @@ class Sampling:
 
 
 def pair_channels(
-    records: Sequence[SensorRecord], board: str, sampling: Sampling, levels: Sequence[float] | None = None
+    records: Sequence[SensorRecord],
+    board: str,
+    sampling: Sampling,
+    levels: Sequence[float] | None = None,
+    *,
+    plausible: bool = True,
 ) -> tuple[list[Channel], list[str]]:
     """Channels of the pairs that can be measured, and a plain note for each that cannot.
 
@@ -49,6 +55,8 @@ def pair_channels(
     levels : sequence of float, optional
         Mean level of each sensor at the opening. The supply voltages in them scale the uncertainty of the power;
         without them, or where a supply is off, the nominal one does.
+    plausible : bool
+        Leave out what no module can have stored.
     """
     channels: list[Channel] = []
     notes: list[str] = []
@@ -61,6 +69,11 @@ def pair_channels(
             )
         elif current.in_use and not (current.usable and voltage.usable):
             notes.append(f"pair {pair} is not measured: its stored vref or sensitivity cannot be computed with")
+        elif current.in_use and plausible and (wrong := _implausible(pair, current, voltage)):
+            notes.append(
+                f"pair {pair} is not measured: {wrong}; correct it with `pmtpy config powersensor3`, "
+                "or open the board with plausible=False"
+            )
         elif current.in_use:
             domain = f"external/{board}/pair{pair}"
             volts = _supply(voltage, None if levels is None else levels[2 * pair + 1])
@@ -70,6 +83,10 @@ def pair_channels(
                     f"pair {pair}: its sensors are named {current.name!r} and {voltage.name!r}; shown as the first"
                 )
     return channels, notes
+
+
+def _implausible(pair: int, current: SensorRecord, voltage: SensorRecord) -> str:
+    return "; ".join(filter(None, (implausible(2 * pair, current), implausible(2 * pair + 1, voltage))))
 
 
 def _supply(voltage: SensorRecord, level: float | None) -> float:
@@ -95,7 +112,7 @@ def _channels_of(
         operands=(f"{name}.voltage", f"{name}.current"),
         method=EnergyMethod.MEAN,
         domain=domain,
-        label=current.name if current.name != "INVALID" else voltage.name,
+        label=current.name if current.name != INVALID else voltage.name,
         refresh_s=sampling.interval_s,
         window_s=sampling.interval_s,
         resolution=volts * FULL_SCALE_V / MAX_LEVEL / abs(current.sensitivity),

@@ -19,6 +19,7 @@ PAIRS = SENSORS // 2
 FULL_SCALE_V = 3.3
 MAX_LEVEL = 1023  # the divisor of the firmware and of its host library; not 1024
 NAME_BYTES = 15  # and a NUL
+INVALID = "INVALID"  # shown for a text that is corrupt, as the public tools do
 
 # Little-endian, packed: type, pair name, vref in V, sensitivity in V/A or gain, in use. Before 1.3.0 without the name.
 RECORD = struct.Struct("<16s16sffB")
@@ -65,6 +66,11 @@ class SensorRecord:
         """Whether the numbers can be computed with."""
         return math.isfinite(self.vref) and math.isfinite(self.sensitivity) and self.sensitivity != 0
 
+    @property
+    def erased(self) -> bool:
+        """Whether it was read from memory that was never written, or was erased: all bits set."""
+        return self.type == INVALID and math.isnan(self.vref) and math.isnan(self.sensitivity)
+
 
 Records = tuple[SensorRecord, ...]
 
@@ -75,7 +81,7 @@ def _text(raw: bytes) -> tuple[str, bool]:
     text = head.decode("latin-1")
     if nul and text.isprintable():
         return text, True
-    return "INVALID", False
+    return INVALID, False
 
 
 def unpack_record(raw: bytes, sensor: int) -> tuple[SensorRecord, tuple[str, ...]]:
@@ -83,6 +89,9 @@ def unpack_record(raw: bytes, sensor: int) -> tuple[SensorRecord, tuple[str, ...
 
     Returns the record and a plain warning for each thing that was wrong with it.
     """
+    if raw == b"\xff" * len(raw):
+        record = SensorRecord(INVALID, INVALID, math.nan, math.nan, in_use=True)
+        return record, (f"sensor {sensor}: its memory is erased; configure it with `pmtpy config powersensor3`",)
     if len(raw) == RECORD.size:
         kind, name, vref, sensitivity, in_use = RECORD.unpack(raw)
     else:

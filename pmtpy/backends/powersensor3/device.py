@@ -281,6 +281,8 @@ class Board:
             self.transport.write(b"s")
         self._expect(b"D", REPLY_S, "reading the configuration")
         self.record_bytes = size
+        if all(record.erased for record in records):
+            warnings = [f"the memory of {self.name} is erased: no sensor is configured, as after firmware was written"]
         return tuple(records), tuple(warnings)
 
 

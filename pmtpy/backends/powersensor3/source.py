@@ -6,16 +6,18 @@ The levels are handed on as they came; what they mean is in the channels, comput
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
-from collections import deque
+from collections.abc import Sequence
 
 import numpy as np
 
 from pmtpy.backends.powersensor3.channels import Sampling, pair_channels
-from pmtpy.backends.powersensor3.codec import Decoder, Frames
+from pmtpy.backends.powersensor3.codec import Decoder
 from pmtpy.backends.powersensor3.config import PAIRS
 from pmtpy.backends.powersensor3.device import MARKER_S, STREAM_S, Board, open_board
+from pmtpy.backends.powersensor3.journal import Journal
+from pmtpy.backends.powersensor3.labels import MarkLabels
+from pmtpy.backends.powersensor3.limits import Ends, range_of
 from pmtpy.backends.powersensor3.port import (
     BACKEND,
     PERMISSION_REMEDY,
@@ -24,12 +26,12 @@ from pmtpy.backends.powersensor3.port import (
     list_ports,
     serial_of,
 )
-from pmtpy.backends.powersensor3.timebase import Timebase
-from pmtpy.backends.powersensor3.transport import DirectTransport, Piece, RelayTransport, Transport
-from pmtpy.core.channel import Identity
+from pmtpy.backends.powersensor3.stream import FrameStream, Piece, Rows
+from pmtpy.backends.powersensor3.transport import DirectTransport, RelayTransport, Transport
+from pmtpy.core.channel import Channel, Derivation, Identity
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.rows import Block
-from pmtpy.core.source import Discovery, Source, Timestamps, Traits, columns
+from pmtpy.core.source import Discovery, Remarks, Source, Timestamps, Traits, columns
 from pmtpy.errors import (
     BackendUnavailableError,
     Finding,
@@ -49,50 +51,15 @@ SETTLE_LIMIT_NS = 250_000_000
 SETTLE_BYTES = 64 * 18
 # After a program held the interpreter for minutes much has arrived; arrays of all of it would take hundreds of MB.
 AT_ONCE_BYTES = 1 << 20
-# A frame that carries a mark leaves within a millisecond of the command; a command can wait some ms behind USB.
-MARK_EXPECTED_NS = 50_000_000
-MARK_PROMPT_NS = 5_000_000
-MARK_LATEST_NS = 2 * NS_PER_S
-# A frame can be stamped earlier than its command by what the mapping of the clocks does not know.
-MARK_EARLY_NS = 5_000_000
-
-
-class MarkLabels:
-    """Labels on their way, paired with marker bits in order of time. Pure bookkeeping."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[tuple[int, str]] = deque()
-
-    def push(self, t_ns: int, label: str) -> None:
-        """Note a label whose command was sent at ``t_ns``."""
-        self._waiting.append((t_ns, label))
-
-    def waiting_since(self) -> int | None:
-        """When the newest label was sent whose frame has not come; None when there is none."""
-        return self._waiting[-1][0] if self._waiting else None
-
-    def pop(self, t_ns: int, gap_ns: int = 0) -> str:
-        """Return the label of a marked frame measured at ``t_ns``; empty when none fits.
-
-        A label that is overdue is dropped when the next one fits: its frame was lost. It is overdue sooner when frames
-        were lost, the last of them before ``gap_ns``, since it was sent.
-        """
-        while self._waiting:
-            sent_ns, label = self._waiting.popleft()
-            if sent_ns > t_ns + MARK_EARLY_NS:
-                self._waiting.appendleft((sent_ns, label))
-                return ""
-            limit_ns = MARK_LATEST_NS
-            if self._waiting and self._waiting[0][0] <= t_ns + MARK_EARLY_NS:
-                limit_ns = MARK_PROMPT_NS if gap_ns > sent_ns - MARK_EARLY_NS else MARK_EXPECTED_NS
-            if t_ns - sent_ns <= limit_ns:
-                return label
-        return ""
-
-    def forget(self, t_ns: int) -> None:
-        """Drop labels whose frame, at ``t_ns`` of the stream, can no longer come."""
-        while self._waiting and t_ns - self._waiting[0][0] > MARK_LATEST_NS:
-            self._waiting.popleft()
+# What is said of a stretch, by the kind of event.
+_DAMAGE = ("damaged", "skipped", "dropped", "returned")
+_SENTENCES = {
+    "silent": "the board was silent for {seconds:.3g} s",
+    "damaged": "the stream was damaged {amount:.0f} times on the line",
+    "skipped": "{amount:.0f} bytes belonged to no whole frame and were skipped",
+    "dropped": "{amount:.0f} bytes were dropped because nobody fetched them for minutes",
+    "returned": "{amount:.0f} frames had been counted as lost, came late after all and were dropped",
+}
 
 
 class PowerSensor3Source(Source):
@@ -109,30 +76,42 @@ class PowerSensor3Source(Source):
     # take it some 95 us.
     traits = Traits(interval_s=0.07, streaming=True, timestamps=Timestamps.DEVICE_UPDATE)
 
-    def __init__(self, board: Board, clock: Clock, *, serial: str = "", virtual: bool = False) -> None:
+    def __init__(
+        self,
+        board: Board,
+        clock: Clock,
+        *,
+        serial: str = "",
+        virtual: bool = False,
+        silence_s: float | None = None,
+        plausible: bool = True,
+    ) -> None:
         self._board = board
         self._clock = clock
         self._closed = False
-        self._decoder = Decoder()
         self._marks = MarkLabels()
         self._gap_ns = 0
         self._heard_ns = clock.now_ns()
+        self._silence_s = silence_s
         self._lost: SourceLostError | None = None
         variant = board.firmware.variant
-        self._timebase = Timebase(variant.interval_us, variant.stamp_lag)
+        self._stream = FrameStream(variant.interval_us, variant.stamp_lag)
+        self._journal = Journal()
+        self._counted = (0, 0, 0, 0)  # damaged, skipped, dropped, returned: as far as they are in the journal
         part = (serial or board.name).strip("/").replace("/", "-")
         sampling = Sampling(variant.interval_us * 1e-6, variant.scans)
-        channels, notes = pair_channels(board.records, part, sampling)
+        channels, notes = pair_channels(board.records, part, sampling, plausible=plausible)
         if not channels:
             raise BackendUnavailableError(
                 BACKEND,
                 f"no pair of {board.name} can be measured: {'; '.join(notes) or 'all sensors are switched off'}",
-                f"switch its sensors on: pmtpy config {BACKEND}:{board.name} --sensor 0 --in-use on (1, too)",
+                _remedy(board),
             )
         self._pending = self._begin()
         seen = Decoder().feed(b"".join(piece for _, piece in self._pending)).levels
         if len(seen):
-            channels, notes = pair_channels(board.records, part, sampling, seen.mean(axis=0).tolist())
+            levels = seen.mean(axis=0).tolist()
+            channels, notes = pair_channels(board.records, part, sampling, levels, plausible=plausible)
         self.channels = tuple(channels)
         if not virtual and is_pseudo_terminal(board.name):
             where = f"{board.name} is a pseudo-terminal: a program answers for the board (a virtual one, or a bridge)"
@@ -141,6 +120,7 @@ class PowerSensor3Source(Source):
         columns = [i for p in pairs for i in (2 * p, 2 * p + 1)]
         side_by_side = columns == list(range(columns[0], columns[-1] + 1))
         self._columns = slice(columns[0], columns[-1] + 1) if side_by_side else np.array(columns)
+        self._ends = Ends([(c, range_of(i, board.records[i])) for i, c in zip(columns, _direct(channels), strict=True)])
         self.identity = Identity(
             BACKEND,
             f"PowerSensor3 {board.firmware.mcu}".strip(),
@@ -177,31 +157,33 @@ class PowerSensor3Source(Source):
     @property
     def skipped_bytes(self) -> int:
         """Bytes of the stream that belonged to no whole frame."""
-        return self._decoder.skipped_bytes
+        return self._stream.decoder.skipped_bytes
 
     @property
     def damaged(self) -> int:
         """How often the sequence of frames was broken."""
-        return self._decoder.damaged
+        return self._stream.decoder.damaged
 
     def read(self) -> Block:
-        """Decode what has arrived.
+        """Decode what has arrived. Silence is no error: what is missing is counted when frames come again.
 
         Raises
         ------
         SourceLostError
-            The board was unplugged, or has sent nothing for two seconds.
+            The line was hung up, or the board has sent nothing for ``silence_s``, where that was asked for.
         """
         pieces = self._next_pieces()
-        if not pieces:
+        rows = self._stream.feed(pieces, last=self._lost is not None and not self._pending) if pieces else None
+        if rows is None or not len(rows):
             self._check_silence()
+            if self._lost is not None and not self._pending:
+                raise self._lost
             return Block.empty(columns(self.channels))
-        frames = self._decoder.feed(pieces[0][1] if len(pieces) == 1 else b"".join(piece for _, piece in pieces))
-        if not len(frames):
-            self._check_silence()
-            return Block.empty(columns(self.channels))
+        if pieces[-1][0] - self._heard_ns > STREAM_S * NS_PER_S:
+            silent_s = (pieces[-1][0] - self._heard_ns) / NS_PER_S
+            self._journal.add("silent", self._heard_ns, pieces[-1][0], silent_s)
         self._heard_ns = pieces[-1][0]
-        return self._block(frames, pieces)
+        return self._block(rows)
 
     @property
     def has_backlog(self) -> bool:
@@ -219,7 +201,7 @@ class PowerSensor3Source(Source):
             except SourceLostError as error:
                 self._lost = error
                 if not pieces:
-                    raise
+                    pieces = [(self._heard_ns, b"")]  # so that frames that wait for later ones are delivered
         size = 0
         for i, (_, piece) in enumerate(pieces, 1):
             size += len(piece)
@@ -229,28 +211,57 @@ class PowerSensor3Source(Source):
         self._pending = []
         return pieces
 
-    def _block(self, frames: Frames, pieces: list[Piece]) -> Block:
-        ends = itertools.accumulate(len(piece) for _, piece in pieces)
-        arrivals = [(frames.complete_by(end), t_ns) for end, (t_ns, _) in zip(ends, pieces, strict=True)]
-        arrivals[-1] = (len(frames), pieces[-1][0])
-        t_ns, lost = self._timebase.feed(frames.device_us, arrivals)
+    def _block(self, rows: Rows) -> Block:
+        t_ns, lost = rows.t_ns, rows.lost
         gaps = t_ns[lost > 0].tolist() if lost is not None else []
         marks = []
-        for row in frames.marked:
+        for row in rows.marked:
             at_ns = int(t_ns[row])
             before = [gap for gap in (self._gap_ns, *gaps) if gap <= at_ns]
             marks.append((row, self._marks.pop(at_ns, before[-1])))
         self._marks.forget(int(t_ns[-1]))
         self._gap_ns = gaps[-1] if gaps else self._gap_ns
-        return Block(t_ns, frames.levels[:, self._columns], lost, marks=tuple(marks))
+        self._note_damage(int(t_ns[0]), int(t_ns[-1]))
+        levels = rows.levels[:, self._columns]
+        raw = self._ends.mask(levels, t_ns, self._stream.clock.interval_us * 1e-6, self._journal)
+        return Block(t_ns, raw, lost, marks=tuple(marks))
+
+    def _note_damage(self, begin_ns: int, end_ns: int) -> None:
+        """Note what the codec skipped and what the relay or the clock dropped since the last rows."""
+        decoder = self._stream.decoder
+        dropped = getattr(self._board.transport, "dropped_bytes", 0)
+        counted = decoder.damaged, decoder.skipped_bytes, dropped, self._stream.clock.returned
+        if counted != self._counted:
+            for kind, now, before in zip(_DAMAGE, counted, self._counted, strict=True):
+                if now > before:
+                    self._journal.add(kind, begin_ns, end_ns, 0.0, now - before)
+            self._counted = counted
+
+    def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
+        """Return how far times can be trusted, and what was damaged, silent, or at the end of its range."""
+        found = self._journal.between(begin_ns, end_ns)
+        silent_ns = self._clock.now_ns() - self._heard_ns
+        if not self._closed and silent_ns > STREAM_S * NS_PER_S and end_ns > self._heard_ns:
+            seconds, amount = found.get("silent", (0.0, 0.0))
+            found["silent"] = seconds + (end_ns - max(begin_ns, self._heard_ns)) / NS_PER_S, amount
+        warnings = [
+            f"{self._board.name}: {text.format(seconds=found[kind][0], amount=found[kind][1])}"
+            for kind, text in _SENTENCES.items()
+            if kind in found
+        ]
+        warnings += self._ends.sentences(found)
+        time_u_s = self._stream.clock.error_ns(begin_ns, end_ns) / NS_PER_S
+        return Remarks(time_u_s, tuple(warnings))
 
     def _check_silence(self) -> None:
+        if self._silence_s is None or self._lost is not None:
+            return
         silent_s = (self._clock.now_ns() - self._heard_ns) / NS_PER_S
-        if silent_s > STREAM_S:
+        if silent_s > self._silence_s:
             self._lost = SourceLostError(
-                f"{self._board.name}: the board has sent no frame for {silent_s:.1f} s; reset it and open it again"
+                f"{self._board.name}: the board has sent no frame for {silent_s:.1f} s (silence_s="
+                f"{self._silence_s:g}); reset it and open it again"
             )
-            raise self._lost
 
     def mark(self, label: str) -> bool:
         """Have the board mark its next frame; the label appears on that row."""
@@ -307,6 +318,8 @@ def open_source(
     timeout_s: float = 2.0,
     serial: str = "",
     virtual: bool = False,
+    silence_s: float | None = None,
+    plausible: bool = True,
 ) -> PowerSensor3Source:
     """Open a board and start its stream.
 
@@ -325,6 +338,11 @@ def open_source(
         Serial number of the board, where the USB does not tell it.
     virtual : bool
         The board is emulated; everything measured with it says so.
+    silence_s : float or None
+        After how many seconds without a frame the board is given up. None: never, only a hang-up is final.
+    plausible : bool
+        Measure only pairs whose stored sensitivity and zero a module of their type can have
+        (:mod:`pmtpy.backends.powersensor3.limits` states the ranges). False: whatever is stored.
 
     Raises
     ------
@@ -349,12 +367,25 @@ def open_source(
     try:
         if transport == "relay" and isinstance(board.transport, DirectTransport):
             board.transport = RelayTransport(board.transport.detach(), clock)
-        return PowerSensor3Source(board, clock, serial=serial, virtual=virtual)
+        return PowerSensor3Source(
+            board, clock, serial=serial, virtual=virtual, silence_s=silence_s, plausible=plausible
+        )
     except BaseException:
         with contextlib.suppress(SourceLostError):
             board.stop()
         board.close()
         raise
+
+
+def _direct(channels: Sequence[Channel]) -> list[str]:
+    return [c.name for c in channels if c.derivation is Derivation.DIRECT]
+
+
+def _remedy(board: Board) -> str:
+    show = f"pmtpy config {BACKEND}:{board.name}"
+    if all(record.erased for record in board.records):
+        return f"restore its configuration: {show} --import FILE; or set it up sensor by sensor: {show} --help"
+    return f"set its sensors up: {show} shows them; --sensor 0 --in-use on switches one on (its pair needs 1, too)"
 
 
 def _settled(size: int, pieces: int, elapsed_ns: int) -> bool:

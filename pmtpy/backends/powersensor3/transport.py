@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import Protocol
 
 from pmtpy.backends.powersensor3 import _relay
+from pmtpy.backends.powersensor3.stream import Piece
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.errors import BackendUnavailableError, SensorClosedError, SourceLostError
-
-Piece = tuple[int, bytes]  # arrival on the host's monotonic clock in ns, and the bytes that had come by then
 
 READ_BYTES = 1 << 16
 # A source that never runs dry (an emulated board in fast mode) must not keep receive() for ever.

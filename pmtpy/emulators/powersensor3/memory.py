@@ -43,6 +43,7 @@ class MemoryTransport:
             The board has left the bus since this line was opened.
         """
         self._check()
+        self._run()  # what was made before goes out before
         self.board.feed(data, self.clock.now_ns())
 
     def receive(self) -> list[tuple[int, bytes]]:

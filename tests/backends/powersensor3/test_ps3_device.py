@@ -23,7 +23,7 @@ from pmtpy.backends.powersensor3.config import (
     to_json,
     unpack_record,
 )
-from pmtpy.backends.powersensor3.transport import Piece
+from pmtpy.backends.powersensor3.stream import Piece
 from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.load import parse_load
 from pmtpy.emulators.powersensor3 import Board, BoardSpec, MemoryTransport, Stored, parse_pairs
@@ -216,11 +216,12 @@ def test_the_example_record_is_understood() -> None:
     assert pack_record(record) == EXAMPLE
 
 
-def test_erased_memory_is_read_with_a_warning_for_each_field() -> None:
+def test_erased_memory_is_called_that() -> None:
     record, warnings = unpack_record(b"\xff" * 41, 3)
     assert (record.type, record.name, record.in_use) == ("INVALID", "INVALID", True)
     assert math.isnan(record.vref)
-    assert [w.split(": ")[0] for w in warnings] == ["sensor 3"] * 3
+    assert record.erased
+    assert warnings == ("sensor 3: its memory is erased; configure it with `pmtpy config powersensor3`",)
 
 
 def records() -> tuple[SensorRecord, ...]:

@@ -28,7 +28,8 @@ from pmtpy.backends.powersensor3 import PowerSensor3Source, discover, open_sourc
 from pmtpy.backends.powersensor3.config import set_fields
 from pmtpy.backends.powersensor3.device import open_board
 from pmtpy.backends.powersensor3.port import FoundPort, choose_port, holders, open_port
-from pmtpy.backends.powersensor3.transport import DirectTransport, Piece, RelayTransport
+from pmtpy.backends.powersensor3.stream import Piece
+from pmtpy.backends.powersensor3.transport import DirectTransport, RelayTransport
 from pmtpy.core.clock import HostClock
 from pmtpy.emulators.powersensor3 import BoardSpec, VirtualBoard, parse_pairs
 from pmtpy.errors import BackendUnavailableError, SensorClosedError, SourceLostError
@@ -152,8 +153,8 @@ def test_unplugging_is_an_error_from_every_later_call_and_the_board_can_return(
     again.close()
 
 
-def test_a_board_that_falls_silent_is_lost(board: VirtualBoard) -> None:
-    source = open_source(board.path, clock=CLOCK)
+def test_a_board_that_falls_silent_is_lost_where_that_was_asked_for(board: VirtualBoard) -> None:
+    source = open_source(board.path, clock=CLOCK, silence_s=0.5)
     board.inject("stall", seconds=60)
     with pytest.raises(SourceLostError, match="has sent no frame for"):
         rows_for(source, LIMIT_S)

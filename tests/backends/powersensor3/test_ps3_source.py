@@ -5,15 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pmtpy.backends import powersensor3
 from pmtpy.backends.powersensor3 import PowerSensor3Source
 from pmtpy.backends.powersensor3.channels import Sampling, pair_channels
 from pmtpy.backends.powersensor3.config import SensorRecord
-from pmtpy.backends.powersensor3.source import MarkLabels
+from pmtpy.backends.powersensor3.labels import MarkLabels
 from pmtpy.core.channel import Derivation, Quantity
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.integrate import Integrator
 from pmtpy.core.rows import Block, Floats, Frame, Layout
-from pmtpy.emulators.powersensor3 import Board, VirtualSource, open_virtual
+from pmtpy.emulators.load import parse_load
+from pmtpy.emulators.powersensor3 import Board, BoardSpec, VirtualSource, open_virtual
+from pmtpy.emulators.powersensor3.memory import MemoryTransport
 from pmtpy.errors import SensorClosedError, SourceLostError, TargetError
 from pmtpy.sensor.sensor import Sensor
 from pmtpy.testing import check_source
@@ -189,13 +192,38 @@ def test_quick_labels_are_paired_in_order_and_old_ones_forgotten() -> None:
     assert labels.waiting_since() is None
 
 
-def test_silence_for_two_seconds_means_lost_and_stays_so() -> None:
+def test_silence_is_counted_loss_and_the_stream_goes_on() -> None:
     clock = ManualClock()
     source = open_virtual(clock=clock, load="constant:60")
-    read_for(source, clock, 1)
-    far_side(source).inject("stall", clock.now_ns(), seconds=60)
-    with pytest.raises(SourceLostError, match=r"no frame for 2\.\d s"):
-        read_for(source, clock, 3)
+    before = read_for(source, clock, 1)[-1]
+    far_side(source).inject("stall", clock.now_ns(), seconds=30)
+    silent = read_for(source, clock, 29)
+    assert sum(map(len, silent[10:])) == 0  # what had come is delivered after 0.3 s at most
+    (warning,) = source.remarks(clock.now_ns() - 10_000_000_000, clock.now_ns()).warnings
+    assert "silent for 10 s" in warning
+    after = read_for(source, clock, 4)
+    first = next(block for block in after if len(block))
+    missing = int(first.lost.sum()) if first.lost is not None else 0
+    assert missing == pytest.approx(30 / 50e-6, abs=2)
+    assert int(first.t_ns[0]) - int(before.t_ns[-1]) == pytest.approx(30e9, rel=1e-3)
+    (warning,) = source.remarks(int(before.t_ns[-1]), int(first.t_ns[0])).warnings
+    assert "silent for 30 s" in warning
+    source.close()
+
+
+def test_silence_is_given_up_after_as_long_as_was_asked_for() -> None:
+    clock = ManualClock()
+    board = Board(BoardSpec(), parse_load("constant:60"), epoch_ns=clock.now_ns(), start_ns=0, instant=True)
+    source = powersensor3.open_source("here", clock=clock, transport=MemoryTransport(board, clock), silence_s=2.0)
+    clock.advance(1.0)
+    source.read()
+    board.inject("stall", clock.now_ns(), seconds=60)
+    for _ in range(35):
+        clock.advance(0.05)
+        source.read()
+    clock.advance(0.5)
+    with pytest.raises(SourceLostError, match=r"no frame for 2\.\d s \(silence_s=2\)"):
+        source.read()
     for _ in range(3):
         with pytest.raises(SourceLostError):
             source.read()
