@@ -56,7 +56,7 @@ def stream(count: int) -> list[Frame]:
         pairs = values[:, ::2] * values[:, 1::2]
         watts = np.concatenate([pairs.sum(axis=1, keepdims=True), pairs], axis=1)
         joules = watts * 3600.0 + np.cumsum(watts, axis=0) / RATE_HZ
-        frames.append(Frame(t_ns, watts, joules, values, np.zeros(ROWS, np.int64), np.zeros(ROWS, np.int64)))
+        frames.append(Frame(t_ns, watts, joules, values, np.zeros(ROWS, np.int64), np.zeros(watts.shape, np.int64)))
     return frames
 
 

@@ -42,7 +42,14 @@ def write(path: Path, rows: int) -> None:
         joules = 0.003 * start + np.cumsum(watts) * STEP_NS / 1e9
         none = np.zeros(len(k), np.int64)
         sink.write(
-            Frame(k * STEP_NS, np.stack([watts] * 2, 1), np.stack([joules] * 2, 1), np.empty((len(k), 0)), none, none)
+            Frame(
+                k * STEP_NS,
+                np.stack([watts] * 2, 1),
+                np.stack([joules] * 2, 1),
+                np.empty((len(k), 0)),
+                none,
+                np.stack([none] * 2, 1),
+            )
         )
     sink.close(Ending(clock.anchor(), rows, 0, 0, complete=True))
 

@@ -77,7 +77,10 @@ class Channel:
     noise : float
         Standard deviation of one value at constant input, in SI.
     max_watts : float or None
-        More than this cannot be: tells a wrap of a counter from a restart.
+        More than this cannot be: such a power is not believed, and a counter that shows it has restarted, not wrapped.
+    least_watts : float
+        Less than this cannot be while the part can be read: such a power, and a rest of a counter that is longer than
+        this allows, are not believed. 0: it may be switched off.
     reference : str
         The document that says so.
     """
@@ -100,6 +103,7 @@ class Channel:
     offset_u: float = 0.0
     noise: float = 0.0
     max_watts: float | None = None
+    least_watts: float = 0.0
     reference: str = ""
 
     def __post_init__(self) -> None:

@@ -19,10 +19,12 @@ from itertools import pairwise
 import numpy as np
 
 from pmtpy.core.channel import Channel, Derivation, EnergyMethod
-from pmtpy.core.counters import Counter, Ratio, Transform, sure_ns
+from pmtpy.core.counters import Counter, Ratio, Transform, impossible, sure_ns
 from pmtpy.core.rows import Block, Floats, Frame, Ints, Layout, Point, Row
 
 _new = tuple.__new__  # what Point(...) does in the end, at half the cost
+
+_UNKNOWN = "it was not measured, or shows what cannot be"
 
 _FEW_ROWS = 8  # below this, plain numbers are faster than arrays
 
@@ -72,8 +74,12 @@ class Integrator:
         self._t_ns = 0
         self._watts = [math.nan] * len(layout.names)  # as the columns of a Frame: the total first
         self._joules = [0.0 if layout.in_total else math.nan] + [0.0] * len(layout.energy)
-        self._uncovered_ns = 0
+        self._unknown_ns = [0] * len(layout.names)  # known for good to be unknown
+        self._pending_ns = [0] * len(layout.names)  # not known yet
+        self._uncovered_ns = tuple(self._unknown_ns)
         self.lost = 0
+        self._row_unknown = (-1, 0)  # instant of a row, and how much of the time before it the total does not know
+        self.doubts: dict[int, tuple[int, str]] = {}
 
     def _plan(self, layout: Layout) -> None:
         """Sort the channels by how they are computed, once."""
@@ -115,11 +121,16 @@ class Integrator:
                 2 * (counter.channel.refresh_s or 0.0),
                 counter.refresh_ns,
                 counter.hold_ns,
+                counter.quick_ns,
             )
             for out, counter in self._plain
         ]
         self._sure_ns = min([sure_ns(counter.channel) for _, counter in self._plain], default=0.0)
         self._in_total = layout.in_total
+        least = [channel.least_watts or -math.inf for _, channel, *_ in self._samples]
+        most = [math.inf if channel.max_watts is None else channel.max_watts for _, channel, *_ in self._samples]
+        self._bounds = (np.array(least)[:, None], np.array(most)[:, None])
+        self._bounded = any(map(math.isfinite, (*least, *most)))
         self._wide = bool(self._samples) and not self._counters and not self._plain
         self._matrix = _Matrix(self._samples, [i for i, *_ in self._values], list(layout.in_total))
 
@@ -136,8 +147,18 @@ class Integrator:
     def _walk(self, block: Block) -> Frame:
         lost = block.lost.tolist() if block.lost is not None else [0] * len(block)
         rows = zip(block.t_ns.tolist(), block.raw.tolist(), lost, strict=True)
+        if block.restarted and self._started:
+            self._start_anew(int(block.t_ns[0]), block.raw[0].tolist(), block.restarted)
         points = [self._step(Row(*row), fresh=block.fresh and i == 0) for i, row in enumerate(rows)]
         return Frame.of_points(points, block.marks)
+
+    def _start_anew(self, t_ns: int, counts: Sequence[float], columns: Sequence[int]) -> None:
+        """Let the counters in some columns begin anew; of the interval before nothing is known of them."""
+        unknown_ns = t_ns - self._t_ns
+        for out, counter in (*self._plain, *self._counters):
+            if not counter.columns.isdisjoint(columns):
+                counter.start(counts, t_ns)
+                self._uncover(t_ns, {out: (unknown_ns, 0, "its counter restarted")})
 
     # -- one row, plain numbers ------------------------------------------------------------------------------------
 
@@ -145,15 +166,14 @@ class Integrator:
         t_ns, counts, lost = row
         dt_ns = t_ns - self._t_ns
         if fresh or not self._started:
-            unknown = self._begin(t_ns, counts, dt_ns)
+            self._begin(t_ns, counts, dt_ns)
         else:
-            unknown = self._count(t_ns, counts, dt_ns)
+            self._count(t_ns, counts, dt_ns)
             if self._counters or self._samples:
-                unknown = max(unknown, self._add(t_ns, counts, dt_ns, gap=lost > 0))
+                self._add(t_ns, counts, dt_ns, gap=lost > 0)
         self._t_ns = t_ns
-        if lost or unknown:
+        if lost:
             self.lost += lost
-            self._uncovered_ns += unknown
         watts, joules = self._watts, self._joules
         if self._in_total:
             total_w = total_j = 0.0
@@ -166,45 +186,63 @@ class Integrator:
             values = tuple([(counts[i] + o) * s for i, s, o, _ in self._values])
             if self._transforms:
                 values = self._correct_values(values)
-        return _new(Point, (t_ns, tuple(watts), tuple(joules), values, lost, (self._uncovered_ns,) * len(watts)))
+        return _new(Point, (t_ns, tuple(watts), tuple(joules), values, lost, self._uncovered_ns))
 
-    def _count(self, t_ns: int, counts: Sequence[float], dt_ns: int) -> int:
-        """Add what the plain counters have counted in one interval; return its part (ns) for which that is not known.
+    def _count(self, t_ns: int, counts: Sequence[float], dt_ns: int) -> None:
+        """Add what the plain counters have counted in one interval.
 
         This is what a user's ``read()`` of counters waits for, so the ordinary case is worked out here without a call:
         the time was too short to turn over unseen, and a counter rests or has gone on by a possible amount. All else
         is left to :meth:`Counter.advance`, which says the same of the ordinary case too.
         """
-        unknown = 0
-        dt_s = dt_ns * 1e-9
+        before_ns = t_ns - dt_ns
         if dt_ns > self._sure_ns:
             for out, counter in self._plain:
-                unknown = max(unknown, self._advance(out, counter, t_ns, counts, dt_ns))
-            return unknown
+                self._advance(out, counter, t_ns, counts, dt_ns)
+            return
         watts, joules = self._watts, self._joules
-        for counter, out, column, scale, max_watts, slack_s, refresh_ns, hold_ns in self._ordinary:
+        for counter, out, column, scale, max_watts, slack_s, refresh_ns, hold_ns, quick_ns in self._ordinary:
             grown = counts[column] - counter.old
             rest_ns = t_ns - counter.moved_ns
-            if not grown:
+            if counter.odd or (rest_ns > quick_ns and not (grown and counter.moved_ns == before_ns)):
+                self._advance(out, counter, t_ns, counts, dt_ns)
+            elif not grown:
                 if rest_ns > hold_ns and not watts[out] <= scale / (rest_ns * 1e-9):
                     watts[out] = counter.watts = scale / (rest_ns * 1e-9)
-            elif 0 < grown * scale <= max_watts * (dt_s + slack_s) + scale:
+            elif 0 < grown * scale <= max_watts * (rest_ns * 1e-9 + slack_s) + scale:
                 counter.old, counter.moved_ns = counts[column], t_ns
                 span_ns = rest_ns if rest_ns > refresh_ns else refresh_ns  # noqa: FURB136  (a call is slow)
                 joules[out] += grown * scale
                 watts[out] = counter.watts = grown * scale / (span_ns * 1e-9)
             else:
-                unknown = max(unknown, self._advance(out, counter, t_ns, counts, dt_ns))
-        return unknown
+                self._advance(out, counter, t_ns, counts, dt_ns)
 
-    def _advance(self, out: int, counter: Counter | Ratio, t_ns: int, counts: Sequence[float], dt_ns: int) -> int:
-        """Add what one counter has counted in one interval; return the interval (ns) if that is not known, else 0."""
-        joules = counter.advance(counts, t_ns, dt_ns)
+    def _advance(self, out: int, counter: Counter | Ratio, t_ns: int, counts: Sequence[float], dt_ns: int) -> None:
+        """Add what one counter has counted in one interval, and the time for which that is not known."""
+        joules, unknown_ns = counter.advance(counts, t_ns, dt_ns)
         self._watts[out] = counter.watts
-        if joules is None:
-            return dt_ns
         self._joules[out] += joules
-        return 0
+        if unknown_ns or counter.pending_ns or self._pending_ns[out]:
+            self._uncover(t_ns, {out: (unknown_ns, counter.pending_ns, counter.doubt)})
+
+    def _uncover(self, t_ns: int, found: Mapping[int, tuple[int, int, str]]) -> None:
+        """Count time without known energy of some columns: that which is so for good, and that which is pending.
+
+        Of the total nothing is known while one of its parts is not.
+        """
+        unknown, pending = self._unknown_ns, self._pending_ns
+        for out, (unknown_ns, pending_ns, doubt) in found.items():
+            unknown[out] += unknown_ns
+            pending[out] = pending_ns
+            if doubt and (unknown_ns or pending_ns):
+                self.doubts[out] = t_ns, doubt
+        parts = self._in_total or range(1, len(unknown))
+        counted_ns = self._row_unknown[1] if self._row_unknown[0] == t_ns else 0  # of this row, for another part
+        row_ns = max(counted_ns, *(found[i][0] for i in parts if i in found), 0)
+        unknown[0] += row_ns - counted_ns
+        self._row_unknown = t_ns, row_ns
+        pending[0] = max((pending[i] for i in parts), default=0)
+        self._uncovered_ns = tuple([u + p for u, p in zip(unknown, pending, strict=True)])
 
     def _correct_values(self, values: tuple[float, ...]) -> tuple[float, ...]:
         plan = zip(values, self._values, strict=True)
@@ -222,32 +260,43 @@ class Integrator:
         correct = self._transforms.get(channel.name)
         return watts if correct is None else float(correct(np.array([watts]))[0])
 
-    def _begin(self, t_ns: int, counts: Sequence[float], dt_ns: int) -> int:
-        """Begin, or begin anew after a restart; return the part (ns) of the interval for which no energy is known."""
+    def _believed(self, out: int, channel: Channel, watts: float, t_ns: int) -> float:
+        """Return a power as it was read, or NaN if it cannot be what the part uses."""
+        why = impossible(channel, watts)
+        if not why:
+            return watts
+        self.doubts[out] = t_ns, why
+        return math.nan
+
+    def _begin(self, t_ns: int, counts: Sequence[float], dt_ns: int) -> None:
+        """Begin, or begin anew after a restart: of the time before nothing is known."""
         for _, counter in (*self._plain, *self._counters):
             counter.start(counts, t_ns)
         for out, channel, i, j in self._samples:
-            self._watts[out] = self._sample(counts, channel, i, j)
+            self._watts[out] = self._believed(out, channel, self._sample(counts, channel, i, j), t_ns)
         first, self._started = not self._started, True
-        return 0 if first or not self.layout.energy else dt_ns
+        if not first:
+            self._uncover(t_ns, dict.fromkeys(range(1, len(self._watts)), (dt_ns, 0, "the device restarted")))
 
-    def _add(self, t_ns: int, counts: Sequence[float], dt_ns: int, *, gap: bool) -> int:
-        """Add the energy of one interval, of all but plain counters; return its part (ns) for which none is known."""
-        unknown = 0
+    def _add(self, t_ns: int, counts: Sequence[float], dt_ns: int, *, gap: bool) -> None:
+        """Add the energy of one interval, of all but plain counters."""
+        found: dict[int, tuple[int, int, str]] = {}
         for out, counter in self._counters:
-            unknown = max(unknown, self._advance(out, counter, t_ns, counts, dt_ns))
+            self._advance(out, counter, t_ns, counts, dt_ns)
         for out, channel, i, j in self._samples:
-            before, now = self._watts[out], self._sample(counts, channel, i, j)
+            before, now = self._watts[out], self._believed(out, channel, self._sample(counts, channel, i, j), t_ns)
             self._watts[out] = now
-            known_ns = dt_ns
+            mean = now if channel.energy_method is EnergyMethod.MEAN else (before + now) / 2
             # A momentary power beside the counter that makes the total is bridged by its neighbours: the total knows
             # the energy of that time, so it is not uncovered. The uncertainty of the channel has a part for it.
-            if gap and (out in self._in_total or not self._in_total):
-                known_ns = _known_ns(channel, dt_ns)
-                unknown = max(unknown, dt_ns - known_ns)
-            mean = now if channel.energy_method is EnergyMethod.MEAN else (before + now) / 2
-            self._joules[out] += mean * known_ns * 1e-9
-        return unknown
+            lost = gap and (out in self._in_total or not self._in_total)
+            known_ns = 0 if math.isnan(mean) else _known_ns(channel, dt_ns) if lost else dt_ns
+            if known_ns:
+                self._joules[out] += mean * known_ns * 1e-9
+            if known_ns < dt_ns:
+                found[out] = dt_ns - known_ns, 0, ""
+        if found:
+            self._uncover(t_ns, found)
 
     # -- many rows, arrays -----------------------------------------------------------------------------------------
 
@@ -272,7 +321,7 @@ class Integrator:
         energy = joules[1:]
         np.multiply(mean[1:], dt_ns * 1e-9, out=energy)
         gaps = self._gaps(block, first=first)
-        unknown = self._cut_out(joules, dt_ns, gaps) if gaps else 0
+        unknown = self._cut_out(joules, dt_ns, gaps, t_ns)
         energy[:, 0] += self._joules[1:]
         np.cumsum(energy, axis=1, out=energy)
         for columns in (watts, joules):
@@ -281,18 +330,17 @@ class Integrator:
             else:
                 np.sum(columns[plan.total], axis=0, out=columns[0])
         lost = block.lost if block.lost is not None else np.zeros(n, np.int64)
-        uncovered = np.full(n, self._uncovered_ns, np.int64)
-        if gaps:
-            uncovered += np.cumsum(unknown)
+        uncovered = np.broadcast_to(np.array(self._uncovered_ns, np.int64), (n, len(self._uncovered_ns)))
+        if unknown is not None:
+            uncovered = uncovered + np.cumsum(unknown, axis=0)
+            self._unknown_ns = (np.array(self._unknown_ns) + unknown.sum(axis=0)).tolist()
         self._started = True
         self._t_ns = int(t_ns[-1])
         self._watts, self._joules = watts[:, -1].tolist(), joules[:, -1].tolist()
-        self._uncovered_ns = int(uncovered[-1])
+        self._uncovered_ns = tuple(uncovered[-1].tolist())
         self.lost += int(lost.sum()) if block.lost is not None else 0
         values = si[plan.values].T if self._values else np.empty((n, 0))
-        return Frame(
-            t_ns, watts.T, joules.T, values, lost, np.repeat(uncovered[:, None], len(watts), axis=1), block.marks
-        )
+        return Frame(t_ns, watts.T, joules.T, values, lost, uncovered, block.marks)
 
     def _powers(self, si: Floats, watts: Floats) -> None:
         """Fill in the power of every channel, one row each; the row of the total is left."""
@@ -309,6 +357,9 @@ class Integrator:
                 if j >= 0 and channel.name in self._transforms:
                     watts[out] = self._transforms[channel.name](watts[out])
 
+        if self._bounded:
+            power[(power < self._bounds[0]) | (power > self._bounds[1])] = math.nan
+
     def _means(self, watts: Floats, *, first: bool) -> Floats:
         """Mean power since the row before: of momentary samples the half-way value, of interval means themselves."""
         mean: Floats = watts.copy()
@@ -319,15 +370,25 @@ class Integrator:
                 mean[out, 1:] = (watts[out, 1:] + watts[out, :-1]) / 2
         return mean
 
-    def _cut_out(self, joules: Floats, dt_ns: Ints, gaps: list[tuple[int, bool]]) -> Ints:
-        """Take the energy of unknown time out; return that time for each row."""
-        unknown = np.zeros(len(dt_ns), np.int64)
-        for row, broken in gaps:
+    def _cut_out(self, joules: Floats, dt_ns: Ints, gaps: list[tuple[int, bool]], t_ns: Ints) -> Ints | None:
+        """Take the energy of unknown time out; return that time for each row and column, or None if there is none."""
+        # A power that was not read, or cannot be, is no number, and neither is its sum.
+        broken = ~np.isfinite(joules[1:].sum(axis=1))
+        if not gaps and not broken.any():
+            return None
+        unknown = np.zeros((len(dt_ns), len(joules)), np.int64)
+        for row, restarted in gaps:
             length = int(dt_ns[row])
             for out, channel, *_ in self._samples:
-                known = 0 if broken else _known_ns(channel, length)
+                known = 0 if restarted else _known_ns(channel, length)
                 joules[out, row] *= known / max(1, length)
-                unknown[row] = max(int(unknown[row]), length - known)
+                unknown[row, out] = length - known
+        for out in (np.flatnonzero(broken) + 1).tolist():
+            rows = ~np.isfinite(joules[out])
+            joules[out, rows] = 0.0
+            unknown[rows, out] = dt_ns[rows]
+            self.doubts[out] = int(t_ns[np.flatnonzero(rows)[-1]]), _UNKNOWN
+        unknown[:, 0] = unknown[:, list(self._in_total) or slice(1, None)].max(axis=1, initial=0)
         return unknown
 
     def _gaps(self, block: Block, *, first: bool) -> list[tuple[int, bool]]:

@@ -29,11 +29,14 @@ class Block:
     t_ns : int64, shape (n,)
         Instant of each row, strictly increasing.
     raw : numeric, shape (n, c)
-        One column per DIRECT channel, in the order of the channels. Not scaled, unwrapped or smoothed.
+        One column per DIRECT channel, in the order of the channels. Not scaled, unwrapped or smoothed. NaN: this column
+        could not be read in this row, or says nothing (a converter at its end); only what is made of it is uncovered.
     lost : int64, shape (n,), or None
         Rows known to be missing directly before each row; None: none.
     fresh : bool
         The device restarted before the first row, so counters do not continue.
+    restarted : tuple of int
+        Columns whose counters do not continue at the first row although those of the others do.
     marks : tuple of (row, label)
         Labels that the device's own stream carried.
     """
@@ -43,6 +46,7 @@ class Block:
     lost: Ints | None = None
     fresh: bool = False
     marks: tuple[tuple[int, str], ...] = ()
+    restarted: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -72,7 +76,7 @@ class Row(NamedTuple):
     t_ns : int
         The instant of the row.
     counts : sequence of float
-        One per DIRECT channel.
+        One per DIRECT channel; NaN as in a Block.
     lost : int
         Rows known to be missing directly before.
     """
@@ -107,8 +111,9 @@ class Frame:
         The other channels (volts, amperes, degrees, hertz), in the order of ``Layout.values``.
     lost : int64, shape (n,)
         Rows missing directly before each row.
-    uncovered_ns : int64, shape (n,)
-        Cumulative time since opening for which no energy is known (lost rows, restarts).
+    uncovered_ns : int64, shape (n, k)
+        Time since opening for which no energy is known, for each column of energy: lost rows, restarts, registers that
+        rest or fail. It falls again with a row by which a slow counter shows that it has counted on.
     marks : tuple of (row, label)
         Labels, each at the row it belongs to.
     """

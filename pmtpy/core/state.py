@@ -43,8 +43,10 @@ class State:
         use :func:`joules`: the difference of these would contain what the sensor corrected meanwhile.
     watts : tuple of float
         Power at the instant, per name (for a counter: the mean since it last moved).
-    uncovered_ns, lost : int
-        Time without known energy, and rows lost, since opening.
+    uncovered_ns : tuple of int
+        Time without known energy since opening, per name; it falls where a slow counter catches up.
+    lost : int
+        Rows lost since opening.
     extended_ns : int
         How far the instant lies beyond the newest reading of the device, over which the last power was assumed to go
         on; 0 if it is the instant of a reading.
@@ -158,13 +160,17 @@ _WORTH_A_WARNING = 1e-3  # share of an interval without known energy that a user
 _TOO_MUCH = 0.05  # share above which a sum of joules would pass for something that it is not
 
 
-def _check_coverage(a: State, b: State) -> None:
-    unknown, length = abs((b.uncovered_ns or (0,))[0] - (a.uncovered_ns or (0,))[0]), abs(b.t_ns - a.t_ns)
+def _check_coverage(a: State, b: State, i: int) -> None:
+    length = abs(b.t_ns - a.t_ns)
+    unknown = min(abs(b.uncovered_ns[i] - a.uncovered_ns[i]), length) if a.uncovered_ns and b.uncovered_ns else 0
     if unknown <= _WORTH_A_WARNING * length:
         return
     msg = f"{a.target}: the energy of {unknown / 1e9:g} s of the {length / 1e9:g} s between the two states is not known"
     if unknown > _TOO_MUCH * length:
-        msg += " (lost rows, a restart, or counters that were not read in time; a region keeps them read)"
+        msg += (
+            " (lost rows, a restart, a counter that rests although its part is powered, or counters that were not read"
+            " in time; a region keeps them read)"
+        )
         raise CoverageError(msg)
     warnings.warn(msg, stacklevel=4)
 
@@ -174,7 +180,7 @@ def _energy(a: State, b: State, i: int) -> float:
     place = a.place or b.place
     if place is not None:
         a, b = place.settle((a, b))
-    _check_coverage(a, b)
+    _check_coverage(a, b, i)
     return b.joules[i] - a.joules[i]
 
 

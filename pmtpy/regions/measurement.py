@@ -179,7 +179,10 @@ class _Stretch:
         interval = Interval(
             (b.t_ns - a.t_ns) / 1e9,
             [y - x for x, y in zip(a.joules[1:], b.joules[1:], strict=True)],
-            [abs(y - x) / 1e9 for x, y in zip(a.uncovered_ns[1:], b.uncovered_ns[1:], strict=True)],
+            [
+                min(abs(y - x), b.t_ns - a.t_ns) / 1e9
+                for x, y in zip(a.uncovered_ns[1:], b.uncovered_ns[1:], strict=True)
+            ],
             b.lost - a.lost,
         )
         t_s = np.asarray(rows.t_ns - a.t_ns, np.float64) / 1e9
@@ -217,6 +220,8 @@ def _found(stretch: _Stretch, profiles: Mapping[str, Profile], load: LoadInterva
         seen = summarise(channels, stretch.t_s, some, stretch.only(plain), _moved(channels, stretch.rows, plain))
         for i, channel, one in zip(plain, channels, seen, strict=True):
             found[i] = _Found(channel, one.joules, one.uncovered_s, uncertainty_budget(channel, one))
+            why = stretch.made.doubt(i + 1, stretch.a.t_ns) if one.uncovered_s else ""
+            found[i] = found[i].warned(f"{channel.name}: {why}") if why else found[i]
     calibration = stretch.made.calibration
     if calibration is None:
         return [found[i] for i in sorted(found)]
@@ -375,7 +380,7 @@ def _recorded(
     parts = [found[i - 1] for i in layout.in_total]
     summed = sum_budgets([p.budget for p in parts]) if parts else UncertaintyBudget(math.nan)
     joules = sum([p.joules for p in parts]) if parts else math.nan
-    uncovered_s = abs(b.uncovered_ns[0] - a.uncovered_ns[0]) / 1e9
+    uncovered_s = min(abs(b.uncovered_ns[0] - a.uncovered_ns[0]), b.t_ns - a.t_ns) / 1e9
     no_total = f"{target}: which channels make a total is not known for this device; read the channels"
     return Measurement(
         target,

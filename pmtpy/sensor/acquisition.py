@@ -338,6 +338,11 @@ class Acquisition:
         with self.lock:
             return self._now()
 
+    def doubt(self, column: int, since_ns: int) -> str:
+        """Say why energy of a column was not known after an instant; empty where nothing is known of why."""
+        t_ns, why = self._integrator.doubts.get(column, (0, ""))
+        return why if t_ns >= since_ns else ""
+
     def around(self, a: CurvePoint, b: CurvePoint, margin_s: float = 0.0, *, most: int | None = None) -> Frame:
         """Return the rows around and between two readings, and within a margin of them, as far as they are kept."""
         with self.lock:

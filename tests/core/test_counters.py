@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.core.channel import Channel, Quantity
+from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 from pmtpy.core.counters import increment, sure_ns
+from pmtpy.core.integrate import Integrator
+from pmtpy.core.rows import Block, Frame, Layout, Point, Row
 
 
 def test_a_fall_without_wrap_is_a_restart() -> None:
@@ -51,3 +58,122 @@ def test_within_the_sure_time_no_possible_count_is_ambiguous(
     possible = most * (seconds + 2 * (refresh_s or 0.0)) + scale
     counts = min(parts[1] * possible / scale, wrap) * (1 - 1e-9)
     assert increment(counts, 0.0, channel, seconds) == counts * scale
+
+
+# -- rests -------------------------------------------------------------------------------------------------------------
+
+# A package whose register is said to move each millisecond, in steps of 61 uJ, and that always uses 20 mW and more.
+PACKAGE = Channel(
+    "package0",
+    Quantity.ENERGY,
+    scale=1e-6,
+    resolution=61e-6,
+    refresh_s=1e-3,
+    max_watts=1000.0,
+    least_watts=0.02,
+    domain="host/socket0/package",
+)
+OTHER = replace(PACKAGE, name="package1", domain="host/socket1/package")
+
+
+def follow(channels: Sequence[Channel], rows: Sequence[tuple[float, Sequence[float]]]) -> tuple[Point, Integrator]:
+    """The newest point of rows of (seconds, joules of each counter)."""
+    integrator = Integrator(Layout(tuple(channels)))
+    for t_s, joules in rows:
+        row = Row(round(t_s * 1e9), [x if math.isnan(x) else round(x * 1e6) for x in joules])
+        point = integrator.advance(row)
+    assert isinstance(point, Point)
+    return point, integrator
+
+
+def test_a_powered_part_whose_counter_rests_is_not_known() -> None:
+    point, integrator = follow([PACKAGE], [(t, [50.0]) for t in (0.0, 0.5, 1.0)])
+    assert point.joules[1] == 0.0
+    assert point.uncovered_ns == (10**9, 10**9)
+    assert math.isnan(point.watts[0])
+    assert "rests although the part is powered" in integrator.doubts[1][1]
+
+
+def test_a_part_that_may_be_switched_off_rests() -> None:
+    point, integrator = follow([replace(PACKAGE, least_watts=0.0)], [(t, [50.0]) for t in (0.0, 0.5, 1.0)])
+    assert point.uncovered_ns == (0, 0)
+    assert not integrator.doubts
+
+
+def test_a_frozen_counter_uncovers_the_total_but_not_its_neighbour() -> None:
+    third = replace(PACKAGE, name="package2", domain="host/socket2/package")
+    point, _ = follow(
+        [PACKAGE, OTHER, third], [(t, [100.0 * t, 50.0, 50.0]) for t in np.arange(0.0, 2.01, 0.1).tolist()]
+    )
+    assert point.joules[1] == pytest.approx(200.0)
+    assert point.uncovered_ns[1] == 0
+    assert point.uncovered_ns[2] == point.uncovered_ns[0] == 2 * 10**9
+
+
+def test_a_counter_that_dies_is_known_up_to_its_last_move() -> None:
+    point, _ = follow([PACKAGE], [(t, [100.0 * min(t, 1.0)]) for t in np.arange(0.0, 3.01, 0.1).tolist()])
+    assert point.joules[0] == pytest.approx(100.0)
+    assert point.uncovered_ns[0] == pytest.approx(2e9, abs=1)
+
+
+@pytest.mark.parametrize("watts", [30.0, 100.0, 900.0])
+@pytest.mark.parametrize("step_s", [0.1, 1.0, 3.0])
+def test_a_counter_slower_than_stated_loses_nothing(watts: float, step_s: float) -> None:
+    """Steps of a second read at 50 Hz: more than can be used in 20 ms, so they are of the time since the last."""
+    lumps = [(t, [watts * step_s * math.floor(t / step_s + 1e-9)]) for t in np.arange(0.0, 30.0001, 0.02).tolist()]
+    point, _ = follow([PACKAGE], lumps)
+    assert point.joules[0] == pytest.approx(30.0 * watts)
+    # 30 W for 0.1 s may as well have been used within the 20 ms between two looks; then the first rest stays unknown.
+    assert point.uncovered_ns[0] <= step_s * 1e9
+
+
+def test_a_counter_that_stood_still_and_goes_on_has_not_counted_that_time() -> None:
+    times = np.arange(0.0, 30.01, 0.1).tolist()
+    point, _ = follow([PACKAGE], [(t, [100.0 * (t if t <= 10 else max(10.0, t - 10.0))]) for t in times])
+    assert point.joules[0] == pytest.approx(2000.0)
+    assert point.uncovered_ns[0] == pytest.approx(10e9, rel=0.02)
+
+
+def test_a_counter_that_was_not_read_goes_on_where_it_is_read_again() -> None:
+    times = np.arange(0.0, 3.01, 0.1).tolist()
+    point, integrator = follow(
+        [PACKAGE, OTHER], [(t, [100.0 * t, math.nan if 1 < t < 2.05 else 10 * t]) for t in times]
+    )
+    assert point.joules == pytest.approx((330.0, 300.0, 30.0))
+    assert point.uncovered_ns == (0, 0, 0)
+    point, integrator = follow([PACKAGE, OTHER], [(t, [100.0 * t, math.nan if t > 1 else 10 * t]) for t in times])
+    assert point.joules[2] == pytest.approx(10.0)
+    assert point.uncovered_ns[1] == 0
+    assert point.uncovered_ns[2] == pytest.approx(2e9, rel=0.001)
+    assert integrator.doubts[2][1] == "it could not be read"
+
+
+def test_what_cannot_be_used_is_not_believed_of_a_power_either() -> None:
+    for method in (EnergyMethod.TRAPEZOID, EnergyMethod.MEAN):
+        power = Channel("p", Quantity.POWER, method=method, domain="gpu/0", max_watts=400.0, least_watts=1.0)
+        rows = [[50.0], [50.0], [9000.0], [50.0], [0.0], [50.0], [math.nan], [50.0]]
+        block = Block(np.arange(8, dtype=np.int64) * 10**9, np.array(rows))
+        bad = 6 if method is EnergyMethod.TRAPEZOID else 3
+        for blocks in ([block], [Block(block.t_ns[i : i + 1], block.raw[i : i + 1]) for i in range(8)]):
+            integrator = Integrator(Layout((power,)))
+            frame = [integrator.advance(b) for b in blocks][-1]
+            assert isinstance(frame, Frame)
+            assert frame.joules[-1].tolist() == [50.0 * (7 - bad)] * 2
+            assert frame.uncovered_ns[-1].tolist() == [bad * 10**9] * 2
+
+
+def test_some_counters_restart_alone() -> None:
+    integrator = Integrator(Layout((PACKAGE, OTHER)))
+    integrator.advance(Row(0, [0.0, 0.0]))
+    block = Block(np.array([10**9]), np.array([[1e6, 1e6]]), restarted=(1,))
+    frame = integrator.advance(block)
+    assert isinstance(frame, Frame)
+    assert frame.joules[-1].tolist() == [1.0, 1.0, 0.0]
+    assert frame.uncovered_ns[-1].tolist() == [10**9, 0, 10**9]
+
+
+def test_a_jump_is_judged_by_the_time_since_the_last_move_and_a_wrap_by_that_since_the_last_look() -> None:
+    counter = Channel("c", Quantity.ENERGY, scale=1.0, wrap=100_000.0, max_watts=100.0)
+    assert increment(600.0, 0.0, counter, 1.0) is None
+    assert increment(600.0, 0.0, counter, 1.0, 9.0) == 600.0
+    assert increment(0.0, 600.0, counter, 1.0) is None

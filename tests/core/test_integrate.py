@@ -99,7 +99,7 @@ def test_a_counter_that_wraps_equals_one_that_does_not(increments: list[int], st
     t = np.arange(len(true), dtype=np.int64) * 10**9
     wrapped = run((COUNTER,), [Block(t, (true % 1000)[:, None].astype(float))])
     assert wrapped.joules[-1, 1] == pytest.approx((true[-1] - true[0]) * 1e-6, abs=1e-12)
-    assert not wrapped.uncovered_ns[-1].any()
+    assert wrapped.uncovered_ns[-1].tolist() == [0, 0]
 
 
 @given(block=streams())
@@ -141,10 +141,10 @@ def test_a_lost_row_is_not_invented() -> None:
     power = 12.0 * 2.0
     covered = run((V, A, MEAN), [Block(t, raw, lost)])
     assert covered.joules[-1, 0] == pytest.approx(power * 150e-6)  # 200 us less the 50 us of the lost row
-    assert covered.uncovered_ns[-1, 0] == 50_000
+    assert covered.uncovered_ns[-1].tolist() == [50_000, 50_000]
     sampled = run((V, A, P), [Block(t, raw, lost)])
     assert sampled.joules[-1, 0] == pytest.approx(power * 100e-6)  # a momentary sample covers nothing before itself
-    assert sampled.uncovered_ns[-1, 0] == 100_000
+    assert sampled.uncovered_ns[-1].tolist() == [100_000, 100_000]
 
 
 def test_a_restart_adds_nothing_and_is_uncovered() -> None:
@@ -155,7 +155,7 @@ def test_a_restart_adds_nothing_and_is_uncovered() -> None:
     frame = integrator.advance(Block(t[2:], np.array([[3.0], [8.0]]), fresh=True))
     assert isinstance(frame, Frame)
     assert frame.joules[:, 1].tolist() == [10.0, 15.0]
-    assert frame.uncovered_ns[:, 0].tolist() == [10**9, 10**9]
+    assert frame.uncovered_ns.tolist() == [[10**9, 10**9]] * 2
 
 
 def test_a_counter_at_rest_keeps_its_power_then_bounds_it() -> None:
@@ -221,17 +221,27 @@ def test_a_lost_row_does_not_uncover_a_total_that_a_counter_makes() -> None:
     point = integrator.advance(Row(2 * 10**9, [100.0, 50.0], 1))
     assert isinstance(point, Point)
     assert point.joules == (100.0, 100.0, 100.0)
-    assert not any(point.uncovered_ns)
+    assert point.uncovered_ns == (0, 0, 0)
     assert integrator.lost == 1
 
 
 # Counters of every kind that can come: without and with a range, a limit, a refresh period; the ranges are small and
 # the limits low, so that the times below reach wraps, restarts and times too long to tell.
 KINDS = [
-    Channel(f"c{i}", Quantity.ENERGY, scale=scale, wrap=wrap, max_watts=most, refresh_s=refresh_s, domain=domain)
+    Channel(
+        f"c{i}",
+        Quantity.ENERGY,
+        scale=scale,
+        wrap=wrap,
+        max_watts=most,
+        refresh_s=refresh_s,
+        domain=domain,
+        least_watts=1e-3 if i == 1 else 0.0,  # a part that is never switched off
+    )
     for i, (scale, wrap, most, refresh_s, domain) in enumerate(
         [
             (1e-6, 1e6, 50.0, 1e-3, "host/socket0/package"),
+            (1e-6, 1e6, 50.0, 1e-4, "host/socket1/package"),
             (1e-6, 1e6, 50.0, None, "host/socket0/package/core"),
             (15.3e-6, 2.0**16, 20.0, 1e-3, "host/socket0/dram"),
             (1e-3, None, 300.0, 0.1, "gpu/0"),
@@ -301,7 +311,7 @@ def test_two_sockets_with_memory_count_what_was_used(watts: int, steps: list[int
     first, last = points[0], points[-1]
     assert isinstance(first, Point)
     assert isinstance(last, Point)
-    assert not any(last.uncovered_ns)
+    assert last.uncovered_ns == (0,) * 5
     # Each end is cut to a whole microjoule.
     assert last.joules[1] == pytest.approx(watts * sum(steps) * 1e-9, abs=1.1e-6, rel=1e-12)
     assert last.joules[0] == pytest.approx(4 * watts * sum(steps) * 1e-9, abs=4.4e-6, rel=1e-12)

@@ -127,6 +127,7 @@ def counter(
         refresh_s=REFRESH_S,
         resolution=resolution,
         max_watts=max_watts,
+        least_watts=LEAST_WATTS.get(part.kind, 0.0),
         gain_u=GAIN_U[part.kind],
         reference=REFERENCE,
     )
@@ -136,3 +137,7 @@ def counter(
 # Haswell servers follow the wall within a few percent (Hackenberg et al., IPDPSW 2015); memory alone was up to 20 %
 # off (Desrochers et al., MEMSYS 2016), taken as the half-width of a rectangle. The platform depends on the board.
 GAIN_U = {Kind.PACKAGE: 0.03, Kind.CORE: 0.05, Kind.ONE_CORE: 0.05, Kind.UNCORE: 0.05, Kind.DRAM: 0.115, Kind.PSYS: 0.1}
+
+# A package that runs this program, its memory, and the platform around it use more: in their deepest sleep, packages of
+# laptops show 0.1 W. Cores and graphics are switched off altogether.
+LEAST_WATTS = {Kind.PACKAGE: 0.02, Kind.DRAM: 0.01, Kind.PSYS: 0.1}

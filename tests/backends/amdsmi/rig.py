@@ -47,7 +47,7 @@ class Rig:
         for block in self.rows(source, seconds, step_s):
             frame = integrator.advance(block)
             assert isinstance(frame, Frame)
-            points.append((int(frame.t_ns[-1]), float(frame.joules[-1, 0]), int(frame.uncovered_ns[-1])))
+            points.append((int(frame.t_ns[-1]), float(frame.joules[-1, 0]), int(frame.uncovered_ns[-1, 0])))
         return points
 
 

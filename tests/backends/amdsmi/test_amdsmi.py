@@ -463,7 +463,7 @@ def test_an_accumulator_that_stays_back_has_restarted_and_the_gap_is_marked() ->
             last = integrator.advance(block)
     assert isinstance(last, Frame)
     # Three readings are doubted, the fourth is believed: 0.2 s are not known.
-    assert last.uncovered_ns[-1] == pytest.approx(0.2e9, abs=2e6)
+    assert last.uncovered_ns[-1, 0] == pytest.approx(0.2e9, abs=2e6)
     assert last.joules[-1, 0] == pytest.approx(200 * (2.95 - 0.2), abs=1)
 
 

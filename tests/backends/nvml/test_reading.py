@@ -370,7 +370,7 @@ def test_a_counter_that_restarts_adds_nothing_and_the_gap_is_marked() -> None:
         if second == 3:
             rig.gpus[0].counter_mj = 5
         frames += [frame_of(integrator, block) for block in rig.rows(source, 1.0)]
-    uncovered_ns = int(frames[-1].uncovered_ns[-1])
+    uncovered_ns = int(frames[-1].uncovered_ns[-1, 0])
     assert 0 < uncovered_ns <= 1e8
     # From the first row, less the gap, give or take a step of the counter at the restart.
     assert float(frames[-1].joules[-1, 0]) == pytest.approx(200 * 5.9, abs=200 * 0.2)
@@ -502,7 +502,7 @@ def test_no_reply_yields_a_silently_wrong_total(
             disturb(replies)
             for block in rig.rows(source, 0.4):
                 frame = frame_of(integrator, block)
-                now = (int(frame.t_ns[-1]), float(frame.joules[-1, 0]), int(frame.uncovered_ns[-1]))
+                now = (int(frame.t_ns[-1]), float(frame.joules[-1, 0]), int(frame.uncovered_ns[-1, 0]))
                 first = first or now
                 seconds, unknown = (now[0] - first[0]) / 1e9, (now[2] - first[2]) / 1e9
                 # A counter's step of 0.1 s at either end; what is marked as unknown may have been counted or not.

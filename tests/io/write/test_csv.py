@@ -208,7 +208,8 @@ def test_a_killed_process_leaves_whole_rows_and_an_incomplete_sidecar(tmp_path: 
         import os, signal, sys
         import numpy as np
         from pmtpy.core.clock import HostClock
-        from pmtpy.core.rows import Channel, Frame, Identity, Layout, Quantity
+        from pmtpy.core.channel import Channel, Identity, Quantity
+        from pmtpy.core.rows import Frame, Layout
         from pmtpy.io.write import Header, open_sink
         n = 1000
         layout = Layout((Channel("rail", Quantity.POWER, domain="rail"),))
