@@ -14,7 +14,9 @@ ask), PIECE (arrival ns, length) for each, and the bytes. Every request is answe
 interrupted in the middle of one and asks again.
 
 When the parent dies in any way (the socket closes, or this process gets another parent, because a forked
-child can keep the socket open), the board is told to stop, the line is drained, and the lock is given back.
+child can keep the socket open), the board is told to stop, the line is drained, and the lock is given back. Signals are
+for the parent: one that is sent to a whole group (systemd, Slurm, a terminal) must not end the stream before the parent
+has taken its last rows.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ import time
 from collections import deque
 
 MAGIC = 0x504D5452
+GREETING = b"pmtpy relay\n"  # what the parent waits for: another program may stand where it takes the interpreter to be
 REQUEST = struct.Struct("<cI")
 HEADER = struct.Struct("<IIIIQ")
 PIECE = struct.Struct("<qI")
@@ -174,16 +177,12 @@ def stop_board(tty: int) -> None:
 def main(arguments: list[str]) -> None:
     """Serve the parent; afterwards leave a quiet board."""
     control, tty, parent, look_ms = (int(a) for a in arguments)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
     with socket.socket(fileno=control) as channel:
+        channel.send(GREETING)
         channel.setblocking(False)
-        try:
-            orphaned = serve(Relay(channel, tty), parent, look_ms)
-        except SystemExit:
-            orphaned = True
-        if orphaned:
+        if serve(Relay(channel, tty), parent, look_ms):
             stop_board(tty)
 
 

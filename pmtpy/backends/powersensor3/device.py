@@ -22,9 +22,9 @@ from pmtpy.backends.powersensor3.config import OLD_RECORD, RECORD, Records, pack
 from pmtpy.backends.powersensor3.port import BACKEND, choose_port, list_ports, open_port
 from pmtpy.backends.powersensor3.transport import DirectTransport, Transport
 from pmtpy.core.clock import NS_PER_S, Clock
-from pmtpy.errors import BackendUnavailableError, ProtocolError, SourceLostError
+from pmtpy.errors import BackendUnavailableError, ProtocolError, ReadError, SourceLostError
 
-QUIET_S = 0.12  # the firmware pauses for 100 ms before the last words of a stop with acknowledgement
+QUIET_S = 0.15  # the firmware pauses for 100 ms before the last words of a stop with acknowledgement
 REPLY_S = 1.0  # replies take milliseconds; redrawing the display comes first
 FLASH_S = 10.0  # erasing a sector takes seconds
 STREAM_S = 2.0
@@ -302,7 +302,7 @@ def open_board(device: str | None, *, clock: Clock, timeout_s: float = 2.0) -> B
 
     try:
         return attempt()
-    except (ProtocolError, SourceLostError):
+    except (ProtocolError, ReadError, SourceLostError):
         # A program that died inside a configuration transfer leaves a board that resets itself within 2 s.
         return _again(attempt, path, clock)
 
@@ -324,7 +324,7 @@ def _again(attempt: Callable[[], Board], path: str, clock: Clock) -> Board:
         clock.wait_until(clock.now_ns() + NS_PER_S // 20, never)
     try:
         return attempt()
-    except (ProtocolError, SourceLostError) as error:
+    except (ProtocolError, ReadError, SourceLostError) as error:
         raise BackendUnavailableError(
             BACKEND,
             f"{path}: {error}",

@@ -103,6 +103,7 @@ def open_port(path: str, *, clock: Clock, timeout_s: float = 2.0) -> int:
         fd = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise _cannot_open(path, error) from error
+    fd = above_standard(fd)
     try:
         _lock(fd, path, clock, timeout_s)
         make_raw(fd)
@@ -115,6 +116,16 @@ def open_port(path: str, *, clock: Clock, timeout_s: float = 2.0) -> int:
         os.close(fd)
         raise
     return fd
+
+
+def above_standard(fd: int) -> int:
+    """Move a descriptor out of 0 to 2, which it gets where stdin is closed; a child has its own there."""
+    if fd > 2:
+        return fd
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(fd)
 
 
 def _cannot_open(path: str, error: OSError) -> BackendUnavailableError:

@@ -37,6 +37,7 @@ from pmtpy.errors import (
     Finding,
     Obstacle,
     ProtocolError,
+    ReadError,
     SensorClosedError,
     SourceLostError,
     TargetError,
@@ -284,12 +285,15 @@ class PowerSensor3Source(Source):
     def _stop(self) -> None:
         # The firmware hangs for good when it is stopped while a marker waits for its frame.
         sent_ns = self._marks.waiting_since()
-        with contextlib.suppress(SourceLostError, SensorClosedError):
+        with contextlib.suppress(SourceLostError, SensorClosedError, ReadError, ProtocolError):
             while sent_ns is not None and self._clock.now_ns() - sent_ns < MARKER_S * NS_PER_S:
                 if not self._board.transport.wait(MARKER_S):
                     break
                 self._board.transport.receive()
-            self._board.stop()
+        with contextlib.suppress(SourceLostError, SensorClosedError, ReadError, ProtocolError):
+            if isinstance(self._board.transport, RelayTransport):  # which may have been killed
+                self._board.transport = self._board.transport.take_back()
+            self._board.rest()  # the next program finds a quiet line
 
 
 def discover() -> Discovery:
@@ -355,7 +359,7 @@ def open_source(
         board = Board(transport, device or "virtual board", clock)
         try:
             board.connect()
-        except (ProtocolError, SourceLostError) as error:
+        except (ProtocolError, ReadError, SourceLostError) as error:
             board.close()
             raise BackendUnavailableError(BACKEND, str(error), "check what is at the other end of the line") from error
     elif transport in {"relay", "direct"}:

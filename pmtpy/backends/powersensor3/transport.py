@@ -23,15 +23,18 @@ from pathlib import Path
 from typing import Protocol
 
 from pmtpy.backends.powersensor3 import _relay
+from pmtpy.backends.powersensor3.port import above_standard
 from pmtpy.backends.powersensor3.stream import Piece
 from pmtpy.core.clock import NS_PER_S, Clock
-from pmtpy.errors import BackendUnavailableError, SensorClosedError, SourceLostError
+from pmtpy.errors import BackendUnavailableError, ReadError, SensorClosedError, SourceLostError
 
 READ_BYTES = 1 << 16
 # A source that never runs dry (an emulated board in fast mode) must not keep receive() for ever.
 PASS_BYTES = 1 << 20
 WRITE_TIMEOUT_MS = 1000
 RELAY_TIMEOUT_S = 5
+RELAY_START_S = 20  # 15 ms on an idle machine
+ANSWER_US = 20_000  # answers come within 0.1 ms; a relay that is not scheduled is asked again by the next call
 USB_LOOK_MS = 8
 PTY_LOOK_MS = 25
 PTY_MAJORS = range(136, 144)  # Linux, Documentation/admin-guide/devices.txt: UNIX98 pseudo-terminal slaves
@@ -111,7 +114,8 @@ class Port:
             return os.write(self.fd, view)
         except BlockingIOError:
             if not _poll(self.fd, select.POLLOUT, WRITE_TIMEOUT_MS):
-                raise self.lose("the board has accepted no command for a second") from None
+                msg = f"{self.name}: the board has accepted no command for a second"
+                raise ReadError(msg) from None
             return 0
         except OSError as error:
             raise self.lose(f"writing failed ({error.strerror})") from error
@@ -136,11 +140,11 @@ def _poll(fd: int, events: int, timeout_ms: float) -> bool:
 class DirectTransport:
     """Reads the port in this process; a program that holds the interpreter for long loses frames.
 
-    Takes over the descriptor ``fd`` of an open, configured port.
+    Takes over the descriptor ``fd`` of an open, configured port, or a port of another transport.
     """
 
-    def __init__(self, fd: int, name: str, clock: Clock) -> None:
-        self.port = Port(fd, name)
+    def __init__(self, fd: int | Port, name: str, clock: Clock) -> None:
+        self.port = fd if isinstance(fd, Port) else Port(fd, name)
         self._clock = clock
 
     def write(self, data: bytes) -> None:
@@ -209,31 +213,21 @@ class RelayTransport:
     """
 
     def __init__(self, port: Port, clock: Clock, *, look: int | None = None) -> None:
-        if not sys.executable:
-            raise BackendUnavailableError(
-                "powersensor3",
-                "this program has no Python interpreter to start the relay process with (sys.executable is empty)",
-                'open the board with transport="direct"',
-            )
+        command = [*_interpreter(), "-I", "-S", *_program()]
         self.port = port
         self.dropped_bytes = 0
         self._clock = clock
         self._held: list[Piece] = []
         self._number = 0
+        self._asked = False
         self._answer = b""
-        self._socket, far_end = socket.socketpair()
+        self._ended: SourceLostError | None = None
+        ours, theirs = socket.socketpair()
+        self._socket, far_end = (socket.socket(fileno=above_standard(end.detach())) for end in (ours, theirs))
+        arguments = far_end.fileno(), port.fd, os.getpid(), look_ms(port.fd) if look is None else look
         try:
             self._relay = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-I",
-                    "-S",
-                    str(Path(_relay.__file__)),
-                    str(far_end.fileno()),
-                    str(port.fd),
-                    str(os.getpid()),
-                    str(look_ms(port.fd) if look is None else look),
-                ],
+                [*command, *map(str, arguments)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -243,13 +237,27 @@ class RelayTransport:
             )
         except OSError as error:
             self._socket.close()
-            raise BackendUnavailableError(
-                "powersensor3", f"cannot start the relay process: {error}", 'open the board with transport="direct"'
-            ) from error
+            raise _no_relay(f"cannot start the relay process: {error}") from error
         finally:
             far_end.close()
+        self._limit(RELAY_START_S * 1_000_000)
+        try:
+            greeting = self._socket.recv(len(_relay.GREETING), socket.MSG_WAITALL)
+        except OSError:
+            greeting = b""
+        if greeting != _relay.GREETING:
+            self._relay.kill()
+            self._socket.close()
+            status = self._relay.wait()
+            raise _no_relay(
+                f"{command[0]} did not run the relay process (status {status}); is it a Python interpreter?"
+            )
+        self._limit(ANSWER_US)
+
+    def _limit(self, us: int) -> None:
         # seconds, microseconds of struct timeval: a limit in the kernel, without a second system call per read
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", RELAY_TIMEOUT_S, 0))
+        limit = struct.pack("@ll", us // 1_000_000, us % 1_000_000)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
 
     @property
     def pid(self) -> int:
@@ -261,26 +269,39 @@ class RelayTransport:
         self.port.write(data)
 
     def receive(self) -> list[Piece]:
-        """Fetch what the relay has read, including what it finds on the port right now."""
+        """Fetch what the relay has read, including what it finds on the port right now; nothing while it is stalled."""
         self.port.check()
+        if self._ended is not None:
+            raise self._ended
         fetched = self._fetch()
         held, self._held = self._held, []
         return held + fetched
 
     def _fetch(self) -> list[Piece]:
-        # A signal's exception can end this anywhere. What was asked for is answered all the same, so the next call
-        # takes up the answers where they stand, until it has that to its own request.
-        self._number = (self._number + 1) & 0xFFFF_FFFF
+        # A signal's exception can end this anywhere, and a relay that is not scheduled does not answer in time. What
+        # was asked for is answered all the same, so the next call takes up the answers where they stand, until it has
+        # that to the newest request.
         pieces: list[Piece] = []
+        lost_errno = 0
         try:
-            self._socket.send(_relay.REQUEST.pack(b"p", self._number))
+            if not self._asked:
+                self._number = (self._number + 1) & 0xFFFF_FFFF
+                self._asked = True
+                self._socket.send(_relay.REQUEST.pack(b"p", self._number))
             number = None
             while number != self._number:
                 number, lost_errno = self._take_answer(pieces)
+            self._asked = False
+        except BlockingIOError:
+            return pieces
         except (OSError, EOFError) as error:
             status = self._relay.poll()
-            raise self.port.lose(f"the relay process does not answer ({error}; status {status})") from error
+            why = f"{self.port.name}: the relay process does not answer ({error}; status {status}); open it again"
+            self._ended = SourceLostError(why)
+            if not pieces and not self._held:
+                raise self._ended from error
         except BaseException:
+            self._asked = False
             self._held += pieces
             raise
         if lost_errno:
@@ -342,19 +363,53 @@ class RelayTransport:
             self._held = self.receive()
         return True
 
-    def close(self) -> None:
-        """End the relay, then unlock and close the port. In a forked child: only let go."""
-        if self.port.fd < 0:
-            return
-        ours = self.port.owned
-        if ours:
+    def take_back(self) -> DirectTransport:
+        """End the relay and have the port read by this process; this transport is closed."""
+        port, self.port = self.port, Port(-1, self.port.name)
+        if port.owned:
             with contextlib.suppress(OSError):
                 self._socket.send(_relay.REQUEST.pack(b"q", 0))
         self._socket.close()
-        self.port.release()
-        if ours:
+        if port.owned:
             try:
                 self._relay.wait(RELAY_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 self._relay.kill()
                 self._relay.wait()
+        return DirectTransport(port, port.name, self._clock)
+
+    def close(self) -> None:
+        """End the relay, then unlock and close the port. In a forked child: only let go. May be called twice."""
+        if self.port.fd >= 0:
+            self.take_back().close()
+
+
+def _no_relay(why: str) -> BackendUnavailableError:
+    return BackendUnavailableError("powersensor3", why, 'open the board with transport="direct" (-o transport=direct)')
+
+
+def _interpreter() -> list[str]:
+    """Return the command of a Python interpreter: this one, or where Python is embedded the one beside its library.
+
+    Another program that is told to run the relay would do something else, so it is not tried.
+    """
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    candidates = [sys.executable, getattr(sys, "_base_executable", "")]
+    candidates += [f"{prefix}/bin/{name}" for prefix in (sys.prefix, sys.base_prefix)]
+    for candidate in candidates:
+        file = Path(candidate or "/").name.lower()
+        if ("python" in file or "pypy" in file) and os.access(candidate, os.X_OK) and not getattr(sys, "frozen", False):
+            return [candidate]
+    embedded = f"sys.executable is {sys.executable!r}" + (", a frozen program" if hasattr(sys, "frozen") else "")
+    raise _no_relay(f"this program has no Python interpreter to start the relay process with ({embedded})")
+
+
+def _program() -> list[str]:
+    """Return the arguments that make an interpreter run the relay; its text where it lies in an archive."""
+    if Path(_relay.__file__).is_file():
+        return [_relay.__file__]
+    spec = _relay.__spec__
+    source = getattr(spec.loader if spec else None, "get_source", lambda _: None)(_relay.__name__)
+    if not source:
+        raise _no_relay(f"the relay process is not to be found: {_relay.__file__} is no file")
+    return ["-c", source]

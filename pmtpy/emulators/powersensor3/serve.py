@@ -140,7 +140,8 @@ def run(options: argparse.Namespace) -> int:
         for text in options.fault:
             server.inject(*parse_fault(text))
         for number in (signal.SIGINT, signal.SIGTERM):  # a shell lets the jobs of a script ignore SIGINT
-            signal.signal(number, _interrupt)
+            # A board that a program started ends with its control line: a signal to a whole group is for the program.
+            signal.signal(number, signal.SIG_IGN if options.control else _interrupt)
         start_ns = time.monotonic_ns()
         with suppress(KeyboardInterrupt):
             server.run(lambda: None if options.control else _say(f"{link}\n"))

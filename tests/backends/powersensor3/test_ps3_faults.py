@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import itertools
 import os
 import select
@@ -18,6 +19,7 @@ import sys
 import textwrap
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -182,15 +184,123 @@ def test_a_stop_right_after_a_mark_does_not_hang_the_firmware() -> None:
         open_source(virtual.path, clock=CLOCK).close()
 
 
-def test_the_relay_leaves_a_quiet_board_when_it_is_terminated(board: VirtualBoard) -> None:
-    source = open_source(board.path, clock=CLOCK)
+def relay_of(source: PowerSensor3Source) -> subprocess.Popen[bytes]:
     transport = source._board.transport
     assert isinstance(transport, RelayTransport)
-    transport._relay.terminate()
+    return transport._relay
+
+
+def test_a_signal_that_is_sent_to_the_whole_group_does_not_end_the_relay(board: VirtualBoard) -> None:
+    with contextlib.closing(open_source(board.path, clock=CLOCK)) as source:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            relay_of(source).send_signal(number)
+            rows, lost = rows_for(source, 0.2)
+            assert rows > 1000
+            assert lost == 0
+
+
+def test_the_board_is_told_to_stop_though_the_relay_was_killed(board: VirtualBoard) -> None:
+    source = open_source(board.path, clock=CLOCK)
+    relay_of(source).kill()
     with pytest.raises(SourceLostError, match="relay process does not answer"):
         rows_for(source, LIMIT_S)
     source.close()
     until(lambda: not streaming(board))
+
+
+def test_a_relay_that_is_not_scheduled_keeps_nobody_waiting_and_loses_nothing(board: VirtualBoard) -> None:
+    with contextlib.closing(open_source(board.path, clock=CLOCK)) as source:
+        rows_for(source, 0.2)
+        relay_of(source).send_signal(signal.SIGSTOP)
+        begin = time.monotonic()
+        calls = 0
+        while time.monotonic() - begin < 1.0:
+            source.read()
+            calls += 1
+        assert calls > 5  # a reading waits 20 ms for the relay, and not for the seconds that it may be away
+        relay_of(source).send_signal(signal.SIGCONT)
+        rows, lost = rows_for(source, 0.5)
+        # What the pseudo-terminal does not hold is kept by the board's process, as the kernel does for a real port.
+        assert rows > 20_000
+        assert lost == 0
+
+
+def test_when_it_is_closed_the_line_is_quiet_before_the_lock_is_given_up(board: VirtualBoard) -> None:
+    for transport in ("relay", "direct"):
+        source = open_source(board.path, clock=CLOCK, transport=transport)
+        rows_for(source, 0.1)
+        taken: list[bytes] = []
+
+        def wait_for_the_lock(taken: list[bytes] = taken) -> None:
+            fd = os.open(board.path, os.O_RDWR | os.O_NOCTTY)
+            fcntl.flock(fd, fcntl.LOCK_EX)  # as PowerSensor3's own tools wait
+            os.set_blocking(fd, False)
+            time.sleep(0.2)
+            with contextlib.suppress(BlockingIOError):
+                taken.append(os.read(fd, 4096))
+            os.close(fd)
+
+        waiting = threading.Thread(target=wait_for_the_lock)
+        waiting.start()
+        source.close()
+        waiting.join(LIMIT_S)
+        assert taken == []
+        until(lambda: not streaming(board))
+
+
+PROGRAM = """
+    import sys
+    from pmtpy.backends.powersensor3 import open_source
+    from pmtpy.core.clock import HostClock
+    source = open_source(sys.argv[1], clock=HostClock())
+    rows = 0
+    while rows < 1000:
+        rows += len(source.read())
+    source.close()
+"""
+
+
+def ran(path: str, *, at: str = ROOT, before: str = "", **how: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", before + textwrap.dedent(PROGRAM), path]
+    env = {**os.environ, "PYTHONPATH": at}
+    return subprocess.run(command, env=env, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S, check=False, **how)  # type: ignore[call-overload,no-any-return]
+
+
+def test_a_program_without_stdin_stdout_and_stderr_reads_the_board(board: VirtualBoard) -> None:
+    for closed in ((0,), (0, 1), (0, 1, 2)):
+        before = "".join(f"import os; os.close({fd})\n" for fd in closed)
+        found = ran(board.path, before=before)
+        assert found.returncode == 0, found.stderr
+
+
+def test_a_package_in_an_archive_runs_its_relay(board: VirtualBoard, tmp_path: Path) -> None:
+    archive = tmp_path / "pmtpy.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for path in Path(ROOT, "pmtpy").rglob("*.py"):
+            file.write(path, path.relative_to(ROOT))
+    found = ran(board.path, before=f"import sys; sys.path.insert(0, {str(archive)!r})\n")
+    assert found.returncode == 0, found.stderr
+
+
+def test_a_program_that_embeds_python_does_not_run_itself_as_the_relay(board: VirtualBoard, tmp_path: Path) -> None:
+    trap = tmp_path / "editor"
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/was-run\n")
+    trap.chmod(0o755)
+    embedded = f"import sys; sys.executable = {str(trap)!r}\n"
+    assert ran(board.path, before=embedded).returncode == 0  # by the interpreter beside the library
+    nowhere = embedded + "sys._base_executable = sys.executable; sys.prefix = sys.base_prefix = '/nowhere'\n"
+    found = ran(board.path, before=nowhere)
+    assert "has no Python interpreter" in found.stderr
+    assert "transport=direct" in found.stderr
+    assert not (tmp_path / "was-run").exists()
+
+
+def test_what_is_called_python_and_is_none_is_told_from_the_relay(board: VirtualBoard, tmp_path: Path) -> None:
+    other = tmp_path / "python-editor"
+    other.write_text("#!/bin/sh\nexit 3\n")
+    other.chmod(0o755)
+    found = ran(board.path, before=f"import sys; sys.executable = {str(other)!r}\n")
+    assert "did not run the relay process (status 3)" in found.stderr
 
 
 OPEN_AND_TELL = """
