@@ -44,7 +44,6 @@ MOVED = MappingProxyType(
         "state": ("core.state",),
         "sums": ("regions.total",),
         "transform": ("core.calibration.curves", "core.calibration.response"),
-        "version": ("_version",),
     }
 )
 # Old names of what bears another one now, by the old path.
