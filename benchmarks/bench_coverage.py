@@ -22,7 +22,7 @@ from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.model_selection import MINOR
 from pmtpy.analysis.characterisation.step_response import fit_step
-from pmtpy.analysis.characterisation.update_period import estimate_updates, update_series
+from pmtpy.analysis.clocking import estimate_updates, update_series
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates

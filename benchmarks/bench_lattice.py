@@ -18,7 +18,7 @@ import time
 import numpy as np
 
 from benchmarks.common import report
-from pmtpy.analysis.characterisation.update_period import estimate_updates
+from pmtpy.analysis.clocking import estimate_updates
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.emulators.load import Table
 from pmtpy.errors import DeclinedError

@@ -24,7 +24,7 @@ import pmtpy as pmt
 from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, recordings, save, table
 from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.results import Characterisation, LoadStamps, Series
-from pmtpy.analysis.characterisation.update_period import UpdateLattice, estimate_updates, update_series
+from pmtpy.analysis.clocking import PublishingClock, estimate_updates, update_series
 from pmtpy.analysis.signal.clock_fit import fit_clock
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
@@ -69,7 +69,7 @@ class Recorded:
     found: Characterisation
 
     @property
-    def lattice(self) -> UpdateLattice:
+    def lattice(self) -> PublishingClock:
         """The update lattice, on the polls' own clock."""
         return estimate_updates(self.polls.t_s, self.polls.watts)
 

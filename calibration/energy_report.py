@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import pmtpy as pmt
 from calibration.published_corrections import burtscher, folded_energy
 from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, recordings, save, table
-from pmtpy.analysis.characterisation.update_period import estimate_updates, update_series
+from pmtpy.analysis.clocking import estimate_updates, update_series
 from pmtpy.analysis.correction.bins import held_energy
 from pmtpy.analysis.correction.correct import Energy, region_energy
 from pmtpy.analysis.signal.response import Response

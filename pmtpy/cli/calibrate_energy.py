@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pmtpy.analysis.characterisation.update_period import estimate_updates, update_series
+from pmtpy.analysis.clocking import estimate_updates, update_series
 from pmtpy.analysis.correction.correct import Energy, region_energy
 from pmtpy.analysis.correction.live import response_of
 from pmtpy.analysis.signal.clock_fit import zone_shift

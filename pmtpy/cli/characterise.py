@@ -172,7 +172,9 @@ def _show(target: str, found: Characterisation) -> None:
     ]
     width = max(len(name) for name, _, _ in rows)
     for name, estimate, unit in rows:
-        if estimate is not None:
+        if estimate is not None and estimate["value"] is None:
+            print(f"  {name:<{width}}  below {estimate['high']:.4g} {unit}")
+        elif estimate is not None:
             low, high = estimate["low"], estimate["high"]
             print(f"  {name:<{width}}  {estimate['value']:10.4f} {unit:<2}  (95 %: {low:.4f} to {high:.4f})")
     for name, energy in document["energy"].items():

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.polling import Polling
+from pmtpy.analysis.clocking import Polling
 from pmtpy.analysis.comparison.compare import compare
 from pmtpy.analysis.comparison.results import Comparison, Trace
 from pmtpy.cli.command import run_command

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.polling import Polling
 from pmtpy.analysis.characterisation.results import LoadStamps, Series
+from pmtpy.analysis.clocking import Polling
 from pmtpy.core.clock import NS_PER_S
 from pmtpy.core.markers import paired
 from pmtpy.core.rows import Floats, Ints

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.update_period import estimate_updates, update_series
+from pmtpy.analysis.clocking import estimate_updates, update_series
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.rows import Floats

@@ -25,7 +25,7 @@ from pmtpy.analysis.characterisation.step_response import (
     long_block,
     long_blocks,
 )
-from pmtpy.analysis.characterisation.update_period import UpdateLattice, estimate_updates, update_series
+from pmtpy.analysis.clocking import FasterThanPollsError, PublishingClock, estimate_updates, update_series
 from pmtpy.analysis.correction.energy import EnergyComparison, Readings, compare_energy
 from pmtpy.analysis.signal.clock_fit import ClockFit, follow_clock, zone_shift
 from pmtpy.analysis.signal.correlogram import coarse_shift
@@ -54,6 +54,7 @@ class _Findings:
 
     declined: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    bound_s: float | None = None
 
     def attempt(self, name: str, estimator: Callable[[], _T]) -> _T | None:
         """Return what the estimator finds; if it declines, keep the reason."""
@@ -61,6 +62,8 @@ class _Findings:
             return estimator()
         except DeclinedError as error:
             self.declined.setdefault(name, str(error))
+            if isinstance(error, FasterThanPollsError):
+                self.bound_s = error.bound_s
             return None
 
 
@@ -97,7 +100,7 @@ def characterise(
     if lattice is None:
         why = f"needs the update period: {found.declined['update_period_ms']}"
         names = ("step", "kernel", "gradient", "intercept_w", "energy")
-        return Characterisation(channel, declined=found.declined | dict.fromkeys(names, why))
+        return Characterisation(channel, declined=found.declined | dict.fromkeys(names, why), bound_s=found.bound_s)
     t, watts = tidy(polls.t_s, polls.watts)
     updates = update_series(t, watts, lattice)
     shift = 0.0
@@ -131,7 +134,7 @@ def characterise(
     return Characterisation(channel, lattice, step, fit, offset, transfer, energy, found.declined, tuple(found.notes))
 
 
-def _lattice(polls: Series) -> UpdateLattice:
+def _lattice(polls: Series) -> PublishingClock:
     lasted = float(np.ptp(polls.t_s)) if len(polls.t_s) else 0.0
     if lasted < _BRIEF_S:
         msg = f"the readings last {lasted:.3g} s, too little to characterise a sensor; record at least 10 s"
@@ -258,7 +261,7 @@ def _kernel(
     updates: Updates,
     load: LoadStamps | None,
     tied: tuple[ClockFit | None, PowerTrace] | None,
-    lattice: UpdateLattice,
+    lattice: PublishingClock,
 ) -> KernelFit:
     clock, meter = tied or (None, None)
     if meter is not None:
@@ -330,7 +333,7 @@ def _energies(
     readings: Readings,
     meter: PowerTrace | None,
     load: LoadStamps | None,
-    known: tuple[UpdateLattice, KernelFit | None, Transfer | None],
+    known: tuple[PublishingClock, KernelFit | None, Transfer | None],
 ) -> dict[str, EnergyComparison]:
     (lattice, fit, transfer), updates = known, readings.updates
     if meter is None or fit is None or transfer is None:

@@ -14,7 +14,7 @@ import numpy as np
 from pmtpy.analysis.characterisation.gain import Transfer
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
 from pmtpy.analysis.characterisation.step_response import StepResponse
-from pmtpy.analysis.characterisation.update_period import UpdateLattice
+from pmtpy.analysis.clocking import PublishingClock
 from pmtpy.analysis.correction.energy import EnergyComparison
 from pmtpy.analysis.signal.estimate import Z95, Estimate
 from pmtpy.analysis.signal.response import Response
@@ -85,7 +85,9 @@ class Characterisation:
     Attributes
     ----------
     channel : str
-    lattice : UpdateLattice or None
+    lattice : PublishingClock or None
+    bound_s : float or None
+        The longest that the update period can be, of a sensor that publishes faster than it was polled.
     step : StepResponse or None
     kernel : KernelFit or None
     offset_s : Estimate or None
@@ -100,7 +102,7 @@ class Characterisation:
     """
 
     channel: str
-    lattice: UpdateLattice | None = None
+    lattice: PublishingClock | None = None
     step: StepResponse | None = None
     kernel: KernelFit | None = None
     offset_s: Estimate | None = None
@@ -108,6 +110,7 @@ class Characterisation:
     energy: Mapping[str, EnergyComparison] = field(default_factory=dict)
     declined: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    bound_s: float | None = None
 
     @property
     def response(self) -> Response | None:
@@ -116,13 +119,18 @@ class Characterisation:
             return None
         return response_of(self.lattice, self.kernel, self.transfer)
 
+    def _period(self) -> dict[str, float | None] | None:
+        if self.lattice is not None:
+            return {**self.lattice.period_s.scaled(1e3).as_dict()}
+        return {"value": None, "low": 0.0, "high": 1e3 * self.bound_s} if self.bound_s is not None else None
+
     def document(self) -> dict[str, Any]:
         """Return the JSON document of ``pmtpy characterise``."""
         kernel, step, transfer = self.kernel, self.step, self.transfer
         best = kernel.best if kernel is not None and kernel.family != AMBIGUOUS else None
         return {
             "channel": self.channel,
-            "update_period_ms": _json(self.lattice.period_s if self.lattice else None, 1e3),
+            "update_period_ms": self._period(),
             "step": {
                 "kind": step.kind if step else None,
                 "rise_ms": _json(step.rise_s if step else None, 1e3),
@@ -157,7 +165,7 @@ def _energy(comparison: EnergyComparison) -> dict[str, Any]:
     }
 
 
-def response_of(lattice: UpdateLattice, fit: KernelFit, transfer: Transfer) -> Response:
+def response_of(lattice: PublishingClock, fit: KernelFit, transfer: Transfer) -> Response:
     """Return the response that corrections need, from the kernel that fits best, whether or not it is ambiguous."""
     best = fit.best
     return Response(

@@ -16,7 +16,7 @@ from pmtpy.analysis.characterisation.gain import Transfer, fit_line, fit_transfe
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, Shape, refuse_coarse
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import Characterisation
-from pmtpy.analysis.characterisation.update_period import UpdateLattice, estimate_updates, update_series
+from pmtpy.analysis.clocking import PublishingClock, estimate_updates, update_series
 from pmtpy.analysis.comparison.align import Alignment, align
 from pmtpy.analysis.comparison.results import Compared, Trace
 from pmtpy.analysis.correction.energy import Readings
@@ -51,7 +51,7 @@ class Prepared:
     curve: PowerTrace
     shape: PowerTrace
     updates: Updates
-    lattice: UpdateLattice | None
+    lattice: PublishingClock | None
     counted: bool
     summed: bool
     declined: dict[str, str]
@@ -111,7 +111,7 @@ def _moves(t: Floats, joules: Floats) -> tuple[Floats, Floats]:
     return t[moved], joules[moved]
 
 
-def _lattice(trace: Trace, t: Floats, watts: Floats) -> UpdateLattice:
+def _lattice(trace: Trace, t: Floats, watts: Floats) -> PublishingClock:
     """Find the updates behind polls; or, of a trace that has a row for each update, their regular times."""
     stated = trace.channel.refresh_s if trace.channel is not None else None
     if stated is None or len(t) < 8:
@@ -128,9 +128,10 @@ def _lattice(trace: Trace, t: Floats, watts: Floats) -> UpdateLattice:
     late = t - np.mean(t) - period * x
     error = float(np.sqrt(late @ late / (len(t) - 2) / (x @ x)))
     middle = np.array([float(np.mean(t))])
-    return UpdateLattice(
+    return PublishingClock(
         Estimate.normal(period, max(error, 1e-9), len(t) - 2).widened(slip),
         Estimate.normal(float(middle[0]), max(error, 1e-9), len(t) - 2),
+        1.0,
         1.0,
         len(t),
         middle,

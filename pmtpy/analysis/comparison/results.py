@@ -14,7 +14,7 @@ import numpy as np
 
 from pmtpy.analysis.characterisation.gain import Transfer
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
-from pmtpy.analysis.characterisation.polling import Polling
+from pmtpy.analysis.clocking import Polling
 from pmtpy.analysis.comparison.align import Alignment
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.core.channel import Channel

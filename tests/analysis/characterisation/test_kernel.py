@@ -8,7 +8,7 @@ import pytest
 
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOTH, BOXCAR, ONE_POLE, KernelFit
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
-from pmtpy.analysis.characterisation.update_period import estimate_updates, update_series
+from pmtpy.analysis.clocking import estimate_updates, update_series
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.rows import Floats

@@ -17,7 +17,7 @@ from pmtpy.analysis.characterisation.step_response import (
     long_block,
     long_blocks,
 )
-from pmtpy.analysis.characterisation.update_period import estimate_updates, update_series
+from pmtpy.analysis.clocking import estimate_updates, update_series
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.rows import Floats

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from pmtpy.analysis import Comparison, Trace, compare
-from pmtpy.analysis.characterisation.polling import Polling as Rows
+from pmtpy.analysis.clocking import Polling as Rows
 from pmtpy.analysis.signal.updates import tidy
 from pmtpy.core import Span
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity

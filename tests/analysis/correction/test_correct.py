@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibration.published_corrections import burtscher, folded_energy
-from pmtpy.analysis.characterisation.update_period import estimate_updates, update_series
+from pmtpy.analysis.clocking import estimate_updates, update_series
 from pmtpy.analysis.correction.bins import held_energy
 from pmtpy.analysis.correction.correct import (
     load_informed,

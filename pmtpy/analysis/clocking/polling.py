@@ -1,6 +1,7 @@
 """The polls behind a recording that has rows for news alone, as pmtpy's own dumps of registers have.
 
-A poll that brings nothing new makes no row. Without those polls a change would seem to have happened at any time since
+A poll that brings nothing new makes no row. Such polls are put back, unless the poller was held up: a row off the beat
+of the others leaves a gap before it. Without those polls a change would seem to have happened at any time since
 the row before, where it happened since the poll before; and rows that another register of the same device made would
 be taken for the rhythm of the polls. Pure; times are seconds.
 """
@@ -12,8 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pmtpy.core.rows import Floats, Ints
+
+_OFF_BEAT = 0.25  # of the time between polls
+_SELDOM = 0.2  # of the rows: if more are off the beat there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +63,17 @@ class Polling:
             t_s, values, lost = t_s[new], values[new], np.diff(np.cumsum(lost)[new], prepend=0)
         # A poll that would lie within half a period of the row before is that row.
         missing = np.maximum(0, np.ceil(np.diff(t_s) / self.period_s - 1.5)).astype(np.int64)
-        missing[lost[1:] > 0] = 0
+        missing[(lost[1:] > 0) | self._held_up(t_s)[1:]] = 0
         row = np.repeat(np.arange(1, len(t_s)), missing)
         back = 1 + np.arange(len(row)) - np.repeat(np.cumsum(missing) - missing, missing)
         t = np.concatenate([t_s, t_s[row] - back * self.period_s])
         order = np.argsort(t, kind="stable")
         late_s = self.period_s / 2.0 if self.stamped else 0.0
         return np.asarray(t[order] + late_s, np.float64), np.concatenate([values, values[row - 1]])[order]
+
+    def _held_up(self, t_s: Floats) -> npt.NDArray[np.bool_]:
+        """Which rows are off the beat that the polls keep, if they keep one: before them nobody may have looked."""
+        place = np.mod(t_s / self.period_s, 1.0)
+        beat = float(np.angle(np.mean(np.exp(2j * np.pi * place)))) / (2.0 * np.pi) if len(place) else 0.0
+        off = np.abs(np.mod(place - beat + 0.5, 1.0) - 0.5) > _OFF_BEAT
+        return np.asarray(off & (np.mean(off) < _SELDOM), np.bool_)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.analysis.characterisation.polling import Polling
-from pmtpy.analysis.characterisation.update_period import estimate_updates
+from pmtpy.analysis.clocking import Polling, estimate_updates
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.emulators.gpu_sensor import Polling as Reader
 from pmtpy.emulators.gpu_sensor import SensorModel
@@ -38,6 +37,14 @@ def test_nothing_is_put_back_where_rows_were_lost() -> None:
     lost: Ints = np.array([0, 3], np.int64)
     times, _ = Polling(0.1).polls(np.array([0.0, 1.0]), np.array([5.0, 6.0]), lost)
     assert times.tolist() == [0.0, 1.0]
+
+
+def test_polls_that_never_happened_are_not_put_back() -> None:
+    # The poller was held up: its row is off the beat of all others.
+    t = np.concatenate([0.1 * np.arange(20), [2.57], 2.6 + 0.1 * np.arange(5), [3.5]])
+    times, _ = Polling(0.1).polls(t, np.arange(27.0), np.zeros(27, np.int64))
+    assert not np.any((times > 1.95) & (times < 2.55))
+    assert np.count_nonzero((times > 3.05) & (times < 3.45)) == 4
 
 
 def test_a_row_with_the_devices_own_time_was_polled_half_a_period_later_on_average() -> None:

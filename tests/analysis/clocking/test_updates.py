@@ -1,17 +1,20 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pmtpy.analysis.characterisation.phase_tracking import follow
-from pmtpy.analysis.characterisation.update_period import estimate_updates, update_series
+from pmtpy.analysis.characterisation.characterise import characterise
+from pmtpy.analysis.characterisation.results import Series
+from pmtpy.analysis.clocking import FasterThanPollsError, estimate_updates, update_series
 from pmtpy.analysis.signal.updates import stamp_step, tidy
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.emulators.load import Constant, Load, Square, Table, pseudo_random
 from pmtpy.errors import DeclinedError
+from tests.support.drawn_sensors import draw, record
 from tests.support.recorded import read_log
 
 
@@ -245,10 +248,64 @@ def test_polls_in_step_leave_the_phase_open_by_a_poll_whatever_their_stamps(late
     # Three polls in a period, always at the same places of it; only their stamps scatter, which proves nothing.
     period = 0.18
     poll = period / 3.0
-    updates = period * np.arange(-60.0, 60.0)
-    stamps = updates[:, None] + poll * (np.array([0.0, 1.0]) - late)
+    stamps = period * np.arange(-60.0, 60.0)[:, None] + poll * (np.array([0.0, 1.0, 2.0]) - late)
     stamps += 0.03 * poll * np.random.default_rng(1).standard_normal(stamps.shape)
-    phase = follow(stamps[:, 0], stamps[:, 1], period, 2e-3, 0.0).phase_s
-    nearest = period * round(phase.value / period)
-    assert phase.contains(nearest)
+    values = np.random.default_rng(2).normal(100.0, 10.0, 120)[:, None] + np.zeros(3)
+    found = estimate_updates(stamps.ravel(), np.roll(values.ravel(), 1))
+    assert found.period_s.contains(period)
+    phase = found.phase_s
+    assert phase.contains(period * round(phase.value / period))
     assert phase.high - phase.low > 0.5 * poll
+
+
+@pytest.mark.parametrize("share", [0.2, 0.37, 0.63])
+def test_half_of_the_period_is_not_named_where_the_phase_jumps(share: float) -> None:
+    """A jump by a part of the period makes a fraction of it explain all changes; but not the polls without one."""
+    for seed in (1, 2):
+        drawn = draw(seed, polls="irregular", load="telegraph", phase="steady", seconds=20.0)
+        sensor = replace(drawn.sensor, phase="jumping", jump_s=share * drawn.sensor.period_s, jump_at_s=8.0)
+        drawn = record(sensor, drawn.power, drawn.polls, 20.0, seed=seed)
+        found = estimate_updates(drawn.t_s, drawn.watts)
+        assert found.period_s.contains(sensor.period_s)
+        assert found.period_s.half_width < 0.01 * sensor.period_s
+
+
+@pytest.mark.parametrize("share", [0.49, 0.6, 0.655, 0.8])
+def test_regular_polls_near_a_simple_fraction_of_the_period_do_not_hide_it(share: float) -> None:
+    drawn = draw(3, polls="regular", load="telegraph", phase="steady", seconds=20.0)
+    polls = replace(drawn.polls, interval_s=share * drawn.sensor.period_s, stamp_s=0.0)
+    drawn = record(drawn.sensor, drawn.power, polls, 20.0, seed=4)
+    found = estimate_updates(drawn.t_s, drawn.watts)
+    assert found.period_s.contains(drawn.sensor.period_s)
+    assert found.period_s.half_width < 0.003 * drawn.sensor.period_s
+
+
+def test_a_starved_poller_leaves_gaps_and_no_updates_that_were_not_there() -> None:
+    drawn = draw(5, polls="starved", load="telegraph", phase="wandering", seconds=25.0)
+    found = estimate_updates(drawn.t_s, drawn.watts)
+    assert found.period_s.contains(drawn.sensor.period_s)
+    updates = update_series(drawn.t_s, drawn.watts, found)
+    assert np.max(np.diff(updates.k)) > 1
+    # Each update is the sensor's own: no further from one of them than stamps are early and phases blurred.
+    nearest = np.min(np.abs(updates.t_s[:, None] - drawn.updates_s[None, :]), axis=1)
+    assert np.quantile(nearest, 0.95) < 0.25 * drawn.sensor.period_s
+
+
+def test_a_sensor_faster_than_its_polls_gets_a_bound() -> None:
+    t, watts = _polled(SensorModel(update_s=0.004, noise_w=0.3), Polling(0.010, 0.001))
+    with pytest.raises(FasterThanPollsError, match="below") as error:
+        estimate_updates(t, watts)
+    assert 0.004 < error.value.bound_s < 0.0115
+    document = characterise("power", Series(t, watts)).document()
+    assert document["update_period_ms"] == {"value": None, "low": 0.0, "high": 1e3 * error.value.bound_s}
+    assert "faster" in document["declined"]["update_period_ms"]
+
+
+def test_the_candidates_are_weighed() -> None:
+    drawn = draw(7, polls="irregular", load="telegraph", phase="steady", seconds=15.0)
+    found = estimate_updates(drawn.t_s, drawn.watts)
+    shares = [share for _, share in found.candidates]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) == pytest.approx(1.0)
+    assert shares[0] > 0.95
+    assert 0.5 < found.seen <= 1.0
