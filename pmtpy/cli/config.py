@@ -13,6 +13,7 @@ from pathlib import Path
 from pmtpy.backends.powersensor3 import config
 from pmtpy.backends.powersensor3.config import Records, SensorRecord
 from pmtpy.backends.powersensor3.device import Board, open_board
+from pmtpy.backends.powersensor3.limits import refuse_implausible
 from pmtpy.cli.common import say
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.errors import FileFormatError, TargetError
@@ -47,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--samples", type=int, default=SAMPLES, metavar="N", help=f"frames to average over (default {SAMPLES})")
     add("--import", dest="source", metavar="FILE", help="take the configuration of all sensors from a file")
     add("--export", metavar="FILE", help="write the configuration to a file ('-': stdout)")
+    add("--force", action="store_true", help="store also values that no known module can have")
     add("--dry-run", action="store_true", help="show what would be stored, and store nothing")
     add("--reboot", action="store_true", help="reboot the board at the end")
     add("--dfu", action="store_true", help="reboot the board into its boot loader at the end")
@@ -67,8 +69,10 @@ def run(args: argparse.Namespace) -> int:
         raise TargetError("--samples must be at least 1")
     with _opened(device) as board:
         records = _changed(board, args)
+        if not args.force:
+            refuse_implausible(board.records, records)
         if records != board.records and not args.dry_run:
-            board.write_records(records)
+            board.write_records(records, plausible=not args.force)
             records = board.records
             say(f"stored on {board.name}, and verified by reading it back")
         _report(board, records, args)
@@ -106,6 +110,7 @@ def _changed(board: Board, args: argparse.Namespace) -> Records:
     levels = board.collect(args.samples)
     for sensor in args.sensor:
         before, mean, spread = records[sensor], float(levels[:, sensor].mean()), float(levels[:, sensor].std())
+        config.refuse_unsteady(sensor, spread)
         if args.calibrate_zero:
             records = config.calibrated_zero(records, sensor, mean)
         if args.calibrate_gain is not None:

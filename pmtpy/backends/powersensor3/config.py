@@ -29,6 +29,9 @@ OLD_RECORD = struct.Struct("<16sffB")
 SENSITIVITY_V_PER_A = {"MLX10": 0.12, "MLX20": 0.0625, "MLX50": 0.025, "MLX75": 0.01667}
 
 
+_SMALLEST, _LARGEST = 1.1754943508222875e-38, 3.4028234663852886e38  # of normal numbers in IEEE single precision
+# Noise is 2 to 6 levels; what is not connected, or carries a load that changes, scatters by tens to hundreds.
+_STEADY_LEVELS = 16.0
 _ZERO_MOVES_V, _GAIN_MOVES = 0.12, 0.2  # a tenth of the range of a current; the paper's supply, 20 % off
 
 
@@ -78,7 +81,10 @@ Records = tuple[SensorRecord, ...]
 def _text(raw: bytes) -> tuple[str, bool]:
     """Text up to the first NUL, and whether it was whole: without a NUL the memory was damaged or never written."""
     head, nul, _ = raw.partition(b"\0")
-    text = head.decode("latin-1")
+    try:
+        text = head.decode()  # the public tools store what a terminal sends
+    except UnicodeDecodeError:
+        text = head.decode("latin-1")
     if nul and text.isprintable():
         return text, True
     return INVALID, False
@@ -114,9 +120,16 @@ def unpack_record(raw: bytes, sensor: int) -> tuple[SensorRecord, tuple[str, ...
 
 
 def pack_record(record: SensorRecord, size: int = RECORD.size) -> bytes:
-    """Make the bytes that the board stores; strings are padded with NULs."""
-    kind = record.type.encode("latin-1", "replace")[:NAME_BYTES]
-    name = record.name.encode("latin-1", "replace")[:NAME_BYTES]
+    """Make the bytes that the board stores; strings are padded with NULs.
+
+    Raises
+    ------
+    TargetError
+        A number is beyond single precision.
+    """
+    for what, value in (("vref", record.vref), ("sensitivity", record.sensitivity)):
+        _single(value, what)
+    kind, name = (text.encode(errors="replace")[:NAME_BYTES] for text in (record.type, record.name))
     if size == OLD_RECORD.size:
         return OLD_RECORD.pack(kind, record.vref, record.sensitivity, record.in_use)
     return RECORD.pack(kind, name, record.vref, record.sensitivity, record.in_use)
@@ -160,13 +173,14 @@ def set_fields(
     Raises
     ------
     TargetError
-        No such sensor, a text of more than 15 latin-1 characters, or a number that is not finite or not possible.
+        No such sensor, a text of more than 15 bytes in UTF-8, a number that is not finite or not possible, or a type of
+        current sensor that is not known and comes without its sensitivity.
     """
     pair = pair_of(sensor)
     changed = list(records)
     record = changed[sensor]
     if type is not None:
-        default = 1.0 if sensor % 2 else SENSITIVITY_V_PER_A.get(type, abs(record.sensitivity))
+        default = _default(sensor, type) if sensitivity is None else sensitivity
         record = replace(record, type=_fitting(type, "type"), sensitivity=default)
     if vref is not None:
         record = replace(record, vref=_finite(vref, "vref"))
@@ -188,9 +202,19 @@ def set_fields(
     return tuple(changed)
 
 
+def _default(sensor: int, kind: str) -> float:
+    """Return the sensitivity that a type brings: gain 1 for a voltage sensor."""
+    if sensor % 2 == 0 and kind not in SENSITIVITY_V_PER_A:
+        known = ", ".join(SENSITIVITY_V_PER_A)
+        msg = f"type {kind!r} is not known; known are {known}. Give the sensitivity of another one in V/A with it"
+        raise TargetError(msg)
+    return 1.0 if sensor % 2 else SENSITIVITY_V_PER_A[kind]
+
+
 def _fitting(text: str, what: str) -> str:
-    if len(text) > NAME_BYTES or not text.isprintable() or any(ord(c) > 255 for c in text):
-        msg = f"{what} {text!r} does not fit: at most {NAME_BYTES} printable latin-1 characters"
+    size = len(text.encode(errors="replace"))
+    if size > NAME_BYTES or not text.isprintable() or text == INVALID:
+        msg = f"{what} {text!r} cannot be stored: it needs {size} bytes of {NAME_BYTES}, all printable, in UTF-8"
         raise TargetError(msg)
     return text
 
@@ -198,6 +222,14 @@ def _fitting(text: str, what: str) -> str:
 def _finite(value: float, what: str) -> float:
     if not math.isfinite(value):
         msg = f"{what} {value} is not a finite number"
+        raise TargetError(msg)
+    return _single(value, what)
+
+
+def _single(value: float, what: str) -> float:
+    """Return a number that the board's single precision can hold: not too large, and not so small that it becomes 0."""
+    if math.isfinite(value) and value and not _SMALLEST <= abs(value) <= _LARGEST:
+        msg = f"{what} {value:g} does not fit into single precision ({_SMALLEST:.3g} to {_LARGEST:.3g})"
         raise TargetError(msg)
     return value
 
@@ -260,6 +292,22 @@ def refuse_unlikely(sensor: int, before: SensorRecord, after: SensorRecord) -> N
         raise CalibrationError(msg)
 
 
+def refuse_unsteady(sensor: int, deviation: float) -> None:
+    """Refuse a calibration while the input moves.
+
+    Raises
+    ------
+    CalibrationError
+        The standard deviation of the levels is more than any noise.
+    """
+    if deviation > _STEADY_LEVELS:
+        msg = (
+            f"sensor {sensor}: its levels scatter by {deviation:.0f} (a module has noise of 2 to 6): nothing is "
+            "connected to the input, or what flows through it changes; nothing was stored"
+        )
+        raise CalibrationError(msg)
+
+
 def to_json(records: Records, firmware: str) -> str:
     """Text of a configuration file."""
     return (
@@ -306,6 +354,13 @@ def _from_entry(sensor: int, entry: Any) -> SensorRecord:
         if not isinstance(entry[name], _TYPES[name]) or numeric_bool:
             msg = f"sensor {sensor}: {name} is {entry[name]!r}"
             raise FileFormatError(msg)
-    for name in ("type", "name"):
-        _fitting(entry[name], f"sensor {sensor}: {name}")
-    return SensorRecord(**entry)
+    try:
+        for name in ("type", "name"):
+            _fitting(entry[name], f"sensor {sensor}: {name}")
+        numbers = {name: _finite(float(entry[name]), f"sensor {sensor}: {name}") for name in ("vref", "sensitivity")}
+    except (TargetError, OverflowError) as error:
+        raise FileFormatError(str(error)) from error
+    if entry["in_use"] and not numbers["sensitivity"]:
+        msg = f"sensor {sensor}: is in use with a sensitivity of 0, which makes every reading infinite"
+        raise FileFormatError(msg)
+    return SensorRecord(**{**entry, **numbers})

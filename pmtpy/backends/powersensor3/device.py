@@ -19,6 +19,7 @@ import numpy as np
 
 from pmtpy.backends.powersensor3.codec import FRAME_BYTES, SENSORS, Decoder, Levels
 from pmtpy.backends.powersensor3.config import OLD_RECORD, RECORD, Records, pack_record, stored, unpack_record
+from pmtpy.backends.powersensor3.limits import refuse_implausible
 from pmtpy.backends.powersensor3.port import BACKEND, choose_port, list_ports, open_port
 from pmtpy.backends.powersensor3.transport import DirectTransport, Transport
 from pmtpy.core.clock import NS_PER_S, Clock
@@ -180,18 +181,23 @@ class Board:
         self.rest()
         self.transport.write(b"Y" if dfu else b"Z")
 
-    def write_records(self, records: Records) -> None:
-        """Store a configuration and verify it by reading it back.
+    def write_records(self, records: Records, *, plausible: bool = True) -> None:
+        """Store a configuration and verify it by reading it back. What cannot be stored is refused before it begins.
 
         Raises
         ------
+        TargetError
+            A number beyond single precision, or, unless ``plausible`` is False, a change that no module can have.
         ProtocolError
             The board broke off, or stored something else; the message names the sensor and both records.
         """
+        if plausible:
+            refuse_implausible(self.records, records)
+        packed = [pack_record(record, self.record_bytes) for record in records]
         self.rest()
         self.transport.write(b"W")
-        for sensor, record in enumerate(records):
-            self.transport.write(pack_record(record, self.record_bytes))
+        for sensor, record in enumerate(packed):
+            self.transport.write(record)
             self._expect(b"S", REPLY_S, f"storing sensor {sensor}")
         self._expect(b"D", FLASH_S, "writing the flash memory")
         self.records, warnings = self._read_records()

@@ -20,10 +20,12 @@ from pmtpy.backends.powersensor3.config import (
     FULL_SCALE_V,
     MAX_LEVEL,
     SENSITIVITY_V_PER_A,
+    Records,
     SensorRecord,
 )
 from pmtpy.backends.powersensor3.journal import Journal
 from pmtpy.core.rows import Floats, Ints
+from pmtpy.errors import TargetError
 
 RATED_A = {"MLX10": 10.0, "MLX20": 20.0, "MLX50": 50.0, "MLX75": 75.0}
 # A stored sensitivity within a factor of two of the module's own; of an unknown current module one whose range is 2 A
@@ -52,21 +54,49 @@ def plausible_sensitivity(sensor: int, kind: str) -> tuple[float, float]:
 
 def implausible(sensor: int, record: SensorRecord) -> str:
     """Say what in a stored record cannot be true; empty where all can."""
+    return _sensitivity(sensor, record) or _zero(sensor, record)
+
+
+def _sensitivity(sensor: int, record: SensorRecord) -> str:
     what, unit = ("gain", "") if sensor % 2 else ("sensitivity", " V/A")
-    kind = record.type or "unnamed module"
     low, high = plausible_sensitivity(sensor, record.type)
-    if not low <= abs(record.sensitivity) <= high:  # also NaN
-        return (
-            f"sensor {sensor} ({kind}): {what} {record.sensitivity:g}{unit} is not plausible, "
-            f"which is {low:.3g} to {high:.3g}{unit}"
-        )
-    zero_low, zero_high = PLAUSIBLE_ZERO_V[sensor % 2]
-    if not zero_low <= record.vref <= zero_high:
-        return (
-            f"sensor {sensor} ({kind}): a zero (vref) at {record.vref:g} V is not plausible, "
-            f"which is {zero_low:g} to {zero_high:g} V"
-        )
-    return ""
+    if low <= abs(record.sensitivity) <= high:  # false also for NaN
+        return ""
+    return (
+        f"sensor {sensor} ({record.type or 'no type'}): {what} {record.sensitivity:g}{unit} is not plausible, "
+        f"which is {low:.3g} to {high:.3g}{unit}"
+    )
+
+
+def _zero(sensor: int, record: SensorRecord) -> str:
+    low, high = PLAUSIBLE_ZERO_V[sensor % 2]
+    if low <= record.vref <= high:
+        return ""
+    return (
+        f"sensor {sensor} ({record.type or 'no type'}): a zero (vref) at {record.vref:g} V is not plausible, "
+        f"which is {low:g} to {high:g} V"
+    )
+
+
+def refuse_implausible(before: Records, after: Records) -> None:
+    """Refuse to store what no module can have, where it differs from what is stored.
+
+    Raises
+    ------
+    TargetError
+        The message names the sensor, the value, the range, and the unit that was perhaps meant.
+    """
+    for sensor, (old, new) in enumerate(zip(before, after, strict=True)):
+        wrong = ""
+        if repr(old.sensitivity) != repr(new.sensitivity):
+            wrong = _sensitivity(sensor, new)
+        if repr(old.vref) != repr(new.vref) and new.vref != 0:  # 0: not calibrated yet
+            wrong = wrong or _zero(sensor, new)
+        if wrong and (new.in_use or new.sensitivity not in {0.0, 1.0}):  # of a sensor that was never set up
+            low, high = plausible_sensitivity(sensor, new.type)
+            milli = abs(new.sensitivity) / 1000
+            hint = f" {new.sensitivity:g} mV/A are {new.sensitivity / 1000:g} V/A." if low <= milli <= high else ""
+            raise TargetError(f"{wrong}; nothing was stored.{hint} If it is right, say so with --force")
 
 
 @dataclass(frozen=True, slots=True)

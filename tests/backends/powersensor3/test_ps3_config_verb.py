@@ -85,6 +85,33 @@ def test_fields_are_set_by_name_and_a_dry_run_stores_nothing(
     assert [r.in_use for r in board.history().records[2:4]] == [True, True]
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--sensitivity", "120"), "120 mV/A are 0.12 V/A"),
+        (("--type", "MLX15"), "is not known"),
+        (("--sensitivity", "nan"), "not a finite number"),
+        (("--sensitivity", "0"), "infinite"),
+        (("--vref", "inf"), "not a finite number"),
+        (("--sensitivity", "1e39"), "single precision"),
+        (("--name", "a name that is too long"), "cannot be stored"),
+    ],
+)
+def test_what_cannot_be_right_is_refused_before_anything_is_sent(
+    board: VirtualBoard, words: tuple[str, ...], says: str
+) -> None:
+    before, boots = board.history().flash, len(board.history().boots)
+    with pytest.raises(TargetError, match=says):
+        call(f"ps3:{board.path}", "--sensor", "0", *words)
+    assert (board.history().flash, len(board.history().boots)) == (before, boots)
+
+
+def test_an_unlikely_value_is_stored_when_that_is_insisted_on(board: VirtualBoard) -> None:
+    target = f"ps3:{board.path}"
+    call(target, "--sensor", "4", "--sensitivity", "1.2", "--force")
+    assert board.history().records[4].sensitivity == pytest.approx(1.2)
+
+
 def test_a_configuration_is_saved_and_restored(
     board: VirtualBoard, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,10 +20,12 @@ from pmtpy.backends.powersensor3.config import (
     from_json,
     pack_record,
     pair_of,
+    refuse_unsteady,
     set_fields,
     to_json,
     unpack_record,
 )
+from pmtpy.backends.powersensor3.limits import refuse_implausible
 from pmtpy.backends.powersensor3.stream import Piece
 from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.load import parse_load
@@ -228,9 +231,11 @@ def records() -> tuple[SensorRecord, ...]:
     return tuple(SensorRecord("MLX10", "x", 1.65, 0.12, True) for _ in range(8))
 
 
-def test_a_known_type_brings_its_sensitivity_and_an_unknown_one_keeps_it() -> None:
+def test_a_known_type_brings_its_sensitivity_and_an_unknown_one_needs_it() -> None:
     assert set_fields(records(), 0, type="MLX50")[0].sensitivity == 0.025
-    assert set_fields(records(), 0, type="own")[0].sensitivity == 0.12
+    with pytest.raises(TargetError, match="known are MLX10, MLX20, MLX50, MLX75"):
+        set_fields(records(), 0, type="MLX15")
+    assert set_fields(records(), 0, type="own", sensitivity=0.3)[0].sensitivity == 0.3
     assert set_fields(records(), 1, type="own")[1].sensitivity == 1.0
 
 
@@ -239,8 +244,11 @@ def test_a_known_type_brings_its_sensitivity_and_an_unknown_one_keeps_it() -> No
     [
         {"name": "sixteen letters!"},
         {"type": "tab\t"},
-        {"name": "\u20ac"},
+        {"name": "\u20ac" * 6},
         {"vref": math.nan},
+        {"vref": 1e39},
+        {"sensitivity": 1e-40},
+        {"sensitivity": -1e300},
         {"sensitivity": 0.0},
         {"sensitivity": math.inf},
         {"polarity": 2},
@@ -249,6 +257,55 @@ def test_a_known_type_brings_its_sensitivity_and_an_unknown_one_keeps_it() -> No
 def test_what_cannot_be_stored_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(TargetError):
         set_fields(records(), 0, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["Größe 5 µm", "sérial", "日本語"])
+def test_a_name_is_stored_as_the_public_tools_store_what_is_typed(name: str) -> None:
+    (changed, *_) = set_fields(records(), 0, name=name)
+    raw = pack_record(changed)
+    assert raw[16:32].rstrip(b"\0") == name.encode()
+    assert unpack_record(raw, 0)[0].name == name
+
+
+def test_a_name_of_an_older_host_in_latin_1_is_shown() -> None:
+    raw = bytearray(EXAMPLE)
+    raw[16:32] = "Größe".encode("latin-1").ljust(16, b"\0")
+    record, warnings = unpack_record(bytes(raw), 0)
+    assert (record.name, warnings) == ("Größe", ())
+
+
+def test_what_cannot_be_stored_does_not_leave_the_board_in_a_transfer() -> None:
+    clock = ManualClock()
+    far, line = far_side(clock, BoardSpec())
+    board = protocol.Board(line, "virtual board", clock)
+    board.connect()
+    before = far.history.flash
+    for wrong in (1e39, 120.0, 1e-40):
+        changed = (replace(board.records[0], sensitivity=wrong), *board.records[1:])
+        with pytest.raises(TargetError):
+            board.write_records(changed)
+        clock.advance(3.0)
+        board.rest()
+        assert far.history.flash == before
+        assert len(far.history.boots) == 1
+    board.write_records((replace(board.records[0], sensitivity=0.5), *board.records[1:]), plausible=False)
+    assert board.records[0].sensitivity == 0.5
+
+
+def test_a_sensitivity_in_millivolts_is_told_as_that() -> None:
+    before = records()
+    with pytest.raises(TargetError, match=r"0\.06 to 0\.24 V/A; nothing was stored\. 120 mV/A are 0\.12 V/A"):
+        refuse_implausible(before, set_fields(before, 0, sensitivity=120.0))
+    with pytest.raises(TargetError, match="zero"):
+        refuse_implausible(before, set_fields(before, 0, vref=3.2))
+    refuse_implausible(before, set_fields(before, 0, sensitivity=0.13, vref=1.61))
+    refuse_implausible(before, set_fields(before, 0, type="MLX75"))
+
+
+def test_a_calibration_of_an_open_input_is_refused() -> None:
+    refuse_unsteady(0, 5.5)
+    with pytest.raises(CalibrationError, match=r"scatter by 289 .*nothing is connected"):
+        refuse_unsteady(0, 289.0)
 
 
 def test_there_are_eight_sensors() -> None:
@@ -281,6 +338,9 @@ def test_a_configuration_survives_its_file() -> None:
 BROKEN = {
     '"vref": 1.65': '"vref": "1.65"',
     '"in_use": true': '"in_use": 1',
+    '"sensitivity": 0.12': '"sensitivity": NaN',
+    '"vref": 1.65,': '"vref": 1e400,',
+    '"name": "x",': '"name": "' + "é" * 8 + '",',
     '"name": "x"': '"name": "sixteen letters!"',
     '"type": "MLX10",': "",
 }
