@@ -1,0 +1,79 @@
+"""What a verb shows a person, as data: lines that say what they are, and tables. Pure.
+
+As plain text (:func:`plain`) it is the same, byte for byte, wherever it is written; :mod:`pmtpy.cli.terminal` shows it
+on a terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """What a line is, for its colour."""
+
+    TEXT = "text"
+    HEADING = "heading"
+    NOTE = "note"
+    WARNING = "warning"
+    GOOD = "good"
+    BAD = "bad"
+    COMMAND = "command"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line; how deep it stands is in its leading blanks."""
+
+    text: str
+    kind: Kind = Kind.TEXT
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of equal length: words in the first and the last column, numbers with their units between.
+
+    Attributes
+    ----------
+    rows : sequence of sequence of str
+    headed : bool
+        The first row names the columns.
+    """
+
+    rows: Sequence[Sequence[str]]
+    headed: bool = True
+
+
+Page = Sequence[Line | Table]
+
+
+def note(text: str) -> Line:
+    """Return a line that a reader of the numbers must know."""
+    return Line(f"note: {text}", Kind.NOTE)
+
+
+def notes(texts: Iterable[str]) -> list[Line]:
+    """Return each note once, in order."""
+    return [note(text) for text in dict.fromkeys(texts)]
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows as lines with columns in line: words left, numbers between right."""
+    if not rows:
+        return []
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        numbers = [cell.rjust(w) for cell, w in zip(row[1:-1], widths[1:-1], strict=True)]
+        lines.append("  ".join([row[0].ljust(widths[0]), *numbers, row[-1]]).rstrip())
+    return lines
+
+
+def plain(page: Page) -> str:
+    """Return a page as text, without a line end behind it."""
+    lines: list[str] = []
+    for part in page:
+        lines += aligned(part.rows) if isinstance(part, Table) else [part.text]
+    return "\n".join(lines)

@@ -1,0 +1,49 @@
+"""The parser of the command line: argparse's, with the nearest name where one is mistyped, and help for a terminal."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from pmtpy.cli.terminal import console_of, help_on
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean X?`` for the known name that is most like a word, or nothing.
+
+    Upper and lower case count as alike: ``PowerSensor3`` is near ``powersensor3``.
+    """
+    by_lower = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return f"; did you mean {by_lower[found[0]]}?" if found else ""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse's parser; a mistyped verb, choice or option is answered with the nearest one."""
+
+    def options(self) -> list[str]:
+        """Return the options that this parser knows."""
+        return list(self._option_string_actions)
+
+    def unknown(self, words: list[str], hint: str = "") -> NoReturn:
+        """End the program over words that nobody understands."""
+        word = words[0].partition("=")[0]
+        near = nearest(word, self.options()) if word.startswith("-") else ""
+        self.error(f"{' '.join(words)}: not understood{near}{hint}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = [str(choice) for choice in action.choices]
+            msg = f"{str(value)!r} is none of: {', '.join(known)}{nearest(str(value), known)}"
+            raise argparse.ArgumentError(action, msg)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        stream: Any = sys.stderr if file is None else file
+        console = console_of(stream) if message else None
+        if console is None:
+            super()._print_message(message, stream)
+        else:
+            help_on(console, message)

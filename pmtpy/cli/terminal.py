@@ -1,0 +1,151 @@
+"""Pages, help and progress on a terminal, with rich (extra ``cli``); plain text everywhere else.
+
+The only module that knows rich, which is imported when a person looks: a pipe pays nothing, and gets the same bytes
+whether rich is installed or not. Colours follow ``NO_COLOR`` and the kind of terminal, as rich has it. A number is
+never cut: a table that does not fit is written as paragraphs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import textwrap
+from typing import IO, TYPE_CHECKING, Literal, TextIO
+
+from pmtpy.cli.page import Kind, Line, Page, Table, aligned, plain
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+_STYLES = {
+    Kind.TEXT: "",
+    Kind.HEADING: "bold",
+    Kind.NOTE: "yellow",
+    Kind.WARNING: "bold yellow",
+    Kind.GOOD: "green",
+    Kind.BAD: "bold red",
+    Kind.COMMAND: "cyan",
+}
+_LEAST_WORDS = 12  # columns in which words can still be read when they are folded
+_GAP = 2  # blanks between the columns of a table
+_IN_HELP = (
+    (re.compile(r"^(usage|[a-z][a-z ]*):(?=\s)", re.MULTILINE), "bold"),
+    (re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*"), "cyan"),
+    (re.compile(r"^  pmtpy .*$", re.MULTILINE), "green"),
+)
+
+
+def is_terminal(stream: IO[str] | None) -> bool:
+    """Tell whether a person looks at a stream, on a terminal that can do more than a line printer."""
+    with contextlib.suppress(ValueError, AttributeError):  # it is closed, or not a stream
+        return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
+    return False
+
+
+def console_of(stream: TextIO) -> Console | None:
+    """Return rich's console for a terminal; None where plain text is wanted."""
+    if not is_terminal(stream):
+        return None
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    return Console(file=stream, highlight=False, emoji=False, markup=False)
+
+
+def show(page: Page, stream: TextIO | None = None) -> None:
+    """Write a page to a stream, stdout unless told otherwise."""
+    stream = sys.stdout if stream is None else stream
+    console = console_of(stream)
+    if console is None:
+        print(plain(page), file=stream)
+        return
+    for part in page:
+        _table(console, part) if isinstance(part, Table) else _line(console, part)
+
+
+def _line(console: Console, line: Line) -> None:
+    from rich.text import Text
+
+    style = _STYLES[line.kind]
+    for number, part in enumerate(folded(line, console.width)):
+        text = Text(part)
+        label = re.match(r"\s*\w+: ", part) if number == 0 and line.kind in {Kind.NOTE, Kind.WARNING} else None
+        if label is not None:
+            text.stylize(style, 0, label.end())
+        elif line.kind not in {Kind.NOTE, Kind.WARNING}:
+            text.stylize(style)
+        console.print(text, soft_wrap=True)
+
+
+def folded(line: Line, width: int) -> list[str]:
+    """Return a line in parts of at most ``width`` characters, folded between words, each as deep as the first.
+
+    A command stays whole, because it will be copied; so does what would be folded into a pillar.
+    """
+    deep = len(line.text) - len(line.text.lstrip())
+    if line.kind is Kind.COMMAND or len(line.text) <= width or width < deep + 2 * _LEAST_WORDS:
+        return [line.text]
+    label = re.match(r"\s*\w+: ", line.text) if line.kind in {Kind.NOTE, Kind.WARNING} else None
+    behind = " " * (label.end() if label else deep)
+    return textwrap.wrap(
+        line.text, width, subsequent_indent=behind, break_long_words=False, break_on_hyphens=False,
+        drop_whitespace=True, replace_whitespace=False,
+    )  # fmt: skip
+
+
+def _table(console: Console, table: Table) -> None:
+    words = max((len(row[-1]) for row in table.rows), default=0)
+    whole = max(map(len, aligned(table.rows)), default=0)
+    if not table.rows or whole - max(0, words - _LEAST_WORDS) > console.width:
+        for line in records(table, console.width):
+            console.print(line, soft_wrap=True)
+    else:
+        console.print(_grid(table))
+
+
+def records(table: Table, width: int) -> list[str]:
+    """Return a table that is too wide as a paragraph for each row: each number behind the name of its column."""
+    head, *rows = table.rows if table.headed else ([""] * len(table.rows[0]) if table.rows else [], *table.rows)
+    lines: list[str] = []
+    for row in rows:
+        deep = " " * (len(row[0]) - len(row[0].lstrip()) + _GAP)
+        cells = [f"{name} {cell}".strip() for name, cell in zip(head[1:-1], row[1:-1], strict=True) if cell]
+        text = ", ".join([*cells, *([row[-1]] if row[-1] else [])])
+        lines += [
+            row[0],
+            *textwrap.wrap(
+                text, max(width, _LEAST_WORDS), initial_indent=deep, subsequent_indent=deep,
+                break_long_words=False, break_on_hyphens=False,
+            ),
+        ]  # fmt: skip
+    return lines
+
+
+def _grid(table: Table) -> RichTable:
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    grid = RichTable(box=None, show_header=table.headed, header_style="bold", padding=(0, _GAP, 0, 0), pad_edge=False)
+    head, *rows = table.rows if table.headed else ([""] * len(table.rows[0]), *table.rows)
+    for place, name in enumerate(head):
+        last = place == len(head) - 1
+        side: Literal["left", "right"] = "left" if last or place == 0 else "right"
+        grid.add_column(Text(name), justify=side, no_wrap=not last, overflow="fold")
+    for row in rows:
+        part = row[0].startswith(" ")  # a channel below its sensor
+        grid.add_row(*map(Text, row), style="dim" if part else None)
+    return grid
+
+
+def help_on(console: Console, text: str) -> None:
+    """Write the help of argparse with its headings, options and examples set off."""
+    from rich.text import Text
+
+    shown = Text(text.rstrip("\n"))
+    for pattern, style in _IN_HELP:
+        shown.highlight_regex(pattern, style)
+    console.print(shown, soft_wrap=True)
