@@ -13,10 +13,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from pmtpy._version import __version__
 from pmtpy.integrations import old_names
 
 if TYPE_CHECKING:
+    from pmtpy._version import __version__
     from pmtpy.core.state import State, joules, seconds, watts
     from pmtpy.errors import (
         BackendUnavailableError,
@@ -45,6 +45,7 @@ old_names.install()
 # Public names and the modules they come from. A name is imported when it is first used, so that `import pmtpy` costs a
 # program nothing that it does not use.
 _HOME = {
+    "__version__": "pmtpy._version",
     "combine": "pmtpy.sensor.combine",
     "install_as_pmt": "pmtpy.integrations.drop_ins",
     "install_as_powersensor": "pmtpy.integrations.drop_ins",

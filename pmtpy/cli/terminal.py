@@ -84,13 +84,13 @@ def _line(console: Console, line: Line) -> None:
 def folded(line: Line, width: int) -> list[str]:
     """Return a line in parts of at most ``width`` characters, folded between words, each as deep as the first.
 
-    A command stays whole, because it will be copied; so does what would be folded into a pillar.
+    A command stays whole, because it will be copied. In a window too narrow for that no line is set in.
     """
-    deep = len(line.text) - len(line.text.lstrip())
-    if line.kind is Kind.COMMAND or len(line.text) <= width or width < deep + 2 * _LEAST_WORDS:
+    if line.kind is Kind.COMMAND or len(line.text) <= width:
         return [line.text]
     label = re.match(r"\s*\w+: ", line.text) if line.kind in {Kind.NOTE, Kind.WARNING} else None
-    behind = " " * (label.end() if label else deep)
+    deep = label.end() if label else len(line.text) - len(line.text.lstrip())
+    behind = " " * (deep if width >= deep + 2 * _LEAST_WORDS else 0)
     return textwrap.wrap(
         line.text, width, subsequent_indent=behind, break_long_words=False, break_on_hyphens=False,
         drop_whitespace=True, replace_whitespace=False,
@@ -100,7 +100,7 @@ def folded(line: Line, width: int) -> list[str]:
 def _table(console: Console, table: Table) -> None:
     words = max((len(row[-1]) for row in table.rows), default=0)
     whole = max(map(len, aligned(table.rows)), default=0)
-    if not table.rows or whole - max(0, words - _LEAST_WORDS) > console.width:
+    if whole - max(0, words - _LEAST_WORDS) > console.width:
         for line in records(table, console.width):
             console.print(line, soft_wrap=True)
     else:
@@ -109,7 +109,9 @@ def _table(console: Console, table: Table) -> None:
 
 def records(table: Table, width: int) -> list[str]:
     """Return a table that is too wide as a paragraph for each row: each number behind the name of its column."""
-    head, *rows = table.rows if table.headed else ([""] * len(table.rows[0]) if table.rows else [], *table.rows)
+    if not table.rows:
+        return []
+    head, *rows = table.rows if table.headed else ([""] * len(table.rows[0]), *table.rows)
     lines: list[str] = []
     for row in rows:
         deep = " " * (len(row[0]) - len(row[0].lstrip()) + _GAP)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pmtpy._version import __version__
 from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.clock import Clock, seconds_of
 from pmtpy.core.source import Source, Timestamps
@@ -195,6 +194,7 @@ class Sensor:
         SinkError
             The file exists or cannot be written, or a dump is running already.
         """
+        from pmtpy._version import __version__
         from pmtpy.io.write import Header, Writer, open_sink  # only a dump pays for them
 
         made = self._acquisition

@@ -91,6 +91,7 @@ def test_the_wheel_lists_reads_and_measures(environment: Environment, wheel: Pat
         assert done.stdout
     measured = environment.run("-W", "error", "-c", _REGION)
     assert measured.returncode == 0, measured.stderr
+    assert wheel.name.startswith(f"pmtpy-{measured.stdout.strip()}-")
     if environment.python.parent.parent.parent.name.startswith(f"python{THIS}"):
         _each_verb_works_or_names_its_extra(environment)
 
