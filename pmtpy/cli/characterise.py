@@ -16,7 +16,9 @@ import numpy as np
 from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.results import Characterisation, Series
 from pmtpy.cli.common import add_options, parse_options, say
+from pmtpy.cli.page import Kind, Line, Page
 from pmtpy.cli.settings import load_settings
+from pmtpy.cli.terminal import is_terminal, show
 from pmtpy.core.clock import seconds_of
 from pmtpy.errors import TargetError
 from pmtpy.lab.recorded import one_run, power_column, read_file, read_series, read_stamps, sensor_column
@@ -56,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2))
     else:
         for target, each in zip(args.targets, found, strict=True):
-            _show(target, each)
+            show(page(target, each))
     for each in found:
         for note in each.notes:
             say(f"note: {note}")
@@ -128,7 +130,7 @@ def _span(polls: Series) -> tuple[float, float] | None:
 
 def _progress(text: str) -> None:
     """Say what is going on, on a terminal only."""
-    if sys.stderr.isatty():
+    if is_terminal(sys.stderr):
         say(text)
 
 
@@ -156,9 +158,10 @@ def _recorded(path: str, args: argparse.Namespace) -> _Made:
 # --- the table ---
 
 
-def _show(target: str, found: Characterisation) -> None:
+def page(target: str, found: Characterisation) -> Page:
+    """Return what was found for a person."""
     document = found.document()
-    print(f"{target}: {document['channel']}")
+    made = [Line(f"{target}: {document['channel']}", Kind.HEADING)]
     step, kernel = document["step"], document["kernel"]
     rows: list[tuple[str, Any, str]] = [
         ("update period", document["update_period_ms"], "ms"),
@@ -176,13 +179,16 @@ def _show(target: str, found: Characterisation) -> None:
             print(f"  {name:<{width}}  below {estimate['high']:.4g} {unit}")
         elif estimate is not None:
             low, high = estimate["low"], estimate["high"]
-            print(f"  {name:<{width}}  {estimate['value']:10.4f} {unit:<2}  (95 %: {low:.4f} to {high:.4f})")
+            value = f"{estimate['value']:10.4f} {unit:<2}"
+            made.append(Line(f"  {name:<{width}}  {value}  (95 %: {low:.4f} to {high:.4f})"))
     for name, energy in document["energy"].items():
         low, high = energy["corrected_j"]["low"], energy["corrected_j"]["high"]
-        print(
+        text = (
             f"  energy, {name}: meter {energy['reference_j']:.2f} J, held {energy['held_error_percent']:+.2f} %, "
             f"corrected {energy['corrected_error_percent']:+.2f} % ({low:.2f} to {high:.2f} J)"
         )
+        made.append(Line(text))
     for name, why in document["declined"].items():
         first = why.split(": ")[0]  # "needs the update period: ...", whose own reason stands there already
-        print(f"  declined, {name}: {first if first.startswith('needs the ') else why}")
+        made.append(Line(f"  declined, {name}: {first if first.startswith('needs the ') else why}", Kind.NOTE))
+    return made

@@ -13,7 +13,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
+from pmtpy.cli.page import Page, plain, told
 from pmtpy.cli.settings import load_settings
+from pmtpy.cli.terminal import show
 from pmtpy.core.clock import seconds_of
 from pmtpy.errors import BackendUnavailableError, CalibrationError, PmtError, SinkError, SourceLostError, TargetError
 from pmtpy.sensor.registry import canonical, create, list_sensors, options_from_text, split_target
@@ -24,7 +26,7 @@ USAGE, UNAVAILABLE, LOST = 2, 3, 4
 
 def say(text: str) -> None:
     """Print a message for the person at the terminal, on stderr."""
-    print(text, file=sys.stderr)
+    show(told(text), sys.stderr)
 
 
 def configure_logging(verbose: int, *, quiet: bool) -> None:
@@ -214,13 +216,14 @@ def check_writable(*paths: str | None) -> None:
             raise SinkError(msg)
 
 
-def write_report(text: str, path: str) -> None:
+def write_report(report: Page | str, path: str) -> None:
     """Write a report to a file; where that fails after all, it goes to stderr, so that no measurement is lost."""
+    text = report if isinstance(report, str) else plain(report)
     try:
         Path(path).write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         say(f"warning: cannot write {path}: {error.strerror}; the report follows")
-        say(text)
+        print(text, file=sys.stderr)
 
 
 def number_or_none(value: float) -> float | None:

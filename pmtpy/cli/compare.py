@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import importlib.util
 import json
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -23,10 +24,12 @@ import numpy as np
 from pmtpy.analysis.clocking import Polling
 from pmtpy.analysis.comparison.compare import compare
 from pmtpy.analysis.comparison.results import Comparison, Trace
+from pmtpy.cli import report
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import LOST, Stopped, check_writable, opened, say, stoppable, write_report
-from pmtpy.cli.comparison_report import table
+from pmtpy.cli.comparison_report import page
 from pmtpy.cli.dump import end_dumps
+from pmtpy.cli.terminal import show
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, seconds_of
 from pmtpy.core.markers import Span, paired
@@ -138,17 +141,17 @@ def _need(module: str, reason: str, extra: str) -> None:
 
 
 def _report(args: argparse.Namespace, found: Comparison, watched: _Watched) -> None:
-    text = (
+    made = (
         json.dumps((watched.facts or {}) | found.document() | {"warnings": list(watched.warnings)}, indent=2)
         if args.json
-        else table(found, watched.warnings)
+        else page(found, watched.warnings)
     )
     if args.output:
-        write_report(text, args.output)
-    elif args.json or not args.command:
-        print(text)
+        write_report(made, args.output)
+    elif isinstance(made, str):
+        print(made)
     else:
-        say(text)
+        show(made, sys.stderr if args.command else sys.stdout)
 
 
 def _named(wanted: str | None, traces: Sequence[Trace]) -> str | None:
@@ -332,7 +335,7 @@ def _live(args: argparse.Namespace, options: Sequence[str]) -> _Watched:
         },
         truth=partial(_true_joules, world, start_ns) if world else None,
         true_watts=partial(_true_watts, world, start_ns) if world else None,
-        warnings=[*_warnings(found), *map(str, problems)],
+        warnings=[*report.warnings(found), *map(str, problems)],
         facts=facts,
         status=status if args.command else LOST if lost else 1 if problems else 0,
     )
@@ -377,11 +380,3 @@ def _lived(sensor: Sensor, read: pd.DataFrame, channel: str, start_ns: int) -> T
     trace = _trace(read, channel or "total", f"{sensor.target}#{channel}" if channel else sensor.target)
     zero_s = (start_ns - anchor.monotonic_ns) / 1e9
     return replace(trace, t_s=np.asarray((trace.t_s - anchor.unix_ns / 1e9) - zero_s, np.float64))
-
-
-def _warnings(found: dict[str, Measurement]) -> list[str]:
-    return list(
-        dict.fromkeys(
-            w if w.startswith(target) else f"{target}: {w}" for target, m in found.items() for w in m.warnings
-        )
-    )

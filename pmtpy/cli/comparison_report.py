@@ -8,37 +8,37 @@ from collections.abc import Sequence
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
 from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, RegionEnergies
 from pmtpy.analysis.signal.estimate import NOTHING, written
-from pmtpy.cli.report import aligned
+from pmtpy.cli.page import Kind, Line, Page, Table, notes
 
 _MOST_REGIONS = 6
 
 
-def table(found: Comparison, warnings: Sequence[str]) -> str:
+def page(found: Comparison, warnings: Sequence[str]) -> Page:
     """Return the report: sensors against the reference, energies of regions, and what a reader must know."""
     clock = (
         "one clock: a lag is the sensor's own"
         if found.one_clock
         else "clocks fitted: a lag is the clock's and the sensor's together"
     )
-    lines = [f"reference: {found.reference}; {clock}; +- is 95 %", ""]
+    made: list[Line | Table] = [Line(f"reference: {found.reference}; {clock}; +- is 95 %"), Line("")]
     head = ("sensor", "updates (ms)", "response (ms)", "lag (ms)", "gain", "offset (W)", "left (W)", "")
-    lines += aligned([head, *(_sensor(s, found.reference) for s in found.sensors)])
+    made.append(Table([head, *(_sensor(s, found.reference) for s in found.sensors)]))
     shown = found.regions[:_MOST_REGIONS]
     for number, each in enumerate(shown):
-        lines += ["", *_region(each, each.region.name or f"region {number}", found.reference)]
+        made += [Line(""), *_region(each, each.region.name or f"region {number}", found.reference)]
     if len(found.regions) > _MOST_REGIONS:
-        lines += ["", f"and {len(found.regions) - _MOST_REGIONS} more regions: --json has them all"]
-    notes = [*warnings]
+        made += [Line(""), Line(f"and {len(found.regions) - _MOST_REGIONS} more regions: --json has them all")]
+    known = [*warnings]
     for s in found.sensors:
-        notes += [f"{s.name}: {note}" for note in s.notes]
-        notes += [
+        known += [f"{s.name}: {note}" for note in s.notes]
+        known += [
             f"{s.name}: no {_WORDS.get(name, name)}: {why}"
             for name, why in s.declined.items()
             if s.name != found.reference
         ]
     for each in shown:
-        notes += [w for e in each.energies.values() for w in e.warnings]
-    return "\n".join([*lines, "", *(f"note: {note}" for note in dict.fromkeys(notes))]).rstrip()
+        known += [w for e in each.energies.values() for w in e.warnings]
+    return [*made, Line(""), *notes(known)] if known else made
 
 
 _WORDS = {"update_period_ms": "update period", "lag_ms": "lag", "kernel": "averaging window", "gain": "gain and offset"}
@@ -70,13 +70,13 @@ def _sensor(s: Compared, reference: str) -> tuple[str, ...]:
     )
 
 
-def _region(r: RegionEnergies, name: str, reference: str) -> list[str]:
+def _region(r: RegionEnergies, name: str, reference: str) -> list[Line | Table]:
     truth = f", true energy {r.true_j:.6g} J" if r.true_j is not None else ""
     title = f"{name}: {r.seconds:.4f} s{truth}"
     head = ["", "joules", "+- (1 sd)", "watts", "to reference", "in sd", "corrected (J)"]
     rows = [[*head, *(["to truth"] if r.true_j is not None else []), ""]]
     rows += [_energy(sensor, e, r, reference) for sensor, e in r.energies.items()]
-    return [title, *aligned(rows)]
+    return [Line(title, Kind.HEADING), Table(rows)]
 
 
 def _energy(name: str, e: Energy, r: RegionEnergies, reference: str) -> list[str]:

@@ -15,6 +15,8 @@ from pmtpy.backends.powersensor3.config import Records, SensorRecord
 from pmtpy.backends.powersensor3.device import Board, open_board
 from pmtpy.backends.powersensor3.limits import refuse_implausible
 from pmtpy.cli.common import say
+from pmtpy.cli.page import Kind, Line, Page, notes
+from pmtpy.cli.terminal import show
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.errors import FileFormatError, TargetError
 from pmtpy.sensor.registry import canonical, split_target
@@ -149,7 +151,7 @@ def _report(board: Board, records: Records, args: argparse.Namespace) -> None:
         document = {"target": f"powersensor3:{board.name}", "firmware": board.firmware.text, "sensors": sensors}
         print(json.dumps({**document, "notes": board.notes}, indent=2))
     else:
-        _show(board, records)
+        show(page(board, records))
 
 
 def _write(path: Path, text: str) -> None:
@@ -160,15 +162,14 @@ def _write(path: Path, text: str) -> None:
         raise TargetError(msg) from error
 
 
-def _show(board: Board, records: Records) -> None:
-    print(f"{board.name}: firmware {board.firmware.text}")
-    print(
+def page(board: Board, records: Records) -> Page:
+    """Return the configuration for a person."""
+    head = (
         f"{'sensor':>6}  {'pair':<4}  {'of':<7}  {'type':<15}  {'name':<15}  {'vref':>10}  {'sensitivity':>13}  in use"
     )
-    for sensor, record in enumerate(records):
-        print(_line(sensor, record))
-    for note in board.notes:
-        print(f"note: {note}")
+    lines = [_line(sensor, record) for sensor, record in enumerate(records)]
+    title = Line(f"{board.name}: firmware {board.firmware.text}", Kind.HEADING)
+    return [title, Line(head), *map(Line, lines), *notes(board.notes)]
 
 
 def _line(sensor: int, r: SensorRecord) -> str:

@@ -19,6 +19,8 @@ from typing import Any, cast
 
 from pmtpy.backends import rules
 from pmtpy.backends.machine import Machine
+from pmtpy.cli.page import Kind, Line, Page
+from pmtpy.cli.terminal import show
 from pmtpy.core.source import Discovery
 from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, PmtError, SourceLostError, TargetError, Verdict
 from pmtpy.sensor.registry import VIRTUAL, Backend, all_backends, backend_of, create, split_target
@@ -29,6 +31,12 @@ _WORDS = {
     Verdict.LIMITED: "works, but not fully",
     Verdict.BROKEN: "does not work",
     Verdict.ABSENT: "not on this machine",
+}
+_KINDS = {
+    Verdict.WORKS: Kind.GOOD,
+    Verdict.LIMITED: Kind.WARNING,
+    Verdict.BROKEN: Kind.BAD,
+    Verdict.ABSENT: Kind.TEXT,
 }
 
 
@@ -87,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([document(result) for result in results], indent=2))
     else:
-        _show(results)
+        show(page(results))
     return 0
 
 
@@ -181,25 +189,28 @@ def document(result: Result) -> dict[str, Any]:
     }
 
 
-def _show(results: Sequence[Result]) -> None:
+def page(results: Sequence[Result]) -> Page:
+    """Return the findings for a person."""
+    made: list[Line] = []
     for result in results:
         finding = result.finding
         target = f"{finding.backend}:{finding.device}" if finding.device else finding.backend
         obstacle = f" ({finding.obstacle.value})" if finding.obstacle else ""
-        print(f"{target}: {_WORDS[finding.verdict]}{obstacle if finding.verdict is not Verdict.ABSENT else ''}")
-        print(f"    {finding.found}")
-        for note in result.notes:
-            print(f"    note: {note}")
-        for step in finding.cure:
-            print(f"    cure: {step}")
+        shown = obstacle if finding.verdict is not Verdict.ABSENT else ""
+        made.append(Line(f"{target}: {_WORDS[finding.verdict]}{shown}", _KINDS[finding.verdict]))
+        made += [Line(f"    {part}") for part in finding.found.splitlines() or [""]]
+        made += [Line(f"    note: {note}", Kind.NOTE) for note in result.notes]
+        made += [
+            Line(f"    cure: {step}", Kind.COMMAND if step.startswith("$ ") else Kind.TEXT) for step in finding.cure
+        ]
         for name in finding.rules:
-            print(f"    for good, with {name}:")
-            for command in rules.commands(name):
-                print(f"      $ {command}")
+            made.append(Line(f"    for good, with {name}:"))
+            made += [Line(f"      $ {command}", Kind.COMMAND) for command in rules.commands(name)]
     works = sum(r.finding.verdict in {Verdict.WORKS, Verdict.LIMITED} for r in results)
     broken = sum(r.finding.verdict is Verdict.BROKEN for r in results)
-    print(f"\n{works} can be used, {broken} need a cure.", end="")
-    print(" NAME:virtual rehearses a sensor without its hardware." if not works else "")
+    end = f"{works} can be used, {broken} need a cure."
+    rehearse = "" if works else " NAME:virtual rehearses a sensor without its hardware."
+    return [*made, Line(""), Line(end + rehearse)]
 
 
 def _print_rules(named: Sequence[str]) -> int:

@@ -19,10 +19,11 @@ from pmtpy.cli.common import (
     check_writable,
     chosen_targets,
     opened,
-    say,
     stoppable,
     write_report,
 )
+from pmtpy.cli.page import Kind, Line
+from pmtpy.cli.terminal import show
 from pmtpy.core.clock import HOST_CLOCK, seconds_of
 from pmtpy.errors import PmtError, SourceLostError, TargetError
 from pmtpy.io.write import FORMATS
@@ -144,10 +145,10 @@ def _reader_gone(error: PmtError) -> bool:
 def _report(
     args: argparse.Namespace, region: Region, paths: Sequence[Path | None], problems: Sequence[PmtError]
 ) -> None:
-    lines = report.table(region.outcomes(), None, summed=False)
-    lines += [f"written: {path}" for path in paths if path is not None]
-    lines += [f"warning: {p}" for p in problems]
+    made = report.page(region.outcomes(), None, summed=False)
+    made += [Line(f"written: {path}") for path in paths if path is not None]
+    made += [Line(f"warning: {p}", Kind.WARNING) for p in problems]
     if args.output:
-        write_report("\n".join(lines), args.output)
+        write_report(made, args.output)
     elif not args.quiet:
-        say("\n".join(lines))
+        show(made, sys.stderr)

@@ -23,6 +23,9 @@ class Kind(Enum):
     COMMAND = "command"
 
 
+_SAID = {"note": Kind.NOTE, "warning": Kind.WARNING}
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """One line; how deep it stands is in its leading blanks."""
@@ -52,6 +55,11 @@ Page = Sequence[Line | Table]
 def note(text: str) -> Line:
     """Return a line that a reader of the numbers must know."""
     return Line(f"note: {text}", Kind.NOTE)
+
+
+def told(text: str) -> list[Line]:
+    """Return a message as lines, each as what its first word says that it is."""
+    return [Line(line, _SAID.get(line.strip().partition(":")[0], Kind.TEXT)) for line in text.splitlines()]
 
 
 def notes(texts: Iterable[str]) -> list[Line]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from pmtpy.cli.terminal import is_terminal
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.errors import PmtError
 from pmtpy.regions.region import Region
@@ -29,7 +30,7 @@ class Progress:
 
     def __init__(self, region: Region, *, enabled: bool) -> None:
         self._region = region
-        self._enabled = enabled and sys.stderr.isatty() and Path("/proc/self/io").exists()
+        self._enabled = enabled and is_terminal(sys.stderr) and Path("/proc/self/io").exists()
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
         self._shown = False

@@ -10,6 +10,8 @@ from typing import Any
 
 from pmtpy.cli import report
 from pmtpy.cli.common import add_targets, chosen_targets, number_or_none, opened
+from pmtpy.cli.page import Kind, Line, Table
+from pmtpy.cli.terminal import show
 from pmtpy.core.clock import HOST_CLOCK, seconds_of
 from pmtpy.core.state import State
 from pmtpy.regions.measurement import Measurement
@@ -45,9 +47,7 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             print(json.dumps([document(each) for each in readings], indent=2))
         else:
-            for each in readings:
-                _show(each)
-            print(report.SPREAD)
+            show([part for each in readings for part in page(each)] + [Line(report.SPREAD)])
     return 0
 
 
@@ -104,11 +104,11 @@ def document(reading: _Reading) -> dict[str, Any]:
     }
 
 
-def _show(reading: _Reading) -> None:
+def page(reading: _Reading) -> list[Line | Table]:
+    """Return one sensor for a person."""
     sensor, state = reading.sensor, reading.state
     who = " ".join(filter(None, (sensor.identity.model, sensor.identity.serial)))
-    print(f"{sensor.target}{' (virtual)' if sensor.identity.virtual else ''}{': ' if who else ''}{who}")
-    print(f"  watts now, joules of the {reading.seconds:.3g} s since it was opened")
+    title = f"{sensor.target}{' (virtual)' if sensor.identity.virtual else ''}{': ' if who else ''}{who}"
     recent = sensor.history(0.0)
     values = list(recent.values[-1]) if len(recent) else []
     labels = {c.name: f"  {c.label}" for c in sensor.channels if c.label}
@@ -117,6 +117,9 @@ def _show(reading: _Reading) -> None:
         how = f"+- {reading.uncertainty_joules(name):.2g} J  {reading.part(name).method}{labels.get(name, '')}"
         rows.append((f"  {name}", f"{watts:.4f} W", f"{joules:.4f} J", how))
     rows += [(f"  {name}", f"{value:.10g}", "", "") for name, value in zip(recent.value_names, values, strict=False)]
-    print("\n".join(report.aligned(rows)))
-    for warning in reading.watched.warnings:
-        print(f"  note: {warning}")
+    return [
+        Line(title, Kind.HEADING),
+        Line(f"  watts now, joules of the {reading.seconds:.3g} s since it was opened"),
+        Table(rows, headed=False),
+        *(Line(f"  note: {warning}", Kind.NOTE) for warning in reading.watched.warnings),
+    ]

@@ -1,37 +1,39 @@
-"""Measurements as a table for a person."""
+"""Measurements as a page for a person."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+from pmtpy.cli.page import Line, Table, notes
 from pmtpy.errors import PmtError
 from pmtpy.regions.measurement import Measurement
 
 SPREAD = "+- is one standard uncertainty; the truth lies within twice it in 95 of 100 cases"
 _HEAD = ("sensor", "seconds", "joules", "+-", "watts", "how")
+_NO_TOTAL = (
+    "no total: a sensor is missing, or two of them may see the same device (an external meter and a built-in"
+    " sensor, a GPU and all GPUs at a socket, or a socket whose number is not known)"
+)
 
 
-def table(
+def page(
     measured: Mapping[str, Measurement | PmtError], total: Measurement | None, *, summed: bool = True
-) -> list[str]:
-    """Return the lines: sensors with their channels, the total if one is ``summed``, what a reader must know."""
-    rows: list[tuple[str, ...]] = [_HEAD]
-    notes: list[str] = []
-    for target, m in measured.items():
-        if isinstance(m, PmtError):
-            notes.append(f"{target}: {m}")
-            continue
+) -> list[Line | Table]:
+    """Return the page: sensors with their channels, the total if one is ``summed``, what a reader must know."""
+    good = {target: m for target, m in measured.items() if isinstance(m, Measurement)}
+    rows: list[tuple[str, ...]] = []
+    for target, m in good.items():
         rows.append(_row(target, m))
         rows += [_row(f"  {name}", c) for name, c in m.channels.items()]
-        notes += [w if w.startswith(target) else f"{target}: {w}" for w in m.warnings]
     if total is not None and len(measured) > 1:
         rows.append(_row("total", total))
-    if summed and total is None and len(measured) > 1:
-        notes.append(
-            "no total: a sensor is missing, or two of them may see the same device (an external meter and a built-in"
-            " sensor, a GPU and all GPUs at a socket, or a socket whose number is not known)"
-        )
-    return [*aligned(rows), *([SPREAD] if len(rows) > 1 else []), *(f"note: {note}" for note in dict.fromkeys(notes))]
+    failed = [f"{target}: {m}" for target, m in measured.items() if isinstance(m, PmtError)]
+    missing = [_NO_TOTAL] if summed and total is None and len(measured) > 1 else []
+    return [
+        Table([_HEAD, *rows]),
+        *([Line(SPREAD)] if rows else []),
+        *notes([*failed, *warnings(good), *missing]),
+    ]
 
 
 def _row(name: str, m: Measurement) -> tuple[str, ...]:
@@ -41,11 +43,32 @@ def _row(name: str, m: Measurement) -> tuple[str, ...]:
     return (name, f"{m.seconds:.4f}", f"{m.joules:.6g}", f"{m.uncertainty_joules:.2g}", f"{m.watts:.6g}", how)
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows as lines with columns in line: words left, numbers between right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        numbers = [cell.rjust(w) for cell, w in zip(row[1:-1], widths[1:-1], strict=True)]
-        lines.append("  ".join([row[0].ljust(widths[0]), *numbers, row[-1]]).rstrip())
-    return lines
+def warnings(measured: Mapping[str, Measurement]) -> list[str]:
+    """Return what the measurements warn of, each text once, behind the names of all that it is about."""
+    about: dict[str, list[str]] = {}
+    for target, m in measured.items():
+        for warning in m.warnings:
+            who, text = _subject(target, m, warning)
+            if who not in about.setdefault(text, []):
+                about[text].append(who)
+    return [_sentence(who, text) for text, who in about.items()]
+
+
+def _subject(target: str, m: Measurement, warning: str) -> tuple[str, str]:
+    """Split a warning into what it is about and what it says."""
+    own = warning.removeprefix(target)
+    if own != warning and own[:2] in {": ", " i"}:
+        return target, own
+    channel, _, text = warning.partition(": ")
+    return (f"{target}: {channel}", f": {text}") if channel in m.channels else (target, f": {warning}")
+
+
+def _sentence(who: list[str], text: str) -> str:
+    """Join the names of all that a text is about; a target that several of them have is named once."""
+    if len(who) > 1:
+        text = text.replace(" is virtual: its ", " are virtual: their ", 1)
+    parts: dict[str, list[str]] = {}
+    for each in who:
+        target, _, channel = each.partition(": ")
+        parts.setdefault(target, []).extend([channel] if channel else [])
+    return ", ".join(f"{t}: {', '.join(c)}" if c else t for t, c in parts.items()) + text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,9 @@ from pmtpy.cli.common import (
     write_report,
 )
 from pmtpy.cli.dump import dump_paths, end_dumps
+from pmtpy.cli.page import Line, Page
 from pmtpy.cli.progress import Progress
+from pmtpy.cli.terminal import show
 from pmtpy.core.clock import HOST_CLOCK, seconds_of
 from pmtpy.errors import PmtError, TargetError
 from pmtpy.regions.measurement import Measurement
@@ -143,13 +146,13 @@ def _dumped(sensors: Sequence[Sensor], args: argparse.Namespace) -> Iterator[Non
 
 
 def _report(args: argparse.Namespace, runs: Sequence[Run], baseline: dict[str, Measurement] | None) -> None:
-    text = json.dumps(document(args.command, runs, baseline), indent=2) if args.json else table(runs, baseline)
+    made = json.dumps(document(args.command, runs, baseline), indent=2) if args.json else page(runs, baseline)
     if args.output:
-        write_report(text, args.output)
-    elif args.json:
-        print(text)
+        write_report(made, args.output)
+    elif isinstance(made, str):
+        print(made)
     else:
-        say(text)
+        show(made, sys.stderr)
 
 
 def numbers(m: Measurement) -> dict[str, Any]:
@@ -227,20 +230,20 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
     return {k: number_or_none(v) for k, v in numbers_of.items()}
 
 
-def table(runs: Sequence[Run], baseline: dict[str, Measurement] | None) -> str:
+def page(runs: Sequence[Run], baseline: dict[str, Measurement] | None) -> Page:
     """Return the report for a person."""
     last = runs[-1]
-    lines = report.table(last.measured, last.total)
+    made = report.page(last.measured, last.total)
     if baseline is not None:
-        lines += [
-            f"idle before: {target}: {m.watts:.4g} W over {m.seconds:.3g} s (not subtracted)"
+        made += [
+            Line(f"idle before: {target}: {m.watts:.4g} W over {m.seconds:.3g} s (not subtracted)")
             for target, m in baseline.items()
         ]
     if len(runs) > 1:
-        lines.append(f"the table shows the last of {len(runs)} runs; over all runs (95 % interval of the mean):")
+        made.append(Line(f"the table shows the last of {len(runs)} runs; over all runs (95 % interval of the mean):"))
         for target, each in _by_target(runs).items():
             mean, deviation, half = repeated([m.joules for m in each])
-            lines.append(f"  {target}: {mean:.6g} J +- {half:.2g} J, spread {deviation:.2g} J")
+            made.append(Line(f"  {target}: {mean:.6g} J +- {half:.2g} J, spread {deviation:.2g} J"))
         mean, deviation, half = repeated([r.seconds for r in runs])
-        lines.append(f"  time: {mean:.6g} s +- {half:.2g} s, spread {deviation:.2g} s")
-    return "\n".join(lines)
+        made.append(Line(f"  time: {mean:.6g} s +- {half:.2g} s, spread {deviation:.2g} s"))
+    return made

@@ -10,7 +10,7 @@ import subprocess
 import termios
 from pathlib import Path
 
-from pmtpy.cli.page import Kind, Line, Table, notes
+from pmtpy.cli.page import Kind, Line, Page, Table, notes
 
 ROOT = Path(__file__).parents[2]
 TABLE = Table(
@@ -20,7 +20,7 @@ TABLE = Table(
         ("  pair0", "2.0004", "75.003", "37.4948", "interval mean, 99.12% covered, 12 rows lost, virtual"),
     ]
 )
-PAGE = (Line("a heading", Kind.HEADING), TABLE, *notes(["a note that is [not] markup " + "and long " * 12] * 2))
+PAGE: Page = (Line("a heading", Kind.HEADING), TABLE, *notes(["a note that is [not] markup " + "and long " * 12] * 2))
 
 
 def on_a_terminal(words: list[str], *, width: int = 80, **environment: str) -> str:
