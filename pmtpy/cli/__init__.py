@@ -12,10 +12,12 @@ import os
 import sys
 import types
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from pmtpy._version import __version__
 from pmtpy.cli.command import split_command
 from pmtpy.cli.common import USAGE, configure_logging, exit_code, say
+from pmtpy.cli.parser import Parser
+from pmtpy.cli.stopping import Stop, Stopped
 from pmtpy.errors import PmtError
 
 VERBS: Mapping[str, str] = types.MappingProxyType(
@@ -38,15 +40,15 @@ VERBS: Mapping[str, str] = types.MappingProxyType(
 WITH_COMMAND = {"run", "dump", "compare"}
 
 
-def _parser(chosen: str | None) -> argparse.ArgumentParser:
+def _parser(chosen: str | None) -> Parser:
     """Make the parser; only the chosen verb's module is imported."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="pmtpy",
         description="Measure energy with every sensor a machine has, and say how far each number can be trusted.",
         epilog="'pmtpy VERB --help' explains a verb, with examples. A TARGET is name[:device], for example rapl, "
         "nvml:0, powersensor3:/dev/ttyACM0; NAME:virtual rehearses a sensor without its hardware.",
     )
-    parser.add_argument("--version", action="version", version=f"pmtpy {__version__}")
+    parser.add_argument("--version", action=_Version, help="show the version and exit")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
     for verb, does in VERBS.items():
         sub = verbs.add_parser(
@@ -58,7 +60,7 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
         if verb == chosen:
             sub.add_argument("-v", "--verbose", action="count", default=0, help="say more on stderr (twice: debug)")
             sub.add_argument("-q", "--quiet", action="store_true", help="say only errors")
-            sub.set_defaults(refuse=sub.error)
+            sub.set_defaults(parser=sub)
             importlib.import_module(f"pmtpy.cli.{verb}").add_arguments(sub)
     return parser
 
@@ -84,17 +86,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     args, left = parser.parse_known_args(ours)
     if left:
         hint = "" if left[0].startswith("-") or args.verb not in WITH_COMMAND else "; a command goes after --"
-        getattr(args, "refuse", parser.error)(f"unrecognized arguments: {' '.join(left)}{hint}")
+        understood: Parser = getattr(args, "parser", parser)
+        understood.unknown(left, hint)
     if args.verb is None:
         parser.print_help(sys.stderr)
         return USAGE
     if command and args.verb not in WITH_COMMAND:
-        args.refuse(f"{args.verb} takes no command after --")
+        args.parser.error(f"{args.verb} takes no command after --")
     args.command = command
     configure_logging(args.verbose, quiet=args.quiet)
+    return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Run the verb that was parsed; return the exit code whatever ends it."""
     try:
-        code: int = importlib.import_module(f"pmtpy.cli.{args.verb}").run(args)
-        sys.stdout.flush()
+        with Stop() as args.stop:
+            code: int = importlib.import_module(f"pmtpy.cli.{args.verb}").run(args)
+            sys.stdout.flush()
     except PmtError as error:
         say(f"pmtpy {args.verb}: {error}")
         return exit_code(error)
@@ -102,9 +111,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output has gone; nothing more can be said, and the interpreter must not try at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Stopped as stop:
+        return 128 + stop.number
     except KeyboardInterrupt:
         return 130
     return code
+
+
+class _Version(argparse.Action):
+    """Prints the version, which is looked up only when it is asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from pmtpy._version import __version__
+
+        print(f"pmtpy {__version__}")
+        parser.exit()
 
 
 def main_dump(argv: Sequence[str] | None = None) -> int:

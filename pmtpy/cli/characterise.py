@@ -19,7 +19,7 @@ from pmtpy.cli.common import add_options, parse_options, say
 from pmtpy.cli.page import Kind, Line, Page
 from pmtpy.cli.settings import load_settings
 from pmtpy.cli.terminal import is_terminal, show
-from pmtpy.core.clock import seconds_of
+from pmtpy.core.clock import duration_of, seconds_of
 from pmtpy.errors import TargetError
 from pmtpy.lab.recorded import one_run, power_column, read_file, read_series, read_stamps, sensor_column
 from pmtpy.sensor.registry import canonical, split_target
@@ -113,7 +113,7 @@ def _one(target: str, args: argparse.Namespace) -> _Made:
         target,
         {key: text for key, text in said.items() if key not in OF_SENSORS} | parse_options(args.option),
         channel=args.channel,
-        seconds=seconds_of(args.duration),
+        seconds=duration_of(args.duration),
         interval_s=interval,
         progress=_progress,
     )

@@ -123,7 +123,10 @@ class _PassedOn:
             self._pass_on(number, None)
 
     def __enter__(self) -> Self:
-        self._before = {n: signal.signal(n, self._pass_on) for n in _PASSED_ON}
+        # What is switched off (nohup) stays so, and the command inherits it.
+        self._before = {
+            n: signal.signal(n, self._pass_on) for n in _PASSED_ON if signal.getsignal(n) is not signal.SIG_IGN
+        }
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -7,11 +7,9 @@ import contextlib
 import logging
 import math
 import os
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import FrameType
 
 from pmtpy.cli.page import Page, plain, told
 from pmtpy.cli.settings import load_settings
@@ -166,30 +164,6 @@ def open_all(
                     raise
                 say(f"left out: {error}")
         yield sensors
-
-
-class Stopped(Exception):  # noqa: N818  (an event, not an error)
-    """The user or the system asked the program to end: Ctrl-C, SIGTERM or SIGHUP."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        super().__init__(signal.Signals(number).name)
-
-
-@contextlib.contextmanager
-def stoppable() -> Iterator[None]:
-    """Turn SIGINT, SIGTERM and SIGHUP into :class:`Stopped` while inside, so that files are ended cleanly."""
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        raise Stopped(number)
-
-    numbers = [getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n)]
-    before = {n: signal.signal(n, stop) for n in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def check_writable(*paths: str | None) -> None:

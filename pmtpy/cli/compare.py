@@ -7,12 +7,10 @@ wrote them all in one run; then, too, energies are compared after the files were
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib.util
 import json
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,12 +24,13 @@ from pmtpy.analysis.comparison.compare import compare
 from pmtpy.analysis.comparison.results import Comparison, Trace
 from pmtpy.cli import report
 from pmtpy.cli.command import run_command
-from pmtpy.cli.common import LOST, Stopped, check_writable, opened, say, stoppable, write_report
+from pmtpy.cli.common import LOST, check_writable, opened, say, write_report
 from pmtpy.cli.comparison_report import page
 from pmtpy.cli.dump import end_dumps
+from pmtpy.cli.stopping import Stop
 from pmtpy.cli.terminal import show
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
-from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, seconds_of
+from pmtpy.core.clock import HOST_CLOCK, duration_of
 from pmtpy.core.markers import Span, paired
 from pmtpy.core.rows import Floats
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
@@ -297,7 +296,8 @@ def _live(args: argparse.Namespace, options: Sequence[str]) -> _Watched:
         msg = f"a comparison needs two or more sensors, or channels of one (TARGET#CHANNEL); {args.things[0]} is one"
         raise TargetError(msg)
     targets = list(dict.fromkeys(target for target, _ in wanted))
-    seconds = seconds_of(args.duration or _DURATION, bare_s=1.0)
+    seconds = duration_of(args.duration or _DURATION)
+    stop: Stop = args.stop
     with opened(targets, options, interval=args.interval) as sensors, tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / f"{i}.csv" for i in range(len(sensors))]
         region = Region("compare", {s.target: s for s in sensors})
@@ -305,13 +305,14 @@ def _live(args: argparse.Namespace, options: Sequence[str]) -> _Watched:
         try:
             for sensor, file in zip(sensors, files, strict=True):
                 sensor.start_dump(file)
-            _rest(_REST_S)
+            stop.rest(_REST_S)
             start_ns = HOST_CLOCK.now_ns()
             with region:
                 status = run_command(args.command, divert_stdout=args.json and not args.output) if args.command else 0
                 if not args.command:
-                    _watch(seconds)
-            _rest(_REST_S)
+                    with stop.taken():  # what was seen until Ctrl-C is compared all the same
+                        stop.rest(seconds)
+            stop.rest(_REST_S)
         finally:
             problems = end_dumps(sensors)
         name = " ".join(args.command) if args.command else "all"
@@ -339,16 +340,6 @@ def _live(args: argparse.Namespace, options: Sequence[str]) -> _Watched:
         facts=facts,
         status=status if args.command else LOST if lost else 1 if problems else 0,
     )
-
-
-def _watch(seconds: float) -> None:
-    """Wait; what was seen until Ctrl-C is compared all the same."""
-    with contextlib.suppress(Stopped), stoppable():
-        _rest(seconds)
-
-
-def _rest(seconds: float) -> None:
-    HOST_CLOCK.wait_until(HOST_CLOCK.now_ns() + round(seconds * NS_PER_S), threading.Event())
 
 
 def _world(sensors: Sequence[Sensor]) -> World | None:

@@ -6,7 +6,6 @@ import argparse
 import os
 import re
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,19 +13,19 @@ from pmtpy.cli import report
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import (
     LOST,
-    Stopped,
     add_targets,
     check_writable,
     chosen_targets,
     opened,
-    stoppable,
     write_report,
 )
 from pmtpy.cli.page import Kind, Line
+from pmtpy.cli.stopping import Stop
 from pmtpy.cli.terminal import show
-from pmtpy.core.clock import HOST_CLOCK, seconds_of
+from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, duration_of
+from pmtpy.core.nearest import nearest
 from pmtpy.errors import PmtError, SourceLostError, TargetError
-from pmtpy.io.write import FORMATS
+from pmtpy.io.write import FORMATS, SUFFIXES
 from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of, dump_error_of
 
@@ -67,8 +66,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Dump until the time is over, the command has ended, or the user stops it."""
     check_writable(args.output)
+    if args.format is None:
+        check_suffix(args.file, "; or --format says what it is")
     targets = chosen_targets(args.targets)
-    seconds = seconds_of(args.duration, bare_s=1.0) if args.duration else None
+    seconds = duration_of(args.duration) if args.duration else None
     paths = dump_paths(targets, args.file, args.format)
     with opened(targets, args.option, interval=args.interval) as sensors:
         region = Region("dump", {s.target: s for s in sensors})
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
                 sensor.start_dump(where, format=args.format, interval=args.interval, overwrite=args.overwrite)
                 started.append(sensor)
             with region:
-                code = run_command(args.command) if args.command else _watch(sensors, seconds)
+                code = run_command(args.command) if args.command else _watch(sensors, seconds, args.stop)
         finally:
             problems += end_dumps(started)
         _report(args, region, paths, problems)
@@ -88,6 +89,21 @@ def run(args: argparse.Namespace) -> int:
         return code
     lost = any(isinstance(p, SourceLostError) for p in problems)
     return LOST if lost else 1 if problems else code
+
+
+def check_suffix(file: str | None, hint: str = "") -> None:
+    """Refuse a file whose suffix promises another format than any of ours; none at all means CSV.
+
+    Raises
+    ------
+    TargetError
+        It does.
+    """
+    given = Path(file).suffix.lower() if file else ""
+    if given and given not in SUFFIXES:
+        near = nearest(given, SUFFIXES)
+        msg = f"{file}: no format has the suffix {given}; there are: {', '.join(SUFFIXES)}{hint}{near}"
+        raise TargetError(msg)
 
 
 def dump_paths(targets: Sequence[str], file: str | None, kind: str | None) -> list[Path | None]:
@@ -105,20 +121,15 @@ def dump_paths(targets: Sequence[str], file: str | None, kind: str | None) -> li
     return [path.with_name(f"{path.stem}-{slug}{path.suffix}") for slug in slugs]
 
 
-def _watch(sensors: Sequence[Sensor], seconds: float | None) -> int:
+def _watch(sensors: Sequence[Sensor], seconds: float | None, stop: Stop) -> int:
     """Wait for the end: of the time, of the last sensor or file that works, or of the user's patience."""
-    end_ns = None if seconds is None else HOST_CLOCK.now_ns() + round(seconds * 1e9)
-    idle = threading.Event()
-    try:
-        with stoppable():
-            while any(acquisition_of(s).alive and dump_error_of(s) is None for s in sensors):
-                now = HOST_CLOCK.now_ns()
-                if end_ns is not None and now >= end_ns:
-                    break
-                nap = now + round(_WATCH_S * 1e9)
-                HOST_CLOCK.wait_until(nap if end_ns is None else min(nap, end_ns), idle)
-    except Stopped:
-        pass  # the user has seen enough: the files are ended cleanly, with status 0
+    end_ns = None if seconds is None else HOST_CLOCK.now_ns() + round(seconds * NS_PER_S)
+    with stop.taken():  # the user has seen enough: the files are ended cleanly, with status 0
+        while any(acquisition_of(s).alive and dump_error_of(s) is None for s in sensors):
+            left_s = _WATCH_S if end_ns is None else (end_ns - HOST_CLOCK.now_ns()) / NS_PER_S
+            if left_s <= 0:
+                break
+            stop.rest(min(_WATCH_S, left_s))
     return 0
 
 

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import difflib
+import re
 import sys
-from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from pmtpy.cli.terminal import console_of, help_on
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean X?`` for the known name that is most like a word, or nothing.
-
-    Upper and lower case count as alike: ``PowerSensor3`` is near ``powersensor3``.
-    """
-    by_lower = {name.lower(): name for name in known}
-    found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
-    return f"; did you mean {by_lower[found[0]]}?" if found else ""
+from pmtpy.core.nearest import nearest
 
 
 class Parser(argparse.ArgumentParser):
     """argparse's parser; a mistyped verb, choice or option is answered with the nearest one."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # `--for -1s` is a value that is wrong, and is told so; argparse would take it for an option.
+        self._negative_number_matcher = re.compile(r"^-\.?\d")
 
     def options(self) -> list[str]:
         """Return the options that this parser knows."""
@@ -32,7 +27,7 @@ class Parser(argparse.ArgumentParser):
         """End the program over words that nobody understands."""
         word = words[0].partition("=")[0]
         near = nearest(word, self.options()) if word.startswith("-") else ""
-        self.error(f"{' '.join(words)}: not understood{near}{hint}")
+        self.error(f"{' '.join(words)}: not understood{hint}{near}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ from pmtpy.cli import report
 from pmtpy.cli.common import add_targets, chosen_targets, number_or_none, opened
 from pmtpy.cli.page import Kind, Line, Table
 from pmtpy.cli.terminal import show
-from pmtpy.core.clock import HOST_CLOCK, seconds_of
+from pmtpy.core.clock import duration_of
 from pmtpy.core.state import State
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
@@ -37,12 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Open, watch for a moment, read, print."""
-    watch_ns = round(seconds_of(args.duration, bare_s=1.0) * 1e9)
+    watch_s = duration_of(args.duration)
     with opened(chosen_targets(args.targets), args.option) as sensors:
         begun_ns = {s.target: _first_row_ns(s) for s in sensors}
         region = Region("read", {s.target: s for s in sensors})
         with region:
-            HOST_CLOCK.wait_until(HOST_CLOCK.now_ns() + watch_ns, threading.Event())
+            args.stop.rest(watch_s)
         readings = [_Reading(s, s.read(), region[s.target], begun_ns[s.target]) for s in sensors]
         if args.json:
             print(json.dumps([document(each) for each in readings], indent=2))

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import json
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,11 +22,12 @@ from pmtpy.cli.common import (
     say,
     write_report,
 )
-from pmtpy.cli.dump import dump_paths, end_dumps
+from pmtpy.cli.dump import check_suffix, dump_paths, end_dumps
 from pmtpy.cli.page import Line, Page
 from pmtpy.cli.progress import Progress
+from pmtpy.cli.stopping import Stop
 from pmtpy.cli.terminal import show
-from pmtpy.core.clock import HOST_CLOCK, seconds_of
+from pmtpy.core.clock import duration_of
 from pmtpy.errors import PmtError, TargetError
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
@@ -88,12 +88,13 @@ def run(args: argparse.Namespace) -> int:
         msg = "--repeat needs at least 1, --warmup at least 0"
         raise TargetError(msg)
     check_writable(args.output)
+    check_suffix(args.dump)
     named = bool(args.sensor)
     targets = chosen_targets(args.sensor, everything=True)
-    baseline_s = seconds_of(args.baseline, bare_s=1.0) if args.baseline else None
+    baseline_s = duration_of(args.baseline) if args.baseline else None
     divert = args.json and not args.output
     with open_all(targets, args.option, strict=named) as sensors:
-        baseline = _idle(sensors, baseline_s) if baseline_s is not None else None
+        baseline = _idle(sensors, baseline_s, args.stop) if baseline_s is not None else None
         for _ in range(args.warmup):
             status = run_command(args.command, divert_stdout=divert)
             if status:
@@ -118,10 +119,10 @@ def _once(sensors: Sequence[Sensor], args: argparse.Namespace, *, divert: bool) 
     return Run(status, region.seconds, measured, total)
 
 
-def _idle(sensors: Sequence[Sensor], seconds: float) -> dict[str, Measurement]:
+def _idle(sensors: Sequence[Sensor], seconds: float, stop: Stop) -> dict[str, Measurement]:
     region = Region("baseline", {s.target: s for s in sensors})
     with region:
-        HOST_CLOCK.wait_until(HOST_CLOCK.now_ns() + round(seconds * 1e9), threading.Event())
+        stop.rest(seconds)
     return dict(region.items())
 
 

@@ -8,6 +8,7 @@ never cut: a table that does not fit is written as paragraphs.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import sys
@@ -60,11 +61,17 @@ def show(page: Page, stream: TextIO | None = None) -> None:
     """Write a page to a stream, stdout unless told otherwise."""
     stream = sys.stdout if stream is None else stream
     console = console_of(stream)
-    if console is None:
-        print(plain(page), file=stream)
-        return
-    for part in page:
-        _table(console, part) if isinstance(part, Table) else _line(console, part)
+    try:
+        if console is None:
+            print(plain(page), file=stream)
+            return
+        for part in page:
+            _table(console, part) if isinstance(part, Table) else _line(console, part)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        # The terminal was closed (SIGHUP): what was measured is in its files, and nobody reads this any more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _line(console: Console, line: Line) -> None:

@@ -7,9 +7,9 @@ and once at its end.
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 import itertools
+import math
 import re
 import threading
 import time
@@ -19,6 +19,13 @@ from typing import Protocol
 from pmtpy.errors import TargetError
 
 NS_PER_S = 1_000_000_000
+
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_PART = re.compile(rf"\s*({_NUMBER})\s*([a-zA-Z]*)\s*")
+_RATE = re.compile(rf"\s*({_NUMBER})\s*(k?)Hz\s*", re.IGNORECASE)
+_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_INTERVAL = "an interval between rows", "10ms, 0.5s, 100Hz, or a bare number of milliseconds"
+_DURATION = "a duration", "500ms, 5s, 1h30m, 2d, or a bare number of seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,25 +136,50 @@ class ManualClock:
         return wake.is_set()
 
 
-def seconds_of(text: str, bare_s: float = 1e-3) -> float:
-    """Return the seconds of an interval written ``10ms``, ``0.5s``, ``100Hz``, ``20us`` or as a bare number.
+def seconds_of(text: str) -> float:
+    """Return the seconds of an interval written ``10ms``, ``0.5s``, ``20us``, ``100Hz``, or as a bare number.
 
-    A bare number is in units of ``bare_s``: milliseconds for intervals, as PMT has it.
+    A bare number is milliseconds, as PMT has it.
 
     Raises
     ------
     TargetError
-        The text is none of these, or not positive.
+        The text is none of these, or not more than zero.
     """
-    match = re.fullmatch(r"\s*([0-9.eE+-]+?)\s*([a-zA-Z]*)\s*", text)
-    seconds = 0.0
-    with contextlib.suppress(ValueError, ZeroDivisionError):
-        value, unit = (float(match[1]), match[2].lower()) if match else (0.0, "")
-        if unit in {"hz", "khz"}:
-            seconds = 1 / (value * (1e3 if unit == "khz" else 1.0))
-        else:
-            seconds = value * {"us": 1e-6, "ms": 1e-3, "": bare_s, "s": 1.0, "min": 60.0}.get(unit, 0.0)
-    if not 0 < seconds < float("inf"):
-        msg = f"{text!r} is not an interval; write 10ms, 0.5s or 100Hz"
-        raise TargetError(msg)
-    return seconds
+    rate = _RATE.fullmatch(text)
+    if rate is not None:
+        hertz = float(rate[1]) * (1e3 if rate[2] else 1.0)
+        return _positive(text, 1.0 / hertz if hertz else 0.0, _INTERVAL)
+    return _positive(text, _sum_of_units(text, bare_s=1e-3), _INTERVAL)
+
+
+def duration_of(text: str) -> float:
+    """Return the seconds of a duration written ``500ms``, ``5s``, ``1m``, ``1h30m``, ``2d``, or as bare seconds.
+
+    Raises
+    ------
+    TargetError
+        The text is none of these, or not more than zero.
+    """
+    return _positive(text, _sum_of_units(text, bare_s=1.0), _DURATION)
+
+
+def _sum_of_units(text: str, *, bare_s: float) -> float | None:
+    """Add up ``1h30m``; None where a part is not understood."""
+    parts = _PART.findall(text)
+    if not parts or _PART.sub("", text):
+        return None
+    units = {**_UNITS_S, "": bare_s} if len(parts) == 1 else _UNITS_S  # 1h30 could mean minutes, or seconds
+    known = [units.get(unit.lower()) for _, unit in parts]
+    values = [float(number) for number, _ in parts]
+    if any(value < 0 for value in values[1:]):
+        return None
+    return math.fsum(v * u for v, u in zip(values, known, strict=True) if u) if all(known) else None
+
+
+def _positive(text: str, seconds: float | None, what: tuple[str, str]) -> float:
+    if seconds is not None and 0 < seconds < math.inf:
+        return seconds
+    why = "; it has to be more than zero" if seconds is not None and seconds <= 0 else ""
+    msg = f"{text!r} is not {what[0]}{why}; write {what[1]}"
+    raise TargetError(msg)

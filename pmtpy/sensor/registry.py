@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
 
 from pmtpy.core.clock import HOST_CLOCK, Clock, seconds_of
+from pmtpy.core.nearest import nearest
 from pmtpy.core.source import Discovery, Source
 from pmtpy.errors import BackendUnavailableError, CalibrationError, Finding, PmtError, TargetError
 from pmtpy.sensor.sensor import Sensor
@@ -118,7 +119,8 @@ def backend_of(name: str) -> Backend:
         return others[name]
     known = ", ".join(sorted({*BACKENDS, *others}))
     aliases = ", ".join(f"{a} = {b.name}" for b in BACKENDS.values() for a in b.aliases)
-    msg = f"no sensor is called {name!r}; there are: {known} ({aliases})"
+    near = nearest(name, [*BACKENDS, *others, *(a for b in BACKENDS.values() for a in b.aliases)])
+    msg = f"no sensor is called {name!r}; there are: {known} ({aliases}){near}"
     raise TargetError(msg)
 
 
@@ -176,7 +178,7 @@ def _check_options(target: str, function: Callable[..., Any], options: Mapping[s
     wrong = sorted(set(options) - set(own))
     if wrong:
         known = ", ".join(own) or "none"
-        msg = f"{target} has no option {', '.join(map(repr, wrong))}; its options: {known}"
+        msg = f"{target} has no option {', '.join(map(repr, wrong))}; its options: {known}{nearest(wrong[0], own)}"
         raise TargetError(msg)
 
 

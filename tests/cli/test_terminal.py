@@ -10,7 +10,6 @@ import sys
 import pytest
 
 from pmtpy.cli.page import Kind, Line, Table, aligned, plain
-from pmtpy.cli.parser import nearest
 from pmtpy.cli.terminal import folded, records
 from tests.support.terminals import PAGE, ROOT, TABLE, on_a_terminal
 
@@ -75,12 +74,3 @@ def test_a_table_that_does_not_fit_names_each_number() -> None:
 def test_an_empty_table_is_nothing() -> None:
     assert aligned([]) == []
     assert records(Table([]), 40) == []
-
-
-@pytest.mark.parametrize(
-    ("word", "near"),
-    [("rapll", "rapl"), ("lst", "list"), ("PowerSensor3", "powersensor3"), ("--fro", "--for"), ("qqq", "")],
-)
-def test_the_nearest_name(word: str, near: str) -> None:
-    found = nearest(word, ["rapl", "list", "powersensor3", "--for", "--json", "run"])
-    assert found == (f"; did you mean {near}?" if near else "")

@@ -142,6 +142,8 @@ def run(options: argparse.Namespace) -> int:
         for number in (signal.SIGINT, signal.SIGTERM):  # a shell lets the jobs of a script ignore SIGINT
             # A board that a program started ends with its control line: a signal to a whole group is for the program.
             signal.signal(number, signal.SIG_IGN if options.control else _interrupt)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+            signal.signal(signal.SIGHUP, signal.SIG_IGN if options.control else _interrupt)
         start_ns = time.monotonic_ns()
         with suppress(KeyboardInterrupt):
             server.run(lambda: None if options.control else _say(f"{link}\n"))

@@ -18,7 +18,8 @@ from pmtpy.io.write.powersensor3 import PowerSensor3Sink
 from pmtpy.io.write.writer import DEFAULT_MAX_ROWS, Writer
 
 FORMATS = ("csv", "parquet", "pmt", "powersensor3")
-_SUFFIXES = {
+SUFFIXES = {  # what a name says of its format
+    ".csv": "csv",
     ".parquet": "parquet",
     ".pq": "parquet",
     ".pmt": "pmt",
@@ -26,7 +27,7 @@ _SUFFIXES = {
     ".ps3": "powersensor3",
 }
 
-__all__ = ["DEFAULT_MAX_ROWS", "FORMATS", "Ending", "Header", "Sink", "Writer", "open_sink"]
+__all__ = ["DEFAULT_MAX_ROWS", "FORMATS", "SUFFIXES", "Ending", "Header", "Sink", "Writer", "open_sink"]
 
 
 def open_sink(
@@ -60,7 +61,7 @@ def open_sink(
         There is no such format.
     """
     suffix = PurePath(target).suffix.lower() if isinstance(target, (str, PurePath)) else ""
-    chosen = format if format is not None else _SUFFIXES.get(suffix, "csv")
+    chosen = format if format is not None else SUFFIXES.get(suffix, "csv")
     if chosen not in FORMATS:
         msg = f"no file format is called {chosen!r}; there are: {', '.join(FORMATS)}"
         raise TargetError(msg)

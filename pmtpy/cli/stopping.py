@@ -1,0 +1,80 @@
+"""How a verb is asked to end: by Ctrl-C, by SIGTERM, or by SIGHUP when its terminal is closed; all do the same."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from pmtpy.core.clock import HOST_CLOCK, NS_PER_S
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_SIGNALS = tuple(getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n))
+_LOOK_S = 0.1  # how often a wait looks whether an end was asked for that nobody heard of
+
+
+class Stopped(BaseException):  # an event, which no handler of errors may swallow
+    """Somebody asked the program to end."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(signal.Signals(number).name)
+
+
+class Stop:
+    """Turns the signals into :class:`Stopped` while inside, so that sensors and files are closed on the way out.
+
+    What was switched off by whoever started us (``nohup``) stays off. Once an end was asked for, the same is not asked
+    again: a terminal that closes sends several signals, and the files must be ended. Only another Ctrl-C is heard.
+
+    Where the exception is lost on its way (C code that calls Python back throws it away), the next :meth:`rest` raises
+    it again.
+    """
+
+    def __init__(self) -> None:
+        self._asked: int | None = None
+        self._due = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._before = {n: signal.signal(n, self._ask) for n in _SIGNALS if signal.getsignal(n) is not signal.SIG_IGN}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _ask(self, number: int, _frame: FrameType | None) -> None:
+        if self._asked is None or number == signal.SIGINT:
+            self._asked, self._due = number, True
+            raise Stopped(number)
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[None]:
+        """Take the request to end as the end of what is inside, and go on behind it."""
+        try:
+            yield
+        except Stopped:
+            self._due = False
+
+    def rest(self, seconds: float) -> None:
+        """Wait.
+
+        Raises
+        ------
+        Stopped
+            An end was asked for.
+        """
+        end_ns, idle = HOST_CLOCK.now_ns() + round(seconds * NS_PER_S), threading.Event()
+        while True:
+            if self._due and self._asked is not None:
+                raise Stopped(self._asked)
+            now_ns = HOST_CLOCK.now_ns()
+            if now_ns >= end_ns:
+                return
+            HOST_CLOCK.wait_until(min(end_ns, now_ns + round(_LOOK_S * NS_PER_S)), idle)

@@ -1,0 +1,68 @@
+"""A closed terminal ends every verb as SIGTERM does: sensors closed, files whole; unless hang-ups are switched off."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Started, wait_for
+
+LONG = {
+    "read": "read rapl:virtual --for 1h",
+    "dump": "dump powersensor3:virtual -f run.csv",
+    "compare": "compare rapl:virtual nvml:virtual --duration 1h",
+    "characterise": "characterise nvml:virtual --duration 1h",
+    "sim": "sim powersensor3",
+    "run": "run -s rapl:virtual -- sleep 3600",
+}
+_BY_THE_USER = {"dump": 0, "sim": 0}  # these end well however they are asked to
+
+
+def _is_at_work(child: subprocess.Popen[str]) -> bool:
+    """Whether it has its handlers: Linux tells which signals a process catches."""
+    caught = next(
+        line.split()[1]
+        for line in Path(f"/proc/{child.pid}/status").read_text(encoding="ascii").splitlines()
+        if line.startswith("SigCgt")
+    )
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to see when a process is at work")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("verb", LONG)
+def test_each_verb_ends_on_a_hang_up_as_on_sigterm(
+    started: Started, tmp_path: Path, verb: str, number: signal.Signals
+) -> None:
+    child = started(*LONG[verb].split())
+    wait_for(lambda: _is_at_work(child))
+    if verb == "dump":
+        wait_for((tmp_path / "run.csv").exists)
+    child.send_signal(number)
+    out, errors = child.communicate(timeout=120)
+    assert "Traceback" not in errors, errors
+    assert child.returncode in {_BY_THE_USER.get(verb, 128 + number), 128 + number}, out + errors
+    if verb == "dump" and child.returncode == 0:
+        assert json.loads((tmp_path / "run.csv.json").read_text())["complete"] is True
+
+
+def test_a_hang_up_that_is_switched_off_stays_off(started: Started, tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN);"
+        "os.execv(sys.executable, [sys.executable, '-m', 'pmtpy', *sys.argv[1:]])"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "dump", "rapl:virtual", "-f", "run.csv"], cwd=tmp_path, stderr=subprocess.PIPE
+    ) as child:
+        wait_for((tmp_path / "run.csv").exists)
+        child.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(timeout=1.0)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(timeout=120) == 0
+    assert json.loads((tmp_path / "run.csv.json").read_text())["complete"] is True
