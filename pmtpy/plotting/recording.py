@@ -253,7 +253,7 @@ def _draw(ax: Axes, panel: _Panel) -> None:
     if panel.lost:
         spans = zip(*widened(*panel.gaps, length / 400), strict=True)
         for i, (a, b) in enumerate(spans):
-            label = f"{panel.lost} samples lost" if i == 0 else None
+            label = f"{panel.lost} sample{'s' * (panel.lost != 1)} lost" if i == 0 else None
             ax.axvspan(a, b, facecolor="0.72", edgecolor="0.45", hatch="xxx", linewidth=0.6, zorder=1.5, label=label)
     _scale(ax)
     _draw_marks(ax, panel, length)
@@ -263,7 +263,11 @@ def _draw(ax: Axes, panel: _Panel) -> None:
     ax.set_axisbelow(True)
     ax.tick_params(labelsize=8)
     if len(panel.lines) > 1 or panel.lost:
-        ax.legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), fontsize=7.5, frameon=False, handlelength=3.0)
+        # Names of channels stand beside the curves; those of recordings are long, and would take half of the width.
+        if panel.title:
+            ax.legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), fontsize=7.5, frameon=False, handlelength=3.0)
+        else:
+            ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), fontsize=7.5, frameon=False, handlelength=3.0)
 
 
 def _span(panels: Sequence[_Panel]) -> tuple[float, float]:
