@@ -7,12 +7,14 @@ two cannot both be right: over a span, and wherever the counter rests while powe
 from __future__ import annotations
 
 import math
+from collections import deque
 
 from pmtpy.core.clock import NS_PER_S
 
 # How far apart they may be. The bound is the one that Zeus uses for AMD's counter; every honest disagreement reported
 # is nearer (down to 0.57 on an idle GPU).
 _FAR = 10.0
+_KEPT = 16  # stretches of contradiction that are remembered
 _GAP_S = 0.5  # rows further apart leave too much to guess between them
 # A counter of milli- or microjoules that shows the same count for ten of the longest refresh periods known (0.1 s),
 # while this much was used, has not counted it.
@@ -25,9 +27,8 @@ class CounterCheck:
 
     Attributes
     ----------
-    broken : bool
-        Whether the counter's difference between the last two rows says nothing: it is resting, or has just gone on,
-        and what it shows then may contain the energy of the rest or not.
+    contradictions : deque of [start_ns, end_ns or None, text]
+        The newest stretches over which the counter contradicted the power; None: it still does.
     """
 
     def __init__(self, *, seconds: float, joules: float) -> None:
@@ -41,30 +42,52 @@ class CounterCheck:
             -1.0,
             0.0,
         )  # since when, at which count, joules that power says since
-        self._resting = self.broken = False
+        self._resting = self._unsure = False
+        self.contradictions: deque[tuple[int, int | None, str]] = deque(maxlen=_KEPT)
 
-    def row(self, t_ns: int, counter_j: float, watts: float) -> str:
-        """Take one row: instant, counter and power in SI. Return what contradicts itself, or nothing."""
+    @property
+    def broken(self) -> bool:
+        """Whether the counter's difference between the last two rows says nothing.
+
+        It contradicts the power; or it is resting, or has just gone on, and what it shows then may contain the energy
+        of the rest or not.
+        """
+        return self._unsure or (bool(self.contradictions) and self.contradictions[-1][1] is None)
+
+    def warnings(self, name: str, begin_ns: int, end_ns: int) -> tuple[str, ...]:
+        """Return what is to be said of a stretch of time of the counter called ``name``."""
+        told = [text for start, end, text in self.contradictions if start < end_ns and (end is None or end > begin_ns)]
+        return tuple(f"{name}: {text}; it is not believed until they agree" for text in told)
+
+    def row(self, t_ns: int, counter_j: float, watts: float) -> None:
+        """Take one row: instant, counter and power in SI."""
         before, self._before = self._before, (t_ns, watts)
         dt_s = (t_ns - before[0]) / NS_PER_S if before else _GAP_S
         if before is None or dt_s >= _GAP_S or counter_j < self._lowest:
             # Two momentary powers say nothing about a long gap; a counter that fell has restarted.
             self._begin(t_ns, counter_j)
             self._follow_rest(t_ns, counter_j, 0.0)
-            return ""
+            return
         self._lowest = counter_j
         joules = (before[1] + watts) / 2 * dt_s
         self._follow_rest(t_ns, counter_j, joules)
         self._expected += joules
         seconds = (t_ns - self._start[0]) / NS_PER_S
         if seconds < self._seconds or self._expected < self._joules:
-            return ""
+            return
         counted, expected = counter_j - self._start[1], self._expected
         self._begin(t_ns, counter_j)
-        if expected / _FAR <= counted <= expected * _FAR:
-            return ""
         moved = f"in {seconds:.0f} s the energy counter moved by {counted:g} J"
-        return f"{moved} while the power beside it says {expected:g} J"
+        self._judged(t_ns, seconds, expected / _FAR <= counted <= expected * _FAR, moved, expected)
+
+    def _judged(self, t_ns: int, seconds: float, agree: bool, moved: str, expected: float) -> None:  # noqa: FBT001
+        doubted = bool(self.contradictions) and self.contradictions[-1][1] is None
+        if agree and doubted:
+            start_ns, _, text = self.contradictions.pop()
+            self.contradictions.append((start_ns, t_ns, text))
+        elif not agree and not doubted:
+            text = f"{moved} while the power beside it says {expected:g} J"
+            self.contradictions.append((t_ns - round(seconds * NS_PER_S), None, text))
 
     def alone(self, t_ns: int, counter_j: float) -> None:
         """Take one row of a counter without a power beside it: no GPU that is on uses nothing for a second."""
@@ -75,11 +98,11 @@ class CounterCheck:
         since_ns, count_j, used_j = self._rest
         if counter_j != count_j:
             self._rest = (t_ns, counter_j, 0.0)
-            self.broken, self._resting = self._resting, False
+            self._unsure, self._resting = self._resting, False
             return
         self._rest = (since_ns, count_j, used_j + joules)
         self._resting = used_j + joules >= _REST_J and (t_ns - since_ns) / NS_PER_S >= _REST_S
-        self.broken = self._resting
+        self._unsure = self._resting
 
     def _begin(self, t_ns: int, counter_j: float) -> None:
         self._start, self._lowest, self._expected = (t_ns, counter_j), counter_j, 0.0

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pmtpy.core.channel import Channel, Derivation, Identity
 from pmtpy.core.clock import HOST_CLOCK, Clock, seconds_of
 from pmtpy.core.rows import Block, Row
-from pmtpy.core.source import PolledSource, Source, Traits
+from pmtpy.core.source import PolledSource, Remarks, Source, Traits
 from pmtpy.errors import ReadError, TargetError
 from pmtpy.sensor.registry import canonical, opener, split_target
 from pmtpy.sensor.sensor import Sensor
@@ -123,6 +123,12 @@ class _Combined(PolledSource):
         self._restarted = False
         self._last_t_ns = max(self._clock.now_ns(), self._last_t_ns + 1)
         return Block.row(self._last_t_ns, row, fresh=True)
+
+    def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
+        """Return what is known of a stretch of any of the rails."""
+        told = [source.remarks(begin_ns, end_ns) for source in self._sources]
+        warnings = dict.fromkeys(warning for t in told for warning in t.warnings)
+        return Remarks(max(t.time_u_s for t in told), tuple(warnings))
 
     def close(self) -> None:
         """Close all rails."""

@@ -1,14 +1,16 @@
 """One opened AMD GPU: power as it is named, the energy accumulator, temperatures and clocks.
 
-A register that is not read as a possible number is a lost row. The accumulator has been found stuck, running backwards
-and plainly wrong: a single step back is a fault of the reading, one that lasts is a restart; time in which it rests
-while power is drawn has no known energy, and one that contradicts the power for long ends the measurement.
+A register that is not read as a possible number is not known in that row; if neither energy nor power is, the row is
+lost. The accumulator has been found stuck, running backwards and plainly wrong: a single step back is a fault of the
+reading, one that lasts is a restart; time in which it rests while power is drawn, or contradicts it for long, has no
+known energy, and the power goes on.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pmtpy.backends._counter_check import CounterCheck
@@ -27,7 +29,7 @@ from pmtpy.backends.amdsmi.selection import Gpu, handles
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import Clock
 from pmtpy.core.rows import Block
-from pmtpy.core.source import PolledSource, Timestamps, Traits
+from pmtpy.core.source import PolledSource, Remarks, Timestamps, Traits
 from pmtpy.errors import ReadError, SourceLostError
 
 REFERENCE = "AMD SMI API reference"
@@ -224,46 +226,55 @@ class SmiSource(PolledSource):
                 return None
             counts.append(count)
         counts += self._powers()
+        if all(map(math.isnan, counts)):
+            msg = f"{self._who()}: neither energy nor power: the library gives no possible number"
+            raise ReadError(msg)
         t_ns = self._place(stamp_ns, before, self._clock.now_ns())
         if t_ns <= self._newest_ns:
             return None
         for value in self._registers.values:
-            count_or_none = value.ask(self._library, self._handle)
-            if count_or_none is None:
-                raise self._no_reading(value.channel.name)
-            counts.append(count_or_none)
-        if self._registers.energy:
+            asked = value.ask(self._library, self._handle)
+            counts.append(math.nan if asked is None else asked)
+        if self._registers.energy and not math.isnan(counts[0]):
             self._count = counts[0]
             self._judge(t_ns, counts)
         self._stamp_ns, self._newest_ns = stamp_ns, t_ns
         self._rows_bear(Timestamps.HOST_READ if stamp_ns is None else Timestamps.DEVICE_UPDATE)
-        return Block.row(t_ns, counts, fresh=self._check.broken)
+        row = Block.row(t_ns, counts)
+        return replace(row, restarted=(0,)) if self._check.broken else row
+
+    def _asked(self, call: str) -> Any:
+        """Call a function of the GPU; None where that fails in a way that may pass. Raises Fault."""
+        try:
+            return self._library.ask(call, self._handle)
+        except Fault as fault:
+            if fault.code in _PERMANENT or fault.code == NOT_INITIALISED:
+                raise
+            return None
 
     def _energy(self) -> tuple[float, float | None]:
-        read = accumulator(self._library.ask("amdsmi_get_energy_count", self._handle))
+        """Return the accumulator and its stamp; NaN where that is no reading, as one or two steps back are none."""
+        read = accumulator(self._asked("amdsmi_get_energy_count"))
         if read is None or read[1] != self._unit:
-            raise self._no_reading("gpu.energy")
+            return math.nan, None
         count, _, stamp_ns = read
         if count >= self._count:
             self._back = 0
         elif self._back < _BACK_READS:
             self._back += 1
-            msg = f"{self._who()}: gpu.energy went back from {self._count:.0f} to {count:.0f} counts"
-            raise ReadError(msg)
+            return math.nan, None
         return count, stamp_ns
 
     def _powers(self) -> list[float]:
         if not self._registers.powers:
             return []
         for _ in range(2):  # 'N/A' now and then passes at once
-            answer = self._library.ask(self._registers.power_call, self._handle)
-            read = [watts(answer.get(key)) for key in self._registers.powers] if isinstance(answer, dict) else [None]
+            answer = self._asked(self._registers.power_call)
+            known = answer if isinstance(answer, dict) else {}
+            read = [watts(known.get(key)) for key in self._registers.powers]
             if None not in read:
-                return [w for w in read if w is not None]
-        raise self._no_reading("power")
-
-    def _no_reading(self, name: str) -> ReadError:
-        return ReadError(f"{self._who()}: {name}: the library gives no possible number")
+                break
+        return [math.nan if w is None else w for w in read]
 
     def _place(self, stamp_ns: float | None, before: int, after: int) -> int:
         """Return the instant of a row: the accumulator's stamp where it moves, else the middle of the call.
@@ -281,10 +292,12 @@ class SmiSource(PolledSource):
         if not self._registers.powers:
             self._check.alone(t_ns, counts[0] * self._unit)
             return
-        contradiction = self._check.row(t_ns, counts[0] * self._unit, counts[1])
-        if contradiction:
-            msg = f"{self._who()}: {contradiction}; open it with total='power'"
-            raise SourceLostError(msg)
+        if not math.isnan(counts[1]):
+            self._check.row(t_ns, counts[0] * self._unit, counts[1])
+
+    def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
+        """Say where the counter contradicted the power."""
+        return Remarks(warnings=self._check.warnings(self.channels[0].name, begin_ns, end_ns))
 
     def close(self) -> None:
         """Do nothing: the library is not shut down by one of its users. May be called twice."""

@@ -1,14 +1,16 @@
 """One opened GPU: all its registers in one row, whenever one of power or energy refreshed, at the driver's own stamps.
 
-Every status is checked and every number held against what is possible: what fails is a lost row, never a value. The
-time in which an energy counter rests while power is drawn has no known energy; one that contradicts the power for long
-ends the measurement.
+Every status is checked and every number held against what is possible: a register that fails is not known in that row,
+and if all of power and energy fail the row is lost; never a value. The time in which an energy counter rests while
+power is drawn, or contradicts it for long, has no known energy, and the power beside it goes on.
 """
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from pmtpy.backends._counter_check import CounterCheck
 from pmtpy.backends.nvml import errors
@@ -19,7 +21,7 @@ from pmtpy.backends.nvml.registers import Register
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.rows import Block
-from pmtpy.core.source import PolledSource, Timestamps, Traits
+from pmtpy.core.source import PolledSource, Remarks, Timestamps, Traits
 from pmtpy.errors import ReadError, SourceLostError
 
 # A stamp further from now than this is on another clock, or none: registers move every 0.1 s and drivers cache briefly.
@@ -70,8 +72,12 @@ class NvmlSource(PolledSource):
     def _take(self) -> Block | None:
         """Take one reading. Raises Fault or ReadError."""
 
+    @property
+    def _who(self) -> str:
+        return f"nvml {self.identity.model} {self.identity.serial}"
+
     def _error(self, fault: Fault) -> ReadError | SourceLostError:
-        what = f"nvml {self.identity.model} {self.identity.serial}: {fault}"
+        what = f"{self._who}: {fault}"
         if fault.code in errors.DEAD | errors.RESTART:
             cure = errors.remedy(fault.code, errors.look_around())
             return SourceLostError(f"{what}; {cure}" if cure else what)
@@ -109,17 +115,27 @@ class RegisterSource(NvmlSource):
         for _ in range(_TRIES):
             before = self._clock.now_ns()
             fields = dict(zip(self._fields, self._library.fields(self._handle, self._fields), strict=True))
-            stamps = [fields[r.field].stamp_us for r in self._power if r.field is not None]
+            told = [fields[r.field].stamp_us for r in self._power if r.field is not None]
+            stamps = [stamp_us for stamp_us in told if stamp_us]  # a field that fails has none
             if not self._torn(stamps, before):
                 break
-        counts = [self._count(register, fields) for register in self._power]
+        failures: list[str] = []
+        counts = [self._count(register, fields, failures) for register in self._power]
+        if len(failures) == len(counts):
+            raise ReadError(f"{self._who}: {failures[0]}")
         t_ns = self._row_time(tuple(counts), stamps, before, self._clock.now_ns())
         if t_ns is None:
             return None
-        values = [self._count(register, fields) for register in self._plain]
+        values = [self._count(register, fields, failures) for register in self._plain]
         self._compare(t_ns, counts)
         self._newest_ns = t_ns
-        return Block.row(t_ns, counts + values, fresh=self._check.broken)
+        row = Block.row(t_ns, counts + values)
+        return replace(row, restarted=(self._counter,)) if self._check.broken and self._counter is not None else row
+
+    def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
+        """Say where the counter contradicted the power."""
+        name = self.channels[self._counter or 0].name
+        return Remarks(warnings=self._check.warnings(name, begin_ns, end_ns))
 
     def _torn(self, stamps: Sequence[int], before: int) -> bool:
         """Whether registers were renewed while they were read, so that some are of before and some of after."""
@@ -136,25 +152,30 @@ class RegisterSource(NvmlSource):
                 self._check.alone(t_ns, counts[self._counter] * 1e-3)
             return
         energy, power = (counts[i] * 1e-3 for i in self._pair)
-        contradiction = self._check.row(t_ns, energy, power)
-        if contradiction:
-            msg = f"nvml {self.identity.model} {self.identity.serial}: {contradiction}; open it with total='instant'"
-            raise SourceLostError(msg)
+        if not math.isnan(energy + power):
+            self._check.row(t_ns, energy, power)
 
-    def _count(self, register: Register, fields: Mapping[tuple[int, int], Answer]) -> float:
+    def _count(self, register: Register, fields: Mapping[tuple[int, int], Answer], failures: list[str]) -> float:
+        """Return what a register shows; NaN, and the reason in ``failures``, where that is no reading."""
         count: float | None = None
         code = 0
         if register.field is not None:
             count, _, code = fields[register.field]
         elif register.ask is not None:
-            count = register.ask(self._library, self._handle)
+            count, code = self._asked(register.ask)
         if code in errors.DEAD | errors.RESTART:
             raise Fault(register.channel.name, code)
         if code or count is None or not register.fits(count):
             said = errors.meaning(code) if code else f"the driver says {count}, which cannot be"
-            msg = f"nvml {self.identity.model} {self.identity.serial}: {register.channel.name}: {said}"
-            raise ReadError(msg)
+            failures.append(f"{register.channel.name}: {said}")
+            return math.nan
         return count
+
+    def _asked(self, ask: Callable[[Library, object], float]) -> tuple[float | None, int]:
+        try:
+            return ask(self._library, self._handle), 0
+        except Fault as fault:
+            return None, fault.code
 
     def _row_time(self, counts: tuple[float, ...], stamps: list[int], before: int, after: int) -> int | None:
         """Return the instant of a row with these counts, or None if no register has refreshed since the last row."""

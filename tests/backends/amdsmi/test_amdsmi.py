@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pmtpy as pmt
 from pmtpy.backends.amdsmi import discover, open_source
 from pmtpy.backends.amdsmi.library import accumulator, megahertz, watts
 from pmtpy.core.clock import ManualClock
@@ -17,6 +19,7 @@ from pmtpy.core.rows import Frame, Layout
 from pmtpy.core.source import Source
 from pmtpy.emulators.amdsmi import VirtualCard, open_virtual
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 from pmtpy.testing import check_lost, check_source
 
 from .rig import LOAD, NOWHERE, Rig, names
@@ -419,11 +422,14 @@ def test_a_wrapper_older_than_its_library_is_not_trusted() -> None:
 
 
 @pytest.mark.parametrize("code", [8, 9, 30, 43])
-def test_a_call_that_fails_for_a_moment_is_a_lost_row(code: int) -> None:
+def test_a_call_that_fails_for_a_moment_is_unknown_by_itself_and_all_that_fail_are_a_lost_row(code: int) -> None:
     rig = Rig()
     source = rig.open()
     rig.rows(source, 0.5)
     rig.cards[0].codes["amdsmi_get_power_info"] = code
+    for block in rig.rows(source, 0.2):
+        assert np.isnan(block.raw[0]).tolist() == [c.name == "gpu.current_power" for c in source.channels]
+    rig.cards[0].codes["amdsmi_get_energy_count"] = code
     assert rig.rows(source, 0.2) == []
     rig.cards[0].codes.clear()
     (block, *_) = rig.rows(source, 0.2)
@@ -446,7 +452,7 @@ def test_an_accumulator_that_runs_back_once_is_a_fault_and_not_a_restart() -> No
     source = rig.open()
     before = rig.rows(source, 1.0)[-1]
     rig.cards[0].shows["energy"] = int(before.raw[0, 0]) - 1000
-    assert rig.rows(source, 0.1) == []
+    assert all(np.isnan(block.raw[0, 0]) for block in rig.rows(source, 0.1))
     rig.cards[0].shows.clear()
     (block, *_) = rig.rows(source, 0.1)
     assert block.raw[0, 0] > before.raw[0, 0]
@@ -467,13 +473,22 @@ def test_an_accumulator_that_stays_back_has_restarted_and_the_gap_is_marked() ->
     assert last.joules[-1, 0] == pytest.approx(200 * (2.95 - 0.2), abs=1)
 
 
-def test_a_stuck_accumulator_ends_the_measurement_and_says_what_to_do() -> None:
+def test_a_stuck_accumulator_is_named_and_leaves_the_power_beside_it_whole() -> None:
     rig = Rig(load="constant:200")
-    source = rig.open()
-    rig.rows(source, 1.0)
-    rig.cards[0].shows["energy"] = 10_000_000 + round(200 / UNIT)
-    with pytest.raises(SourceLostError, match=r"the energy counter moved by .* total='power'"):
-        rig.rows(source, 10.0)
+    with Sensor(rig.open(), "amdsmi", rig.clock) as sensor:
+        rig.clock.advance(0.1)
+        sensor.read()
+        rig.cards[0].shows["energy"] = 10_000_000 + round(200 / UNIT)
+        with pmt.region("work", sensor) as r:
+            for _ in range(400):
+                rig.clock.advance(0.05)
+                sensor.read()
+        told = acquisition_of(sensor).source.remarks(rig.clock.now_ns() - 1, rig.clock.now_ns()).warnings
+    m = r["amdsmi"]
+    assert m.channels["gpu.current_power"].joules == pytest.approx(4000, rel=0.01)
+    assert m.channels["gpu.current_power"].coverage == 1.0
+    assert m.coverage < 0.1
+    assert any("the energy counter moved by 0 J while the power beside it says" in w for w in told)
 
 
 def test_an_absurd_leap_of_the_accumulator_adds_no_energy() -> None:

@@ -18,7 +18,7 @@ from pmtpy.core.rows import Layout
 from pmtpy.core.source import Source, Timestamps
 from pmtpy.emulators.nvml import BOARDS, VirtualGpu, make_gpu, open_virtual
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 from pmtpy.testing import check_lost, check_source
 
 from .rig import LOAD, Rig, frame_of, names
@@ -342,7 +342,7 @@ def test_a_number_that_cannot_be_is_a_lost_row_and_no_value(wrong: int) -> None:
     rig = Rig(load="constant:200")
     source = rig.open(total="instant")
     rig.rows(source, 1.0)
-    rig.gpus[0].garbage[INSTANT] = wrong
+    rig.gpus[0].garbage |= dict.fromkeys((INSTANT, AVERAGE, (185, 2)), wrong)
     assert rig.rows(source, 0.15) == []
     rig.gpus[0].garbage.clear()
     (block, *_) = rig.rows(source, 0.5)
@@ -351,14 +351,38 @@ def test_a_number_that_cannot_be_is_a_lost_row_and_no_value(wrong: int) -> None:
     assert block.raw[0, 0] == pytest.approx(200_000, rel=0.02)
 
 
-def test_a_field_that_fails_in_the_middle_is_a_lost_row_and_ends_the_source_if_it_goes_on() -> None:
+@pytest.mark.parametrize("broken", ["gpu.energy", "gpu.instant", "gpu.average", "memory.average", "gpu.temperature"])
+def test_a_register_that_fails_leaves_the_others_whole(broken: str) -> None:
+    rig = Rig(load="constant:200")
+    fields = {"gpu.energy": ENERGY, "gpu.instant": INSTANT, "gpu.average": AVERAGE, "memory.average": (185, 2)}
+    with Sensor(rig.open(), "nvml", rig.clock) as sensor:
+        run_for(sensor, rig, 1.0)
+        rig.gpus[0].codes[fields.get(broken, "nvmlDeviceGetTemperatureV")] = 21
+        rig.gpus[0].codes["nvmlDeviceGetTemperature"] = 21
+        with pmt.region("work", sensor) as r:
+            run_for(sensor, rig, 10.0)
+        m = r["nvml"]
+    for name, channel in m.channels.items():
+        if name != broken:
+            assert channel.coverage == 1.0, name
+            assert channel.joules == pytest.approx(2000 * (0.2 if "memory" in name else 1.0), rel=0.03), name
+    assert m.coverage == pytest.approx(0.0 if broken == "gpu.energy" else 1.0, abs=0.02)
+
+
+def test_a_gpu_all_of_whose_registers_fail_is_lost_in_the_end() -> None:
     rig = Rig()
     source = rig.open()
     rig.rows(source, 1.0)
-    rig.gpus[0].codes[ENERGY] = 21
+    rig.gpus[0].codes |= dict.fromkeys((ENERGY, INSTANT, AVERAGE, (185, 2)), 21)
     assert rig.rows(source, 0.3) == []
-    with pytest.raises(SourceLostError, match=r"10 readings in a row failed.*gpu\.energy: no data yet"):
-        rig.rows(source, 1.0)
+    with pytest.raises(SourceLostError, match=r"gpu\.energy: no data yet"):
+        rig.rows(source, 20.0)
+
+
+def run_for(sensor: Sensor, rig: Rig, seconds: float) -> None:
+    for _ in range(round(seconds / 0.05)):
+        rig.clock.advance(0.05)
+        sensor.read()
 
 
 def test_a_counter_that_restarts_adds_nothing_and_the_gap_is_marked() -> None:
@@ -376,13 +400,27 @@ def test_a_counter_that_restarts_adds_nothing_and_the_gap_is_marked() -> None:
     assert float(frames[-1].joules[-1, 0]) == pytest.approx(200 * 5.9, abs=200 * 0.2)
 
 
-def test_a_stuck_counter_ends_the_measurement_and_says_what_to_do() -> None:
+def test_a_stuck_counter_is_named_and_leaves_the_power_beside_it_whole() -> None:
     rig = Rig(load="constant:200")
-    source = rig.open()
-    rig.rows(source, 1.0)
-    rig.gpus[0].garbage[ENERGY] = 50_000_123
-    with pytest.raises(SourceLostError, match=r"moved by 0.*while the power beside it says .* total='instant'"):
-        rig.rows(source, 15.0)
+    with Sensor(rig.open(), "nvml", rig.clock) as sensor:
+        run_for(sensor, rig, 1.0)
+        rig.gpus[0].garbage[ENERGY] = 50_000_123
+        with pmt.region("work", sensor) as r:
+            run_for(sensor, rig, 40.0)
+        m = r["nvml"]
+        assert m.channels["gpu.instant"].joules == pytest.approx(8000, rel=0.01)
+        assert m.channels["gpu.instant"].coverage == 1.0
+        assert m.coverage < 0.05
+        told = acquisition_of(sensor).source.remarks(rig.clock.now_ns() - 1, rig.clock.now_ns()).warnings
+        assert any("moved by 0 J while the power beside it says" in w for w in told)
+        # It is believed again when it agrees again.
+        del rig.gpus[0].garbage[ENERGY]
+        run_for(sensor, rig, 12.0)
+        with pmt.region("work", sensor) as r:
+            run_for(sensor, rig, 5.0)
+        assert r["nvml"].coverage == 1.0
+        assert r["nvml"].joules == pytest.approx(1000, rel=0.03)
+        assert not acquisition_of(sensor).source.remarks(rig.clock.now_ns() - 1, rig.clock.now_ns()).warnings
 
 
 @pytest.mark.parametrize("factor", [0.5, 2.0])
@@ -511,7 +549,7 @@ def test_no_reply_yields_a_silently_wrong_total(
         return
 
 
-@pytest.mark.parametrize("field", [(186, 0)])
+@pytest.mark.parametrize("field", [(186, 0), (185, 0), (185, 2)])
 def test_a_power_that_the_board_cannot_draw_is_not_believed(field: tuple[int, int]) -> None:
     rig = Rig(load="constant:200")
     gpu = rig.gpus[0]
