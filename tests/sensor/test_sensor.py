@@ -6,6 +6,8 @@ import io
 import json
 import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -16,6 +18,7 @@ import pytest
 import pmtpy as pmt
 from pmtpy.core.clock import HOST_CLOCK, ManualClock
 from pmtpy.emulators.world import make_world
+from pmtpy.errors import TargetError
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 from tests.support.worlds import Counter, Gauge, Stream, counter_sensor
 
@@ -319,3 +322,67 @@ def test_what_goes_wrong_at_the_end_does_not_hide_what_went_wrong_before(
             if failing:
                 _ = 1 / 0
         assert ("No space left" in caplog.text) == failing
+
+
+def test_a_lost_sensor_is_opened_again_and_its_curve_goes_on_with_a_gap() -> None:
+    clock = ManualClock()
+    world = make_world("constant:50", clock=clock)
+    sources = [Counter(world)]
+
+    def open_again() -> Counter:
+        sources.append(Counter(world))
+        return sources[-1]
+
+    with Sensor(sources[0], "test", clock, open_again=open_again) as sensor:
+        clock.advance(8.0)
+        before = sensor.read()
+        with pmt.region("over the loss", sensor) as r:
+            clock.advance(4.0)
+            sources[0].gone = True
+            with pytest.raises(pmt.SourceLostError):
+                sensor.read()
+            clock.advance(2.0)
+            sensor.reopen()
+            clock.advance(4.0)
+        m = r["test"]
+        assert m.joules == pytest.approx(50 * 4.0, abs=1e-5)  # after the opening; before it nothing was read since
+        assert m.coverage == pytest.approx(0.4)
+        assert any("no energy is known" in w for w in m.warnings)
+        clock.advance(200.0)
+        after = sensor.read()
+        with pytest.warns(UserWarning, match="the energy of 6 s of the 210 s"):
+            assert pmt.joules(before, after) == pytest.approx(50 * 204.0, abs=1e-4)
+
+
+def test_a_sensor_is_not_opened_again_as_another_device() -> None:
+    clock = ManualClock()
+    world = make_world("constant:50", clock=clock)
+    other = Gauge(world)
+    first = Sensor(Counter(world), "test", clock, open_again=lambda: other)
+    with first as sensor, pytest.raises(TargetError, match="another device"):
+        sensor.reopen()
+    with Sensor(Counter(world), "test", clock) as sensor, pytest.raises(TargetError, match="not opened by create"):
+        sensor.reopen()
+    with pytest.raises(pmt.SensorClosedError):
+        sensor.reopen()
+
+
+def test_a_dropped_sensor_is_closed_where_warnings_are_errors() -> None:
+    code = (
+        "import gc, os, pmtpy as pmt\n"
+        "before = len(os.listdir('/proc/self/fd'))\n"
+        "sensor = pmt.create('rapl:virtual')\n"
+        "del sensor\n"
+        "gc.collect()\n"
+        "print(len(os.listdir('/proc/self/fd')) - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0"
+    assert "ResourceWarning: unclosed sensor rapl:virtual" in done.stderr
+
+
+def test_only_the_public_names_are_shown() -> None:
+    shown = {name for name in dir(Sensor) if not name.startswith("_")}
+    assert shown == {
+        "channels", "close", "dump", "history", "identity", "load", "mark", "read", "reopen", "start_dump", "stop_dump",
+    }  # fmt: skip
