@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, of_product, sum_budgets, uncertainty_budget
-from pmtpy.analysis.uncertainty.interval_statistics import CONTEXT_SAMPLES, Interval, is_power, reach_s, summarise
+from pmtpy.analysis.uncertainty.interval_statistics import (
+    CONTEXT_AHEAD,
+    CONTEXT_SAMPLES,
+    Interval,
+    is_power,
+    lag_corrected,
+    reach_s,
+    summarise,
+)
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import TOTAL, Channel, Derivation
 from pmtpy.core.load_intervals import LoadIntervals
@@ -156,10 +164,12 @@ def interval_energy(
         [_margin_s(c, r, corrected=c.name in profiles) for c, r in zip(made.layout.energy, reach, strict=True)],
         default=0.0,
     )
+    margin = max(margin, CONTEXT_AHEAD * (a.extended_ns + b.extended_ns) / 1e9)
     rows = made.around(a, b, margin, most=None if profiles else _MOST_ROWS)
     stretch = _Stretch.of(made, a, b, rows)
     found = _found(stretch, profiles, load)
-    return _recorded(made, (a, b), _witnessed(found, stretch.interval.seconds), peaks, settled=stretch.settled(reach))
+    found = _witnessed(found, stretch.interval.seconds)
+    return _recorded(stretch, found, peaks, settled=stretch.settled(reach))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +183,11 @@ class _Stretch:
     t_s: Floats
     watts: Floats
     interval: Interval
+    remarks: tuple[str, ...]
 
     @classmethod
     def of(cls, made: Acquisition, a: CurvePoint, b: CurvePoint, rows: Frame) -> _Stretch:
+        remarks = made.remarks(a.t_ns, b.t_ns)
         interval = Interval(
             (b.t_ns - a.t_ns) / 1e9,
             [y - x for x, y in zip(a.joules[1:], b.joules[1:], strict=True)],
@@ -184,15 +196,16 @@ class _Stretch:
                 for x, y in zip(a.uncovered_ns[1:], b.uncovered_ns[1:], strict=True)
             ],
             b.lost - a.lost,
+            remarks.time_u_s,
         )
         t_s = np.asarray(rows.t_ns - a.t_ns, np.float64) / 1e9
-        return cls(made, a, b, rows, t_s, rows.watts.T[1:], interval)
+        return cls(made, a, b, rows, t_s, rows.watts.T[1:], interval, remarks.warnings)
 
     def only(self, columns: Sequence[int]) -> Interval:
         """Return what was integrated of some channels."""
         all_of = self.interval
         joules, unknown = ([values[i] for i in columns] for values in (all_of.joules, all_of.uncovered_s))
-        return Interval(all_of.seconds, joules, unknown, all_of.lost)
+        return Interval(all_of.seconds, joules, unknown, all_of.lost, all_of.time_u_s)
 
     def settled(self, reach: Sequence[float]) -> bool:
         """Whether no later row can change the judgement: all that tell of the end have come, or it was read there."""
@@ -218,8 +231,10 @@ def _found(stretch: _Stretch, profiles: Mapping[str, Profile], load: LoadInterva
         channels = [_informed(layout.energy[i], layout.values, stretch.rows.values) for i in plain]
         some = watts[plain] if found else watts
         seen = summarise(channels, stretch.t_s, some, stretch.only(plain), _moved(channels, stretch.rows, plain))
-        for i, channel, one in zip(plain, channels, seen, strict=True):
-            found[i] = _Found(channel, one.joules, one.uncovered_s, uncertainty_budget(channel, one))
+        for i, channel, as_shown in zip(plain, channels, seen, strict=True):
+            one = lag_corrected(channel, as_shown)
+            budget, corrected = uncertainty_budget(channel, one), "" if one is as_shown else "lag corrected"
+            found[i] = _Found(channel, one.joules, one.uncovered_s, budget, corrected)
             why = stretch.made.doubt(i + 1, stretch.a.t_ns) if one.uncovered_s else ""
             found[i] = found[i].warned(f"{channel.name}: {why}") if why else found[i]
     calibration = stretch.made.calibration
@@ -344,16 +359,9 @@ def _held_against(counter: _Found, powers: Sequence[_Found], seconds: float) -> 
 # --- records ---
 
 
-def _recorded(
-    made: Acquisition,
-    ends: tuple[CurvePoint, CurvePoint],
-    found: Sequence[_Found],
-    peaks: Sequence[float],
-    *,
-    settled: bool,
-) -> Measurement:
+def _recorded(stretch: _Stretch, found: Sequence[_Found], peaks: Sequence[float], *, settled: bool) -> Measurement:
     """Make the records of every channel, and of their sum."""
-    a, b = ends
+    made, a, b = stretch.made, stretch.a, stretch.b
     seconds, lost, layout = (b.t_ns - a.t_ns) / 1e9, b.lost - a.lost, made.layout
     identity, target = made.source.identity, made.target
     origin = (f"{target} is virtual: its energy is emulated",) if identity.virtual else ()
@@ -370,7 +378,7 @@ def _recorded(
             f.channel.window_s,
             _coverage(seconds, f.uncovered_s),
             lost,
-            (*origin, *f.budget.warnings),
+            (*origin, *_about(f.channel, stretch.remarks), *f.budget.warnings),
             identity.virtual,
             peak_watts=peaks[i] if peaks else math.nan,
             settled=settled,
@@ -394,12 +402,17 @@ def _recorded(
         widest([p.channel.window_s for p in parts]),
         _coverage(seconds, uncovered_s),
         lost,
-        (*origin, *identity.notes, *(() if parts else (no_total,)), *summed.warnings),
+        (*origin, *identity.notes, *(() if parts else (no_total,)), *stretch.remarks, *summed.warnings),
         identity.virtual,
         channels,
         peaks[0] if peaks else math.nan,
         settled,
     )
+
+
+def _about(channel: Channel, remarks: Sequence[str]) -> list[str]:
+    """Pick what a source remarks on one channel, or on what it is made of."""
+    return [remark for remark in remarks if remark.startswith((f"{channel.name}:", f"{channel.name}."))]
 
 
 def _method(found: _Found) -> str:

@@ -19,7 +19,7 @@ from pmtpy.core.channel import EnergyMethod
 from pmtpy.core.clock import Anchor, Clock
 from pmtpy.core.integrate import Integrator
 from pmtpy.core.rows import Block, Frame, Layout, Point, Row
-from pmtpy.core.source import Source, Timestamps
+from pmtpy.core.source import Remarks, Source, Timestamps
 from pmtpy.core.state import Origin, State
 from pmtpy.errors import PmtError, SensorClosedError, TargetError
 from pmtpy.sensor.history import Bookmark, CurvePoint, History, PeakHold, Recent
@@ -337,6 +337,11 @@ class Acquisition:
         self.check()
         with self.lock:
             return self._now()
+
+    def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
+        """Return what the source knows of a stretch beyond its rows."""
+        with self.lock:
+            return self._source.remarks(begin_ns, end_ns)
 
     def doubt(self, column: int, since_ns: int) -> str:
         """Say why energy of a column was not known after an instant; empty where nothing is known of why."""

@@ -61,7 +61,7 @@ def test_a_profile_with_a_kernel_corrects_live_regions_of_a_slow_sensor() -> Non
     inverted = trials(board, 7, slow_board)["gpu.instant"]
     plain = trials(board, 7, level_only)["gpu.instant"]
     assert {t.method for t in inverted} == {"integrated, one-pole inversion"}
-    assert {t.method for t in plain} == {"integrated"}
+    assert {t.method for t in plain} <= {"integrated", "integrated, lag corrected"}
     assert covered(inverted) >= 0.91
 
     def off(found: list[Trial]) -> float:

@@ -29,11 +29,19 @@ _FAST = 5.0 / 12.0
 # within the window to within a factor of two.
 _CURVED = 0.09
 _LONGEST = 4.0  # and no more than the same sines hold in an interval that is short beside the window
+# A register that cuts off is half a step low in all readings, one that rounds is not, and which it does is not known:
+# the square of half a step, with even odds, in squares of a step's rectangular deviation.
+_CUT_OFF = 1.5
+# Of a counter that was read in between two of its moves nothing tells the power at that moment but its mean: a load
+# that works in bursts is off it by about half (docs/uncertainty.md, "Edges").
+_BURSTS = 0.5
 _OVERDUE_S, _OVERDUE_SAMPLES = 0.3, 4.0  # pollers and evaluations bring rows within less
 _FULL_COVERAGE = 0.9  # below this share of time seen a sensor is called part-time (gpu-table of Yang et al., duty)
 _DOUBTFUL_SHARE = 0.1  # edges and lag together above this share of the energy: the region is too short
 # Components that come from the load and the two instants, which all channels share.
-_SHARED = frozenset({"edges", "ahead", "lag", "unresolved", "uncovered", "reconstruction", "aliasing", "missing"})
+_SHARED = frozenset(
+    {"edges", "ahead", "lag", "clock", "unresolved", "uncovered", "reconstruction", "aliasing", "missing"}
+)
 # Two-sided 95 % quantiles of Student's t for 1 to 10 degrees of freedom.
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
@@ -79,6 +87,7 @@ def uncertainty_budget(channel: Channel, seen: IntervalStatistics) -> Uncertaint
         "edges": judge.edges(),
         "ahead": judge.ahead(),
         "lag": abs(seen.late_joules),  # one end is let in, one left out: the power is that of an earlier interval
+        "clock": seen.clock_joules,  # all rows may be shifted by as much
         "inversion": seen.inverted_joules,
         "sampling": judge.sampling(),
         "unresolved": judge.unresolved(),
@@ -226,7 +235,7 @@ class _Judge:
         one = self.step / _RECTANGULAR
         if not self.power:
             return one * math.sqrt(2.0)
-        cut_off = 0.0 if self.channel.offset_u else 1.0
+        cut_off = 0.0 if self.channel.offset_u else _CUT_OFF
         return one * self.seen.seconds * math.sqrt(cut_off + 1.0 / self.seen.levels)
 
     def noise(self) -> float:
@@ -257,10 +266,15 @@ class _Judge:
         return math.hypot(math.sqrt(squares), smeared)
 
     def _counted(self, edge: Edge) -> float:
-        """Square of what one end of a counter's interval may be off; what was shown there is up to a refresh old."""
+        """Square of what one end of a counter's interval may be off; what was shown there is up to a refresh old.
+
+        An age that is uniform up to ``T`` has the variance ``T^2/12`` and the mean square ``T^2/3``: the one for the
+        power that is known, the other for what the power at that moment is off it.
+        """
         bridged = (edge.peak_to_peak_watts * edge.gap_s / _IN_A_GAP) ** 2
         bridged += _FAST * (self.seen.alternating_watts * edge.gap_s) ** 2
-        return bridged + (edge.watts * edge.old_s / _RECTANGULAR) ** 2
+        power = max(edge.watts, self.mean_w)
+        return bridged + (power * edge.old_s) ** 2 * (1.0 / 12.0 + _BURSTS**2 / 3.0)
 
     def ahead(self) -> float:
         """No row has come for the last part of the interval: the power may have moved there as it did before.
@@ -277,7 +291,8 @@ class _Judge:
         walked = rms * math.sqrt(ahead**3 / (3.0 * sample)) if sample > 0.0 else 0.0
         unread_s = min(ahead, self.seen.seconds)
         anything = self.mean_w * unread_s if self.overdue else 0.0
-        return math.hypot(max(near, min(walked, self.seen.peak_watts * unread_s)), anything)
+        most = self.seen.range_watts * unread_s / _BOUND  # it stays between the powers that were seen
+        return math.hypot(max(near, min(walked, most)), anything)
 
     def sampling(self) -> float:
         """What is not seen between the windows: steps that are misplaced there, and changes faster than the samples."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from pmtpy.core.channel import Channel, EnergyMethod
 from pmtpy.core.rows import Floats, Ints
 
 CONTEXT_SAMPLES = 20  # on either side: they tell how the power moves where the interval itself has but a few
+CONTEXT_AHEAD = 10.0  # times what is extrapolated: how far a load moves in that time must have been seen
 _HOLE = 5.0  # sample intervals: rows further apart do not follow each other, and what lies between is not known
 _REPEATED = 0.75  # rows closer than this share of a sample interval are polls of one reading ...
 _APART = 0.99  # ... of which those are taken that are so far apart
@@ -25,6 +26,7 @@ _CLEAN = 0.9  # share of the refresh period that two moves of a counter are apar
 # Lower quartile of the size of a difference of two readings with white noise of one watt: root 2 times 0.3186.
 _QUARTILE = 0.4506
 _MIN_STEPS = 4  # that a quartile needs
+_LAG_U = 0.3  # relative standard uncertainty of a lag that is stated: mostly how old a value is when it is polled
 _MOST_LEVELS = 256  # rows in which different values are counted
 
 
@@ -94,6 +96,10 @@ class IntervalStatistics:
         Seconds for which no energy is known; they are not in ``joules``.
     lost : int
         Rows lost inside the interval.
+    clock_joules : float
+        By how much the energy changes when all rows are shifted by what their times may be off.
+    range_watts : float
+        Largest less smallest power seen in and around the interval.
     """
 
     seconds: float
@@ -114,6 +120,8 @@ class IntervalStatistics:
     most_joules: float = math.inf
     uncovered_s: float = 0.0
     lost: int = 0
+    clock_joules: float = 0.0
+    range_watts: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +136,15 @@ class Interval:
         For each channel: the energy found, and the seconds for which none is known.
     lost : int
         Rows lost inside.
+    time_u_s : float
+        Standard uncertainty of the times of the rows, common to all of them.
     """
 
     seconds: float
     joules: Sequence[float]
     uncovered_s: Sequence[float]
     lost: int = 0
+    time_u_s: float = 0.0
 
 
 def is_power(channel: Channel) -> bool:
@@ -228,6 +239,18 @@ def summarise_one(
     return seen
 
 
+def lag_corrected(channel: Channel, seen: IntervalStatistics) -> IntervalStatistics:
+    """Count the readings of a momentary power from when they happened, where the channel states by how much it is late.
+
+    The power of an interval is then that of the interval, and what is left of the lag is how well it is known. Where
+    the lag is a guess, or an end lies where no energy is known, nothing is changed.
+    """
+    stated = channel.lag_s is not None or channel.window_s is not None
+    if not stated or channel.energy_method is not EnergyMethod.TRAPEZOID or seen.uncovered_s or not seen.late_joules:
+        return seen
+    return replace(seen, joules=seen.joules + seen.late_joules, late_joules=_LAG_U * seen.late_joules)
+
+
 def _alike(channels: Sequence[Channel], used: npt.NDArray[np.bool_]) -> list[list[int]]:
     """Sort the channels by how they follow time and by the rows that count for them."""
     groups: dict[object, list[int]] = {}
@@ -262,13 +285,14 @@ class _Together:
         first, last = self.all_t.searchsorted([0.0, length], "right").tolist()
         if not len(self.t):
             return [self._blank(interval, i) for i in columns]
-        rms, alternating, noise = self._movement(length + abs(self.lag))
+        ahead = max(0.0, length - float(self.all_t[-1]))
+        rms, alternating, noise = self._movement(length + abs(self.lag), ahead)
         starts, ends = self._edge(0.0), self._edge(length)
         around = self._near(0.0, length)
-        late, most = self._energies(length)
+        late, most, clock = self._energies(length, interval.time_u_s)
         curvature = self._curvature(length)
         peaks, levels = around.max(axis=1).tolist(), _levels(around)
-        ahead = max(0.0, length - float(self.all_t[-1]))
+        ranges = (self.p.max(axis=1) - self.p.min(axis=1)).tolist() if ahead else [0.0] * len(self.p)
         return [
             IntervalStatistics(
                 length,
@@ -289,6 +313,8 @@ class _Together:
                 most[i],
                 interval.uncovered_s[column],
                 interval.lost,
+                clock[i],
+                ranges[i],
             )
             for i, (column, channel) in enumerate(zip(columns, self.channels, strict=True))
         ]
@@ -303,7 +329,7 @@ class _Together:
 
     # -- how the power moves ---------------------------------------------------------------------------------------
 
-    def _movement(self, until_s: float) -> tuple[list[float], list[float], list[float]]:
+    def _movement(self, until_s: float, ahead_s: float) -> tuple[list[float], list[float], list[float]]:
         """RMS step, alternating part and noise, of the interval or of what surrounds it, whichever moved more."""
         t, p, gaps, sample = self.t, self.p, self.gaps, max(self.sample_s, 1e-9)
         if self.power and len(gaps) and gaps.min() < _REPEATED * sample and (p[:, 1:] == p[:, :-1]).any():
@@ -316,7 +342,7 @@ class _Together:
         if apart.any():
             steps[:, apart] = 0.0
         squares, products = steps * steps, -steps[:, 1:] * steps[:, :-1]
-        context = CONTEXT_SAMPLES * sample
+        context = max(CONTEXT_SAMPLES * sample, CONTEXT_AHEAD * ahead_s)
         bounds = [0.0, until_s + sample, -context, until_s + context]
         a, b, c, d = t[1:].searchsorted(bounds, "right").tolist()
         inner_s, outer_s = max(1.0, _held_s(gaps[a:b], sample)), max(1.0, _held_s(gaps[c:d], sample))
@@ -379,15 +405,15 @@ class _Together:
 
     # -- energies --------------------------------------------------------------------------------------------------
 
-    def _energies(self, length: float) -> tuple[list[float], list[float]]:
-        """By how much the energy is late, and what the samples that touch the interval hold in all."""
+    def _energies(self, length: float, time_u: float) -> tuple[list[float], list[float], list[float]]:
+        """By how much the energy is late, what the samples that touch the interval hold, what the clock costs."""
         t, lag, sample = self.t, self.lag, self.sample_s
         low, high = -abs(lag), length + abs(lag) + sample
         known = float(t[0]) <= low and high <= float(t[-1])
         if self.power:
             span = span_s(self.like)  # of a part-time sensor they say nothing, and of a wide window too little
             known = known and span is not None and 0.9 * sample <= span <= 1.5 * sample
-        instants = [0.0, lag, length, length + lag]
+        instants = [0.0, lag, length, length + lag, time_u, length + time_u, -time_u, length - time_u]
         if known:
             instants += [
                 float(t[max(0, int(t.searchsorted(low, "right")) - 1)]),
@@ -395,7 +421,9 @@ class _Together:
             ]
         run = self._running(np.array(instants))
         late = run[:, 3] - run[:, 2] - run[:, 1] + run[:, 0]
-        return late.tolist(), (run[:, 5] - run[:, 4]).tolist() if known else [math.inf] * len(run)
+        later, earlier = run[:, 5] - run[:, 2] - run[:, 4] + run[:, 0], run[:, 2] - run[:, 7] - run[:, 0] + run[:, 6]
+        clock = np.maximum(abs(later), abs(earlier)).tolist() if time_u else [0.0] * len(run)
+        return late.tolist(), (run[:, 9] - run[:, 8]).tolist() if known else [math.inf] * len(run), clock
 
     def _running(self, at: Floats) -> Floats:
         """Energy from the first row to instants, shape (g, instants); beyond the rows the nearest power goes on."""

@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, repeated, student_95, sum_budgets, uncertainty_budget
-from pmtpy.analysis.uncertainty.interval_statistics import Edge, IntervalStatistics, summarise_one
+from pmtpy.analysis.uncertainty.interval_statistics import (
+    Edge,
+    Interval,
+    IntervalStatistics,
+    lag_corrected,
+    summarise,
+    summarise_one,
+)
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 from pmtpy.core.rows import Floats
 from tests.support.uncertainty.worlds import random_trial
@@ -48,8 +55,8 @@ def test_a_counter_is_rounded_twice() -> None:
 def test_rounding_of_a_power_averages_only_over_different_values_and_cutting_off_never() -> None:
     coarse = replace(POWER, resolution=1.0)
     one = 10 / math.sqrt(12)
-    assert part(coarse, QUIET, "resolution") == pytest.approx(one * math.sqrt(2))
-    assert part(coarse, replace(QUIET, levels=4), "resolution") == pytest.approx(one * math.sqrt(1.25))
+    assert part(coarse, QUIET, "resolution") == pytest.approx(one * math.sqrt(2.5))
+    assert part(coarse, replace(QUIET, levels=4), "resolution") == pytest.approx(one * math.sqrt(1.75))
     calibrated = replace(coarse, offset_u=0.3)
     assert part(calibrated, replace(QUIET, levels=4), "resolution") == pytest.approx(one / 2)
 
@@ -72,7 +79,9 @@ def test_noise_averages_over_the_refreshes_however_often_they_are_polled() -> No
 
 def test_a_counter_read_at_the_edges_is_up_to_a_refresh_old() -> None:
     evidence = replace(QUIET, start=Edge(30.0, old_s=0.001), end=Edge(40.0, old_s=0.001))
-    assert part(COUNTER, evidence, "edges") == pytest.approx(50.0 * 0.001 / math.sqrt(12))
+    # The mean, 100 W, at an age that is uniform up to a refresh, and half of it by which bursts are off their mean.
+    each = 100.0 * 0.001 * math.sqrt(1 / 12 + 0.5**2 / 3)
+    assert part(COUNTER, evidence, "edges") == pytest.approx(each * math.sqrt(2))
     t_ns = np.arange(0, 11) * 1_000_000
     seen = summarise_one(COUNTER, t_ns, np.linspace(30, 40, 11), start_ns=1_000_000, end_ns=9_000_000, joules=0.28)
     assert (seen.start.old_s, seen.end.old_s) == (0.001, 0.001)
@@ -87,6 +96,25 @@ def test_a_counter_bridged_by_a_row_that_did_not_move_it_is_as_old_as_it_was() -
     assert (both.start.old_s, both.end.old_s) == (0.1, 0.1)
     clean = summarise_one(slow, t_ns[moved], watts[moved], start_ns=150_000_000, end_ns=350_000_000, joules=10.0)
     assert (clean.start.old_s, clean.end.old_s) == (0.0, 0.0)
+
+
+def test_a_lag_that_is_stated_is_corrected_and_one_that_is_guessed_is_not() -> None:
+    t_ns = np.arange(0, 4_000_000_000, 100_000_000)
+    stepped = np.where(t_ns < 2_000_000_000, 50.0, 250.0)
+    stated = replace(POWER, lag_s=0.5)
+    shown = summarise_one(stated, t_ns, stepped, start_ns=10**9, end_ns=3 * 10**9, joules=600.0)
+    corrected = lag_corrected(stated, shown)
+    assert corrected.joules == pytest.approx(600.0 + 200.0 * 0.5)
+    assert part(stated, corrected, "lag") == pytest.approx(0.3 * 200.0 * 0.5)
+    guessed = replace(POWER, window_s=None)
+    assert lag_corrected(guessed, shown) is shown
+
+
+def test_rows_whose_common_time_is_uncertain_say_what_a_shift_would_cost() -> None:
+    t_s = np.arange(0, 4.0, 0.1) - 1.0
+    stepped = np.where(t_s < 1.0, 50.0, 250.0)
+    (seen,) = summarise([POWER], t_s, stepped[None], Interval(2.0, [300.0], [0.0], 0, 0.02))
+    assert part(POWER, seen, "clock") == pytest.approx(200.0 * 0.02)
 
 
 def test_an_interpolated_edge_is_as_uncertain_as_the_power_changes_there() -> None:
@@ -151,7 +179,7 @@ def test_the_end_that_no_row_has_reached_is_as_uncertain_as_the_power_moves() ->
 def test_far_beyond_the_rows_the_power_walks_and_where_rows_are_overdue_it_may_be_anything() -> None:
     mean = replace(POWER, method=EnergyMethod.MEAN)
     near = replace(
-        QUIET, seconds=2.0, joules=200.0, extrapolated_s=0.25, rms_step_watts=1.5, sample_s=1e-3, peak_watts=150.0
+        QUIET, seconds=2.0, joules=200.0, extrapolated_s=0.25, rms_step_watts=1.5, sample_s=1e-3, range_watts=150.0
     )
     # A walk by steps of r: the integral over a has the variance r^2 a^3 / (3 D).
     assert part(replace(mean, refresh_s=1e-3), near, "ahead") == pytest.approx(1.5 * math.sqrt(0.25**3 / 3e-3))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, uncertainty_budget
-from pmtpy.analysis.uncertainty.interval_statistics import IntervalStatistics, summarise_one
+from pmtpy.analysis.uncertainty.interval_statistics import IntervalStatistics, lag_corrected, summarise_one
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
@@ -69,7 +69,7 @@ def gauge_trial(rng: np.random.Generator, kind: str, model: SensorModel, channel
     found = float(np.interp(b, t, joules) - np.interp(a, t, joules))
     t_ns: Ints = np.round(t * 1e9).astype(np.int64)
     start, end = round(a * 1e9), round(b * 1e9)
-    evidence = summarise_one(channel, t_ns, watts, start_ns=start, end_ns=end, joules=found)
+    evidence = lag_corrected(channel, summarise_one(channel, t_ns, watts, start_ns=start, end_ns=end, joules=found))
     return Trial(
         kind,
         float(load.joules(np.array(b)) - load.joules(np.array(a))),
