@@ -11,10 +11,11 @@ opened anew; the same path may by then belong to another device, so it has to be
 from __future__ import annotations
 
 import errno
+import math
 import operator
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -160,10 +161,18 @@ class Registers:
         anew, so counters need not continue.
     """
 
-    __slots__ = ("_fds", "_last", "_locate", "_unchanged", "openings", "paths")
+    __slots__ = ("_alone", "_fds", "_last", "_last_error", "_locate", "_unchanged", "openings", "paths")
 
-    def __init__(self, locate: Callable[[], Sequence[Path]]) -> None:
+    def __init__(self, locate: Callable[[], Sequence[Path]], alone: Collection[int] = ()) -> None:
         """Open the files that ``locate`` names; it is asked again, for the same files in order, when they vanish.
+
+        Parameters
+        ----------
+        locate : function
+            Names the files.
+        alone : collection of int
+            Numbers of files, in that order, without which the others still say something: one of them that cannot be
+            opened or read, or holds no number, is NaN in a reading, unless all files are.
 
         Raises
         ------
@@ -171,20 +180,22 @@ class Registers:
             From ``locate`` or from opening a file; ``filename`` says which.
         """
         self._locate = locate
+        self._alone = frozenset(alone)
         self._fds: list[int] = []
-        self._last: list[bytes] = []
+        self._last: Sequence[bytes | None] = []
+        self._last_error: OSError | None = None  # of a file that may fail alone
         self._unchanged = 0
         self.paths: tuple[Path, ...] = ()
         self.openings = 0
         self._open()
 
-    def numbers(self) -> list[int]:
+    def numbers(self) -> list[int] | list[float]:
         """Read every file once, in order.
 
         Raises
         ------
         ReadError
-            A file could not be read or holds no number. The message names it and says why.
+            A file that must not fail could not be read or holds no number. The message names it and says why.
         """
         pread = os.pread
         try:
@@ -203,10 +214,15 @@ class Registers:
         except (OSError, ValueError):
             pass
         # Once more, slowly, to learn which file it was.
-        return [self._parse(i, raw) for i, raw in enumerate(self._contents(64))]
+        found = [math.nan if raw is None else self._parse(i, raw) for i, raw in enumerate(self._contents(64))]
+        if all(map(math.isnan, found)):
+            self.close()  # looked for anew at the next reading
+            msg = f"none of {', '.join(map(str, self.paths))} can be read"
+            raise ReadError(msg) from self._last_error
+        return found
 
     def texts(self) -> list[str]:
-        """Read every file once, in order, as text without blanks at its ends.
+        """Read every file once, in order, as text without blanks at its ends; one that may fail alone is then empty.
 
         Raises
         ------
@@ -219,13 +235,14 @@ class Registers:
         elif self._replaced():
             contents = self._contents(_PAGE)
         self._last = contents
-        return [raw.decode("utf-8", "replace").strip(" \t\r\n\0") for raw in contents]
+        return [(raw or b"").decode("utf-8", "replace").strip(" \t\r\n\0") for raw in contents]
 
     def close(self) -> None:
         """Close all descriptors. May be called twice."""
         fds, self._fds = self._fds, []
         for fd in fds:
-            os.close(fd)
+            if fd >= 0:
+                os.close(fd)
 
     def _replaced(self) -> bool:
         """Open the files again if other files have taken their places; say whether that was so.
@@ -237,7 +254,7 @@ class Registers:
         self._unchanged = n = self._unchanged + 1
         if n & (n - 1) and n % 64:
             return False
-        if all(os.fstat(fd).st_nlink for fd in self._fds):
+        if all(os.fstat(fd).st_nlink for fd in self._fds if fd >= 0):
             return False
         before = self.openings
         self._open()
@@ -245,7 +262,16 @@ class Registers:
         self._unchanged = 0
         return True
 
-    def _contents(self, size: int) -> list[bytes]:
+    @staticmethod
+    def _opened(path: Path, *, alone: bool) -> int:
+        try:
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            if alone:
+                return -1
+            raise
+
+    def _contents(self, size: int) -> list[bytes | None]:
         try:
             if not self._fds:
                 self._open()
@@ -260,16 +286,21 @@ class Registers:
             msg = f"{error.filename or self.paths}: {why(error)}"
             raise ReadError(msg) from error
 
-    def _one(self, i: int, size: int) -> bytes:
+    def _one(self, i: int, size: int) -> bytes | None:
         try:
             return os.pread(self._fds[i], size, 0)
         except OSError as error:
+            if i in self._alone:
+                self._last_error = error
+                return None
             raise OSError(error.errno, error.strerror, str(self.paths[i])) from error
 
-    def _parse(self, i: int, raw: bytes) -> int:
+    def _parse(self, i: int, raw: bytes) -> float:
         try:
             return number(raw)
         except ValueError as error:
+            if i in self._alone:
+                return math.nan
             msg = f"{self.paths[i]}: it holds {raw[:40]!r}, which is not a whole number"
             raise ReadError(msg) from error
 
@@ -277,8 +308,8 @@ class Registers:
         self.close()
         paths = tuple(self._locate())
         try:
-            for path in paths:
-                self._fds.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            for i, path in enumerate(paths):
+                self._fds.append(self._opened(path, alone=i in self._alone))
         except OSError:
             self.close()
             raise

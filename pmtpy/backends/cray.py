@@ -8,6 +8,7 @@ Facts: HPE Cray System Management documentation, "Power monitoring counters"; ``
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from pmtpy.backends._sysfs import Registers, entries, optional_number, sysfs_roo
 from pmtpy.backends.machine import HOST_SYSFS, Machine, may_use
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import NS_PER_S, Clock
-from pmtpy.core.rows import Block
+from pmtpy.core.rows import Block, Layout
 from pmtpy.core.source import Discovery, PolledSource, Timestamps, Traits
 from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, ReadError, TargetError, Verdict
 
@@ -204,12 +205,13 @@ class CraySource(PolledSource):
         self._restarts = directory / "startup" in guards
         if len(guards) < 2:
             notes = (*notes, "freshness or startup is missing, so a torn reading or a restart may go unnoticed")
-        self._seen: list[int] = []
+        self._seen: Sequence[float] = ()
         self._unix_ns: int | None = None
         self._is_unix = False
         self._device = DeviceClock()
         try:
-            self._values = Registers(lambda: [f.path for f in files])
+            self._beside = Layout(self.channels).beside_total
+            self._values = Registers(lambda: [f.path for f in files], alone=self._beside)
             if guards:
                 self._guard = Registers(lambda: guards)
         except OSError as error:
@@ -219,9 +221,9 @@ class CraySource(PolledSource):
 
     def poll(self) -> Block | None:
         """Read one set of files; None if the controller has not refreshed them since the last one."""
-        guard: list[int] = []
+        guard: Sequence[float] = ()
         for _ in range(_ATTEMPTS):
-            guard = self._guard.numbers() if self._guard is not None else []
+            guard = self._guard.numbers() if self._guard is not None else ()
             if self._counted and guard == self._seen:
                 return None
             texts = self._values.texts()
@@ -231,7 +233,7 @@ class CraySource(PolledSource):
             msg = f"the files were refreshed during each of {_ATTEMPTS} attempts to read them together"
             raise ReadError(msg)
         counts, stamp_us = self._parse(texts)
-        fresh = self._restarts and bool(self._seen) and guard[0] != self._seen[0]
+        fresh = self._restarts and bool(self._seen) and guard[:1] != self._seen[:1]
         self._seen = guard
         now = self._clock.now_ns()
         t_ns = max(min(self._on_host_clock(stamp_us, now), now), self._last_t_ns + 1)
@@ -239,13 +241,16 @@ class CraySource(PolledSource):
         self._rows_bear(Timestamps.HOST_READ if stamp_us is None else Timestamps.DEVICE_UPDATE)
         return Block.row(t_ns, counts, fresh=fresh)
 
-    def _parse(self, texts: Sequence[str]) -> tuple[list[int], int | None]:
-        counts = []
+    def _parse(self, texts: Sequence[str]) -> tuple[list[float], int | None]:
+        counts: list[float] = []
         stamp = None
-        for text, unit, channel in zip(texts, self._units, self.channels, strict=True):
+        for i, (text, unit, channel) in enumerate(zip(texts, self._units, self.channels, strict=True)):
             try:
                 count, stamped = parse(text, unit)
             except ValueError as error:
+                if i in self._beside:
+                    counts.append(math.nan)
+                    continue
                 msg = f"{channel.name}: {error}"
                 raise ReadError(msg) from error
             counts.append(count)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.core.channel import TOTAL, Channel, outermost
+from pmtpy.core.channel import TOTAL, Channel, Derivation, outermost
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -192,6 +192,13 @@ class Layout:
         object.__setattr__(self, "energy", energy)
         object.__setattr__(self, "values", tuple(c for c in self.channels if not c.measures_energy))
         object.__setattr__(self, "in_total", tuple(i + 1 for i in outermost([c.domain for c in energy])))
+
+    @property
+    def beside_total(self) -> frozenset[int]:
+        """Columns of a Block of which the total is not made, so that it is known without them."""
+        direct = {c.name: i for i, c in enumerate(c for c in self.channels if c.derivation is Derivation.DIRECT)}
+        made_of = {n for i in self.in_total for n in (self.energy[i - 1].operands or (self.energy[i - 1].name,))}
+        return frozenset(i for name, i in direct.items() if name not in made_of)
 
     @property
     def names(self) -> tuple[str, ...]:

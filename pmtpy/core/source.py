@@ -27,6 +27,7 @@ from pmtpy.errors import Finding, ReadError, SourceLostError
 # A call is taken to have been held up if it lasts this long, and this many times as long as the shortest so far.
 _HELD_UP_NS, _HELD_UP = 1_000_000, 8
 _TRIES = 3
+_FEWEST = 3  # failures that make a device lost, however long they took
 _NEVER_NS = 1 << 62
 _new = tuple.__new__  # what Row(...) does in the end, at half the cost
 
@@ -178,16 +179,18 @@ def columns(channels: Sequence[Channel]) -> int:
 class PolledSource(Source):
     """A source whose device is asked, one reading at a time. A subclass writes :meth:`poll` and :meth:`close`.
 
-    A failed reading (:class:`ReadError`) becomes a lost row; ``max_failures`` of them in a row, or a register that
-    stays silent for ``stale_s``, mean that the device is gone.
+    A failed reading (:class:`ReadError`) becomes a lost row. Readings that fail for ``gone_after_s`` without one
+    between them that does not, or a register that stays silent for ``stale_s``, mean that the device is gone. It is a
+    matter of time and not of calls: whoever reads in a tight loop makes hundreds while a device is busy for a moment.
     """
 
-    max_failures: int = 10
+    gone_after_s: float = 2.0
     stale_s: float | None = None
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._failures = 0
+        self._failing_ns = 0  # since when
         self._lost: SourceLostError | None = None
         self._last_t_ns = -1
         self._last_row_ns = clock.now_ns()
@@ -221,9 +224,7 @@ class PolledSource(Source):
         try:
             counts = self.poll()
         except ReadError as error:
-            self._failures += 1
-            if self._failures >= self.max_failures:
-                raise self._gone(f"{self._failures} readings in a row failed; the last one: {error}") from error
+            self._failed(error, before)
             return Block.empty(columns(self.channels))
         except SourceLostError as error:
             self._lost = error
@@ -244,6 +245,20 @@ class PolledSource(Source):
             t_ns = self._last_t_ns + 1
         self._last_t_ns, self._last_row_ns = t_ns, after
         return _new(Row, (t_ns, counts, lost))
+
+    def asleep(self, error: ReadError) -> bool:  # noqa: ARG002  (the default knows of no sleep)
+        """Whether a failure is that of a device which sleeps, for as long as it likes."""
+        return False
+
+    def _failed(self, error: ReadError, now_ns: int) -> None:
+        """Count a failed reading; raise SourceLostError when they have been failing for long."""
+        if not self._failures or self.asleep(error):
+            self._failing_ns = now_ns
+        self._failures += 1
+        failing_s = (now_ns - self._failing_ns) / NS_PER_S
+        if self._failures >= _FEWEST and failing_s >= self.gone_after_s:
+            why = f"{self._failures} readings in a row failed, for {failing_s:.3g} s; the last one: {error}"
+            raise self._gone(why) from error
 
     def _again(self, before: int, after: int, counts: Sequence[float]) -> tuple[int, int, Sequence[float]]:
         """Read again after a call that was held up, and return the shortest: its middle tells best when was read.

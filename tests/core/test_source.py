@@ -15,7 +15,7 @@ from pmtpy.errors import ReadError, SourceLostError
 class Scripted(PolledSource):
     """Answers each poll with the next line of a script."""
 
-    max_failures = 3
+    gone_after_s = 1.0
 
     def __init__(self, clock: ManualClock, *script: Sequence[float] | Block | Exception | None) -> None:
         super().__init__(clock)
@@ -74,12 +74,27 @@ def test_a_polled_row_carries_the_failed_readings_before_it() -> None:
 
 
 def test_too_many_failures_in_a_row_end_the_source_for_good() -> None:
-    source = Scripted(ManualClock(), BUSY, BUSY, BUSY, [5.0])
-    source.read()
-    source.read()
+    clock = ManualClock()
+    source = Scripted(clock, *[BUSY] * 20, [5.0], *[BUSY] * 4, [5.0])
+    for _ in range(21):  # a tight loop while the device is busy for 0.9 s
+        source.read()
+        clock.advance(0.045)
+    assert not source.last_read_failed
+    for _ in range(3):
+        source.read()
+        clock.advance(0.45)
     for _ in range(2):
-        with pytest.raises(SourceLostError, match="3 readings in a row failed; the last one: busy"):
+        with pytest.raises(SourceLostError, match=r"4 readings in a row failed, for 1.35 s; the last one: busy"):
             source.read_row()
+
+
+def test_two_failures_far_apart_do_not_make_a_lost_device() -> None:
+    clock = ManualClock()
+    source = Scripted(clock, BUSY, BUSY, [5.0])
+    source.read()
+    clock.advance(3600.0)
+    source.read()
+    assert isinstance(source.read_row(), Row)
 
 
 class Interrupted(Scripted):

@@ -8,7 +8,6 @@ never add readings whose relation nobody described: such a chip has channels and
 from __future__ import annotations
 
 import errno
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -21,7 +20,7 @@ from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Identity, Quan
 from pmtpy.core.clock import Clock
 from pmtpy.core.rows import Block
 from pmtpy.core.source import Discovery, PolledSource, Traits
-from pmtpy.errors import BackendUnavailableError, ReadError, SourceLostError, TargetError
+from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
 
 # Answers of a device that sleeps or is busy (amdgpu in D3, PMBus, OCC in reset): the reading is lost, not the device.
 _ASLEEP = frozenset({errno.ENODATA, errno.ENXIO, errno.EAGAIN, errno.EIO, errno.EBUSY, errno.ETIMEDOUT, errno.EINVAL})
@@ -306,9 +305,6 @@ def _locator(root: Path, readings: Sequence[_Reading]) -> Callable[[], list[Path
 class HwmonSource(PolledSource):
     """The readings of one chip, or of all ACPI meters, read together."""
 
-    # Readings fail for as long as a device sleeps; only a device that was removed is lost, see poll().
-    max_failures = sys.maxsize
-
     def __init__(
         self,
         chips: Sequence[Chip],
@@ -326,7 +322,6 @@ class HwmonSource(PolledSource):
             deadline_s=0.8 * min(turns) if turns else None,
             blocking=any(chip.on_a_bus for chip in chips),
         )
-        self._away = 0
         try:
             self._registers = Registers(locate)
         except OSError as error:
@@ -341,21 +336,16 @@ class HwmonSource(PolledSource):
 
     def poll(self) -> Sequence[float] | Block:
         """Read every file once; a Block marked fresh when the chip was registered anew."""
-        try:
-            counts = self._registers.numbers()
-        except ReadError as error:
-            cause = error.__cause__
-            self._away = 0 if isinstance(cause, OSError) and cause.errno in _ASLEEP else self._away + 1
-            if self._away >= PolledSource.max_failures:
-                msg = f"hwmon {self.identity.model}: {self._away} readings in a row failed; the last one: {error}"
-                raise SourceLostError(msg) from error
-            raise
-        self._away = 0
+        counts = self._registers.numbers()
         if self._registers.openings == self._openings:
             return counts
         self._openings = self._registers.openings
         self._last_t_ns = max(self._clock.now_ns(), self._last_t_ns + 1)
         return Block.row(self._last_t_ns, counts, fresh=True)
+
+    def asleep(self, error: ReadError) -> bool:
+        """Whether the chip sleeps: only one that was removed is lost."""
+        return isinstance(error.__cause__, OSError) and error.__cause__.errno in _ASLEEP
 
     def close(self) -> None:
         """Close all files. May be called twice."""

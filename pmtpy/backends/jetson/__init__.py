@@ -9,6 +9,7 @@ Facts: see :mod:`~pmtpy.backends.jetson.rails`, :mod:`~pmtpy.backends.jetson.chi
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -16,9 +17,10 @@ from pathlib import Path
 from pmtpy.backends._sysfs import Registers, number, optional_text, why
 from pmtpy.backends._sysfs import sysfs_root as root_of
 from pmtpy.backends.jetson.chips import Rail, rails
-from pmtpy.backends.jetson.rails import INPUTS, Board, Plan, plan
+from pmtpy.backends.jetson.rails import INPUTS, KIT, MODULE, Board, Plan, plan
 from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
 from pmtpy.core.clock import Clock
+from pmtpy.core.rows import Layout
 from pmtpy.core.source import Discovery, PolledSource, Source, Traits
 from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
 
@@ -30,6 +32,8 @@ _REFERENCE = "TI SBOS576 (INA3221); NVIDIA Jetson Linux Developer Guide, INA3221
 # Uncalibrated sensors of several modules were a few percent off: Shalavi et al., "Accurate calibration of power
 # measurements from internal power sensors on NVIDIA Jetson devices", 2023.
 _GAIN_U = 0.03
+# The whole input of a module that runs this program: the smallest, a Nano, idles at 0.5 W and more.
+_LEAST_WATTS = 0.2
 
 
 def discover(*, sysfs_root: str | PathLike[str] | None = None) -> Discovery:
@@ -123,7 +127,7 @@ def _probe(found: list[Rail]) -> tuple[list[_Live], list[str]]:
     return live, notes
 
 
-def _once(rail: Rail) -> list[int] | ReadError:
+def _once(rail: Rail) -> list[float] | ReadError:
     """Millivolts and milliamperes of a rail, or why they cannot be read."""
     try:
         files = Registers(lambda: _files([rail]))
@@ -142,21 +146,27 @@ def _files(of: list[Rail]) -> list[Path]:
     return [path for rail in of for path in ([rail.volts] if rail.together else [rail.volts, rail.amps])]
 
 
-def _numbers(files: Registers, of: list[Rail]) -> list[int]:
-    """Millivolts and milliamperes of one rail after the other."""
-    words = [text.split() for text in files.texts()]
+def _numbers(files: Registers, of: list[Rail], beside: Collection[int] = ()) -> list[float]:
+    """Millivolts and milliamperes of one rail after the other; NaN for numbers ``beside`` the total that are none."""
     expected = [n for rail in of for n in ([2] if rail.together else [1, 1])]
-    numbers = []
-    for path, found, count in zip(files.paths, words, expected, strict=True):
-        try:
-            numbers += [number(word.encode()) for word in found]
-        except ValueError as error:
-            msg = f"{path}: it holds {' '.join(found)[:40]!r}, which is no number"
-            raise ReadError(msg) from error
-        if len(found) != count:
-            msg = f"{path}: it holds {len(found)} numbers instead of {count}"
-            raise ReadError(msg)
+    numbers: list[float] = []
+    for path, text, count in zip(files.paths, files.texts(), expected, strict=True):
+        numbers += _parsed(path, text, count, alone=len(numbers) in beside)
     return numbers
+
+
+def _parsed(path: Path, text: str, count: int, *, alone: bool) -> list[float]:
+    """Return the ``count`` numbers that a file holds; NaN or ReadError where it does not."""
+    words = text.split()
+    msg = f"{path}: it holds {len(words)} numbers instead of {count}"
+    if len(words) == count:
+        try:
+            return [number(word.encode()) for word in words]
+        except ValueError:
+            msg = f"{path}: it holds {' '.join(words)[:40]!r}, which is no number"
+    if alone:
+        return [math.nan] * count
+    raise ReadError(msg)
 
 
 class JetsonSource(PolledSource):
@@ -176,17 +186,22 @@ class JetsonSource(PolledSource):
         # Below 0.1 s these sensors resolve nothing; and a sweep waits once for each file.
         self.traits = Traits(interval_s=max(0.1, refresh_s), blocking=True)
         try:
-            self._files = Registers(self._locate)
+            self._beside = Layout(self.channels).beside_total
+            # The first column of each file: one file of a rail holds both numbers, or two hold one each.
+            columns = [
+                c for i, rail in enumerate(self._rails) for c in ([2 * i] if rail.together else [2 * i, 2 * i + 1])
+            ]
+            alone = [file for file, column in enumerate(columns) if column in self._beside]
+            self._files = Registers(self._locate, alone=alone)
         except OSError as error:
             raise BackendUnavailableError("jetson", f"{error.filename}: {why(error)}", _REMEDY) from error
 
-    def poll(self) -> list[int]:
-        """Read all rails."""
-        numbers = _numbers(self._files, self._rails)
-        for rail, most, milliamperes in zip(self._rails, self._most, numbers[1::2], strict=True):
-            if abs(milliamperes) >= most:
-                msg = f"{rail.amps}: {rail.label} is over the monitor's range, {most / 1000:.2f} A at this shunt"
-                raise ReadError(msg)
+    def poll(self) -> list[float]:
+        """Read all rails; a current at the end of the converter's range may be any larger one, and is none."""
+        numbers = _numbers(self._files, self._rails, self._beside)
+        for i, most in enumerate(self._most):
+            if abs(numbers[2 * i + 1]) >= most:
+                numbers[2 * i + 1] = math.nan
         return numbers
 
     def close(self) -> None:
@@ -230,6 +245,7 @@ def _channels(live: list[_Live], chosen: Plan) -> tuple[Channel, ...]:
             window_s=rail.window_s,
             resolution=step_a * abs(item.volts) if step_a is not None else None,
             gain_u=_GAIN_U,
+            least_watts=_LEAST_WATTS if chosen.domains.get(rail.label, "") in {MODULE, KIT} else 0.0,
             reference=_REFERENCE,
         )
         channels += (volts, amps, power)

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-_MODULE = "host/module"
-_KIT = "host"
+MODULE = "host/module"
+KIT = "host"
 
 # What a channel without a rail is called, in capitals: by JetPack 4, by JetPack 5, and the sum of all channels.
 _NO_RAIL = frozenset({"", "(NULL)", "NC", "SUM OF SHUNT VOLTAGES"})
@@ -142,15 +142,15 @@ def plan(names: Sequence[str], *, whole_kit: bool = False) -> Plan:
         rule = "no total: these rails belong to no known board, and adding them up could count power twice"
         if known:
             rule = f"the total is the input of the module: {known[0]}; the board is not known"
-            domains[known[0]] = _MODULE
+            domains[known[0]] = MODULE
     if whole_kit and inputs:
         rule = f"the total is the whole kit: {inputs[0]}"
-        domains[inputs[0]] = _KIT
+        domains[inputs[0]] = KIT
     return Plan(board, domains, bool(inputs), rule)
 
 
 def _domains(board: Board, found: frozenset[str]) -> dict[str, str]:
     alone = len(board.total) == 1
-    parts = {rail: _MODULE if alone else f"{_MODULE}/{rail.lower()}" for rail in board.total}
+    parts = {rail: MODULE if alone else f"{MODULE}/{rail.lower()}" for rail in board.total}
     parts.update({rail: f"{parts[feed]}/{rail.lower()}" for rail, feed in board.inside.items() if rail in found})
     return parts

@@ -6,6 +6,7 @@ it and no energy is lost.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from pmtpy.backends._device_clock import DeviceClock
@@ -63,7 +64,7 @@ class Wanted:
 class OccSource(PolledSource):
     """The sensors of one or several blocks. Used by one thread at a time."""
 
-    max_failures = 2**31  # time decides, not the number: see _DEAD_NS
+    gone_after_s = math.inf  # its own clock decides: see _DEAD_NS
 
     def __init__(self, export: Export, wanted: list[Wanted], notes: tuple[str, ...], clock: Clock) -> None:
         super().__init__(clock)

@@ -8,6 +8,7 @@ hand out a number that a file did not hold, nor keep silent about a zone that th
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from os import PathLike
@@ -19,7 +20,7 @@ from pmtpy.backends.rapl import zones as powercap
 from pmtpy.backends.rapl.parts import IN_TOTAL, MAX_WATTS, SMALLEST_RANGE_J, Kind
 from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.clock import Clock
-from pmtpy.core.rows import Block
+from pmtpy.core.rows import Block, Layout
 from pmtpy.core.source import Discovery, PolledSource, Traits
 from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
 
@@ -133,7 +134,8 @@ class _Opening:
         if not any(c.domain for c, z in zip(self.channels, readable, strict=True) if z.part.kind is Kind.PACKAGE):
             return self._why_no_package()
         try:
-            self.registers = Registers(_locator(self._root, readable))
+            # Without the platform, a duplicate or a part of a package the total is as good as with it.
+            self.registers = Registers(_locator(self._root, readable), alone=Layout(self.channels).beside_total)
         except OSError as error:
             return BackendUnavailableError("rapl", f"{error.filename}: {why(error)}", _PERMIT)
         self.notes = (*tree.notes, *rules)
@@ -187,10 +189,8 @@ def _locator(root: Path, wanted: Sequence[powercap.Zone]) -> Callable[[], list[P
             known, first = first, None
             return known
         now = {zone.part: zone.energy_file for zone in powercap.scan(root).zones}
-        gone = [zone for zone in wanted if zone.part not in now]
-        if gone:
-            raise FileNotFoundError(2, "No such file or directory", str(gone[0].energy_file))
-        return [now[zone.part] for zone in wanted]
+        # The place of a zone that is gone may by now be that of another.
+        return [now.get(zone.part, zone.path / "energy_uj.gone") for zone in wanted]
 
     return locate
 
@@ -205,6 +205,7 @@ class RaplSource(PolledSource):
         self._events = opening.events
         self._openings = 1
         self.channels = opening.channels
+        self._beside = Layout(self.channels).beside_total
         self.traits = Traits(deadline_s=opening.deadline_s)
         self._tops = [2**64 if c.wrap is None else int(c.wrap) for c in self.channels]
         packages = {c.domain.split("/")[1] for c in self.channels if c.domain}
@@ -221,21 +222,25 @@ class RaplSource(PolledSource):
         if self._registers is None:
             return self._poll_events()
         counts = self._registers.numbers()
-        if min(counts) < 0 or any(map(operator.gt, counts, self._tops)):
-            raise ReadError(self._out_of_range(counts))
+        if not (min(counts) >= 0 and all(map(operator.le, counts, self._tops))):  # or one is NaN
+            counts = self._within(counts)
         if self._registers.openings != self._openings:
             self._openings = self._registers.openings
             self._last_t_ns = max(self._clock.now_ns(), self._last_t_ns + 1)
             return Block.row(self._last_t_ns, counts, fresh=True)
         return counts
 
-    def _out_of_range(self, counts: Sequence[int]) -> str:
-        wrong = [
-            f"{channel.name}: the counter shows {count}, outside its range of 0 to {top}"
-            for count, top, channel in zip(counts, self._tops, self.channels, strict=True)
-            if not 0 <= count <= top
-        ]
-        return "; ".join(wrong)
+    def _within(self, counts: Sequence[float]) -> list[float]:
+        """Return the counts without those that a register cannot show; ReadError where the total needs one of them."""
+        wrong = {i for i, (count, top) in enumerate(zip(counts, self._tops, strict=True)) if not 0 <= count <= top}
+        needed = sorted(wrong - self._beside)
+        if needed:
+            told = [
+                f"{self.channels[i].name}: the counter shows {counts[i]}, outside its range of 0 to {self._tops[i]}"
+                for i in needed
+            ]
+            raise ReadError("; ".join(told))
+        return [math.nan if i in wrong else count for i, count in enumerate(counts)]
 
     def _poll_events(self) -> Sequence[float]:
         assert self._events is not None  # noqa: S101  (one of the two ways is open)

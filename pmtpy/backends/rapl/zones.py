@@ -23,9 +23,11 @@ _MAIN = "intel-rapl"
 # x86 vendor numbers of the kernel (arch/x86/include/asm/processor.h) as /sys/devices/system/cpu/modalias shows them.
 AMD_VENDORS = frozenset({2, 9})  # AMD, Hygon
 
-# Two reads of the same counter, one after the other, differ by what a package uses while a sleeping die is woken to
-# answer: less than a millisecond at less than a kilowatt each. Two different counters agree so closely once in 30,000.
-_SAME_UJ = 1_000_000
+# A counter that is read before and after another is the same one if the other lies between: registers of one counter
+# differ by no more than a package uses in a millisecond. Two different counters agree so once in 100,000 times.
+_SAME_UJ = 100_000
+_TIGHT_UJ = 1_000_000  # a bracket wider than this (the reader was interrupted) proves little
+_BRACKETS = 5
 
 # A power limit may be exceeded for seconds (limit 2 is up to about four times limit 1 on mobile parts), so several
 # times the largest is still possible; below 250 W nothing is gained by being strict. A limit above a kilowatt is a
@@ -90,12 +92,22 @@ class Scan:
         The kernel's number of the processor's vendor, where the tree tells.
     notes : tuple of str
         Zones that were left out, and why.
+    packages : frozenset of int
+        The physical packages that the kernel knows of; empty where the tree does not tell.
     """
 
     zones: tuple[Zone, ...] = ()
     dangling: tuple[str, ...] = ()
     vendor: int | None = None
     notes: tuple[str, ...] = ()
+    packages: frozenset[int] = frozenset()
+
+
+def _packages(root: Path) -> frozenset[int]:
+    """Numbers of the physical packages of the machine's CPUs."""
+    cpus = entries(root / "devices" / "system" / "cpu").paths
+    told = (optional_number(c / "topology" / "physical_package_id") for c in cpus if c.name.startswith("cpu"))
+    return frozenset(number for number in told if number is not None and number >= 0)
 
 
 def _directories(root: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
@@ -145,7 +157,13 @@ def scan(root: Path) -> Scan:
             )
             continue
         zones[part.name] = _zone(zone_id, path, part, notes)
-    return Scan(tuple(sorted(zones.values(), key=lambda zone: zone.part.order)), dangling, made_by, tuple(notes))
+    return Scan(
+        tuple(sorted(zones.values(), key=lambda zone: zone.part.order)),
+        dangling,
+        made_by,
+        tuple(notes),
+        _packages(root),
+    )
 
 
 def _zone(zone_id: str, path: Path, part: Part, notes: list[str]) -> Zone:
@@ -194,8 +212,9 @@ def vendor(root: Path) -> int | None:
 def mirrored(zones: Sequence[Zone], vendor_number: int | None) -> bool:
     """Whether the dies of each package show one and the same counter, as AMD's do on kernels before 6.11.
 
-    It takes both: a processor that is AMD's (or, if the tree does not tell, looks so: no constraints, nothing but
-    packages and cores), and counters that agreed when read one after the other.
+    Of a processor that is AMD's it is taken for granted unless the counters prove to be different ones. If the tree
+    does not tell the vendor, it takes both: that it looks like AMD's (no constraints, nothing but packages and cores),
+    and counters that prove to be the same.
     """
     looks_amd = not any(z.limited or z.part.kind in {Kind.DRAM, Kind.UNCORE, Kind.PSYS} for z in zones)
     if not (vendor_number in AMD_VENDORS if vendor_number is not None else looks_amd):
@@ -204,12 +223,29 @@ def mirrored(zones: Sequence[Zone], vendor_number: int | None) -> bool:
     first: dict[int, Zone] = {}
     for zone in packages:
         other = first.setdefault(zone.part.package, zone)
-        if zone.energy_uj is None or other.energy_uj is None:
+        if other is zone:
             continue
-        apart = abs(zone.energy_uj - other.energy_uj)
-        if min(apart, abs((zone.range_uj or 0) - apart)) > _SAME_UJ:
+        same = _same_counter(other, zone)
+        if same is False or (same is None and vendor_number is None):
             return False
     return len(packages) > len(first)
+
+
+def _same_counter(one: Zone, other: Zone) -> bool | None:
+    """Whether two zones show one counter; None where readings between readings do not tell."""
+    turn = one.range_uj or 2**63
+    outside = 0
+    for _ in range(_BRACKETS):
+        shown = [_first_reading(zone.energy_file)[0] for zone in (one, other, one)]
+        if None in shown:
+            return None
+        before, between, after = (value or 0 for value in shown)
+        width = (after - before) % turn
+        if (between - before + _SAME_UJ) % turn > width + 2 * _SAME_UJ:
+            outside += 1
+        elif width <= _TIGHT_UJ:
+            return True
+    return False if outside == _BRACKETS else None
 
 
 def channels(tree: Scan) -> tuple[tuple[Channel, ...], tuple[str, ...]]:
@@ -222,6 +258,7 @@ def channels(tree: Scan) -> tuple[tuple[Channel, ...], tuple[str, ...]]:
     present = {z.part for z in zones}
     readable = [z for z in zones if z.energy_uj is not None]
     packages = {(z.part.package, z.part.die) for z in readable if z.part.kind is Kind.PACKAGE}
+    notes += _missing(tree)
     if any(z.part.kind is Kind.ONE_CORE for z in readable):
         notes.append("AMD's zone 'core' shows one single core of each package, not all of them")
     result = []
@@ -242,6 +279,19 @@ def channels(tree: Scan) -> tuple[tuple[Channel, ...], tuple[str, ...]]:
             partial = "; the total is PARTIAL: it lacks this part" if missing else ""
             notes.append(f"{zone.part.name} is left out ({zone.problem}){partial}")
     return tuple(result), tuple(notes)
+
+
+def _missing(tree: Scan) -> list[str]:
+    """Say which parts of the total are known to exist and have no zone here."""
+    notes = [
+        f"the zone {name} is hidden from this process: if the total needs it, it is PARTIAL" for name in tree.dangling
+    ]
+    there = {z.part.package for z in tree.zones if z.part.kind is Kind.PACKAGE}
+    absent = sorted(tree.packages - there) if there else []
+    if absent:
+        sockets = ", ".join(map(str, absent))
+        notes.append(f"the machine has a processor {sockets} that no zone counts: the total is PARTIAL without it")
+    return notes
 
 
 def _channel(zone: Zone, domain: str) -> Channel:

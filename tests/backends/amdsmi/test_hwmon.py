@@ -40,8 +40,8 @@ def add_card(tree: Tree, number: int, bus: str, **files: object) -> str:
     return folder
 
 
-def opened(tree: Tree, device: str | None = None, total: str | None = None) -> Source:
-    return open_source(device, clock=ManualClock(), total=total, sysfs_root=tree.root)
+def opened(tree: Tree, device: str | None = None, total: str | None = None, clock: ManualClock | None = None) -> Source:
+    return open_source(device, clock=clock or ManualClock(), total=total, sysfs_root=tree.root)
 
 
 @pytest.mark.parametrize(
@@ -123,11 +123,13 @@ def test_what_is_no_power_is_a_lost_row(tree: Tree, content: object) -> None:
 
 def test_a_card_that_is_unbound_is_lost(tree: Tree, failing_files: FailingFiles) -> None:
     folder = add_card(tree, 0, "03", power1_average=100000000)
-    source = opened(tree)
+    clock = ManualClock()
+    source = opened(tree, clock=clock)
     source.read()
     tree.remove(folder)
-    for _ in range(9):
+    for _ in range(20):
         assert len(source.read()) == 0
+        clock.advance(0.1)
     with pytest.raises(SourceLostError):
         source.read()
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -182,7 +183,9 @@ def test_negative_currents_stay_negative(orin: Bench) -> None:
 def test_a_current_at_the_end_of_the_range_is_no_reading(orin: Bench, milliamperes: int) -> None:
     source = orin.open()
     orin.put("devices/**/1-0040/hwmon/*/curr1_input", f"{milliamperes}\n")  # 4095 steps of 40 uV over 2 mOhm
-    assert not len(source.read())
+    raw = source.read().raw[0]
+    # It may be any larger one: that rail is not known in this row, and the others are.
+    assert [i for i, x in enumerate(raw) if math.isnan(x)] == [1]
 
 
 def test_the_sum_of_the_channels_is_no_rail(orin: Bench) -> None:
@@ -290,8 +293,9 @@ def test_no_content_yields_a_silently_wrong_number(content: bytes) -> None:
     bench.path("devices/**/1-0040/hwmon/hwmon1/curr1_input").write_bytes(content)
     block = source.read()
     bench.close()
-    assert not len(block) or float(block.raw[0, 1]) == int(content.strip(b" \t\r\n\0"))
-    assert not len(block) or abs(float(block.raw[0, 1])) < 32_760  # 4095 steps of 40 uV over 5 mOhm
+    shown = float(block.raw[0, 1]) if len(block) else math.nan
+    assert math.isnan(shown) or shown == int(content.strip(b" \t\r\n\0"))
+    assert not abs(shown) >= 32_760  # 4095 steps of 40 uV over 5 mOhm
 
 
 @pytest.mark.parametrize("text", ["5000", "5000 12 3", "5000 mA", "", "5_000 12", "null"])
@@ -303,12 +307,13 @@ def test_a_broken_pair_of_numbers_is_no_row(text: str) -> None:
     bench.close()
 
 
-def test_nine_more_failures_in_a_row_are_a_loss() -> None:
+def test_failures_that_go_on_are_a_loss() -> None:
     bench = Bench("nano")
     source = bench.open()
     bench.put("devices/**/ui_input_0", "null")
-    for _ in range(9):
+    for _ in range(20):
         assert not len(source.read())
+        bench.clock.advance(0.1)
     with pytest.raises(SourceLostError, match="ui_input_0"):
         source.read()
     bench.close()

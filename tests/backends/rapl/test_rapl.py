@@ -400,8 +400,10 @@ def test_garbage_while_running_is_a_lost_row_and_then_a_lost_source(
     assert block.lost is not None
     assert block.lost.tolist() == [1]
     processors.tree.write_bytes(processors.energy_file("intel-rapl:1"), content)
-    for _ in range(9):
+    for _ in range(20):
+        clock.advance(0.1)
         assert len(source.read()) == 0
+    clock.advance(0.1)
     with pytest.raises(SourceLostError, match=r"package1|intel-rapl:1"):
         source.read()
     source.close()

@@ -1,0 +1,182 @@
+"""Trees whose files live on a clock of their own, made without the project's emulators, opened as a user opens them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import pmtpy as pmt
+from pmtpy.regions.measurement import Measurement
+from tests.support.trees import (
+    Constant,
+    Ina3221,
+    Load,
+    SteppedClock,
+    Tree,
+    processor,
+    register,
+    zone,
+)
+
+HUNDRED = Constant(100.0)
+AMD, INTEL = 2, 0
+
+
+class Stage:
+    """A machine below a temporary root, and how it is measured."""
+
+    def __init__(self, root: Path) -> None:
+        self.clock = SteppedClock()
+        self.tree = Tree(root, self.clock)
+
+    def open(self, backend: str, **options: object) -> pmt.Sensor:
+        return pmt.create(backend, clock=self.clock, sysfs_root=str(self.tree.root), **options)
+
+    def measure(
+        self, backend: str, seconds: float, *, polls_s: float = 0.0, pumped: bool = False, **options: object
+    ) -> Measurement:
+        """Measure a stretch that begins 50 ms after the opening; ``pumped`` if a thread of the sensor's own reads."""
+        sleepers = int(pumped)
+        with self.open(backend, **options) as sensor:
+            self.clock.advance(0.05, sleepers=sleepers)
+            with pmt.region("x", sensor) as region:
+                for _ in range(round(seconds / polls_s) if polls_s else 0):
+                    self.clock.advance(polls_s)
+                    sensor.read()
+                if not polls_s:
+                    self.clock.advance(seconds, sleepers=sleepers)
+            self.clock.advance(0.3, sleepers=sleepers)
+            return region[sensor.target]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path / "sys")
+
+
+def told(measured: Measurement, *words: str) -> bool:
+    return any(all(word in warning for word in words) for warning in measured.warnings)
+
+
+# -- RAPL --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_counter_that_never_moves_is_no_zero(stage: Stage) -> None:
+    processor(stage.tree, INTEL)
+    zone(stage.tree, "0", "package-0", "123456789\n")
+    total = stage.measure("rapl", 0.5)
+    assert total.coverage == 0.0
+    assert abs(total.joules - 50.0) < 2 * total.uncertainty_joules
+    assert told(total, "package0", "rests although the part is powered")
+    with stage.open("rapl") as sensor:
+        a = sensor.read()
+        stage.clock.advance(1.0)
+        with pytest.raises(pmt.CoverageError, match="rests"):
+            pmt.joules(a, sensor.read())
+
+
+def test_one_frozen_package_leaves_the_other_known(stage: Stage) -> None:
+    processor(stage.tree, INTEL, packages=2)
+    zone(stage.tree, "0", "package-0", register(HUNDRED))
+    zone(stage.tree, "1", "package-1", "55555\n")
+    total = stage.measure("rapl", 0.5)
+    assert total.coverage == 0.0
+    assert total.channels["package0"].coverage == 1.0
+    assert total.channels["package0"].joules == pytest.approx(50.0, abs=0.2)
+    assert told(total, "package1", "rests")
+
+
+def test_graphics_that_are_switched_off_rest(stage: Stage) -> None:
+    processor(stage.tree, INTEL)
+    zone(stage.tree, "0", "package-0", register(HUNDRED))
+    zone(stage.tree, "0:0", "uncore", "1234567\n")
+    total = stage.measure("rapl", 0.5)
+    assert (total.coverage, total.channels["package0.uncore"].coverage) == (1.0, 1.0)
+    assert not total.warnings
+
+
+@pytest.mark.parametrize("watts", [100.0, 400.0])
+def test_a_counter_of_one_step_a_second_loses_nothing(stage: Stage, watts: float) -> None:
+    processor(stage.tree, INTEL)
+    zone(stage.tree, "0", "package-0", register(Constant(watts), step_s=1.0))
+    total = stage.measure("rapl", 10.0, polls_s=0.02)
+    assert total.joules == pytest.approx(10 * watts, abs=watts)
+    assert total.coverage > 0.99
+
+
+def test_the_dies_of_amd_count_once_although_the_opener_is_held_up_between_them(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """40 of 300 openings beside four busy processes read the dies 30 ms apart."""
+    processor(stage.tree, AMD)
+    for die in (0, 1):
+        zone(stage.tree, str(die), f"package-0-die-{die}", register(HUNDRED, unit_j=2.0**-16), limits=False)
+    read = Path.read_bytes
+
+    def held_up(path: Path) -> bytes:
+        content = read(path)
+        if path.name == "energy_uj":
+            stage.clock.advance(0.03)
+        return content
+
+    monkeypatch.setattr(Path, "read_bytes", held_up)
+    total = stage.measure("rapl", 0.5)
+    assert total.joules == pytest.approx(50.0, abs=0.3)
+    assert told(total, "counted once per package")
+
+
+def test_dies_that_prove_to_count_on_their_own_are_added(stage: Stage) -> None:
+    processor(stage.tree, AMD)
+    for die in (0, 1):
+        counter = register(HUNDRED, unit_j=2.0**-16, start_j=500.0 + 77 * die)
+        zone(stage.tree, str(die), f"package-0-die-{die}", counter, limits=False)
+    assert stage.measure("rapl", 0.5).joules == pytest.approx(100.0, abs=0.5)
+
+
+@pytest.mark.parametrize("dangling", [True, False])
+def test_a_processor_that_no_zone_counts_is_told(stage: Stage, *, dangling: bool) -> None:
+    processor(stage.tree, INTEL, packages=2)
+    zone(stage.tree, "0", "package-0", register(HUNDRED))
+    if dangling:
+        stage.tree.link("class/powercap/intel-rapl:1", "devices/virtual/powercap/intel-rapl/intel-rapl:1")
+    assert told(stage.measure("rapl", 0.5), "PARTIAL")
+
+
+def test_a_platform_that_fails_is_lost_by_itself(stage: Stage) -> None:
+    processor(stage.tree, INTEL)
+    zone(stage.tree, "0", "package-0", register(HUNDRED))
+    fails_at = stage.clock.seconds + 1.0
+    platform = register(Constant(150.0))
+    zone(stage.tree, "1", "psys", lambda t: "none\n" if t > fails_at else platform(t))
+    total = stage.measure("rapl", 10.0, polls_s=0.05)
+    assert total.coverage == 1.0
+    assert total.joules == pytest.approx(1000.0, abs=0.3)
+    assert total.lost == 0
+    assert total.channels["psys"].coverage == pytest.approx(0.095, abs=0.01)
+    assert any("could not be read" in w for w in total.channels["psys"].warnings)
+
+
+def test_a_device_that_is_busy_for_a_moment_is_not_lost_to_a_tight_reader(stage: Stage) -> None:
+    processor(stage.tree, INTEL)
+    busy_s, counter = stage.clock.seconds + 0.3, register(HUNDRED)
+    zone(stage.tree, "0", "package-0", lambda t: "" if busy_s < t < busy_s + 0.06 else counter(t))
+    total = stage.measure("rapl", 1.0, polls_s=0.001)
+    assert total.joules == pytest.approx(100.0, abs=0.3)
+
+
+# -- boards ------------------------------------------------------------------------------------------------------------
+
+
+def jetson(stage: Stage, *loads: Load, samples: int = 1, phase_s: float = 0.0) -> None:
+    stage.tree.put("firmware/devicetree/base/compatible", "nvidia,p3767-0005\0nvidia,tegra234\0")
+    monitor = Ina3221(list(loads), samples=samples, phase_s=phase_s)
+    monitor.put(stage.tree, 3, ["VDD_IN", "VDD_CPU_GPU_CV", "VDD_SOC"])
+
+
+def test_a_module_at_zero_watts_is_a_fault(stage: Stage) -> None:
+    jetson(stage, Constant(0.0), Constant(8.0), Constant(2.0))
+    total = stage.measure("jetson", 1.0, pumped=True)
+    assert total.coverage == 0.0
+    assert total.channels["vdd_soc"].joules == pytest.approx(2.0, abs=0.1)
+    assert told(total, "vdd_in", "0 W although the part is powered")
