@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,11 +31,11 @@ class Stage:
         self.clock = SteppedClock()
         self.tree = Tree(root, self.clock)
 
-    def open(self, backend: str, **options: object) -> pmt.Sensor:
+    def open(self, backend: str, **options: Any) -> pmt.Sensor:
         return pmt.create(backend, clock=self.clock, sysfs_root=str(self.tree.root), **options)
 
     def measure(
-        self, backend: str, seconds: float, *, polls_s: float = 0.0, pumped: bool = False, **options: object
+        self, backend: str, seconds: float, *, polls_s: float = 0.0, pumped: bool = False, **options: Any
     ) -> Measurement:
         """Measure a stretch that begins 50 ms after the opening; ``pumped`` if a thread of the sensor's own reads."""
         sleepers = int(pumped)

@@ -275,6 +275,9 @@ class Ina3221:
         step = 40e-6 / self.shunt
         return round(self._amps[i] / step) * step
 
+    def _milliamperes(self, i: int) -> Content:
+        return lambda t: f"{round(self.amps(t, i) * 1e3)}\n"
+
     def put(self, tree: Tree, number: int, labels: list[str], address: str = "1-0040") -> Path:
         files: dict[str, str | Content] = {
             "samples": f"{self.samples}\n",
@@ -285,7 +288,7 @@ class Ina3221:
             files[f"in{n}_label"] = f"{label}\n"
             files[f"in{n}_enable"] = "1\n"
             files[f"in{n}_input"] = f"{round(self.volts / 8e-3) * 8}\n"
-            files[f"curr{n}_input"] = lambda t, i=i: f"{round(self.amps(t, i) * 1e3)}\n"
+            files[f"curr{n}_input"] = self._milliamperes(i)
             files[f"shunt{n}_resistor"] = f"{round(self.shunt * 1e6)}\n"
         return chip(tree, number, "ina3221", files, device=f"i2c-1/{address}")
 
