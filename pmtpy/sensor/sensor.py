@@ -7,7 +7,7 @@ needs it: a momentary power, a stream, a dump, or a counter that must be read be
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -173,6 +173,7 @@ class Sensor:
         interval: float | str | None = None,
         overwrite: bool = False,
         absolute: bool | None = None,
+        columns: Sequence[tuple[str, Sequence[int]]] | None = None,
     ) -> None:
         """Write every row from now on to ``path``, in a thread of its own, until :meth:`stop_dump`.
 
@@ -188,6 +189,9 @@ class Sensor:
         absolute : bool, optional
             For the formats ``pmt`` and ``powersensor3``: Unix time, or seconds from the first row. None: as their own
             tools do by default.
+        columns : sequence of (str, sequence of int), optional
+            For the format ``pmt``: each column's name, and of which powers it is the sum, as indices into
+            ``State.watts``; of none: 0. None: all of them by their own names.
 
         Raises
         ------
@@ -218,7 +222,7 @@ class Sensor:
                 None if traits.streaming else interval_s or made.interval_s,
                 traits.timestamps is not Timestamps.HOST_READ,
             )
-            sink = open_sink(path, header, format=format, overwrite=overwrite, absolute=absolute)
+            sink = open_sink(path, header, format=format, overwrite=overwrite, absolute=absolute, columns=columns)
             made.step_quietly()  # what came before belongs to no dump
             thin_s = interval_s if interval_s is not None and traits.streaming else None
             self._dump = Writer(sink, interval_s=thin_s)

@@ -10,6 +10,7 @@ import math
 import os
 import threading
 import weakref
+from collections.abc import Sequence
 
 from pmtpy.core.state import State
 from pmtpy.errors import PmtError, ReadError
@@ -74,11 +75,17 @@ class Held:
         return state
 
     def start_dump(
-        self, path: str | os.PathLike[str], form: str, *, interval: float | str | None = None, absolute: bool = True
+        self,
+        path: str | os.PathLike[str],
+        form: str,
+        *,
+        interval: float | str | None = None,
+        absolute: bool = True,
+        columns: Sequence[tuple[str, Sequence[int]]] | None = None,
     ) -> None:
         """Begin a dump, ending the one before; a file that exists is replaced, as the originals do."""
         self.stop_dump()
-        self.sensor.start_dump(path, format=form, interval=interval, absolute=absolute, overwrite=True)
+        self.sensor.start_dump(path, format=form, interval=interval, absolute=absolute, overwrite=True, columns=columns)
         self._dumping = True
 
     def stop_dump(self) -> None:

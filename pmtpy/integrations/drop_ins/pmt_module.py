@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import math
 import os
 import re
 from collections.abc import Callable
@@ -54,14 +55,12 @@ class State:
         return self._column(index).name
 
     def watts(self, index: int) -> float:
-        """Return the power of a measurement at the instant, watts; NaN where it is not measured."""
-        place = self._column(index).watts
-        return float("nan") if place is None else self._state.watts[place]
+        """Return the power of a measurement at the instant, watts; 0 of a pair that is not in use, as in PMT."""
+        return math.fsum(self._state.watts[i] for i in self._column(index).watts)
 
     def joules(self, index: int) -> float:
-        """Return the energy of a measurement since the sensor was created, joules; NaN where it is not measured."""
-        place = self._column(index).joules
-        return float("nan") if place is None else self._state.joules[place]
+        """Return the energy of a measurement since the sensor was created, joules; 0 of a pair that is not in use."""
+        return math.fsum(self._state.joules[i] for i in self._column(index).joules)
 
     def _column(self, index: int) -> Column:
         if not 0 <= index < len(self._columns):
@@ -88,13 +87,15 @@ class PMT:
 
     @staticmethod
     def joules(start: State, end: State) -> float:
-        """Return the energy of the whole sensor from one state to the other, joules."""
-        return states.joules(start._state, end._state)  # noqa: SLF001
+        """Return the energy of the first measurement from one state to the other, joules: of RAPL the packages'."""
+        first = start._columns[0].joules  # noqa: SLF001
+        return math.fsum(states.joules(start._state, end._state, i) for i in first)  # noqa: SLF001
 
     @staticmethod
     def watts(start: State, end: State) -> float:
-        """Return the mean power of the whole sensor from one state to the other, watts."""
-        return states.watts(start._state, end._state)  # noqa: SLF001
+        """Return the mean power of the first measurement from one state to the other, watts: of RAPL the packages'."""
+        first = start._columns[0].joules  # noqa: SLF001
+        return math.fsum(states.watts(start._state, end._state, i) for i in first)  # noqa: SLF001
 
     def read(self) -> State:
         """Return a new state, later than the one before."""
@@ -110,7 +111,8 @@ class PMT:
         default = f"/tmp/pmt_{_PMT_NAMES.get(backend, backend)}.out"  # noqa: S108  (where PMT's users look for it)
         path = os.environ.get("PMT_DUMP_FILE") or filename or default
         interval = os.environ.get("PMT_DUMP_INTERVAL") or _INTERVAL_S.get(backend, _OTHER_INTERVAL_S)
-        self._held.start_dump(path, "pmt", interval=interval)
+        shown = [(column.name, column.watts) for column in self._columns]
+        self._held.start_dump(path, "pmt", interval=interval, columns=shown)
 
     def stopDump(self) -> None:  # noqa: N802  (PMT's name)
         """End the dump; does nothing when there is none."""

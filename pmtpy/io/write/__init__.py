@@ -6,6 +6,7 @@ told to.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePath
 
 from pmtpy.errors import TargetError
@@ -37,6 +38,7 @@ def open_sink(
     format: str | None = None,  # noqa: A002  (the word of the public interface)
     overwrite: bool = False,
     absolute: bool | None = None,
+    columns: Sequence[tuple[str, Sequence[int]]] | None = None,
 ) -> Sink:
     """Open a file or stream for writing, and write what is known before the first row.
 
@@ -52,6 +54,8 @@ def open_sink(
     absolute : bool or None
         For the two foreign text formats: Unix time, or seconds since the first row. None: what their own tools do by
         default (PMT: Unix time; PowerSensor3: since the start).
+    columns : sequence of (str, sequence of int), or None
+        For PMT's text: see :class:`PmtSink`.
 
     Raises
     ------
@@ -70,7 +74,7 @@ def open_sink(
         if chosen == "parquet":
             return ParquetSink(output, header)
         if chosen == "pmt":
-            return PmtSink(output, header, absolute=absolute is not False, overwrite=overwrite)
+            return PmtSink(output, header, absolute=absolute is not False, overwrite=overwrite, columns=columns)
         if chosen == "powersensor3":
             return PowerSensor3Sink(output, header, absolute=bool(absolute), overwrite=overwrite)
         return CsvSink(output, header, overwrite=overwrite)

@@ -25,16 +25,32 @@ _PMT_FINEST_S = 1e-3  # PMT itself never writes rows closer than a millisecond, 
 
 
 class PmtSink:
-    """Writes PMT's dump, absolute (newer PMT) or relative (PMT 1.3)."""
+    """Writes PMT's dump, absolute (newer PMT) or relative (PMT 1.3).
 
-    def __init__(self, output: Output, header: Header, *, absolute: bool = True, overwrite: bool = False) -> None:
+    Parameters
+    ----------
+    columns : sequence of (str, sequence of int), optional
+        Each column's name, and of which powers it is the sum, by their places in a row (0 is the total); of none: 0.
+        None: the total, where there is one, and every channel.
+    """
+
+    def __init__(
+        self,
+        output: Output,
+        header: Header,
+        *,
+        absolute: bool = True,
+        overwrite: bool = False,
+        columns: Sequence[tuple[str, Sequence[int]]] | None = None,
+    ) -> None:
         self._header = header
         self._absolute = absolute
         self._start_ns: int | None = None
         self._places = 6 if _row_spacing_s(header) < _PMT_FINEST_S else _PMT_DECIMALS
-        names = tuple("_".join(unbroken(n).split()) for n in header.layout.names)
-        if not header.layout.in_total:
-            names = names[1:]
+        own = [(name, (place,)) for place, name in enumerate(header.layout.names)]
+        shown = columns if columns is not None else own if header.layout.in_total else own[1:]
+        names = tuple("_".join(unbroken(name).split()) for name, _ in shown)
+        self._sums = [list(places) for _, places in shown]
         self._file = TextFile(
             output, header, ("timestamp", *names), " ".join(("timestamp", *names)), overwrite=overwrite
         )
@@ -47,7 +63,7 @@ class PmtSink:
         offset_ns = self._header.anchor.unix_ns - self._header.anchor.monotonic_ns if self._absolute else -start_ns
         unit_ns = 10 ** (9 - self._places)
         ticks = (frame.t_ns + offset_ns + unit_ns // 2) // unit_ns
-        rows = self._rows(ticks, frame.watts if self._header.layout.in_total else frame.watts[:, 1:])
+        rows = self._rows(ticks, np.stack([frame.watts[:, sums].sum(axis=1) for sums in self._sums], axis=1))
         self._file.write(self._marked(rows, ticks, frame.marks) if frame.marks else rows)
         self._start_ns = start_ns
 
