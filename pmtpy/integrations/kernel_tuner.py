@@ -3,8 +3,10 @@
 Importing this module imports ``kernel_tuner``; nothing else of pmtpy does. Facts: ``BenchmarkObserver``,
 ``ContinuousObserver`` and the benchmark loops in ``core.py`` of Kernel Tuner 1.5.
 
-Each run of a kernel is a region that begins *before* the launch. Kernel Tuner's own observers begin after it, which on
-a back end that waits for the kernel (its C back end) is when the kernel has already ended.
+Each run of a kernel is a region from its launch to the first moment at which it is seen to have ended. Kernel Tuner's
+own observers begin after the launch, which on a back end that waits for the kernel (its C back end) is when it has
+already ended; and it asks its observers one after the other, so what another one does, before the launch and after the
+end, is no part of a region that goes by the launch.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from pmtpy.errors import CoverageError, TargetError
 from pmtpy.integrations.drop_ins._held import warm_up
@@ -23,6 +26,7 @@ from pmtpy.sensor.sensor import Sensor
 
 try:
     from kernel_tuner.observers import BenchmarkObserver, ContinuousObserver
+    from kernel_tuner.util import RuntimeFailedConfig
 except ImportError as missing:
     raise ImportError("pmtpy.integrations.kernel_tuner needs Kernel Tuner: pip install kernel_tuner") from missing
 
@@ -64,7 +68,15 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
 
     Examples
     --------
-    >>> tune_kernel(..., observers=[EnergyObserver("nvml:0")], objective="pmt_energy")  # doctest: +SKIP
+    >>> tune_kernel(  # doctest: +SKIP
+    ...     ...,
+    ...     observers=[EnergyObserver("nvml:0")],
+    ...     objective="pmt_energy",
+    ...     objective_higher_is_better=False,
+    ... )
+
+    A configuration of none of whose runs the energy is known counts as failed, with a warning in the log ``pmtpy``: it
+    is never the best, and the tuning goes on.
     """
 
     def __init__(self, *targets: str | Sensor, name: str = "pmt", continuous_s: float | None = None) -> None:
@@ -73,6 +85,9 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
             raise TargetError(msg)
         self._targets = targets
         self._name = name
+        self._next: Region | None = None  # waits for the launch
+        self._open: Region | None = None  # from the launch to the end of the kernel
+        self._sees_launches = False
         self._runs: list[Region] = []
         self._measured: list[dict[str, Measurement]] = []
         self._told: set[str] = set()
@@ -82,39 +97,57 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
     def register_device(self, dev: object) -> None:
         """Open the sensors, which can take longer than a kernel."""
         super().register_device(dev)
+        self._sees_launches = _tell_launches(dev, self._begin, self._end)
         for sensor in region("kernel", *self._targets).sensors:
             warm_up(sensor)
 
     def register_configuration(self, params: Mapping[str, object]) -> None:  # noqa: ARG002  (Kernel Tuner's arguments)
         """Forget what a configuration that failed has left."""
+        self._end()
+        self._next = None
         self._runs.clear()
         self._measured.clear()
 
     def before_start(self) -> None:
-        """Begin a run."""
+        """Prepare a run; it begins with the launch."""
         while self._runs and sum(run.seconds for run in self._runs) > _KEPT_S:
             self._evaluate(self._runs.pop(0))
-        run = region("kernel", *self._targets)
-        run.__enter__()
-        self._runs.append(run)
+        self._next = region("kernel", *self._targets)
+        if not self._sees_launches:
+            self._begin()
 
     def after_finish(self) -> None:
-        """End the run."""
-        self._runs[-1].__exit__(None, None, None)
+        """End the run, if its end was not seen."""
+        self._end()
 
-    def get_results(self) -> dict[str, float]:
-        """Return the means over the runs since the last call.
+    def _begin(self) -> None:
+        if self._next is not None:
+            self._open, self._next = self._next, None
+            self._open.__enter__()
 
-        Raises
-        ------
-        CoverageError
-            The energy of no run is known.
-        """
+    def _end(self) -> None:
+        if self._open is not None:
+            run, self._open = self._open, None
+            run.__exit__(None, None, None)
+            self._runs.append(run)
+
+    def get_results(self) -> dict[str, Any]:
+        """Return the means over the runs since the last call; Kernel Tuner's mark of a failure where none is known."""
+        try:
+            return dict(self._results())
+        except CoverageError as error:
+            _log.warning("this configuration counts as failed: %s", error)
+            return {"__error__": RuntimeFailedConfig()}
+
+    def _results(self) -> dict[str, float]:
         for run in self._runs:
             self._evaluate(run)
         self._runs.clear()
         measured, self._measured = self._measured, []
         keys = list(dict.fromkeys(key for one in measured for key in one))
+        if not keys:
+            msg = f"{self._name}: no run of the kernel was measured"
+            raise CoverageError(msg)
         results: dict[str, float] = {}
         for key in keys:
             stem = f"{self._name}_{key}" if key else self._name
@@ -156,15 +189,49 @@ class _Continuous(ContinuousObserver):  # type: ignore[misc]
     def after_finish(self) -> None:
         self.parent.after_finish()
 
-    def get_results(self) -> dict[str, float]:
+    def get_results(self) -> dict[str, Any]:
         """Return the results of the parent, with energies per kernel."""
-        results: dict[str, float] = self.parent.get_results()
+        results: dict[str, Any] = self.parent.get_results()
+        if "__error__" in results:
+            return results
         kernel_s = self.results["time"] / 1e3
         for key in [k for k in results if k.endswith("_power")]:
             stem = key.removesuffix("_power")
             results[f"{stem}_energy"] = results[key] * kernel_s
             results[f"{stem}_energy_uncertainty"] = results[f"{key}_uncertainty"] * kernel_s
         return results
+
+
+def _tell_launches(dev: Any, begin: Callable[[], None], end: Callable[[], None]) -> bool:
+    """Have a back end of Kernel Tuner tell of launches, and of ends as soon as they are seen; say whether it can.
+
+    There is no hook for it: observers are asked in the order of a list, before all of them are through. So three
+    methods of this one object get a shell. Until ``stop_event`` the event that ``kernel_finished`` looks at is that of
+    the run before.
+    """
+
+    def run_kernel(*args: Any, **kwargs: Any) -> Any:
+        begin()
+        return launch(*args, **kwargs)
+
+    def stop_event(*args: Any, **kwargs: Any) -> Any:
+        result = stop(*args, **kwargs)
+        if finished():
+            end()
+        return result
+
+    def kernel_finished(*args: Any, **kwargs: Any) -> Any:
+        done = finished(*args, **kwargs)
+        if done:
+            end()
+        return done
+
+    try:
+        launch, stop, finished = dev.run_kernel, dev.stop_event, dev.kernel_finished
+        dev.run_kernel, dev.stop_event, dev.kernel_finished = run_kernel, stop_event, kernel_finished
+    except AttributeError:
+        return False
+    return True
 
 
 def _identifier(target: str) -> str:

@@ -44,10 +44,12 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
         timeout=250,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return cast("Results", json.loads(done.stdout.splitlines()[-1]))
+    found: Results = json.loads(done.stdout.splitlines()[-1])
+    assert "this configuration counts as failed: blind" in done.stderr
+    return [r for r in found if "__error__" not in r]
 
 
-def test_all_configurations_are_measured(results: Results) -> None:
+def test_a_configuration_without_energy_does_not_end_the_tuning_and_the_others_are_measured(results: Results) -> None:
     assert [r["MILLISECONDS"] for r in results] == [10, 30]
     assert all(r["time"] >= r["MILLISECONDS"] for r in results)
 
@@ -72,11 +74,13 @@ def test_our_observer_sees_the_whole_kernel(results: Results) -> None:
     for r in results:
         least_j = WATTS * r["MILLISECONDS"] / 1e3
         for stem in ("pmt_rapl_virtual", "pmt_nvml_virtual", "board"):
-            assert r[f"{stem}_energy"] + 2 * r[f"{stem}_energy_uncertainty"] >= least_j
+            assert r[f"{stem}_energy"] + 3 * r[f"{stem}_energy_uncertainty"] >= least_j
             assert r[f"{stem}_power"] == pytest.approx(WATTS, abs=3 * r[f"{stem}_power_uncertainty"] + 1)
             assert r[f"{stem}_energy_uncertainty"] > 0
             assert r[f"{stem}_runs"] == 7
-        assert r["board_energy_uncertainty"] < r["board_energy"] / 3  # of these only the board is fast enough
+        # Of these only the board is fast enough. What the slow observer does, for 9 J, is not in it; how long the
+        # kernel took on this machine is Kernel Tuner's to say.
+        assert r["board_energy"] == pytest.approx(WATTS * r["time"] / 1e3, abs=3 * r["board_energy_uncertainty"] + 0.3)
 
 
 def test_several_sensors_are_summed_each_part_once(results: Results) -> None:

@@ -6,9 +6,12 @@ The two observers of Kernel Tuner are its own, untouched. Prints one line of JSO
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Mapping
 
 import kernel_tuner
 import numpy as np
+from kernel_tuner.observers import BenchmarkObserver
 from kernel_tuner.observers.pmt import PMTObserver
 from kernel_tuner.observers.powersensor import PowerSensorObserver
 
@@ -31,6 +34,40 @@ float wait_ms(int *unused) {
 """
 
 
+class Slow(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner has no types
+    """An observer that takes its time around each kernel; none of it is the kernel's."""
+
+    SECONDS = 0.05
+
+    def before_start(self) -> None:
+        time.sleep(self.SECONDS)
+
+    def after_start(self) -> None:
+        time.sleep(self.SECONDS)
+
+    def after_finish(self) -> None:
+        time.sleep(self.SECONDS)
+
+    def get_results(self) -> dict[str, float]:
+        return {}
+
+
+class Unknown(EnergyObserver):
+    """An observer whose sensor was blind during the kernel of one configuration."""
+
+    def register_configuration(self, params: Mapping[str, object]) -> None:
+        super().register_configuration(params)
+        self.blind = params["MILLISECONDS"] == BLIND
+
+    def after_finish(self) -> None:
+        super().after_finish()
+        if self.blind:
+            self._runs.clear()
+
+
+BLIND = 5
+
+
 def main() -> None:
     with pmtpy.create("rapl:virtual", load="constant:60"):  # chooses the load of the virtual world
         results, _ = kernel_tuner.tune_kernel(
@@ -38,17 +75,21 @@ def main() -> None:
             KERNEL,
             1,
             [np.zeros(1, np.int32)],
-            {"MILLISECONDS": [10, 30]},
+            {"MILLISECONDS": [10, 30, BLIND]},
             lang="C",
             observers=[
                 PMTObserver([("rapl", "virtual"), ("nvidia", "virtual"), ("powersensor3", "virtual")]),
                 PowerSensorObserver(["ps_energy", "ps_power"], "virtual"),
                 EnergyObserver("rapl:virtual", "nvml:virtual"),
                 EnergyObserver("powersensor3:virtual", name="board"),
+                Slow(),
                 EnergyObserver("rapl:virtual", name="long", continuous_s=1),
+                Unknown("powersensor3:virtual", name="blind"),
             ],
+            objective="board_energy",
+            objective_higher_is_better=False,
         )
-    print(json.dumps([{k: v for k, v in r.items() if isinstance(v, (int, float))} for r in results]))
+    print(json.dumps([{k: v for k, v in r.items() if isinstance(v, (int, float, str))} for r in results]))
 
 
 if __name__ == "__main__":
