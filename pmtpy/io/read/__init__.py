@@ -1,19 +1,23 @@
 """Read any recording of power into one table: our own files, those of PMT and PowerSensor3, of nvidia-smi and the PMD.
 
 What a file does not say stays unknown: a relative log has no Unix time, an interval with lost samples has no energy.
-Broken lines are named, and left out only if that is asked for. Needs pandas, which is imported when it is used.
+Every reader holds its rows against the same rules (:mod:`pmtpy.io.read._check`). Broken lines are named, and left out
+only if that is asked for. Needs pandas, which is imported when it is used.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pmtpy.errors import BackendUnavailableError, FileFormatError
-from pmtpy.io.read import _own, _pmd, _pmt, _powersensor3, _smi
-from pmtpy.io.read._lines import Recording, read_bytes
+from pmtpy.errors import BackendUnavailableError, FileFormatError, PmtError
+from pmtpy.io.read import _own, _parquet, _pmd, _pmt, _powersensor3, _sidecar, _smi
+from pmtpy.io.read._memory import Budget, free_bytes
+from pmtpy.io.read._parts import Part
+from pmtpy.io.read._recording import Recording
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,16 +29,24 @@ _KNOWN = "pmtpy CSV or Parquet, PMT or PowerSensor3 dump, nvidia-smi log with a 
 
 def load(
     path: str | os.PathLike[str],
+    start: float | None = None,
+    stop: float | None = None,
+    max_rows: int | None = None,
     *,
     skip_broken: bool = False,
     utc_offset_s: float | None = None,
     ticks_per_ms: float | None = None,
 ) -> pd.DataFrame:
-    """Read a recording; the format is told from its content, and gzip is undone.
+    """Read a recording, or a part of it; the format is told from its content, and gzip is undone.
 
     Parameters
     ----------
     path : path
+    start, stop : float, optional
+        Only the rows from ``start`` (included) to ``stop`` (not included), in seconds since the first row of the
+        recording. ``elapsed`` and the joules of a part still count from that row.
+    max_rows : int, optional
+        Only so many rows, from ``start`` on. Of our own files only the part is read and held in memory.
     skip_broken : bool
         Leave out lines that cannot be read, and list their numbers in ``attrs["broken_lines"]``.
     utc_offset_s : float, optional
@@ -54,7 +66,10 @@ def load(
     Raises
     ------
     FileFormatError
-        The file is of no known kind, or has broken lines: their numbers and what is wrong with them.
+        The file is of no known kind, or has broken lines (their numbers and what is wrong with them), or would take
+        more memory than there is.
+    TargetError
+        ``start``, ``stop`` and ``max_rows`` are no part of anything.
     BackendUnavailableError
         pandas (or, for Parquet, pyarrow) is not installed.
     OSError
@@ -64,24 +79,50 @@ def load(
         import pandas  # noqa: F401, ICN001  (only to see that it is there)
     except ImportError as error:
         raise BackendUnavailableError("load", "reading files needs pandas", "pip install 'pmtpy[analysis]'") from error
-    place = Path(path)
-    with place.open("rb") as file:
-        start = file.read(4096)
-    if start.startswith(b"PAR1"):
-        return _own.parquet(place)
-    if _own.is_csv(start):
-        return _own.csv(place, skip_broken=skip_broken)
-    recording = Recording(place, read_bytes(place), skip_broken=skip_broken)
-    if _own.is_csv(recording.content[:4096]):  # it was compressed
-        return _own.csv(place, skip_broken=skip_broken, content=recording.content)
+    place, part = Path(path), Part.of(start, stop, max_rows)
+    place.open("rb").close()  # that it can be opened is a matter of the path, what follows one of the content
+    try:
+        return _read(
+            place,
+            part,
+            skip_broken=skip_broken,
+            smi=partial(_smi.read, utc_offset_s=utc_offset_s),
+            pmd=partial(_pmd.read, ticks_per_ms=ticks_per_ms),
+        )
+    except PmtError:
+        raise
+    except Exception as error:  # whatever a reader did not foresee: it is the file that is at fault
+        what = str(error) or type(error).__name__
+        msg = f"{place} cannot be read: {what}; get it anew from where it was made, or remove what was changed in it"
+        raise FileFormatError(msg) from error
+
+
+def _read(
+    place: Path,
+    part: Part,
+    *,
+    skip_broken: bool,
+    smi: Callable[[Recording], pd.DataFrame],
+    pmd: Callable[[Recording], pd.DataFrame],
+) -> pd.DataFrame:
+    facts, missing = _sidecar.beside(place)
+    recording = Recording(place, Budget(place, free_bytes()), skip_broken=skip_broken, facts=facts)
+    if _parquet.recognises(place, recording.head):
+        return _parquet.read(recording, part)
+    if _own.is_csv(recording.head):
+        if missing:
+            recording.notes.append(missing)
+        return _own.csv(recording, part)
     for recognises, read in (
         (_powersensor3.recognises, _powersensor3.read),
-        (_smi.recognises, partial(_smi.read, utc_offset_s=utc_offset_s)),
+        (_smi.recognises, smi),
         (_pmd.is_load_stamps, _pmd.read_load_stamps),
         (_pmt.recognises, _pmt.read),
-        (_pmd.recognises, partial(_pmd.read, ticks_per_ms=ticks_per_ms)),
+        (_pmd.recognises, pmd),
     ):
         if recognises(recording):
-            return _own.with_sidecar(read(recording), place)  # our own dumps for PMT and PowerSensor3 have one
+            table = read(recording)
+            _sidecar.describe(table, facts)  # our own dumps for PMT and PowerSensor3 have metadata beside them
+            return part.of_table(table)
     msg = f"{place} is no recording of power that is known here; known are: {_KNOWN}"
     raise FileFormatError(msg)

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pmtpy.core.rows import Ints
-from pmtpy.io.read._lines import Recording
+from pmtpy.io.read import _check
+from pmtpy.io.read._delimited import FLOAT, Delimited
+from pmtpy.io.read._recording import Recording
 from pmtpy.io.read._table import Power, RecordedCurve, table
 
 if TYPE_CHECKING:
@@ -25,28 +27,42 @@ _TICKS_PER_MS = 2933.5
 _VOLTS, _AMPERES = 0.007568, 0.0488  # per code
 _NEGATIVE = 0x800
 _START_DELAY_S = 0.05
+_JITTER, _REGULAR = 0.1, 0.5  # more than half of the steps are within a tenth of the usual one
+_COST = 40  # bytes of memory per byte of the recording
 _STRETCHED = 2.5  # every 147 ms a gap of 1.7 sample periods is normal
 
 
 def recognises(recording: Recording) -> bool:
-    """Whether these are such records: the four low bits of every voltage and current are unused."""
-    if len(recording.content) < 2 * _RECORD:
+    """Whether these are such records: four low bits of voltages and currents are unused, and the clock ticks."""
+    head = recording.head
+    if len(head) < 2 * _RECORD:
         return False
-    records = min(len(recording.content) // _RECORD, 1000)
-    words = np.frombuffer(recording.content, "<u2", records * 9).reshape(-1, 9)
-    return not bool((words[:, 1:] & 0xF).any())
+    words = np.frombuffer(head, "<u2", len(head) // _RECORD * 9).reshape(-1, 9)
+    steps = np.mod(np.diff(words[:, 0].astype(np.int64)), 2**16)
+    usual = float(np.median(steps))
+    ticking = usual > 0 and float((np.abs(steps - usual) < _JITTER * usual).mean()) > _REGULAR
+    return ticking and not bool((words[:, 1:] & 0xF).any())
 
 
 def read(recording: Recording, ticks_per_ms: float | None) -> pd.DataFrame:
     """Read a recording that was recognised."""
-    count, rest = divmod(len(recording.content), _RECORD)
+    recording.unit = "record"
+    content = recording.content(_COST)
+    count, rest = divmod(len(content), _RECORD)
     if rest:
         recording.broken(count + 1, f"a record of {_RECORD} bytes of which {rest} are there")
-    words = np.frombuffer(recording.content, "<u2", count * 9).reshape(-1, 9)
+    words = np.frombuffer(content, "<u2", count * 9).reshape(-1, 9)
+    at: Ints = np.arange(1, count + 1)
+    left = ~(words[:, 1:] & 0xF).any(axis=1)
+    for number in at[~left].tolist():
+        recording.broken(number, "it is no record: bits are set that the device never sets")
+    words, at = words[left], at[left]
+    if not len(words):
+        raise recording.error("there is no record in it")
     steps: Ints = np.mod(np.diff(words[:, 0].astype(np.int64)), 2**16)
     rate = ticks_per_ms or _TICKS_PER_MS
     elapsed = np.concatenate([[0], np.cumsum(steps)]) / (rate * 1000)
-    usual = max(1.0, float(np.median(steps)))
+    usual = max(1.0, float(np.median(steps))) if len(steps) else 1.0
     lost = np.where(steps > _STRETCHED * usual, np.rint(steps / usual) - 1, 0).astype(np.int64)
     codes = words[:, 1:] >> 4
     codes = np.where(codes & _NEGATIVE, 0, codes).astype(np.float64)
@@ -63,7 +79,8 @@ def read(recording: Recording, ticks_per_ms: float | None) -> pd.DataFrame:
         RecordedCurve(
             None if start is None else start + elapsed,
             elapsed,
-            np.sum([p.watts for p in powers], axis=0),
+            at,
+            Power("total", np.sum([p.watts for p in powers], axis=0)),
             powers,
             lost=np.concatenate([[0], lost]),
         ),
@@ -79,15 +96,15 @@ def _start(recording: Recording) -> float | None:
     if not path.is_file():
         return None
     try:
-        return int(path.read_text()) / 1e6 - _START_DELAY_S
-    except ValueError as error:
-        msg = f"{path.name} beside it holds no whole number of microseconds"
+        return int(path.read_text(encoding="ascii")) / 1e6 - _START_DELAY_S
+    except (ValueError, OverflowError) as error:
+        msg = f"{path.name} beside it holds no whole number of microseconds; correct or remove it"
         raise recording.error(msg) from error
 
 
 def is_load_stamps(recording: Recording) -> bool:
     """Whether this is a list of microseconds under the header ``timestamp``."""
-    start = recording.content[:4096].split()
+    start = recording.head[:4096].split()
     return len(start) > 1 and start[0] == b"timestamp" and all(f.isdigit() for f in start[1:-1] or start[1:])
 
 
@@ -96,22 +113,25 @@ def read_load_stamps(recording: Recording) -> pd.DataFrame:
 
     The table has a row for each instant and no power: ``marker`` says ``on``, ``off`` or ``end``.
     """
-    lines = recording.lines()[1:]
-    values, at = recording.numbers(lines, list(range(2, len(lines) + 2)), 1)
-    early = np.flatnonzero(np.diff(values[:, 0], prepend=-np.inf) < 0.0)
-    for row in early:
-        recording.broken(at[row], "it is earlier than the one before (was the writer stopped while writing it?)")
-    stamps = np.delete(values[:, 0], early) / 1e6
-    stamps = stamps[np.concatenate([[True], np.diff(stamps) != 0.0])] if len(stamps) else stamps
+    columns, at = Delimited(recording, {"timestamp": FLOAT}, " ").all()
+    left = _check.in_order(recording, columns["timestamp"], at)
+    stamps, at = columns["timestamp"][left] / 1e6, at[left]
     if not len(stamps):
-        raise recording.error("there is no time stamp in it")
+        recording.judge()
+        raise recording.error("there is no time stamp in it; was the load ever switched?")
+    again = np.concatenate([[False], np.diff(stamps) == 0.0])
+    stamps, at = stamps[~again], at[~again]
     labels = ["on" if i % 2 == 0 else "off" for i in range(len(stamps))]
     labels[-1] = "end"
-    unknown = np.full(len(stamps), np.nan)
-    marks = tuple(enumerate(labels))
     return table(
         recording,
-        RecordedCurve(stamps, stamps - stamps[0], unknown, marks=marks),
+        RecordedCurve(
+            stamps,
+            stamps - stamps[0],
+            at,
+            Power("total", np.full(len(stamps), np.nan)),
+            marks=tuple(enumerate(labels)),
+        ),
         kind="load time stamps",
         clock="host's wall clock (UTC)",
         total="none: there is no power in this file",

@@ -11,7 +11,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pmtpy.io.read._lines import Recording
+import numpy as np
+
+from pmtpy.core.rows import Floats, Ints
+from pmtpy.io.read import _check, _sidecar
+from pmtpy.io.read._delimited import FLOAT, without_marks
+from pmtpy.io.read._recording import Recording
 from pmtpy.io.read._table import Power, RecordedCurve, table
 
 if TYPE_CHECKING:
@@ -34,41 +39,59 @@ def recognises(recording: Recording) -> bool:
 
 def read(recording: Recording) -> pd.DataFrame:
     """Read a dump whose first line was recognised."""
-    lines = recording.lines()
-    header = lines[0].decode("utf-8", "replace").split()
+    header = recording.first_line().split()
     named = header[0] == "timestamp"
     names = _distinct(header[1:]) if named else [f"channel{i}" for i in range(len(header) - 1)]
-    rows, at, marks_at = [], [], []
-    for number, line in enumerate(lines[int(named) :], start=1 + int(named)):
-        mark = _MARK.fullmatch(line) if line.startswith(b"M") else None
-        if mark:
-            label = (mark.group(3) or mark.group(2) or b"").decode("utf-8", "replace")
-            marks_at.append((number, label))
-        elif line.strip():
-            rows.append(line)
-            at.append(number)
-    values, kept = recording.numbers(rows, at, len(names) + 1)
-    if not len(values):
+    kinds = dict.fromkeys(["timestamp", *(f"W {n}" for n in names)], FLOAT)
+    columns, at, marked = without_marks(recording, kinds, first=2 if named else 1)
+    time = columns["timestamp"]
+    unix = bool(len(time) and np.nanmedian(time) > _UNIX_S)
+    left = np.isfinite(time) if unix else _check.in_order(recording, time, at)
+    for number in at[~left].tolist() if unix else []:
+        recording.broken(number, "its time is not a number")
+    time, at = time[left], at[left]
+    if not len(time):
         recording.judge()
-        raise recording.error("there is no row in it")
-    time = values[:, 0]
-    unix = bool(time[0] > _UNIX_S)
-    powers = tuple(Power(name, values[:, i]) for i, name in enumerate(names, start=1) if name != "total")
-    total = names.index("total") if "total" in names else 0
+        raise recording.error("there is no row in it; was anything measured?")
+    elapsed, unknown = _check.wall_clock(recording, time, at) if unix else _steady(recording, time, at)
+    means = {"_".join(n.split()) for n in _sidecar.means(recording.facts)}
+    powers = [Power(n, columns[f"W {n}"][left], mean=n in means) for n in names]
+    main = next((p for p in powers if p.name == "total"), powers[0])
+    summed = ["_".join(n.split()) for n in _sidecar.summed(recording.facts)]
+    if main.name == "total" and summed:
+        main = Power("total", main.watts, mean=means >= set(summed))
     return table(
         recording,
         RecordedCurve(
-            time if unix else None, time - time[0], values[:, total + 1], powers, marks=_on_rows(marks_at, kept)
+            time if unix else None,
+            elapsed,
+            at,
+            main,
+            tuple(p for p in powers if p.name != "total"),
+            marks=_on_rows([(n, _label(line)) for n, line in marked], at.tolist()),
+            unknown=unknown,
         ),
         kind="PMT dump, " + ("newer: Unix time" if unix else "1.3: seconds since the start"),
         clock="host's wall clock" if unix else "seconds since the start of the dump; when that was is not in the file",
-        total=names[total],
+        total=main.name,
     )
+
+
+def _steady(recording: Recording, time: Floats, at: Ints) -> tuple[Floats, _check.Where]:
+    """Seconds since the first row of a clock that cannot go back, and rows that others are missing before."""
+    elapsed: Floats = time - time[0]
+    return elapsed, _check.gaps(recording, np.diff(elapsed), at)
 
 
 def _distinct(names: list[str]) -> list[str]:
     """Number the names that occur more than once."""
     return [n if names.count(n) == 1 else f"{n}#{names[: i + 1].count(n)}" for i, n in enumerate(names)]
+
+
+def _label(line: bytes) -> str:
+    mark = _MARK.fullmatch(line)
+    text = (mark.group(3) or mark.group(2) or b"") if mark else line[1:].strip()
+    return text.decode("utf-8", "replace")
 
 
 def _on_rows(marks: list[tuple[int, str]], rows: list[int]) -> tuple[tuple[int, str], ...]:

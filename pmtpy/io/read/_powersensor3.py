@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pmtpy.core.rows import Floats, Ints
-from pmtpy.io.read._lines import Recording
+from pmtpy.io.read import _check, _sidecar
+from pmtpy.io.read._delimited import FLOAT, TEXT, Columns, Kind, without_marks
+from pmtpy.io.read._recording import Recording
 from pmtpy.io.read._table import Power, RecordedCurve, table
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 _UNIX_S = 1e8
 _TURN_US = 1024
+_STAMP_LIMIT = 1e9  # no stamp is as great
 _BLOCK_S = 1.0  # arrival is compared with the board's time once in this span: long against a burst
 _NO_MARK = "S"
 
@@ -36,32 +39,36 @@ def recognises(recording: Recording) -> bool:
 
 def read(recording: Recording) -> pd.DataFrame:
     """Read a dump whose header was recognised."""
-    lines = recording.lines()
-    names = lines[0].decode("utf-8", "replace").split()
-    if "time" not in names or len(set(names)) < len(names):
-        raise recording.error(f"line 1: the header lacks a column or names one twice: {' '.join(names)}")
-    inline = names[0] == "marker"
-    columns = names[1:] if inline else names
-    rows, at, labels, waiting = [], [], [], ""
-    for number, line in enumerate(lines[1:], start=2):
-        if line.startswith(b"M ") and len(line.split()) < len(names):
-            waiting = _label(line)
-        elif line.strip():
-            char, _, rest = line.partition(b" ") if inline or line.startswith(b"S ") else (b"S", b"", line)
-            text = char.decode("utf-8", "replace").replace(
-                "\0", "?"
-            )  # the library writes NUL for a mark without a name
-            labels.append(waiting or ("" if text == _NO_MARK else text))
-            rows.append(rest)
-            at.append(number)
-            waiting = ""
-    values, kept = recording.numbers(rows, at, len(columns))
-    if not len(values):
+    names = recording.first_line().split()
+    if "time" not in names:
+        raise recording.error(f"line 1: the header lacks the column time: {' '.join(names)}")
+    _check.names(recording, names)
+    if names[0] != "marker" and recording.head.split(b"\n", 2)[1:2][0][:2] == b"S ":
+        names = ["marker", *names]  # of 1.4 and older
+    kinds: dict[str, Kind] = {n: TEXT if n == "marker" else FLOAT for n in names}
+    columns, at, lines = without_marks(recording, kinds)
+    left = _check.in_order(recording, columns["time"], at)
+    stamps = columns["device_timestamp"]
+    for number in at[left & ~(np.abs(stamps) < _STAMP_LIMIT)].tolist():
+        recording.broken(number, "its device_timestamp is no number of microseconds")
+    left &= np.abs(stamps) < _STAMP_LIMIT
+    columns, at = {n: c[left] for n, c in columns.items()}, at[left]
+    if not len(at):
         recording.judge()
-        raise recording.error("there is no row in it")
-    by_line = dict(zip(at, labels, strict=True))
-    marks = tuple((row, by_line[line]) for row, line in enumerate(kept) if by_line[line])
-    return _table(recording, {name: values[:, i] for i, name in enumerate(columns)}, marks)
+        raise recording.error("there is no row in it; was anything measured?")
+    return _table(recording, columns, at, _marks(columns, at, lines))
+
+
+def _marks(columns: Columns, at: Ints, lines: list[tuple[int, bytes]]) -> tuple[tuple[int, str], ...]:
+    """Return the marked rows with their labels: by their first field, or by the line of a marker before them."""
+    found: dict[int, str] = {}
+    if "marker" in columns:  # the library writes NUL for a mark without a name
+        found = {i: str(c).replace("\0", "?") for i, c in enumerate(columns["marker"]) if c != _NO_MARK}
+    for number, line in lines:
+        row = int(np.searchsorted(at, number))
+        if row < len(at):
+            found[row] = _label(line)
+    return tuple(sorted(found.items()))
 
 
 def _label(line: bytes) -> str:
@@ -71,7 +78,7 @@ def _label(line: bytes) -> str:
     return name.group(1) if name else text.split(maxsplit=1)[0] if text else "M"
 
 
-def _table(recording: Recording, values: dict[str, Floats], marks: tuple[tuple[int, str], ...]) -> pd.DataFrame:
+def _table(recording: Recording, values: Columns, at: Ints, marks: tuple[tuple[int, str], ...]) -> pd.DataFrame:
     arrival = values["time"]
     unix = bool(arrival[0] > _UNIX_S)
     step_us, lost = _steps(values["device_timestamp"])
@@ -79,20 +86,29 @@ def _table(recording: Recording, values: dict[str, Floats], marks: tuple[tuple[i
         elapsed, how = arrival - arrival[0], "arrival at the host"
     else:
         elapsed, how = _elapsed(step_us, arrival), "the board's time stamps, held to the host's clock"
-    pairs = [n.removeprefix("current") for n in values if n.startswith("current")]
+    means = _sidecar.means(recording.facts)
+    numbers = [n.removeprefix("current") for n in values if n.startswith("current")]
     powers = tuple(
-        Power(f"pair{p}", values[f"power{p}"], values[f"voltage{p}"], values[f"current{p}"])
-        for p in pairs
+        Power(f"pair{p}", values[f"power{p}"], values[f"voltage{p}"], values[f"current{p}"], mean=bool(means))
+        for p in numbers
         if f"power{p}" in values and f"voltage{p}" in values
     )
+    if not powers:
+        raise recording.error("line 1: the header names no pair with current, voltage and power; correct the header")
     total = values["power_total"] if "power_total" in values else np.sum([p.watts for p in powers], axis=0)
-    if np.shape(total) != arrival.shape:
-        raise recording.error("line 1: the header names no power")
     start = arrival[0] if unix else None
     zero = "Unix time" if unix else "seconds since the start; when that was is not in the file"
     return table(
         recording,
-        RecordedCurve(None if start is None else start + elapsed, elapsed, total, powers, marks, lost),
+        RecordedCurve(
+            None if start is None else start + elapsed,
+            elapsed,
+            at,
+            Power("power_total", total, mean=bool(means)),
+            powers,
+            marks,
+            lost,
+        ),
         kind="PowerSensor3 dump, " + ("absolute" if unix else "relative"),
         clock=f"{how}; {zero}",
         total="sum of the pairs in use",

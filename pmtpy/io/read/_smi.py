@@ -2,29 +2,31 @@
 
 Facts: the query help of nvidia-smi (``nvidia-smi --help-query-gpu``) and logs of it. Fields are separated by a comma
 and a blank; units stand in the header and, without ``nounits``, behind each value. Time stamps are local wall time
-without a zone. A field that a card cannot answer is text in square brackets. Several GPUs take turns, row by row.
+without a zone. A field that a card cannot answer is text in square brackets. Several GPUs take turns, row by row; a row
+may be missing, so they are paired by the field that names the GPU, and by time.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.core.rows import Floats
-from pmtpy.io.read._lines import Recording
+from pmtpy.core.rows import Floats, Ints
+from pmtpy.io.read import _check
+from pmtpy.io.read._delimited import TEXT, Columns, Delimited
+from pmtpy.io.read._recording import Recording
 from pmtpy.io.read._table import Power, RecordedCurve, table
+from pmtpy.io.read._wall_time import unix_times
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _HEAD = re.compile(r"([\w.]+)(?:\s*\[(.+)\])?")
-_NOT_THERE = re.compile(r"\[.*\]|N/A|ERR!|Not Supported")
+_NOT_THERE = re.compile(r"\[.*\]|N/A|ERR!|Not Supported|")
 _TIME = "%Y/%m/%d %H:%M:%S.%f"
 _UNITS = {  # nvidia-smi's unit: ours, and how many of ours it is
     "W": ("W", 1.0),
@@ -34,9 +36,36 @@ _UNITS = {  # nvidia-smi's unit: ours, and how many of ours it is
     "MiB": ("B", 2.0**20),
     "C": ("C", 1.0),
     "s": ("s", 1.0),
+    "ms": ("s", 1e-3),
 }
-_WHICH_GPU = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id")
+_WHICH_GPU = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "serial", "gpu_serial")
 _BEST = ("power.draw.instant", "power.draw", "power.draw.average")  # as the total: the fastest first
+_CLOSE = 0.2  # of the time between rounds: rows closer than this are of one round
+_MOST_CLOSE = 0.4  # of the rows, in the log of one GPU
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """One field of the query: its values in SI, or text."""
+
+    name: str
+    suffix: str
+    values: npt.NDArray[Any]
+
+    @property
+    def is_power(self) -> bool:
+        """Whether it is a power of the card."""
+        return self.suffix == "W" and "power.draw" in self.name
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """The rows of a log: Unix times, lines, whose clock it is, and the fields."""
+
+    times: Floats
+    lines: Ints
+    clock: str
+    fields: list[_Field]
 
 
 def recognises(recording: Recording) -> bool:
@@ -47,108 +76,189 @@ def recognises(recording: Recording) -> bool:
 
 def read(recording: Recording, utc_offset_s: float | None) -> pd.DataFrame:
     """Read a log whose header was recognised."""
-    text = _fields(recording)
-    if "timestamp" not in text:
+    heads = [f.strip() for f in recording.first_line().split(",")]
+    _check.names(recording, heads)
+    if "timestamp" not in heads:
         raise recording.error("the log has no timestamp field; query it with --query-gpu=timestamp,...")
-    which = next((n for n in _WHICH_GPU if n in text), None)
-    if which is None or text[which].nunique() < 2:
-        parts = {"": text}
-    else:
-        names = text[which].unique().tolist()
-        parts = {f"gpu{g if which == 'index' else i}.": text[text[which] == g] for i, g in enumerate(names)}
-    common = min(map(len, parts.values()))  # the last round may be cut short
-    if not common:
+    text, at = Delimited(recording, dict.fromkeys(heads, TEXT), ",").all()
+    text = {n: np.array([str(v).strip() for v in c], object) for n, c in text.items()}
+    fields, naive, left = _values(recording, text, at)
+    naive, at = naive[left], at[left]
+    if not len(at):
         recording.judge()
-        raise recording.error("there is no row in it")
-    first = next(iter(parts.values())).iloc[:common]
-    time, clock = _unix(first["timestamp"], utc_offset_s)
+        raise recording.error("there is no row in it; was nvidia-smi stopped at once?")
+    times, clock = unix_times(recording, naive, at, utc_offset_s)
+    which = next((text[n][left] for n in _WHICH_GPU if n in text), None)
+    rounds = _rounds(recording, times, at, which)
+    log = _Log(times, at, clock, [_Field(f.name, f.suffix, f.values[left]) for f in fields])
+    return _table(recording, log, rounds)
+
+
+def _values(recording: Recording, text: Columns, at: Ints) -> tuple[list[_Field], Floats, npt.NDArray[np.bool_]]:
+    """Return the fields in SI, the wall times, and which rows can be read; the others are reported."""
+    import pandas as pd
+
+    stamps = pd.to_datetime(pd.Series(text["timestamp"], dtype=object), format=_TIME, errors="coerce")
+    good = ~stamps.isna().to_numpy()
+    naive = stamps.to_numpy("datetime64[us]").astype(np.int64) / 1e6
+    why = dict.fromkeys(np.flatnonzero(~good).tolist(), "a field is neither a time nor a number: timestamp")
+    fields = []
+    for head, column in text.items():
+        match = _HEAD.fullmatch(head)
+        if head == "timestamp" or match is None:
+            continue
+        name, unit = match.group(1), match.group(2)
+        if unit is None and "power.draw" in head:
+            unit = "W"  # of a header that was written by hand; nvidia-smi knows no other
+        if unit is None and head.startswith("temperature"):
+            unit = "C"
+        if unit is None:
+            fields.append(_Field(name, "", _bare(column)))
+            continue
+        if unit not in _UNITS and "power.draw" in head:
+            raise recording.error(f"line 1: {name} is in {unit!r}, which is no unit of nvidia-smi; write W or mW there")
+        suffix, factor = _UNITS.get(unit, (unit, 1.0))
+        values, wrong = _numbers(column, unit)
+        why |= {
+            row: f"a field is neither a number of {unit} nor marked as missing: {name}" for row in wrong if good[row]
+        }
+        fields.append(_Field(name, suffix, values * factor))
+    for row, reason in sorted(why.items()):
+        recording.broken(int(at[row]), reason)
+    good[list(why)] = False
+    return fields, naive, good
+
+
+def _numbers(column: npt.NDArray[Any], unit: str) -> tuple[Floats, list[int]]:
+    """Return numbers that may have their unit behind them; NaN where there is none; and rows that are neither."""
+    values, wrong = np.full(len(column), np.nan), []
+    for row, text in enumerate(column.tolist()):
+        number, _, behind = text.partition(" ")
+        try:
+            values[row] = float(number)
+            known = behind.strip() in {"", unit} and "_" not in number
+        except ValueError:
+            known = _NOT_THERE.fullmatch(text) is not None
+        if not known:
+            wrong.append(row)
+    return values, wrong
+
+
+def _bare(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a field without a unit: as numbers if all are, else as text."""
+    try:
+        return np.array([float(text) for text in column.tolist()])
+    except ValueError:
+        return column
+
+
+def _rounds(recording: Recording, times: Floats, at: Ints, which: npt.NDArray[Any] | None) -> dict[str, Ints]:
+    """Return for each GPU its row in each round of the log, -1 where it has none. The name is empty for a single GPU.
+
+    The GPUs of a round come in one order and close together. So a round ends where the order does, or where the next
+    row is nearer to the next round.
+    """
+    names = [] if which is None else list(dict.fromkeys(which.tolist()))
+    if len(names) < 2:
+        if which is None:
+            _refuse_several(recording, times)
+        return {"": np.arange(len(times))}
+    assert which is not None  # noqa: S101  (there are names)
+    place = {name: i for i, name in enumerate(names)}
+    order = np.array([place[w] for w in which.tolist()])
+    limit = _reach(times, order)
+    starts, seen = [0], 0.0
+    for row in range(1, len(times)):
+        seen = times[starts[-1]]
+        if order[row] <= order[row - 1] or not 0 <= times[row] - seen <= limit:
+            starts.append(row)
+    number = np.zeros(len(times), np.int64)
+    number[starts[1:]] = 1
+    number = np.cumsum(number)
+    rounds: Ints = np.full((len(names), len(starts)), -1)
+    rounds[order, number] = np.arange(len(times))
+    if (rounds[:, -1] < 0).any() and rounds.shape[1] > 1:
+        rounds = rounds[:, :-1]  # the last round is cut short
+    missing = (rounds < 0).any(axis=0)
+    if missing.any():
+        first = int(np.flatnonzero(missing)[0])
+        recording.notes.append(
+            f"line {at[rounds[:, first].max()]} (and {int(missing.sum()) - 1} more rounds): not every GPU has a row; "
+            "the total is not known there"
+        )
+    prefix = [f"gpu{n if n.isdigit() else i}." for i, n in enumerate(names)]
+    return dict(zip(prefix, rounds, strict=True))
+
+
+def _reach(times: Floats, order: Ints) -> float:
+    """Return the longest time from the first to the last row of a round: half-way from what is usual to the next."""
+    fresh = np.flatnonzero(np.concatenate([[True], np.diff(order) <= 0]))
+    lasts = np.concatenate([fresh[1:] - 1, [len(times) - 1]])
+    usual = float(np.median(times[lasts] - times[fresh]))
+    between = np.diff(times[fresh])
+    return (usual + float(np.median(between))) / 2 if len(between) else np.inf
+
+
+def _refuse_several(recording: Recording, times: Floats) -> None:
+    """Refuse the log of several GPUs that does not say which row is of which: their rows would pass for one's.
+
+    Raises
+    ------
+    FileFormatError
+        It says how to query.
+    """
+    steps = np.abs(np.diff(times))
+    if len(steps) < 2:
+        return
+    close = float((steps < _CLOSE * np.quantile(steps, 0.9)).mean())
+    if close > _MOST_CLOSE:
+        why = "rows come in rounds, as of several GPUs, and no field says of which"
+        raise recording.error(f"{why}; query it with --query-gpu=index,timestamp,..., or log one GPU with --id=0")
+
+
+def _table(recording: Recording, log: _Log, rounds: dict[str, Ints]) -> pd.DataFrame:
+    every = np.stack(list(rounds.values()))
+    first = np.where(every >= 0, every, np.iinfo(np.int64).max).min(axis=0)
+    time, lines = log.times[first], log.lines[first]
+    elapsed, unknown = _check.wall_clock(recording, time, lines)
     powers: list[Power] = []
-    others: dict[str, Floats] = {}
+    others: dict[str, npt.NDArray[Any]] = {}
     chosen: list[Power] = []
-    for prefix, part in parts.items():
-        mine = _columns(part.iloc[:common], prefix, others)
+    for prefix, rows in rounds.items():
+        mine = []
+        for field in log.fields:
+            values = _picked(field.values, rows)
+            if field.is_power:
+                mine.append(Power(prefix + field.name, np.asarray(values, np.float64)))
+            else:
+                others[prefix + field.name + (f"_{field.suffix}" if field.suffix else "")] = values
+        if not mine:
+            raise recording.error("line 1: no power.draw field is in watts; query power.draw")
         powers += mine
         chosen.append(_total(mine, prefix))
     return table(
         recording,
-        RecordedCurve(time, time - time[0], np.sum([p.watts for p in chosen], axis=0), tuple(powers), others=others),
+        RecordedCurve(
+            time,
+            elapsed,
+            lines,
+            Power("total", np.sum([p.watts for p in chosen], axis=0)),
+            tuple(powers),
+            unknown=unknown,
+            others=others,
+        ),
         kind="nvidia-smi log",
-        clock=clock,
+        clock=log.clock,
         total=" + ".join(p.name for p in chosen),
     )
 
 
-def _fields(recording: Recording) -> pd.DataFrame:
-    """Return all fields as text, by name; the header's units are appended to the names, after a blank."""
-    import pandas as pd
-
-    lines = recording.lines()
-    if b"\r" in lines[0]:
-        raise recording.error("line 1: there is a carriage return in the header")
-    width = lines[0].count(b",") + 1
-    good = [lines[0]]
-    at = []
-    for number, line in enumerate(lines[1:], start=2):
-        if line.count(b",") + 1 == width and b"\r" not in line and not line.startswith(lines[0][:9]):
-            good.append(line)
-            at.append(number)
-        elif line.strip():
-            recording.broken(number, f"{line.count(b',') + 1} fields where there should be {width}, or a second header")
-    text = pd.read_csv(
-        io.BytesIO(b"\n".join(good)),
-        skipinitialspace=True,
-        dtype=str,
-        keep_default_na=False,
-        quoting=csv.QUOTE_NONE,
-        encoding_errors="replace",
-    )
-    text.columns = [c.strip() for c in text.columns]
-    bad = np.zeros(len(text), np.bool_)
-    if "timestamp" in text:
-        bad |= pd.to_datetime(text["timestamp"], format=_TIME, errors="coerce").isna().to_numpy()
-    for name in text.columns:
-        if "[" in name or "power.draw" in name:
-            bad |= _unreadable(text[name])
-    for row in np.flatnonzero(bad):
-        recording.broken(at[row], "a field is neither a number nor marked as missing")
-    whole: pd.DataFrame = text[~bad]
-    return whole
-
-
-def _bare(column: pd.Series[str]) -> pd.Series[str]:
-    return column.str.strip().str.split(" ").str[0]
-
-
-def _unreadable(column: pd.Series[str]) -> npt.NDArray[np.bool_]:
-    import pandas as pd
-
-    missing = column.str.strip().str.fullmatch(_NOT_THERE).to_numpy(np.bool_)
-    return np.asarray(pd.to_numeric(_bare(column), errors="coerce").isna().to_numpy() & ~missing, np.bool_)
-
-
-def _columns(part: pd.DataFrame, prefix: str, others: dict[str, Floats]) -> list[Power]:
-    """Split the fields of one GPU into powers and others, which are added to ``others``, in SI."""
-    import pandas as pd
-
-    powers = []
-    for head in part.columns:
-        match = _HEAD.fullmatch(head)
-        if head == "timestamp" or match is None:
-            continue
-        name, unit = prefix + match.group(1), match.group(2)
-        if unit is None and "power.draw" in head:
-            unit = "W"  # of a header that was written by hand; nvidia-smi knows no other
-        if unit is None and not head.startswith("temperature"):
-            numbers = pd.to_numeric(part[head], errors="coerce")
-            others[name] = (part[head] if numbers.isna().any() else numbers).to_numpy()
-            continue
-        suffix, factor = _UNITS.get(unit or "C", (unit, 1.0))
-        values = pd.to_numeric(_bare(part[head]), errors="coerce").to_numpy(np.float64) * factor
-        if suffix == "W" and "power.draw" in name:
-            powers.append(Power(name, values))
-        else:
-            others[f"{name}_{suffix}"] = values
-    return powers
+def _picked(values: npt.NDArray[Any], rows: Ints) -> npt.NDArray[Any]:
+    """Return the values of some rows; where there is no row, NaN or no text."""
+    picked: npt.NDArray[Any] = values[np.maximum(rows, 0)].copy()
+    if (rows < 0).any():
+        picked[rows < 0] = np.nan if picked.dtype.kind == "f" else ""
+    return picked
 
 
 def _total(powers: list[Power], prefix: str) -> Power:
@@ -156,17 +266,3 @@ def _total(powers: list[Power], prefix: str) -> Power:
     by_name = {p.name.removeprefix(prefix): p for p in powers}
     candidates = [by_name[n] for n in _BEST if n in by_name] + powers
     return next((p for p in candidates if np.isfinite(p.watts).any()), candidates[0])
-
-
-def _unix(stamps: pd.Series[str], utc_offset_s: float | None) -> tuple[Floats, str]:
-    import pandas as pd
-
-    naive = pd.to_datetime(stamps, format=_TIME).to_numpy("datetime64[us]").astype(np.int64) / 1e6
-    if utc_offset_s is None:
-        start = datetime.fromtimestamp(float(naive[0]), timezone.utc).replace(tzinfo=None)
-        offset = start.astimezone().utcoffset()
-        utc_offset_s = offset.total_seconds() if offset is not None else 0.0
-        zone = f"taken for this machine's zone (UTC{utc_offset_s / 3600:+g} h); utc_offset_s says otherwise"
-    else:
-        zone = f"{utc_offset_s:g} s ahead of UTC, as given"
-    return naive - utc_offset_s, f"local wall time without a zone, {zone}"

@@ -10,23 +10,27 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy.core.rows import Floats, Ints
+from pmtpy.io.read import _check
+from pmtpy.io.read._recording import Recording
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from pmtpy.io.read._lines import Recording
 
 FIXED = ("time", "elapsed", "marker", "lost", "total_W", "total_J")
 
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """One power over time, with the volts and amperes it was made of where they are known."""
+    """One power over time, with the volts and amperes it was made of where they are known.
+
+    ``mean`` says that each value is the mean since the row before, as counters give it; else it is momentary.
+    """
 
     name: str
     watts: Floats
     volts: Floats | None = None
     amperes: Floats | None = None
+    mean: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,41 +42,45 @@ class RecordedCurve:
     time : float64, shape (n,), or None
         Unix seconds; None: the file does not tell.
     elapsed : float64, shape (n,)
-        Seconds since the first row.
-    total : float64, shape (n,)
-        Total power in watts.
+        Seconds since the first row, in order.
+    at : int64, shape (n,)
+        The line of each row.
+    total : Power
+        Total power.
     powers : tuple of Power
     marks : tuple of (row, label)
     lost : int64, shape (n,), or None
         Rows missing before each row; None: none are.
+    unknown : bool, shape (n,), or None
+        Rows before which it is not known what happened, though none is counted lost.
     others : mapping
         Further columns by their full names.
     """
 
     time: Floats | None
     elapsed: Floats
-    total: Floats
+    at: Ints
+    total: Power
     powers: tuple[Power, ...] = ()
     marks: tuple[tuple[int, str], ...] = ()
     lost: Ints | None = None
+    unknown: npt.NDArray[np.bool_] | None = None
     others: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
 
-def integrate(elapsed: Floats, watts: Floats, lost: Ints | None) -> tuple[Floats, float]:
-    """Energy since the first row by the trapezoidal rule, and the seconds over which it is not known.
+def integrate(elapsed: Floats, power: Power, unknown: npt.NDArray[np.bool_]) -> tuple[Floats, float]:
+    """Energy since the first row, and the seconds over which it is not known.
 
-    An interval with lost rows, or with an end that has no value, adds no energy. Without any value there is none at
-    all, not a zero.
+    Momentary powers are joined by straight lines; means hold since the row before. An interval that is unknown, or
+    has an end without a value, adds no energy. Without any value there is none at all, not a zero.
     """
-    seconds = np.diff(elapsed)
+    seconds, watts = np.diff(elapsed), power.watts
     if not np.isfinite(watts).any():
         return np.full(len(elapsed), np.nan), float(seconds.sum())
-    pieces = seconds * (watts[1:] + watts[:-1]) / 2
-    unknown = ~np.isfinite(pieces)
-    if lost is not None:
-        unknown |= lost[1:] > 0
-    pieces[unknown] = 0.0
-    return np.concatenate([[0.0], np.cumsum(pieces)]), float(seconds[unknown].sum())
+    pieces = seconds * (watts[1:] if power.mean else (watts[1:] + watts[:-1]) / 2)
+    without = ~np.isfinite(pieces) | unknown[1:]
+    pieces[without] = 0.0
+    return np.concatenate([[0.0], np.cumsum(pieces)]), float(seconds[without].sum())
 
 
 def marker_column(n: int, marks: tuple[tuple[int, str], ...]) -> list[str]:
@@ -89,35 +97,57 @@ def table(recording: Recording, curve: RecordedCurve, *, kind: str, clock: str, 
 
     recording.judge()
     n = len(curve.elapsed)
-    total_joules, uncovered = integrate(curve.elapsed, curve.total, curve.lost)
-    columns: dict[str, Any] = {
-        "time": np.full(n, np.nan) if curve.time is None else curve.time,
-        "elapsed": curve.elapsed,
-        "marker": marker_column(n, curve.marks),
-        "lost": np.zeros(n, np.int64) if curve.lost is None else curve.lost,
-        "total_W": curve.total,
-        "total_J": total_joules,
-    }
-    for power in curve.powers:
-        if power.volts is not None:
-            columns[f"{power.name}_V"] = power.volts
-        if power.amperes is not None:
-            columns[f"{power.name}_A"] = power.amperes
-        columns[f"{power.name}_W"] = power.watts
-        columns[f"{power.name}_J"] = integrate(curve.elapsed, power.watts, curve.lost)[0]
-    made: pd.DataFrame = pd.DataFrame(columns | dict(curve.others))
+    unknown = np.zeros(n, np.bool_) if curve.unknown is None else curve.unknown.copy()
+    if curve.lost is not None:
+        unknown |= curve.lost > 0
+    if curve.time is not None:
+        _check.unix_time(recording, curve.time)
+    columns: list[tuple[str, Any]] = [
+        ("time", np.full(n, np.nan) if curve.time is None else curve.time),
+        ("elapsed", curve.elapsed),
+        ("marker", marker_column(n, curve.marks)),
+        ("lost", np.zeros(n, np.int64) if curve.lost is None else curve.lost),
+    ]
+    whole = _possible(recording, curve.total, curve.at, noted=not curve.powers)
+    total_joules, uncovered = integrate(curve.elapsed, whole, unknown)
+    columns += [("total_W", whole.watts), ("total_J", total_joules)]
+    for found in curve.powers:
+        power = _possible(recording, found, curve.at, noted=True)
+        columns += [(f"{power.name}_{u}", v) for u, v in (("V", power.volts), ("A", power.amperes)) if v is not None]
+        columns += [
+            (f"{power.name}_W", power.watts),
+            (f"{power.name}_J", integrate(curve.elapsed, power, unknown)[0]),
+        ]
+    columns += list(curve.others.items())
+    _check.names(recording, [name for name, _ in columns])
+    made: pd.DataFrame = pd.DataFrame(dict(columns))
     made["marker"] = made["marker"].astype(str)
+    means = {p.mean for p in (*curve.powers, curve.total)}
     made.attrs = {
         "path": str(recording.path),
         "format": kind,
         "clock": clock,
         "total": total,
-        "joules": "integrated from the watts by the trapezoidal rule",
+        "joules": "integrated from the watts, "
+        + ("each of which is a mean since the row before" if means == {True} else "by the trapezoidal rule"),
         "uncovered_s": uncovered,
         "virtual": None,
         "complete": None,
         "metadata": None,
         "broken_lines": recording.broken_lines,
-        "notes": [],
+        "notes": recording.notes,
     }
     return made
+
+
+def _possible(recording: Recording, power: Power, at: Ints, *, noted: bool) -> Power:
+    """Return a power with what cannot be as NaN."""
+    notes = list(recording.notes)
+    watts, volts, amperes = (
+        v if v is None else _check.possible(recording, f"{power.name} ({unit})", v, at)
+        for v, unit in ((power.watts, "W"), (power.volts, "V"), (power.amperes, "A"))
+    )
+    if not noted:
+        recording.notes[:] = notes
+    assert watts is not None  # noqa: S101
+    return Power(power.name, watts, volts, amperes, power.mean)

@@ -235,8 +235,10 @@ def test_pmd_recordings_are_integrated_over_their_ticks(tmp_path: Path) -> None:
 
 
 def test_a_pmd_recording_that_was_cut_is_named(tmp_path: Path) -> None:
+    words = np.zeros((5, 9), "<u2")
+    words[:, 0] = np.arange(5) * 602
     path = tmp_path / "PMD_data.bin"
-    path.write_bytes(bytes(18 * 4 + 5))
+    path.write_bytes(words.tobytes()[: 18 * 4 + 5])
     with pytest.raises(FileFormatError, match="a record of 18 bytes of which 5 are there"):
         load(path)
     assert len(load(path, skip_broken=True)) == 4

@@ -1,0 +1,195 @@
+"""What every recording must keep to, whoever wrote it: one clock that goes on, values that can be, names that differ.
+
+What fails is left out as a broken line, or has no energy and is noted; what cannot be told apart is refused. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pmtpy.core.rows import Floats, Ints
+from pmtpy.io.read._recording import Recording
+
+Where = npt.NDArray[np.bool_]
+
+GREATEST = 1e12
+"""No volts, amperes, watts or joules of one recording are more than this."""
+_LONG = 10.0  # times the usual interval: a row this late has others missing before it
+_FEW = 10  # rows; with fewer, none of their intervals is the usual one
+_APART_S = 1e-3  # between the two times of our own rows, which are of one clock
+_LAST_UNIX_S = 253_402_300_800.0  # the end of the year 9999: what calendars here can show
+
+
+def names(recording: Recording, found: Sequence[str]) -> None:
+    """Refuse columns that have one name, or none.
+
+    Raises
+    ------
+    FileFormatError
+        Which they are.
+    """
+    twice = sorted({n for n in found if found.count(n) > 1})
+    if twice or "" in found or "\N{REPLACEMENT CHARACTER}" in "".join(found):
+        what = f"names a column twice: {', '.join(twice)}" if twice and twice != [""] else "has a name that is no text"
+        msg = f"line 1: the header {what}; correct the header"
+        raise recording.error(msg)
+
+
+def backward(times: Floats) -> Where:
+    """Mark rows that stand at an impossible place: not finite, or before a row that is above them.
+
+    Of a single row that is far ahead, that row is marked rather than all that follow.
+    """
+    if np.isfinite(times[-1:]).all() and (np.diff(times) >= 0).all():
+        return np.zeros(len(times), np.bool_)
+    bad: Where = ~np.isfinite(times)
+    good = np.flatnonzero(~bad)
+    t = times[good]
+    for i in np.flatnonzero(np.diff(t[:-1]) < 0).tolist():  # one of the rows i and i + 1 is out of place
+        if t[i + 2] < t[i] and (i == 0 or t[i + 1] >= t[i - 1]):
+            bad[good[i]] = True
+    left = np.flatnonzero(~bad)
+    if len(left):
+        bad[left[times[left] < np.maximum.accumulate(times[left])]] = True
+    return bad
+
+
+def in_order(recording: Recording, times: Floats, at: Ints) -> Where:
+    """Report rows whose time is not after that of the rows before as broken lines; return which rows are left.
+
+    Parameters
+    ----------
+    times : float64, shape (n,)
+        Of a clock that cannot go back.
+    at : int64, shape (n,)
+        The line of each row.
+    """
+    bad = backward(times)
+    for row in np.flatnonzero(bad).tolist():
+        if not np.isfinite(times[row]):
+            why = "its time is not a number"
+        elif row + 1 < len(times) and times[row + 1] < times[row]:
+            why = "it is later than the one behind it"
+        else:
+            why = "it is earlier than the one before (was the writer stopped while writing it?)"
+        recording.broken(int(at[row]), why)
+    return ~bad
+
+
+def wall_clock(recording: Recording, times: Floats, at: Ints) -> tuple[Floats, Where]:
+    """Make seconds since the first row of a wall clock, which may have been set while it was recorded.
+
+    Where it goes back, the rows go on after the usual interval. Where it jumps ahead, or rows are missing, it is not
+    known what happened in between. Neither interval has energy.
+
+    Parameters
+    ----------
+    times : float64, shape (n,)
+        Seconds, finite.
+
+    Returns
+    -------
+    elapsed : float64, shape (n,)
+    unknown : bool, shape (n,)
+        Rows before which the time is not known.
+    """
+    steps = np.diff(times)
+    usual = float(np.median(steps[steps >= 0])) if (steps >= 0).any() else 0.0
+    unknown: Where = np.zeros(len(times), np.bool_)
+    back = np.flatnonzero(steps < 0)
+    unknown[back + 1] = True
+    _note(recording, back, lambda i: f"the clock goes back by {-steps[i]:.3f} s", at)
+    steps = np.where(steps < 0, usual, steps)
+    elapsed: Floats = np.concatenate([[0.0], np.cumsum(steps)])
+    return elapsed, unknown | gaps(recording, steps, at)
+
+
+def gaps(recording: Recording, steps: Floats, at: Ints) -> Where:
+    """Mark rows that come so late that others must be missing before them."""
+    missing: Where = np.zeros(len(steps) + 1, np.bool_)
+    if len(steps) < _FEW:
+        return missing
+    usual = float(np.median(steps))
+    late = np.flatnonzero(steps > _LONG * usual) if usual > 0 else np.zeros(0, np.int64)
+    missing[late + 1] = True
+    _note(recording, late, lambda i: f"no row for {steps[i]:.3f} s, where one comes every {usual:.3g} s", at)
+    return missing
+
+
+def possible(recording: Recording, name: str, values: Floats, at: Ints) -> Floats:
+    """Return the values with those that cannot be (infinite, or beyond any device) as NaN, and note them."""
+    with np.errstate(invalid="ignore"):
+        wrong = np.flatnonzero(np.abs(values) > GREATEST)
+    if not len(wrong):
+        return values
+    more = f" (and in {len(wrong) - 1} more lines)" if len(wrong) > 1 else ""
+    recording.notes.append(
+        f"line {at[wrong[0]]}{more}: {name} is {values[wrong[0]]:g}, which cannot be; taken as unknown"
+    )
+    kept: Floats = values.copy()
+    kept[wrong] = np.nan
+    return kept
+
+
+def recorded(recording: Recording, columns: dict[str, npt.NDArray[Any]], at: Ints, last: float) -> Where:
+    """Check rows of our own: the clock goes on, every number is one, losses are counted up. Return which are left.
+
+    Parameters
+    ----------
+    last : float
+        Elapsed seconds of the row before these; minus infinity if there is none.
+    """
+    elapsed = np.asarray(columns["elapsed"], np.float64)
+    if np.isfinite(last):
+        left = in_order(recording, np.concatenate([[last], elapsed]), np.concatenate([at[:1], at]))[1:]
+    else:
+        left = in_order(recording, elapsed, at)
+    for name, values in columns.items():
+        if values.dtype.kind == "f":
+            if len(values) and values.min() >= -GREATEST and values.max() <= GREATEST:
+                continue
+            wrong = ~(np.abs(values) <= GREATEST) & ~np.isnan(values)  # an empty field is NaN
+        elif values.dtype.kind == "i":
+            wrong = values < 0
+        else:
+            continue
+        for row in np.flatnonzero(wrong & left).tolist():
+            recording.broken(int(at[row]), f"{name} cannot be {values[row]}")
+        left &= ~wrong
+    return left
+
+
+def agree(recording: Recording, time: Floats, elapsed: Floats, at: Ints, origin: float) -> None:
+    """Note where the two times of our own rows, which are of one clock, come apart."""
+    off = np.abs(time - elapsed - origin) > _APART_S
+    if off.any():
+        first = int(np.flatnonzero(off)[0])
+        recording.notes.append(
+            f"line {at[first]} (and {int(off.sum()) - 1} more): time and elapsed disagree; energies go by elapsed"
+        )
+
+
+def unix_time(recording: Recording, time: Floats) -> None:
+    """Refuse times that no calendar has.
+
+    Raises
+    ------
+    FileFormatError
+        The first of them.
+    """
+    if len(time) and time.min() >= -_LAST_UNIX_S and time.max() <= _LAST_UNIX_S:
+        return
+    wrong = ~(np.abs(time) < _LAST_UNIX_S) & ~np.isnan(time)
+    if wrong.any():
+        raise recording.error(f"the time {time[wrong][0]:g} is no Unix time in seconds; correct or remove its line")
+
+
+def _note(recording: Recording, rows: Ints | npt.NDArray[np.intp], what: object, at: Ints) -> None:
+    if len(rows):
+        more = f" (and {len(rows) - 1} more times)" if len(rows) > 1 else ""
+        assert callable(what)  # noqa: S101
+        recording.notes.append(f"line {at[rows[0] + 1]}{more}: {what(rows[0])}; that time has no energy")

@@ -1,0 +1,239 @@
+"""Reader of our own Parquet files: one row group at a time into columns of the right length.
+
+A file that has no end, because its writer was killed or its disk was full, is read by what lies beside it
+(:mod:`pmtpy.io.unfinished`): its row groups, and the rows that waited for the next.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pmtpy.core.rows import Ints
+from pmtpy.errors import BackendUnavailableError
+from pmtpy.io import unfinished
+from pmtpy.io.read import _check, _own, _sidecar
+from pmtpy.io.read._parts import Part
+from pmtpy.io.read._recording import Recording
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from typing_extensions import Self
+
+_VALUE = 8  # bytes
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """Whether a file is Parquet, or the beginning of one of ours."""
+    return head.startswith(unfinished.MAGIC) or (not head and unfinished.folder(path).is_dir())
+
+
+def read(recording: Recording, part: Part) -> pd.DataFrame:
+    """Read a Parquet file."""
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        remedy = "pip install 'pmtpy[parquet]'"
+        raise BackendUnavailableError("load", "reading Parquet needs pyarrow", remedy) from error
+    try:
+        with _File(recording) as file:
+            return file.read(part)
+    except (pa.ArrowException, OSError) as error:
+        msg = f"it is damaged, or not whole: {error}; get it anew from where it was made, or from a copy"
+        raise recording.error(msg) from error
+
+
+class _File:
+    """One Parquet file of ours, with the rows beside it if it has no end."""
+
+    def __init__(self, recording: Recording) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self._recording = recording
+        recording.unit = "row"
+        self._pa, self._pq = pa, pq
+        self._tail: list[Any] = []
+        beside = unfinished.folder(recording.path)
+        account = self._account(beside) if beside.is_dir() and not self._ended() else None
+        options = {"memory_map": True, "page_checksum_verification": True}
+        if account is None:
+            self._file = pq.ParquetFile(recording.path, **options)
+            text = (self._file.metadata.metadata or {}).get(b"pmtpy")
+        else:
+            self._file = pq.ParquetFile(recording.path, metadata=account, **options)
+            self._tail = self._waiting(beside, account.num_rows)
+            text = (beside / unfinished.FACTS).read_bytes()
+            recording.notes.append(
+                "the file has no end: its writer was stopped, is still at work, or found no room; read up to the last "
+                "rows that were written"
+            )
+        if text is not None:
+            recording.facts = _sidecar.parsed(text, recording.path)
+            if recording.facts is None:
+                recording.notes.append("its metadata cannot be read: it is not known whether it is complete or virtual")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def _ended(self) -> bool:
+        with self._recording.path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - len(unfinished.MAGIC)))
+            return size > 2 * len(unfinished.MAGIC) and file.read() == unfinished.MAGIC
+
+    def _account(self, beside: Path) -> Any:
+        """Join the accounts of the row groups that are in the file as a whole."""
+        size = self._recording.path.stat().st_size
+        whole = None
+        for content in unfinished.records(beside / unfinished.GROUPS):
+            account = self._pq.read_metadata(self._pa.BufferReader(unfinished.MAGIC + content))
+            if _end_of(account) > size:
+                break
+            if whole is None:
+                whole = account
+            else:
+                whole.append_row_groups(account)
+        if whole is None:  # no row group yet: the tail is all there is
+            place = self._pa.BufferOutputStream()
+            waiting = self._waiting(beside, 0)
+            schema = waiting[0].schema if waiting else None
+            if schema is None:
+                msg = "its writer was stopped before the first rows were written"
+                raise self._recording.error(msg + "; there is nothing to read")
+            self._pq.ParquetWriter(place, schema.remove_metadata()).close()
+            whole = self._pq.read_metadata(self._pa.BufferReader(place.getvalue()))
+        return whole
+
+    def _waiting(self, beside: Path, rows: int) -> list[Any]:
+        """Return the rows behind the first ``rows``, which are in row groups, as tables that follow each other."""
+        found = []
+        for content in unfinished.records(beside / unfinished.TAIL):
+            table = self._pa.ipc.open_stream(content).read_all()
+            first = int(table.schema.metadata[unfinished.FIRST_ROW])
+            if first > rows:
+                break
+            found.append(table.slice(rows - first))
+            rows = max(rows, first + len(table))
+        return found
+
+    def read(self, part: Part) -> pd.DataFrame:
+        """Read the rows of a part."""
+        names = self._names()
+        groups = self._groups(part)
+        most = sum(self._file.metadata.row_group(i).num_rows for i in groups) + sum(map(len, self._tail))
+        if part.max_rows is not None:
+            most = min(most, part.max_rows)
+        self._recording.budget.allow(most * len(names) * _VALUE, f"{most:,} rows of {len(names)} columns")
+        columns = _Filling(self._recording, names, most, part)
+        before = sum(self._file.metadata.row_group(i).num_rows for i in range(groups[0])) if groups else 0
+        for i in groups:
+            table = self._file.read_row_group(i)
+            if not columns.take(table, before):
+                break
+            before += len(table)
+        else:
+            for table in self._tail:
+                if not columns.take(table, before):
+                    break
+                before += len(table)
+        self._recording.judge()
+        return _own.finished(self._recording, *columns.done(), part, "pmtpy Parquet")
+
+    def _names(self) -> list[str]:
+        names = list(self._file.schema_arrow.names)
+        if not _own.is_csv((",".join(names) + ",").encode()):
+            found = ", ".join(names[:6])
+            msg = f"it is a Parquet file, but not one of pmtpy: its columns are {found} ...; read it with pandas"
+            raise self._recording.error(msg)
+        _own.check_names(self._recording, names)
+        kinds = {"marker": self._pa.types.is_string, "lost": self._pa.types.is_int64}
+        for field in self._file.schema_arrow:
+            if not kinds.get(field.name, self._pa.types.is_float64)(field.type):
+                raise self._recording.error(f"column {field.name} is of type {field.type}, which none of ours is")
+        return names
+
+    def _groups(self, part: Part) -> list[int]:
+        """Return the row groups that may have rows of a part, by the least and the greatest time noted for each."""
+        count, chosen = self._file.metadata.num_row_groups, []
+        column = self._file.schema_arrow.names.index("elapsed")
+        for i in range(count):
+            known = self._file.metadata.row_group(i).column(column).statistics
+            if known is None or not known.has_min_max or (known.max >= part.start and known.min < part.stop):
+                chosen.append(i)
+        return chosen
+
+
+def _end_of(account: Any) -> int:
+    """Return the byte behind the last column of the row groups of an account."""
+    ends = [0]
+    for i in range(account.num_row_groups):
+        group = account.row_group(i)
+        for j in range(group.num_columns):
+            column = group.column(j)
+            starts = [s for s in (column.dictionary_page_offset, column.data_page_offset) if s is not None]
+            ends.append(min(starts) + column.total_compressed_size)
+    return max(ends)
+
+
+class _Filling:
+    """Columns of the length that is needed at most, filled from the front."""
+
+    def __init__(self, recording: Recording, names: list[str], most: int, part: Part) -> None:
+        self._recording = recording
+        self._part = part
+        self._rows = 0
+        self._last = -np.inf
+        self._origin: float | None = None
+        self._columns: dict[str, npt.NDArray[Any]] = {
+            n: np.empty(most, np.int64 if n == "lost" else np.float64) for n in names if n != "marker"
+        }
+        self._labels: list[tuple[int, str]] = []
+
+    def take(self, table: Any, before: int) -> bool:
+        """Take the rows of a table that belong to the part; return whether more may follow."""
+        if not len(table):
+            return True
+        if table.column("lost").null_count:
+            raise self._recording.error("a row does not say how many were lost before it; it is none of ours")
+        found: dict[str, npt.NDArray[Any]] = {n: table.column(n).to_numpy(zero_copy_only=False) for n in self._columns}
+        at: Ints = np.arange(before + 1, before + len(table) + 1)
+        left = _check.recorded(self._recording, found, at, self._last)
+        labels = _labels(table)
+        if not left.all():
+            found = {n: c[left] for n, c in found.items()}
+            place = np.cumsum(left) - 1
+            labels = [(int(place[row]), text) for row, text in labels if left[row]]
+            at = at[left]
+            if not len(at):
+                return True
+        self._last = float(found["elapsed"][-1])
+        if self._origin is None:
+            self._origin = float(found["time"][0] - found["elapsed"][0])
+        _check.agree(self._recording, found["time"], found["elapsed"], at, self._origin)
+        rows = self._part.rows(found["elapsed"], self._rows)
+        end = self._rows + rows.stop - rows.start
+        for name, values in found.items():
+            self._columns[name][self._rows : end] = values[rows]
+        self._labels += [(self._rows + row - rows.start, t) for row, t in labels if rows.start <= row < rows.stop]
+        self._rows = end
+        return rows.stop == len(at) and (self._part.max_rows is None or end < self._part.max_rows)
+
+    def done(self) -> tuple[dict[str, npt.NDArray[Any]], list[tuple[int, str]]]:
+        """Return the columns as far as they are filled, and the labels."""
+        return {name: values[: self._rows] for name, values in self._columns.items()}, self._labels
+
+
+def _labels(table: Any) -> list[tuple[int, str]]:
+    """Return the rows of a table that have a label, with it."""
+    import pyarrow.compute as pc
+
+    marker = table.column("marker").combine_chunks()
+    rows = np.flatnonzero(pc.binary_length(marker).to_numpy(zero_copy_only=False))  # a null has no length: NaN
+    return [(int(row), text) for row, text in zip(rows, marker.take(rows).to_pylist(), strict=True) if text]

@@ -1,0 +1,157 @@
+"""The content of a recording, and the account of lines in it that cannot be read."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from pmtpy.errors import FileFormatError
+from pmtpy.io.read._memory import Budget
+
+_NAMED = 5  # broken lines that a message names one by one
+_HEAD = 1 << 16  # bytes by which the format is told
+_BLOCK = 1 << 24  # bytes of lines that are read at once
+_GZIP = b"\x1f\x8b"
+_COST = 8  # bytes of memory per byte of a text that is taken apart line by line
+CUT = "it has no end (was the writer stopped while writing it?)"
+
+
+class Recording:
+    """One file, gzip undone, and what is wrong with it.
+
+    Parameters
+    ----------
+    path : Path
+    budget : Budget
+        What reading it may take.
+    skip_broken : bool
+        Whether lines that cannot be read are left out; else :meth:`judge` raises.
+    facts : dict or None
+        The metadata beside it.
+
+    Attributes
+    ----------
+    head : bytes
+        How it starts.
+    broken_lines : list of int
+        Numbers of the lines that could not be read, from 1.
+    notes : list of str
+        What is to be said about it besides.
+    unit : str
+        What is counted: lines, or what takes their place.
+    """
+
+    def __init__(self, path: Path, budget: Budget, *, skip_broken: bool, facts: dict[str, Any] | None) -> None:
+        self.path = path
+        self.budget = budget
+        self.facts = facts
+        self.notes: list[str] = []
+        self.unit = "line"
+        self.broken_lines: list[int] = []
+        self._skip_broken = skip_broken
+        self._reasons: list[str] = []
+        with self._opened() as file:
+            self.head = self._take(file, _HEAD)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[IO[bytes]]:
+        with self.path.open("rb") as file:
+            packed = file.read(2) == _GZIP
+            file.seek(0)
+            if not packed:
+                yield file
+                return
+            with gzip.open(file) as unpacked:
+                yield unpacked  # type: ignore[misc]
+
+    def _take(self, file: IO[bytes], size: int) -> bytes:
+        try:
+            return file.read(size)
+        except (OSError, EOFError, zlib.error) as error:
+            msg = f"{self.path} is not whole: {error}; get it anew from where it was made"
+            raise FileFormatError(msg) from error
+
+    @property
+    def packed(self) -> bool:
+        """Whether it is compressed."""
+        with self.path.open("rb") as file:
+            return file.read(2) == _GZIP
+
+    def first_line(self) -> str:
+        """Return the first line, as far as it is text."""
+        return self.head[:4096].split(b"\n", 1)[0].decode("utf-8", "replace").strip()
+
+    def content(self, cost: int = 1) -> bytes:
+        """Return everything; refused if it takes more memory than there is, at ``cost`` bytes for each of its bytes."""
+        parts, size = [], 0
+        with self._opened() as file:
+            while part := self._take(file, _BLOCK):
+                parts.append(part)
+                size += len(part)
+                self.budget.allow(size * cost, f"the recording of {size / 1e6:.0f} MB or more")
+        return b"".join(parts)
+
+    def blocks(self, first: int = 2) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines from ``first`` (1 or 2) on, some megabytes at a time, and the number of the first of them.
+
+        A last line without an end is given one, unless it looks cut off: then it is reported and left out.
+        """
+        number, rest, before = 1, b"", b""
+        with self._opened() as file:
+            while part := self._take(file, _BLOCK):
+                end = part.rfind(b"\n") + 1
+                block, rest = (rest + part[:end], part[end:]) if end else (b"", rest + part)
+                self.budget.allow(len(rest) * _COST, "a line without an end")
+                if block and number < first:
+                    block, number = block[block.find(b"\n") + 1 :], first
+                if block:
+                    before = block[block.rfind(b"\n", 0, -1) + 1 : -1]
+                    yield number, block
+                    number += block.count(b"\n")
+        if rest and number >= first:
+            if looks_cut(rest, before):
+                self.cut(number)
+            else:
+                yield number, rest + b"\n"
+
+    def broken(self, number: int, why: str) -> None:
+        """Note that line ``number`` cannot be read."""
+        self.broken_lines.append(number)
+        if len(self._reasons) < _NAMED:
+            self._reasons.append(f"{self.unit} {number}: {why}")
+
+    def cut(self, number: int) -> None:
+        """Note that the last line is cut off: what a writer that was killed may leave, and says it left."""
+        if self.facts is not None and self.facts.get("complete") is False:
+            self.broken_lines.append(number)
+            self.notes.append(f"line {number}, the last, was cut off when the writer was stopped, and is left out")
+        else:
+            self.broken(number, CUT)
+
+    def judge(self) -> None:
+        """Raise if there are broken lines that were not to be skipped. Call when all lines were seen."""
+        self.broken_lines.sort()
+        if self._skip_broken or not self._reasons:
+            return
+        more = len(self.broken_lines) - len(self._reasons)
+        msg = f"{self.path}: " + "; ".join(self._reasons) + (f"; and {more} more" if more > 0 else "")
+        raise FileFormatError(f"{msg}. skip_broken=True leaves such {self.unit}s out")
+
+    def error(self, why: str) -> FileFormatError:
+        """Make an error about the file as a whole."""
+        return FileFormatError(f"{self.path}: {why}")
+
+
+def looks_cut(last: bytes, before: bytes) -> bool:
+    """Whether a last line without an end is cut off: its last field is written otherwise than in the line before.
+
+    Loggers write a column with the same number of decimals throughout, so a number that was cut in two shows.
+    """
+    if last.count(b",") != before.count(b",") or len(last.split()) != len(before.split()):
+        return True
+    a, b = (line.replace(b",", b" ").split()[-1:] for line in (last, before.rstrip(b"\r")))
+    return [len(f.partition(b".")[2]) for f in a] != [len(f.partition(b".")[2]) for f in b]

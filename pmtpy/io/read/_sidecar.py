@@ -1,0 +1,85 @@
+"""The metadata that belong to a dump of ours. A recording is read without them; what they do not say is not known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pmtpy.errors import FileFormatError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_NEWEST_FORMAT = 1
+_LARGEST = 1 << 24  # bytes; ours have some thousand
+
+
+def beside(path: Path) -> tuple[dict[str, Any] | None, str]:
+    """Return the metadata beside a file, and what is wrong if there are none.
+
+    Raises
+    ------
+    FileFormatError
+        They are of a newer version of pmtpy.
+    """
+    place = path.with_name(path.name.removesuffix(".gz") + ".json")
+    unknown = "it is not known whether the file is complete or virtual"
+    try:
+        if place.stat().st_size > _LARGEST:
+            return None, f"{place.name} is too long for metadata: {unknown}"
+        text = place.read_bytes()
+    except FileNotFoundError:
+        return None, f"{place.name} is missing: {unknown}"
+    except OSError as error:
+        return None, f"{place.name} cannot be read ({error.strerror}): {unknown}"
+    facts = parsed(text, place)
+    return facts, "" if facts is not None else f"{place.name} cannot be read (it is no metadata of pmtpy): {unknown}"
+
+
+def parsed(text: bytes, place: Path) -> dict[str, Any] | None:
+    """Return metadata from their JSON; None if they are none, or spoilt.
+
+    Raises
+    ------
+    FileFormatError
+        They are of a newer version of pmtpy.
+    """
+    try:
+        facts = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(facts, dict) or type(facts.get("format", 0)) is not int:
+        return None
+    if facts.get("format", 0) > _NEWEST_FORMAT:
+        msg = f"{place} was written by a newer pmtpy (format {facts['format']}, known here up to {_NEWEST_FORMAT})"
+        raise FileFormatError(msg + "; update pmtpy")
+    channels = facts.get("channels", [])
+    if not isinstance(channels, list) or not all(
+        isinstance(c, dict) and isinstance(c.get("name"), str) for c in channels
+    ):
+        return None
+    wrong = [k for k in ("virtual", "complete") if not isinstance(facts.get(k), (bool, type(None)))]
+    return None if wrong else facts
+
+
+def means(facts: dict[str, Any] | None) -> set[str]:
+    """Return the names of the channels whose watts are means since the row before, as far as metadata say so.
+
+    Of a dump that was thinned (an interval, of a stream), all are.
+    """
+    if facts is None:
+        return set()
+    thinned = facts.get("interval_s") is not None and facts.get("polled_s") is None
+    return {c["name"] for c in facts.get("channels", []) if thinned or c.get("rule") in {"counter", "interval mean"}}
+
+
+def summed(facts: dict[str, Any] | None) -> list[str]:
+    """Return the names of the channels that make the total."""
+    return [c["name"] for c in (facts or {}).get("channels", []) if c.get("in_total")]
+
+
+def describe(table: pd.DataFrame, facts: dict[str, Any] | None) -> None:
+    """Put what metadata say into ``attrs``, where there are any."""
+    if facts is not None and "virtual" in facts and "target" in facts:
+        table.attrs |= {"virtual": facts["virtual"], "complete": facts.get("complete"), "metadata": facts}
