@@ -153,6 +153,28 @@ def seconds_of(text: str) -> float:
     return _positive(text, _sum_of_units(text, bare_s=1e-3), _INTERVAL)
 
 
+def interval_seconds(interval: float | str | None) -> float | None:
+    """Return the seconds of an interval that an option gave as a number of seconds or as text; None stays None.
+
+    Raises
+    ------
+    TargetError
+        It is neither, or not a positive length of time.
+    """
+    if interval is None:
+        return None
+    if isinstance(interval, str):
+        return seconds_of(interval)
+    try:
+        seconds = math.nan if isinstance(interval, bool) else float(interval)
+    except (TypeError, ValueError, OverflowError):
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        msg = f"{interval!r} is not an interval: it is a positive number of seconds, or text such as 10ms or 100Hz"
+        raise TargetError(msg)
+    return seconds
+
+
 def duration_of(text: str) -> float:
     """Return the seconds of a duration written ``500ms``, ``5s``, ``1m``, ``1h30m``, ``2d``, or as bare seconds.
 

@@ -70,6 +70,8 @@ class Acquisition:
         When the program said that the device worked.
     unusable : str
         Why it cannot be used any more; empty while it can.
+    closed, released : bool
+        Whether it was closed, and whether that has come to its end.
     feed : callable or None
         Takes every row as it comes; a dump.
     period_s : float
@@ -90,7 +92,7 @@ class Acquisition:
         self.lock = threading.RLock()
         self.anchor: Anchor = clock.anchor()
         self.failure: PmtError | None = None
-        self.unusable, self.closed = "", False
+        self.unusable, self.closed, self.released = "", False, False
         self.feed: Callable[[Frame], None] | None = None
         profiles = calibration.profiles if calibration is not None else {}
         self.layout = Layout(calibration.channels(source.channels) if calibration is not None else source.channels)
@@ -397,11 +399,13 @@ class Acquisition:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop reading, release the device."""
+        """Stop reading, release the device; once, though it may be called again after an interruption."""
         self.unusable, self.closed = f"{self.target} was closed", True
         self.schedule()
         with self.lock:
-            self._source.close()
+            if not self.released:
+                self._source.close()
+                self.released = True
 
     def disown(self, why: str) -> None:
         """Leave the device to the parent, in a child process; the lock may be held by a thread that is not here."""

@@ -12,7 +12,6 @@ from pmtpy.sensor.lifecycle import leave
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pmtpy.core.clock import Anchor
     from pmtpy.io.write import Ending, Writer
 
 
@@ -32,19 +31,10 @@ class Dump:
         leave(self._stop, error, f"ending the dump of {self._target}")
 
 
-def finish(writer: Writer, target: str, anchor: Anchor, failure: str) -> tuple[Ending, SinkError | None]:
-    """Write out the rest and close the file; return what was written, and what is wrong with it.
-
-    Parameters
-    ----------
-    anchor : Anchor
-        The present instant.
-    failure : str
-        Why the sensor was lost meanwhile, if it was.
-    """
-    ending = writer.stop(anchor, failure)
+def problem_of(ending: Ending, writer: Writer, target: str) -> SinkError | None:
+    """Return what is wrong with the file of a dump that ended; None: nothing."""
     if not ending.error:
-        return ending, None
+        return None
     problem = SinkError(f"the dump of {target} is not whole: {ending.error}")
     problem.__cause__ = writer.error
-    return ending, problem
+    return problem

@@ -82,6 +82,8 @@ class Lifecycle:
         warnings.warn(why, ResourceWarning, stacklevel=2)
 
 
+_PATIENCE = 5  # of these Ctrl-C the last leaves a file unfinished, for disks that hang
+
 _open: set[Lifecycle] = set()
 _kept: set[Closable] = set()
 
@@ -89,10 +91,15 @@ _kept: set[Closable] = set()
 @atexit.register
 def _close_forgotten() -> None:
     for lifecycle in list(_open):
-        try:
-            lifecycle.close()
-        except PmtError as error:  # noqa: PERF203  (each must be closed, whatever the others do)
-            _log.error("%s", error)
+        for _ in range(_PATIENCE):
+            try:
+                lifecycle.close()
+                break
+            except KeyboardInterrupt:
+                _log.warning("a file is being finished; press Ctrl-C again and again to leave it as it is")
+            except Exception as error:  # noqa: BLE001  (each must be closed, whatever the others do)
+                _log.error("%s", error)
+                break
 
 
 def _disown_all() -> None:

@@ -36,7 +36,7 @@ class Pump:
     def __init__(self, clock: Clock, name: str) -> None:
         self._clock = clock
         self._name = f"pmtpy-pump-{name}"
-        self._lock = threading.Lock()  # guards the jobs by period and the thread
+        self._lock = threading.Condition()  # guards the jobs by period and the thread; told when either changes
         self._busy = threading.Lock()  # held by the thread while jobs run
         self._wake = threading.Event()
         self._jobs: dict[int, list[Job]] = {}
@@ -52,6 +52,7 @@ class Pump:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
+            self._lock.notify_all()
         self._wake.set()
         return job
 
@@ -72,7 +73,11 @@ class Pump:
             pass
         if last and thread is not None:
             self._wake.set()
-            thread.join(_JOIN_S)
+            with self._lock:  # it goes on if somebody has added a job meanwhile
+                over = self._lock.wait_for(lambda: self._thread is not thread or bool(self._jobs), _JOIN_S)
+                over = over and self._thread is not thread
+            if over:
+                thread.join(_JOIN_S)
 
     def _after_now(self, period_ns: int) -> int:
         """Return the next instant of a period's lattice; what is late is not caught up."""
@@ -84,6 +89,7 @@ class Pump:
             with self._lock:
                 if not self._jobs:
                     self._thread = None
+                    self._lock.notify_all()
                     return
                 first = min(self._due.values())
             self._clock.wait_until(first, self._wake)

@@ -12,12 +12,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pmtpy.core.channel import Channel, Identity
-from pmtpy.core.clock import Clock, seconds_of
+from pmtpy.core.clock import Clock, interval_seconds
 from pmtpy.core.source import Source, Timestamps
 from pmtpy.core.state import State
 from pmtpy.errors import PmtError, SensorClosedError, SinkError, TargetError
 from pmtpy.sensor.acquisition import Acquisition
-from pmtpy.sensor.dumping import Dump, finish
+from pmtpy.sensor.dumping import Dump, problem_of
 from pmtpy.sensor.history import Recent
 from pmtpy.sensor.lifecycle import Lifecycle, leave
 from pmtpy.sensor.load_stamps import LoadStamps
@@ -197,13 +197,15 @@ class Sensor:
         ------
         SinkError
             The file exists or cannot be written, or a dump is running already.
+        TargetError
+            The interval is not a time, or ``path`` neither a path nor a stream; no file has been touched.
         """
         from pmtpy._version import __version__
         from pmtpy.io.write import Header, Writer, open_sink  # only a dump pays for them
 
         made = self._acquisition
         made.check()
-        interval_s = seconds_of(interval) if isinstance(interval, str) else interval
+        interval_s = interval_seconds(interval)
         with made.lock:
             if self._dump is not None:
                 msg = f"{self.target} is being dumped already; stop_dump() first"
@@ -256,11 +258,12 @@ class Sensor:
         """
         made = self._acquisition
         made.check()
-        if self._dump is None:
+        writer = self._dump
+        if writer is None:
             msg = f"{self.target} is not being dumped"
             raise SinkError(msg)
         made.step_quietly()
-        ending, problem = self._end_dump(self._dump)
+        ending, problem = self._end_dump(writer)
         made.schedule()
         if made.failure is not None:
             raise made.failure
@@ -269,18 +272,27 @@ class Sensor:
         return ending
 
     def _end_dump(self, writer: Writer) -> tuple[Ending, SinkError | None]:
-        """End the file; return what was written, and what is wrong with it."""
+        """End the file; return what was written, and what is wrong with it.
+
+        Several threads may do so at once, and one that is interrupted (Ctrl-C) may do so again: the dump is over only
+        when its file is finished.
+        """
         made = self._acquisition
         with made.lock:
-            self._dump = None
-            made.end_feed()
-            self._life.keep(needed=False)
-        return finish(writer, self.target, made.clock.anchor(), str(made.failure or ""))
+            writer.end(made.clock.anchor(), str(made.failure or ""))
+            if self._dump is writer:
+                made.end_feed()
+        ending = writer.wait()
+        with made.lock:
+            if self._dump is writer:
+                self._dump = None
+                self._life.keep(needed=False)
+        return ending, problem_of(ending, writer, self.target)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the dump, stop reading, release the device. May be called twice.
+        """End the dump, stop reading, release the device. May be called twice, and again if it was interrupted.
 
         Raises
         ------
@@ -288,10 +300,12 @@ class Sensor:
             The dump that was still running is not whole.
         """
         made = self._acquisition
-        if made.unusable:
+        if made.released or (made.unusable and not made.closed):
             return
-        made.step_quietly()  # regions that end here may be asked for later
-        problem = self._end_dump(self._dump)[1] if self._dump is not None else None
+        if not made.closed:
+            made.step_quietly()  # regions that end here may be asked for later
+        writer = self._dump
+        problem = self._end_dump(writer)[1] if writer is not None else None
         made.close()
         self._life.end()
         if problem is not None and made.failure is None:

@@ -72,7 +72,7 @@ def open_sink(
     output = Output(target, overwrite=overwrite)
     try:
         if chosen == "parquet":
-            return ParquetSink(output, header)
+            return ParquetSink(output, header, overwrite=overwrite)
         if chosen == "pmt":
             return PmtSink(output, header, absolute=absolute is not False, overwrite=overwrite, columns=columns)
         if chosen == "powersensor3":

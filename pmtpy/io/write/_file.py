@@ -16,7 +16,7 @@ import stat
 from pathlib import Path
 from typing import IO, Any
 
-from pmtpy.errors import SinkError
+from pmtpy.errors import SinkError, TargetError
 
 Target = str | os.PathLike[str] | IO[str] | IO[bytes]
 
@@ -57,8 +57,11 @@ class Output:
         if isinstance(target, (str, os.PathLike)):
             self.path = Path(target)
             self._open(self.path, overwrite=overwrite)
-        else:
+        elif callable(getattr(target, "write", None)):
             self._borrow(target)
+        else:
+            msg = f"a dump is written to a path or to a stream, and {target!r} is neither"
+            raise TargetError(msg)
         self.regular = self.path is not None and stat.S_ISREG(os.fstat(self._fd).st_mode)
 
     @property
@@ -89,6 +92,11 @@ class Output:
             msg = f"cannot write to {self.name}: {_reason(error)}"
             raise SinkError(msg) from error
 
+    @property
+    def size(self) -> int:
+        """Bytes written so far, by this object."""
+        return self._end
+
     def empty(self) -> None:
         """Drop what an ordinary file held before."""
         if self.regular:
@@ -113,12 +121,10 @@ class Output:
                 os.ftruncate(self._fd, self._end)
                 os.lseek(self._fd, self._end, os.SEEK_SET)
 
-    def binary(self) -> IO[bytes]:
-        """Return a stream of bytes that the caller closes; for libraries that write by themselves."""
-        if self._fd < 0:
-            msg = f"{self.name} is not a file of the operating system, which this format needs"
-            raise SinkError(msg)
-        return os.fdopen(os.dup(self._fd), "wb")
+    def take_back(self, count: int) -> None:
+        """Cut the last ``count`` bytes off an ordinary file."""
+        self._end -= count
+        self._cut_back()
 
     def close(self) -> None:
         """Close the file if it was opened here; a borrowed stream stays open."""

@@ -34,7 +34,7 @@ class TextFile:
         """Append whole rows in one call to the system."""
         self._output.write(rows)
 
-    def close(self, ending: Ending) -> None:
+    def close(self, ending: Ending) -> Ending:
         """Close the file, then let the sidecar say how it ended."""
         failure: SinkError | None = None
         try:
@@ -46,6 +46,7 @@ class TextFile:
             self._sidecar.write(metadata(self._header, self._columns, ending))
         if failure is not None:
             raise failure
+        return ending
 
 
 def unbroken(label: str) -> str:

@@ -90,8 +90,13 @@ class Sink(Protocol):
         """Write all rows of ``frame``, or none of them and raise :class:`~pmtpy.errors.SinkError`."""
         ...
 
-    def close(self, ending: Ending) -> None:
+    def close(self, ending: Ending) -> Ending:
         """Write what is known now and close the file. Called once, whatever happened before.
+
+        Returns
+        -------
+        Ending
+            As it stands in the file: a sink that kept rows back may have found no room for them.
 
         Raises
         ------

@@ -50,9 +50,9 @@ class CsvSink:
             *(decimals(c.of(counted), c.places) for c in self._columns),
         )
 
-    def close(self, ending: Ending) -> None:
+    def close(self, ending: Ending) -> Ending:
         """Close the file and complete its sidecar."""
-        self._file.close(ending)
+        return self._file.close(ending)
 
 
 def _markers(frame: Frame) -> Text:

@@ -81,9 +81,9 @@ class PmtSink:
             lines[row] = text.encode() + lines[row]
         return b"".join(lines)
 
-    def close(self, ending: Ending) -> None:
+    def close(self, ending: Ending) -> Ending:
         """Close the file and complete its sidecar."""
-        self._file.close(ending)
+        return self._file.close(ending)
 
 
 def _row_spacing_s(header: Header) -> float:

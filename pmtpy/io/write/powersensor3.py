@@ -71,9 +71,9 @@ class PowerSensor3Sink:
         rows = zip(marks, since_s.tolist(), *(c.tolist() for c in counts), *values.T.tolist(), strict=True)
         return "".join([line % row for row in rows]).encode()
 
-    def close(self, ending: Ending) -> None:
+    def close(self, ending: Ending) -> Ending:
         """Close the file and complete its sidecar."""
-        self._file.close(ending)
+        return self._file.close(ending)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,15 @@
 Rows that the disk refuses, or that arrive faster than it takes them, are dropped for this file alone. They are counted,
 the gap stands in the ``lost`` column of the next row that is written, and the end says how many there were. Labels of
 dropped rows move to that row. An error is kept for the end; writing is tried again with the rows that come later.
+
+The thread also finishes the file, once it was told to: whoever waits for that may be interrupted (Ctrl-C), wait again
+or not at all, and several may wait. Nothing that happens to them reaches the file.
 """
 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Frame
@@ -72,17 +75,18 @@ class Writer:
         self._missing = _Gap()  # on the way out of it; of the thread alone, as is the next
         self._rows = 0
         self._wake = threading.Event()
-        self._stopping = False
+        self._end: tuple[Anchor, str] | None = None  # when and why it was told to end
+        self._finished = threading.Event()  # joining would not do: on Python 3.10 Ctrl-C in join() spoils the thread
         self._ending: Ending | None = None
         self._thread = threading.Thread(target=self._run, name="pmtpy-writer", daemon=True)
         self._thread.start()
 
     def put(self, frame: Frame) -> None:
-        """Queue the rows of ``frame``, or drop and count them; never blocks. After :meth:`stop` nothing is taken."""
+        """Queue the rows of ``frame``, or drop and count them; never blocks. After :meth:`end` nothing is taken."""
         if not len(frame):
             return
         with self._lock:
-            if self._stopping:
+            if self._end is not None:
                 return
             self._lost += int(frame.lost.sum())
             if self._queued >= self._max_rows:
@@ -96,8 +100,8 @@ class Writer:
         if hurry:
             self._wake.set()
 
-    def stop(self, anchor: Anchor, failure: str = "") -> Ending:
-        """Write what waits, close the sink, end the thread, and say how it went. The same again when called again.
+    def end(self, anchor: Anchor, failure: str = "") -> None:
+        """Tell the thread to write what waits, close the sink and end. Does not wait; only the first call counts.
 
         Parameters
         ----------
@@ -107,19 +111,30 @@ class Writer:
             Why the dump ends early, if it does (the sensor was lost); the file is then marked incomplete.
         """
         with self._lock:
-            self._stopping = True
+            if self._end is None:
+                self._end = (anchor, failure)
         self._wake.set()
+
+    def wait(self) -> Ending:
+        """Wait until the file is finished, after :meth:`end`, and say how it went."""
+        self._finished.wait()
         self._thread.join()
-        if self._ending is None:
-            self._ending = self._finish(anchor, failure)
+        assert self._ending is not None  # noqa: S101  (the thread sets it before it says that it has finished)
         return self._ending
 
+    def stop(self, anchor: Anchor, failure: str = "") -> Ending:
+        """Do :meth:`end`, then :meth:`wait`."""
+        self.end(anchor, failure)
+        return self.wait()
+
     def _run(self) -> None:
-        while not self._stopping:
+        while self._end is None:
             self._wake.wait(_FLUSH_S)
             self._wake.clear()
             self._drain()
         self._drain()
+        self._ending = self._finish(*self._end)
+        self._finished.set()
 
     def _drain(self) -> None:
         with self._lock:
@@ -151,26 +166,33 @@ class Writer:
             self.error.__cause__ = error.__cause__ if isinstance(error, SinkError) else error
 
     def _finish(self, anchor: Anchor, failure: str) -> Ending:
-        last = self._thinner.flush() if self._thinner is not None else None
-        if last is not None:
-            try:
-                self._sink.write(last)
-                self._rows += len(last)
-            except SinkError as error:
-                self._keep(error)
-                self._dropped += 1
+        self._flush()
         left = self._gap.labels + self._missing.labels
-        unmarked = f"; marks without a row: {', '.join(left)}" if left else ""
+        unmarked = f"marks without a row: {', '.join(left)}" if left else ""
         if self._dropped and self.error is None:
             self.error = SinkError(f"{self._dropped} rows were dropped: they came faster than they could be written")
         elif self._dropped:
             first, self.error = self.error, SinkError(f"{self.error}; {self._dropped} rows are missing")
             self.error.__cause__ = first
-        text = "; ".join(filter(None, (failure, str(self.error or "")))) + unmarked
+        text = "; ".join(filter(None, (failure, str(self.error or ""), unmarked)))
         ending = Ending(anchor, self._rows, self._lost, self._dropped, not text, text)
         try:
-            self._sink.close(ending)
-        except SinkError as error:
+            ending = self._sink.close(ending)
+        except Exception as error:  # noqa: BLE001  (as above)
             self._keep(error)
-            ending = Ending(anchor, self._rows, self._lost, self._dropped, complete=False, error=text or str(error))
+            ending = replace(ending, complete=False, error=text or str(self.error))
+        if ending.error and self.error is None:
+            self.error = SinkError(ending.error)
         return ending
+
+    def _flush(self) -> None:
+        """Write the row of the interval that has not ended."""
+        last = self._thinner.flush() if self._thinner is not None else None
+        if last is None:
+            return
+        try:
+            self._sink.write(last)
+            self._rows += len(last)
+        except Exception as error:  # noqa: BLE001  (as above)
+            self._keep(error)
+            self._dropped += 1

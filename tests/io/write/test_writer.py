@@ -38,8 +38,9 @@ class _Memory:
             raise SinkError(msg)
         self.frames.append(frame)
 
-    def close(self, ending: Ending) -> None:
+    def close(self, ending: Ending) -> Ending:
         self.ending = ending
+        return ending
 
     @property
     def rows(self) -> int:

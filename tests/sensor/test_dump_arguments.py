@@ -1,0 +1,65 @@
+"""What ``start_dump`` refuses, and that it refuses before a file is touched."""
+
+from __future__ import annotations
+
+import math
+import threading
+from pathlib import Path
+
+import pytest
+
+from pmtpy.errors import PmtError, SinkError, TargetError
+from pmtpy.io.write import Ending
+from tests.support.worlds import counter_sensor
+
+
+@pytest.mark.parametrize("interval", [0, -1, -0.5, math.nan, math.inf, True, "0", "-3ms", "soon", "", object()])
+def test_a_bad_interval_is_refused_and_the_file_left_as_it_was(tmp_path: Path, interval: object) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("precious")
+    _, _, sensor = counter_sensor()
+    with sensor:
+        with pytest.raises(TargetError, match="is not an interval"):
+            sensor.start_dump(path, interval=interval, overwrite=True)  # type: ignore[arg-type]
+        with pytest.raises(SinkError, match="is not being dumped"):
+            sensor.stop_dump()
+    assert path.read_text() == "precious"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("path", [None, 3, b"a.csv", object()])
+def test_what_is_neither_a_path_nor_a_stream_is_refused(path: object) -> None:
+    _, _, sensor = counter_sensor()
+    with sensor:
+        with pytest.raises(TargetError, match="neither"):
+            sensor.start_dump(path)  # type: ignore[arg-type]
+        with pytest.raises(SinkError, match="is not being dumped"):
+            sensor.stop_dump()
+
+
+def test_of_several_threads_that_end_a_dump_each_gets_its_ending_or_is_told_that_there_is_none(tmp_path: Path) -> None:
+    clock, _, sensor = counter_sensor()
+    with sensor:
+        for k in range(30):
+            sensor.start_dump(tmp_path / f"{k}.csv")
+            clock.advance(1.0)
+            found: list[Ending | PmtError] = []
+            together = threading.Barrier(4)
+
+            def end(found: list[Ending | PmtError] = found, together: threading.Barrier = together) -> None:
+                together.wait()
+                try:
+                    found.append(sensor.stop_dump())
+                except PmtError as error:
+                    found.append(error)
+
+            threads = [threading.Thread(target=end) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            endings = [e for e in found if isinstance(e, Ending)]
+            assert len(found) == 4
+            assert endings
+            assert all(e == endings[0] and e.complete for e in endings)
+            assert all("is not being dumped" in str(e) for e in found if isinstance(e, PmtError))
