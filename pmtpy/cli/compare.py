@@ -28,7 +28,7 @@ from pmtpy.cli.common import LOST, check_writable, opened, say, write_report
 from pmtpy.cli.comparison_report import page
 from pmtpy.cli.dump import end_dumps
 from pmtpy.cli.stopping import Stop
-from pmtpy.cli.terminal import show
+from pmtpy.cli.terminal import progress, show
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 from pmtpy.core.clock import HOST_CLOCK, duration_of
 from pmtpy.core.markers import Span, paired
@@ -310,8 +310,8 @@ def _live(args: argparse.Namespace, options: Sequence[str]) -> _Watched:
             with region:
                 status = run_command(args.command, divert_stdout=args.json and not args.output) if args.command else 0
                 if not args.command:
-                    with stop.taken():  # what was seen until Ctrl-C is compared all the same
-                        stop.rest(seconds)
+                    with progress("comparing", seconds, enabled=not args.quiet) as tell, stop.taken():
+                        stop.rest(seconds, tell)  # what was seen until Ctrl-C is compared all the same
             stop.rest(_REST_S)
         finally:
             problems = end_dumps(sensors)

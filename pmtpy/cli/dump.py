@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import sys
@@ -21,7 +22,7 @@ from pmtpy.cli.common import (
 )
 from pmtpy.cli.page import Kind, Line
 from pmtpy.cli.stopping import Stop
-from pmtpy.cli.terminal import show
+from pmtpy.cli.terminal import progress, show
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, duration_of
 from pmtpy.core.nearest import nearest
 from pmtpy.errors import PmtError, SourceLostError, TargetError
@@ -81,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
                 sensor.start_dump(where, format=args.format, interval=args.interval, overwrite=args.overwrite)
                 started.append(sensor)
             with region:
-                code = run_command(args.command) if args.command else _watch(sensors, seconds, args.stop)
+                code = run_command(args.command) if args.command else _watch(args, sensors, seconds)
         finally:
             problems += end_dumps(started)
         _report(args, region, paths, problems)
@@ -121,15 +122,22 @@ def dump_paths(targets: Sequence[str], file: str | None, kind: str | None) -> li
     return [path.with_name(f"{path.stem}-{slug}{path.suffix}") for slug in slugs]
 
 
-def _watch(sensors: Sequence[Sensor], seconds: float | None, stop: Stop) -> int:
+def _watch(args: argparse.Namespace, sensors: Sequence[Sensor], seconds: float | None) -> int:
     """Wait for the end: of the time, of the last sensor or file that works, or of the user's patience."""
-    end_ns = None if seconds is None else HOST_CLOCK.now_ns() + round(seconds * NS_PER_S)
-    with stop.taken():  # the user has seen enough: the files are ended cleanly, with status 0
+    stop: Stop = args.stop
+    start_ns, limit_s = HOST_CLOCK.now_ns(), math.inf if seconds is None else seconds
+    shown = args.file is not None and not args.quiet  # else the rows themselves may be on the terminal
+    # Whoever stops it has seen enough: the files are ended cleanly, with status 0.
+    with (
+        progress("logging, until Ctrl-C" if seconds is None else "logging", seconds, enabled=shown) as tell,
+        stop.taken(),
+    ):
         while any(acquisition_of(s).alive and dump_error_of(s) is None for s in sensors):
-            left_s = _WATCH_S if end_ns is None else (end_ns - HOST_CLOCK.now_ns()) / NS_PER_S
-            if left_s <= 0:
+            passed_s = (HOST_CLOCK.now_ns() - start_ns) / NS_PER_S
+            tell(passed_s)
+            if passed_s >= limit_s:
                 break
-            stop.rest(min(_WATCH_S, left_s))
+            stop.rest(min(_WATCH_S, limit_s - passed_s))
     return 0
 
 

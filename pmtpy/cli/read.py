@@ -10,7 +10,7 @@ from typing import Any
 from pmtpy.cli import report
 from pmtpy.cli.common import add_targets, chosen_targets, number_or_none, opened
 from pmtpy.cli.page import Kind, Line, Table
-from pmtpy.cli.terminal import show
+from pmtpy.cli.terminal import progress, show
 from pmtpy.core.clock import duration_of
 from pmtpy.core.state import State
 from pmtpy.regions.measurement import Measurement
@@ -40,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
     with opened(chosen_targets(args.targets), args.option) as sensors:
         begun_ns = {s.target: _first_row_ns(s) for s in sensors}
         region = Region("read", {s.target: s for s in sensors})
-        with region:
-            args.stop.rest(watch_s)
+        with progress("reading", watch_s, enabled=not args.quiet) as tell, region:
+            args.stop.rest(watch_s, tell)
         readings = [_Reading(s, s.read(), region[s.target], begun_ns[s.target]) for s in sensors]
         if args.json:
             print(json.dumps([document(each) for each in readings], indent=2))

@@ -26,7 +26,7 @@ from pmtpy.cli.dump import check_suffix, dump_paths, end_dumps
 from pmtpy.cli.page import Line, Page
 from pmtpy.cli.progress import Progress
 from pmtpy.cli.stopping import Stop
-from pmtpy.cli.terminal import show
+from pmtpy.cli.terminal import progress, show
 from pmtpy.core.clock import duration_of
 from pmtpy.errors import PmtError, TargetError
 from pmtpy.regions.measurement import Measurement
@@ -121,8 +121,8 @@ def _once(sensors: Sequence[Sensor], args: argparse.Namespace, *, divert: bool) 
 
 def _idle(sensors: Sequence[Sensor], seconds: float, stop: Stop) -> dict[str, Measurement]:
     region = Region("baseline", {s.target: s for s in sensors})
-    with region:
-        stop.rest(seconds)
+    with progress("the idle machine", seconds) as tell, region:
+        stop.rest(seconds, tell)
     return dict(region.items())
 
 

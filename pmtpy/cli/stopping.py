@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -62,19 +62,22 @@ class Stop:
         except Stopped:
             self._due = False
 
-    def rest(self, seconds: float) -> None:
-        """Wait.
+    def rest(self, seconds: float, tell: Callable[[float], None] | None = None) -> None:
+        """Wait; ``tell`` is called now and then with the seconds that have passed.
 
         Raises
         ------
         Stopped
             An end was asked for.
         """
-        end_ns, idle = HOST_CLOCK.now_ns() + round(seconds * NS_PER_S), threading.Event()
+        start_ns, idle = HOST_CLOCK.now_ns(), threading.Event()
+        end_ns = start_ns + round(seconds * NS_PER_S)
         while True:
             if self._due and self._asked is not None:
                 raise Stopped(self._asked)
             now_ns = HOST_CLOCK.now_ns()
+            if tell is not None:
+                tell((now_ns - start_ns) / NS_PER_S)
             if now_ns >= end_ns:
                 return
             HOST_CLOCK.wait_until(min(end_ns, now_ns + round(_LOOK_S * NS_PER_S)), idle)

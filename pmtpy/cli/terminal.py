@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import textwrap
+from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Literal, TextIO
 
 from pmtpy.cli.page import Kind, Line, Page, Table, aligned, plain
@@ -31,6 +32,7 @@ _STYLES = {
     Kind.COMMAND: "cyan",
 }
 _LEAST_WORDS = 12  # columns in which words can still be read when they are folded
+_LEAST_PROGRESS_S = 2.0  # what is over sooner needs no bar
 _GAP = 2  # blanks between the columns of a table
 _IN_HELP = (
     (re.compile(r"^(usage|[a-z][a-z ]*):(?=\s)", re.MULTILINE), "bold"),
@@ -148,6 +150,30 @@ def _grid(table: Table) -> RichTable:
         part = row[0].startswith(" ")  # a channel below its sensor
         grid.add_row(*map(Text, row), style="dim" if part else None)
     return grid
+
+
+@contextlib.contextmanager
+def progress(what: str, seconds: float | None, *, enabled: bool = True) -> Iterator[Callable[[float], None]]:
+    """Show on a terminal how long something takes; call what is yielded with the seconds that have passed.
+
+    Parameters
+    ----------
+    what : str
+    seconds : float or None
+        How long it will take; None: until somebody ends it.
+    """
+    console = console_of(sys.stderr) if enabled and (seconds is None or seconds >= _LEAST_PROGRESS_S) else None
+    if console is None:
+        yield lambda _seconds: None
+        return
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    left = (BarColumn(), TimeElapsedColumn(), TimeRemainingColumn()) if seconds else (TimeElapsedColumn(),)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), *left)
+    # Twice a second is enough to see that it lives, and costs a measurement next to nothing.
+    with Progress(*columns, console=console, transient=True, refresh_per_second=2) as shown:
+        task = shown.add_task(what, total=seconds)
+        yield lambda passed: shown.update(task, completed=passed)
 
 
 def help_on(console: Console, text: str) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -74,3 +75,30 @@ def test_a_table_that_does_not_fit_names_each_number() -> None:
 def test_an_empty_table_is_nothing() -> None:
     assert aligned([]) == []
     assert records(Table([]), 40) == []
+
+
+PMTPY = [sys.executable, "-m", "pmtpy"]
+
+
+def test_long_work_shows_progress_on_a_terminal_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    text = on_a_terminal([*PMTPY, "dump", "rapl:virtual", "-f", str(tmp_path / "a.csv"), "--duration", "2s"])
+    assert "logging" in text
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l"), "the cursor is shown again"
+    quiet = on_a_terminal([*PMTPY, "dump", "rapl:virtual", "-f", str(tmp_path / "b.csv"), "--duration", "2s", "-q"])
+    assert "logging" not in quiet
+
+
+def test_help_is_coloured_on_a_terminal_and_the_same_text_elsewhere() -> None:
+    coloured = on_a_terminal([*PMTPY, "dump", "--help"], width=100, COLUMNS="100")
+    env = {**os.environ, "COLUMNS": "100"}
+    piped = subprocess.run([*PMTPY, "dump", "--help"], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    assert _COLOUR.search(coloured)
+    assert _ESCAPE.sub("", coloured).split() == piped.stdout.split()
+
+
+@pytest.mark.parametrize("verb", ["list", "doctor", "read rapl:virtual", "run -s rapl:virtual -- true"])
+def test_a_terminal_shows_each_page(verb: str) -> None:
+    text = _ESCAPE.sub("", on_a_terminal([*PMTPY, *verb.split()], width=200))
+    assert "rapl" in text
+    assert "virtual" in text
+    assert "Traceback" not in text
