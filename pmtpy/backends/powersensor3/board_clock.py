@@ -49,7 +49,7 @@ _NEAR = 0.7  # of the smallest loss that stamps do not show: points lower than t
 _KEPT_NS = 600_000_000_000
 _DRIFT_U = 50e-6  # of a crystal, before it has been measured
 _BOUND = math.sqrt(3.0)  # half-width of a rectangular distribution over its standard deviation
-_UNPACED, _UNPACED_NS = 3.0, 50_000_000
+_UNPACED, _UNPACED_NS = 2.0, 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,8 @@ class BoardClock:
         self._arrivals: list[tuple[int, int]] = []
         self._started, self._paced = False, True
         self._number, self._ns, self._slope = 0, 0, 0.0  # a frame, its place, and ns to the next
-        self._began_ns = 0
+        self._began: Point = (0, 0)
+        self._arrived_ns = 0
         self._least = 0  # fewest frames whose absence stamps do not show
         self._last = (-1, -1)  # number and time of the newest row returned
         self._habit: deque[float] = deque(maxlen=_HABIT)
@@ -144,7 +145,7 @@ class BoardClock:
         doubt = max((d.ns for d in tuple(self._doubts) if d.begin <= end_ns and d.end >= begin_ns), default=0.0)
         if end_ns >= self._above_ns:
             doubt = max(doubt, self._height)
-        drifted = _DRIFT_U * (end_ns - self._began_ns) if self._envelope.young else 0.0
+        drifted = _DRIFT_U * (end_ns - self._began[1]) if self._envelope.young else 0.0
         # The fastest of n delays that fall off exponentially is an n-th of their mean.
         habit = tuple(self._habit)
         fastest = max(0.0, math.fsum(habit) / len(habit)) / self._seen if habit else 0.0
@@ -166,6 +167,7 @@ class BoardClock:
         if len(self._uncounted):
             stamps = np.concatenate([self._uncounted, stamps])
         self._arrivals += [(held + rows, t_ns) for rows, t_ns in arrivals if rows]
+        self._arrived_ns = self._arrivals[-1][1] if self._arrivals else self._arrived_ns
         counted = self._counter.count(stamps, last=last)
         base = len(self._numbers)
         self._uncounted = stamps[len(counted.numbers) :]
@@ -185,10 +187,15 @@ class BoardClock:
             if not len(numbers):
                 return Placed(0, numbers, None)
             self._start(points or begun, int(numbers[0]))
+        # An emulated board can be told to stream faster than its own clock: its arrivals say nothing then.
+        came_ns = self._arrived_ns - self._began[1]
+        made_ns = (int(numbers[-1]) - self._began[0]) * self._slope if len(numbers) else 0.0
+        self._paced = self._paced and made_ns < _UNPACED * came_ns + _UNPACED_NS
         if self._paced and points + begun:
             back = self._step_down(points + begun)
             numbers, points = numbers - back, [(n - back, t) for n, t in points]
-        t_ns = self._ns + np.rint((numbers - self._number) * self._slope).astype(np.int64)
+        # Ascending numbers: after the first, a row is never earlier than the one before by the cutting to nanoseconds.
+        t_ns = ((numbers - self._number) * self._slope).astype(np.int64) + self._ns
         lag = round(self._lag * self._tick_ns)
         before, floor_ns = self._last
         dropped = int(np.searchsorted(numbers, before, side="right"))
@@ -225,10 +232,8 @@ class BoardClock:
         self._least = self._counter.next_alike(0.0, 0)
         self._number = points[0][0]
         self._ns = round(min(t - (n - self._number) * self._slope for n, t in points)) - GUARD_NS
-        self._last, self._began_ns = (first - 1, -(1 << 62)), points[0][1]
-        made_ns = (points[-1][0] - points[0][0]) * self._slope
-        # An emulated board can be told to stream faster than its own clock: its arrivals say nothing then.
-        self._paced = made_ns < _UNPACED * (points[-1][1] - points[0][1]) + _UNPACED_NS
+        self._last = (first - 1, -(1 << 62))
+        self._began = points[0]
 
     def _step_down(self, points: list[Point]) -> int:
         """Put the line below all points; return by how many frames too high the numbers were."""

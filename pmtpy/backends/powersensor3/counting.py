@@ -10,6 +10,7 @@ of a turn, and hardly 41 frames of 50 us, which are two turns and 2 us: that is 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +26,8 @@ _OTHER = 0.02  # an interval this far from the nominal one is that of another bo
 _GLITCH = 3  # as many stamps in a row may be off without frames missing
 _MEDIAN_OF = 16
 _FEW, _ENOUGH, _MANY = 32, 2048, 1 << 20
+_LAST = 64  # stamps that tell where the lattice stands
+_AT_ONCE = 4096
 _TURNS = 3  # within which the shortest gap is looked for: 40 frames and more, so that every remainder occurs
 
 
@@ -90,6 +93,10 @@ class FrameCounter:
 
         A caller gives the frames that were left out again, before those that came after them.
         """
+        if self._run >= _ENOUGH and 0 < len(stamps) <= _AT_ONCE and self._unbroken(stamps):
+            first = self._number + 1
+            self._follow(self._off_at_end(stamps), len(stamps))
+            return Counted(np.arange(first, first + len(stamps)))
         us = stamps.astype(np.float64)
         if self._number < 0 and len(us):
             self._begin(us)
@@ -97,7 +104,7 @@ class FrameCounter:
         gaps: list[Gap] = []
         done = 0
         while done < len(us):
-            part = us[done : done + max(_FEW, min(self._run // 4, 4096))]
+            part = us[done : done + max(_FEW, min(self._run // 4, _AT_ONCE))]
             end = done + len(part) == len(us)
             found, breaks = self._lattice(part, wait=end and not last)
             gaps += [gap.moved(done) for gap in breaks]
@@ -106,6 +113,22 @@ class FrameCounter:
             if len(found) < len(part) and end:
                 break
         return Counted(np.concatenate(numbers) if numbers else np.empty(0, np.int64), tuple(gaps))
+
+    def _unbroken(self, stamps: Levels) -> bool:
+        """Whether a batch goes on without a gap, at a glance: its steps, and where its end stands on the lattice."""
+        short = stamps[1:] - stamps[:-1]
+        np.bitwise_and(short, DEVICE_CLOCK_US - 1, out=short)
+        slack = 2 * self._limit_us
+        if len(short) and (short.min() < self.interval_us - slack or short.max() > self.interval_us + slack):
+            return False
+        both = np.concatenate([self._off_at_end(stamps), _wrapped(stamps[:1] - self._phase_us - self.interval_us)])
+        return bool(np.abs(both).max() <= self._limit_us)
+
+    def _off_at_end(self, stamps: Levels) -> Floats:
+        """By how much the last stamps of an unbroken batch are off."""
+        n = len(stamps)
+        first = max(0, n - _LAST)
+        return _wrapped(stamps[first:] - (self._phase_us + self.interval_us * np.arange(first + 1.0, n + 1.0)))
 
     def skip(self, frames: int) -> None:
         """Take note that the newest frame has another number than was thought."""
@@ -168,20 +191,20 @@ class FrameCounter:
             off[row:] = _wrapped(off[row:] - rest)
             row = _first(np.abs(off) > self._limit_us, row + 1)
         if n:
-            self._follow(off[max(n - 64, gaps[-1].row if gaps else 0) : n], int(numbers[n - 1]) - self._number)
+            self._follow(off[max(n - _LAST, gaps[-1].row if gaps else 0) : n], int(numbers[n - 1]) - self._number)
         return numbers[:n], gaps
 
     def _follow(self, off: Floats, frames: int) -> None:
         """Take note of where the last frame stands, how much stamps jitter, and of the interval."""
         near = off[np.abs(off) <= self._limit_us]
-        shift = float(near.mean()) if len(near) else 0.0
+        shift = float(near.sum()) / len(near) if len(near) else 0.0
         self._number += frames
         self._phase_us = (self._phase_us + frames * self.interval_us + shift) % DEVICE_CLOCK_US
         self._run = min(self._run + frames, _MANY)
         # Before the run is long, the nominal interval is better known than the stamps tell.
         self.interval_us += shift / max(self._run, _ENOUGH)
         if len(near) >= _FEW and self._run >= _ENOUGH:
-            deviation = float(near.std())
+            deviation = math.sqrt(max(0.0, float(near @ near) / len(near) - shift * shift))
             self._jitter_us += (deviation - self._jitter_us) / (8 if self._jitter_us else 1)
             self._limit_us = min(TOLERANCE * self.interval_us, _ROUNDING_US + 5 * self._jitter_us)
 

@@ -105,7 +105,7 @@ class PowerSensor3Source(Source):
         if not channels:
             raise BackendUnavailableError(
                 BACKEND,
-                f"no pair of {board.name} can be measured: {'; '.join(notes) or 'all sensors are switched off'}",
+                f"no pair of {board.name} can be measured: {_why_none(board, notes)}",
                 _remedy(board),
             )
         self._pending = self._begin()
@@ -383,6 +383,12 @@ def open_source(
 
 def _direct(channels: Sequence[Channel]) -> list[str]:
     return [c.name for c in channels if c.derivation is Derivation.DIRECT]
+
+
+def _why_none(board: Board, notes: Sequence[str]) -> str:
+    if all(record.erased for record in board.records):
+        return "its memory is erased, no sensor is configured"
+    return "; ".join(notes) or "all sensors are switched off"
 
 
 def _remedy(board: Board) -> str:

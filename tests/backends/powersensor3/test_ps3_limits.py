@@ -132,6 +132,6 @@ def test_random_memory_is_not_measured_unless_that_is_asked_for() -> None:
 
 
 def test_a_board_with_erased_memory_says_so_once_and_how_to_restore_it() -> None:
-    with pytest.raises(BackendUnavailableError, match=r"no pair of .* can be measured") as caught:
+    with pytest.raises(BackendUnavailableError, match=r"no pair of .* can be measured: its memory is erased") as caught:
         open_virtual(clock=ManualClock(), load="constant:60", stored="erased")
     assert "--import FILE" in caught.value.remedy
