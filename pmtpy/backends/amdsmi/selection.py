@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pmtpy.backends._gpu_selection import Inventory, choose, normal_pci
-from pmtpy.backends.amdsmi.library import BACKEND, Library, number
+from pmtpy.backends.amdsmi.library import BACKEND, UNEXPECTED, Fault, Library, number
 from pmtpy.errors import BackendUnavailableError
 
 _UNKNOWN = "device "
@@ -67,7 +67,10 @@ def handles(library: Library) -> dict[str, object]:
     One that does not tell its address keeps its place, under a name that is no address.
     """
     found: dict[str, object] = {}
-    for place, handle in enumerate(library.ask("amdsmi_get_processor_handles")):
+    listed = library.ask("amdsmi_get_processor_handles")
+    if not isinstance(listed, list):
+        raise Fault("amdsmi_get_processor_handles", UNEXPECTED)
+    for place, handle in enumerate(listed):
         pci = str(library.optional("amdsmi_get_gpu_device_bdf", handle) or "")
         found[normal_pci(pci) or pci or f"{_UNKNOWN}{place}"] = handle
     return found

@@ -12,6 +12,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from pmtpy.backends._sysfs import optional_number, sysfs_root
 from pmtpy.backends.nvml import errors, facts, registers, samples
@@ -177,13 +178,7 @@ def _board(
     with_nvml: Library, handle: object, choice: Choice, sysfs: str | os.PathLike[str] | None
 ) -> tuple[registers.Board, list[str]]:
     gpu, notes = choice.gpu, []
-    capability = None
-    try:
-        major, minor = with_nvml.ask("nvmlDeviceGetCudaComputeCapability", handle)
-        capability = (int(major), int(minor))
-    except Fault as fault:
-        if fault.code in errors.RESTART | errors.DEAD:
-            raise
+    capability = with_nvml.optional(_pair, "nvmlDeviceGetCudaComputeCapability", handle)
     generation = facts.generation(with_nvml.number("nvmlDeviceGetArchitecture", handle), capability)
     domain, module = f"gpu/{gpu.uuid or gpu.pci}", ""
     if facts.is_superchip(gpu.name):
@@ -195,7 +190,7 @@ def _board(
             # all GPUs of one module name the same part.
             module = f"host/socket{node}"
             domain = f"{module}/{domain}"
-    if _mig_enabled(with_nvml, handle):
+    if (with_nvml.optional(_pair, "nvmlDeviceGetMigMode", handle) or (0, 0))[0]:
         notes.append("MIG is on: power and energy are those of the whole GPU, shared by all its parts")
     limits = _limits_mw(with_nvml, handle)
     most = min(_ABOVE_LIMIT * limits / 1e3 or registers.MOST_WATTS, registers.MOST_WATTS)
@@ -206,23 +201,14 @@ def _sysfs_device(root: str | os.PathLike[str] | None, pci: str) -> Path:
     return sysfs_root(root) / "bus/pci/devices" / pci
 
 
-def _mig_enabled(with_nvml: Library, handle: object) -> bool:
-    try:
-        return bool(with_nvml.ask("nvmlDeviceGetMigMode", handle)[0])
-    except Fault as fault:
-        if fault.code in errors.RESTART | errors.DEAD:
-            raise
-        return False
+def _pair(answer: Any) -> tuple[int, int]:
+    first, second = answer
+    return int(first), int(second)
 
 
 def _limits_mw(with_nvml: Library, handle: object) -> int:
     """Return the largest power limit that can be set; 0 where it is not known, or cannot be."""
-    try:
-        most = int(with_nvml.ask("nvmlDeviceGetPowerManagementLimitConstraints", handle)[1])
-    except Fault as fault:
-        if fault.code in errors.RESTART | errors.DEAD:
-            raise
-        return 0
+    _, most = with_nvml.optional(_pair, "nvmlDeviceGetPowerManagementLimitConstraints", handle) or (0, 0)
     return most if 0 < most <= registers.MOST_WATTS * 1e3 else 0
 
 

@@ -26,6 +26,7 @@ OPERATING_SYSTEM = 17
 VERSION_MISMATCH = 18
 GPU_NOT_FOUND = 28
 UNKNOWN = 999
+UNEXPECTED = -1  # ours: the binding gives something else than its reference says
 
 # Starting NVML anew helps: somebody else ended it, or a container's device nodes came back under a running process.
 RESTART = frozenset({UNINITIALIZED, UNKNOWN})
@@ -37,6 +38,7 @@ CLOSED = frozenset({NO_PERMISSION, OPERATING_SYSTEM})
 PASSING = frozenset({10, 19, 21, 27})
 
 _MEANING = {
+    -1: "the binding pynvml gives an answer of another kind than NVML's reference says",
     1: "NVML is not initialised",
     2: "invalid argument",
     3: "not supported by this GPU or driver",

@@ -7,14 +7,17 @@ The only module that touches the vendor's names. Its exceptions stop here: every
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pmtpy.backends.nvml import errors
 from pmtpy.errors import BackendUnavailableError
+
+T = TypeVar("T")
 
 # Value types and the member of the union that each one fills (nvml.h, nvmlValueType_t and nvmlValue_t).
 MEMBER = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
@@ -105,42 +108,76 @@ class Library:
         Fault
             With NVML's return code.
         """
+        return self.read(_as_it_is, call, *arguments)
+
+    def read(self, parse: Callable[[Any], T], call: str, *arguments: object) -> T:
+        """Call a function and make of its answer what is needed: here alone answers are checked for their kind.
+
+        Raises
+        ------
+        Fault
+            With NVML's return code, or UNEXPECTED where ``parse`` stumbles over the answer.
+        """
+        function = getattr(self.module, call, None)
+        if function is None:
+            raise errors.Fault(call, errors.FUNCTION_NOT_FOUND)
         try:
-            return getattr(self.module, call)(*arguments)
+            return parse(function(*arguments))
         except self._error as error:
             raise errors.Fault(call, _code(error)) from error
-        except AttributeError as error:
-            raise errors.Fault(call, errors.FUNCTION_NOT_FOUND) from error
+        except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, ctypes.ArgumentError) as error:
+            raise errors.Fault(call, errors.UNEXPECTED) from error
 
-    def number(self, call: str, *arguments: object) -> int | None:
-        """Ask for a whole number; None where this GPU or driver has none."""
+    def optional(self, parse: Callable[[Any], T], call: str, *arguments: object) -> T | None:
+        """Do the same for what a GPU or a driver may lack: None then."""
         try:
-            return int(self.ask(call, *arguments))
+            return self.read(parse, call, *arguments)
         except errors.Fault as fault:
             if fault.code in errors.RESTART | errors.DEAD:
                 raise
             return None
 
+    def number(self, call: str, *arguments: object) -> int | None:
+        """Ask for a whole number; None where this GPU or driver has none."""
+        return self.optional(int, call, *arguments)
+
     def text(self, call: str, *arguments: object) -> str:
-        """Ask for a text; empty where there is none. Old bindings give bytes."""
-        try:
-            answer = self.ask(call, *arguments)
-        except errors.Fault as fault:
-            if fault.code in errors.RESTART | errors.DEAD:
-                raise
-            return ""
-        return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else str(answer)
+        """Ask for a text; empty where there is none."""
+        return self.optional(as_text, call, *arguments) or ""
 
     def fields(self, handle: object, wanted: Sequence[tuple[int, int]]) -> list[Answer]:
         """Ask for several (field, scope) in one call, so that they are of one instant as far as the driver can."""
         if not wanted:
             return []
-        return [_answer(field) for field in self.ask("nvmlDeviceGetFieldValues", handle, list(wanted))]
+
+        def parse(answer: Any) -> list[Answer]:
+            return [_answer(field) for _, field in zip(wanted, answer, strict=True)]
+
+        return self.read(parse, "nvmlDeviceGetFieldValues", handle, list(wanted))
 
     @property
     def driver(self) -> str:
         """Version of the driver, empty where it does not say."""
         return self.text("nvmlSystemGetDriverVersion")
+
+
+def _as_it_is(answer: Any) -> Any:
+    return answer
+
+
+def as_text(answer: Any) -> str:
+    """Return a text; old bindings give bytes.
+
+    Raises
+    ------
+    TypeError
+        It is neither.
+    """
+    if isinstance(answer, bytes):
+        return answer.decode("utf-8", "replace")
+    if not isinstance(answer, str):
+        raise TypeError(answer)
+    return answer
 
 
 def _code(error: Exception) -> int:
@@ -153,5 +190,5 @@ def _answer(field: Any) -> Answer:
     member = MEMBER.get(int(field.valueType))
     if code or member is None:
         return Answer(None, 0, code or errors.NOT_SUPPORTED)
-    value = getattr(field.value, member)
-    return Answer(float(value) if math.isfinite(value) else None, int(field.timestamp), code)
+    value, stamp_us = float(getattr(field.value, member)), int(field.timestamp)
+    return Answer(value if math.isfinite(value) else None, stamp_us if 0 < stamp_us < 2**63 else 0, code)

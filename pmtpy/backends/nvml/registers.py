@@ -175,7 +175,7 @@ def _calls(board: Board, have: set[str]) -> list[Register]:
 
 
 def _single(call: str, *arguments: int) -> Callable[[Library, object], float]:
-    return lambda library, handle: float(library.ask(call, handle, *arguments))
+    return lambda library, handle: library.read(float, call, handle, *arguments)
 
 
 def _power(
@@ -228,8 +228,8 @@ def _values() -> list[Register]:
 def _temperature(library: Library, handle: object) -> float:
     """Ask the newer call, and the older one where the driver lacks it."""
     try:
-        return float(library.ask("nvmlDeviceGetTemperatureV", handle, 0))
+        return library.read(float, "nvmlDeviceGetTemperatureV", handle, 0)
     except Fault as fault:
         if fault.code in errors.RESTART | errors.DEAD | errors.PASSING:
             raise
-        return float(library.ask("nvmlDeviceGetTemperature", handle, 0))
+        return library.read(float, "nvmlDeviceGetTemperature", handle, 0)

@@ -34,15 +34,18 @@ def fetch(library: Library, handle: object, last_us: int, most_watts: float) -> 
     Fault
         The driver has no such buffer, or fails.
     """
+
+    def parse(answer: Any) -> dict[int, float]:
+        kind, samples = answer
+        return {int(s.timeStamp): _milliwatts(s, MEMBER.get(int(kind)), most_watts) for s in samples}
+
     try:
-        kind, samples = library.ask("nvmlDeviceGetSamples", handle, TOTAL_POWER_SAMPLES, last_us)
+        taken = library.read(parse, "nvmlDeviceGetSamples", handle, TOTAL_POWER_SAMPLES, last_us)
     except Fault as fault:
         if fault.code == errors.NOT_FOUND:  # nothing newer
             return []
         raise
-    member = MEMBER.get(int(kind))
-    taken = {int(s.timeStamp): _milliwatts(s, member, most_watts) for s in samples}
-    return sorted((t, mw) for t, mw in taken.items() if t > last_us)
+    return sorted((t, mw) for t, mw in taken.items() if last_us < t < 2**53)
 
 
 def _milliwatts(sample: Any, member: str | None, most_watts: float) -> float:

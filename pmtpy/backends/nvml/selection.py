@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from pmtpy.backends._gpu_selection import Inventory, choose, normal_pci
 from pmtpy.backends.nvml import errors
 from pmtpy.backends.nvml.errors import BACKEND, Fault
-from pmtpy.backends.nvml.library import Library
+from pmtpy.backends.nvml.library import Library, as_text
 from pmtpy.errors import BackendUnavailableError
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 ORDER = "CUDA_DEVICE_ORDER"
 
+_MOST_GPUS = 1024  # of one machine; more is no count
 _OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-f-]+)/\d+/\d+", re.IGNORECASE)  # before driver 470
 
 
@@ -84,7 +85,7 @@ def take_stock(library: Library) -> Stock:
     """List the GPUs."""
     gpus: list[Gpu] = []
     closed: list[Fault] = []
-    for index in range(library.number("nvmlDeviceGetCount") or 0):
+    for index in range(min(library.number("nvmlDeviceGetCount") or 0, _MOST_GPUS)):
         gpu = _gpu(library, index)
         if gpu.fault is not None and gpu.fault.code in errors.CLOSED:
             closed.append(gpu.fault)
@@ -103,8 +104,7 @@ def _gpu(library: Library, index: int) -> Gpu:
 def _describe(library: Library, handle: object, index: int) -> Gpu:
     uuid = library.text("nvmlDeviceGetUUID", handle)
     name = library.text("nvmlDeviceGetName", handle)
-    pci = library.ask("nvmlDeviceGetPciInfo", handle)
-    bus_id = pci.busId.decode("ascii", "replace") if isinstance(pci.busId, bytes) else str(pci.busId)
+    bus_id = library.read(lambda pci: as_text(pci.busId), "nvmlDeviceGetPciInfo", handle)
     return Gpu(index, uuid, normal_pci(bus_id) or bus_id, name)
 
 
