@@ -108,11 +108,11 @@ def table(recording: Recording, curve: RecordedCurve, *, kind: str, clock: str, 
         ("marker", marker_column(n, curve.marks)),
         ("lost", np.zeros(n, np.int64) if curve.lost is None else curve.lost),
     ]
-    whole = _possible(recording, curve.total, curve.at, noted=not curve.powers)
+    whole = _possible(recording, curve.total, curve.at)
     total_joules, uncovered = integrate(curve.elapsed, whole, unknown)
     columns += [("total_W", whole.watts), ("total_J", total_joules)]
     for found in curve.powers:
-        power = _possible(recording, found, curve.at, noted=True)
+        power = _possible(recording, found, curve.at)
         columns += [(f"{power.name}_{u}", v) for u, v in (("V", power.volts), ("A", power.amperes)) if v is not None]
         columns += [
             (f"{power.name}_W", power.watts),
@@ -140,14 +140,11 @@ def table(recording: Recording, curve: RecordedCurve, *, kind: str, clock: str, 
     return made
 
 
-def _possible(recording: Recording, power: Power, at: Ints, *, noted: bool) -> Power:
+def _possible(recording: Recording, power: Power, at: Ints) -> Power:
     """Return a power with what cannot be as NaN."""
-    notes = list(recording.notes)
     watts, volts, amperes = (
         v if v is None else _check.possible(recording, f"{power.name} ({unit})", v, at)
         for v, unit in ((power.watts, "W"), (power.volts, "V"), (power.amperes, "A"))
     )
-    if not noted:
-        recording.notes[:] = notes
     assert watts is not None  # noqa: S101
     return Power(power.name, watts, volts, amperes, power.mean)

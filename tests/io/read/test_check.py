@@ -1,0 +1,203 @@
+"""What every reader keeps to: one clock that goes on, values that can be, names that differ."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pmtpy.errors import FileFormatError
+from pmtpy.io.read import load
+
+
+def _smi(path: Path, rows: list[str], fields: str = "timestamp, power.draw [W]") -> Path:
+    path.write_text("\n".join([fields, *rows]) + "\n")
+    return path
+
+
+def _stamp(wall: datetime) -> str:
+    return wall.strftime("%Y/%m/%d %H:%M:%S.") + f"{wall.microsecond // 1000:03d}"
+
+
+@pytest.fixture
+def amsterdam() -> Iterator[None]:
+    """A machine in a zone with summer time."""
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = "Europe/Amsterdam"
+    time.tzset()
+    yield
+    if before is None:
+        del os.environ["TZ"]
+    else:
+        os.environ["TZ"] = before
+    time.tzset()
+
+
+_UTC = timezone.utc  # of wall times, whose zone is not written
+_END_OF_SUMMER = datetime(2023, 10, 29, 3, tzinfo=_UTC)  # the clock goes back to 2
+_BEGINNING = datetime(2023, 3, 26, 2, tzinfo=_UTC)  # the clock goes on to 3
+
+
+def _over(change: datetime, hours: int, seconds: int = 600) -> list[str]:
+    """100 W, one row a second, from five minutes before a change of the clock on."""
+    walls = [change + timedelta(seconds=k - 300) for k in range(seconds)]
+    return [f"{_stamp(w if w < change else w + timedelta(hours=hours))}, 100.00" for w in walls]
+
+
+@pytest.mark.parametrize(("change", "hours"), [(_END_OF_SUMMER, -1), (_BEGINNING, 1)])
+@pytest.mark.parametrize("offset", [None, 7200.0])
+@pytest.mark.usefixtures("amsterdam")
+def test_a_log_over_a_change_of_summer_time_has_its_energy(
+    tmp_path: Path, change: datetime, hours: int, offset: float | None
+) -> None:
+    table = load(_smi(tmp_path / "log.csv", _over(change, hours)), utc_offset_s=offset)
+    np.testing.assert_allclose(np.diff(table["elapsed"]), 1.0, atol=1e-6)
+    np.testing.assert_allclose(np.diff(table["time"]), 1.0, atol=1e-6)
+    assert table["total_J"].iloc[-1] == pytest.approx(100.0 * 599)
+    assert table.attrs["uncovered_s"] == 0.0
+    assert any("summer time" in note for note in table.attrs["notes"]) is (offset is not None)
+
+
+@pytest.mark.parametrize("step_s", [-30.0, -1800.0, 120.0, 86400.0])
+def test_a_clock_that_was_set_costs_one_interval_and_is_noted(tmp_path: Path, step_s: float) -> None:
+    start = datetime(2023, 7, 1, 12, tzinfo=_UTC)
+    walls = [start + timedelta(seconds=k + (step_s if k >= 50 else 0)) for k in range(100)]
+    table = load(_smi(tmp_path / "log.csv", [f"{_stamp(w)}, 100.00" for w in walls]), utc_offset_s=0)
+    assert (np.diff(table["elapsed"]) > 0).all()
+    assert table["total_J"].iloc[-1] == pytest.approx(100.0 * 98)
+    assert table.attrs["uncovered_s"] == pytest.approx(1.0 if step_s < 0 else 1.0 + step_s)
+    assert len(table.attrs["notes"]) == 1
+    assert table.attrs["notes"][0].startswith("line 52: ")
+
+
+def test_the_unix_times_of_a_pmt_dump_may_step_too(tmp_path: Path) -> None:
+    rows = [f"{1.7e9 + k * 0.1 - (3600 if k >= 20 else 0):.3f} 50.0" for k in range(40)]
+    path = tmp_path / "dump.pmt"
+    path.write_text("timestamp total\n" + "\n".join(rows) + "\n")
+    table = load(path)
+    assert table["total_J"].iloc[-1] == pytest.approx(50.0 * 3.8, rel=1e-6)
+    assert "goes back" in table.attrs["notes"][0]
+
+
+GPUS = [("0", 100.0, 0), ("1", 200.0, 3), ("2", 400.0, 6)]
+
+
+def _rounds(missing: set[tuple[int, int]], n: int = 20, spread_ms: int = 1, which: str = "index") -> list[str]:
+    """Rounds of three GPUs, a second apart, without some (round, GPU)."""
+    start = datetime(2023, 7, 1, 12, tzinfo=_UTC)
+    return [
+        f"{'' if which == 'index' else 'GPU-'}{name}, "
+        f"{_stamp(start + timedelta(seconds=k, milliseconds=ms * spread_ms))}, {watts + k:.2f}"
+        for k in range(n)
+        for g, (name, watts, ms) in enumerate(GPUS)
+        if (k, g) not in missing
+    ]
+
+
+@pytest.mark.parametrize("which", ["index", "uuid"])
+@pytest.mark.parametrize("spread_ms", [1, 100])
+@pytest.mark.parametrize(
+    "missing", [{(5, 0)}, {(5, 1)}, {(5, 2)}, {(5, 1), (5, 2)}, {(5, 0), (5, 1)}, {(5, 2), (6, 0)}]
+)
+def test_a_row_that_one_gpu_lacks_shifts_no_other(
+    tmp_path: Path, missing: set[tuple[int, int]], spread_ms: int, which: str
+) -> None:
+    path = _smi(tmp_path / "log.csv", _rounds(missing, 20, spread_ms, which), f"{which}, timestamp, power.draw [W]")
+    table = load(path, utc_offset_s=0)
+    assert len(table) == 20
+    for g, (name, watts, _) in enumerate(GPUS):
+        column = table[f"gpu{name}.power.draw_W"]
+        there = [(k, g) not in missing for k in range(20)]
+        assert column.notna().tolist() == there
+        assert column[there].tolist() == [watts + k for k in range(20) if (k, g) not in missing]
+    without = sorted({k for k, _ in missing})
+    assert table["total_W"].isna().to_numpy().nonzero()[0].tolist() == without
+    assert table.attrs["uncovered_s"] == pytest.approx(len(without) + 1, abs=0.7)
+    assert "not every GPU has a row" in table.attrs["notes"][0]
+
+
+def test_several_gpus_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
+    rows = [row.partition(", ")[2] for row in _rounds(set())]
+    with pytest.raises(FileFormatError, match="no field says of which; query it with --query-gpu=index"):
+        load(_smi(tmp_path / "log.csv", rows))
+
+
+@pytest.mark.parametrize(
+    ("fields", "row", "message"),
+    [
+        ("timestamp, power.draw [W]", "60.00 mW", "line 2: a field is neither a number of W"),
+        ("timestamp, power.draw [kW]", "0.06 kW", "line 1: power.draw is in 'kW'"),
+        ("timestamp, power.draw [W], power.draw [W]", "60.00, 61.00", "line 1: the header names a column twice"),
+    ],
+)
+def test_units_and_names_that_do_not_fit_are_refused(tmp_path: Path, fields: str, row: str, message: str) -> None:
+    rows = [f"2023/07/13 18:15:32.{k:03d}, {row}" for k in (351, 361, 371)]
+    with pytest.raises(FileFormatError, match=message.replace("[", r"\[")):
+        load(_smi(tmp_path / "log.csv", rows, fields))
+
+
+OWN = "time,elapsed,marker,lost,total_W,total_J\n"
+
+
+def _own(path: Path, *rows: tuple[float, str]) -> Path:
+    path.write_text(OWN + "".join(f"{1.7e9 + t:.6f},{t:.9f},,0,5.0,{rest}\n" for t, rest in rows))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("rows", "broken"),
+    [
+        ([(0, "0"), (1, "5"), (0.5, "7"), (2, "10"), (3, "15")], 4),  # one that goes back
+        ([(0, "0"), (1, "5"), (9, "7"), (2, "10"), (3, "15")], 4),  # one that is far ahead
+        ([(7, "0"), (1, "5"), (2, "10"), (3, "15"), (4, "20")], 2),
+        ([(0, "0"), (1, "5"), (2, "10"), (3, "15"), (1, "20")], 6),
+        ([(0, "0"), (1, "5"), (2, "inf"), (3, "15"), (4, "20")], 4),
+        ([(0, "0"), (1, "5"), (2, "-1e300"), (3, "15"), (4, "20")], 4),
+    ],
+)
+def test_a_row_of_ours_that_cannot_be_is_a_broken_line(
+    tmp_path: Path, rows: list[tuple[float, str]], broken: int
+) -> None:
+    path = _own(tmp_path / "a.csv", *rows)
+    with pytest.raises(FileFormatError, match=rf"a\.csv: line {broken}: .*skip_broken"):
+        load(path)
+    table = load(path, skip_broken=True)
+    assert table.attrs["broken_lines"] == [broken]
+    assert len(table) == 4
+
+
+def test_two_times_of_ours_that_disagree_are_noted(tmp_path: Path) -> None:
+    path = _own(tmp_path / "a.csv", (0, "0"), (1, "5"), (2, "10"))
+    path.write_text(path.read_text().replace("1700000001", "1700000901"))
+    assert any("line 3" in note and "disagree" in note for note in load(path).attrs["notes"])
+
+
+def test_a_power_that_cannot_be_is_unknown_and_noted(tmp_path: Path) -> None:
+    path = tmp_path / "dump.pmt"
+    path.write_text("timestamp total core\n0.1 5 4\n0.2 1e300 4\n0.3 5 inf\n0.4 5 4\n0.5 5 4\n")
+    table = load(path)
+    assert np.isfinite(table["total_J"]).all()
+    assert table["total_J"].iloc[-1] == pytest.approx(1.0)
+    assert table.attrs["uncovered_s"] == pytest.approx(0.2)
+    assert [note.split(":")[0] for note in table.attrs["notes"]] == ["line 3", "line 4"]
+
+
+def test_a_hole_in_a_log_has_no_energy(tmp_path: Path) -> None:
+    times = [k * 0.1 for k in range(20)] + [3600 + k * 0.1 for k in range(20)]
+    path = tmp_path / "dump.pmt"
+    path.write_text("timestamp total\n" + "".join(f"{t:.3f} 50.0\n" for t in times))
+    table = load(path)
+    assert table["total_J"].iloc[-1] == pytest.approx(50.0 * 3.8)
+    assert "line 22: no row for" in table.attrs["notes"][0]
+
+
+def test_zero_bytes_are_no_recording(tmp_path: Path) -> None:
+    path = tmp_path / "zeros.bin"
+    path.write_bytes(bytes(1800))
+    with pytest.raises(FileFormatError, match="no recording of power"):
+        load(path)

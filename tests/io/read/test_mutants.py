@@ -1,0 +1,63 @@
+"""Spoilt recordings of every format: read or refused by name, never believed where they cannot be, and nothing else."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pmtpy.errors import FileFormatError
+from pmtpy.io.read import load
+from tests.support.mutants import companions, make_seeds, spoil
+
+_EACH = 25  # mutants of each file; benchmarks/bench_mutants.py tries a million
+
+
+def _is_possible(table: pd.DataFrame) -> None:
+    """Whatever else it says: one clock that goes on, no infinite energy, columns of different names."""
+    elapsed = table["elapsed"].to_numpy()
+    assert np.isfinite(elapsed).all()
+    assert (np.diff(elapsed) >= 0).all()
+    assert not np.isinf(table["total_W"]).any()
+    assert not np.isinf(table["total_J"]).any()
+    assert table.columns.is_unique
+    assert list(table.columns[:6]) == ["time", "elapsed", "marker", "lost", "total_W", "total_J"]
+
+
+@pytest.fixture(scope="module")
+def seeds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sound")
+    make_seeds(folder)
+    return folder
+
+
+_NAMES = (
+    *("bare.pmt", "board.csv", "board.parquet", "board.pmt", "board.ps3", "counter.csv", "counter.pmt", "gpus.csv"),
+    *("killed.parquet", "old.pmt", "old.ps3", "packed.csv.gz", "pmd.bin", "smi.csv", "stamps.csv"),
+)
+
+
+def test_every_kind_is_sound_before_it_is_spoilt(seeds: Path) -> None:
+    assert tuple(sorted(p.name for p in seeds.iterdir() if p.is_file() and p.suffix != ".json")) == _NAMES
+    for name in _NAMES:
+        _is_possible(load(seeds / name))
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_a_spoilt_recording_is_read_or_refused_by_name(seeds: Path, name: str) -> None:
+    chance = random.Random(name)
+    for part in companions(seeds / name):
+        whole = part.read_bytes()
+        try:
+            for k in range(_EACH):
+                part.write_bytes(spoil(whole, chance))
+                try:
+                    _is_possible(load(seeds / name, skip_broken=bool(k % 2)))
+                except FileFormatError as error:
+                    assert name in str(error)  # noqa: PT017
+                    assert part.suffix != ".json" or part.parent != seeds or "newer" in str(error)  # noqa: PT017
+        finally:
+            part.write_bytes(whole)
