@@ -181,3 +181,35 @@ def outermost(domains: Sequence[str]) -> tuple[int, ...]:
         if domain and not inside and domain not in taken:
             taken[domain] = i
     return tuple(taken.values())
+
+
+def summable(parts: Sequence[tuple[str, str]]) -> tuple[tuple[int, ...], str]:
+    """Say which channels of several sensors make a sum without counting anything twice: the one rule for all sums.
+
+    Parts of external meters can be summed, and so can those of built-in sensors; a meter beside built-in ones cannot,
+    because nothing says what it is connected to. Nor can a socket's sensor of all its GPUs (``host/.../gpus``) beside a
+    GPU's own (``gpu/...``), because nothing says which GPUs are at which socket; nor a socket of a guessed number
+    (``host/socket1?/...``) beside another sensor's sockets, among which it may be.
+
+    Parameters
+    ----------
+    parts : sequence of (owner, domain)
+        Every channel that measures energy: which sensor's it is, and the physical part.
+
+    Returns
+    -------
+    (indices, why)
+        The channels that make the sum; none, and why not, where that cannot be told.
+    """
+    if len({domain.split("/")[0] == "external" for _, domain in parts if domain}) > 1:
+        return (), "an external meter may see what a built-in sensor sees"
+    chosen = outermost([domain for _, domain in parts])
+    if not chosen:
+        return (), "none of them says which part of the machine it measures"
+    paths = [parts[i][1].split("/") for i in chosen]
+    if any(p[0] == "gpu" for p in paths) and any(p[-1] == "gpus" for p in paths):
+        return (), "a socket's sensor of all its GPUs may see what a GPU's own sensor sees"
+    sockets = {parts[i][0] for i in chosen if parts[i][1].startswith("host/socket")}
+    if len(sockets) > 1 and any("?" in parts[i][1] for i in chosen):
+        return (), "a socket whose number is not known may be one that another sensor sees"
+    return chosen, ""

@@ -5,32 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from pmtpy.core.channel import TOTAL, Channel, outermost
+from pmtpy.core.channel import TOTAL, Channel, summable
 from pmtpy.regions.measurement import Measurement, widest
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
-EXTERNAL = "external"
-
 
 def sum_up(sensors: Sequence[Sensor], measured: Mapping[str, Measurement]) -> Measurement | None:
-    """Sum what several sensors measured, each outermost physical part once; None where that cannot be told.
-
-    Two external meters can be summed, and so can built-in sensors; a meter beside built-in sensors cannot, because
-    nothing says what the meter is connected to. Nor can a socket's sensor of all its GPUs (``host/.../gpus``) beside a
-    GPU's own (``gpu/...``), because nothing says which GPUs are at which socket; nor a socket of a guessed number
-    (``host/socket1?/...``) beside another sensor's sockets, among which it may be.
-    """
+    """Sum what several sensors measured, each outermost physical part once; None where that cannot be told."""
     entries = [(s.target, c) for s in sensors for c in acquisition_of(s).layout.energy]
-    outside = {c.domain.split("/")[0] == EXTERNAL for _, c in entries if c.domain}
-    if len(outside) != 1:
+    indices, _ = summable([(target, c.domain) for target, c in entries])
+    if not indices:
         return None
-    chosen = [entries[i] for i in outermost([c.domain for _, c in entries])]
-    domains = [c.domain.split("/") for _, c in chosen]
-    if any(d[0] == "gpu" for d in domains) and any(d[-1] == "gpus" for d in domains):
-        return None
-    hosts = {target for target, c in chosen if c.domain.startswith("host/socket")}
-    if len(hosts) > 1 and any("?" in c.domain for _, c in chosen):
-        return None
+    chosen = [entries[i] for i in indices]
     parts = [measured[target].channels[c.name] for target, c in chosen]
     shown = {target for target, _ in chosen}
     seconds = max(m.seconds for m in measured.values())

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pmtpy.core.channel import Channel, Derivation, Identity
+from pmtpy.core.channel import Channel, Derivation, Identity, summable
 from pmtpy.core.clock import HOST_CLOCK, Clock, seconds_of
 from pmtpy.core.rows import Block, Row
 from pmtpy.core.source import PolledSource, Remarks, Source, Traits
@@ -79,12 +79,7 @@ class _Combined(PolledSource):
         self._name = name
         self._last: list[list[float] | None] = [None] * len(sources)
         self._restarted = False  # since the last row
-        prefixes = _prefixes(rails)
-        self.channels = tuple(
-            channel
-            for prefix, source in zip(prefixes, sources, strict=True)
-            for channel in _renamed(source.channels, prefix, name)
-        )
+        self.channels = _combined(name, rails, sources)
         identities = [s.identity for s in sources]
         self.identity = Identity(
             name,
@@ -142,22 +137,35 @@ def _prefixes(rails: Sequence[str]) -> list[str]:
     return slugs if len(set(slugs)) == len(slugs) else [f"rail{i}" for i in range(len(rails))]
 
 
-def _renamed(channels: Sequence[Channel], prefix: str, name: str) -> list[Channel]:
-    """Return a rail's channels under its prefix, as parts of the whole."""
-    own = {c.name: f"{prefix}.{c.name}" for c in channels}
-    return [
+def _combined(name: str, rails: Sequence[str], sources: Sequence[Source]) -> tuple[Channel, ...]:
+    """Return the channels of all rails, each under its rail's prefix; those that make the sum as parts of the whole.
+
+    Raises
+    ------
+    TargetError
+        What one rail sees of another is not known, so that a sum could count it twice (:func:`summable`).
+    """
+    parts = [(rail, _domain(c, s.channels, rail)) for rail, s in zip(rails, sources, strict=True) for c in s.channels]
+    chosen, why = summable(parts)
+    if why:
+        msg = f"{name}: no sum of {', '.join(rails)}: {why}; watch them side by side instead"
+        raise TargetError(msg)
+    prefixes = [p for p, s in zip(_prefixes(rails), sources, strict=True) for _ in s.channels]
+    channels = [c for s in sources for c in s.channels]
+    return tuple(
         replace(
             c,
-            name=own[c.name],
-            operands=tuple(own[o] for o in c.operands),
-            domain=f"{name}/{prefix}/{c.domain}" if c.domain else _alone(c, channels, name, prefix),
+            name=f"{prefix}.{c.name}",
+            operands=tuple(f"{prefix}.{o}" for o in c.operands),
+            domain=f"{name}/{prefix}/{parts[i][1]}" if i in chosen else "",
         )
-        for c in channels
-    ]
+        for i, (c, prefix) in enumerate(zip(channels, prefixes, strict=True))
+    )
 
 
-def _alone(channel: Channel, channels: Sequence[Channel], name: str, prefix: str) -> str:
-    """A rail whose chip does not say what it feeds still is a rail of the whole if it measures only one power."""
-    powers = [c for c in channels if c.measures_energy]
-    only = len(powers) == 1 and powers[0] is channel and channel.derivation in {Derivation.DIRECT, Derivation.PRODUCT}
-    return f"{name}/{prefix}" if only else ""
+def _domain(channel: Channel, beside: Sequence[Channel], rail: str) -> str:
+    """Return the part that a channel measures; of a chip that does not say so, and measures but one, that rail."""
+    if channel.domain or not channel.measures_energy:
+        return channel.domain
+    alone = sum(c.measures_energy for c in beside) == 1 and channel.derivation is not Derivation.RATIO
+    return f"external/{rail}" if alone else ""

@@ -94,10 +94,10 @@ def test_a_rail_that_fails_spoils_the_row_and_not_the_sensor() -> None:
 class _Rail(PolledSource):
     """A counter without a range, which counts on from anywhere after a restart."""
 
-    def __init__(self, clock: ManualClock) -> None:
+    def __init__(self, clock: ManualClock, domain: str) -> None:
         super().__init__(clock)
         self.identity = Identity("test")
-        self.channels = (Channel("energy", Quantity.ENERGY, domain="rail"),)
+        self.channels = (Channel("energy", Quantity.ENERGY, domain=domain),)
         self.count, self.restarted, self.busy = 0.0, False, False
 
     def poll(self) -> Sequence[float] | Block:
@@ -113,7 +113,7 @@ class _Rail(PolledSource):
 
 def test_a_rail_that_restarts_adds_no_energy_also_when_another_fails_just_then() -> None:
     clock = ManualClock()
-    rails = [_Rail(clock), _Rail(clock)]
+    rails = [_Rail(clock, f"external/{i}") for i in range(2)]
     with Sensor(_Combined("board", ["a:0", "a:1"], rails, clock), "board", clock) as sensor:
         clock.advance(1.0)
         before = sensor.read()
@@ -129,3 +129,42 @@ def test_a_rail_that_restarts_adds_no_energy_also_when_another_fails_just_then()
             pmt.joules(before, after)
         clock.advance(1.0)
         assert pmt.joules(after, sensor.read()) == 10.0
+
+
+@pytest.mark.parametrize(
+    ("domains", "joules"),
+    [
+        (("external/0", "external/1"), 10.0),
+        (("host", "host/socket0/package"), 5.0),  # a node's own counter contains its sockets
+        (("host/socket0/package", "host"), 5.0),
+        (("host", "gpu/0"), 5.0),
+        (("gpu/0", "gpu/1"), 10.0),
+        (("gpu/0", "gpu/0"), 5.0),  # one card by two ways
+        (("host/socket0/package", "gpu/0"), 10.0),
+        (("external/0", "gpu/0"), None),  # the monitor may be on the card's own supply
+        (("host/socket0/gpus", "gpu/0"), None),
+        (("host/socket1?/package", "host/socket0/package"), None),
+    ],
+)
+def test_a_combination_and_a_region_sum_by_one_rule(domains: tuple[str, str], joules: float | None) -> None:
+    clock = ManualClock()
+    rails = [_Rail(clock, domain) for domain in domains]
+    beside = [Sensor(_Rail(clock, domain), f"r{i}", clock) for i, domain in enumerate(domains)]
+    if joules is None:
+        with pytest.raises(pmt.TargetError, match="no sum of a:0, a:1"):
+            _Combined("board", ["a:0", "a:1"], rails, clock)
+    else:
+        with Sensor(_Combined("board", ["a:0", "a:1"], rails, clock), "board", clock) as sensor:
+            clock.advance(1.0)
+            before = sensor.read()
+            clock.advance(1.0)
+            assert pmt.joules(before, sensor.read()) == joules
+    with pmt.region("both", *beside) as region:
+        clock.advance(1.0)
+    if joules is None:
+        with pytest.raises(pmt.CoverageError, match="no sum"):
+            _ = region.total
+    else:
+        assert region.total.joules == joules
+    for sensor in beside:
+        sensor.close()
