@@ -6,8 +6,9 @@ Everything here is frozen and pure.
 from __future__ import annotations
 
 import enum
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 TOTAL = "total"
@@ -213,3 +214,12 @@ def summable(parts: Sequence[tuple[str, str]]) -> tuple[tuple[int, ...], str]:
     if len(sockets) > 1 and any("?" in parts[i][1] for i in chosen):
         return (), "a socket whose number is not known may be one that another sensor sees"
     return chosen, ""
+
+
+def unique_name(taken: Collection[str], stem: str, *suffixes: str) -> str:
+    """Return ``stem``, if another channel has that name with the first suffix, else number, that makes it its own.
+
+    ``total`` is never free: it is the name of the sum.
+    """
+    names = itertools.chain([stem], (f"{stem}.{s}" for s in suffixes), (f"{stem}.{n}" for n in itertools.count(2)))
+    return next(name for name in names if name != TOTAL and name not in taken)

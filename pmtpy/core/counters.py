@@ -85,7 +85,7 @@ class Counter:
         self.hold_ns = 2 * self.refresh_ns or int(1e9 * _HOLD_S)
         self.quick_ns = math.inf
         if channel.least_watts > 0:
-            refreshes_s = _DOUBTED_REFRESHES * (channel.refresh_s or _HOLD_S)
+            refreshes_s = _DOUBTED_REFRESHES * channel.refresh_s if channel.refresh_s else _HOLD_S
             self.quick_ns = 1e9 * max(refreshes_s, channel.smallest_step / channel.least_watts)
         self.old = self.watts = math.nan
         self.doubt = ""

@@ -332,7 +332,26 @@ def _witnessed(found: list[_Found], seconds: float) -> list[_Found]:
         same = [f for f in found if f.channel.domain == counter.channel.domain and is_power(f.channel)]
         if same:
             found[found.index(counter)] = _held_against(counter, same, seconds)
+    for i, whole in enumerate(found):
+        inside = [f for f in found if whole.channel.domain and f.channel.domain.startswith(f"{whole.channel.domain}/")]
+        if inside:
+            found[i] = _held_against_part(whole, max(inside, key=lambda f: f.joules), seconds)
     return found
+
+
+def _held_against_part(whole: _Found, part: _Found, seconds: float) -> _Found:
+    """Take the energy of a part that one of its own parts exceeds for not known: at least the part was used."""
+    excess = part.joules - whole.joules
+    allowed = math.hypot(whole.budget.uncertainty_joules, part.budget.uncertainty_joules)
+    if whole.uncovered_s or not excess > _CONTRADICTION_SD * allowed:
+        return whole
+    warning = (
+        f"{whole.channel.name}: it says {whole.joules:.4g} J and {part.channel.name}, a part of it, {part.joules:.4g}"
+        " J; one of the two is wrong, so its energy is not known"
+    )
+    span = ("contradiction", math.hypot(excess, part.budget.uncertainty_joules))
+    budget = UncertaintyBudget.of([span, *whole.budget.components], (*whole.budget.warnings, warning))
+    return replace(whole, uncovered_s=seconds, budget=budget)
 
 
 def _held_against(counter: _Found, powers: Sequence[_Found], seconds: float) -> _Found:
@@ -389,6 +408,7 @@ def _recorded(stretch: _Stretch, found: Sequence[_Found], peaks: Sequence[float]
     summed = sum_budgets([p.budget for p in parts]) if parts else UncertaintyBudget(math.nan)
     joules = sum([p.joules for p in parts]) if parts else math.nan
     uncovered_s = min(abs(b.uncovered_ns[0] - a.uncovered_ns[0]), b.t_ns - a.t_ns) / 1e9
+    uncovered_s = max([uncovered_s, *[p.uncovered_s for p in parts]])
     no_total = f"{target}: which channels make a total is not known for this device; read the channels"
     return Measurement(
         target,

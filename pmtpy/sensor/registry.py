@@ -6,6 +6,7 @@ A backend is imported by name, when its name is used. Backends from outside come
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import os
@@ -275,21 +276,34 @@ def create(
         msg = f"{target}: interval must be more than 0 s and history_s not less, not {interval!r} and {history_s!r}"
         raise TargetError(msg)
     open_device = functools.partial(function, where, clock=clock, **options)
-    source = open_device()
+    with _typed_errors(row.name, target):
+        source = open_device()
+        try:
+            fitted = _fitted(profiles, source) if profiles else None
+            return Sensor(
+                source,
+                target,
+                clock,
+                calibration=fitted,
+                history_s=history_s,
+                interval_s=interval_s,
+                open_again=open_device,
+            )
+        except BaseException:
+            source.close()
+            raise
+
+
+@contextlib.contextmanager
+def _typed_errors(backend: str, target: str) -> Iterator[None]:
+    """Turn what a backend did not foresee into an error of ours: nobody should have to catch everything."""
     try:
-        fitted = _fitted(profiles, source) if profiles else None
-        return Sensor(
-            source,
-            target,
-            clock,
-            calibration=fitted,
-            history_s=history_s,
-            interval_s=interval_s,
-            open_again=open_device,
-        )
-    except BaseException:
-        source.close()
+        yield
+    except PmtError:
         raise
+    except Exception as error:
+        why = f"{target} cannot be opened, for a reason that its backend did not foresee: {error!r}"
+        raise BackendUnavailableError(backend, why, "please report this, with the output of: pmtpy doctor") from error
 
 
 def _text(path: str | os.PathLike[str]) -> str:
@@ -315,7 +329,8 @@ def list_sensors() -> list[Listing]:
 
 def _look(row: Backend) -> list[Listing]:
     try:
-        found: Discovery = _module(row, row.module).discover()
+        with _typed_errors(row.name, row.name):
+            found: Discovery = _module(row, row.module).discover()
     except PmtError as error:
         return [Listing(row.name, row.name, "", available=False, reason=str(error), remedy="")]
     if not found.devices:

@@ -13,8 +13,11 @@ from tests.support.trees import (
     Constant,
     Ina3221,
     Load,
+    Occ,
+    Square,
     SteppedClock,
     Tree,
+    chip,
     processor,
     register,
     zone,
@@ -181,3 +184,74 @@ def test_a_module_at_zero_watts_is_a_fault(stage: Stage) -> None:
     assert total.coverage == 0.0
     assert total.channels["vdd_soc"].joules == pytest.approx(2.0, abs=0.1)
     assert told(total, "vdd_in", "0 W although the part is powered")
+
+
+@pytest.mark.parametrize("backend", ["rapl", "jetson"])
+def test_a_whole_that_its_part_exceeds_is_not_known(stage: Stage, backend: str) -> None:
+    processor(stage.tree, INTEL)
+    zone(stage.tree, "0", "package-0", register(HUNDRED, share=0.01))
+    zone(stage.tree, "0:0", "core", register(HUNDRED))
+    jetson(stage, Constant(5.0), Constant(8.0), Constant(2.0))
+    total = stage.measure(backend, 1.0, pumped=backend == "jetson")
+    assert total.coverage == 0.0
+    assert told(total, "a part of it")
+    assert total.joules + 2 * total.uncertainty_joules > {"rapl": 100.0, "jetson": 8.0}[backend]
+
+
+def test_an_energy_that_rests_while_a_part_of_it_does_not_is_not_known(stage: Stage) -> None:
+    moving = lambda t: f"{int(50e6 * t)}\n"  # noqa: E731
+    files: dict[str, Any] = {"energy1_label": "card\n", "energy1_input": "5000000\n"}
+    files |= {"energy2_label": "pkg\n", "energy2_input": moving}
+    chip(stage.tree, 0, "xe", files, device="pci0000:00/0000:03:00.0")
+    total = stage.measure("hwmon", 0.5)
+    assert total.coverage == 0.0
+    assert total.channels["pkg"].joules == pytest.approx(25.0, abs=0.01)
+    assert abs(total.joules - 25.0) < 2 * total.uncertainty_joules
+
+
+def test_a_meter_that_shows_zero_is_a_fault(stage: Stage) -> None:
+    chip(stage.tree, 0, "power_meter", {"power1_average": "0\n", "power1_average_interval": "50\n"})
+    total = stage.measure("hwmon", 0.5, pumped=True)
+    assert total.coverage == 0.0
+    assert told(total, "0 W although the part is powered")
+
+
+def test_a_machine_that_uses_nothing_is_a_fault(stage: Stage) -> None:
+    stops = stage.clock.seconds + 1.0
+    sensors: dict[str, tuple[Load, float]] = {
+        "PWRSYS": (Square(0.0, 300.0, 1e6, phase=stops - 5e5), 2000.0),
+        "PWRPROC": (HUNDRED, 2000.0),
+    }
+    occ = Occ(sensors)
+    stage.tree.put("firmware/opal/exports/occ_inband_sensors", occ.show)
+    total = stage.measure("occ", 3.0, pumped=True)
+    assert total.coverage == pytest.approx(0.33, abs=0.05)
+    assert told(total, "system", "0 W although the part is powered")
+    assert total.channels["socket0.processor"].coverage == 1.0
+
+
+def test_labels_that_are_taken_are_made_unique(stage: Stage) -> None:
+    chip(stage.tree, 0, "foo", {"power1_input": "5000000\n", "power1_label": "total\n"})
+    for i in range(4):
+        text = {"power1_average": "5000000\n", "power1_oem_info": "Power\n", "power1_average_interval": "50\n"}
+        chip(stage.tree, 1 + i, "power_meter", text, device=f"LNXSYSTM:00/ACPI000D:0{i}")
+    with stage.open("hwmon:foo") as sensor:
+        assert [c.name for c in sensor.channels] == ["total.power"]
+    with stage.open("hwmon:power_meter") as sensor:
+        assert [c.name for c in sensor.channels] == ["power", "power.average", "power.power1", "power.2"]
+
+
+def test_facts_that_cannot_be_are_not_taken_from_files(stage: Stage) -> None:
+    jetson(stage, Constant(15.0), Constant(8.0), Constant(2.0))
+    folder = "devices/i2c-1/1-0040/hwmon/hwmon3"
+    stage.tree.put(f"{folder}/update_interval", "-5\n")
+    stage.tree.put(f"{folder}/samples", "-4\n")
+    files = {"power1_input": "5000000\n", "update_interval": "-3\n", "shunt_resistor": "-4\n"}
+    chip(stage.tree, 0, "ina226", files, device="i2c-2/2-0041")
+    for backend, joules in (("jetson", 15.0), ("hwmon:ina226", 5.0)):
+        total = stage.measure(backend, 1.0, pumped=True)
+        assert total.joules == pytest.approx(joules, rel=0.01)
+        assert 0 < total.uncertainty_joules < joules
+        assert not any(
+            "-" in word for w in total.warnings for word in w.split() if word.rstrip("%").lstrip("-").isdigit()
+        )

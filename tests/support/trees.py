@@ -11,7 +11,7 @@ import itertools
 import math
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pmtpy.core.clock import Anchor
@@ -228,7 +228,7 @@ def processor(tree: Tree, vendor: int, packages: int = 1) -> None:
 # -- hwmon -------------------------------------------------------------------------------------------------------------
 
 
-def chip(tree: Tree, number: int, name: str, files: dict[str, str | Content], *, device: str = "") -> Path:
+def chip(tree: Tree, number: int, name: str, files: Mapping[str, str | Content], *, device: str = "") -> Path:
     """A chip of the hwmon class; with ``device`` (``i2c-1/1-0040``, ``platform/...``) below that device."""
     place = f"devices/{device or f'virtual/chip{number}'}/hwmon/hwmon{number}"
     tree.put(f"{place}/name", f"{name}\n")

@@ -16,9 +16,9 @@ from pathlib import Path
 from pmtpy.backends._sysfs import Registers, number, optional_number, optional_text, sysfs_root, why
 from pmtpy.backends.hwmon import meaning
 from pmtpy.backends.hwmon.chips import QUANTITIES, UNITS, Attribute, Chip, scan
-from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Identity, Quantity, outermost
+from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Identity, Quantity, outermost, unique_name
 from pmtpy.core.clock import Clock
-from pmtpy.core.rows import Block
+from pmtpy.core.rows import Block, Layout
 from pmtpy.core.source import Discovery, PolledSource, Traits
 from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
 
@@ -167,7 +167,7 @@ def _readings(chips: Sequence[Chip], *, power: bool) -> tuple[list[_Reading], tu
     kept = [(c, a) for c, a in kept if a.kind != "power" or power or (c.device, a.part) not in counted]
     parts = meaning.without_orphans(meaning.domains(chips), {(c.device, a.part) for c, a in kept})
     kept.sort(key=lambda pair: (pair[1].kind != "energy", not pair[1].average))
-    taken: dict[str, int] = {}
+    taken: set[str] = set()
     several = len(chips) > 1
     readings = [_Reading(c, a, _channel(c, a, parts.get((c.device, a.part), ""), taken, several)) for c, a in kept]
     if any(r.channel.measures_energy for r in readings) and not outermost([r.channel.domain for r in readings]):
@@ -203,17 +203,13 @@ def _first_reading(chip: Chip, attribute: Attribute) -> tuple[str, bool]:
     return "", False
 
 
-def _channel(chip: Chip, attribute: Attribute, domain: str, taken: dict[str, int], several: bool) -> Channel:  # noqa: FBT001
+def _channel(chip: Chip, attribute: Attribute, domain: str, taken: set[str], several: bool) -> Channel:  # noqa: FBT001
     kind = attribute.kind
     stem = meaning.slug(attribute.label) if attribute.label else f"{kind}{attribute.number}"
     if several and not attribute.label:
         stem = f"meter{chip.index}.{stem}"
-    name = stem
-    for suffix in ("", ".average" if attribute.average else f".{kind}", f".{kind}{attribute.number}"):
-        name = stem + suffix
-        if name not in taken:
-            break
-    taken[name] = 1
+    name = unique_name(taken, stem, "average" if attribute.average else kind, f"{kind}{attribute.number}")
+    taken.add(name)
     refresh, window = meaning.refresh_s(chip, attribute), meaning.window_s(chip, attribute)
     return Channel(
         name,
@@ -231,6 +227,7 @@ def _channel(chip: Chip, attribute: Attribute, domain: str, taken: dict[str, int
         gain_u=meaning.gain_u(chip, attribute),
         wrap=meaning.wrap(chip, attribute),
         max_watts=_MAX_WATTS if kind == "energy" else None,
+        least_watts=meaning.least_watts(domain, kind),
         reference=_REFERENCE,
     )
 
@@ -239,14 +236,17 @@ def _products(readings: Sequence[_Reading], chips: Sequence[Chip]) -> list[Chann
     """Make powers of the voltages and currents that belong together."""
     by_path = {r.attribute.path: r.channel for r in readings}
     found = []
+    taken = {c.name for c in by_path.values()}
     for chip in chips:
         matched = [(v, a) for v, a in meaning.pairs(chip) if v.path in by_path and a.path in by_path]
         for volts, amperes in matched:
             stem = meaning.slug(volts.label or amperes.label or f"rail{volts.number}")
+            name = unique_name(taken, stem, "watts")
+            taken.add(name)
             base = f"external/hwmon/{chip.name}/{chip.address or chip.index}"
             found.append(
                 Channel(
-                    f"{stem}.watts" if stem in {c.name for c in by_path.values()} else stem,
+                    name,
                     Quantity.POWER,
                     derivation=Derivation.PRODUCT,
                     operands=(by_path[volts.path].name, by_path[amperes.path].name),
@@ -294,10 +294,8 @@ def _locator(root: Path, readings: Sequence[_Reading]) -> Callable[[], list[Path
             known, first = first, None
             return known
         now = {(c.name, c.address, a.path.name): a.path for c in scan(root)[0] for a in c.attributes}
-        gone = [r for r in readings if r.key not in now]
-        if gone:
-            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(gone[0].attribute.path))
-        return [now[r.key] for r in readings]
+        # The place of a file that is gone may by now be that of another chip's.
+        return [now.get(r.key, r.attribute.path.with_name(f"{r.attribute.path.name}.gone")) for r in readings]
 
     return locate
 
@@ -323,7 +321,7 @@ class HwmonSource(PolledSource):
             blocking=any(chip.on_a_bus for chip in chips),
         )
         try:
-            self._registers = Registers(locate)
+            self._registers = Registers(locate, alone=Layout(self.channels).beside_total)
         except OSError as error:
             raise BackendUnavailableError("hwmon", f"{error.filename}: {why(error)}", _REMEDY) from error
         self._openings = 1

@@ -70,6 +70,18 @@ def gain_u(chip: Chip, attribute: Attribute) -> float:
     return math.hypot(stated, 0.002) if chip.name == "ibmpowernv" and attribute.kind == "energy" else stated
 
 
+def least_watts(domain: str, kind: str) -> float:
+    """Return what a part that runs this program always uses: the machine, a socket, its memory, a card that answers.
+
+    Of a power it takes the whole machine or a whole socket to be sure: a card's rails and a firmware's sums round down.
+    """
+    path = domain.split("/")
+    whole = path[0] == "host" and len(path) <= 2 and (len(path) == 1 or path[1].startswith("socket"))
+    if kind == "energy":
+        return 0.01 if whole or path[-1] in {"package", "dram"} or (path[0] == "gpu" and len(path) == 2) else 0.0
+    return 0.5 if whole and kind == "power" else 0.0
+
+
 def wrap(chip: Chip, attribute: Attribute) -> float | None:
     """Return the counts after which an energy starts again from zero, where it does within years.
 

@@ -18,7 +18,7 @@ from pmtpy.backends._sysfs import Registers, number, optional_text, why
 from pmtpy.backends._sysfs import sysfs_root as root_of
 from pmtpy.backends.jetson.chips import Rail, rails
 from pmtpy.backends.jetson.rails import INPUTS, KIT, MODULE, Board, Plan, plan
-from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
+from pmtpy.core.channel import Channel, Derivation, Identity, Quantity, unique_name
 from pmtpy.core.clock import Clock
 from pmtpy.core.rows import Layout
 from pmtpy.core.source import Discovery, PolledSource, Source, Traits
@@ -256,9 +256,7 @@ def _name(rail: Rail, taken: set[str]) -> str:
     plain = "".join(c if c.isalnum() else "_" for c in rail.label.lower()).strip("_")
     address = rail.chip.replace(" ", "_")
     name = plain or f"{address}.channel{rail.channel}"
-    if name == "total" or name in taken:
-        return f"{name}.{address}.{rail.channel}"
-    return name
+    return unique_name(taken, name, f"{address}.{rail.channel}")
 
 
 def _step_a(rail: Rail, board: Board | None) -> float | None:

@@ -21,6 +21,8 @@ _SHUNT_STEP_V = 40e-6
 _BUS_STEP_V = 8e-3
 _INA238_SHUNT_STEP_V, _INA238_BUS_STEP_V = 5e-6, 3.125e-3  # data sheet INA238 (TI SBOSA20), at the wider range
 _INA238 = ("ina238", "ina237")
+_LONGEST_MS = 60_000  # 1024 averages of three channels at 8 ms each take 50 s
+_USUAL_S = 0.007
 # The driver of JetPack 4 does not tell: 64 averages of 6.6 ms are its usual setting.
 _IIO_CYCLE_S, _IIO_SAMPLES = 0.0066, 64
 
@@ -104,9 +106,15 @@ def _modern(root: Path) -> Iterator[Rail]:
             yield _ina238(folder.path, chip)
 
 
+def _cycle_s(folder: Path) -> float:
+    """Return the time from one conversion to the next; the usual one where the driver says nonsense."""
+    milliseconds = optional_number(folder / "update_interval") or 0
+    return milliseconds / 1000 if 0 < milliseconds < _LONGEST_MS else _USUAL_S
+
+
 def _ina3221(folder: Path, chip: str) -> Iterator[Rail]:
-    samples = optional_number(folder / "samples") or 1
-    cycle_s = (optional_number(folder / "update_interval") or 7) / 1000
+    samples = max(1, optional_number(folder / "samples") or 1)
+    cycle_s = _cycle_s(folder)
     for channel in (1, 2, 3):
         label = optional_text(folder / f"in{channel}_label")
         off = optional_number(folder / f"in{channel}_enable") == 0
@@ -127,7 +135,7 @@ def _ina3221(folder: Path, chip: str) -> Iterator[Rail]:
 
 
 def _ina238(folder: Path, chip: str) -> Rail:
-    cycle_s = (optional_number(folder / "update_interval") or 7) / 1000
+    cycle_s = _cycle_s(folder)
     node = folder / "of_node/label", folder / "device/of_node/label"
     label = next((text for text in map(optional_text, node) if text), "")
     shunt = max(0, optional_number(folder / "shunt_resistor") or 0) / 1e6

@@ -7,7 +7,7 @@ firmware (``amec_sensors_power.c``: ADC power is rounded to the nearest watt, th
 from __future__ import annotations
 
 from pmtpy.backends.occ.layout import TAG_RANGE, Entry
-from pmtpy.core.channel import Channel, Derivation, Quantity
+from pmtpy.core.channel import Channel, Derivation, Quantity, unique_name
 
 REFERENCE = "OCC Firmware Interface Specification for POWER9 v0.24, section 11.3"
 SYSTEM = "PWRSYS"
@@ -38,6 +38,10 @@ _POWER = {
 _GAIN_U = 0.03
 _TRUNCATED = frozenset({"PWRVDD", "PWRVDN"})
 
+# What a machine and a processor that run this program always use: POWER9 machines idle at hundreds of watts, their
+# processors at tens.
+_LEAST_WATTS = {SYSTEM: 10.0, "PWRPROC": 1.0}
+
 _UNITS = {
     "A": (Quantity.CURRENT, 1.0),
     "mV": (Quantity.VOLTAGE, 1e-3),
@@ -66,7 +70,7 @@ def channel_name(entry: Entry, socket: int, taken: set[str]) -> str:
         name = f"converter.channel{entry.name[len(CONVERTER) :]}"
     else:
         name = f"socket{socket}.{entry.name.lower()}"
-    return f"socket{socket}.{name}" if name in taken else name
+    return unique_name(taken, f"socket{socket}.{name}" if name in taken else name)
 
 
 def power_channels(entry: Entry, name: str, chip: str, refresh_s: float) -> tuple[Channel, Channel, Channel]:
@@ -86,6 +90,7 @@ def power_channels(entry: Entry, name: str, chip: str, refresh_s: float) -> tupl
         refresh_s=refresh_s,
         window_s=refresh_s,
         resolution=entry.scale,
+        least_watts=_LEAST_WATTS.get(entry.name, 0.0),
         gain_u=_GAIN_U,
         # Truncation makes half a step too little on average, with a rectangular spread of one step.
         offset_u=entry.scale * (1 / 3) ** 0.5 if entry.name in _TRUNCATED else 0.0,
