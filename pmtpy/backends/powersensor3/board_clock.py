@@ -110,6 +110,7 @@ class BoardClock:
         self._number, self._ns, self._slope = 0, 0, 0.0  # a frame, its place, and ns to the next
         self._began: Point = (0, 0)
         self._arrived_ns = 0
+        self._aside_ns = 0.0  # by which the line is still to be moved
         self._least = 0  # fewest frames whose absence stamps do not show
         self._last = (-1, -1)  # number and time of the newest row returned
         self._habit: deque[float] = deque(maxlen=_HABIT)
@@ -149,7 +150,7 @@ class BoardClock:
         # The fastest of n delays that fall off exponentially is an n-th of their mean.
         habit = tuple(self._habit)
         fastest = max(0.0, math.fsum(habit) / len(habit)) / self._seen if habit else 0.0
-        return math.hypot(GUARD_NS / _BOUND, doubt / _BOUND, drifted, fastest)
+        return math.hypot(GUARD_NS / _BOUND, doubt / _BOUND, self._aside_ns, drifted, fastest)
 
     def feed(self, stamps: Levels, arrivals: Sequence[tuple[int, int]], *, last: bool = False) -> Placed:
         """Place frames on the host's clock.
@@ -288,7 +289,8 @@ class BoardClock:
     def _steer(self) -> None:
         """Turn the line towards the envelope."""
         target = self._envelope.at(self._number, self._tick_ns) - GUARD_NS
-        slew = max(-MAX_SLEW, min(MAX_SLEW, (target - self._ns) / _SLEW_NS))
+        self._aside_ns = target - self._ns
+        slew = max(-MAX_SLEW, min(MAX_SLEW, self._aside_ns / _SLEW_NS))
         self._slope = self._tick_ns * (1.0 + self._envelope.drift + slew)
 
     # -- loss or delay ---------------------------------------------------------------------------------------------
@@ -365,6 +367,8 @@ class BoardClock:
             before = 0.0  # else they were late before the gap already
         low = min(late) - max(usual[int((len(usual) - 1) / (len(late) + 1))], before)
         middle = sorted(late)[len(late) // 2] - max(usual[len(usual) // 2], before)
+        if low <= usual[int(0.9 * (len(usual) - 1))] - usual[int(0.1 * (len(usual) - 1))]:
+            return 0.0, 0.0  # arrivals vary by as much
         return low, abs(middle - low)
 
     def _doubt(self, late: float, number: int) -> None:
