@@ -184,11 +184,11 @@ def page(target: str, found: Characterisation) -> Page:
     for name, energy in document["energy"].items():
         low, high = energy["corrected_j"]["low"], energy["corrected_j"]["high"]
         text = (
-            f"  energy, {name}: meter {energy['reference_j']:.2f} J, held {energy['held_error_percent']:+.2f} %, "
+            f"  energy, {name}: meter {energy['reference_j']:.2f} J, as shown {energy['held_error_percent']:+.2f} %, "
             f"corrected {energy['corrected_error_percent']:+.2f} % ({low:.2f} to {high:.2f} J)"
         )
         made.append(Line(text))
     for name, why in document["declined"].items():
         first = why.split(": ")[0]  # "needs the update period: ...", whose own reason stands there already
-        made.append(Line(f"  declined, {name}: {first if first.startswith('needs the ') else why}", Kind.NOTE))
+        made.append(Line(f"  not determined, {name}: {first if first.startswith('needs the ') else why}", Kind.NOTE))
     return made

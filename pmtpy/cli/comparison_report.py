@@ -21,7 +21,7 @@ def page(found: Comparison, warnings: Sequence[str]) -> Page:
         else "clocks fitted: a lag is the clock's and the sensor's together"
     )
     made: list[Line | Table] = [Line(f"reference: {found.reference}; {clock}; +- is 95 %"), Line("")]
-    head = ("sensor", "updates (ms)", "response (ms)", "lag (ms)", "gain", "offset (W)", "left (W)", "")
+    head = ("sensor", "updates (ms)", "response (ms)", "lag (ms)", "gain", "offset (W)", "residual (W)", "")
     made.append(Table([head, *(_sensor(s, found.reference) for s in found.sensors)]))
     shown = found.regions[:_MOST_REGIONS]
     for number, each in enumerate(shown):

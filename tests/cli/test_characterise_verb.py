@@ -70,7 +70,7 @@ def test_without_json_a_table_shows_values_and_what_was_declined(
     out = capsys.readouterr().out
     assert "update period" in out
     assert "95 %" in out
-    assert "declined, gradient: needs a meter" in out
+    assert "not determined, gradient: needs a meter" in out
 
 
 def test_an_unknown_channel_names_those_there_are(
