@@ -226,7 +226,7 @@ def _channel(chip: Chip, attribute: Attribute, domain: str, taken: set[str], sev
         resolution=meaning.step(chip) if kind == "power" else None,
         gain_u=meaning.gain_u(chip, attribute),
         wrap=meaning.wrap(chip, attribute),
-        max_watts=_MAX_WATTS if kind == "energy" else None,
+        max_watts=_MAX_WATTS if kind in {"power", "energy"} else None,
         least_watts=meaning.least_watts(domain, kind),
         reference=_REFERENCE,
     )
@@ -254,6 +254,7 @@ def _products(readings: Sequence[_Reading], chips: Sequence[Chip]) -> list[Chann
                     label=volts.label or amperes.label,
                     refresh_s=chip.update_s,
                     gain_u=meaning.gain_u(chip, amperes),
+                    max_watts=_MAX_WATTS,
                     reference=_REFERENCE,
                 )
             )

@@ -479,3 +479,28 @@ def test_mean_readings_follow_a_fast_load_by_their_mean(clock: ManualClock) -> N
     error = check_truth(source, clock, load, seconds=20.0, step_s=0.05, relative=0, absolute_joules=100 * 0.1)
     assert abs(error) < 0.01
     source.close()
+
+
+@pytest.mark.parametrize(
+    ("layout", "device", "file"),
+    [
+        ("server", "power_meter", "power1_average"),
+        ("amdgpu", "amdgpu", "power1_input"),
+        ("product", "ina219", "in1_input"),
+    ],
+)
+def test_a_drivers_minus_one_is_no_power(
+    make: Callable[[str], Board], clock: ManualClock, layout: str, device: str, file: str
+) -> None:
+    """A driver that gives its error as a number shows 2^64 - 1."""
+    board = make(layout)
+    integrator = Integrator(Layout((source := open_board(board, clock, device)).channels))
+    for i in range(8):
+        clock.advance(0.1)
+        board.refresh(clock.now_ns())
+        if i == 4:
+            board.tree.write(f"{board.place(0)}/{file}", 2**64 - 1)
+        frame = integrator.advance(source.read())
+    assert isinstance(frame, Frame)
+    assert frame.joules[-1, 0] < 0.8 * 120
+    source.close()
