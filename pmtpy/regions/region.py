@@ -43,7 +43,7 @@ class Region(Mapping[str, Measurement]):
         self._open: dict[str, OpenStretch] | None = None  # None before the region is entered
         self._ends: dict[str, Bookmark | PmtError] | None = None  # None before it is left
         self._left_ns = 0
-        self._stamps = LoadStamps(next((m.clock for m in self._made.values()), HOST_CLOCK))
+        self._stamps: LoadStamps | None = None
         self._settled: dict[str, Measurement] = {}
 
     @property
@@ -253,6 +253,8 @@ class Region(Mapping[str, Measurement]):
         if self._open is None or self._ends is not None:
             msg = f"load() belongs inside the region {self.label!r}, which is not open: with region: with region.load()"
             raise TargetError(msg)
+        if self._stamps is None:
+            self._stamps = LoadStamps(next((m.clock for m in self._made.values()), HOST_CLOCK))
         return self._stamps
 
     busy = load  # its former name, until the next release

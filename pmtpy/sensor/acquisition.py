@@ -12,7 +12,8 @@ import math
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from pmtpy.core.calibration.matching import Calibration
 from pmtpy.core.channel import EnergyMethod
@@ -30,8 +31,7 @@ _log = logging.getLogger("pmtpy")
 _GUARD_PARTS = 4  # a counter is read this often within the time after which it would be ambiguous
 
 
-@dataclass(frozen=True, slots=True)
-class OpenStretch:
+class OpenStretch(NamedTuple):
     """A stretch of time that has begun: where, and the largest power since."""
 
     start: Bookmark
@@ -264,8 +264,10 @@ class Acquisition:
 
     def begin(self) -> OpenStretch:
         """Note the present instant as the start of a region; costs no reading where the poller reads anyway."""
-        self.check()
-        self._count_regions(1)
+        if self.unusable:
+            raise SensorClosedError(self.unusable)
+        with self._regions_lock:
+            self._regions += 1
         if not self._beat.going and self._source.traits.deadline_s is not None:
             self.schedule()
         try:
@@ -278,8 +280,10 @@ class Acquisition:
 
     def end(self, stretch: OpenStretch) -> Bookmark:
         """Note the present instant as the end of a region."""
-        self._count_regions(-1)
-        self.check()
+        with self._regions_lock:
+            self._regions -= 1
+        if self.unusable:
+            raise SensorClosedError(self.unusable)
         with self.lock:
             stretch.peak.end_ns = self.clock.now_ns()  # whatever else fails, nothing is followed for ever
             end = self._now()

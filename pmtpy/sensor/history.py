@@ -17,7 +17,7 @@ import numpy as np
 
 from pmtpy.core.rows import Floats, Frame, Ints, Layout, Point
 from pmtpy.errors import CoverageError
-from pmtpy.sensor.ring import Ring
+from pmtpy.sensor.ring import MOST_WAITING, Ring
 
 _LEAST_ROWS = 1000  # kept however old: a slow register's are few, and tell how the power moved during a long region
 
@@ -162,7 +162,7 @@ class History:
         self._ring = Ring(layout)
         self._marks: deque[tuple[int, str]] = deque()
         self._open: weakref.WeakSet[Bookmark] = weakref.WeakSet()  # those that nobody holds vanish
-        self._peaks: weakref.WeakSet[PeakHold] = weakref.WeakSet()
+        self._peaks: list[weakref.ref[PeakHold]] = []  # those that nobody holds vanish
         self._rows = 0  # seen, and lost, up to the newest
         self._lost = 0
         self.newest: Point | None = None
@@ -170,23 +170,30 @@ class History:
     def append(self, rows: Frame | Point) -> None:
         """Add rows; forget what is too old."""
         if self._peaks:
-            for peak in [p for p in self._peaks if not p.follow(rows)]:
-                self._peaks.discard(peak)
+            self._peaks = [ref for ref in self._peaks if (peak := ref()) is not None and peak.follow(rows)]
         if isinstance(rows, Point):
             self.newest = rows
             self._rows += 1
             self._lost += rows.lost
+            waiting = self._ring.waiting  # this is what a user's read() waits for
+            waiting.append(rows)
+            if len(waiting) < MOST_WAITING:
+                return
         else:
             self.newest = rows.point(-1)
             self._rows += len(rows)
             self._lost += int(rows.lost.sum())
             self._marks.extend((int(rows.t_ns[i]), label) for i, label in rows.marks)
-        self._ring.append(rows)
+            self._ring.append(rows)
         if self._ring.full:
             self._forget(self.newest.t_ns - self._keep_ns)
 
     def _forget(self, horizon_ns: int) -> None:
         """Drop the rows that are older, but for the last thousand, and settle the bookmarks that lie among them."""
+        waiting, old = self._ring.waiting, len(self._ring.waiting) - _LEAST_ROWS
+        if old > 0 and waiting[old].t_ns < horizon_ns and not self._open:
+            self._ring.drop_unpacked(old)  # nobody has asked for them, so they need not be packed
+            return
         t_ns = self._ring.t_ns
         drop = min(len(t_ns) - _LEAST_ROWS, int(t_ns.searchsorted(horizon_ns)) - 1)
         if drop <= 0:
@@ -210,7 +217,7 @@ class History:
     def follow_peak(self, start_ns: int) -> PeakHold:
         """Follow the largest power from an instant on, until the peak has an end and rows have passed it."""
         peak = PeakHold(start_ns)
-        self._peaks.add(peak)
+        self._peaks.append(weakref.ref(peak))
         return peak
 
     def forget(self, mark: Bookmark) -> None:
@@ -284,16 +291,17 @@ class History:
         Parameters
         ----------
         most : int, optional
-            Of a longer interval the middle is left out, so that about as many rows at either end remain.
+            Rows on either side of an end: the others, in the middle of the interval and far from it, are left out.
         """
         times = self._ring.t_ns
         first = max(0, int(times.searchsorted(a.t_ns - margin_ns)) - 1)
         end = min(len(times), int(times.searchsorted(b.after.t_ns + margin_ns, "right")) + 1)
         stretches = [(first, end)]
         if most is not None and end - first > 2 * most:
-            inner = times.searchsorted([a.t_ns, b.t_ns]).tolist()
-            if inner[1] - inner[0] > 2 * most:
-                stretches = [(first, inner[0] + most), (inner[1] - most, end)]
+            start, stop = times.searchsorted([a.t_ns, b.t_ns]).tolist()
+            first, end = max(first, start - most), min(end, stop + most)
+            whole = stop - start <= 2 * most
+            stretches = [(first, end)] if whole else [(first, start + most), (stop - most, end)]
         known = int(times[0]) if len(times) else math.inf
         forgotten = {p.t_ns: p for p in (a.before, a.after, b.before, b.after) if p.t_ns < known}
         parts = [self._ring.frame(*s) for s in stretches]

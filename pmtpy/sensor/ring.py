@@ -13,13 +13,19 @@ import numpy as np
 from pmtpy.core.rows import Floats, Frame, Ints, Layout, Point
 
 _FIRST_ROOM = 256  # rows; doubled when more are to be kept
-_MOST_WAITING = 256
+MOST_WAITING = 2048
 
 
 class Ring:
-    """The last rows of one curve, each column a row of two matrices. Has one owner, the history."""
+    """The last rows of one curve, each column a row of two matrices. Has one owner, the history.
 
-    __slots__ = ("_counts", "_end", "_first", "_lost", "_names", "_numbers", "_values", "_waiting")
+    Attributes
+    ----------
+    waiting : list of Point
+        The newest rows, which are not packed yet. Single rows may be appended here without a call.
+    """
+
+    __slots__ = ("_counts", "_end", "_first", "_lost", "_names", "_numbers", "_values", "waiting")
 
     def __init__(self, layout: Layout) -> None:
         self._names, self._values = len(layout.names), len(layout.values)
@@ -28,15 +34,15 @@ class Ring:
             (3 + self._names, _FIRST_ROOM), np.int64
         )  # instant, lost, lost up to here, uncovered
         self._first = self._end = self._lost = 0
-        self._waiting: list[Point] = []
+        self.waiting: list[Point] = []
 
     def __len__(self) -> int:
-        return self._end - self._first + len(self._waiting)
+        return self._end - self._first + len(self.waiting)
 
     @property
     def full(self) -> bool:
         """Whether something should be dropped, or room be made, before more rows come."""
-        return len(self._waiting) >= _MOST_WAITING or self._end >= self._numbers.shape[1]
+        return len(self.waiting) >= MOST_WAITING or self._end >= self._numbers.shape[1]
 
     @property
     def t_ns(self) -> Ints:
@@ -47,7 +53,7 @@ class Ring:
     def append(self, rows: Frame | Point) -> None:
         """Add rows."""
         if isinstance(rows, Point):
-            self._waiting.append(rows)
+            self.waiting.append(rows)
             return
         self._pack()
         if len(rows):
@@ -74,14 +80,20 @@ class Ring:
         return Frame(counts[0], numbers[:k].T, numbers[k : 2 * k].T, numbers[2 * k :].T, counts[1], counts[3:].T)
 
     def drop(self, rows: int) -> None:
-        """Forget the oldest rows."""
+        """Forget the oldest rows that are packed."""
         self._first += rows
 
+    def drop_unpacked(self, rows: int) -> None:
+        """Forget all rows that are packed, and the oldest of those that are not."""
+        self._lost = sum([point.lost for point in self.waiting[:rows]], self._lost)
+        self._first = self._end = 0
+        del self.waiting[:rows]
+
     def _pack(self) -> None:
-        if not self._waiting:
+        if not self.waiting:
             return
-        t_ns, watts, joules, values, lost, uncovered = zip(*self._waiting, strict=True)
-        self._waiting = []
+        t_ns, watts, joules, values, lost, uncovered = zip(*self.waiting, strict=True)
+        self.waiting = []
         numbers = (np.array(watts).T, np.array(joules).T, np.array(values).T)
         self._put(np.array(t_ns, np.int64), np.array(lost, np.int64), np.array(uncovered, np.int64).T, numbers)
 
