@@ -9,7 +9,7 @@ import enum
 import itertools
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 TOTAL = "total"
 
@@ -84,6 +84,8 @@ class Channel:
         this allows, are not believed. 0: it may be switched off.
     reference : str
         The document that says so.
+    energy_method : EnergyMethod
+        The rule by which the channel becomes energy: ``method``, or what is usual for what is measured.
     """
 
     name: str
@@ -106,15 +108,22 @@ class Channel:
     max_watts: float | None = None
     least_watts: float = 0.0
     reference: str = ""
+    energy_method: EnergyMethod = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse a meaning that cannot be: a derived channel without its two operands, a scale that is no number."""
+        object.__setattr__(self, "energy_method", self.method or self._usual_method())
         if (self.derivation is Derivation.DIRECT) != (not self.operands) or len(self.operands) not in {0, 2}:
             msg = f"channel {self.name}: a {self.derivation.value} channel cannot be made of {self.operands!r}"
             raise ValueError(msg)
         if not (math.isfinite(self.scale) and math.isfinite(self.offset)):
             msg = f"channel {self.name}: scale {self.scale} and offset {self.offset} must be finite"
             raise ValueError(msg)
+
+    def _usual_method(self) -> EnergyMethod:
+        if self.quantity is Quantity.ENERGY:
+            return EnergyMethod.COUNTER
+        return EnergyMethod.MEAN if self.derivation is Derivation.RATIO else EnergyMethod.TRAPEZOID
 
     @property
     def unit(self) -> str:
@@ -125,15 +134,6 @@ class Channel:
     def measures_energy(self) -> bool:
         """Whether the channel has a curve of energy."""
         return self.quantity in {Quantity.POWER, Quantity.ENERGY}
-
-    @property
-    def energy_method(self) -> EnergyMethod:
-        """The rule by which the channel becomes energy."""
-        if self.method is not None:
-            return self.method
-        if self.quantity is Quantity.ENERGY:
-            return EnergyMethod.COUNTER
-        return EnergyMethod.MEAN if self.derivation is Derivation.RATIO else EnergyMethod.TRAPEZOID
 
     @property
     def smallest_step(self) -> float:

@@ -43,6 +43,9 @@ _STREAM_S = 1e-3 * 0.9  # a period below this is that of a stream: no register i
 _MOST_ROWS = 500  # at either end of a region: more tell nothing new of how the power moves
 
 
+_NO_CHANNELS: Mapping[str, Measurement] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """What one sensor, or one of its channels, says about a region.
@@ -93,13 +96,14 @@ class Measurement:
     lost: int
     warnings: tuple[str, ...]
     virtual: bool
-    channels: Mapping[str, Measurement] = field(default_factory=dict)
+    channels: Mapping[str, Measurement] = field(default_factory=lambda: _NO_CHANNELS)
     peak_watts: float = math.nan
     settled: bool = True
 
     def __post_init__(self) -> None:
         """Close the channels against changes."""
-        object.__setattr__(self, "channels", MappingProxyType(dict(self.channels)))
+        if not isinstance(self.channels, MappingProxyType):
+            object.__setattr__(self, "channels", MappingProxyType(dict(self.channels)))
 
     def __str__(self) -> str:
         """Return the measurement in one line."""

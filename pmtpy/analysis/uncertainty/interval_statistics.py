@@ -204,7 +204,7 @@ def summarise(
         Of counters: whether they moved since the row before. None: always.
     """
     used = np.isfinite(watts)  # the first row of a counter has no power yet
-    if moved is not None:
+    if moved is not None and not moved.all():
         used &= moved | ~np.any(used & moved, axis=1, keepdims=True)
     found: list[IntervalStatistics | None] = [None] * len(channels)
     for columns in _alike(channels, used):
@@ -288,11 +288,13 @@ class _Together:
         ahead = max(0.0, length - float(self.all_t[-1]))
         rms, alternating, noise = self._movement(length + abs(self.lag), ahead)
         starts, ends = self._edge(0.0), self._edge(length)
-        around = self._near(0.0, length)
+        nothing = [0.0] * len(self.p)
         late, most, clock = self._energies(length, interval.time_u_s)
         curvature = self._curvature(length)
-        peaks, levels = around.max(axis=1).tolist(), _levels(around)
-        ranges = (self.p.max(axis=1) - self.p.min(axis=1)).tolist() if ahead else [0.0] * len(self.p)
+        around = self._near(0.0, length)
+        peaks: list[float] = around.max(axis=1).tolist()
+        levels = _levels(around) if self.power else [1] * len(peaks)
+        ranges: list[float] = (self.p.max(axis=1) - self.p.min(axis=1)).tolist() if ahead else nothing
         return [
             IntervalStatistics(
                 length,
@@ -409,11 +411,14 @@ class _Together:
         """By how much the energy is late, what the samples that touch the interval hold, what the clock costs."""
         t, lag, sample = self.t, self.lag, self.sample_s
         low, high = -abs(lag), length + abs(lag) + sample
-        known = float(t[0]) <= low and high <= float(t[-1])
+        # Only an interval of less than one reading asks for them.
+        known = length < sample + max(self.window, 2.0 * abs(lag)) and float(t[0]) <= low and high <= float(t[-1])
         if self.power:
             span = span_s(self.like)  # of a part-time sensor they say nothing, and of a wide window too little
             known = known and span is not None and 0.9 * sample <= span <= 1.5 * sample
-        instants = [0.0, lag, length, length + lag, time_u, length + time_u, -time_u, length - time_u]
+        instants = [0.0, lag, length, length + lag]
+        if time_u:
+            instants += [time_u, length + time_u, -time_u, length - time_u]
         if known:
             instants += [
                 float(t[max(0, int(t.searchsorted(low, "right")) - 1)]),
@@ -421,9 +426,12 @@ class _Together:
             ]
         run = self._running(np.array(instants))
         late = run[:, 3] - run[:, 2] - run[:, 1] + run[:, 0]
-        later, earlier = run[:, 5] - run[:, 2] - run[:, 4] + run[:, 0], run[:, 2] - run[:, 7] - run[:, 0] + run[:, 6]
-        clock = np.maximum(abs(later), abs(earlier)).tolist() if time_u else [0.0] * len(run)
-        return late.tolist(), (run[:, 9] - run[:, 8]).tolist() if known else [math.inf] * len(run), clock
+        clock = [0.0] * len(run)
+        if time_u:
+            later = run[:, 5] - run[:, 2] - run[:, 4] + run[:, 0]
+            earlier = run[:, 2] - run[:, 7] - run[:, 0] + run[:, 6]
+            clock = np.maximum(abs(later), abs(earlier)).tolist()
+        return late.tolist(), (run[:, -1] - run[:, -2]).tolist() if known else [math.inf] * len(run), clock
 
     def _running(self, at: Floats) -> Floats:
         """Energy from the first row to instants, shape (g, instants); beyond the rows the nearest power goes on."""
