@@ -28,6 +28,7 @@ from pmtpy.sensor.load_stamps import LoadStamps
 from pmtpy.sensor.poller import Beat, pump_for
 
 _log = logging.getLogger("pmtpy")
+_MISSED = 0.75  # share of the period between readings, below which a register is renewed unseen
 _GUARD_PARTS = 4  # a counter is read this often within the time after which it would be ambiguous
 
 
@@ -379,7 +380,16 @@ class Acquisition:
         elif self._source.traits.deadline_s is not None and self._regions > 0:
             period = self._source.traits.deadline_s / _GUARD_PARTS
         self.period_s = period or self.interval_s
-        self._beat.every(period if self.alive else None)
+        # A dump is regular, as it was asked for.
+        dither = self._dump_s is None and self._always and self._misses_readings(self.period_s)
+        self._beat.every(period if self.alive else None, dither=dither)
+
+    def _misses_readings(self, period_s: float) -> bool:
+        """Whether powers are renewed more often than they are read, so that a load may keep step with the polls."""
+        if self._streaming or self._source.traits.timestamps is Timestamps.DEVICE_UPDATE:
+            return False
+        powers = [c for c in self.layout.energy if c.energy_method is not EnergyMethod.COUNTER]
+        return any((c.refresh_s or 0.0) < _MISSED * period_s for c in powers)
 
     def _polled(self) -> None:
         """Take a step, by the poller; or end, where the sensor was dropped since: who reads is the one to close."""

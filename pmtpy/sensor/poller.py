@@ -2,28 +2,31 @@
 
 It does the very step that a caller's ``read()`` does, so that counters do not turn over unseen, momentary powers are
 integrated, and dumps are fed. Deadlines are absolute and lie on a common lattice, so sensors with the same period are
-read in one wake-up.
+read in one wake-up. A power that is read more seldom than it is renewed is read at a random instant of each period
+instead: readings on a lattice see a load of the same period always at the same phase, and nothing in them tells.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import threading
 from collections.abc import Callable
 
 from pmtpy.core.clock import HOST_CLOCK, Clock
 
 _JOIN_S = 10.0
+_Schedule = tuple[int, bool]  # period in nanoseconds, and whether at random instants
 
 
 class Job:
     """One thing to do again and again. Handed out by :meth:`Pump.add`."""
 
-    __slots__ = ("alive", "period_ns", "step")
+    __slots__ = ("alive", "schedule", "step")
 
-    def __init__(self, step: Callable[[], None], period_ns: int) -> None:
+    def __init__(self, step: Callable[[], None], schedule: _Schedule) -> None:
         self.step = step
-        self.period_ns = max(1, period_ns)
+        self.schedule = schedule
         self.alive = True
 
 
@@ -39,16 +42,17 @@ class Pump:
         self._lock = threading.Condition()  # guards the jobs by period and the thread; told when either changes
         self._busy = threading.Lock()  # held by the thread while jobs run
         self._wake = threading.Event()
-        self._jobs: dict[int, list[Job]] = {}
-        self._due: dict[int, int] = {}  # period to the next instant of its lattice
+        self._jobs: dict[_Schedule, list[Job]] = {}
+        self._due: dict[_Schedule, int] = {}  # the next instant of each
+        self._random = random.Random(1)  # all it must not do is keep step with a load
         self._thread: threading.Thread | None = None
 
-    def add(self, step: Callable[[], None], period_s: float) -> Job:
-        """Run ``step`` every ``period_s`` seconds from now on."""
-        job = Job(step, round(period_s * 1e9))
+    def add(self, step: Callable[[], None], period_s: float, *, dither: bool = False) -> Job:
+        """Run ``step`` every ``period_s`` seconds from now on; with ``dither`` at a random instant of each period."""
+        job = Job(step, (max(1, round(period_s * 1e9)), dither))
         with self._lock:
-            self._jobs[job.period_ns] = [*self._jobs.get(job.period_ns, ()), job]
-            self._due.setdefault(job.period_ns, self._after_now(job.period_ns))
+            self._jobs[job.schedule] = [*self._jobs.get(job.schedule, ()), job]
+            self._due.setdefault(job.schedule, self._after_now(job.schedule))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
@@ -60,12 +64,12 @@ class Pump:
         """Stop a job; when this returns it is not running (unless it removes itself). The last one ends the thread."""
         with self._lock:
             job.alive = False
-            left = [other for other in self._jobs.get(job.period_ns, ()) if other is not job]
+            left = [other for other in self._jobs.get(job.schedule, ()) if other is not job]
             if left:
-                self._jobs[job.period_ns] = left
+                self._jobs[job.schedule] = left
             else:
-                self._jobs.pop(job.period_ns, None)
-                self._due.pop(job.period_ns, None)
+                self._jobs.pop(job.schedule, None)
+                self._due.pop(job.schedule, None)
             thread, last = self._thread, not self._jobs
         if threading.current_thread() is thread:
             return
@@ -79,9 +83,11 @@ class Pump:
             if over:
                 thread.join(_JOIN_S)
 
-    def _after_now(self, period_ns: int) -> int:
-        """Return the next instant of a period's lattice; what is late is not caught up."""
-        return (self._clock.now_ns() // period_ns + 1) * period_ns
+    def _after_now(self, schedule: _Schedule) -> int:
+        """Return the next instant of a schedule, in the period after this one; what is late is not caught up."""
+        period_ns, dither = schedule
+        begins = (self._clock.now_ns() // period_ns + 1) * period_ns
+        return begins + self._random.randrange(period_ns) if dither else begins
 
     def _run(self) -> None:
         while True:
@@ -95,10 +101,10 @@ class Pump:
             self._clock.wait_until(first, self._wake)
             now = self._clock.now_ns()
             with self._lock:
-                ready = [period for period, instant in self._due.items() if instant <= now]
-                for period in ready:
-                    self._due[period] = self._after_now(period)
-                jobs = [job for period in ready for job in self._jobs[period]]
+                ready = [schedule for schedule, instant in self._due.items() if instant <= now]
+                for schedule in ready:
+                    self._due[schedule] = self._after_now(schedule)
+                jobs = [job for schedule in ready for job in self._jobs[schedule]]
             self._do(jobs)
 
     def _do(self, jobs: list[Job]) -> None:
@@ -122,12 +128,12 @@ class Beat:
         """Whether the pump takes the step now and then."""
         return self._job is not None
 
-    def every(self, period_s: float | None) -> None:
+    def every(self, period_s: float | None, *, dither: bool = False) -> None:
         """Let the pump take the step every ``period_s`` seconds from now on; None: not any more."""
         with self._lock:
             self.end()
             if period_s is not None:
-                self._job = self._pump.add(self._step, period_s)
+                self._job = self._pump.add(self._step, period_s, dither=dither)
 
     def end(self) -> None:
         """Take the step no more; what a step may call itself."""

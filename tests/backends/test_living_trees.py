@@ -255,3 +255,13 @@ def test_facts_that_cannot_be_are_not_taken_from_files(stage: Stage) -> None:
         assert not any(
             "-" in word for w in total.warnings for word in w.split() if word.rstrip("%").lstrip("-").isdigit()
         )
+
+
+def test_a_load_of_the_period_of_the_polls_is_not_always_met_at_one_phase(stage: Stage) -> None:
+    """Readings every 50 or 100 ms on a lattice show 25 W, or 5 W, of a load that switches between them every 50 ms."""
+    load = Square(5.0, 25.0, 0.1, duty=0.5)
+    jetson(stage, load, Constant(3.0), Constant(2.0))
+    total = stage.measure("jetson", 10.0, pumped=True)
+    # 200 readings at random phases, each 10 W off: 0.7 W.
+    assert total.watts == pytest.approx(15.0, abs=3 * 0.7)
+    assert abs(total.joules - 150.0) < 2 * total.uncertainty_joules

@@ -6,6 +6,7 @@ import threading
 
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.sensor.poller import Pump
+from tests.support.trees import SteppedClock
 
 _HANG_S = 9.0  # less than the time after which it gives up waiting for a thread
 
@@ -27,3 +28,18 @@ def test_ending_the_last_job_does_not_wait_for_a_thread_that_has_been_given_anot
     for thread in threads:
         thread.join()
     assert max(longest) < _HANG_S
+
+
+def test_dithered_instants_are_one_in_each_period_and_keep_step_with_nothing() -> None:
+    clock = SteppedClock()
+    pump = Pump(clock, "test")
+    instants: list[int] = []
+    job = pump.add(lambda: instants.append(clock.now_ns()), 0.05, dither=True)
+    clock.advance(20.0, sleepers=1)
+    pump.remove(job)
+    periods = [t // 50_000_000 for t in instants]
+    assert periods == list(range(periods[0], periods[0] + len(instants)))
+    assert len(instants) >= 398
+    # Of uniform phases a tenth each lies in each tenth of the period; the standard deviation of its count is 6.
+    tenths = [t % 50_000_000 // 5_000_000 for t in instants]
+    assert all(10 <= tenths.count(tenth) <= 70 for tenth in range(10))

@@ -32,6 +32,9 @@ _REFERENCE = "TI SBOS576 (INA3221); NVIDIA Jetson Linux Developer Guide, INA3221
 # Uncalibrated sensors of several modules were a few percent off: Shalavi et al., "Accurate calibration of power
 # measurements from internal power sensors on NVIDIA Jetson devices", 2023.
 _GAIN_U = 0.03
+# A sweep waits for one conversion in every file, 40 ms for three rails at the usual settings, so it cannot follow them
+# all; readings at random instants (pmtpy.sensor.poller) see every phase of a load of any period.
+_INTERVAL_S = 0.05
 # The whole input of a module that runs this program: the smallest, a Nano, idles at 0.5 W and more.
 _LEAST_WATTS = 0.2
 
@@ -183,8 +186,7 @@ class JetsonSource(PolledSource):
         self.channels = _channels(live, chosen)
         self._most = [_most_milliamperes(rail, chosen.board) for rail in self._rails]
         refresh_s = max(rail.refresh_s for rail in self._rails)
-        # Below 0.1 s these sensors resolve nothing; and a sweep waits once for each file.
-        self.traits = Traits(interval_s=max(0.1, refresh_s), blocking=True)
+        self.traits = Traits(interval_s=max(_INTERVAL_S, refresh_s), blocking=True)
         try:
             self._beside = Layout(self.channels).beside_total
             # The first column of each file: one file of a rail holds both numbers, or two hold one each.
