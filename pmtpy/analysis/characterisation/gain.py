@@ -212,6 +212,9 @@ def fit_transfer(updates: Updates, meter: PowerTrace, fit: KernelFit, pivot_s: f
     respond = Responder(meter)
     x = _seen(respond, t, fit.best, pivot_s)
     doubt = np.max([np.abs(_seen(respond, t, shape, pivot_s) - x) for shape in near], axis=0)
+    if fit.free is not None:  # none of the families is right
+        rate = fit.best.rate.value if fit.best.rate is not None else 0.0
+        x, doubt = fit.free.shown(meter, pivot_s + (t - pivot_s) * (1.0 + rate)), np.zeros(len(t))
     noise = max(fit.best.residual_w, 1e-6)
     line = fit_line(x, y, weights=np.asarray(noise**2 / (noise**2 + doubt**2), np.float64))
     # The fit of the kernel knows how far an error of its shape and time reaches into the gain; the line does not.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from pmtpy.analysis.fit import FreeShape
 from pmtpy.analysis.signal.estimate import Z95, Estimate
 from pmtpy.errors import DeclinedError
 
@@ -86,6 +87,10 @@ class KernelFit:
         Number of updates used.
     reason : str
         Why it is ambiguous. The gain, intercept and lag of ``best`` then span all fits that are nearly as good.
+    odds : tuple of (str, float)
+        Share of belief in each family, the likeliest first.
+    free : FreeShape or None
+        The kernel of free shape, where none of the families is right: gain, intercept and lag of ``best`` are its.
     """
 
     family: str
@@ -94,6 +99,8 @@ class KernelFit:
     ratio: float
     updates: int
     reason: str = ""
+    odds: tuple[tuple[str, float], ...] = ()
+    free: FreeShape | None = None
 
     def by_means(self, cell_s: float, period_s: float) -> KernelFit:
         """Return the fit with the doubt of a reference that is known as means over cells alone.

@@ -18,7 +18,17 @@ import numpy as np
 from pmtpy.analysis.characterisation.covariance import Noise, Spread, off_line
 from pmtpy.analysis.characterisation.initial_guess import Grid, seeds
 from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, KernelFit, Shape
-from pmtpy.analysis.characterisation.model_selection import MINOR, Fit, choose, impure, plausible, with_doubt
+from pmtpy.analysis.characterisation.model_selection import (
+    MINOR,
+    Fit,
+    choose,
+    impure,
+    plausible,
+    refuted,
+    weighed,
+    with_doubt,
+)
+from pmtpy.analysis.fit import FreeShape, fit_free
 from pmtpy.analysis.signal.estimate import Z95, Estimate, huber_weights, minimise, robust_sd, rounding_error, t95
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
@@ -26,6 +36,7 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 MIN_UPDATES = 20
+_FITTED = 5  # parameters of a simple family: offset, width, rate, gain, intercept
 _RATE_SD = 1.5e-3  # clock rates of one meter differed by 0.1 % between sessions
 _MIN_R2 = 0.8
 _HOPELESS = 20.0  # times the least loss at the first, rough look: not followed further ...
@@ -42,6 +53,7 @@ class _Problem:
     y: Floats
     middle: float
     respond: Responder
+    reference: PowerTrace
     period: float
     jitter: float
     drift: float
@@ -111,7 +123,19 @@ def fit_kernel(
     if fit.family in (BOXCAR, ONE_POLE) and not _pure(problem, best, weights):
         fit = impure(fit)
     others = [_polish(problem, best.family, point, weights, fixed="widths") for point in _other_widths(best)]
-    return with_doubt(fit, fits + plausible([best, *others], metered=metered, rest_w=rest_w), problem.period)
+    fit = with_doubt(fit, fits + plausible([best, *others], metered=metered, rest_w=rest_w), problem.period)
+    return _judged(problem, fit, best, found)
+
+
+def _judged(problem: _Problem, fit: KernelFit, best: Fit, found: list[Fit]) -> KernelFit:
+    """Return the fit with its odds, and without a name if a kernel of free shape explains much more."""
+    noise, _ = _errors(problem, best, _design(problem, best)[1])
+    fit = weighed(fit, [(f, noise.misfit(problem.t, f.residuals)) for f in found])
+    free, left = _free(problem, best), float(best.residuals @ best.residuals)
+    parameters = _FITTED + (best.family == BOTH)
+    if free is None or not free.refutes(left, parameters):
+        return fit
+    return refuted(fit, free, math.sqrt(left / (len(problem.y) - parameters)))
 
 
 def _problem(updates: Updates, reference: PowerTrace, pivot_s: float | None = None, *, metered: bool) -> _Problem:
@@ -131,6 +155,7 @@ def _problem(updates: Updates, reference: PowerTrace, pivot_s: float | None = No
         y,
         middle,
         Responder(reference),
+        reference,
         updates.period_s,
         updates.jitter_s,
         updates.drift,
@@ -175,6 +200,13 @@ def _fits(problem: _Problem, reference: PowerTrace, lead_s: float) -> list[Fit]:
         first, *rest = sorted((f for f in fits if f.family == family), key=lambda f: f.loss)[:_FOLLOWED]
         kept += [first, *(f for f in rest if f.loss < limit)]
     return [_polish(problem, f.family, f.point, even) for f in kept]
+
+
+def _free(problem: _Problem, best: Fit) -> FreeShape | None:
+    """Fit a kernel of free shape where one was found."""
+    at = np.asarray(problem.middle + problem.t * (1.0 + float(best.point[3])), np.float64)
+    spread = math.hypot(best.window / math.sqrt(12.0), best.tau)
+    return fit_free(at, problem.y, problem.reference, lag_s=best.lag, spread_s=spread)
 
 
 def _crossed(point: Floats) -> list[tuple[str, Floats]]:

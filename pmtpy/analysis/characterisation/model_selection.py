@@ -2,6 +2,8 @@
 
 The simplest family that no other beats clearly is named, or none is; other widths and lags that fit nearly as well
 take the name away, or widen the intervals. Pure; docs/characterise.md has the rules.
+
+[S78] Schwarz, Annals of Statistics 6 (1978), 461.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOTH, BOXCAR, CLEAR_RATIO, KernelFit, Shape
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOTH, BOXCAR, CLEAR_RATIO, ONE_POLE, KernelFit, Shape
+from pmtpy.analysis.fit import FreeShape
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.core.rows import Floats
 
@@ -17,6 +20,7 @@ _GAINS = (0.7, 1.4)  # plausible against a meter in the same circuit: a tie betw
 _RESTS = (-0.15, 0.4)  # power between blocks less that at rest, of the load's swing (150 against 127 W of 350: 0.1)
 _ALIKE = 0.15  # widths that differ by less, relative, are one minimum
 MINOR = 0.1  # share of a kernel's variance that a second width must have to count: the other moves by a twentieth
+_NAMED = 20.0  # to one: odds from which a family is named
 _AS_LIKELY = 3.84  # chi-squared of one parameter, 95 %
 
 
@@ -156,3 +160,55 @@ def _doubt(best: Shape, near: list[Fit]) -> str:
         "equally: a regular load hides the difference; use a pseudo-random load, an uneven duty cycle or several "
         "periods"
     )
+
+
+def weighed(fit: KernelFit, misfits: list[tuple[Fit, float]]) -> KernelFit:
+    """Return the fit with the odds of its families; without a name if these are below 20 to 1.
+
+    ``misfits`` are minus twice log-likelihoods of the best fit of each family. A second width speaks against a simple
+    family only if it has a share in the kernel's variance that matters.
+    """
+    # What one parameter more costs [S78].
+    cost = {found.family: misfit + math.log(fit.updates) * (found.family == BOTH) for found, misfit in misfits}
+    least = min(cost.values())
+    share = {family: math.exp(-min(value - least, 700.0) / 2.0) for family, value in cost.items()}
+    total = sum(share.values())
+    odds = tuple(sorted(((name, part / total) for name, part in share.items()), key=lambda row: -row[1]))
+    fit = replace(fit, odds=odds)
+    mine = sum(share[found.family] for found, _ in misfits if fit.family in (found.family, _pure_of(found))) / total
+    if fit.family == AMBIGUOUS or mine * (1.0 + _NAMED) >= _NAMED:
+        return fit
+    likely = " and ".join(f"a {name} has {100.0 * part:.0f} %" for name, part in odds[:2])
+    reason = f"{likely} of the belief, and odds of {_NAMED:g} to 1 are asked for; use a pseudo-random load"
+    return replace(fit, family=AMBIGUOUS, reason=reason)
+
+
+def _pure_of(fit: Fit) -> str:
+    """Family of a fit, its second width left out if that is minor."""
+    parts = fit.window**2 / 12.0, fit.tau**2
+    if fit.family == BOTH and min(parts) < MINOR * sum(parts):
+        return BOXCAR if parts[0] > parts[1] else ONE_POLE
+    return fit.family
+
+
+def refuted(fit: KernelFit, free: FreeShape, left_w: float) -> KernelFit:
+    """Return a fit that a kernel of free shape refutes, with the gain, intercept and lag of that one."""
+    best, moved = fit.best, free.lag_s.value - fit.best.lag_s.value
+    reason = (
+        f"none of these kernels: one of free shape leaves {free.residual_w:.2g} W, the best {best.family} "
+        f"{left_w:.2g} W; gain, intercept and lag are those of the free shape"
+    )
+
+    def at(estimate: Estimate, other: Estimate) -> Estimate:
+        half = max(estimate.half_width, other.half_width)
+        return Estimate(other.value, other.value - half, other.value + half)
+
+    offset = Estimate(*(x + moved for x in (best.offset_s.value, best.offset_s.low, best.offset_s.high)))
+    best = replace(
+        best,
+        gain=at(best.gain, free.gain),
+        intercept_w=at(best.intercept_w, free.intercept_w),
+        lag_s=at(best.lag_s, free.lag_s),
+        offset_s=offset.widened(moved),
+    )
+    return replace(fit, family=AMBIGUOUS, best=best, reason=reason, free=free)

@@ -141,12 +141,28 @@ class Characterisation:
                 "window_ms": _json(best.window_s if best else None, 1e3),
                 "tau_ms": _json(best.tau_s if best else None, 1e3),
                 "offset_ms": _json(self.offset_s if best else None, 1e3),
+                "lag_ms": _json(kernel.best.lag_s if kernel else None, 1e3),
+                "candidates": _candidates(kernel) if kernel else [],
             },
             "gradient": _json(transfer.gain if transfer else None),
             "intercept_w": _json(transfer.intercept_w if transfer else None),
             "energy": {name: _energy(comparison) for name, comparison in self.energy.items()},
             "declined": dict(self.declined),
         }
+
+
+def _candidates(fit: KernelFit) -> list[dict[str, Any]]:
+    """Return the families with the share of belief in each, the likeliest first."""
+    shapes = {shape.family: shape for shape in fit.shapes}
+    return [
+        {
+            "family": name,
+            "share": share,
+            "window_ms": _json(shapes[name].window_s if name in shapes else None, 1e3),
+            "tau_ms": _json(shapes[name].tau_s if name in shapes else None, 1e3),
+        }
+        for name, share in fit.odds
+    ]
 
 
 def _json(estimate: Estimate | None, factor: float = 1.0) -> dict[str, float] | None:

@@ -1,0 +1,143 @@
+"""A response kernel of any shape, by least squares: what a named family must not do worse than.
+
+    reading_k = sum over cells j of  h_j * (mean reference between the lags of cell j before u_k)  + intercept
+
+is linear in ``h``, so it has one answer, found without a start. Its sum is the gain, its mean the lag, whatever the
+kernel looks like: a cascade of two filters, a triangle, a step with a ramp. If it leaves much less than the best of the
+named families, none of these is the sensor's kernel; and then gain, intercept and lag are better taken from here.
+Pure; times are seconds, powers watts.
+
+[HT90] Hastie, Tibshirani, Generalized Additive Models, 1990, section 3.9: F-test of a penalised against a parametric
+fit, with the trace of the smoother as its degrees of freedom.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import f as f_distribution
+
+from pmtpy.analysis.signal.estimate import Estimate, t95
+from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.core.rows import Floats
+
+_CELLS = 32
+_ROWS_PER_CELL = 6  # fewer readings than that for a cell show its noise
+_FEWEST = 8
+_BEFORE, _AFTER = 3.0, 4.5  # standard deviations of the kernel, from its mean: an exponential has a long tail
+_ROUGH = 1e-5  # weight of second differences, against the variance of the reference
+_SURE = 1e-6  # chance that a right family leaves so much more
+_FLAT = 1e-9  # of the reference: less is rounding
+_MUCH = 1.25  # times the residual, below which it does not matter
+
+
+@dataclass(frozen=True, slots=True)
+class FreeShape:
+    """A kernel of free shape.
+
+    Attributes
+    ----------
+    edges_s : float64, shape (m + 1,)
+        Ages of the ends of its cells.
+    weights : float64, shape (m,)
+        Of the cells; of unit sum.
+    gain, intercept_w, lag_s : Estimate
+    left : float
+        Sum of squares of the residuals, in watts squared.
+    rows : int
+        Readings used.
+    freedom : float
+        Parameters, in effect.
+    """
+
+    edges_s: Floats
+    weights: Floats
+    gain: Estimate
+    intercept_w: Estimate
+    lag_s: Estimate
+    left: float
+    rows: int
+    freedom: float
+
+    @property
+    def residual_w(self) -> float:
+        """Root mean square of what it leaves."""
+        return math.sqrt(self.left / (self.rows - self.freedom))
+
+    def shown(self, reference: PowerTrace, at_s: Floats) -> Floats:
+        """Return the reference through the kernel, with a gain of one, at instants of the reference's clock."""
+        return np.asarray(_cells(reference, at_s, self.edges_s) @ self.weights, np.float64)
+
+    def refutes(self, left: float, parameters: int) -> bool:
+        """Whether a fit with so many parameters that leaves so large a sum of squares has the wrong shape."""
+        spare, rest = self.freedom - parameters, self.rows - self.freedom
+        if spare <= 0.0 or rest <= 0.0 or left / (self.rows - parameters) < (_MUCH * self.residual_w) ** 2:
+            return False
+        return bool(f_distribution.sf((left - self.left) / spare / (self.left / rest), spare, rest) < _SURE)
+
+
+def fit_free(at_s: Floats, watts: Floats, reference: PowerTrace, *, lag_s: float, spread_s: float) -> FreeShape | None:
+    """Fit a kernel of free shape.
+
+    Parameters
+    ----------
+    at_s, watts : float64, shape (n,)
+        Instants of the readings on the reference's clock, and what was read.
+    reference : PowerTrace
+    lag_s, spread_s : float
+        About the mean and the standard deviation of the kernel: where it is looked for.
+
+    Returns
+    -------
+    FreeShape or None
+        None where there are too few readings, or the reference does not vary within the kernel.
+    """
+    cells = min(_CELLS, len(at_s) // _ROWS_PER_CELL)
+    if cells < _FEWEST:
+        return None
+    edges = np.asarray(lag_s + spread_s * np.linspace(-_BEFORE, _AFTER, cells + 1), np.float64)
+    power = _cells(reference, at_s, edges)
+    scale = float(np.std(power))
+    if not scale > _FLAT * float(np.max(np.abs(power))):
+        return None
+    design = np.column_stack([power, np.ones(len(at_s))])
+    rough = np.zeros((cells - 2, cells + 1))
+    rough[:, :cells] = np.diff(np.eye(cells), 2, axis=0) * scale * math.sqrt(_ROUGH * len(at_s))
+    normal = design.T @ design
+    inverse = np.linalg.pinv(normal + rough.T @ rough, hermitian=True)
+    solution = inverse @ (design.T @ watts)
+    residuals = watts - design @ solution
+    gain, freedom = float(np.sum(solution[:cells])), float(np.trace(inverse @ normal))
+    if gain <= 0.0 or freedom >= len(at_s) - 1.0:
+        return None
+    left = float(residuals @ residuals)
+    # Readings that err together count as few: by how much each is like the one before.
+    like = float(np.clip(residuals[1:] @ residuals[:-1] / max(left, 1e-300), 0.0, 0.95))
+    rest = (len(at_s) - freedom) * (1.0 - like) / (1.0 + like)
+    covariance = inverse * left / max(rest, 1.0)
+    age = np.append((edges[1:] + edges[:-1]) / 2.0, 0.0)
+    one = np.append(np.ones(cells), 0.0)
+    lag = float(age @ solution) / gain
+
+    def estimate(value: float, mix: Floats) -> Estimate:
+        half = t95(max(rest, 2.0)) * math.sqrt(max(float(mix @ covariance @ mix), 0.0))
+        return Estimate(value, value - half, value + half)
+
+    return FreeShape(
+        edges,
+        np.asarray(solution[:cells] / gain, np.float64),
+        estimate(gain, np.asarray(one, np.float64)),
+        estimate(float(solution[-1]), np.asarray(1.0 - one, np.float64)),
+        estimate(lag, np.asarray((age - lag * one) / gain, np.float64)),
+        left,
+        len(at_s),
+        freedom,
+    )
+
+
+def _cells(reference: PowerTrace, at_s: Floats, edges_s: Floats) -> Floats:
+    """Mean of the reference between the ages of each cell before each instant, shape (n, m)."""
+    joules = np.interp(at_s[:, None] - edges_s, reference.t_s, reference.joules)
+    return np.asarray((joules[:, :-1] - joules[:, 1:]) / np.diff(edges_s), np.float64)

@@ -1,0 +1,88 @@
+"""Kernels of free shape: they tell gain and lag whatever the sensor does, and when no named family is right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pmtpy.analysis.characterisation.gain import fit_transfer
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
+from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
+from pmtpy.analysis.fit import fit_free
+from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.analysis.signal.updates import Updates
+from tests.support.drawn_sensors import Drawn, draw
+
+
+def updates_of(drawn: Drawn, seed: int) -> Updates:
+    """Return the series of updates as it was, so that no finder of it stands between kernel and truth."""
+    rng = np.random.default_rng(seed)
+    t = drawn.updates_s[(drawn.updates_s > 0.0) & (drawn.updates_s < drawn.seconds)]
+    return Updates(np.arange(len(t)), t, drawn.sensor.readings(drawn.power, t, rng), drawn.sensor.period_s)
+
+
+def meter_of(drawn: Drawn, seed: int) -> PowerTrace:
+    return PowerTrace.from_samples(*drawn.meter(np.random.default_rng(seed)))
+
+
+def fitted(drawn: Drawn, seed: int) -> tuple[KernelFit, Updates, PowerTrace]:
+    updates, meter = updates_of(drawn, seed), meter_of(drawn, seed)
+    return fit_kernel(updates, meter, metered=True, pivot_s=drawn.seconds / 2.0), updates, meter
+
+
+@pytest.mark.parametrize("family", ["boxcar", "one-pole", "two-pole", "triangular"])
+def test_a_kernel_of_free_shape_tells_gain_and_lag(family: str) -> None:
+    for seed in (1, 2, 3, 4):
+        drawn = draw(seed, family=family, load="telegraph", phase="steady", seconds=15.0)
+        sensor = drawn.sensor
+        updates, meter = updates_of(drawn, seed), meter_of(drawn, seed)
+        lag = sensor.kernel.mean_age_s + sensor.delay_s
+        spread = {"boxcar": 0.29, "triangular": 0.2}.get(family, 0.0) * sensor.kernel.window_s + sensor.kernel.tau_s
+        free = fit_free(updates.t_s, updates.watts, meter, lag_s=1.05 * lag, spread_s=1.2 * spread)
+        assert free is not None
+        assert free.gain.value == pytest.approx(sensor.gain, rel=0.01)
+        assert free.lag_s.value == pytest.approx(lag, abs=0.05 * spread + 0.001)
+        assert np.sum(free.weights) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("family", ["two-pole", "triangular"])
+@pytest.mark.parametrize("load", ["telegraph", "square"])
+def test_a_kernel_of_none_of_the_families_is_not_named(family: str, load: str) -> None:
+    for seed in (1, 2):
+        drawn = draw(seed, family=family, load=load, phase="steady", seconds=15.0)
+        sensor = drawn.sensor
+        fit, updates, meter = fitted(drawn, seed)
+        assert fit.family == AMBIGUOUS
+        if fit.free is None:  # a square wave may leave more doubts than this one
+            assert load == "square"
+            continue
+        assert fit.reason.startswith("none of these kernels")
+        # What does not depend on the family is told, and right.
+        assert fit.best.lag_s.contains(sensor.kernel.mean_age_s + sensor.delay_s)
+        assert fit_transfer(updates, meter, fit, drawn.seconds / 2.0).gain.contains(sensor.gain)
+
+
+@pytest.mark.parametrize("family", ["boxcar", "one-pole"])
+def test_the_right_family_is_not_refuted(family: str) -> None:
+    for seed in (1, 2):
+        drawn = draw(seed, family=family, load="telegraph", phase="steady", seconds=15.0)
+        fit, _, _ = fitted(drawn, seed)
+        assert fit.family == family
+        assert fit.free is None
+        assert fit.odds[0][0] in (family, "boxcar*one-pole")
+        assert sum(share for _, share in fit.odds) == pytest.approx(1.0)
+
+
+def test_noise_that_lasts_is_no_lack_of_fit() -> None:
+    drawn = draw(2, family="boxcar", load="telegraph", phase="steady", seconds=15.0)
+    drawn = replace(drawn, sensor=replace(drawn.sensor, lasting_w=2.0, lasting_s=1.0))
+    assert fitted(drawn, 2)[0].free is None
+
+
+def test_too_few_readings_and_a_flat_reference_give_no_free_shape() -> None:
+    t = np.linspace(1.0, 9.0, 40)
+    flat = PowerTrace.from_samples(np.linspace(0.0, 10.0, 100), np.full(100, 60.0))
+    assert fit_free(t, np.full(40, 60.0), flat, lag_s=0.05, spread_s=0.03) is None
+    assert fit_free(np.linspace(1.0, 9.0, 200), np.full(200, 60.0), flat, lag_s=0.05, spread_s=0.03) is None
