@@ -28,7 +28,7 @@ from pmtpy.analysis.characterisation.model_selection import (
     weighed,
     with_doubt,
 )
-from pmtpy.analysis.fit import FreeShape, fit_free
+from pmtpy.analysis.fit import fit_free
 from pmtpy.analysis.signal.estimate import Z95, Estimate, huber_weights, minimise, robust_sd, rounding_error, t95
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
@@ -129,9 +129,15 @@ def fit_kernel(
 
 def _judged(problem: _Problem, fit: KernelFit, best: Fit, found: list[Fit]) -> KernelFit:
     """Return the fit with its odds, and without a name if a kernel of free shape explains much more."""
-    noise, _ = _errors(problem, best, _design(problem, best)[1])
+    _, design = _design(problem, best)
+    noise, _ = _errors(problem, best, design)
     fit = weighed(fit, [(f, noise.misfit(problem.t, f.residuals)) for f in found])
-    free, left = _free(problem, best), float(best.residuals @ best.residuals)
+    at = np.asarray(problem.middle + problem.t * (1.0 + float(best.point[3])), np.float64)
+    spread = math.hypot(best.window / math.sqrt(12.0), best.tau)
+    free = fit_free(at, problem.y, problem.reference, lag_s=best.lag, spread_s=spread)
+    # Errors of the update times blur a kernel, which a free shape takes up.
+    late = problem.jitter * design[:, 2]
+    left = float(best.residuals @ best.residuals - late @ late)
     parameters = _FITTED + (best.family == BOTH)
     if free is None or not free.refutes(left, parameters):
         return fit
@@ -200,13 +206,6 @@ def _fits(problem: _Problem, reference: PowerTrace, lead_s: float) -> list[Fit]:
         first, *rest = sorted((f for f in fits if f.family == family), key=lambda f: f.loss)[:_FOLLOWED]
         kept += [first, *(f for f in rest if f.loss < limit)]
     return [_polish(problem, f.family, f.point, even) for f in kept]
-
-
-def _free(problem: _Problem, best: Fit) -> FreeShape | None:
-    """Fit a kernel of free shape where one was found."""
-    at = np.asarray(problem.middle + problem.t * (1.0 + float(best.point[3])), np.float64)
-    spread = math.hypot(best.window / math.sqrt(12.0), best.tau)
-    return fit_free(at, problem.y, problem.reference, lag_s=best.lag, spread_s=spread)
 
 
 def _crossed(point: Floats) -> list[tuple[str, Floats]]:

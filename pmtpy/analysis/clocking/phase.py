@@ -15,7 +15,7 @@ from pmtpy.core.rows import Floats
 
 _STRAY = 0.01  # chance that a poll brings a change without an update (a torn reading, a step of a clock)
 _BLOCK_S, _BLOCK_UPDATES, _MOST_BLOCKS = 1.0, 8.0, 121
-_CELLS_PER_POLL = 10.0
+_CELLS_PER_POLL = 24.0
 _JUMP = 1e-3  # chance of a jump from one block to the next
 # What a short recording cannot see: by how much the period of half a minute differs from that of the next, relative,
 # on boards of three kinds (V100, GA102, GA100; lattices in pieces of the recordings of [Y24]). The wander is bounded,

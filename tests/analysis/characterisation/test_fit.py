@@ -34,7 +34,7 @@ def fitted(drawn: Drawn, seed: int) -> tuple[KernelFit, Updates, PowerTrace]:
 
 @pytest.mark.parametrize("family", ["boxcar", "one-pole", "two-pole", "triangular"])
 def test_a_kernel_of_free_shape_tells_gain_and_lag(family: str) -> None:
-    for seed in (1, 2, 3, 4):
+    for seed in (1, 2):
         drawn = draw(seed, family=family, load="telegraph", phase="steady", seconds=15.0)
         sensor = drawn.sensor
         updates, meter = updates_of(drawn, seed), meter_of(drawn, seed)
@@ -50,7 +50,7 @@ def test_a_kernel_of_free_shape_tells_gain_and_lag(family: str) -> None:
 @pytest.mark.parametrize("family", ["two-pole", "triangular"])
 @pytest.mark.parametrize("load", ["telegraph", "square"])
 def test_a_kernel_of_none_of_the_families_is_not_named(family: str, load: str) -> None:
-    for seed in (1, 2):
+    for seed in (1,):
         drawn = draw(seed, family=family, load=load, phase="steady", seconds=15.0)
         sensor = drawn.sensor
         fit, updates, meter = fitted(drawn, seed)
@@ -66,7 +66,7 @@ def test_a_kernel_of_none_of_the_families_is_not_named(family: str, load: str) -
 
 @pytest.mark.parametrize("family", ["boxcar", "one-pole"])
 def test_the_right_family_is_not_refuted(family: str) -> None:
-    for seed in (1, 2):
+    for seed in (1,):
         drawn = draw(seed, family=family, load="telegraph", phase="steady", seconds=15.0)
         fit, _, _ = fitted(drawn, seed)
         assert fit.family == family
