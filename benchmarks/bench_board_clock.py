@@ -73,6 +73,8 @@ WORLDS = {
     "busy": World(busy=0.3),
     "busy and damage": World(busy=0.4, singles=5, bursts=1, packet_s=0.004, look_s=0.025),
     "busy and stalls": World(busy=0.2, singles=1, stalls=0.1),
+    "loaded and stalls": World(late_s=0.008, singles=1, stalls=0.1),
+    "loaded pseudo-terminal and stalls": World(packet_s=0.004, look_s=0.025, late_s=0.02, singles=0.3, stalls=0.1),
     "shifted": World(shifted=0.2),
     "shifted and damage": World(shifted=0.3, singles=3),
     "asleep": World(asleep=0.1, singles=1),

@@ -251,11 +251,11 @@ class BoardClock:
 
     def _take_back(self, early_ns: float) -> int:
         """Take back losses that were told by delays, as far as this point contradicts them; return the frames."""
-        if not self._judged:
+        if not self._judged or self._excluded(early_ns):  # so little is the line's error, not that of a count
             return 0
         number, frames, told_ns = self._judged[-1]
         need = (early_ns + GUARD_NS) / self._tick_ns
-        back = frames if need >= frames else self._counter.unseen(0.0, need, 1.5 * self._least) or frames
+        back = self._counter.unseen(0.0, need, 1.5 * self._least) or round(need)
         back = min(back, frames)
         self._judged[-1] = (number, frames - back, told_ns)
         if back == frames:
@@ -343,12 +343,12 @@ class BoardClock:
             return None
         if len(late) < _FEW:
             return 0
-        risen, apart = self._risen([ns for _, _, ns in late])
+        risen, vary = self._risen([ns for _, _, ns in late])
         risen = min(risen, low)
-        if self._excluded(risen, step) or apart > max(_STEADY_NS, risen / 2):
+        if self._excluded(risen, step) or vary > max(_STEADY_NS, risen / 2):
             return 0
         about = gap.known + risen / self._tick_ns
-        missing = self._counter.unseen(gap.rest_us, about, _STEADY_NS / self._tick_ns)
+        missing = self._counter.unseen(gap.rest_us, about, max(_STEADY_NS, vary) / self._tick_ns)
         return max(0, missing - gap.known) if missing is not None else 0
 
     def _telling(self, late: Sequence[tuple[int, int, float]]) -> bool:
@@ -360,16 +360,15 @@ class BoardClock:
         return waited >= _PATIENCE_NS or (len(late) >= _ENOUGH_POINTS and late[-1][1] - late[0][1] >= _ENOUGH_NS)
 
     def _risen(self, late: Sequence[float]) -> tuple[float, float]:
-        """By how much the smallest of some delays exceeds what is usual, and how far the middle one differs in that."""
+        """By how much the smallest of some delays exceeds what is usual, and how sure that is: how much delays vary."""
         usual = sorted(self._habit) or [0.0]
         before = min(itertools.islice(reversed(self._habit), _FEW), default=0.0)
         if self._excluded(before):
             before = 0.0  # else they were late before the gap already
         low = min(late) - max(usual[int((len(usual) - 1) / (len(late) + 1))], before)
         middle = sorted(late)[len(late) // 2] - max(usual[len(usual) // 2], before)
-        if low <= usual[int(0.9 * (len(usual) - 1))] - usual[int(0.1 * (len(usual) - 1))]:
-            return 0.0, 0.0  # arrivals vary by as much
-        return low, abs(middle - low)
+        vary = usual[int(0.9 * (len(usual) - 1))] - usual[int(0.1 * (len(usual) - 1))]
+        return low if low > vary else 0.0, max(vary if vary > _STEADY_NS else 0.0, abs(middle - low))
 
     def _doubt(self, late: float, number: int) -> None:
         """Keep account of the points since the last one at the line: if they stay above it, frames may be missing."""
@@ -385,9 +384,12 @@ class BoardClock:
         while self._doubts and self._doubts[0].end < now_ns - _KEPT_NS:
             self._doubts.popleft()
         recent = list(self._lows)[-_STEADY_WINDOWS:]
-        if len(recent) < _STEADY_WINDOWS or self._excluded(min(recent)) or max(recent) - min(recent) > _STEADY_NS:
+        if len(recent) < _STEADY_WINDOWS or self._excluded(min(recent)):
             return
-        missing = self._counter.unseen(0.0, min(recent) / self._tick_ns, _STEADY_NS / self._tick_ns, gaps=3)
+        vary = max(recent) - min(recent)
+        if vary > max(_STEADY_NS, min(recent) / 4):
+            return
+        missing = self._counter.unseen(0.0, min(recent) / self._tick_ns, max(_STEADY_NS, vary) / self._tick_ns, gaps=3)
         if missing:
             self._counter.skip(missing)
             self._numbers = self._numbers + missing

@@ -190,6 +190,25 @@ def test_a_loss_that_was_none_is_taken_back_by_the_first_arrival_that_shows_it()
     assert world.clock.error_ns(int(world.t_ns[60][0]), int(world.t_ns[60][-1])) > 50_000_000 > future
 
 
+def test_an_arrival_that_is_a_little_early_moves_the_line_and_takes_back_no_loss() -> None:
+    world = World()
+    since = world.run(50, since=0)
+    since = world.run(10, since=since + 54_395, late_ns=100_000)  # 2.7 s: told by the delay
+    since = world.run(1, since=since, late_ns=1, hold_ns=-LEAST_NS)
+    world.run(50, since=since)
+    assert world.clock.returned == 0
+    world.check(error_ns=400_000)
+
+
+@pytest.mark.parametrize("late_ns", [3_000_000, 20_000_000])
+def test_a_long_loss_is_told_while_arrivals_vary_by_milliseconds(late_ns: int) -> None:
+    world = World()
+    since = world.run(50, since=0, late_ns=late_ns)
+    world.run(20, since=since + 60_000, late_ns=late_ns)
+    lost = sum(int(x.sum()) for x in world.lost)
+    assert lost == pytest.approx(60_000, abs=late_ns / 50_000)
+
+
 @pytest.mark.parametrize("name", INTERVALS)
 @pytest.mark.parametrize("off_us", [1, 2, 4, 30, 200, -1, -4])
 def test_a_stamp_that_is_off_is_no_loss(name: str, off_us: int) -> None:
