@@ -111,7 +111,7 @@ if hasattr(os, "register_at_fork"):  # where processes fork; asking for the proc
     os.register_at_fork(after_in_child=_disown_all)
 
 
-def leave(end: Callable[[], object], error: BaseException | None, what: str) -> None:
+def finalise(end: Callable[[], object], error: BaseException | None, what: str) -> None:
     """End something that a with-statement held; if an error leaves the statement, do not put another in its place.
 
     Parameters

@@ -17,9 +17,8 @@ from pmtpy.core.source import Source, Timestamps
 from pmtpy.core.state import State
 from pmtpy.errors import PmtError, SensorClosedError, SinkError, TargetError
 from pmtpy.sensor.acquisition import Acquisition
-from pmtpy.sensor.dumping import Dump, problem_of
 from pmtpy.sensor.history import Recent
-from pmtpy.sensor.lifecycle import Lifecycle, leave
+from pmtpy.sensor.lifecycle import Lifecycle, finalise
 from pmtpy.sensor.load_stamps import LoadStamps
 
 if TYPE_CHECKING:
@@ -287,7 +286,7 @@ class Sensor:
             if self._dump is writer:
                 self._dump = None
                 self._life.keep(needed=False)
-        return ending, problem_of(ending, writer, self.target)
+        return ending, _problem_of(ending, writer, self.target)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -317,7 +316,32 @@ class Sensor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        leave(self.close, error, f"closing {self.target}")
+        finalise(self.close, error, f"closing {self.target}")
+
+
+class Dump:
+    """A running dump, as a with-statement. Made by :meth:`pmtpy.Sensor.dump`."""
+
+    def __init__(self, target: str, stop: Callable[[], object]) -> None:
+        self._target = target
+        self._stop = stop
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        finalise(self._stop, error, f"ending the dump of {self._target}")
+
+
+def _problem_of(ending: Ending, writer: Writer, target: str) -> SinkError | None:
+    """Return what is wrong with the file of a dump that ended; None: nothing."""
+    if not ending.error:
+        return None
+    problem = SinkError(f"the dump of {target} is not whole: {ending.error}")
+    problem.__cause__ = writer.error
+    return problem
 
 
 def acquisition_of(sensor: Sensor) -> Acquisition:
