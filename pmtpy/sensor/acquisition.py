@@ -25,7 +25,7 @@ from pmtpy.core.state import Origin, State
 from pmtpy.errors import PmtError, SensorClosedError, TargetError
 from pmtpy.sensor.history import Bookmark, CurvePoint, History, PeakHold, Recent
 from pmtpy.sensor.load_stamps import LoadStamps
-from pmtpy.sensor.poller import Beat, pump_for
+from pmtpy.sensor.poller import RepeatedTask, poller_for
 
 _log = logging.getLogger("pmtpy")
 _MISSED = 0.75  # share of the period between readings, below which a register is renewed unseen
@@ -110,7 +110,7 @@ class Acquisition:
         self._dump_s: float | None = None
         self._dropped = False
         self.step()
-        self._beat = Beat(pump_for(clock, target, alone=self._blocking or self._streaming), self._polled)
+        self._task = RepeatedTask(poller_for(clock, target, alone=self._blocking or self._streaming), self._polled)
         self.schedule()
 
     def _take(self, source: Source, interval_s: float | None) -> None:
@@ -269,7 +269,7 @@ class Acquisition:
             raise SensorClosedError(self.unusable)
         with self._regions_lock:
             self._regions += 1
-        if not self._beat.going and self._source.traits.deadline_s is not None:
+        if not self._task.going and self._source.traits.deadline_s is not None:
             self.schedule()
         try:
             with self.lock:
@@ -382,7 +382,7 @@ class Acquisition:
         self.period_s = period or self.interval_s
         # A dump is regular, as it was asked for.
         dither = self._dump_s is None and self._always and self._misses_readings(self.period_s)
-        self._beat.every(period if self.alive else None, dither=dither)
+        self._task.every(period if self.alive else None, dither=dither)
 
     def _misses_readings(self, period_s: float) -> bool:
         """Whether powers are renewed more often than they are read, so that a load may keep step with the polls."""
@@ -394,7 +394,7 @@ class Acquisition:
     def _polled(self) -> None:
         """Take a step, by the poller; or end, where the sensor was dropped since: who reads is the one to close."""
         if self._dropped:
-            self._beat.end()
+            self._task.end()
             self._close_quietly()
             return
         try:
@@ -408,7 +408,7 @@ class Acquisition:
             self.failure = PmtError(f"{self.target}: {error!r}")
             self.failure.__cause__ = error
             _log.exception("%s failed", self.target)
-        self._beat.end()
+        self._task.end()
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -431,7 +431,7 @@ class Acquisition:
         The garbage collector calls this in any thread, under any lock.
         """
         self._dropped = True
-        if not self._beat.going:
+        if not self._task.going:
             self._close_quietly()
 
     def _close_quietly(self) -> None:

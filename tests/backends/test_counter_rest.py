@@ -31,7 +31,7 @@ class Bench:
     go_on: Callable[[bool], None]
 
     def run(self, seconds: float) -> None:
-        """Let time pass, read as the pump does."""
+        """Let time pass, read as the poller does."""
         for _ in range(round(seconds / 0.05)):
             self.clock.advance(0.05)
             self.sensor.read()

@@ -16,7 +16,7 @@ from pmtpy.sensor.sensor import Sensor
 
 
 def step(sensor: pmt.Sensor) -> None:
-    """Do what the pump does; these chips are too slow to be read by a caller."""
+    """Do what the poller does; these chips are too slow to be read by a caller."""
     sensor._acquisition.step()
 
 

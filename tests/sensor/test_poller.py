@@ -5,21 +5,21 @@ from __future__ import annotations
 import threading
 
 from pmtpy.core.clock import HOST_CLOCK
-from pmtpy.sensor.poller import Pump
+from pmtpy.sensor.poller import Poller
 from tests.support.trees import SteppedClock
 
 _HANG_S = 9.0  # less than the time after which it gives up waiting for a thread
 
 
 def test_ending_the_last_job_does_not_wait_for_a_thread_that_has_been_given_another() -> None:
-    pump = Pump(HOST_CLOCK, "test")
+    poller = Poller(HOST_CLOCK, "test")
     longest: list[float] = []
 
     def come_and_go() -> None:
         for _ in range(150):
-            job = pump.add(lambda: None, 10.0)
+            task = poller.add(lambda: None, 10.0)
             before = HOST_CLOCK.now_ns()
-            pump.remove(job)
+            poller.remove(task)
             longest.append((HOST_CLOCK.now_ns() - before) / 1e9)
 
     threads = [threading.Thread(target=come_and_go) for _ in range(4)]
@@ -32,11 +32,11 @@ def test_ending_the_last_job_does_not_wait_for_a_thread_that_has_been_given_anot
 
 def test_dithered_instants_are_one_in_each_period_and_keep_step_with_nothing() -> None:
     clock = SteppedClock()
-    pump = Pump(clock, "test")
+    poller = Poller(clock, "test")
     instants: list[int] = []
-    job = pump.add(lambda: instants.append(clock.now_ns()), 0.05, dither=True)
+    task = poller.add(lambda: instants.append(clock.now_ns()), 0.05, dither=True)
     clock.advance(20.0, sleepers=1)
-    pump.remove(job)
+    poller.remove(task)
     periods = [t // 50_000_000 for t in instants]
     assert periods == list(range(periods[0], periods[0] + len(instants)))
     assert len(instants) >= 398

@@ -24,7 +24,7 @@ _SIGMAS = 3.0  # ... and how many standard uncertainties either way
 _TURN = 0.02  # of a period, by which two neighbouring ones differ over all rows
 _FEW = 4  # rows that a lattice needs
 _AGAIN = 0.75  # of the period, within which a value that comes again is no new one
-_OFTEN = 0.95  # quantile of how late rows are; the rest were taken by a pump that was kept waiting
+_OFTEN = 0.95  # quantile of how late rows are; the rest were taken by a poller that was kept waiting
 
 
 @dataclass(frozen=True, slots=True)

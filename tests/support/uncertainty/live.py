@@ -1,7 +1,7 @@
 """Regions on virtual devices, measured by the real backends under a clock that is moved by hand. For the tests.
 
-What a user does, at the speed of arithmetic: a sensor is read as often as its pump would read it, regions begin and end
-at any instant or exactly where the load changes, and are evaluated at once. The truth is the load's integral.
+What a user does, at the speed of arithmetic: a sensor is read as often as its poller would read it, regions begin and
+end at any instant or exactly where the load changes, and are evaluated at once. The truth is the load's integral.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def measure(
     assert world is not None
     source.traits = replace(source.traits, deadline_s=None)
     calibration = calibrate([profile(source.identity)], source.identity, source.channels) if profile else None
-    sensor = Sensor(source, device.target, clock, calibration=calibration, interval_s=1e6)  # the pump rests
+    sensor = Sensor(source, device.target, clock, calibration=calibration, interval_s=1e6)  # the poller rests
     found: dict[str, list[Trial]] = {name: [] for name in device.shares}
     try:
         chosen = _regions(rng, edges, count, seconds, lengths)
@@ -171,6 +171,8 @@ def _run(  # noqa: PLR0917  (all that takes part)
     period_ns = round(source.traits.interval_s * 1e9)
     polls = np.arange(clock.now_ns() // period_ns + 1, (epoch_ns + max(b for _, b in chosen) * 1e9) // period_ns + 1)
     late = np.round(rng.exponential(2e5, len(polls))).astype(np.int64)
+    if acquisition_of(sensor)._misses_readings(source.traits.interval_s):  # read at random instants
+        late = np.round(rng.uniform(0, period_ns, len(polls))).astype(np.int64)
     polled = any(c.energy_method is not EnergyMethod.COUNTER for c in acquisition_of(sensor).layout.energy)
     events = [(int(t), "poll", -1) for t in polls.astype(np.int64) * period_ns + late] if polled else []
     regions = [Region(str(i), {sensor.target: sensor}) for i in range(len(chosen))]
@@ -180,7 +182,7 @@ def _run(  # noqa: PLR0917  (all that takes part)
     for t_ns, what, i in sorted(events):
         clock.advance(max(0, t_ns - clock.now_ns()) / 1e9)
         if what == "poll":
-            acquisition_of(sensor).step()  # as the pump does, which alone reads what is slow
+            acquisition_of(sensor).step()  # as the poller does, which alone reads what is slow
         elif what == "enter":
             regions[i].__enter__()
             entered[i] = clock.now_ns()

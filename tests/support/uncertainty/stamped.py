@@ -152,7 +152,7 @@ def _open(
     world = open_world(clock)
     assert world is not None
     calibration = calibrate([gpu.profile(source.identity)], source.identity, source.channels)
-    sensor = Sensor(source, "nvml", clock, calibration=calibration, interval_s=1e6)  # the pump rests
+    sensor = Sensor(source, "nvml", clock, calibration=calibration, interval_s=1e6)  # the poller rests
     acquisition_of(sensor).period_s = poll_s or source.traits.interval_s  # what is done here in its place
     return sensor, world.epoch_ns, world.joules_between
 
