@@ -112,6 +112,7 @@ _KEYS = {"derivation": "form", "operands": "of", "method": "rule"}
 
 def _channel(channel: Channel, *, in_total: bool) -> dict[str, object]:
     known = {_KEYS.get(k, k): v for k, v in asdict(channel).items() if v not in {None, "", (), math.inf}}
+    known.pop("energy_method")  # as "rule" below
     return known | {
         "quantity": channel.quantity.name.lower(),
         "unit": channel.unit,
