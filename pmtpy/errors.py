@@ -48,6 +48,7 @@ class Obstacle(enum.Enum):
     BUSY = "busy"
     FIRMWARE = "firmware"
     DEAD = "dead reading"
+    SETTING = "setting"
 
 
 @dataclass(frozen=True, slots=True)

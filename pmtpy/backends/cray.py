@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pmtpy.backends._device_clock import DeviceClock
 from pmtpy.backends._sysfs import Registers, entries, optional_number, sysfs_root, text_of, why
-from pmtpy.backends.machine import HOST_SYSFS, Machine, may_use
+from pmtpy.backends.machine import HOST_SYSFS, Machine, may_use, no_sysfs
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.rows import Block, Layout
@@ -78,6 +78,10 @@ def discover(*, sysfs_root: str | PathLike[str] | None = None) -> Discovery:
 
 def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:  # noqa: ARG001  (there is one device)
     """Say whether the node's counters are there and may be read, and what keeps them."""
+    return no_sysfs("cray", machine) or _look(machine)
+
+
+def _look(machine: Machine) -> tuple[Finding, ...]:
     found = discover(sysfs_root=machine.sysfs)
     if found.devices:
         return (Finding("cray", "", Verdict.WORKS, "the node's counters can be read"),)

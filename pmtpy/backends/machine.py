@@ -13,9 +13,12 @@ import pwd
 from dataclasses import dataclass
 from pathlib import Path
 
-from pmtpy.errors import Obstacle
+from pmtpy.core.clock import HOST_CLOCK, Clock
+from pmtpy.errors import Finding, Obstacle, Verdict
 
 _ROOT = Path("/")
+
+_IN_SYSFS = ("class", "devices", "bus", "firmware", "cray")
 
 # Container engines hide parts of /sys; what a container needs is the host's, under another name.
 HOST_SYSFS = (
@@ -42,10 +45,13 @@ class Machine:
         What ``/proc``, ``/dev`` and ``/etc`` are taken from.
     sysfs : Path
         Where sysfs is mounted.
+    clock : Clock
+        By which it is waited for a counter to move.
     """
 
     root: Path = _ROOT
     sysfs: Path = Path("/sys")
+    clock: Clock = HOST_CLOCK
 
     def at(self, path: str) -> Path:
         """Return where an absolute path of the machine is."""
@@ -89,6 +95,18 @@ class Machine:
                 driver = path / "driver"
                 found.append(PciDevice(path.name, driver.resolve().name if driver.exists() else ""))
         return tuple(found)
+
+
+def no_sysfs(backend: str, machine: Machine) -> tuple[Finding, ...]:
+    """Say that what is taken for sysfs is none: a variable or an option names another folder."""
+    if any((machine.sysfs / folder).is_dir() for folder in _IN_SYSFS):
+        return ()
+    what = "has none of the folders of sysfs" if machine.sysfs.is_dir() else "does not exist"
+    nested = machine.sysfs / "sys"
+    right = f"$ export PMT_SYSFS_ROOT={nested}" if (nested / "class").is_dir() else "$ unset PMT_SYSFS_ROOT"
+    cure = ("name the folder that holds class and devices:", right)
+    found = f"{machine.sysfs} is taken for sysfs (PMT_SYSFS_ROOT) and {what}"
+    return (Finding(backend, "", Verdict.BROKEN, found, Obstacle.SETTING, cure),)
 
 
 def _text(path: Path) -> str:

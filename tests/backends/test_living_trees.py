@@ -265,3 +265,18 @@ def test_a_load_of_the_period_of_the_polls_is_not_always_met_at_one_phase(stage:
     # 200 readings at random phases, each 10 W off: 0.7 W.
     assert total.watts == pytest.approx(15.0, abs=3 * 0.7)
     assert abs(total.joules - 150.0) < 2 * total.uncertainty_joules
+
+
+def test_a_partial_block_of_the_occ_is_told(stage: Stage) -> None:
+    occ = Occ({"PWRSYS": (Constant(300.0), 2000.0)})
+    stage.tree.put("firmware/opal/exports/occ_inband_sensors", lambda t: occ.show(t) + bytes(70_000))
+    assert told(stage.measure("occ", 1.0, pumped=True), "70000 bytes", "no whole block")
+
+
+def test_a_socket_without_the_meter_that_another_has_is_told(stage: Stage) -> None:
+    meters = [("Module", 0, 500.0), ("Grace", 0, 300.0), ("Grace", 1, 300.0)]
+    for i, (kind, socket, watts) in enumerate(meters):
+        text = {"power1_average": f"{int(watts * 1e6)}\n", "power1_average_interval": "50\n"}
+        text["power1_oem_info"] = f"{kind} Power Socket {socket}\n"
+        chip(stage.tree, i, "power_meter", text, device=f"LNXSYSTM:00/ACPI000D:0{i}")
+    assert told(stage.measure("hwmon", 1.0, pumped=True), "socket 1 has no module meter")

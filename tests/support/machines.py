@@ -10,6 +10,7 @@ import pytest
 
 from pmtpy.backends.machine import Machine
 from pmtpy.cli.doctor import Result, examine
+from pmtpy.core.clock import HOST_CLOCK, Clock
 from pmtpy.errors import Finding
 
 INTEL = "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu vme msr\n"
@@ -23,14 +24,15 @@ class Broken:
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = root
         self.sysfs = root / "sys"
-        self.sysfs.mkdir()
+        (self.sysfs / "class").mkdir(parents=True)
+        self.clock: Clock = HOST_CLOCK
         monkeypatch.setenv("PMT_SYSFS_ROOT", str(self.sysfs))
         for name in ("PMT_OCC_FILE", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
             monkeypatch.delenv(name, raising=False)
 
     @property
     def machine(self) -> Machine:
-        return Machine(self.root, self.sysfs)
+        return Machine(self.root, self.sysfs, self.clock)
 
     def put(self, path: str, text: str = "", mode: int = 0o644) -> Path:
         file = self.root / path.lstrip("/")

@@ -31,6 +31,7 @@ class SteppedClock:
         self._waiting: list[tuple[int, int, threading.Event, threading.Event]] = []
         self._order = itertools.count()
         self._movers: list[Callable[[float], None]] = []
+        self._conductor = threading.current_thread()
         self.reading_ns = 0  # what a look at the clock takes
 
     def now_ns(self) -> int:
@@ -50,6 +51,9 @@ class SteppedClock:
         mover(self.seconds)
 
     def wait_until(self, t_ns: int, wake: threading.Event) -> bool:
+        if threading.current_thread() is self._conductor:  # nobody else would move it
+            self.advance((t_ns - self._now) * 1e-9)
+            return wake.is_set()
         go = threading.Event()
         with self._change:
             if t_ns <= self._now or wake.is_set():

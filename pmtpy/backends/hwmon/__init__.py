@@ -173,6 +173,7 @@ def _readings(chips: Sequence[Chip], *, power: bool) -> tuple[list[_Reading], tu
     if any(r.channel.measures_energy for r in readings) and not outermost([r.channel.domain for r in readings]):
         labels = ", ".join(repr(r.attribute.label or r.channel.name) for r in readings if r.channel.measures_energy)
         notes.append(f"which of {labels} make a total is not known: choose with the option label= to add some up")
+    notes += meaning.missing_meters(chips)
     return readings, (*notes, *_backwards(r for r in readings if r.attribute.kind == "power"))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from pmtpy.backends._sysfs import entries, optional_text
 from pmtpy.backends.hwmon import discover
 from pmtpy.backends.hwmon.chips import scan
-from pmtpy.backends.machine import HOST_SYSFS, Machine, may_use, persistent_module
+from pmtpy.backends.machine import HOST_SYSFS, Machine, may_use, no_sysfs, persistent_module
 from pmtpy.errors import Finding, Obstacle, Verdict
 
 _ACPI_METER = "ACPI000D"
@@ -19,13 +19,16 @@ _SHUNT_MONITORS = ("ina219", "ina220", "ina226", "ina230", "ina231", "ina238", "
 
 def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:
     """Say which chips can be read, which may not, and which wait for their driver."""
+    wrong = no_sysfs("hwmon", machine)
+    if wrong:
+        return wrong
     found = discover(sysfs_root=machine.sysfs)
     chips, dangling = scan(machine.sysfs)
     findings = []
     for name in found.devices if device is None else (device,):
         closed = [
             a.path for c in chips if name in {c.device, c.name} for a in c.attributes
-            if a.kind in {"power", "energy"} and not may_use(a.path)
+            if a.kind in {"power", "energy"} and a.path.exists() and not may_use(a.path)
         ]  # fmt: skip
         findings.append(_chip(name, closed))
     findings += _waiting(machine)

@@ -206,6 +206,22 @@ def _meters(parts: Sequence[tuple[Chip, str]]) -> dict[tuple[str, str], str]:
     return result
 
 
+def missing_meters(chips: Sequence[Chip]) -> list[str]:
+    """Say which socket lacks a meter of the kind that the total takes of the others, or of which it takes a smaller."""
+    kinds: dict[str, set[str]] = {}
+    for chip in chips:
+        for match in (_METER.search(a.part) for a in chip.attributes):
+            if match:
+                kinds.setdefault(match[2], set()).add("module" if match[1] == "total" else match[1])
+    best = [k for k in ("module", "grace") if any(k in found for found in kinds.values())][:1]
+    return [
+        f"socket {socket} has no {kind} meter although another has: the total takes a smaller part of it, or none"
+        for kind in best
+        for socket, found in sorted(kinds.items())
+        if kind not in found
+    ]
+
+
 def pairs(chip: Chip) -> tuple[tuple[Attribute, Attribute], ...]:
     """Voltages and currents of the same rail, for a chip that gives no power; none where it is not certain.
 

@@ -7,12 +7,15 @@ from pathlib import Path
 from pmtpy.backends._sysfs import entries, optional_text
 from pmtpy.backends.jetson import discover
 from pmtpy.backends.jetson.chips import rails
-from pmtpy.backends.machine import HOST_SYSFS, Machine, may_use, persistent_module
+from pmtpy.backends.machine import HOST_SYSFS, Machine, may_use, no_sysfs, persistent_module
 from pmtpy.errors import Finding, Obstacle, Verdict
 
 
 def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:  # noqa: ARG001  (there is one device)
     """Say whether this is a Jetson and whether its monitors can be read."""
+    wrong = no_sysfs("jetson", machine)
+    if wrong:
+        return wrong
     found = discover(sysfs_root=machine.sysfs)
     if found.devices:
         closed = [path for rail in rails(machine.sysfs) for path in (rail.volts, rail.amps) if _closed(path)]

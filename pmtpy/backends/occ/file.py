@@ -88,6 +88,10 @@ class Export:
         except OSError:  # closed
             return 0
 
+    def odd_bytes(self) -> int:
+        """Return the number of bytes at the end of the file that are no whole block."""
+        return os.fstat(self._fd).st_size % BLOCK_BYTES
+
     def close(self) -> None:
         """Close the file. May be called twice."""
         fd, self._fd = self._fd, -1

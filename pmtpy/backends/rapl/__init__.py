@@ -137,7 +137,8 @@ class _Opening:
             # Without the platform, a duplicate or a part of a package the total is as good as with it.
             self.registers = Registers(_locator(self._root, readable), alone=Layout(self.channels).beside_total)
         except OSError as error:
-            return BackendUnavailableError("rapl", f"{error.filename}: {why(error)}", _PERMIT)
+            remedy = _PERMIT if isinstance(error, PermissionError) else _LOAD
+            return BackendUnavailableError("rapl", f"{error.filename}: {why(error)}", remedy)
         self.notes = (*tree.notes, *rules)
         self.deadline_s = min(
             (c.wrap * c.scale if c.wrap else SMALLEST_RANGE_J) / (c.max_watts or MAX_WATTS) for c in self.channels

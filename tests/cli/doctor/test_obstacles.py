@@ -21,6 +21,7 @@ from pmtpy.emulators.world import make_world
 from pmtpy.errors import Finding, Obstacle, Verdict
 from tests.backends.conftest import nobody
 from tests.support.machines import GUEST, INTEL, POWER9, Broken
+from tests.support.trees import SteppedClock
 
 NVIDIA, AMD = 0x10DE, 0x1002
 ON_BUS = "0000:3b:00.0"
@@ -93,6 +94,13 @@ def test_what_works_is_opened_and_read(monkeypatch: pytest.MonkeyPatch, broken: 
     processors = Processors(make_world("constant:100", clock=clock))
     monkeypatch.setenv("PMT_SYSFS_ROOT", str(processors.tree.root))
     broken.sysfs = processors.tree.root
+    broken.clock = living = SteppedClock()
+
+    def go_on(_: float) -> None:
+        clock.advance(0.01)
+        processors.refresh(clock.now_ns())
+
+    living.on_move(go_on)
     (result,) = broken.results("rapl", opening=True)
     processors.tree.close()
     assert result.finding.verdict is Verdict.WORKS
@@ -484,3 +492,35 @@ def test_a_machine_without_amd_gpu_is_not_told_to_install_anything(broken: Broke
 @pytest.fixture(autouse=True)
 def _no_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ROCM_PATH", raising=False)
+
+
+# -- settings, and readings that answer and say nothing ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["rapl", "hwmon", "jetson", "cray"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_folder_that_is_no_sysfs_is_a_wrong_setting_and_no_virtual_machine(
+    broken: Broken, target: str, *, inside: bool
+) -> None:
+    broken.put("/proc/cpuinfo", GUEST)
+    broken.sysfs = broken.root / "elsewhere"
+    if inside:
+        (broken.sysfs / "sys" / "class").mkdir(parents=True)
+    cure = f"$ export PMT_SYSFS_ROOT={broken.sysfs}/sys" if inside else "$ unset PMT_SYSFS_ROOT"
+    is_broken(broken.finding(target), Obstacle.SETTING, cure)
+
+
+def test_counters_that_answer_and_do_not_move_are_dead(broken: Broken) -> None:
+    broken.clock = SteppedClock()
+    broken.put("/proc/cpuinfo", INTEL)
+    broken.zone(0)
+    broken.zone(1)
+    finding = broken.finding("rapl")
+    assert (finding.verdict, finding.obstacle) == (Verdict.BROKEN, Obstacle.DEAD)
+    assert "package0, package1" in finding.found
+
+
+def test_linux_inside_windows_is_told_from_other_virtual_machines(broken: Broken) -> None:
+    broken.put("/proc/cpuinfo", GUEST)
+    broken.put("/proc/sys/kernel/osrelease", "5.15.153.1-microsoft-standard-WSL2\n")
+    is_absent(broken.finding("rapl"), "WSL")
