@@ -17,7 +17,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import f as f_distribution
 
 from pmtpy.analysis.signal.estimate import Estimate, t95
 from pmtpy.analysis.signal.trace import PowerTrace
@@ -75,6 +74,8 @@ class FreeShape:
         spare, rest = self.freedom - parameters, self.rows - self.freedom
         if spare <= 0.0 or rest <= 0.0 or left / (self.rows - parameters) < (_MUCH * self.residual_w) ** 2:
             return False
+        from scipy.stats import f as f_distribution
+
         return bool(f_distribution.sf((left - self.left) / spare / (self.left / rest), spare, rest) < _SURE)
 
 

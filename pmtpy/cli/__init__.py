@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pmtpy.cli.command import split_command
-from pmtpy.cli.common import USAGE, configure_logging, exit_code, say
+from pmtpy.cli.common import UNAVAILABLE, USAGE, configure_logging, exit_code, say
 from pmtpy.cli.parser import Parser
 from pmtpy.cli.stopping import Stop, Stopped
 from pmtpy.errors import PmtError
@@ -35,6 +35,11 @@ VERBS: Mapping[str, str] = types.MappingProxyType(
         "sim": "put a virtual PowerSensor3 board behind a pseudo-terminal",
         "completion": "print the script that completes pmtpy's words in a shell",
     }
+)
+
+# Libraries that a verb may need, and the extras that bring them.
+_EXTRAS = types.MappingProxyType(
+    {"pandas": "analysis", "scipy": "analysis", "matplotlib": "plot", "pyarrow": "parquet", "rich": "cli"}
 )
 
 WITH_COMMAND = {"run", "dump", "compare"}
@@ -61,8 +66,21 @@ def _parser(chosen: str | None) -> Parser:
             sub.add_argument("-v", "--verbose", action="count", default=0, help="say more on stderr (twice: debug)")
             sub.add_argument("-q", "--quiet", action="store_true", help="say only errors")
             sub.set_defaults(parser=sub)
-            importlib.import_module(f"pmtpy.cli.{verb}").add_arguments(sub)
+            _module(verb).add_arguments(sub)
     return parser
+
+
+def _module(verb: str) -> Any:
+    return importlib.import_module(f"pmtpy.cli.{verb}")
+
+
+def _without(verb: str | None, error: ModuleNotFoundError) -> int:
+    """Name the extra that brings a library which is not installed; what is none of ours is raised again."""
+    library = (error.name or "").split(".")[0]
+    if library not in _EXTRAS:
+        raise error
+    say(f"pmtpy {verb}: {library} is not installed\n  remedy: pip install 'pmtpy[{_EXTRAS[library]}]'")
+    return UNAVAILABLE
 
 
 def _asked_by_a_shell() -> None:
@@ -82,7 +100,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = [*(sys.argv[1:] if argv is None else argv)]  # `list` is a verb here, once it was used
     ours, command = split_command(words)
     chosen = next((w for w in ours if not w.startswith("-")), None)
-    parser = _parser(chosen)
+    try:
+        parser = _parser(chosen)
+    except ModuleNotFoundError as error:
+        return _without(chosen, error)
     args, left = parser.parse_known_args(ours)
     if left:
         hint = "" if left[0].startswith("-") or args.verb not in WITH_COMMAND else "; a command goes after --"
@@ -102,8 +123,10 @@ def _run(args: argparse.Namespace) -> int:
     """Run the verb that was parsed; return the exit code whatever ends it."""
     try:
         with Stop() as args.stop:
-            code: int = importlib.import_module(f"pmtpy.cli.{args.verb}").run(args)
+            code: int = _module(args.verb).run(args)
             sys.stdout.flush()
+    except ModuleNotFoundError as error:
+        return _without(args.verb, error)
     except PmtError as error:
         say(f"pmtpy {args.verb}: {error}")
         return exit_code(error)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import betaln, logsumexp
 
 from pmtpy.analysis.clocking.intervals import MIN_CHANGES, FasterThanPollsError, Intervals
 from pmtpy.core.rows import Floats, Ints
@@ -26,6 +25,8 @@ _ALIKE = 0.03  # periods that differ by less are one candidate
 
 def search(seen: Intervals, poll: float, step: float) -> list[tuple[float, float, float]]:
     """Return candidates for the period, how far each may be off, relative, and the share of belief in it."""
+    from scipy.special import logsumexp
+
     part = _densest(seen)
     gaps = np.diff(part.before[part.changed])
     lo, hi = _FASTEST * poll, max(1.3 * float(np.median(gaps)), 3.0 * float(np.quantile(gaps, 0.2)))
@@ -102,6 +103,8 @@ def _score(seen: Intervals, period: float, piece: int, soft: float) -> float:
     Both what updates bring (a change or none) and what polls without an update bring are coins of unknown bias
     (beta-binomial); the second seldom falls on a change.
     """
+    from scipy.special import betaln
+
     known = seen.known(period)
     a, b, changed = seen.after[known], seen.before[known], seen.changed[known]
     if np.sum(changed) < MIN_CHANGES:
@@ -139,6 +142,8 @@ def _score(seen: Intervals, period: float, piece: int, soft: float) -> float:
 
 def _coin(heads: Floats | Ints, tosses: Floats | Ints) -> Floats:
     """Evidence for a coin whose bias differs from piece to piece, but is alike in most (beta-binomial)."""
+    from scipy.special import betaln
+
     share = float(np.clip(np.sum(heads) / np.sum(tosses), 0.005, 0.995))
     a, b = _LIKE_OTHERS * share, _LIKE_OTHERS * (1.0 - share)
     return np.asarray(betaln(heads + a, tosses - heads + b) - betaln(a, b), np.float64)

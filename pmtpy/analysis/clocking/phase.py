@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from scipy.ndimage import convolve1d, gaussian_filter1d
 
 from pmtpy.analysis.clocking.intervals import Bools, Intervals
 from pmtpy.analysis.signal.estimate import Estimate
@@ -52,6 +51,8 @@ class _Comb:
     """The logarithm of ``W``, on cells of a fraction of the period, for one blur of the stamps."""
 
     def __init__(self, seen: Intervals, edges: Floats, period: float, q: float, soft: float) -> None:
+        from scipy.ndimage import gaussian_filter1d
+
         self.edges, self.q, self.soft = edges, q, soft
         self.block = float(edges[1] - edges[0])
         known = seen.known(period)
@@ -63,6 +64,7 @@ class _Comb:
         knots = np.append(seen.after, seen.before[-1])
 
         def share(which: Bools) -> Floats:
+
             total = np.concatenate([[0.0], np.cumsum(np.where(which, seen.length, 0.0))])
             inside = np.diff(np.interp(grid, knots, total)) / self.cell
             return np.asarray(gaussian_filter1d(inside, soft / self.cell, truncate=5.0, mode="constant"), np.float64)
@@ -164,6 +166,8 @@ def _weigh(comb: _Comb, period: float, reach: float, walk: float) -> list[_Walk]
 
 def _filter(comb: _Comb, periods: Floats, walk: float) -> list[_Walk]:
     """Weigh the phases of each block by all blocks up to it, for each period."""
+    from scipy.ndimage import convolve1d
+
     logs = np.stack([comb.blocks(float(period)) for period in periods])
     tops = np.max(logs, axis=2)
     weights = np.exp(logs - tops[:, :, None])

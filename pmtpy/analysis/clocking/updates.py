@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import rel_entr
 
 from pmtpy.analysis.clocking.intervals import Bools, FasterThanPollsError, Intervals, few_own, own_changes
 from pmtpy.analysis.clocking.period import search, too_fast
@@ -138,6 +137,8 @@ def _explained(seen: Intervals, path: PhasePath, own: Bools) -> float:
     DeclinedError
         Of those changes that are the sensor's own it explains no more than chance.
     """
+    from scipy.special import rel_entr
+
     known = seen.known(path.period_s.value)
     u = path.nearest((seen.before + seen.after) / 2.0)
     inside = (u >= seen.after - 2.0 * path.soft_s) & (u <= seen.before + 2.0 * path.soft_s)
