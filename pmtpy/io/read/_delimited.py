@@ -17,6 +17,12 @@ FLOAT, INT, TEXT = np.float64, np.int64, object
 Kind = type[np.float64] | type[np.int64] | type[object]
 
 
+_TEXT_COST, _NUMBER_COST = (
+    16,
+    6,
+)  # bytes of memory for each byte of a file whose fields are kept as text, or are numbers
+
+
 class Delimited:
     """Reads the lines of one recording.
 
@@ -34,6 +40,7 @@ class Delimited:
         self._recording = recording
         self._kinds = dict(kinds)
         self._separator = separator
+        self._cost = _TEXT_COST if list(self._kinds.values()).count(TEXT) > 1 else _NUMBER_COST
 
     def rows(self, first: int, block: bytes) -> tuple[Columns, Ints]:
         """Return the columns of a block of lines, the first of which has number ``first``, and each row's number."""
@@ -48,7 +55,9 @@ class Delimited:
 
     def all(self, first: int = 2) -> tuple[Columns, Ints]:
         """Return all rows of the recording from line ``first`` (1 or 2) on."""
-        return joined([self.rows(number, block) for number, block in self._recording.blocks(first)], self._kinds)
+        return joined(
+            [self.rows(number, block) for number, block in self._recording.blocks(first, self._cost)], self._kinds
+        )
 
     def _at_once(self, block: bytes) -> Columns | None:
         """Read with pyarrow, on all cores. None where that is not installed, or a line is not whole."""
@@ -154,7 +163,7 @@ def without_marks(
     Those start with ``M`` and a blank, and have fewer fields than a row.
     """
     lines, parts, marks = Delimited(recording, kinds, " "), [], []
-    for number, block in recording.blocks(first):
+    for number, block in recording.blocks(first, _NUMBER_COST):
         numbers: Ints = np.arange(number, number + block.count(b"\n"))
         rows = block
         if block.startswith(b"M ") or b"\nM " in block:

@@ -16,6 +16,8 @@ _NAMED = 5  # broken lines that a message names one by one
 _HEAD = 1 << 16  # bytes by which the format is told
 _BLOCK = 1 << 24  # bytes of lines that are read at once
 _GZIP = b"\x1f\x8b"
+_UNSUSPECTED = 1 << 26  # bytes that may always be unpacked
+_RATIO = 200  # text of ours packs to a fifth or a tenth, and nothing whose times go on to less than a hundredth
 _COST = 8  # bytes of memory per byte of a text that is taken apart line by line
 CUT = "it has no end (was the writer stopped while writing it?)"
 
@@ -35,6 +37,8 @@ class Recording:
 
     Attributes
     ----------
+    packed : bool
+        Whether it is compressed.
     head : bytes
         How it starts.
     broken_lines : list of int
@@ -54,32 +58,30 @@ class Recording:
         self.broken_lines: list[int] = []
         self._skip_broken = skip_broken
         self._reasons: list[str] = []
+        with path.open("rb") as raw:
+            self.packed = raw.read(len(_GZIP)) == _GZIP
         with self._opened() as file:
             self.head = self._take(file, _HEAD)
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[IO[bytes]]:
         with self.path.open("rb") as file:
-            packed = file.read(2) == _GZIP
-            file.seek(0)
-            if not packed:
+            if not self.packed:
                 yield file
                 return
             with gzip.open(file) as unpacked:
                 yield unpacked  # type: ignore[misc]
 
     def _take(self, file: IO[bytes], size: int) -> bytes:
+        """Read on; a file that unpacks to what no recording does is refused before it is unpacked."""
         try:
-            return file.read(size)
+            part = file.read(size)
+            if self.packed and file.tell() > max(_UNSUSPECTED, _RATIO * self.path.stat().st_size):
+                raise self.error(f"it unpacks to more than {_RATIO} times its size; unpack it first, if it is sound")
+            return part  # noqa: TRY300
         except (OSError, EOFError, zlib.error) as error:
             msg = f"{self.path} is not whole: {error}; get it anew from where it was made"
             raise FileFormatError(msg) from error
-
-    @property
-    def packed(self) -> bool:
-        """Whether it is compressed."""
-        with self.path.open("rb") as file:
-            return file.read(2) == _GZIP
 
     def first_line(self) -> str:
         """Return the first line, as far as it is text."""
@@ -95,14 +97,18 @@ class Recording:
                 self.budget.allow(size * cost, f"the recording of {size / 1e6:.0f} MB or more")
         return b"".join(parts)
 
-    def blocks(self, first: int = 2) -> Iterator[tuple[int, bytes]]:
+    def blocks(self, first: int = 2, cost: int = 0) -> Iterator[tuple[int, bytes]]:
         """Yield the lines from ``first`` (1 or 2) on, some megabytes at a time, and the number of the first of them.
+
+        Refused once they take more memory than there is, at ``cost`` bytes for each of theirs.
 
         A last line without an end is given one, unless it looks cut off: then it is reported and left out.
         """
-        number, rest, before = 1, b"", b""
+        number, rest, before, size = 1, b"", b"", 0
         with self._opened() as file:
             while part := self._take(file, _BLOCK):
+                size += len(part)
+                self.budget.allow(size * cost, f"the recording of {size / 1e6:.0f} MB or more")
                 end = part.rfind(b"\n") + 1
                 block, rest = (rest + part[:end], part[end:]) if end else (b"", rest + part)
                 self.budget.allow(len(rest) * _COST, "a line without an end")
