@@ -386,9 +386,12 @@ class Acquisition:
 
     def _misses_readings(self, period_s: float) -> bool:
         """Whether powers are renewed more often than they are read, so that a load may keep step with the polls."""
-        if self._streaming or self._source.traits.timestamps is Timestamps.DEVICE_UPDATE:
+        energy = self.layout.energy
+        if self._streaming or all(c.energy_method is EnergyMethod.COUNTER for c in energy):
             return False
-        powers = [c for c in self.layout.energy if c.energy_method is not EnergyMethod.COUNTER]
+        if self._source.traits.timestamps is Timestamps.DEVICE_UPDATE:  # all that a reading holds is renewed together
+            return any(c.refresh_s is not None and c.refresh_s < _MISSED * period_s for c in energy)
+        powers = [c for c in energy if c.energy_method is not EnergyMethod.COUNTER]
         return any((c.refresh_s or 0.0) < _MISSED * period_s for c in powers)
 
     def _polled(self) -> None:

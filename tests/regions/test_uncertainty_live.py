@@ -45,6 +45,14 @@ def test_stated_intervals_of_live_regions_hold_the_truth(kind: str) -> None:
             assert covered([t for t in found if low <= t.seconds < high]) >= 0.83, (name, low)
 
 
+def test_regions_of_counters_hold_the_truth_where_no_doubtful_gain_covers_for_the_rest() -> None:
+    found: list[Trial] = []
+    for seed in range(14):
+        kind = LOADS[seed % len(LOADS)]
+        found += measure(DEVICES["rapl"], kind, 300 + seed, count=20, gain_known=True)["package0"]
+    assert 0.92 <= covered(found) <= 0.99
+
+
 def slow_board(identity: Identity) -> Profile:
     how = Behaviour("one-pole", Number(0.015413), None, Number(0.0546, 0.0006), Number(0.0, 0.001))
     curve = Affine(Number(1.024, 0.003), Number(0.8, 0.3))

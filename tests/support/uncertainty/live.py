@@ -129,8 +129,11 @@ def measure(
     seconds: float = 10.0,
     lengths: tuple[float, float] = (0.05, 7.0),
     profile: Callable[[Identity], Profile] | None = None,
+    gain_known: bool = False,
 ) -> dict[str, list[Trial]]:
     """Measure random regions of one world; return the trials of each channel.
+
+    With ``gain_known`` the channels state no uncertainty of their gain, so that all else shows.
 
     The errors of gain and zero that a channel states are drawn as stated: an emulated device has none of its own, or
     those that the profile takes out.
@@ -141,6 +144,8 @@ def measure(
     load, edges = random_load(rng, kind, seconds, device.scale)
     open_virtual = opener(device.target, "virtual")
     source = open_virtual("virtual", clock=clock, load=load, **dict(device.options))
+    if gain_known:
+        source.channels = tuple(replace(c, gain_u=0.0) for c in source.channels)
     world = open_world(clock)
     assert world is not None
     source.traits = replace(source.traits, deadline_s=None)
