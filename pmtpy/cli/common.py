@@ -159,7 +159,7 @@ def open_all(
                 options["interval"] = seconds_of(interval)
             try:
                 sensors.append(stack.enter_context(create(*split_target(target), **options)))  # type: ignore[arg-type]
-            except BackendUnavailableError as error:
+            except (BackendUnavailableError, SourceLostError) as error:
                 if strict or (target == targets[-1] and not sensors):
                     raise
                 say(f"left out: {error}")
