@@ -33,6 +33,7 @@ from pmtpy.emulators.powersensor3.spec import (
 Levels = npt.NDArray[np.uint16]
 
 FAST_CYCLE_BLOCKS = 32
+_EXACT = 1e-6  # us, above the rounding of a float: a period that is a fraction does not fall short of a whole number
 
 
 class Sampler:
@@ -85,7 +86,8 @@ class Sampler:
     def _timestamp_bytes(self) -> npt.NDArray[np.uint8]:
         """Return the first two bytes of every frame of a block; they are the same in each block."""
         period = self.spec.hardware.period_us
-        t = (np.arange(1, self.block + 1) * period.numerator // period.denominator) % 1024
+        off = np.random.default_rng([self.spec.seed, self.boot]).normal(0.0, self.spec.jitter_us, self.block)
+        t = np.floor(np.arange(1, self.block + 1) * float(period) + off + _EXACT).astype(np.int64) % 1024
         return np.column_stack([0xF0 | t >> 6, 0x40 | t & 0x3F]).astype(np.uint8)
 
     def frames_by(self, t_ns: int) -> int:

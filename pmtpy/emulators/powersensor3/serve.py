@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--no-noise", dest="noise", action="store_false", help="a constant input always gives the same level")
     add("--seed", type=int, default=1, help="of noise and faults (%(default)s)")
     add("--drift-ppm", type=float, default=0.0, metavar="PPM", help="how much faster the board's clock runs")
+    add("--jitter-us", type=float, default=0.0, metavar="US", help="standard deviation of the timestamps")
     add("--stored", default="good", choices=[s.value for s in Stored], help="state of the configuration in the flash")
     add("--streaming", action="store_true", help="left streaming by an earlier user")
     add("--hang-on-marker", action="store_true", help="hang, as the real firmware, when stopped with a marker pending")
@@ -82,6 +83,7 @@ def spec_of(options: argparse.Namespace) -> BoardSpec:
         noise=options.noise,
         seed=options.seed,
         drift_ppm=options.drift_ppm,
+        jitter_us=options.jitter_us,
         stored=Stored(options.stored),
         streaming=options.streaming,
         hang_on_marker=options.hang_on_marker,
@@ -101,6 +103,7 @@ def arguments_of(spec: BoardSpec) -> list[str]:
         "--firmware": spec.version,
         "--seed": spec.seed,
         "--drift-ppm": spec.drift_ppm,
+        "--jitter-us": spec.jitter_us,
         "--stored": spec.stored.value,
         "--open-level": spec.open_level,
         "--flash-s": spec.flash_s,

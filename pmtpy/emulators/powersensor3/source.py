@@ -43,6 +43,7 @@ def open_virtual(
     noise: bool = True,
     seed: int | None = None,
     drift_ppm: float = 0.0,
+    jitter_us: float = 0.0,
     stored: str = "good",
     streaming: bool = False,
     fault: str = "",
@@ -67,6 +68,8 @@ def open_virtual(
         Of noise and faults; None: that of the world.
     drift_ppm : float
         How much faster the board's crystal runs than the host's clock.
+    jitter_us : float
+        Standard deviation of the board's timestamps, microseconds.
     stored : str
         State of the configuration in the flash: one of :class:`~pmtpy.emulators.powersensor3.Stored`.
     streaming : bool
@@ -94,6 +97,7 @@ def open_virtual(
         noise=noise,
         seed=world.seed if seed is None else seed,
         drift_ppm=drift_ppm,
+        jitter_us=jitter_us,
         stored=Stored(stored),
         streaming=streaming,
     )

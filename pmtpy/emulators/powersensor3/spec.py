@@ -176,6 +176,8 @@ class BoardSpec:
         Of the noise and of the faults.
     drift_ppm : float
         How much faster the board's crystal runs than the host's clock.
+    jitter_us : float
+        Standard deviation of a timestamp, microseconds: real ones are a few late or early, as interrupts allow.
     stored : Stored
         State of the configuration in the flash at first boot.
     streaming : bool
@@ -196,6 +198,7 @@ class BoardSpec:
     noise: bool = True
     seed: int = 1
     drift_ppm: float = 0.0
+    jitter_us: float = 0.0
     stored: Stored = Stored.GOOD
     streaming: bool = False
     hang_on_marker: bool = False

@@ -131,6 +131,17 @@ def test_frames_that_the_board_skips_are_counted_exactly() -> None:
     source.close()
 
 
+@pytest.mark.parametrize(("variant", "jitter_us"), [("F411", 3.0), ("F401", 3.0), ("F407", 1.5)])
+def test_timestamps_that_jitter_lose_no_frame(variant: str, jitter_us: float) -> None:
+    clock = ManualClock()
+    source = open_virtual(clock=clock, load="constant:60", variant=variant, jitter_us=jitter_us)
+    blocks = read_for(source, clock, 5)
+    log = far_side(source).history.boots[-1]
+    assert sum(int(b.lost.sum()) for b in blocks if b.lost is not None) == 0
+    assert sum(map(len, blocks)) == log.runs[0][1] - log.runs[0][0]
+    source.close()
+
+
 def test_marks_stand_on_the_frames_that_the_board_marked() -> None:
     clock = ManualClock()
     source = open_virtual(clock=clock, load=SQUARE, drift_ppm=30)
