@@ -3,9 +3,11 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pmtpy
+from pmtpy.cli import EXTRAS
 
 
 def test_every_public_name_is_there_sorted_and_documented() -> None:
@@ -27,6 +29,10 @@ def test_static_tools_see_the_names_that_exist_at_run_time() -> None:
     del imported["old_names"]  # which makes old module paths work
     assert set(imported) == set(pmtpy.__all__)
     assert imported == pmtpy._HOME
+
+
+def test_each_extra_that_a_message_names_exists() -> None:
+    assert set(EXTRAS.values()) <= set(metadata.metadata("pmtpy").get_all("Provides-Extra") or ())
 
 
 def test_importing_and_using_the_core_loads_nothing_foreign_but_numpy() -> None:

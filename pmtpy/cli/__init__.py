@@ -18,7 +18,7 @@ from pmtpy.cli.command import split_command
 from pmtpy.cli.common import UNAVAILABLE, USAGE, configure_logging, exit_code, say
 from pmtpy.cli.parser import Parser
 from pmtpy.cli.stopping import Stop, Stopped
-from pmtpy.errors import PmtError
+from pmtpy.errors import BackendUnavailableError, PmtError
 
 VERBS: Mapping[str, str] = types.MappingProxyType(
     {
@@ -37,9 +37,16 @@ VERBS: Mapping[str, str] = types.MappingProxyType(
     }
 )
 
-# Libraries that a verb may need, and the extras that bring them.
-_EXTRAS = types.MappingProxyType(
-    {"pandas": "analysis", "scipy": "analysis", "matplotlib": "plot", "pyarrow": "parquet", "rich": "cli"}
+# Packages that only some verbs need, and the extra that brings each.
+EXTRAS: Mapping[str, str] = types.MappingProxyType(
+    {
+        "pandas": "analysis",
+        "scipy": "analysis",
+        "matplotlib": "plot",
+        "pyarrow": "parquet",
+        "argcomplete": "cli",
+        "rich": "cli",
+    }
 )
 
 WITH_COMMAND = {"run", "dump", "compare"}
@@ -66,21 +73,8 @@ def _parser(chosen: str | None) -> Parser:
             sub.add_argument("-v", "--verbose", action="count", default=0, help="say more on stderr (twice: debug)")
             sub.add_argument("-q", "--quiet", action="store_true", help="say only errors")
             sub.set_defaults(parser=sub)
-            _module(verb).add_arguments(sub)
+            importlib.import_module(f"pmtpy.cli.{verb}").add_arguments(sub)
     return parser
-
-
-def _module(verb: str) -> Any:
-    return importlib.import_module(f"pmtpy.cli.{verb}")
-
-
-def _without(verb: str | None, error: ModuleNotFoundError) -> int:
-    """Name the extra that brings a library which is not installed; what is none of ours is raised again."""
-    library = (error.name or "").split(".")[0]
-    if library not in _EXTRAS:
-        raise error
-    say(f"pmtpy {verb}: {library} is not installed\n  remedy: pip install 'pmtpy[{_EXTRAS[library]}]'")
-    return UNAVAILABLE
 
 
 def _asked_by_a_shell() -> None:
@@ -95,15 +89,32 @@ def _asked_by_a_shell() -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb; return the exit code."""
+    words = [*(sys.argv[1:] if argv is None else argv)]  # `list` is a verb here, once it was used
+    try:
+        with Stop() as stop:
+            return _main(words, stop)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        verb = next((w for w in words if w in VERBS), "")
+        missing = f"it needs the Python package {package}, which is not installed"
+        remedy = f"pip install 'pmtpy[{EXTRAS[package]}]'"
+        say(f"pmtpy: {BackendUnavailableError(verb, missing, remedy)}")
+        return UNAVAILABLE
+    except Stopped as ended:
+        return 128 + ended.number
+    except KeyboardInterrupt:
+        return 130
+
+
+def _main(words: list[str], stop: Stop) -> int:
+    """Parse the words and run the verb that they name."""
     if "_ARGCOMPLETE" in os.environ:
         _asked_by_a_shell()
-    words = [*(sys.argv[1:] if argv is None else argv)]  # `list` is a verb here, once it was used
     ours, command = split_command(words)
     chosen = next((w for w in ours if not w.startswith("-")), None)
-    try:
-        parser = _parser(chosen)
-    except ModuleNotFoundError as error:
-        return _without(chosen, error)
+    parser = _parser(chosen)
     args, left = parser.parse_known_args(ours)
     if left:
         hint = "" if left[0].startswith("-") or args.verb not in WITH_COMMAND else "; a command goes after --"
@@ -114,19 +125,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE
     if command and args.verb not in WITH_COMMAND:
         args.parser.error(f"{args.verb} takes no command after --")
-    args.command = command
+    args.command, args.stop = command, stop
     configure_logging(args.verbose, quiet=args.quiet)
     return _run(args)
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Run the verb that was parsed; return the exit code whatever ends it."""
+    """Run the verb that was parsed; return the exit code."""
     try:
-        with Stop() as args.stop:
-            code: int = _module(args.verb).run(args)
-            sys.stdout.flush()
-    except ModuleNotFoundError as error:
-        return _without(args.verb, error)
+        code: int = importlib.import_module(f"pmtpy.cli.{args.verb}").run(args)
+        sys.stdout.flush()
     except PmtError as error:
         say(f"pmtpy {args.verb}: {error}")
         return exit_code(error)
@@ -134,10 +142,6 @@ def _run(args: argparse.Namespace) -> int:
         # Whoever read our output has gone; nothing more can be said, and the interpreter must not try at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Stopped as stop:
-        return 128 + stop.number
-    except KeyboardInterrupt:
-        return 130
     return code
 
 

@@ -129,4 +129,3 @@ def _each_verb_works_or_names_its_extra(environment: Environment) -> None:
         done = environment.pmtpy(*words.split())
         assert done.returncode != 0
         assert f"pip install 'pmtpy[{needs}]'" in done.stderr, f"{words}\n{done.stderr}"
-    assert environment.pmtpy("characterise", "rapl:virtual", "--help").returncode == 0
