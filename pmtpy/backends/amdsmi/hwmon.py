@@ -15,6 +15,7 @@ from pmtpy.backends._gpu_selection import normal_pci
 from pmtpy.backends._sysfs import Registers, optional_number, optional_text
 from pmtpy.backends.amdsmi.library import BACKEND
 from pmtpy.backends.amdsmi.selection import Gpu
+from pmtpy.backends.amdsmi.source import ASSUMED_MEAN_S
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import PolledSource, Traits
@@ -25,10 +26,9 @@ _GAIN_U = 0.05  # as for the library's readings, which come from the same regist
 _MOST_MICROWATTS = 5e9
 # Most cards have one of the two: current firmware the momentary one (Linux 6.6 and newer), older the average.
 _POWERS = (("power1_input", "gpu.current_power"), ("power1_average", "gpu.average_power"))
-# AMD documents neither the width nor the shape of this mean, so nothing of it can be put into an uncertainty.
 _UNSTATED_MEAN = (
-    "gpu.average_power is a mean over a time that AMD does not state: in regions of a few seconds or less, lag and "
-    "edges are not in its uncertainty"
+    f"gpu.average_power is a mean over a time that AMD does not state: {ASSUMED_MEAN_S:g} s is assumed, and if it is "
+    "longer, regions of a few seconds are less certain than they say"
 )
 _TEMPERATURES = {"edge": "gpu.edge_temperature", "junction": "gpu.hotspot_temperature", "mem": "memory.temperature"}
 _CLOCKS = {"sclk": "gpu.gfx_clock", "mclk": "gpu.memory_clock"}
@@ -84,7 +84,10 @@ def _channels(folder: Path, domain: str) -> tuple[tuple[Channel, ...], tuple[Pat
         if (optional_number(folder / file) or 0) > 0:
             label = optional_text(folder / "power1_label") or file
             power = Channel(name, Quantity.POWER, scale=1e-6, domain=domain, label=label, gain_u=_GAIN_U)
-            found.append((replace(power, reference=_REFERENCE), folder / file))
+            mean_s = ASSUMED_MEAN_S if file == "power1_average" else None
+            lag_s = mean_s / 2 if mean_s else None
+            power = replace(power, window_s=mean_s, lag_s=lag_s, reference=_REFERENCE)
+            found.append((power, folder / file))
     for i in range(1, 4):
         kind = _TEMPERATURES.get(optional_text(folder / f"temp{i}_label") or "edge")
         if kind and optional_number(folder / f"temp{i}_input") is not None:

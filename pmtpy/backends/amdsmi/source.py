@@ -38,6 +38,9 @@ ACCURACY = "not documented; as found for other GPUs' sensors"
 GAIN_U = 0.05
 # The metrics behind all calls are cached for 1 ms in the library and about as long again in the driver.
 _REFRESH_S = 0.002
+# AMD states neither the width nor the shape of the average. A second is what other vendors' averages have (NVML, arXiv
+# 2312.02741): assumed, so that lag and edges are in the uncertainty rather than nowhere.
+ASSUMED_MEAN_S = 1.0
 _MOST_WATTS = 5_000.0
 _JUDGE_S, _JUDGE_J = 5.0, 50.0
 _BACK_READS = 3  # readings below the last one after which the accumulator is believed to have restarted
@@ -103,12 +106,17 @@ def find(library: Library, handle: object, domain: str, *, energy: bool) -> Regi
 
 
 def _power_channel(key: str, domain: str) -> Channel:
+    mean_s = ASSUMED_MEAN_S if key == "average_socket_power" else None
     return Channel(
         _POWERS[key],
         Quantity.POWER,
         domain=domain,
         label=key,
+        refresh_s=_REFRESH_S,
+        window_s=mean_s,
+        lag_s=mean_s / 2 if mean_s else None,
         gain_u=GAIN_U,
+        max_watts=_MOST_WATTS,
         reference=f"{REFERENCE}: amdsmi_get_power_info; accuracy {ACCURACY}",
     )
 
@@ -297,7 +305,9 @@ class SmiSource(PolledSource):
 
     def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
         """Say where the counter contradicted the power."""
-        return Remarks(warnings=self._check.warnings(self.channels[0].name, begin_ns, end_ns))
+        # A row bears the accumulator's stamp, which is placed by arrivals that are up to a refresh late.
+        time_u_s = _REFRESH_S / math.sqrt(12.0) if self.traits.timestamps is Timestamps.DEVICE_UPDATE else 0.0
+        return Remarks(time_u_s, self._check.warnings(self.channels[0].name, begin_ns, end_ns))
 
     def close(self) -> None:
         """Do nothing: the library is not shut down by one of its users. May be called twice."""
