@@ -138,7 +138,9 @@ def test_timestamps_that_jitter_lose_no_frame(variant: str, jitter_us: float) ->
     blocks = read_for(source, clock, 5)
     log = far_side(source).history.boots[-1]
     assert sum(int(b.lost.sum()) for b in blocks if b.lost is not None) == 0
-    assert sum(map(len, blocks)) == log.runs[0][1] - log.runs[0][0]
+    sent = log.runs[0][1] - log.runs[0][0]
+    # Up to three frames wait for their successors where their stamps are far off, and one may be under way.
+    assert sent - 4 <= sum(map(len, blocks)) <= sent
     source.close()
 
 
