@@ -62,6 +62,8 @@ class Counter:
         The row that first showed it.
     odd : bool
         It rests longer than it should, was not read, or is slower than stated: :meth:`advance` must see every row.
+    dead : bool
+        It rests longer than a powered part can.
     quick_ns : float
         The longest rest that is not odd.
     pending_ns : int
@@ -73,8 +75,8 @@ class Counter:
     """
 
     __slots__ = (
-        "_before_ns", "_pace_ns", "_seen_ns", "_unread", "channel", "column", "columns", "doubt", "hold_ns", "moved_ns",
-        "odd", "old", "pending_ns", "quick_ns", "refresh_ns", "scale", "transform", "watts",
+        "_before_ns", "_pace_ns", "_seen_ns", "_unread", "channel", "column", "columns", "dead", "doubt", "hold_ns",
+        "moved_ns", "odd", "old", "pending_ns", "quick_ns", "refresh_ns", "scale", "transform", "watts",
     )  # fmt: skip
 
     def __init__(self, channel: Channel, column: int, transform: Transform | None) -> None:
@@ -94,7 +96,7 @@ class Counter:
     def _begin(self, t_ns: int) -> None:
         self.moved_ns, self._seen_ns, self.pending_ns = t_ns, t_ns, 0
         self._before_ns = self._pace_ns = 0  # the last two rests that were seen: the last but one, the longer of both
-        self._unread = self.odd = False
+        self._unread = self.odd = self.dead = False
 
     def start(self, counts: Sequence[float], t_ns: int) -> None:
         """Count from these counts on."""
@@ -141,15 +143,16 @@ class Counter:
 
     def _miss(self, seen_ns: int, t_ns: int) -> None:
         """It could not be read: what it has counted meanwhile will be known when it can."""
-        self._seen_ns, self._unread, self.odd = seen_ns, True, True
+        self._seen_ns, self._unread, self.odd, self.dead = seen_ns, True, True, False
         self.pending_ns, self.watts, self.doubt = t_ns - seen_ns, math.nan, _UNREAD
 
     def _rest(self, t_ns: int) -> None:
         """It shows the count of the row before."""
         rest_ns = t_ns - self.moved_ns
-        self.pending_ns = 0
+        self.pending_ns, self.dead = 0, False
         if rest_ns > max(self.quick_ns, _DOUBTED_RESTS * self._pace_ns):
             self.pending_ns, self.watts, self.odd, self.doubt = rest_ns, math.nan, True, _RESTS
+            self.dead = True
         elif rest_ns > self.hold_ns:
             # At rest for long: the power is below one step in that time.
             bound = self.scale / (rest_ns * 1e-9)
@@ -168,7 +171,7 @@ class Counter:
             doubted = joules <= possible
         # What moved in one refresh was used in one refresh, however soon after the last row it was seen.
         span_ns = max(since_ns if doubted else t_ns - self.moved_ns, self.refresh_ns)
-        self.watts, self.moved_ns, self.pending_ns = joules / (span_ns * 1e-9), t_ns, 0
+        self.watts, self.moved_ns, self.pending_ns, self.dead = joules / (span_ns * 1e-9), t_ns, 0, False
         self._pace_ns, self._before_ns = max(self._before_ns, rested_ns), rested_ns
         self.odd = self._pace_ns > self.quick_ns
         return rested_ns if doubted else 0

@@ -13,6 +13,7 @@ An :class:`Integrator` is driven by one owner, the sensor, under its lock. It do
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -200,11 +201,15 @@ class Integrator:
             for out, counter in self._plain:
                 self._advance(out, counter, t_ns, counts, dt_ns)
             return
-        watts, joules = self._watts, self._joules
+        watts, joules, still = self._watts, self._joules, False
         for counter, out, column, scale, max_watts, slack_s, refresh_ns, hold_ns, quick_ns in self._ordinary:
             grown = counts[column] - counter.old
             rest_ns = t_ns - counter.moved_ns
-            if counter.odd or (rest_ns > quick_ns and not (grown and counter.moved_ns == before_ns)):
+            if counter.dead and not grown:  # as before, and so is all else that is known of it
+                counter.pending_ns = self._pending_ns[out] = rest_ns
+                self.doubts[out] = t_ns, counter.doubt
+                still = True
+            elif counter.odd or (rest_ns > quick_ns and not (grown and counter.moved_ns == before_ns)):
                 self._advance(out, counter, t_ns, counts, dt_ns)
             elif not grown:
                 if rest_ns > hold_ns and not watts[out] <= scale / (rest_ns * 1e-9):
@@ -216,6 +221,15 @@ class Integrator:
                 watts[out] = counter.watts = grown * scale / (span_ns * 1e-9)
             else:
                 self._advance(out, counter, t_ns, counts, dt_ns)
+
+        if still:
+            self._sum_uncovered()
+
+    def _sum_uncovered(self) -> None:
+        """Put together the time without known energy, of each column and of the total."""
+        unknown, pending = self._unknown_ns, self._pending_ns
+        pending[0] = max([pending[i] for i in self._in_total or range(1, len(pending))], default=0)
+        self._uncovered_ns = tuple(map(operator.add, unknown, pending))
 
     def _advance(self, out: int, counter: Counter | Ratio, t_ns: int, counts: Sequence[float], dt_ns: int) -> None:
         """Add what one counter has counted in one interval, and the time for which that is not known."""
@@ -241,8 +255,7 @@ class Integrator:
         row_ns = max(counted_ns, *(found[i][0] for i in parts if i in found), 0)
         unknown[0] += row_ns - counted_ns
         self._row_unknown = t_ns, row_ns
-        pending[0] = max((pending[i] for i in parts), default=0)
-        self._uncovered_ns = tuple([u + p for u, p in zip(unknown, pending, strict=True)])
+        self._sum_uncovered()
 
     def _correct_values(self, values: tuple[float, ...]) -> tuple[float, ...]:
         plan = zip(values, self._values, strict=True)
