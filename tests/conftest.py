@@ -30,6 +30,32 @@ def recordings() -> Path:
     return path
 
 
+# Tests that take more than a few seconds, by file and function: simulations of many regions, verbs that record for
+# seconds, wheels that are installed. `-m "not slow"` leaves them out.
+SLOW = frozenset(
+    {
+        ("cli/test_characterise_verb.py", "test_a_counter_is_characterised_by_its_moves"),
+        ("cli/test_characterise_verb.py", "test_a_virtual_gpu_is_found_to_be_what_it_is"),
+        ("cli/test_compare_verb.py", "test_recordings_are_compared_on_clocks_that_are_fitted"),
+        ("cli/test_compare_verb.py", "test_virtual_sensors_are_compared_with_each_other_and_with_the_truth"),
+        ("packaging/test_wheel.py", "test_the_wheel_lists_reads_and_measures"),
+        ("regions/test_uncertainty_live.py", "test_a_profile_with_a_kernel_corrects_live_regions_of_a_slow_sensor"),
+        ("regions/test_uncertainty_live.py", "test_stated_intervals_of_live_regions_hold_the_truth"),
+        ("regions/test_uncertainty_stamped.py", "test_a_profile_whose_window_is_off_by_what_it_states_holds_the_truth"),
+        ("regions/test_uncertainty_stamped.py", "test_intervals_of_stamped_regions_hold_over_loads_and_lengths"),
+    }
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the slow tests."""
+    folder = Path(__file__).parent
+    for item in items:
+        name = getattr(item, "originalname", item.name)
+        if item.path.is_relative_to(folder) and (item.path.relative_to(folder).as_posix(), name) in SLOW:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """After each file, take what is left out of later searches for garbage.
