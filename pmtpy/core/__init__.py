@@ -10,7 +10,7 @@ from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Identity, Quan
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock, seconds_of
 from pmtpy.core.markers import Span
 from pmtpy.core.rows import Block, Floats, Frame, Ints, Layout, Point, Row
-from pmtpy.core.source import Discovery, PolledSource, Source, Timestamps, Traits
+from pmtpy.core.source import Discovery, PolledSource, Remarks, Source, Timestamps, Traits
 from pmtpy.core.state import State, joules, seconds, watts
 from pmtpy.errors import (
     BackendUnavailableError,
@@ -45,6 +45,7 @@ __all__ = [
     "ProtocolError",
     "Quantity",
     "ReadError",
+    "Remarks",
     "Row",
     "Source",
     "SourceLostError",
