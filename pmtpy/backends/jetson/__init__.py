@@ -37,6 +37,7 @@ _GAIN_U = 0.03
 _INTERVAL_S = 0.05
 # The whole input of a module that runs this program: the smallest, a Nano, idles at 0.5 W and more.
 _LEAST_WATTS = 0.2
+_MAX_WATTS = 1000.0  # a register full of ones; the largest kits are fed with 240 W
 
 
 def discover(*, sysfs_root: str | PathLike[str] | None = None) -> Discovery:
@@ -247,6 +248,7 @@ def _channels(live: list[_Live], chosen: Plan) -> tuple[Channel, ...]:
             window_s=rail.window_s,
             resolution=step_a * abs(item.volts) if step_a is not None else None,
             gain_u=_GAIN_U,
+            max_watts=_MAX_WATTS,
             least_watts=_LEAST_WATTS if chosen.domains.get(rail.label, "") in {MODULE, KIT} else 0.0,
             reference=_REFERENCE,
         )
