@@ -27,9 +27,8 @@ _ROWS_PER_CELL = 6  # fewer readings than that for a cell show its noise
 _FEWEST = 8
 _BEFORE, _AFTER = 3.0, 4.5  # standard deviations of the kernel, from its mean: an exponential has a long tail
 _ROUGH = 1e-5  # weight of second differences, against the variance of the reference
-_SURE = 1e-6  # chance that a right family leaves so much more
 _FLAT = 1e-9  # of the reference: less is rounding
-_MUCH = 1.25  # times the residual, below which it does not matter
+_MUCH = 1.15  # times the residual, below which it does not matter
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +68,17 @@ class FreeShape:
         """Return the reference through the kernel, with a gain of one, at instants of the reference's clock."""
         return np.asarray(_cells(reference, at_s, self.edges_s) @ self.weights, np.float64)
 
-    def refutes(self, left: float, parameters: int) -> bool:
-        """Whether a fit with so many parameters that leaves so large a sum of squares has the wrong shape."""
+    def chance(self, left: float, parameters: int) -> float:
+        """Chance that a fit of the right shape, with so many parameters, leaves as large a sum of squares; or 1.
+
+        1 also where what it leaves is not much more than what the free shape leaves.
+        """
         spare, rest = self.freedom - parameters, self.rows - self.freedom
         if spare <= 0.0 or rest <= 0.0 or left / (self.rows - parameters) < (_MUCH * self.residual_w) ** 2:
-            return False
+            return 1.0
         from scipy.stats import f as f_distribution
 
-        return bool(f_distribution.sf((left - self.left) / spare / (self.left / rest), spare, rest) < _SURE)
+        return float(f_distribution.sf((left - self.left) / spare / (self.left / rest), spare, rest))
 
 
 def fit_free(at_s: Floats, watts: Floats, reference: PowerTrace, *, lag_s: float, spread_s: float) -> FreeShape | None:

@@ -36,6 +36,8 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 MIN_UPDATES = 20
+_DOUBTED, _REFUTED = 1e-2, 1e-6  # chance of what a family leaves, from which it is not named, and is held to be wrong
+_UNLIKE = 0.3  # share of the update times' error that is not common to all of them, in simulation
 _FITTED = 5  # parameters of a simple family: offset, width, rate, gain, intercept
 _RATE_SD = 1.5e-3  # clock rates of one meter differed by 0.1 % between sessions
 _MIN_R2 = 0.8
@@ -135,13 +137,14 @@ def _judged(problem: _Problem, fit: KernelFit, best: Fit, found: list[Fit]) -> K
     at = np.asarray(problem.middle + problem.t * (1.0 + float(best.point[3])), np.float64)
     spread = math.hypot(best.window / math.sqrt(12.0), best.tau)
     free = fit_free(at, problem.y, problem.reference, lag_s=best.lag, spread_s=spread)
-    # Errors of the update times blur a kernel, which a free shape takes up.
-    late = problem.jitter * design[:, 2]
+    # Errors of the update times blur a kernel, which a free shape takes up; most of them is alike in all updates.
+    late = _UNLIKE * problem.jitter * design[:, 2]
     left = float(best.residuals @ best.residuals - late @ late)
     parameters = _FITTED + (best.family == BOTH)
-    if free is None or not free.refutes(left, parameters):
+    chance = 1.0 if free is None else free.chance(left, parameters)
+    if free is None or chance > _DOUBTED:
         return fit
-    return refuted(fit, free, math.sqrt(left / (len(problem.y) - parameters)))
+    return refuted(fit, free, math.sqrt(left / (len(problem.y) - parameters)), sure=chance < _REFUTED)
 
 
 def _problem(updates: Updates, reference: PowerTrace, pivot_s: float | None = None, *, metered: bool) -> _Problem:
