@@ -14,6 +14,7 @@ fit, with the trace of the smoother as its degrees of freedom.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,7 @@ from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
 
 _CELLS = 32
+_FINE_CELLS = 128
 _ROWS_PER_CELL = 6  # fewer readings than that for a cell show its noise
 _FEWEST = 8
 _BEFORE, _AFTER = 3.0, 4.5  # standard deviations of the kernel, from its mean: an exponential has a long tail
@@ -138,6 +140,56 @@ def fit_free(at_s: Floats, watts: Floats, reference: PowerTrace, *, lag_s: float
         len(at_s),
         freedom,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """A kernel of a shape that is never named, fitted: what it says, and what it leaves."""
+
+    shape: str
+    gain: float
+    intercept_w: float
+    lag_s: float
+    residuals: Floats
+
+
+def fit_rivals(
+    at_s: Floats, watts: Floats, reference: PowerTrace, *, lag_s: float, spread_s: float
+) -> tuple[Rival, ...]:
+    """Fit two filters in a row and a triangle, which a boxcar behind a one-pole looks like; parameters as above."""
+    from scipy.optimize import least_squares
+
+    edges = np.asarray(lag_s + spread_s * np.linspace(-_BEFORE, _AFTER, _FINE_CELLS + 1), np.float64)
+    power = _cells(reference, at_s, edges)
+
+    def solved(theta: Floats, step: Callable[[Floats], Floats]) -> tuple[float, float, Floats]:
+        weights = np.diff(step(np.asarray((edges - theta[0]) / math.exp(theta[1]), np.float64)))
+        x = power @ weights / max(float(np.sum(weights)), 1e-9)
+        gain, intercept = np.polyfit(x, watts, 1) if np.ptp(x) > 0.0 else (0.0, float(np.mean(watts)))
+        return float(gain), float(intercept), np.asarray(watts - gain * x - intercept, np.float64)
+
+    def residuals(theta: Floats, step: Callable[[Floats], Floats]) -> Floats:
+        return solved(theta, step)[2]
+
+    found = []
+    # Of unit width, a cascade of equal filters has the mean 2 and the variance 2, a triangle 1/2 and 1/24.
+    for name, step, mean, variance in (("two-pole", _two_poles, 2.0, 2.0), ("triangular", _triangle, 0.5, 1.0 / 24.0)):
+        width = spread_s / math.sqrt(variance)
+        start = np.array([lag_s - mean * width, math.log(width)])
+        theta = least_squares(residuals, start, x_scale=[0.1 * spread_s, 0.1], diff_step=[1e-3, 1e-3], args=(step,)).x
+        gain, intercept, left = solved(np.asarray(theta, np.float64), step)
+        found.append(Rival(name, gain, intercept, float(theta[0] + mean * math.exp(theta[1])), left))
+    return tuple(found)
+
+
+def _two_poles(age: Floats) -> Floats:
+    age = np.maximum(age, 0.0)
+    return np.asarray(1.0 - (1.0 + age) * np.exp(-age), np.float64)
+
+
+def _triangle(age: Floats) -> Floats:
+    age = np.clip(age, 0.0, 1.0)
+    return np.asarray(np.where(age < 0.5, 2.0 * age * age, 1.0 - 2.0 * (1.0 - age) ** 2), np.float64)
 
 
 def _cells(reference: PowerTrace, at_s: Floats, edges_s: Floats) -> Floats:

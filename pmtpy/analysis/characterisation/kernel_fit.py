@@ -28,7 +28,7 @@ from pmtpy.analysis.characterisation.model_selection import (
     weighed,
     with_doubt,
 )
-from pmtpy.analysis.fit import fit_free
+from pmtpy.analysis.fit import fit_free, fit_rivals
 from pmtpy.analysis.signal.estimate import Z95, Estimate, huber_weights, minimise, robust_sd, rounding_error, t95
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
@@ -133,10 +133,15 @@ def _judged(problem: _Problem, fit: KernelFit, best: Fit, found: list[Fit]) -> K
     """Return the fit with its odds, and without a name if a kernel of free shape explains much more."""
     _, design = _design(problem, best)
     noise, _ = _errors(problem, best, design)
-    fit = weighed(fit, [(f, noise.misfit(problem.t, f.residuals)) for f in found])
     at = np.asarray(problem.middle + problem.t * (1.0 + float(best.point[3])), np.float64)
     spread = math.hypot(best.window / math.sqrt(12.0), best.tau)
     free = fit_free(at, problem.y, problem.reference, lag_s=best.lag, spread_s=spread)
+    rivals = fit_rivals(at, problem.y, problem.reference, lag_s=best.lag, spread_s=spread)
+    fit = weighed(
+        fit,
+        [(f, noise.misfit(problem.t, f.residuals)) for f in found],
+        [(r, noise.misfit(problem.t, r.residuals)) for r in rivals],
+    )
     # Errors of the update times blur a kernel, which a free shape takes up; most of them is alike in all updates.
     late = _UNLIKE * problem.jitter * design[:, 2]
     left = float(best.residuals @ best.residuals - late @ late)

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, replace
 
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOTH, BOXCAR, CLEAR_RATIO, ONE_POLE, KernelFit, Shape
-from pmtpy.analysis.fit import FreeShape
+from pmtpy.analysis.fit import FreeShape, Rival
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.core.rows import Floats
 
@@ -162,25 +162,41 @@ def _doubt(best: Shape, near: list[Fit]) -> str:
     )
 
 
-def weighed(fit: KernelFit, misfits: list[tuple[Fit, float]]) -> KernelFit:
+def weighed(fit: KernelFit, misfits: list[tuple[Fit, float]], rivals: list[tuple[Rival, float]]) -> KernelFit:
     """Return the fit with the odds of its families; without a name if these are below 20 to 1.
 
     ``misfits`` are minus twice log-likelihoods of the best fit of each family. A second width speaks against a simple
-    family only if it has a share in the kernel's variance that matters.
+    family only if it has a share in the kernel's variance that matters. Rivals are never named, but what they make
+    possible is in the intervals.
     """
     # What one parameter more costs [S78].
     cost = {found.family: misfit + math.log(fit.updates) * (found.family == BOTH) for found, misfit in misfits}
+    cost |= {rival.shape: misfit for rival, misfit in rivals}
     least = min(cost.values())
     share = {family: math.exp(-min(value - least, 700.0) / 2.0) for family, value in cost.items()}
     total = sum(share.values())
     odds = tuple(sorted(((name, part / total) for name, part in share.items()), key=lambda row: -row[1]))
-    fit = replace(fit, odds=odds)
+    fit = replace(fit, odds=odds, best=_spanning(fit.best, [r for r, _ in rivals if share[r.shape] * _NAMED > total]))
     mine = sum(share[found.family] for found, _ in misfits if fit.family in (found.family, _pure_of(found))) / total
     if fit.family == AMBIGUOUS or mine * (1.0 + _NAMED) >= _NAMED:
         return fit
     likely = " and ".join(f"a {name} has {100.0 * part:.0f} %" for name, part in odds[:2])
     reason = f"{likely} of the belief, and odds of {_NAMED:g} to 1 are asked for; use a pseudo-random load"
     return replace(fit, family=AMBIGUOUS, reason=reason)
+
+
+def _spanning(best: Shape, rivals: list[Rival]) -> Shape:
+    """Widen what does not depend on a family by what rivals that are likely say of it."""
+
+    def spanned(estimate: Estimate, others: list[float]) -> Estimate:
+        return replace(estimate, low=min([estimate.low, *others]), high=max([estimate.high, *others]))
+
+    return replace(
+        best,
+        gain=spanned(best.gain, [r.gain for r in rivals]),
+        intercept_w=spanned(best.intercept_w, [r.intercept_w for r in rivals]),
+        lag_s=spanned(best.lag_s, [r.lag_s for r in rivals]),
+    )
 
 
 def _pure_of(fit: Fit) -> str:

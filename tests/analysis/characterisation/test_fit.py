@@ -64,6 +64,15 @@ def test_a_kernel_of_none_of_the_families_is_not_named(family: str, load: str) -
         assert fit_transfer(updates, meter, fit, drawn.seconds / 2.0).gain.contains(sensor.gain)
 
 
+@pytest.mark.parametrize(("seed", "load"), [(13, "telegraph"), (14, "bursts")])
+def test_few_readings_of_two_filters_in_a_row_are_not_taken_for_another_family(seed: int, load: str) -> None:
+    """A free shape has too many parameters for them; a cascade of two filters, with as many as a family, has not."""
+    drawn = draw(seed, family="two-pole", load=load, seconds=15.0)
+    fit, _, _ = fitted(drawn, seed)
+    assert fit.family == AMBIGUOUS
+    assert dict(fit.odds)["two-pole"] > 0.05
+
+
 @pytest.mark.parametrize("family", ["boxcar", "one-pole"])
 def test_the_right_family_is_not_refuted(family: str) -> None:
     for seed in (1,):
