@@ -30,7 +30,7 @@ _FEWEST = 8
 _BEFORE, _AFTER = 3.0, 4.5  # standard deviations of the kernel, from its mean: an exponential has a long tail
 _ROUGH = 1e-5  # weight of second differences, against the variance of the reference
 _FLAT = 1e-9  # of the reference: less is rounding
-_MUCH = 1.15  # times the residual, below which it does not matter
+_MUCH = 1.25  # times the residual, below which it does not matter
 
 
 @dataclass(frozen=True, slots=True)

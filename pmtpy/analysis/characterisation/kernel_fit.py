@@ -36,7 +36,7 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 MIN_UPDATES = 20
-_DOUBTED, _REFUTED = 1e-2, 1e-6  # chance of what a family leaves, from which it is not named, and is held to be wrong
+_REFUTED = 1e-6  # chance of what a family leaves, below which it is held to be wrong
 _UNLIKE = 0.3  # share of the update times' error that is not common to all of them, in simulation
 _FITTED = 5  # parameters of a simple family: offset, width, rate, gain, intercept
 _RATE_SD = 1.5e-3  # clock rates of one meter differed by 0.1 % between sessions
@@ -146,10 +146,9 @@ def _judged(problem: _Problem, fit: KernelFit, best: Fit, found: list[Fit]) -> K
     late = _UNLIKE * problem.jitter * design[:, 2]
     left = float(best.residuals @ best.residuals - late @ late)
     parameters = _FITTED + (best.family == BOTH)
-    chance = 1.0 if free is None else free.chance(left, parameters)
-    if free is None or chance > _DOUBTED:
+    if free is None or free.chance(left, parameters) > _REFUTED:
         return fit
-    return refuted(fit, free, math.sqrt(left / (len(problem.y) - parameters)), sure=chance < _REFUTED)
+    return refuted(fit, free, math.sqrt(left / (len(problem.y) - parameters)))
 
 
 def _problem(updates: Updates, reference: PowerTrace, pivot_s: float | None = None, *, metered: bool) -> _Problem:

@@ -207,14 +207,8 @@ def _pure_of(fit: Fit) -> str:
     return fit.family
 
 
-def refuted(fit: KernelFit, free: FreeShape, left_w: float, *, sure: bool) -> KernelFit:
-    """Return a fit that a kernel of free shape refutes, with its gain, intercept and lag; or, if not sure, in doubt."""
-    if not sure:
-        reason = (
-            f"a kernel of free shape leaves {free.residual_w:.2g} W, the best {fit.best.family} {left_w:.2g} W: it may "
-            "be of another shape; record a longer pseudo-random load"
-        )
-        return replace(fit, family=AMBIGUOUS, reason=fit.reason or reason)
+def refuted(fit: KernelFit, free: FreeShape, left_w: float) -> KernelFit:
+    """Return a fit that a kernel of free shape refutes, with the gain, intercept and lag of that one."""
     best, moved = fit.best, free.lag_s.value - fit.best.lag_s.value
     reason = (
         f"none of these kernels: one of free shape leaves {free.residual_w:.2g} W, the best {best.family} "
