@@ -14,7 +14,7 @@ from types import ModuleType
 
 from pmtpy.backends import _apu, _sysfs
 from pmtpy.backends.amdsmi import hwmon
-from pmtpy.backends.amdsmi.library import BACKEND, Fault, Library, find_module, unavailable
+from pmtpy.backends.amdsmi.device import BACKEND, Fault, Library, find_module, unavailable
 from pmtpy.backends.amdsmi.selection import Gpu, Stock, describe, handles, relatives, select, take_stock
 from pmtpy.backends.amdsmi.source import Registers, SmiSource, find
 from pmtpy.core.channel import Identity

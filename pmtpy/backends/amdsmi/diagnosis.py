@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from pmtpy.backends.amdsmi import discover
-from pmtpy.backends.amdsmi.library import BACKEND, DRIVER_NOT_LOADED, NO_PERMISSION, Fault, Library, find_module
+from pmtpy.backends.amdsmi.device import BACKEND, DRIVER_NOT_LOADED, NO_PERMISSION, Fault, Library, find_module
 from pmtpy.backends.machine import Machine, may_use, why_denied
 from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, Verdict
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from pmtpy.backends import _hwmon
 from pmtpy.backends._gpu_selection import normal_pci
 from pmtpy.backends._sysfs import Registers, optional_number, optional_text
-from pmtpy.backends.amdsmi.library import BACKEND
+from pmtpy.backends.amdsmi.device import BACKEND
 from pmtpy.backends.amdsmi.selection import Gpu
 from pmtpy.backends.amdsmi.source import ASSUMED_MEAN_S
 from pmtpy.core.channel import Channel, Identity, Quantity

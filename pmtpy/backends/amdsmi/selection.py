@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pmtpy.backends._gpu_selection import Inventory, choose, normal_pci
-from pmtpy.backends.amdsmi.library import BACKEND, UNEXPECTED, Fault, Library, number
+from pmtpy.backends.amdsmi.device import BACKEND, UNEXPECTED, Fault, Library, number
 from pmtpy.errors import BackendUnavailableError
 
 _UNKNOWN = "device "

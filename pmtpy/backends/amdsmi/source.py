@@ -15,7 +15,7 @@ from typing import Any
 
 from pmtpy.backends._counter_check import CounterCheck
 from pmtpy.backends._device_clock import DeviceClock
-from pmtpy.backends.amdsmi.library import (
+from pmtpy.backends.amdsmi.device import (
     NO_PERMISSION,
     NOT_INITIALISED,
     Fault,

@@ -1,39 +1,28 @@
 """hwmon: any power or energy reading of a Linux hwmon chip, by chip and label.
 
 Serves POWER9 (ibmpowernv), shunt monitors on I2C (INA226 and its family), ACPI power meters (NVIDIA Grace), graphics
-cards (amdgpu, xe, i915) and supplies. :mod:`.chips` finds the files, :mod:`.meaning` knows what they measure. It must
+cards (amdgpu, xe, i915) and supplies. :mod:`.device` finds the files, :mod:`.channels` knows what they measure. It must
 never add readings whose relation nobody described: such a chip has channels and no total, until labels are chosen.
 """
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
-from pmtpy.backends._sysfs import Registers, number, optional_number, optional_text, sysfs_root, why
-from pmtpy.backends.hwmon import meaning
-from pmtpy.backends.hwmon.chips import QUANTITIES, UNITS, Attribute, Chip, scan
-from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Identity, Quantity, outermost, unique_name
+from pmtpy.backends._sysfs import number, optional_number, optional_text, sysfs_root, why
+from pmtpy.backends.hwmon import channels as meaning
+from pmtpy.backends.hwmon.device import QUANTITIES, UNITS, Attribute, Chip, scan
+from pmtpy.backends.hwmon.source import ASLEEP, REMEDY, HwmonSource
+from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Quantity, outermost, unique_name
 from pmtpy.core.clock import Clock
-from pmtpy.core.rows import Block, Layout
-from pmtpy.core.source import Discovery, PolledSource, Traits
-from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
-
-# Answers of a device that sleeps or is busy (amdgpu in D3, PMBus, OCC in reset): the reading is lost, not the device.
-_ASLEEP = frozenset({errno.ENODATA, errno.ENXIO, errno.EAGAIN, errno.EIO, errno.EBUSY, errno.ETIMEDOUT, errno.EINVAL})
+from pmtpy.core.source import Discovery
+from pmtpy.errors import BackendUnavailableError, TargetError
 
 _MAX_WATTS = 20_000.0  # a node; tells a misread energy from a real one
-_INTERVAL_S = 0.05
-_LEAST_INTERVAL_S = 0.002
 _OF_JETSONS = frozenset({"ina3221", "ina237", "ina238"})
-_REMEDY = (
-    "load the chip's driver (for example: sudo modprobe ina2xx, ibmpowernv, acpi_power_meter force_cap_on=y); "
-    "`ls /sys/class/hwmon/*/name` shows what the kernel has; in a container mount the host's tree: "
-    "-v /sys:/host/sys:ro -e PMT_SYSFS_ROOT=/host/sys"
-)
 _REFERENCE = "Linux Documentation/hwmon/sysfs-interface.rst"
 
 
@@ -55,7 +44,7 @@ def discover(*, sysfs_root: str | PathLike[str] | None = None) -> Discovery:
     """List the chips that measure power or energy, but for those that another backend puts together."""
     chips, reason = _chips(sysfs_root)
     if not chips:
-        return Discovery((), (BackendUnavailableError("hwmon", reason, _REMEDY).finding,))
+        return Discovery((), (BackendUnavailableError("hwmon", reason, REMEDY).finding,))
     if _on_a_jetson(_root(sysfs_root)):  # where they are one device, with its total: jetson
         chips = tuple(c for c in chips if c.name not in _OF_JETSONS)
         if not chips:
@@ -98,7 +87,7 @@ def open_source(
     """
     chips, reason = _chips(sysfs_root)
     if not chips:
-        raise BackendUnavailableError("hwmon", reason, _REMEDY)
+        raise BackendUnavailableError("hwmon", reason, REMEDY)
     chosen = _choose(device, chips)
     readings, notes = _readings(chosen, power=power)
     products = [] if any(c.measures_energy for c in (r.channel for r in readings)) else _products(readings, chosen)
@@ -109,7 +98,7 @@ def open_source(
         notes = (*notes, *told)
     if not products and not any(r.channel.measures_energy for r in readings):
         found = "; ".join(notes) or "voltages and currents that belong together are not known for this chip"
-        raise BackendUnavailableError("hwmon", f"{chosen[0].device} gives no power or energy: {found}", _REMEDY)
+        raise BackendUnavailableError("hwmon", f"{chosen[0].device} gives no power or energy: {found}", REMEDY)
     locate = _locator(_root(sysfs_root), readings)
     return HwmonSource(chosen, [*(r.channel for r in readings), *products], locate, notes, clock)
 
@@ -196,7 +185,7 @@ def _first_reading(chip: Chip, attribute: Attribute) -> tuple[str, bool]:
     try:
         value = number(attribute.path.read_bytes())
     except OSError as error:
-        return why(error), error.errno in _ASLEEP
+        return why(error), error.errno in ASLEEP
     except ValueError:
         return "it holds no number", False
     if chip.name == "ibmpowernv" and value == 0:
@@ -300,53 +289,3 @@ def _locator(root: Path, readings: Sequence[_Reading]) -> Callable[[], list[Path
         return [now.get(r.key, r.attribute.path.with_name(f"{r.attribute.path.name}.gone")) for r in readings]
 
     return locate
-
-
-class HwmonSource(PolledSource):
-    """The readings of one chip, or of all ACPI meters, read together."""
-
-    def __init__(
-        self,
-        chips: Sequence[Chip],
-        channels: Sequence[Channel],
-        locate: Callable[[], list[Path]],
-        notes: tuple[str, ...],
-        clock: Clock,
-    ) -> None:
-        super().__init__(clock)
-        self.channels = tuple(channels)
-        refresh = [c.refresh_s for c in self.channels if c.refresh_s]
-        turns = [c.wrap * c.scale / c.max_watts for c in self.channels if c.wrap and c.max_watts]
-        self.traits = Traits(
-            interval_s=max(_LEAST_INTERVAL_S, min([_INTERVAL_S, *refresh])),
-            deadline_s=0.8 * min(turns) if turns else None,
-            blocking=any(chip.on_a_bus for chip in chips),
-        )
-        try:
-            self._registers = Registers(locate, alone=Layout(self.channels).beside_total)
-        except OSError as error:
-            raise BackendUnavailableError("hwmon", f"{error.filename}: {why(error)}", _REMEDY) from error
-        self._openings = 1
-        self.identity = Identity(
-            "hwmon",
-            chips[0].name,
-            serial=chips[0].address if len(chips) == 1 else "",
-            notes=notes,
-        )
-
-    def poll(self) -> Sequence[float] | Block:
-        """Read every file once; a Block marked fresh when the chip was registered anew."""
-        counts = self._registers.numbers()
-        if self._registers.openings == self._openings:
-            return counts
-        self._openings = self._registers.openings
-        self._last_t_ns = max(self._clock.now_ns(), self._last_t_ns + 1)
-        return Block.row(self._last_t_ns, counts, fresh=True)
-
-    def asleep(self, error: ReadError) -> bool:
-        """Whether the chip sleeps: only one that was removed is lost."""
-        return isinstance(error.__cause__, OSError) and error.__cause__.errno in _ASLEEP
-
-    def close(self) -> None:
-        """Close all files. May be called twice."""
-        self._registers.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pmtpy.backends._sysfs import entries, optional_text
 from pmtpy.backends.hwmon import discover
-from pmtpy.backends.hwmon.chips import scan
+from pmtpy.backends.hwmon.device import scan
 from pmtpy.backends.machine import HOST_SYSFS, Machine, may_use, no_sysfs, persistent_module
 from pmtpy.errors import Finding, Obstacle, Verdict
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pmtpy.backends._sysfs import entries, optional_text
 from pmtpy.backends.jetson import discover
-from pmtpy.backends.jetson.chips import rails
+from pmtpy.backends.jetson.device import rails
 from pmtpy.backends.machine import HOST_SYSFS, Machine, may_use, no_sysfs, persistent_module
 from pmtpy.errors import Finding, Obstacle, Verdict
 

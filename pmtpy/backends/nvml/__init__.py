@@ -15,10 +15,11 @@ from types import ModuleType
 from typing import Any
 
 from pmtpy.backends._sysfs import optional_number, sysfs_root
-from pmtpy.backends.nvml import errors, facts, registers, samples
+from pmtpy.backends.nvml import channels as registers
+from pmtpy.backends.nvml import errors, facts, samples
+from pmtpy.backends.nvml.device import Library, find_module
 from pmtpy.backends.nvml.errors import BACKEND, Fault
 from pmtpy.backends.nvml.facts import Kind
-from pmtpy.backends.nvml.library import Library, find_module
 from pmtpy.backends.nvml.selection import VISIBLE, Choice, Stock, mig_parents, select, take_stock, visible
 from pmtpy.backends.nvml.source import Locate, RegisterSource
 from pmtpy.core.channel import Channel, Identity, Quantity

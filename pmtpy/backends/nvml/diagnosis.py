@@ -12,8 +12,8 @@ from types import ModuleType
 from pmtpy.backends.machine import Machine, may_use, why_denied
 from pmtpy.backends.nvml import discover
 from pmtpy.backends.nvml import errors as codes
+from pmtpy.backends.nvml.device import Library, find_module
 from pmtpy.backends.nvml.errors import BACKEND, Fault, Surroundings
-from pmtpy.backends.nvml.library import Library, find_module
 from pmtpy.backends.nvml.selection import VISIBLE, take_stock
 from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, Verdict
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from pmtpy.backends._device_clock import DeviceClock
 from pmtpy.backends.nvml import errors
+from pmtpy.backends.nvml.device import MEMBER, Library
 from pmtpy.backends.nvml.errors import Fault
-from pmtpy.backends.nvml.library import MEMBER, Library
 from pmtpy.backends.nvml.source import Locate, NvmlSource
 from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.clock import Clock

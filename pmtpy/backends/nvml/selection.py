@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from pmtpy.backends._gpu_selection import Inventory, choose, normal_pci
 from pmtpy.backends.nvml import errors
+from pmtpy.backends.nvml.device import Library, as_text
 from pmtpy.backends.nvml.errors import BACKEND, Fault
-from pmtpy.backends.nvml.library import Library, as_text
 from pmtpy.errors import BackendUnavailableError
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"

@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from pmtpy.backends._counter_check import CounterCheck
 from pmtpy.backends.nvml import errors
+from pmtpy.backends.nvml.channels import Register
+from pmtpy.backends.nvml.device import Answer, Library
 from pmtpy.backends.nvml.errors import Fault
 from pmtpy.backends.nvml.facts import Kind
-from pmtpy.backends.nvml.library import Answer, Library
-from pmtpy.backends.nvml.registers import Register
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.rows import Block

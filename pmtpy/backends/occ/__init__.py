@@ -20,7 +20,7 @@ from pathlib import Path
 from pmtpy.backends._sysfs import entries, optional_number
 from pmtpy.backends._sysfs import sysfs_root as root_of
 from pmtpy.backends.occ.channels import CONVERTER, GPUS, SYSTEM
-from pmtpy.backends.occ.file import BlockReader, Export
+from pmtpy.backends.occ.device import BlockReader, Export
 from pmtpy.backends.occ.layout import BLOCK_BYTES, HEADER_BYTES, POWER, Entry, Header, Table
 from pmtpy.backends.occ.source import OccSource, Wanted
 from pmtpy.core.clock import Clock

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pmtpy.backends._device_clock import DeviceClock
 from pmtpy.backends.occ.channels import DELIVERED_RANGE, channel_name, other_channel, power_channels
-from pmtpy.backends.occ.file import BlockReader, Export, Reading
+from pmtpy.backends.occ.device import BlockReader, Export, Reading
 from pmtpy.backends.occ.layout import CHUNK_STRIDE, POWER, TAG_RANGE, UNKNOWN_TIME, Entry, Record
 from pmtpy.backends.occ.progress import Progress, Step, check, stamp_ns
 from pmtpy.core.channel import Channel, Identity

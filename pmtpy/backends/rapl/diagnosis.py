@@ -10,8 +10,8 @@ import threading
 
 from pmtpy.backends.machine import HOST_SYSFS, Machine, no_sysfs, persistent_module
 from pmtpy.backends.rapl import discover
-from pmtpy.backends.rapl.parts import IN_TOTAL
-from pmtpy.backends.rapl.zones import Zone, scan
+from pmtpy.backends.rapl.channels import IN_TOTAL
+from pmtpy.backends.rapl.device import Zone, scan
 from pmtpy.errors import Finding, Obstacle, Verdict
 
 _LOOKS, _BETWEEN_NS = 5, 10_000_000  # counters move each millisecond

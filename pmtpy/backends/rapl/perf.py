@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pmtpy.backends._sysfs import optional_number, optional_text
-from pmtpy.backends.rapl.parts import MAX_WATTS, MAX_WATTS_PLATFORM, Kind, Part, counter
+from pmtpy.backends.rapl.channels import MAX_WATTS, MAX_WATTS_PLATFORM, Kind, Part, counter
 from pmtpy.core.channel import Channel
 
 _KINDS = {

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pmtpy.backends import _hwmon
 from pmtpy.backends._sysfs import entries, optional_number, optional_text
-from pmtpy.backends.jetson.rails import unused
+from pmtpy.backends.jetson.channels import unused
 
 _ADDRESS = re.compile(r"\d+-[0-9a-f]{4}")
 _SHUNT_STEP_V = 40e-6

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pmtpy.backends.nvml import errors, facts
+from pmtpy.backends.nvml.device import Library
 from pmtpy.backends.nvml.errors import Fault
 from pmtpy.backends.nvml.facts import Kind
-from pmtpy.backends.nvml.library import Library
 from pmtpy.core.channel import Channel, Quantity
 
 FIELD_MEMORY_TEMPERATURE = 82  # C

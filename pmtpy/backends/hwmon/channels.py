@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from pmtpy.backends.hwmon.chips import Attribute, Chip
+from pmtpy.backends.hwmon.device import Attribute, Chip
 
 _WHOLE = "host"  # the whole machine, with everything in it
 

@@ -1,7 +1,7 @@
 """The hwmon tree: which chips there are, and what each of them offers that becomes energy.
 
 Facts: Linux ``Documentation/hwmon/sysfs-interface.rst`` (file names and units: microwatts, microjoules, millivolts,
-milliamperes) and the driver pages named in :mod:`pmtpy.backends.hwmon.meaning`. Numbers of chips (``hwmon3``) and of
+milliamperes) and the driver pages named in :mod:`pmtpy.backends.hwmon.channels`. Numbers of chips (``hwmon3``) and of
 channels change between boots and kernels, so chips are named by driver and address, channels by label.
 """
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pmtpy.backends._sysfs import entries, number, optional_number, optional_text, why
-from pmtpy.backends.rapl.parts import IN_TOTAL, MAX_WATTS, MAX_WATTS_PLATFORM, Kind, Part, counter, parse_zone_name
+from pmtpy.backends.rapl.channels import IN_TOTAL, MAX_WATTS, MAX_WATTS_PLATFORM, Kind, Part, counter, parse_zone_name
 from pmtpy.core.channel import Channel
 
 _ZONE = re.compile(r"(intel-rapl(?:-[a-z]+)?)((?::[0-9a-f]+)+)")
