@@ -41,9 +41,8 @@ def check_names(recording: Recording, names: list[str]) -> None:
     _check.names(recording, names)
     if tuple(names[:4]) != FIXED:
         raise recording.error(f"line 1: the header does not start with {', '.join(FIXED)}; correct the header")
-    missing = [n for n in ("total_W", "total_J") if n not in names]
-    if missing:
-        raise recording.error(f"line 1: the header lacks {' and '.join(missing)}, which every recording has")
+    if "total_W" not in names:
+        raise recording.error("line 1: the header lacks total_W, which every recording has")
 
 
 def csv(recording: Recording, part: Part) -> pd.DataFrame:
@@ -128,6 +127,10 @@ def finished(
 ) -> pd.DataFrame:
     """Make the table of our own rows, and say what is known of them."""
     import pandas as pd
+
+    if "total_J" not in columns:  # a record of polls, made to be characterised: nobody has counted its energy
+        first = {n: columns[n] for n in (*FIXED, "total_W") if n in columns}
+        columns = {**first, "total_J": np.full(len(columns["total_W"]), np.nan), **columns}
 
     _check.unix_time(recording, columns["time"])
     made: pd.DataFrame = pd.DataFrame(columns, copy=False)

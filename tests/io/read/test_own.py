@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import pmtpy as pmt
 from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Frame, Layout
@@ -175,3 +176,11 @@ def test_missing_pandas_names_its_cure(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_missing_file_is_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "none.csv")
+
+
+def test_a_record_of_polls_has_no_energy(tmp_path: Path) -> None:
+    path = tmp_path / "polls.csv"
+    path.write_text("time,elapsed,marker,lost,total_W\n100.0,0.0,,0,5.0\n100.1,0.1,,0,6.0\n")
+    table = pmt.load(path)
+    assert [*table.columns][:6] == ["time", "elapsed", "marker", "lost", "total_W", "total_J"]
+    assert table["total_J"].isna().all()
