@@ -33,11 +33,12 @@ _FEW_ROWS = 8  # below this, plain numbers are faster than arrays
 class _Matrix:
     """How to compute all sampled channels at once: which rows of the matrix of SI values enter which result."""
 
-    __slots__ = ("all_means", "products", "rows", "scale", "scaled", "total", "values")
+    __slots__ = ("halved", "products", "rows", "scale", "scaled", "total", "values")
 
     def __init__(self, samples: Sequence[tuple[int, Channel, int, int]], values: list[int], total: list[int]) -> None:
         self.rows = len(samples)
-        self.all_means = all(channel.energy_method is EnergyMethod.MEAN for _, channel, *_ in samples)
+        halved = [out for out, channel, *_ in samples if channel.energy_method is EnergyMethod.TRAPEZOID]
+        self.halved = _even(halved) if halved else None  # momentary: the half-way value of two rows counts
         self.products = None
         if samples and all(j >= 0 for *_, j in samples):
             self.products = (_even([i for *_, i, _ in samples]), _even([j for *_, j in samples]))
@@ -53,6 +54,18 @@ def _even(indices: list[int]) -> slice | list[int]:
     if len(steps) == 1 and min(steps) > 0:
         return slice(indices[0], indices[-1] + 1, steps.pop()) if indices else slice(0)
     return indices
+
+
+class _Same:
+    """What ordinary rows share, of which nothing is lost or unknown: made once, handed out by slices, never written."""
+
+    __slots__ = ("lost", "rows", "uncovered", "uncovered_ns")
+
+    def __init__(self, uncovered_ns: tuple[int, ...], rows: int) -> None:
+        self.rows, self.uncovered_ns = rows, uncovered_ns
+        self.lost = np.zeros(rows, np.int64)
+        self.uncovered = np.repeat(np.array(uncovered_ns, np.int64)[:, None], rows, axis=1)
+        self.lost.flags.writeable = self.uncovered.flags.writeable = False
 
 
 class Integrator:
@@ -78,6 +91,7 @@ class Integrator:
         self._unknown_ns = [0] * len(layout.names)  # known for good to be unknown
         self._pending_ns = [0] * len(layout.names)  # not known yet
         self._uncovered_ns = tuple(self._unknown_ns)
+        self._same = _Same(self._uncovered_ns, 0)
         self.lost = 0
         self._row_unknown = (-1, 0)  # instant of a row, and how much of the time before it the total does not know
         self.doubts: dict[int, tuple[int, str]] = {}
@@ -330,28 +344,32 @@ class Integrator:
         dt_ns[0] = 0 if first else t_ns[0] - self._t_ns
         watts, joules = np.empty((plan.rows + 1, n)), np.empty((plan.rows + 1, n))
         self._powers(si, watts)
-        mean = watts if plan.all_means else self._means(watts, first=first)
         energy = joules[1:]
-        np.multiply(mean[1:], dt_ns * 1e-9, out=energy)
+        np.multiply(self._means(watts, first=first), dt_ns * 1e-9, out=energy)
         gaps = self._gaps(block, first=first)
-        unknown = self._cut_out(joules, dt_ns, gaps, t_ns)
+        unknown = None
+        # A power that was not read, or cannot be, is no number, and neither is a sum that it is part of.
+        if gaps or not math.isfinite(np.add.reduce(energy, axis=None)):
+            unknown = self._cut_out(joules, dt_ns, gaps, t_ns)
         energy[:, 0] += self._joules[1:]
-        np.cumsum(energy, axis=1, out=energy)
+        np.add.accumulate(energy, axis=1, out=energy)
         for columns in (watts, joules):
             if plan.total is None:
                 columns[0] = math.nan
             else:
-                np.sum(columns[plan.total], axis=0, out=columns[0])
-        lost = block.lost if block.lost is not None else np.zeros(n, np.int64)
-        uncovered = np.broadcast_to(np.array(self._uncovered_ns, np.int64), (n, len(self._uncovered_ns)))
+                np.add.reduce(columns[plan.total], axis=0, out=columns[0])
+        if self._same.rows < n or self._same.uncovered_ns != self._uncovered_ns:
+            self._same = _Same(self._uncovered_ns, n)
+        uncovered = self._same.uncovered[:, :n].T
         if unknown is not None:
             uncovered = uncovered + np.cumsum(unknown, axis=0)
             self._unknown_ns = (np.array(self._unknown_ns) + unknown.sum(axis=0)).tolist()
+            self._uncovered_ns = tuple(uncovered[-1].tolist())
+        lost = self._same.lost[:n] if block.lost is None else block.lost
+        self.lost += 0 if block.lost is None else int(lost.sum())
         self._started = True
         self._t_ns = int(t_ns[-1])
         self._watts, self._joules = watts[:, -1].tolist(), joules[:, -1].tolist()
-        self._uncovered_ns = tuple(uncovered[-1].tolist())
-        self.lost += int(lost.sum()) if block.lost is not None else 0
         values = si[plan.values].T if self._values else np.empty((n, 0))
         return Frame(t_ns, watts.T, joules.T, values, lost, uncovered, block.marks)
 
@@ -375,24 +393,25 @@ class Integrator:
 
     def _means(self, watts: Floats, *, first: bool) -> Floats:
         """Mean power since the row before: of momentary samples the half-way value, of interval means themselves."""
+        halved = self._matrix.halved
+        if halved is None:
+            return watts[1:]
         mean: Floats = watts.copy()
-        for out, channel, *_ in self._samples:
-            if channel.energy_method is EnergyMethod.TRAPEZOID:
-                before = watts[out, 0] if first else self._watts[out]
-                mean[out, 0] = (before + watts[out, 0]) / 2
-                mean[out, 1:] = (watts[out, 1:] + watts[out, :-1]) / 2
-        return mean
+        some = watts[halved]
+        before = some[:, 0] if first else np.array(self._watts)[halved]
+        mean[halved, 0] = (before + some[:, 0]) / 2
+        mean[halved, 1:] = (some[:, 1:] + some[:, :-1]) / 2
+        return mean[1:]
 
-    def _cut_out(self, joules: Floats, dt_ns: Ints, gaps: list[tuple[int, bool]], t_ns: Ints) -> Ints | None:
-        """Take the energy of unknown time out; return that time for each row and column, or None if there is none."""
-        # A power that was not read, or cannot be, is no number, and neither is its sum.
+    def _cut_out(self, joules: Floats, dt_ns: Ints, gaps: list[tuple[int, bool]], t_ns: Ints) -> Ints:
+        """Take the energy of unknown time out; return that time for each row and column."""
         broken = ~np.isfinite(joules[1:].sum(axis=1))
-        if not gaps and not broken.any():
-            return None
         unknown = np.zeros((len(dt_ns), len(joules)), np.int64)
         for row, restarted in gaps:
             length = int(dt_ns[row])
             for out, channel, *_ in self._samples:
+                if not restarted and self._in_total and out not in self._in_total:
+                    continue  # bridged by its neighbours, as in one row
                 known = 0 if restarted else _known_ns(channel, length)
                 joules[out, row] *= known / max(1, length)
                 unknown[row, out] = length - known
@@ -406,6 +425,8 @@ class Integrator:
 
     def _gaps(self, block: Block, *, first: bool) -> list[tuple[int, bool]]:
         """Rows whose interval is not fully known, and whether because of a restart."""
+        if block.lost is None and not block.fresh:
+            return []
         gaps = {} if block.lost is None else dict.fromkeys(np.flatnonzero(block.lost).tolist(), False)
         if block.fresh:
             gaps[0] = True

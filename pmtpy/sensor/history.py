@@ -182,9 +182,9 @@ class History:
         else:
             self.newest = rows.point(-1)
             self._rows += len(rows)
-            self._lost += int(rows.lost.sum())
-            self._marks.extend((int(rows.t_ns[i]), label) for i, label in rows.marks)
-            self._ring.append(rows)
+            self._lost += self._ring.append(rows)
+            if rows.marks:
+                self._marks.extend((int(rows.t_ns[i]), label) for i, label in rows.marks)
         if self._ring.full:
             self._forget(self.newest.t_ns - self._keep_ns)
 

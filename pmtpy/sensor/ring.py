@@ -50,14 +50,15 @@ class Ring:
         self._pack()
         return self._counts[0, self._first : self._end]
 
-    def append(self, rows: Frame | Point) -> None:
-        """Add rows."""
+    def append(self, rows: Frame | Point) -> int:
+        """Add rows; return how many were lost before them."""
         if isinstance(rows, Point):
             self.waiting.append(rows)
-            return
-        self._pack()
-        if len(rows):
-            self._put(rows.t_ns, rows.lost, rows.uncovered_ns.T, (rows.watts.T, rows.joules.T, rows.values.T))
+            return rows.lost
+        if self.waiting:
+            self._pack()
+        numbers = (rows.watts.T, rows.joules.T, rows.values.T)
+        return self._put(rows.t_ns, rows.lost, rows.uncovered_ns.T, numbers) if len(rows) else 0
 
     def point(self, row: int) -> Point:
         """Return one row as plain numbers."""
@@ -97,19 +98,23 @@ class Ring:
         numbers = (np.array(watts).T, np.array(joules).T, np.array(values).T)
         self._put(np.array(t_ns, np.int64), np.array(lost, np.int64), np.array(uncovered, np.int64).T, numbers)
 
-    def _put(self, t_ns: Ints, lost: Ints, uncovered: Ints, numbers: Sequence[Floats]) -> None:
+    def _put(self, t_ns: Ints, lost: Ints, uncovered: Ints, numbers: Sequence[Floats]) -> int:
+        """Add columns; return how many rows were lost before them."""
         rows, k = len(t_ns), self._names
         if self._end + rows > self._numbers.shape[1]:
             self._make_room(rows)
         at = slice(self._end, self._end + rows)
-        self._counts[0, at], self._counts[1, at], self._counts[3:, at] = t_ns, lost, uncovered
-        np.cumsum(lost, out=self._counts[2, at])
-        self._counts[2, at] += self._lost
-        self._lost = int(self._counts[2, at.stop - 1])
+        counts = self._counts[:, at]
+        counts[0], counts[1], counts[2], counts[3:] = t_ns, lost, self._lost, uncovered
+        lately = int(np.add.reduce(lost))
+        if lately:
+            counts[2] += np.cumsum(lost)
+            self._lost += lately
         self._numbers[:k, at], self._numbers[k : 2 * k, at] = numbers[:2]
         if self._values:
             self._numbers[2 * k :, at] = numbers[2]
         self._end += rows
+        return lately
 
     def _make_room(self, rows: int) -> None:
         """Move what is kept to the front, of larger matrices where these would soon be full again."""

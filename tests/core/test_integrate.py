@@ -86,6 +86,35 @@ def test_energy_does_not_depend_on_how_rows_are_cut_into_blocks(
         assert other.lost.tolist() == whole.lost.tolist()
 
 
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.integers(1, 200_000), st.sampled_from([0, 0, 0, 0, 3]), *[st.sampled_from([1.0, 7.5, math.nan])] * 4
+        ),
+        min_size=9,
+        max_size=40,
+    ),
+    whole_rows=st.integers(0, 8),
+)
+def test_arrays_say_of_powers_that_are_not_read_what_single_rows_say(
+    rows: list[tuple[float, ...]], whole_rows: int
+) -> None:
+    """Most blocks take a shorter way, those without a gap or a power that is no number; it must not be seen."""
+    part = Channel("part", Quantity.POWER, domain="gpu/part")
+    beside = Channel("beside", Quantity.POWER, method=EnergyMethod.MEAN, window_s=5e-5, domain="x/beside")
+    table = np.array(rows)
+    table[:whole_rows, 1:] = [0.0, 1.0, 2.0, 3.0, 4.0]  # an ordinary block before
+    t_ns, lost = np.cumsum(table[:, 0]).astype(np.int64), table[:, 1].astype(np.int64)
+    block = Block(t_ns, table[:, [2, 3, 4, 5]], lost if lost.any() else None)
+    layout = (V, GAUGE, part, beside)
+    singles = run(layout, cut(block, list(range(len(block)))))
+    for other in (run(layout, [block]), run(layout, cut(block, [whole_rows]))):
+        np.testing.assert_allclose(other.joules, singles.joules, rtol=1e-12, atol=1e-15)
+        np.testing.assert_array_equal(other.watts, singles.watts)
+        assert other.uncovered_ns.tolist() == singles.uncovered_ns.tolist()
+        assert other.lost.tolist() == singles.lost.tolist()
+
+
 @given(watts=st.integers(1, 10**7), steps=st.lists(st.integers(1, 10**9), min_size=1, max_size=50))
 def test_constant_power_gives_exactly_power_times_time(watts: int, steps: list[int]) -> None:
     t = np.cumsum(np.array([0, *steps], np.int64))
