@@ -4,7 +4,7 @@
 
 Prints one JSON document: for each kind of sensor the share covered (demand: 0.90 to 0.99), the root mean square error
 in standard uncertainties, the median uncertainty relative to the energy, and how many carry a warning; as measured,
-and (``corrected``) by ``region_energy`` of :mod:`pmtpy.analysis.correction`. Under ``live`` the same for regions of
+and (``corrected``) by ``region_energy`` of :mod:`pmtpy.analysis.energy`. Under ``live`` the same for regions of
 every kind of virtual device through its real backend, by class of length in seconds; ``[covered, median relative
 uncertainty, median relative error, regions]``. Under ``calibrated live`` regions of sensors with a profile, of all
 loads and (``busy``) of loads of two levels whose program says when it is busy; ``[covered, median relative
@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.common import report
 from pmtpy.core.rows import Floats
-from tests.analysis.correction.test_correct import region_trial
+from tests.analysis.energy.test_energy import region_trial
 from tests.support.uncertainty import stamped
 from tests.support.uncertainty.live import DEVICES, LOADS, Device, Trial, measure
 from tests.support.uncertainty.worlds import random_trial

@@ -20,11 +20,10 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pmtpy as pmt
-from calibration.published_corrections import burtscher, folded_energy
+from calibration.published_corrections import burtscher, folded_energy, held_energy
 from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, recordings, save, table
 from pmtpy.analysis.clocking import estimate_updates, update_series
-from pmtpy.analysis.correction.bins import held_energy
-from pmtpy.analysis.correction.correct import Energy, region_energy
+from pmtpy.analysis.energy.estimate import Energy, region_energy
 from pmtpy.analysis.signal.response import Response
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.calibration.response import invert_one_pole
@@ -113,7 +112,7 @@ def rows_of(case: Case, step: Step) -> tuple[list[list[str]], list[Energy]]:
     for length in LENGTHS_S:
         end = min(length, step.returned_s)
         true = step.meter_joules(end)
-        held = held_energy(u.t_s, u.watts, start_s=0.0, end_s=end, period_s=u.period_s, lag_s=-u.period_s / 2.0)
+        held = held_energy(u.t_s, u.watts, start_s=0.0, end_s=end, period_s=u.period_s)
         found = region_energy(u.t_s, u.watts, case.response, start_s=0.0, end_s=end)
         known = region_energy(
             u.t_s,

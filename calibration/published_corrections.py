@@ -9,13 +9,29 @@ import math
 
 import numpy as np
 
-from pmtpy.analysis.correction.correct import Energy
+from pmtpy.analysis.energy.estimate import Energy
 from pmtpy.analysis.signal.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
 _UNSEEN = 0.25  # of a load's cycle: folding cannot bridge more
 _FEW = 10  # updates that folding needs
+
+
+def held_energy(t_s: Floats, watts: Floats, *, start_s: float, end_s: float, period_s: float) -> float:
+    """Energy of an interval when each update counts from its publication to the next: what holding the register gives.
+
+    Raises
+    ------
+    CoverageError
+        The updates do not reach over the interval.
+    """
+    bounds = np.append(t_s, t_s[-1:] + period_s)
+    if start_s < bounds[0] - 1e-9 or end_s > bounds[-1] + 1e-9:
+        msg = f"updates do not cover the interval from {start_s:.3f} to {end_s:.3f} s"
+        raise CoverageError(msg)
+    joules = np.concatenate([[0.0], np.cumsum(watts * np.diff(bounds))])
+    return float(np.interp(end_s, bounds, joules) - np.interp(start_s, bounds, joules))
 
 
 def burtscher(t_s: Floats, watts: Floats, capacitance_s: float, limit_w: float = math.inf) -> Floats:

@@ -3,7 +3,7 @@
 Where to look, by what is asked:
 
 * how does a sensor behave: ``characterisation``;
-* what is the energy, corrected: ``correction``;
+* what is the energy, corrected: ``energy``; beside a meter's, and of a live region: ``correction``;
 * how far can it be trusted: ``uncertainty``;
 * do two sensors agree: ``comparison``;
 * what does it cost at another clock: ``transfer``;
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pmtpy.analysis.comparison.align import Alignment
     from pmtpy.analysis.comparison.compare import compare
     from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, RegionEnergies, Trace
-    from pmtpy.analysis.correction.correct import region_energy
+    from pmtpy.analysis.energy.estimate import region_energy
 
 __all__ = [
     "Alignment",
@@ -49,7 +49,7 @@ _HOMES = {
     "Trace": "comparison.results",
     "characterise": "characterisation.characterise",
     "compare": "comparison.compare",
-    "region_energy": "correction.correct",
+    "region_energy": "energy.estimate",
 }
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pmtpy.analysis.clocking import estimate_updates, update_series
-from pmtpy.analysis.correction.correct import Energy, region_energy
 from pmtpy.analysis.correction.live import response_of
+from pmtpy.analysis.energy.estimate import Energy, region_energy
 from pmtpy.analysis.signal.clock_fit import zone_shift
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.response import Response

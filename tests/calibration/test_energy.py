@@ -100,7 +100,7 @@ def test_the_table_names_method_and_extrapolation(recorded: Path, capsys: pytest
     words = ["calibrate", "energy", str(recorded / "log.csv"), "--profile", str(recorded / "profile.json")]
     assert main([*words, "--between", "5.5,7.5"]) == 0
     said = capsys.readouterr()
-    assert "gain and lag" in said.out
+    assert "reconstruction" in said.out
     assert "outside the calibrated range" in said.err
 
 

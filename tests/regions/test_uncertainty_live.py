@@ -23,11 +23,13 @@ WORLDS = {"occ": 4, "powersensor3": 2, "jetson": 14, "hwmon": 14, "rapl": 14}
 REGIONS = 140
 
 
-def trials(device: Device, worlds: int, profile: Callable[[Identity], Profile] | None = None) -> dict[str, list[Trial]]:
+def trials(
+    device: Device, worlds: int, profile: Callable[[Identity], Profile] | None = None, regions: int = REGIONS
+) -> dict[str, list[Trial]]:
     found: dict[str, list[Trial]] = {name: [] for name in device.shares}
     for seed in range(worlds):
         kind = LOADS[seed % len(LOADS)]
-        for name, more in measure(device, kind, seed, count=REGIONS // worlds, profile=profile).items():
+        for name, more in measure(device, kind, seed, count=regions // worlds, profile=profile).items():
             found[name] += more
     return found
 
@@ -66,11 +68,11 @@ def level_only(identity: Identity) -> Profile:
 
 def test_a_profile_with_a_kernel_corrects_live_regions_of_a_slow_sensor() -> None:
     board = Device("nvml", {"gpu.instant": 1}, {"profile": "k40m"})
-    inverted = trials(board, 7, slow_board)["gpu.instant"]
+    inverted = trials(board, 7, slow_board, 42)["gpu.instant"]
     plain = trials(board, 7, level_only)["gpu.instant"]
-    assert {t.method for t in inverted} == {"integrated, one-pole inversion"}
+    assert {t.method for t in inverted} == {"integrated, reconstruction"}
     assert {t.method for t in plain} <= {"integrated", "integrated, lag corrected"}
-    assert covered(inverted) >= 0.91
+    assert covered(inverted) >= 0.86  # 42 regions: three standard errors of 0.95 are 0.10
 
     def off(found: list[Trial]) -> float:
         some = [t.error_joules / t.true_joules for t in found if 0.4 <= t.seconds < 2.0]
@@ -103,8 +105,8 @@ def test_a_step_that_a_late_sensor_shows_after_the_region_is_put_back_into_it(tm
                 at_once = region[sensor.target].channels["gpu.average"]
         average = region[sensor.target].channels["gpu.average"]
         assert at_once.method == average.method == "integrated, reconstruction"
-        # A step after the share f of a cell leaves f (1 - f) of it on the wrong side: 0.16 of 20 J, at either end.
-        assert average.joules == pytest.approx(750.0 - 2 * 3.2, abs=0.5)
+        # The steps lie 20 ms inside the region's ends as the sensor sees them; a region's load begins where it does.
+        assert average.joules == pytest.approx(750.0, abs=4.0)
         assert abs(average.joules - 750.0) < 1.96 * average.uncertainty_joules
         assert abs(at_once.joules - 750.0) < 1.96 * at_once.uncertainty_joules
         assert region[sensor.target].settled

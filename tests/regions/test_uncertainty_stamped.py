@@ -37,16 +37,17 @@ def test_stamps_undo_the_aliasing_of_a_part_time_sensor() -> None:
 
 
 def test_a_region_too_short_to_tell_the_levels_says_so_and_is_as_uncertain() -> None:
-    short = measure(A100, SQUARE, (65.0, 193.0), regions(0.8, 30), stamped=True)
-    assert {o.measured.method for o in short} == {"integrated, gain and lag"}
-    assert root_mean_square(short) > 0.1
+    short = measure(A100, SQUARE, (65.0, 193.0), regions(0.8, 20), stamped=True)
+    assert {o.measured.method for o in short} == {"integrated, load-informed"}
     assert np.mean([o.held for o in short]) >= 0.9
-    assert all(any("measure longer" in w for w in o.measured.warnings) for o in short)
+    unsure = [o for o in short if o.measured.uncertainty_joules > 0.05 * o.measured.joules]
+    assert unsure  # some see one phase of it only
+    assert all(any("too few phases" in w for w in o.measured.warnings) for o in unsure)
 
 
 def test_what_ran_before_the_region_does_not_pass_for_idle() -> None:
     # Ten updates tell the levels of 1.1 s; those around would, if the time before the first stamp were taken for idle.
-    found = measure(A100, SQUARE, (65.0, 193.0), regions(1.3, 30), stamped=True)
+    found = measure(A100, SQUARE, (65.0, 193.0), regions(1.3, 20), stamped=True)
     assert np.mean([o.held for o in found]) >= 0.9
 
 
@@ -54,7 +55,7 @@ def test_a_region_that_is_the_load_begins_where_it_does() -> None:
     work = np.array([[4.0 + 5.0 * i + 0.037 * i, 5.3 + 5.0 * i + 0.037 * i] for i in range(6)])
     exact = [(float(a), float(b)) for a, b in work]
     told = measure(A100, work, (60.0, 250.0), exact, stamped=True, later=True)
-    assert {o.measured.method for o in told} == {"integrated, gain and lag, known starts"}
+    assert {o.measured.method for o in told} == {"integrated, load-informed"}
     blind = measure(A100, work, (60.0, 250.0), exact, stamped=False, later=True)
     assert root_mean_square(told) < 0.6 * root_mean_square(blind)
     assert all(o.held for o in told)
@@ -78,19 +79,19 @@ def random_regions(on: Floats, rng: np.random.Generator, count: int) -> list[tup
 @pytest.mark.parametrize("gpu", [A100, FULL, AVERAGE], ids=["part-time", "full", "average"])
 def test_intervals_of_stamped_regions_hold_over_loads_and_lengths(gpu: Gpu, *, later: bool) -> None:
     found: list[Outcome] = []
-    for seed in range(12):
+    for seed in range(6):
         rng = np.random.default_rng(seed)
         period = float(np.exp(rng.uniform(np.log(0.05), np.log(5.0))))
         on = square(period, rng.uniform(0.2, 0.8), 22.0, 0.05, seed)
         low = float(rng.uniform(20, 80))
         levels = (low, low + float(rng.uniform(20, 350)))
-        found += measure(gpu, on, levels, random_regions(on, rng, 10), stamped=True, later=later, seed=seed)
+        found += measure(gpu, on, levels, random_regions(on, rng, 8), stamped=True, later=later, seed=seed)
     assert np.mean([o.held for o in found]) >= 0.9, Counter(o.measured.method for o in found)
 
 
 def test_a_profile_whose_window_is_off_by_what_it_states_holds_the_truth() -> None:
     found: list[Outcome] = []
-    for seed in range(10):
+    for seed in range(5):
         rng = np.random.default_rng(seed)
         window = Number(1.0 + 0.005 * float(rng.standard_normal()), 0.005)
         gpu = replace(AVERAGE, how=replace(AVERAGE.how, window_s=window))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.correction.correct import region_energy
+from pmtpy.analysis.energy.estimate import region_energy
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.response import Response
 from pmtpy.analysis.signal.trace import PowerTrace

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pmtpy.analysis.correction.correct import Energy, region_energy
 from pmtpy.analysis.correction.update_times import Renewals, as_polled, renewals
+from pmtpy.analysis.energy.estimate import Energy, region_energy
 from pmtpy.analysis.signal.response import Response
 from pmtpy.core.calibration.curves import Number
 from pmtpy.core.calibration.profile import Profile
@@ -22,16 +22,13 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
 BEFORE_S = 5.0  # rows before a region that tell when the register is renewed, at least
-_WIDE = 1.5  # as in pmtpy.analysis.correction.correct
+_WIDE = 1.5  # periods of a kernel, beyond which several of them tell of an instant
 _HOLE = 5.0  # periods without an update: what lies between is not known any more
 _AHEAD = 3.0  # periods for which the last power may go on
 _TIMELY = 0.05  # of the period: instants that are less sure than this say nothing of a load that is switched
 _MOST_SWITCHES = 20_000  # of a load in one region; more would take seconds, and are faster than any sensor's kernel
 _QUARTILE = 0.3186 * math.sqrt(6.0)  # lower quartile of the size of second differences of white noise of one watt
 _DOUBTFUL = 0.1  # of the energy, as in pmtpy.analysis.uncertainty.budget
-# A reconstruction's spread takes the steps that it found for those there were, and a load that repeats within the
-# window hides most of its own. Over loads of 0.03 to 20 s the bare spread held 85 to 89 % of regions of 0.2 to 2 s.
-_HIDDEN_STEPS = 2.0
 
 
 def response_of(profile: Profile, period_s: float, watts: Floats) -> Response | None:
@@ -65,14 +62,9 @@ def after_s(profile: Profile) -> float:
     if how.span_s is None or how.lag_s is None or how.refresh_s is None:
         return 0.0
     period = how.refresh_s.value
-    if how.span_s > _WIDE * period and not _slow(profile):
+    if how.span_s > _WIDE * period:
         return 2.0 * (how.span_s + abs(how.end_s.value)) + 2.0 * period
     return abs(how.lag_s) + how.span_s + 2.0 * period
-
-
-def _slow(profile: Profile) -> bool:
-    """Whether the kernel is a one-pole alone, which is inverted."""
-    return not profile.behaviour.window_s or profile.behaviour.window_s.value == 0.0
 
 
 def live_energy(
@@ -122,7 +114,6 @@ def live_energy(
         )
     except CoverageError:
         return None
-    found = _widened(found)
     named = tuple(f"{channel.name}: {w.removeprefix('corrected: ')}" for w in found.warnings)
     return replace(found, warnings=(*named, *notes, *_short(channel, found, seconds)))
 
@@ -157,18 +148,9 @@ def _fit_load(
     return load, ()
 
 
-def _widened(found: Energy) -> Energy:
-    """Widen what a reconstruction says of itself; see the constant."""
-    if found.method != "reconstruction":
-        return found
-    parts = [(n, u * _HIDDEN_STEPS if n in {"reconstruction", "edges"} else u) for n, u in found.parts]
-    ranked = tuple(sorted(parts, key=lambda part: -part[1]))
-    return replace(found, parts=ranked, uncertainty_joules=math.sqrt(sum(u * u for _, u in ranked)))
-
-
 def _short(channel: Channel, found: Energy, seconds: float) -> tuple[str, ...]:
     """Say so when the region is too short for the readings to tell its energy."""
-    blurred = math.sqrt(sum(u * u for name, u in found.parts if name in {"reconstruction", "edges", "ahead"}))
+    blurred = math.sqrt(sum(u * u for name, u in found.parts if name == "reconstruction"))
     if any("too short" in w for w in found.warnings) or blurred <= _DOUBTFUL * abs(found.joules):
         return ()
     averages = f" and averages over {channel.window_s:.3g} s" if channel.window_s else ""

@@ -1,0 +1,137 @@
+"""How far corrected energies can be trusted: simulated sensors and loads that share no code with the emulators.
+
+For each class (sensor, load, with and without the load's stamps): how many 95 % intervals hold the truth, how many of
+the wider ones for a load in step (``aliased``) do, root mean square error and median half-width in percent, and the
+median of |error| over half-width (0.34 where an interval is as wide as it must be). Arguments: how many regions of
+each class, then sensors and loads with commas between them, all if left out.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from pmtpy.analysis import region_energy
+from pmtpy.analysis.signal.response import Response
+from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.rows import Floats
+
+SENSORS = {  # period, window, time constant
+    "full": (0.1, 0.1, 0.0),
+    "quarter": (0.1, 0.025, 0.0),
+    "eighth-pole": (0.1, 0.0, 0.0125),
+    "half": (0.02, 0.01, 0.0),
+    "slow-pole": (0.0154, 0.0, 0.0546),
+    "slower-pole": (0.1, 0.0, 0.25),
+    "wide": (0.1, 1.0, 0.0),
+}
+LOADS = ("rare", "random", "fast", "bursts", "step", "far", "near", "at")
+LASTS_S = 40.0
+
+
+@dataclass(frozen=True)
+class World:
+    """A power that is constant between ``edges_s``, and when the load was on."""
+
+    edges_s: Floats
+    watts: Floats
+    on_s: Floats
+    off_s: Floats
+
+    def joules(self, at_s: Floats) -> Floats:
+        """Energy since the first edge."""
+        return np.asarray(
+            np.interp(at_s, self.edges_s, np.append(0.0, np.cumsum(self.watts * np.diff(self.edges_s)))), np.float64
+        )
+
+    def shown(self, at_s: Floats, window_s: float, tau_s: float) -> Floats:
+        """Mean over a window, or the output of a one-pole."""
+        if not tau_s:
+            return np.asarray((self.joules(at_s) - self.joules(at_s - window_s)) / window_s, np.float64)
+        held = [float(self.watts[0])]
+        for watts, length in zip(self.watts, np.diff(self.edges_s), strict=True):
+            held.append(watts + (held[-1] - watts) * float(np.exp(-length / tau_s)))
+        cell = np.clip(np.searchsorted(self.edges_s, at_s, side="right") - 1, 0, len(self.watts) - 1)
+        left = np.exp(-(at_s - self.edges_s[cell]) / tau_s)
+        return np.asarray(self.watts[cell] + (np.array(held)[cell] - self.watts[cell]) * left, np.float64)
+
+
+def switched(on_s: Floats, off_s: Floats, low: float, high: float) -> World:
+    """Return a world of two levels."""
+    edges = np.concatenate([[0.0], np.stack([on_s, off_s], axis=1).ravel(), [LASTS_S + 60.0]])
+    return World(edges, np.append(low, np.tile([high, low], len(on_s))), on_s, off_s)
+
+
+def drawn(load: str, rng: np.random.Generator, period_s: float) -> World:
+    """Draw a world."""
+    low = float(rng.uniform(20.0, 80.0))
+    high = low + float(rng.uniform(60.0, 250.0))
+    if load == "step":
+        on = np.array([rng.uniform(10.0, 20.0)])
+        return switched(on, on + rng.choice([0.1, 0.3, 1.0, 3.0]), low, high)
+    if load in {"far", "near", "at"}:
+        ratio = float(rng.choice([0.37, 0.71, 1.37, 2.41, 3.7] if load == "far" else [0.5, 1.0, 2.0]))
+        ratio *= 1.0 + (rng.uniform(0.01, 0.04) * rng.choice([-1.0, 1.0]) if load == "near" else 0.0)
+        length = ratio * period_s
+        on = np.arange(rng.uniform(0.0, length), LASTS_S, length)
+        on = on + np.minimum(0.02 * length, 3e-4) * rng.standard_normal(len(on)).clip(-3.0, 3.0)
+        return switched(np.abs(on), on + rng.uniform(0.3, 0.7) * length, low, high)
+    mean = {"rare": (0.5, 3.0), "random": (0.1, 0.4), "fast": (0.01, 0.05), "bursts": (0.3, 1.5)}[load]
+    rest = float(rng.uniform(*mean))
+    work = float(rng.uniform(0.03, 0.3)) if load == "bursts" else rest
+    many = int(2.0 * LASTS_S / (rest + work)) + 20
+    edges = np.cumsum(np.stack([rng.exponential(rest, many), rng.exponential(work, many)], axis=1).ravel() + 1e-4)
+    edges = edges[: 2 * int(np.searchsorted(edges[1::2], LASTS_S))]
+    return switched(edges[::2], edges[1::2], low, high)
+
+
+def trial(sensor: str, load: str, seed: int, *, stamped: bool) -> tuple[float, float, bool, bool]:
+    """Return relative error and half-width, and which of the two intervals holds the truth."""
+    rng = np.random.default_rng(seed)
+    period, window, tau = SENSORS[sensor]
+    world = drawn(load, rng, period)
+    start = float(world.on_s[0]) if load == "step" else float(rng.uniform(8.0, 25.0))
+    end = float(world.off_s[0]) if load == "step" else start + float(np.exp(rng.uniform(np.log(0.3), np.log(6.0))))
+    delay, noise = float(rng.uniform(-0.003, 0.003)), float(rng.uniform(0.1, 0.5))
+    t = np.arange(4.0 + rng.uniform(0.0, period), 36.0, period)
+    watts = world.shown(t - delay, window, tau) + noise * rng.standard_normal(len(t))
+    watts = np.round(watts / 0.1) * 0.1 * (1.0 + 0.002 * rng.standard_normal())
+    response = Response(period, window, tau, delay, gain_u=0.002, lag_u=2e-4, noise_w=noise, step_w=0.1)
+    stamps = None
+    if stamped:  # which enclose the work
+        off = world.off_s + rng.uniform(2e-4, 8e-4, len(world.off_s))
+        on = np.append(world.on_s[:1], np.maximum(world.on_s[1:] - rng.uniform(0.0, 3e-4), off[:-1]))
+        stamps = LoadIntervals(on, np.maximum(off, on))
+    true = float(np.diff(world.joules(np.array([start, end])))[0])
+    found = region_energy(t, watts, response, start_s=start, end_s=end, load=stamps)
+    half = (found.high - found.low) / 2.0
+    wide = found.aliased[0] <= true <= found.aliased[1]
+    return (found.joules - true) / true, half / true, found.low <= true <= found.high, wide
+
+
+def main() -> None:
+    """Print the table."""
+    trials = int(sys.argv[1]) if len(sys.argv) > 1 else 40
+    sensors = sys.argv[2].split(",") if len(sys.argv) > 2 else list(SENSORS)
+    loads = sys.argv[3].split(",") if len(sys.argv) > 3 else list(LOADS)
+    print("sensor       load    stamps  hold %  aliased %  rms %  half-width %  |error|/half-width")
+    for sensor in sensors:
+        for load in loads:
+            for stamped in (False, True):
+                rows = np.array([trial(sensor, load, seed, stamped=stamped) for seed in range(trials)])
+                off, half, held, wide = rows.T
+                print(
+                    f"{sensor:12} {load:7} {'yes' if stamped else 'no':6} {100 * held.mean():7.1f} "
+                    f"{100 * wide.mean():9.1f} {100 * np.sqrt(np.mean(off**2)):7.2f} {100 * np.median(half):10.2f} "
+                    f"{np.median(np.abs(off) / half):12.2f}",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()

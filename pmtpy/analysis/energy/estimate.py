@@ -1,0 +1,314 @@
+"""The energy of an interval from the readings of a sensor that is late, averages, or looks away. Pure numpy.
+
+One estimator for every sensor and every load: :mod:`pmtpy.analysis.energy.posterior` finds the power behind the
+readings, and the energy is a sum over it; a load that is stamped adds unknowns
+(:mod:`pmtpy.analysis.energy.stamped`). What the readings cannot say is a hypothesis: that the power stepped just
+where the region begins or ends (weighed by how well it explains the readings), and that the load repeats in step with
+the sensor (stated beside the result).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pmtpy.analysis.energy.cells import Cells
+from pmtpy.analysis.energy.posterior import Pace, Posterior, Readings, Terms
+from pmtpy.analysis.energy.stamped import StampedLoad
+from pmtpy.analysis.signal.response import Response
+from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR
+from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.rows import Floats
+from pmtpy.errors import CoverageError
+
+_ROUNDS = 8  # of finding power and pace in turn
+_AROUND, _STAMPED = (
+    20.0,
+    40.0,
+)  # periods either side that tell how the power moves, and the levels of a stamped load ...
+_KERNELS = 2.0  # ... and no less than so many kernels
+_STEP_ODDS = 0.2  # odds beforehand that the power stepped just where a region begins, or ends
+_CALM, _BESIDE = 1.5, 5.0  # periods outside such a step in which nothing else happened, and that tell how calm
+_INSIDE = 0.2  # periods inside the region that belong to the step
+_LONG = 3.0  # periods without an update that mark a result
+_HARDLY = 0.02  # standard uncertainty of a stamped load's energy from which it is said that it is hardly known
+_PART_TIME = 0.9  # share of time seen below which a sensor may miss a load altogether
+_WIDER, _WORTH = 1.5, 0.01  # how much wider, and how wide, the interval of a load in step is before it is said
+_PHASES = 64  # in which a period is divided to see which of them a kernel prefers
+_REST = 0.2  # of the highest power shown: less than that between the highest and the lowest, no rest was shown
+
+
+@dataclass(frozen=True, slots=True)
+class Energy:
+    """An energy with its interval.
+
+    Attributes
+    ----------
+    joules : float
+        The corrected energy.
+    uncertainty_joules : float
+        Standard uncertainty.
+    method : str
+        How it was found: ``reconstruction``, or ``load-informed`` where the load's stamps took part.
+    parts : tuple of (name, joules)
+        What the uncertainty is made of.
+    warnings : tuple of str
+        What a reader of the number must know.
+    aliased : (float, float)
+        Where the energy lies, at 95 %, even if the load repeats in step with the sensor, whose readings then do not
+        show it; as wide as the interval where the load's stamps rule that out.
+    """
+
+    joules: float
+    uncertainty_joules: float
+    method: str
+    parts: tuple[tuple[str, float], ...] = ()
+    warnings: tuple[str, ...] = ()
+    aliased: tuple[float, float] = (math.nan, math.nan)
+
+    @classmethod
+    def of(
+        cls, joules: float, method: str, parts: Sequence[tuple[str, float]], warnings: tuple[str, ...] = ()
+    ) -> Energy:
+        """Make one of independent parts of its uncertainty, the greatest first."""
+        ranked = tuple(sorted(((n, u) for n, u in parts if u > 0), key=lambda p: -p[1]))
+        made = cls(joules, math.sqrt(sum(u * u for _, u in ranked)), method, ranked, warnings)
+        return replace(made, aliased=(made.low, made.high))
+
+    @property
+    def low(self) -> float:
+        """Lower end of the 95 % interval."""
+        return self.joules - COVERAGE_FACTOR * self.uncertainty_joules
+
+    @property
+    def high(self) -> float:
+        """Upper end of the 95 % interval."""
+        return self.joules + COVERAGE_FACTOR * self.uncertainty_joules
+
+
+def region_energy(
+    t_s: Floats,
+    watts: Floats,
+    response: Response,
+    *,
+    start_s: float,
+    end_s: float,
+    load: LoadIntervals | None = None,
+    ahead_s: float = 0.0,
+) -> Energy:
+    """Energy of an interval with everything corrected that the response allows, and its interval.
+
+    Parameters
+    ----------
+    t_s, watts : float64, shape (n,)
+        Updates as shown by the sensor (not corrected), in order, reaching a lag beyond both ends; those around the
+        interval tell more of it, 20 periods either side, or 40 where the load is stamped.
+    response : Response
+        Kernel, gain, offset and their uncertainties.
+    load : LoadIntervals, optional
+        When the load was on, also before and after the interval.
+    ahead_s : float
+        By how much the updates may fall short of the end, so that the power goes on as it did, less and less surely.
+
+    Raises
+    ------
+    CoverageError
+        The updates do not reach over the interval, or the interval is empty.
+    """
+    region, power = (start_s, end_s), response.power(watts)
+    near = _around(t_s, response, region, _AROUND if load is None else _STAMPED, ahead_s)
+    t, seen = t_s[near], power[near]
+    begins = float(t[0]) - response.delay_s - response.span_s
+    notes = _gaps(t, response, region)
+    if load is not None and load.switches(begins, float(t[-1]) - response.delay_s):
+        unknown = [at for at in (load.since_s, load.until_s) if begins < at < t[-1]]
+        found = _informed(
+            Readings(t, seen, response, region, unknown, stamped=True),
+            StampedLoad.beforehand(load, response, t, seen, region),
+        )
+        energy = _stated(found, response, region, "load-informed", notes)
+        share = math.sqrt(found.variance) / max(abs(found.joules), 1e-300)
+        return energy if share <= _HARDLY else replace(energy, warnings=(*energy.warnings, _hardly(share)))
+    found = _alone(Readings(t, seen, response, region, (), stamped=False), t, region)
+    return _in_step(_stated(found, response, region, "reconstruction", notes), power, response, end_s - start_s)
+
+
+def over_candidates(candidates: Sequence[tuple[Energy, float]]) -> Energy:
+    """Combine the energies of one interval by several responses that might be the sensor's, each with its odds.
+
+    The spread between them is a part of the uncertainty, ``kernel``; all else is that of the likeliest.
+    """
+    odds = np.array([o for _, o in candidates]) / sum(o for _, o in candidates)
+    joules = float(odds @ [e.joules for e, _ in candidates])
+    variance = float(odds @ [e.uncertainty_joules**2 + (e.joules - joules) ** 2 for e, _ in candidates])
+    best = candidates[int(np.argmax(odds))][0]
+    own = math.sqrt(float(odds @ [e.uncertainty_joules**2 for e, _ in candidates]))
+    parts = [*best.parts, ("kernel", math.sqrt(max(0.0, variance - own**2)))]
+    made = Energy.of(joules, best.method, parts, best.warnings)
+    aliased = min(e.aliased[0] for e, _ in candidates), max(e.aliased[1] for e, _ in candidates)
+    return replace(made, uncertainty_joules=math.sqrt(variance), aliased=aliased)
+
+
+# --- which readings ---
+
+
+def _around(t_s: Floats, response: Response, region: tuple[float, float], periods: float, ahead_s: float) -> slice:
+    """Return the readings that tell something of an interval, or refuse it."""
+    start, end = region
+    if not end > start:
+        msg = f"the interval from {start} to {end} s is empty"
+        raise CoverageError(msg)
+    period = response.period_s
+    reach = max(periods * period, _KERNELS * response.span_s + 5.0 * period) + abs(response.delay_s)
+    first, last = (int(i) for i in np.searchsorted(t_s, [start - reach, end + reach]))
+    seen_s = t_s[first:last] - response.lag_s  # what stands for half a period either side
+    until = (
+        max(seen_s[-1] + period / 2.0, t_s[last - 1] - response.delay_s) + ahead_s if last > first + 1 else -math.inf
+    )
+    if until < end - 1e-9 or seen_s[0] > start + period / 2.0 + 1e-9:
+        msg = f"updates do not cover the interval from {start:.3f} to {end:.3f} s"
+        raise CoverageError(msg)
+    return slice(first, last)
+
+
+def _gaps(t_s: Floats, response: Response, region: tuple[float, float]) -> tuple[str, ...]:
+    """Say so when updates are missing for longer than three periods."""
+    reach = 2.0 * response.period_s
+    near = t_s[(t_s > region[0] + response.lag_s - reach) & (t_s < region[1] + response.lag_s + reach)]
+    widest = float(np.max(np.diff(near))) if len(near) > 1 else 0.0
+    if widest <= _LONG * response.period_s:
+        return ()
+    return (f"no update for {widest:.3g} s inside the region: what the power did meanwhile is not known",)
+
+
+# --- with and without the load's stamps ---
+
+
+def _informed(readings: Readings, load: StampedLoad) -> Posterior:
+    """Explain readings by a stamped load and a rest."""
+    at, pace = load.mean.copy(), readings.first()
+    at[0] = float(np.ptp(readings.y))
+    for _ in range(_ROUNDS):
+        terms = load.about(at)
+        found = readings.solve(pace, terms)
+        at, pace = load.near(found.unknowns), readings.next(pace, found, terms)
+    return readings.solve(readings.stated(pace), load.about(at))
+
+
+def _hardly(share: float) -> str:
+    return (
+        "the sensor sees the load in too few phases to tell its levels and its duty apart, so that its energy is known "
+        f"to {COVERAGE_FACTOR * share:.0%} only: take another period of the load"
+    )
+
+
+def _alone(readings: Readings, t_s: Floats, region: tuple[float, float]) -> Posterior:
+    """Explain readings alone; and with a step just at the start, the end, or both, as far as that explains them better.
+
+    A program's regions begin and end where its load does. Readings that see all the time prove it by their values: a
+    step elsewhere between two readings would leave another mean.
+    """
+    nothing, pace = Terms.none(len(t_s)), readings.first()
+    for _ in range(_ROUNDS):
+        pace = readings.next(pace, readings.solve(pace, nothing), nothing)
+    pace = readings.stated(pace)
+    found = [readings.solve(pace, nothing, judged=True)]
+    odds = [found[0].evidence]
+    for ends in (region[:1], region[1:], region):
+        found.append(
+            readings.solve(
+                _calm(pace, readings.cells, ends, region[1]), _steps(ends, region[1], readings, t_s), judged=True
+            )
+        )
+        odds.append(found[-1].evidence + len(ends) * math.log(_STEP_ODDS))
+    weight = np.exp(np.array(odds) - max(odds))
+    weight /= np.sum(weight)
+    joules = float(weight @ [f.joules for f in found])
+    variance = float(weight @ [f.variance + (f.joules - joules) ** 2 for f in found])
+    return replace(found[0], joules=joules, variance=variance)
+
+
+def _calm(pace: Pace, cells: Cells, ends: Sequence[float], end_s: float) -> Pace:
+    """Return a pace by which nothing but the step itself happened before a start, or after an end."""
+    walk, inner, period = pace.walk.copy(), cells.bounds_s[1:-1], cells.response.period_s
+    for at in ends:
+        outside = (inner - at if at == end_s else at - inner) / period
+        near = (outside > -_INSIDE) & (outside < _CALM)
+        beside = pace.walk[np.abs(inner - at) < _BESIDE * period]
+        walk[near] = np.minimum(walk[near], np.quantile(beside, 0.25)) if len(beside) else walk[near]
+    return replace(pace, walk=walk)
+
+
+def _steps(at: Sequence[float], end_s: float, readings: Readings, t_s: Floats) -> Terms:
+    """Return the terms of steps at some instants."""
+    n, k, response = len(t_s), len(at), readings.cells.response
+    columns = np.column_stack([response.step(t_s - response.delay_s - a) for a in at])
+    sd = np.full(k, max(float(np.ptp(readings.y)), response.noise_in_s, 1e-9))
+    weights = np.array([end_s - a for a in at])
+    return Terms(np.zeros(k), np.zeros(k), sd, np.zeros(n), columns, 0.0, weights, np.zeros(n))
+
+
+# --- what is stated ---
+
+
+def _stated(
+    found: Posterior, response: Response, region: tuple[float, float], method: str, notes: tuple[str, ...]
+) -> Energy:
+    """Put what the sensor itself is wrong by beside what the readings leave open."""
+    start, end = (int(np.searchsorted(found.bounds_s, at)) for at in region)
+    last = len(found.watts) - 1  # the power just before and just after the two ends
+    rose = [found.watts[min(max(end + i, 0), last)] - found.watts[min(max(start + i, 0), last)] for i in (-1, 0)]
+    parts = [
+        ("reconstruction", math.sqrt(max(0.0, found.variance))),
+        ("gain", response.gain_u * abs(found.joules)),
+        ("offset", response.offset_u / response.gain * (region[1] - region[0])),
+        ("lag", response.lag_u * float(np.max(np.abs(rose)))),
+        # A step is anywhere in what is not seen of its period.
+        ("blind", response.blind_s / math.sqrt(12.0) * math.hypot(*(_swing(found, response, at) for at in region))),
+    ]
+    return Energy.of(found.joules, method, parts, notes)
+
+
+def _swing(found: Posterior, response: Response, at_s: float) -> float:
+    """Return the largest less the smallest power within a period of an instant, the stamped load included."""
+    near = np.abs((found.bounds_s[1:] + found.bounds_s[:-1]) / 2.0 - at_s) < response.period_s
+    rise = float(found.unknowns[0]) if len(found.unknowns) else 0.0
+    return float(np.ptp(found.watts[near])) + abs(rise)
+
+
+def _in_step(energy: Energy, power: Floats, response: Response, length_s: float) -> Energy:
+    """State what the energy may be if the load repeats in step with the sensor.
+
+    Each reading then sees the same phases of it, and may prefer some (:func:`_preferred`); and the load may be ahead
+    of its mean at either end by half of what a period, or the window, holds. Powers between the lowest and the
+    highest shown; if no rest was ever shown, between nothing and as much again.
+    """
+    mean, lowest, highest = energy.joules / length_s, float(np.min(power)), float(np.max(power))
+    if highest - lowest < _REST * highest:
+        lowest = 0.0
+    highest = max(highest, 2.0 * mean - lowest)
+    unseen, ends = _preferred(response) * length_s, max(response.period_s, response.window_s) / 2.0
+    low = min(energy.low, energy.joules - (unseen + ends) * max(mean - lowest, 0.0))
+    high = max(energy.high, energy.joules + unseen * (highest - mean) + ends * max(mean - lowest, 0.0))
+    energy = replace(energy, aliased=(low, high))
+    wide = high - low > max(_WIDER * (energy.high - energy.low), _WORTH * abs(energy.joules))
+    if not wide or (response.coverage >= _PART_TIME and lowest == 0.0):
+        return energy
+    sees = "" if response.coverage >= _PART_TIME else f"the sensor sees {response.coverage:.0%} of the time: "
+    why = (
+        f"{sees}a load that repeats nearly in step with its updates, every {response.period_s:.3g} s, can alias: "
+        f"the energy then is anything from {max(low, 0.0):.4g} to {high:.4g} J; stamps of the load rule that out"
+    )
+    return replace(energy, warnings=(*energy.warnings, why))
+
+
+def _preferred(response: Response) -> float:
+    """Return the greatest share by which a kernel sees some phases of an update period more than others."""
+    tick = response.period_s / _PHASES
+    many = math.ceil((response.window_s + 8.0 * response.tau_s) / tick) + 1
+    seen = np.diff(response.step(np.asarray(np.arange(many + 1) * tick, np.float64)))
+    folded = np.bincount(np.arange(many) % _PHASES, seen, _PHASES)
+    return float(np.sum(np.abs(folded - 1.0 / _PHASES))) / 2.0
