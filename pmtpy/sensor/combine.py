@@ -78,7 +78,8 @@ class _Combined(PolledSource):
         self._sources = list(sources)
         self._name = name
         self._last: list[list[float] | None] = [None] * len(sources)
-        self._restarted = False  # since the last row
+        self._fresh = False  # a rail has restarted since the last row
+        self._restarted: set[int] = set()  # columns whose counters have not gone on since the last row
         self.channels = _combined(name, rails, sources)
         identities = [s.identity for s in sources]
         self.identity = Identity(
@@ -98,7 +99,8 @@ class _Combined(PolledSource):
     def poll(self) -> Sequence[float] | Block:
         """Read every rail; one that has not refreshed keeps its counts, one that failed spoils the row.
 
-        Where a rail has restarted, its counters do not continue, so neither does the whole.
+        Where a rail has restarted, its counters do not continue, so neither does the whole. A counter that its own rail
+        does not believe is not believed here either.
         """
         row: list[float] = []
         for i, source in enumerate(self._sources):
@@ -107,17 +109,20 @@ class _Combined(PolledSource):
                 self._last[i] = list(taken.counts)
             elif isinstance(taken, Block) and len(taken):
                 self._last[i] = taken.raw[-1].tolist()
-                self._restarted = self._restarted or taken.fresh
+                self._fresh = self._fresh or taken.fresh
+                self._restarted.update(len(row) + column for column in taken.restarted)
             counts = self._last[i]
             if counts is None or source.last_read_failed:
                 msg = f"{self._name}: {source.identity.backend} {source.identity.model} gave no reading"
                 raise ReadError(msg)
             row += counts
-        if not self._restarted:
+        if not self._fresh and not self._restarted:
             return row
-        self._restarted = False
         self._last_t_ns = max(self._clock.now_ns(), self._last_t_ns + 1)
-        return Block.row(self._last_t_ns, row, fresh=True)
+        made = replace(Block.row(self._last_t_ns, row, fresh=self._fresh), restarted=tuple(sorted(self._restarted)))
+        self._fresh = False
+        self._restarted.clear()
+        return made
 
     def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
         """Return what is known of a stretch of any of the rails."""

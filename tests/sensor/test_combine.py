@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -98,12 +99,14 @@ class _Rail(PolledSource):
         super().__init__(clock)
         self.identity = Identity("test")
         self.channels = (Channel("energy", Quantity.ENERGY, domain=domain),)
-        self.count, self.restarted, self.busy = 0.0, False, False
+        self.count, self.restarted, self.doubted, self.busy = 0.0, False, False, False
 
     def poll(self) -> Sequence[float] | Block:
         if self.busy:
             raise ReadError("busy")
         self.count += 5.0
+        if self.doubted:
+            return replace(Block.row(self._clock.now_ns(), [self.count]), restarted=(0,))
         fresh, self.restarted = self.restarted, False
         return Block.row(self._clock.now_ns(), [self.count], fresh=True) if fresh else [self.count]
 
@@ -127,6 +130,25 @@ def test_a_rail_that_restarts_adds_no_energy_also_when_another_fails_just_then()
         assert after.lost - before.lost == 1
         with pytest.raises(pmt.CoverageError):
             pmt.joules(before, after)
+        clock.advance(1.0)
+        assert pmt.joules(after, sensor.read()) == 10.0
+
+
+def test_a_counter_that_its_rail_does_not_believe_is_not_known_and_the_others_go_on() -> None:
+    clock = ManualClock()
+    rails = [_Rail(clock, f"external/{i}") for i in range(2)]
+    with Sensor(_Combined("board", ["a:0", "a:1"], rails, clock), "board", clock) as sensor:
+        clock.advance(1.0)
+        before = sensor.read()
+        rails[0].doubted, rails[1].busy = True, True  # what is said while another rail fails is not forgotten
+        clock.advance(1.0)
+        sensor.read()
+        rails[0].doubted, rails[1].busy = False, False
+        clock.advance(1.0)
+        after = sensor.read()
+        uncovered_s = [(b - a) / 1e9 for a, b in zip(before.uncovered_ns, after.uncovered_ns, strict=True)]
+        assert uncovered_s == [2.0, 2.0, 0.0]
+        assert pmt.joules(before, after, after.names[2]) == 5.0
         clock.advance(1.0)
         assert pmt.joules(after, sensor.read()) == 10.0
 
