@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pmtpy.backends._device_clock import DeviceClock
 from pmtpy.backends._sysfs import Registers, entries, optional_number, sysfs_root, text_of, why
-from pmtpy.backends.machine import HOST_SYSFS, Machine, may_use, no_sysfs
+from pmtpy.backends.machine import HOST_SYSFS, IN_A_CONTAINER, Machine, may_use, no_sysfs
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.rows import Block, Layout
@@ -37,10 +37,7 @@ _STAMP_SLACK_S = 2.0  # a stamp this near to the wall clock is Unix time; the fi
 _MAX_WATTS = 20_000.0  # a node; the largest blades feed about 6 kW to one
 # The maker states no accuracy; assumed is what uncalibrated meters on boards were found off (Shalavi et al., 2023).
 _GAIN_U = 0.03
-_REMEDY = (
-    "these files exist on nodes of HPE Cray XC and EX systems only; in a container mount the host's /sys: "
-    "-v /sys:/host/sys:ro -e PMT_SYSFS_ROOT=/host/sys"
-)
+_REMEDY = f"these files exist on nodes of HPE Cray XC and EX systems only; {IN_A_CONTAINER}"
 _WHOLE = "the node's energy includes processors, memory and accelerators: add no other sensor of the node to it"
 _REFERENCE = "HPE CSM: Power monitoring counters (pm_counters)"
 

@@ -18,13 +18,26 @@ from pmtpy.errors import Finding, Obstacle, Verdict
 
 _ROOT = Path("/")
 
-_IN_SYSFS = ("class", "devices", "bus", "firmware", "cray")
+_IN_SYSFS = ("class", "devices", "cray")  # others, such as bus and firmware, are also names in /dev and /sys/class
+# Docker; Podman; Apptainer; systemd-nspawn and what else tells systemd; Kubernetes, whose engine leaves no mark.
+_INSIDE = (
+    "/.dockerenv",
+    "/run/.containerenv",
+    "/.singularity.d",
+    "/run/systemd/container",
+    "/run/secrets/kubernetes.io",
+    "/var/run/secrets/kubernetes.io",
+)
 
 # Container engines hide parts of /sys; what a container needs is the host's, under another name.
+_MOUNTED = "docker run -v /sys:/host/sys:ro -e PMT_SYSFS_ROOT=/host/sys"
 HOST_SYSFS = (
     "start the container with the host's tree mounted elsewhere, and COMMAND in it:",
-    "$ docker run -v /sys:/host/sys:ro -e PMT_SYSFS_ROOT=/host/sys IMAGE COMMAND",
+    f"$ {_MOUNTED} IMAGE COMMAND",
 )
+# The same for an error, which is raised where nobody has looked whether this is a container.
+IN_A_CONTAINER = f"in a container mount the host's tree: {_MOUNTED}"
+IN_A_GUEST = "it is passed on to a virtual machine: measure there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +76,8 @@ class Machine:
 
     @property
     def in_container(self) -> bool:
-        """Whether this is a container of Docker, Podman or Apptainer."""
-        return any(self.at(mark).exists() for mark in ("/.dockerenv", "/run/.containerenv", "/.singularity.d"))
+        """Whether this is a container, by what its engine leaves in it; LXC's tells its first process."""
+        return any(self.at(mark).exists() for mark in _INSIDE) or "container=" in self.text("/proc/1/environ")
 
     @property
     def in_wsl(self) -> bool:
@@ -98,14 +111,25 @@ class Machine:
 
 
 def no_sysfs(backend: str, machine: Machine) -> tuple[Finding, ...]:
-    """Say that what is taken for sysfs is none: a variable or an option names another folder."""
-    if any((machine.sysfs / folder).is_dir() for folder in _IN_SYSFS):
+    """Say that what is taken for sysfs is none: it is not mounted, or a variable or an option names another folder."""
+    root = machine.sysfs
+    if any((root / folder).is_dir() for folder in _IN_SYSFS):
         return ()
-    what = "has none of the folders of sysfs" if machine.sysfs.is_dir() else "does not exist"
-    nested = machine.sysfs / "sys"
-    right = f"$ export PMT_SYSFS_ROOT={nested}" if (nested / "class").is_dir() else "$ unset PMT_SYSFS_ROOT"
+    if root == machine.at("/sys"):
+        found = f"sysfs is not mounted at {root}"
+        if machine.in_container:
+            return (Finding(backend, "", Verdict.BROKEN, found, Obstacle.CONTAINER, HOST_SYSFS),)
+        mount: tuple[str, ...] = ("$ sudo mount -t sysfs sysfs /sys",)
+        if machine.root != _ROOT:
+            mount = ("--root names a folder that holds the sys, proc and dev of a machine",)
+        return (Finding(backend, "", Verdict.BROKEN, found, Obstacle.SETTING, mount),)
+    what = "is no folder" if root.exists() else "does not exist"
+    if root.is_dir():
+        what = "has none of the folders of sysfs"
+    near = next((place for place in (root / "sys", *root.parents) if (place / "class").is_dir()), None)
+    right = "$ unset PMT_SYSFS_ROOT" if near is None else f"$ export PMT_SYSFS_ROOT={near}"
     cure = ("name the folder that holds class and devices:", right)
-    found = f"{machine.sysfs} is taken for sysfs (PMT_SYSFS_ROOT) and {what}"
+    found = f"{root} is taken for sysfs (PMT_SYSFS_ROOT) and {what}"
     return (Finding(backend, "", Verdict.BROKEN, found, Obstacle.SETTING, cure),)
 
 
@@ -151,6 +175,19 @@ def why_denied(path: Path) -> tuple[Obstacle, tuple[str, ...]]:
     return Obstacle.GROUP, (f"$ sudo usermod -a -G {group.gr_name} {user}", "then log in again")
 
 
-def persistent_module(name: str) -> tuple[str, ...]:
-    """Return the commands that load a kernel module now and at each boot."""
-    return f"$ sudo modprobe {name}", f"$ echo {name} | sudo tee /etc/modules-load.d/pmtpy-{name}.conf"
+def load_module(name: str, machine: Machine) -> tuple[str, ...]:
+    """Return what makes a kernel module take its device: load it now and at each boot, or see why it does not."""
+    if (machine.sysfs / "module" / name).is_dir():
+        return (
+            f"the module {name} is loaded; the kernel's log says why it has not taken it:",
+            f"$ sudo dmesg | grep {name}",
+        )
+    cure = (f"$ sudo modprobe {name}", f"$ echo {name} | sudo tee /etc/modules-load.d/pmtpy-{name}.conf")
+    return ("on the host, since modules are the host's:", *cure) if machine.in_container else cure
+
+
+def remake_nodes(*subsystems: str) -> tuple[str, ...]:
+    """Return what makes the device nodes that a host's own /dev lacks."""
+    asked = " ".join(f"--subsystem-match={name}" for name in subsystems)
+    said = "have its device nodes made; if they do not come, udev does not run or /dev is no devtmpfs:"
+    return said, f"$ sudo udevadm trigger --action=add {asked}"

@@ -11,6 +11,7 @@ import argparse
 import importlib
 import importlib.util
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,9 +22,12 @@ from pmtpy.backends import rules
 from pmtpy.backends.machine import Machine
 from pmtpy.cli.page import Kind, Line, Page
 from pmtpy.cli.terminal import show
+from pmtpy.core.channel import Derivation, Quantity
 from pmtpy.core.source import Discovery
+from pmtpy.core.state import State
 from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, PmtError, SourceLostError, TargetError, Verdict
 from pmtpy.sensor.registry import VIRTUAL, Backend, all_backends, backend_of, create, split_target
+from pmtpy.sensor.sensor import Sensor
 
 _SYSFS = "PMT_SYSFS_ROOT"
 _WORDS = {
@@ -152,7 +156,7 @@ def _opened(finding: Finding, options: dict[str, object]) -> Result:
     own = {k: v for k, v in options.items() if k == "library" and finding.backend in {"nvml", "amdsmi"}}
     try:
         with create(finding.backend, finding.device or None, **own) as sensor:  # type: ignore[arg-type]
-            sensor.read()
+            dead = _dead(sensor, sensor.read())
             channels, notes = len(sensor.channels), sensor.identity.notes
             who = " ".join(filter(None, (sensor.identity.model, sensor.identity.version)))
     except BackendUnavailableError as error:
@@ -161,8 +165,22 @@ def _opened(finding: Finding, options: dict[str, object]) -> Result:
         return Result(_failed(finding, f"it was lost while it was read: {error}"))
     except PmtError as error:
         return Result(_failed(finding, f"it could not be read: {error}"))
+    if dead:
+        reason = f"{', '.join(dead)} shows 0 W, or what no such part can draw, while this program runs on it"
+        cure = ("see what the file itself shows; update the firmware, or take another meter of the machine instead",)
+        broken = replace(finding, verdict=Verdict.BROKEN, found=reason, obstacle=Obstacle.DEAD, cure=cure)
+        return Result(broken, notes)
     said = f"{finding.found}; opened and read: {who or 'a device without a name'}, {channels} channels"
     return Result(replace(finding, found=said), notes)
+
+
+def _dead(sensor: Sensor, state: State) -> list[str]:
+    """Name the powers that cannot be true of a part that runs this program, where the total is lost with them."""
+    # One reading tells a power, unless it is the ratio of two counters.
+    shows = [c for c in sensor.channels if c.quantity is Quantity.POWER and c.derivation is not Derivation.RATIO]
+    powered = {c.name for c in shows if c.least_watts > 0.0}
+    shown = dict(zip(state.names, state.watts, strict=True))
+    return [n for n, watts in shown.items() if n in powered and math.isnan(watts)] if math.isnan(shown["total"]) else []
 
 
 def _failed(finding: Finding, reason: str, why: Finding | None = None) -> Finding:

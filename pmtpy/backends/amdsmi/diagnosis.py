@@ -10,7 +10,7 @@ from types import ModuleType
 
 from pmtpy.backends.amdsmi import discover
 from pmtpy.backends.amdsmi.device import BACKEND, DRIVER_NOT_LOADED, NO_PERMISSION, Fault, Library, find_module
-from pmtpy.backends.machine import Machine, may_use, why_denied
+from pmtpy.backends.machine import IN_A_GUEST, Machine, load_module, may_use, no_sysfs, remake_nodes, why_denied
 from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, Verdict
 
 _VENDOR = 0x1002
@@ -33,7 +33,7 @@ def diagnose(
     except (BackendUnavailableError, Fault) as error:
         if not gpus and not found.devices:
             reason = f"no AMD GPU is on the PCI bus; {error}".splitlines()[0]
-            return (Finding(BACKEND, "", Verdict.ABSENT, reason, Obstacle.HARDWARE),)
+            return no_sysfs(BACKEND, machine) or (Finding(BACKEND, "", Verdict.ABSENT, reason, Obstacle.HARDWARE),)
         drivers = {gpu.driver for gpu in gpus}
         here = ", ".join(gpu.address for gpu in gpus) or "GPU " + ", ".join(found.devices)
         return (_without_library(machine, here, drivers, error, usable=bool(found.devices)),)
@@ -43,7 +43,7 @@ def diagnose(
         return tuple(found.of(d) or Finding(BACKEND, d, Verdict.WORKS, works.format(d)) for d in wanted)
     if not gpus:
         reason = f"no AMD GPU is on the PCI bus; {found.reason}"
-        return (Finding(BACKEND, "", Verdict.ABSENT, reason, Obstacle.HARDWARE),)
+        return no_sysfs(BACKEND, machine) or (Finding(BACKEND, "", Verdict.ABSENT, reason, Obstacle.HARDWARE),)
     denied = _denied(machine)
     if denied is not None:
         return (denied,)
@@ -66,9 +66,11 @@ def _without_library(
         remedy = error.remedy if isinstance(error, BackendUnavailableError) else ""
         cure = (f"$ {remedy}",) if missing else (remedy, _INSTALL)
         return Finding(BACKEND, "", verdict, reason, obstacle, cure)
+    if drivers == {"vfio-pci"}:
+        return Finding(BACKEND, "", verdict, f"{here}: its driver is vfio-pci", Obstacle.DRIVER, (IN_A_GUEST,))
     if code == DRIVER_NOT_LOADED or not drivers & {"amdgpu"}:
-        cure = ("$ sudo modprobe amdgpu", "if that fails, see why: $ sudo dmesg | grep amdgpu")
-        return Finding(BACKEND, "", verdict, reason, Obstacle.KERNEL_MODULE, cure)
+        steps = (*load_module("amdgpu", machine), "if that fails, see why: $ sudo dmesg | grep amdgpu")
+        return Finding(BACKEND, "", verdict, reason, Obstacle.KERNEL_MODULE, steps)
     denied = _denied(machine)
     if denied is not None:
         return denied
@@ -80,9 +82,11 @@ def _denied(machine: Machine) -> Finding | None:
     """Look at the device nodes: missing in a container, or closed to this user."""
     nodes = [machine.at("/dev/kfd"), *sorted(machine.at("/dev/dri").glob("renderD*"))]
     present = [n for n in nodes if n.exists()]
-    if not present and machine.in_container:
-        reason = "the driver has a GPU, but its device nodes /dev/kfd and /dev/dri are missing in this container"
-        return Finding(BACKEND, "", Verdict.BROKEN, reason, Obstacle.CONTAINER, (_RUN,))
+    if not present:
+        reason = "the driver has a GPU, but its device nodes /dev/kfd and /dev/dri are missing"
+        if machine.in_container:
+            return Finding(BACKEND, "", Verdict.BROKEN, f"{reason} in this container", Obstacle.CONTAINER, (_RUN,))
+        return Finding(BACKEND, "", Verdict.BROKEN, reason, Obstacle.DRIVER, remake_nodes("kfd", "drm"))
     closed: Path | None = next((n for n in present if not may_use(n, write=True)), None)
     if closed is None:
         return None

@@ -10,7 +10,7 @@ from pathlib import Path
 from pmtpy.backends._sysfs import entries, optional_text
 from pmtpy.backends.hwmon import discover
 from pmtpy.backends.hwmon.device import scan
-from pmtpy.backends.machine import HOST_SYSFS, Machine, may_use, no_sysfs, persistent_module
+from pmtpy.backends.machine import HOST_SYSFS, Machine, load_module, may_use, no_sysfs
 from pmtpy.errors import Finding, Obstacle, Verdict
 
 _ACPI_METER = "ACPI000D"
@@ -65,7 +65,7 @@ def _waiting(machine: Machine) -> list[Finding]:
             Verdict.BROKEN,
             f"{where} measures power, but the driver {module} has not taken it",
             Obstacle.KERNEL_MODULE,
-            persistent_module(module),
+            load_module(module, machine),
         )
         for module, where in missing.items()
     ]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pmtpy.backends._sysfs import Registers, why
 from pmtpy.backends.hwmon.device import Chip
+from pmtpy.backends.machine import IN_A_CONTAINER
 from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.clock import Clock
 from pmtpy.core.rows import Block, Layout
@@ -20,8 +21,8 @@ _INTERVAL_S = 0.05
 _LEAST_INTERVAL_S = 0.002
 REMEDY = (
     "load the chip's driver (for example: sudo modprobe ina2xx, ibmpowernv, acpi_power_meter force_cap_on=y); "
-    "`ls /sys/class/hwmon/*/name` shows what the kernel has; in a container mount the host's tree: "
-    "-v /sys:/host/sys:ro -e PMT_SYSFS_ROOT=/host/sys"
+    "`ls /sys/class/hwmon/*/name` shows what the kernel has; "
+    f"{IN_A_CONTAINER}"
 )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from pmtpy.backends._sysfs import entries, optional_text
 from pmtpy.backends.jetson import discover
 from pmtpy.backends.jetson.device import rails
-from pmtpy.backends.machine import HOST_SYSFS, Machine, may_use, no_sysfs, persistent_module
+from pmtpy.backends.machine import HOST_SYSFS, Machine, load_module, may_use, no_sysfs
 from pmtpy.errors import Finding, Obstacle, Verdict
 
 
@@ -33,7 +33,7 @@ def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:  #
     if machine.in_container or entries(machine.sysfs / "class/hwmon").dangling:
         return (Finding("jetson", "", Verdict.BROKEN, f"{model}: {found.reason}", Obstacle.CONTAINER, HOST_SYSFS),)
     reason = f"this is {model!r}, but {found.reason}"
-    cure = persistent_module("ina3221")
+    cure = load_module("ina3221", machine)
     return (Finding("jetson", "", Verdict.BROKEN, reason, Obstacle.KERNEL_MODULE, cure),)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from pmtpy.backends._sysfs import Registers, number, why
 from pmtpy.backends.jetson.channels import KIT, MODULE, Board, Plan
 from pmtpy.backends.jetson.device import Rail, rails
+from pmtpy.backends.machine import IN_A_CONTAINER
 from pmtpy.core.channel import Channel, Derivation, Identity, Quantity, unique_name
 from pmtpy.core.clock import Clock
 from pmtpy.core.rows import Layout
@@ -17,8 +18,8 @@ from pmtpy.core.source import PolledSource, Traits
 from pmtpy.errors import BackendUnavailableError, ReadError
 
 REMEDY = (
-    "these monitors are on NVIDIA Jetson modules only; there, load the driver (sudo modprobe ina3221), and in a"
-    " container mount the host's tree: docker run -v /sys:/host/sys:ro -e PMT_SYSFS_ROOT=/host/sys"
+    "these monitors are on NVIDIA Jetson modules only; there, load the driver (sudo modprobe ina3221); "
+    f"{IN_A_CONTAINER}"
 )
 # Uncalibrated sensors of several modules were a few percent off: Shalavi et al., "Accurate calibration of power
 # measurements from internal power sensors on NVIDIA Jetson devices", 2023.

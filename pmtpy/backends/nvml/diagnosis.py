@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from types import ModuleType
 
-from pmtpy.backends.machine import Machine, may_use, why_denied
+from pmtpy.backends.machine import IN_A_GUEST, Machine, load_module, may_use, no_sysfs, why_denied
 from pmtpy.backends.nvml import discover
 from pmtpy.backends.nvml import errors as codes
 from pmtpy.backends.nvml.device import Library, find_module
@@ -55,7 +55,7 @@ def diagnose(
     under_wsl = machine.at(_WSL_LIBRARY).exists()
     if not gpus and not loaded and not under_wsl:
         reason = f"no NVIDIA GPU is on the PCI bus; {found.reason}"
-        return (Finding(BACKEND, "", Verdict.ABSENT, reason, Obstacle.HARDWARE),)
+        return no_sysfs(BACKEND, machine) or (Finding(BACKEND, "", Verdict.ABSENT, reason, Obstacle.HARDWARE),)
     here = ", ".join(gpu.address for gpu in gpus) or ("a GPU of Windows" if under_wsl else "a loaded driver")
     others = sorted({gpu.driver for gpu in gpus} - {"", "nvidia"})
     if others and not loaded:
@@ -81,7 +81,7 @@ def _under_wsl(here: str, fault: Fault) -> Finding:
 def _none_shown(here: str, why: str) -> Finding:
     if VISIBLE in os.environ:
         cure = (f"$ unset {VISIBLE}",)
-        return Finding(BACKEND, "", Verdict.BROKEN, f"{here}: {why}", Obstacle.PERMISSION, cure)
+        return Finding(BACKEND, "", Verdict.BROKEN, f"{here}: {why}", Obstacle.SETTING, cure)
     reason = f"{here}: NVML starts, but the driver has taken no GPU"
     return Finding(BACKEND, "", Verdict.BROKEN, reason, Obstacle.DRIVER, (_WHY,))
 
@@ -89,7 +89,7 @@ def _none_shown(here: str, why: str) -> Finding:
 def _other_driver(here: str, others: list[str]) -> Finding:
     reason = f"{here}: in the hands of the driver {', '.join(others)} instead of nvidia"
     if "vfio-pci" in others:
-        cure: tuple[str, ...] = ("it is passed on to a virtual machine: measure there",)
+        cure: tuple[str, ...] = (IN_A_GUEST,)
     else:
         cure = ("install NVIDIA's driver, which replaces it, and reboot; on Debian and Ubuntu:",)
         cure += ("$ sudo apt install nvidia-driver-570",) if "nouveau" in others else ()
@@ -110,7 +110,10 @@ def _fault(library: Library) -> Fault | None:
 
 def _of_fault(machine: Machine, here: str, fault: Fault) -> Finding:
     reason, where = f"{here}: {fault}", codes.look_around(machine.root)
-    blind = {codes.DRIVER_NOT_LOADED, codes.LIBRARY_NOT_FOUND, codes.OPERATING_SYSTEM, codes.UNKNOWN}
+    blind = {codes.LIBRARY_NOT_FOUND, codes.OPERATING_SYSTEM, codes.UNKNOWN}
+    if where is Surroundings.HOST_WITHOUT_NODES and fault.code != codes.VERSION_MISMATCH:
+        reason += "; the driver is loaded, but its device nodes /dev/nvidia* are missing"
+        return Finding(BACKEND, "", Verdict.BROKEN, reason, Obstacle.DRIVER, (f"$ {codes.MAKE_NODES}",))
     if where is Surroundings.CONTAINER_WITHOUT_NODES or (where is Surroundings.CONTAINER and fault.code in blind):
         cure = ("start the container with access to the GPU (Apptainer: --nv):", _RUN)
         return Finding(BACKEND, "", Verdict.BROKEN, reason, Obstacle.CONTAINER, cure)
@@ -120,7 +123,7 @@ def _of_fault(machine: Machine, here: str, fault: Fault) -> Finding:
         return Finding(BACKEND, "", Verdict.BROKEN, f"{reason}; {nodes[0]} is closed to this user", obstacle, steps)
     obstacle = _OBSTACLES.get(fault.code, Obstacle.DRIVER)
     steps = {
-        codes.DRIVER_NOT_LOADED: ("$ sudo modprobe nvidia", _WHY),
+        codes.DRIVER_NOT_LOADED: (*load_module("nvidia", machine), _WHY),
         codes.GPU_NOT_FOUND: (_WHY,),
         codes.UNKNOWN: (_WHY,),
         codes.VERSION_MISMATCH: (codes.remedy(fault.code), "$ sudo reboot"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from pathlib import Path
 
+from pmtpy.backends.machine import Machine
 from pmtpy.errors import BackendUnavailableError
 
 BACKEND = "nvml"
@@ -79,6 +80,7 @@ _REMEDY = {
     999: "restart the container; to keep device nodes over a reload of systemd, list them with --device",
 }
 
+MAKE_NODES = "sudo nvidia-modprobe -u -c 0"  # man 1 nvidia-modprobe: the module for CUDA, and the nodes of GPU 0
 _CONTAINER = "start the container with access to the GPU: --gpus all (Docker), --device nvidia.com/gpu=all (CDI), --nv"
 
 
@@ -95,6 +97,7 @@ class Surroundings(enum.Enum):
     """Where this process runs, as far as it decides about a cure."""
 
     HOST = "host"
+    HOST_WITHOUT_NODES = "host without device nodes"
     CONTAINER = "container"
     CONTAINER_WITHOUT_NODES = "container without device nodes"
 
@@ -105,9 +108,9 @@ def look_around(root: Path = Path("/")) -> Surroundings:
     ``/proc/driver/nvidia`` is the host kernel's, so it shows a loaded driver inside a container, too.
     """
     loaded = (root / "proc/driver/nvidia/version").exists()
+    inside = Machine(root).in_container
     if loaded and not (root / "dev/nvidiactl").exists():
-        return Surroundings.CONTAINER_WITHOUT_NODES
-    inside = any((root / mark).exists() for mark in (".dockerenv", "run/.containerenv", ".singularity.d"))
+        return Surroundings.CONTAINER_WITHOUT_NODES if inside else Surroundings.HOST_WITHOUT_NODES
     return Surroundings.CONTAINER if inside else Surroundings.HOST
 
 
@@ -121,6 +124,8 @@ def remedy(code: int, where: Surroundings = Surroundings.HOST) -> str:
     blind = code in {DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, OPERATING_SYSTEM, UNKNOWN, NO_PERMISSION}
     if blind and where is Surroundings.CONTAINER_WITHOUT_NODES:
         return f"the driver is loaded, but its device nodes /dev/nvidia* are missing here: {_CONTAINER}"
+    if blind and where is Surroundings.HOST_WITHOUT_NODES:
+        return f"the driver is loaded, but its device nodes /dev/nvidia* are missing; to make them: {MAKE_NODES}"
     if where is Surroundings.CONTAINER and code in {DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND}:
         return f"{_CONTAINER}; on the host: {_REMEDY[code]}"
     return _REMEDY.get(code, "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pmtpy.backends.machine import HOST_SYSFS, Machine, may_use
+from pmtpy.backends.machine import HOST_SYSFS, Machine, may_use, no_sysfs
 from pmtpy.backends.occ import FILE_VARIABLE, discover, exported_file
 from pmtpy.errors import Finding, Obstacle, Verdict
 
@@ -33,13 +33,14 @@ def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:  #
         return (Finding("occ", "", Verdict.BROKEN, found.reason, Obstacle.FIRMWARE, (found.remedy,)),)
     if FILE_VARIABLE in os.environ:
         cure = (f"name a file that exists, or: $ unset {FILE_VARIABLE}",)
-        return (Finding("occ", "", Verdict.BROKEN, f"{found.reason} ({FILE_VARIABLE})", Obstacle.HARDWARE, cure),)
-    return (_without_file(machine, found.reason),)
+        return (Finding("occ", "", Verdict.BROKEN, f"{found.reason} ({FILE_VARIABLE})", Obstacle.SETTING, cure),)
+    if "POWER9" not in machine.text("/proc/cpuinfo"):
+        reason = f"{found.reason}; the processors are not POWER9"
+        return (Finding("occ", "", Verdict.ABSENT, reason, Obstacle.HARDWARE),)
+    return no_sysfs("occ", machine) or (_without_file(machine, found.reason),)
 
 
 def _without_file(machine: Machine, reason: str) -> Finding:
-    if "POWER9" not in machine.text("/proc/cpuinfo"):
-        return Finding("occ", "", Verdict.ABSENT, f"{reason}; the processors are not POWER9", Obstacle.HARDWARE)
     if machine.in_container and not (machine.sysfs / "firmware/opal").exists():
         return Finding("occ", "", Verdict.BROKEN, f"{reason}; /sys/firmware is masked", Obstacle.CONTAINER, HOST_SYSFS)
     if not (machine.sysfs / "firmware/opal").exists():

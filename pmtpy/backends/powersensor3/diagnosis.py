@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 from pmtpy.backends._sysfs import entries, optional_text
-from pmtpy.backends.machine import Machine, may_use, persistent_module, why_denied
+from pmtpy.backends.machine import Machine, load_module, may_use, no_sysfs, remake_nodes, why_denied
 from pmtpy.backends.powersensor3.port import BACKEND, USB_PRODUCT, USB_VENDOR, holders
 from pmtpy.errors import Finding, Obstacle, Verdict
 
@@ -27,7 +27,7 @@ _FROM_WINDOWS = (
 def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:
     """Say of each board, or of the port that is named, whether it can be used."""
     if device is not None:
-        return (_port(Path(device)),)
+        return (_port(Path(device), machine),)
     usb = _usb(machine)
     findings = []
     for name, product in usb.items():
@@ -42,17 +42,17 @@ def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:
                     Verdict.BROKEN,
                     f"a board is on the USB ({name}), but no driver has made a serial port for it",
                     Obstacle.KERNEL_MODULE,
-                    persistent_module("cdc_acm"),
+                    load_module("cdc_acm", machine),
                 )
             )
-        findings += [_port(machine.at(f"/dev/{port}"), in_container=machine.in_container) for port in ports]
+        findings += [_port(machine.at(f"/dev/{port}"), machine, on_usb=True) for port in ports]
     if findings:
         return tuple(findings)
     reason = f"nothing on the USB has the identity {USB_VENDOR:04x}:{USB_PRODUCT:04x} of a board"
     if machine.in_wsl:
         reason += "; WSL sees a USB device only after Windows has handed it over"
         return (Finding(BACKEND, "", Verdict.ABSENT, reason, Obstacle.HARDWARE, _FROM_WINDOWS),)
-    return (Finding(BACKEND, "", Verdict.ABSENT, reason, Obstacle.HARDWARE),)
+    return no_sysfs(BACKEND, machine) or (Finding(BACKEND, "", Verdict.ABSENT, reason, Obstacle.HARDWARE),)
 
 
 def _usb(machine: Machine) -> dict[str, int]:
@@ -84,19 +84,17 @@ def _in_boot_loader(usb: str) -> Finding:
     return Finding(BACKEND, "", Verdict.BROKEN, reason, Obstacle.FIRMWARE, cure)
 
 
-def _port(path: Path, *, in_container: bool = False) -> Finding:
+def _port(path: Path, machine: Machine, *, on_usb: bool = False) -> Finding:
     name = str(path)
-    if not path.exists() and in_container:
-        cure: tuple[str, ...] = (f"$ docker run --device {name} IMAGE COMMAND",)
-        reason = f"a board is on the USB, but its port {name} is not in this container"
-        return Finding(BACKEND, name, Verdict.BROKEN, reason, Obstacle.CONTAINER, cure)
     if not path.exists():
-        cure = ("connect the board, and see under which name it appears: $ pmtpy list",)
-        return Finding(BACKEND, name, Verdict.BROKEN, f"{name} does not exist", Obstacle.HARDWARE, cure)
+        return _without_node(name, machine, on_usb=on_usb)
     if not may_use(path, write=True):
         obstacle, cure = why_denied(path)
         reason = f"no permission to read and write {name}"
         return Finding(BACKEND, name, Verdict.BROKEN, reason, obstacle, cure, _RULES)
+    if not path.is_char_device():
+        cure = ("name the port of the board, as $ pmtpy list shows it",)
+        return Finding(BACKEND, name, Verdict.BROKEN, f"{name} is no serial port", Obstacle.SETTING, cure)
     users = holders(name)
     if users or _locked(path):
         who = ", ".join(users) or "a program that cannot be seen from here (another user, a container)"
@@ -105,6 +103,20 @@ def _port(path: Path, *, in_container: bool = False) -> Finding:
         modem = _RULES if "ModemManager" in who else ()
         return Finding(BACKEND, name, Verdict.BROKEN, f"{name} is in use by {who}", Obstacle.BUSY, cure, modem)
     return Finding(BACKEND, name, Verdict.WORKS, f"{name} is there and free")
+
+
+def _without_node(name: str, machine: Machine, *, on_usb: bool) -> Finding:
+    reason = f"a board is on the USB, but its port {name} does not exist" if on_usb else f"{name} does not exist"
+    if machine.in_container:
+        cure: tuple[str, ...] = (
+            "give the port of the host to the container:",
+            f"$ docker run --device {name} IMAGE COMMAND",
+        )
+        return Finding(BACKEND, name, Verdict.BROKEN, f"{reason} in this container", Obstacle.CONTAINER, cure)
+    if on_usb:
+        return Finding(BACKEND, name, Verdict.BROKEN, reason, Obstacle.DRIVER, remake_nodes("tty"))
+    cure = ("connect the board, and see under which name it appears: $ pmtpy list",)
+    return Finding(BACKEND, name, Verdict.BROKEN, reason, Obstacle.HARDWARE, cure)
 
 
 def _locked(path: Path) -> bool:

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 import termios
 import threading
 from collections.abc import Iterator
@@ -185,9 +186,12 @@ def make_raw(fd: int) -> None:
 def holders(path: str) -> list[str]:
     """Name the programs that have the port open, as far as this user may see them: ``pid 17 (psrun)``."""
     try:
-        device = Path(path).stat().st_rdev
+        status = Path(path).stat()
     except OSError:
         return []
+    if not stat.S_ISCHR(status.st_mode):
+        return []  # a file or a folder is no device: its number is that of every other file
+    device = status.st_rdev
     return [
         f"pid {process.name} ({_program(process)})"
         for process in _processes()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-from pmtpy.backends.machine import HOST_SYSFS, Machine, no_sysfs, persistent_module
+from pmtpy.backends.machine import HOST_SYSFS, Machine, load_module, no_sysfs
 from pmtpy.backends.rapl import discover
 from pmtpy.backends.rapl.channels import IN_TOTAL
 from pmtpy.backends.rapl.device import Zone, scan
@@ -73,7 +73,5 @@ def _without_zones(machine: Machine, reason: str) -> Finding:
     if machine.is_virtual:
         reason += "; this is a virtual machine, and the hypervisor passes no RAPL on: measure on its host"
         return Finding("rapl", "", Verdict.ABSENT, reason, Obstacle.HARDWARE)
-    cure = persistent_module("intel_rapl_msr")
-    if machine.in_container:
-        cure = ("on the host, since modules are the host's:", *cure)
+    cure = load_module("intel_rapl_msr", machine)
     return Finding("rapl", "", Verdict.BROKEN, reason, Obstacle.KERNEL_MODULE, cure)

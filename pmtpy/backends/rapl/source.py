@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 
 from pmtpy.backends._sysfs import Registers, entries, sysfs_root, why
+from pmtpy.backends.machine import IN_A_CONTAINER
 from pmtpy.backends.rapl import device as powercap
 from pmtpy.backends.rapl import perf as perf_events
 from pmtpy.backends.rapl.channels import IN_TOTAL, MAX_WATTS, SMALLEST_RANGE_J, Kind
@@ -27,12 +28,9 @@ _PERMIT = (
 )
 _LOAD = (
     "sudo modprobe intel_rapl_msr (for Intel and AMD alike); virtual machines, WSL and processors other than x86 have "
-    "no RAPL, and a container may need the host's tree: docker run -v /sys:/host/sys:ro -e PMT_SYSFS_ROOT=/host/sys"
+    f"no RAPL; {IN_A_CONTAINER}"
 )
-_MASKED = (
-    "containers hide /sys/devices/virtual/powercap; mount the host's whole /sys elsewhere and say where: "
-    "docker run -v /sys:/host/sys:ro -e PMT_SYSFS_ROOT=/host/sys (or the option sysfs_root=/host/sys)"
-)
+_MASKED = f"containers hide /sys/devices/virtual/powercap; {IN_A_CONTAINER} (or the option sysfs_root=/host/sys)"
 
 
 class Opening:

@@ -44,10 +44,11 @@ def test_another_root_is_examined_instead_of_this_machine(broken: Broken) -> Non
     assert "cure: $ sudo modprobe intel_rapl_msr" in done.stdout
 
 
-def test_a_virtual_sensor_is_opened_and_read() -> None:
-    (finding,) = json.loads(doctor("rapl:virtual", "--json").stdout)
-    assert (finding["verdict"], finding["target"]) == ("works", "rapl:virtual")
-    assert "opened and read" in finding["found"]
+def test_virtual_sensors_are_opened_and_read() -> None:
+    targets = [f"{name}:virtual" for name in BACKENDS]
+    findings = json.loads(doctor(*targets, "--json").stdout)
+    assert [(f["verdict"], f["target"]) for f in findings] == [("works", target) for target in targets]
+    assert all("opened and read" in f["found"] for f in findings)
 
 
 @pytest.mark.parametrize("words", [["nonsense"], ["--rules", "nonsense"], ["--root", "/nonexistent"]])

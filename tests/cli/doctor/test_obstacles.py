@@ -145,7 +145,7 @@ def test_a_power9_guest_has_no_occ(broken: Broken) -> None:
 
 def test_a_wrong_occ_file_in_the_environment_is_named(broken: Broken, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PMT_OCC_FILE", "/nonexistent/occ")
-    is_broken(broken.finding("occ"), Obstacle.HARDWARE, "unset PMT_OCC_FILE")
+    is_broken(broken.finding("occ"), Obstacle.SETTING, "unset PMT_OCC_FILE")
 
 
 # -- jetson, hwmon, cray -----------------------------------------------------------------------------------------------
@@ -353,6 +353,7 @@ def test_each_state_of_the_driver_has_its_cure(broken: Broken, code: int, obstac
 
 def test_a_driver_without_device_nodes_is_a_matter_of_the_container(broken: Broken) -> None:
     with_gpu(broken)
+    broken.put("/.dockerenv")
     broken.put("/proc/driver/nvidia/version", "NVRM version: 570.86.15\n")
     finding = broken.finding("nvml", library=pynvml(nvml_codes.DRIVER_NOT_LOADED))
     is_broken(finding, Obstacle.CONTAINER, "$ docker run --gpus all")
@@ -385,7 +386,7 @@ def test_a_gpu_without_the_python_package_names_the_extra(broken: Broken, monkey
 def test_hidden_gpus_name_the_variable(broken: Broken, monkeypatch: pytest.MonkeyPatch) -> None:
     with_gpu(broken)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    is_broken(broken.finding("nvml", library=pynvml()), Obstacle.PERMISSION, "$ unset CUDA_VISIBLE_DEVICES")
+    is_broken(broken.finding("nvml", library=pynvml()), Obstacle.SETTING, "$ unset CUDA_VISIBLE_DEVICES")
 
 
 def test_a_gpu_that_the_driver_has_not_taken_is_a_matter_of_the_driver(broken: Broken) -> None:
