@@ -52,7 +52,7 @@ def _require(condition: bool, clause: str) -> None:  # noqa: FBT001  (reads as a
 # -- what it says of itself --------------------------------------------------------------------------------------------
 
 
-def check_description(source: Source) -> None:
+def _check_description(source: Source) -> None:
     """Check what a source says of itself: identity, channels, layout, traits."""
     identity = source.identity
     _require(bool(identity.backend), "identity.backend names the backend")
@@ -109,7 +109,7 @@ def _block(taken: Block | Row) -> Block:
     return Block.row(taken.t_ns, taken.counts, lost=taken.lost) if isinstance(taken, Row) else taken
 
 
-def check_reading(source: Source, clock: ManualClock, *, seconds: float = 3.0, step_s: float = 0.05) -> int:
+def _check_reading(source: Source, clock: ManualClock, *, seconds: float = 3.0, step_s: float = 0.05) -> int:
     """Read for a while, as the poller would; check the clauses of ``read``; return the number of rows.
 
     What was handed out stays as it was: a source that fills one buffer again and again changes rows that others hold.
@@ -272,7 +272,7 @@ def _check_domains(parts: dict[Channel, float], allowed: float) -> None:
                 _require(joules <= 1.1 * theirs + allowed, f"{clause}, {channel.domain!r}, and uses no more")
 
 
-def check_turns(
+def _check_turns(
     source: Source, clock: ManualClock, load: str, *, relative: float = 0.01, epoch_ns: int | None = None
 ) -> None:
     """Follow the counters for hours, past where they turn over, read as seldom as ``traits.deadline_s`` allows.
@@ -309,13 +309,13 @@ def check_turns(
 # -- how it ends -------------------------------------------------------------------------------------------------------
 
 
-def check_end(source: Source) -> None:
+def _check_end(source: Source) -> None:
     """Check that a source can be closed twice."""
     source.close()
     source.close()
 
 
-def check_leaks(open_source: Opener) -> None:
+def _check_leaks(open_source: Opener) -> None:
     """Check that nothing is left of sources after closing: descriptors, threads, processes, memory."""
     _use(open_source)  # what is opened once for good, with the first one, is no leak
     before = _belongings()
@@ -367,7 +367,7 @@ def check_lost(source: Source, clock: ManualClock, *, limit_s: float = 30.0, ste
         raise AssertionError(msg)
 
 
-def check_sensor(source: Source, clock: ManualClock) -> None:
+def _check_sensor(source: Source, clock: ManualClock) -> None:
     """Check that a sensor can be made of the source: states, total, region-like differences."""
     with Sensor(source, "check", clock) as sensor:
         states = []
@@ -396,16 +396,16 @@ def check_source(
     """
     clock = ManualClock()
     source = open_source(clock)
-    check_description(source)
-    check_reading(source, clock)
+    _check_description(source)
+    _check_reading(source, clock)
     check_promptness(source, clock)
-    check_end(source)
+    _check_end(source)
     checks: Sequence[Callable[[Source, ManualClock, int], object]] = (
         lambda source, clock, epoch_ns: check_truth(
             source, clock, load, seconds=seconds, step_s=step_s, relative=relative, absolute_joules=absolute_joules,
             epoch_ns=epoch_ns,
         ),
-        lambda source, clock, epoch_ns: check_turns(
+        lambda source, clock, epoch_ns: _check_turns(
             source, clock, load, relative=max(0.01, 2 * relative), epoch_ns=epoch_ns
         ),
     )  # fmt: skip
@@ -416,7 +416,7 @@ def check_source(
         try:
             check(source, clock, epoch)
         finally:
-            check_end(source)
+            _check_end(source)
     clock = ManualClock()
-    check_sensor(open_source(clock), clock)
-    check_leaks(open_source)
+    _check_sensor(open_source(clock), clock)
+    _check_leaks(open_source)

@@ -145,7 +145,7 @@ def may_use(path: Path, *, write: bool = False) -> bool:
     return os.access(path, os.R_OK | (os.W_OK if write else 0), effective_ids=True)
 
 
-def user_name() -> str:
+def _user_name() -> str:
     """Return the name of this user, or the number where there is no name."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
@@ -169,7 +169,7 @@ def why_denied(path: Path) -> tuple[Obstacle, tuple[str, ...]]:
     except KeyError:
         cure = f"its group {status.st_gid} has no name here; in a container: docker run --group-add {status.st_gid}"
         return Obstacle.GROUP, (cure,)
-    user = user_name()
+    user = _user_name()
     if user in group.gr_mem:
         return Obstacle.GROUP, (f"you are in the group {group.gr_name}, but not yet in this session: log in again",)
     return Obstacle.GROUP, (f"$ sudo usermod -a -G {group.gr_name} {user}", "then log in again")

@@ -65,7 +65,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def default_targets() -> list[str]:
+def _default_targets() -> list[str]:
     """Return the target named by the environment (``PMT_NAME``, ``PMT_DEVICE``), else those of the settings file."""
     name, device = os.environ.get("PMT_NAME", ""), os.environ.get("PMT_DEVICE", "")
     return [f"{name}:{device}" if device else name] if name else list(load_settings().sensors)
@@ -79,7 +79,7 @@ def chosen_targets(named: Sequence[str], *, everything: bool = False) -> list[st
     TargetError
         None was named and none can be chosen.
     """
-    targets = [canonical(t) for t in named or default_targets()]
+    targets = [canonical(t) for t in named or _default_targets()]
     if not targets and everything:
         targets = [line.target for line in list_sensors() if line.available]
         if not targets:
@@ -112,7 +112,7 @@ def parse_options(pairs: Sequence[str]) -> dict[str, str]:
 
 def options_for(targets: Sequence[str], pairs: Sequence[str]) -> dict[str, dict[str, object]]:
     """Give each target those options that it has, over those of the settings file; refuse one that none of them has."""
-    typed = settings_for(targets)
+    typed = _settings_for(targets)
     for key, value in parse_options(pairs).items():
         errors = []
         for target in targets:
@@ -125,7 +125,7 @@ def options_for(targets: Sequence[str], pairs: Sequence[str]) -> dict[str, dict[
     return typed
 
 
-def settings_for(targets: Sequence[str]) -> dict[str, dict[str, object]]:
+def _settings_for(targets: Sequence[str]) -> dict[str, dict[str, object]]:
     """Return what the settings file says for each target."""
     settings = load_settings()
     return {t: settings.options_for(t, os.environ) for t in targets}

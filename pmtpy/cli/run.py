@@ -166,7 +166,7 @@ def numbers(m: Measurement) -> dict[str, Any]:
     }
 
 
-def sensor_document(target: str, m: Measurement | PmtError) -> dict[str, Any]:
+def _sensor_document(target: str, m: Measurement | PmtError) -> dict[str, Any]:
     """Return the JSON of one sensor, or of its loss."""
     if isinstance(m, PmtError):
         return {"target": target, "error": str(m)}
@@ -189,17 +189,17 @@ def document(command: Sequence[str], runs: Sequence[Run], baseline: dict[str, Me
         "command": list(command),
         "exit_status": last.status,
         "seconds": last.seconds,
-        "sensors": [sensor_document(t, m) for t, m in last.measured.items()],
+        "sensors": [_sensor_document(t, m) for t, m in last.measured.items()],
         "total": None if last.total is None else numbers(last.total),
     }
     if baseline is not None:
-        result["baseline"] = [sensor_document(t, m) for t, m in baseline.items()]
+        result["baseline"] = [_sensor_document(t, m) for t, m in baseline.items()]
     if len(runs) > 1:
         result["runs"] = [
             {
                 "exit_status": r.status,
                 "seconds": r.seconds,
-                "sensors": [sensor_document(t, m) for t, m in r.measured.items()],
+                "sensors": [_sensor_document(t, m) for t, m in r.measured.items()],
                 "total": None if r.total is None else numbers(r.total),
             }
             for r in runs

@@ -139,7 +139,7 @@ class Processors:
         self.tree.link(f"class/powercap/{spec.id}", path)
         self.tree.link(f"{path}/device", path.rpartition("/")[0])
         self.tree.link(f"{path}/subsystem", "class/powercap")
-        self._show(spec, updated_joules(self._world, self._world.clock.now_ns()))
+        self._show(spec, _updated_joules(self._world, self._world.clock.now_ns()))
 
     def unregister(self, zone_id: str) -> ZoneSpec:
         """Let a zone disappear with those below it; return what it was."""
@@ -152,19 +152,19 @@ class Processors:
 
     def restart(self) -> None:
         """Let all registers start again from zero, as a firmware reset does."""
-        joules = updated_joules(self._world, self._world.clock.now_ns())
+        joules = _updated_joules(self._world, self._world.clock.now_ns())
         for spec in self._zones.values():
             self._start[spec.register] = -_counts(spec, joules)
 
     def wrap_after(self, joules: float) -> None:
         """Let every register turn over when the load has used ``joules`` more."""
-        so_far = updated_joules(self._world, self._world.clock.now_ns())
+        so_far = _updated_joules(self._world, self._world.clock.now_ns())
         for spec in self._zones.values():
             self._start[spec.register] = REGISTER - _counts(spec, so_far + joules)
 
     def refresh(self, now_ns: int) -> None:
         """Show every counter as of ``now_ns``."""
-        joules = updated_joules(self._world, now_ns)
+        joules = _updated_joules(self._world, now_ns)
         for spec in self._zones.values():
             self._show(spec, joules)
 
@@ -186,7 +186,7 @@ def _counts(spec: ZoneSpec, joules: float) -> int:
     return int(joules * spec.share * 1e9 / spec.unit_nj)
 
 
-def updated_joules(world: World, now_ns: int) -> float:
+def _updated_joules(world: World, now_ns: int) -> float:
     """Energy of the load up to the last update of the counters before ``now_ns``, joules since the epoch."""
     since = max(0, now_ns - world.epoch_ns)
     return float(world.joules(world.epoch_ns + since - since % UPDATE_NS))
@@ -225,13 +225,13 @@ class PerfEvents:
         if kind != 24 or config not in self.SHARES or cpu not in {0, 8}:
             raise OSError(22, "Invalid argument")
         self._next += 1
-        self._open[self._next] = (config, cpu, updated_joules(self._world, self._world.clock.now_ns()))
+        self._open[self._next] = (config, cpu, _updated_joules(self._world, self._world.clock.now_ns()))
         return self._next
 
     def read(self, handle: int) -> int:
         """Count since opening."""
         config, _, start = self._open[handle]
-        joules = updated_joules(self._world, self._world.clock.now_ns()) - start
+        joules = _updated_joules(self._world, self._world.clock.now_ns()) - start
         return int(joules * self.SHARES[config] / self.SCALE)
 
     def close(self, handle: int) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pmtpy.regions.measurement import Measurement
 
 
-def with_uncertainty(joules: float, uncertainty: float) -> str:
+def _with_uncertainty(joules: float, uncertainty: float) -> str:
     """Return an energy with as many digits as its uncertainty lets count: ``45.5 J +- 4.3 J``."""
     if not math.isfinite(joules) or not math.isfinite(uncertainty):
         return f"{joules:.6g} J, uncertainty not known" if math.isfinite(joules) else "energy not known"
@@ -26,7 +26,7 @@ def as_text(shown: Measurement) -> str:
     covered = "" if shown.coverage >= 1.0 else f", {shown.coverage:.1%} covered"
     number = len(shown.warnings)
     warned = f", {number} warning{'s' if number > 1 else ''}" if number else ""
-    energy = with_uncertainty(shown.joules, shown.uncertainty_joules)
+    energy = _with_uncertainty(shown.joules, shown.uncertainty_joules)
     power = f" ({shown.watts:.4g} W)" if math.isfinite(shown.watts) else ""
     name = shown.target if shown.name == "total" else f"{shown.target} {shown.name}"
     return f"{name}: {energy} in {shown.seconds:.4g} s{power}, {shown.method}{covered}{warned}"
@@ -36,7 +36,7 @@ def as_html(shown: Sequence[Measurement]) -> str:
     """Return measurements as a table, one line each, with the warnings of all below it, each once."""
     lines = [
         f"<tr><td>{html.escape(m.target)}</td><td>{html.escape(m.name)}</td>"
-        f"<td>{with_uncertainty(m.joules, m.uncertainty_joules).replace('+-', '&plusmn;')}</td>"
+        f"<td>{_with_uncertainty(m.joules, m.uncertainty_joules).replace('+-', '&plusmn;')}</td>"
         f"<td>{m.watts:.4g}</td><td>{m.seconds:.4g}</td><td>{m.coverage:.1%}</td><td>{html.escape(m.method)}</td></tr>"
         for m in shown
     ]

@@ -20,7 +20,7 @@ from pmtpy.errors import PmtError
 _log = logging.getLogger("pmtpy")
 
 
-class Closable(Protocol):
+class _Closable(Protocol):
     """An opened sensor, as far as its end goes."""
 
     def close(self) -> None:
@@ -33,7 +33,7 @@ class Lifecycle:
 
     Parameters
     ----------
-    sensor : Closable
+    sensor : _Closable
         Closed at the end of the program, if it is still open.
     drop : callable
         Releases the device when the sensor is dropped; must not hold the sensor.
@@ -45,7 +45,7 @@ class Lifecycle:
 
     __slots__ = ("_disown", "_drop", "_finalizer", "_sensor", "_target")
 
-    def __init__(self, sensor: Closable, drop: Callable[[], None], disown: Callable[[str], None], target: str) -> None:
+    def __init__(self, sensor: _Closable, drop: Callable[[], None], disown: Callable[[str], None], target: str) -> None:
         self._sensor = weakref.ref(sensor)
         self._drop, self._disown, self._target = drop, disown, target
         self._finalizer = weakref.finalize(sensor, self._dropped)
@@ -85,7 +85,7 @@ class Lifecycle:
 _PATIENCE = 5  # of these Ctrl-C the last leaves a file unfinished, for disks that hang
 
 _open: set[Lifecycle] = set()
-_kept: set[Closable] = set()
+_kept: set[_Closable] = set()
 
 
 @atexit.register

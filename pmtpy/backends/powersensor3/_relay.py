@@ -53,7 +53,7 @@ QUIET_MS = 150  # longer than the 100 ms that the firmware may pause before its 
 STOP_LIMIT_NS = 3_000_000_000
 
 
-class Relay:
+class _Relay:
     """The pieces that wait for the parent, and the port they come from."""
 
     def __init__(self, control: socket.socket, tty: int) -> None:
@@ -120,7 +120,7 @@ class Relay:
             self.answer = self.answer[self.control.send(self.answer) :]
 
 
-def serve(relay: Relay, parent: int, usual_ms: int) -> bool:
+def serve(relay: _Relay, parent: int, usual_ms: int) -> bool:
     """Read and answer until the parent is gone (True) or says good-bye (False)."""
     control = relay.control
     poller = select.poll()
@@ -147,7 +147,7 @@ def serve(relay: Relay, parent: int, usual_ms: int) -> bool:
     return True
 
 
-def read_away(tty: int, quiet_ms: int, limit_ns: int) -> bool:
+def _read_away(tty: int, quiet_ms: int, limit_ns: int) -> bool:
     """Throw away what comes until nothing has come for ``quiet_ms``; return False when the limit came first."""
     poller = select.poll()
     poller.register(tty, select.POLLIN)
@@ -160,14 +160,14 @@ def read_away(tty: int, quiet_ms: int, limit_ns: int) -> bool:
     return True
 
 
-def stop_board(tty: int) -> None:
+def _stop_board(tty: int) -> None:
     """Tell the board to stop and wait until it has; give up when the port is gone."""
     with contextlib.suppress(OSError):
-        read_away(tty, MARKER_MS, MARKER_MS * 1_000_000)
+        _read_away(tty, MARKER_MS, MARKER_MS * 1_000_000)
         begin_ns = time.monotonic_ns()
         while time.monotonic_ns() - begin_ns < STOP_LIMIT_NS:
             os.write(tty, b"T")
-            if read_away(tty, QUIET_MS, STOP_LIMIT_NS // 4):
+            if _read_away(tty, QUIET_MS, STOP_LIMIT_NS // 4):
                 break
     with contextlib.suppress(OSError):
         # A forked child of the parent may still hold the port open, and with it the lock.
@@ -182,8 +182,8 @@ def main(arguments: list[str]) -> None:
     with socket.socket(fileno=control) as channel:
         channel.send(GREETING)
         channel.setblocking(False)
-        if serve(Relay(channel, tty), parent, look_ms):
-            stop_board(tty)
+        if serve(_Relay(channel, tty), parent, look_ms):
+            _stop_board(tty)
 
 
 if __name__ == "__main__":

@@ -234,7 +234,7 @@ def _single(value: float, what: str) -> float:
     return value
 
 
-def pin_volts(level: float) -> float:
+def _pin_volts(level: float) -> float:
     """Voltage at the input of the converter for a level or a mean of levels, volts."""
     return FULL_SCALE_V * level / MAX_LEVEL
 
@@ -244,7 +244,7 @@ def calibrated_zero(records: Records, sensor: int, mean_level: float) -> Records
 
     ``vref + sensitivity * mean reading``, with both signs, is the mean pin voltage: right for either polarity.
     """
-    return set_fields(records, sensor, vref=pin_volts(mean_level))
+    return set_fields(records, sensor, vref=_pin_volts(mean_level))
 
 
 def calibrated_gain(records: Records, sensor: int, mean_level: float, true_value: float) -> Records:
@@ -256,8 +256,8 @@ def calibrated_gain(records: Records, sensor: int, mean_level: float, true_value
         The input is too close to zero: less than 16 levels, so that rounding alone would make more than 3 %.
     """
     pair_of(sensor)
-    span_v = pin_volts(mean_level) - records[sensor].vref
-    if abs(span_v) < pin_volts(16) or not true_value:
+    span_v = _pin_volts(mean_level) - records[sensor].vref
+    if abs(span_v) < _pin_volts(16) or not true_value:
         msg = f"sensor {sensor}: the pin moved by {span_v:.4f} V for an input of {true_value:g}; apply a larger input"
         raise CalibrationError(msg)
     return set_fields(records, sensor, sensitivity=span_v / true_value)

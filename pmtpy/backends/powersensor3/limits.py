@@ -42,7 +42,7 @@ _UNITS = ("A", "V")
 _AT_ZERO_LEVELS = 16  # a sensor whose zero lies this close to an end of the converter rests there without saturating
 
 
-def plausible_sensitivity(sensor: int, kind: str) -> tuple[float, float]:
+def _plausible_sensitivity(sensor: int, kind: str) -> tuple[float, float]:
     """Return the smallest and the largest stored sensitivity, V/A or gain, that a sensor of this type can have."""
     if sensor % 2:
         return PLAUSIBLE_GAIN
@@ -59,7 +59,7 @@ def implausible(sensor: int, record: SensorRecord) -> str:
 
 def _sensitivity(sensor: int, record: SensorRecord) -> str:
     what, unit = ("gain", "") if sensor % 2 else ("sensitivity", " V/A")
-    low, high = plausible_sensitivity(sensor, record.type)
+    low, high = _plausible_sensitivity(sensor, record.type)
     if low <= abs(record.sensitivity) <= high:  # false also for NaN
         return ""
     return (
@@ -93,7 +93,7 @@ def refuse_implausible(before: Records, after: Records) -> None:
         if repr(old.vref) != repr(new.vref) and new.vref != 0:  # 0: not calibrated yet
             wrong = wrong or _zero(sensor, new)
         if wrong and (new.in_use or new.sensitivity not in {0.0, 1.0}):  # of a sensor that was never set up
-            low, high = plausible_sensitivity(sensor, new.type)
+            low, high = _plausible_sensitivity(sensor, new.type)
             milli = abs(new.sensitivity) / 1000
             hint = f" {new.sensitivity:g} mV/A are {new.sensitivity / 1000:g} V/A." if low <= milli <= high else ""
             raise TargetError(f"{wrong}; nothing was stored.{hint} If it is right, say so with --force")

@@ -107,7 +107,7 @@ def open_port(path: str, *, clock: Clock, timeout_s: float = 2.0) -> int:
     fd = above_standard(fd)
     try:
         _lock(fd, path, clock, timeout_s)
-        make_raw(fd)
+        _make_raw(fd)
     except termios.error as error:
         os.close(fd)
         raise BackendUnavailableError(
@@ -157,7 +157,7 @@ def _lock(fd: int, path: str, clock: Clock, timeout_s: float) -> None:
         clock.wait_until(clock.now_ns() + LOCK_RETRY_NS, never)
 
 
-def make_raw(fd: int) -> None:
+def _make_raw(fd: int) -> None:
     """Switch off everything that could change a byte on its way: cfmakeraw, flag by flag, and empty the input."""
     iflag, oflag, cflag, lflag, ispeed, ospeed, cc = termios.tcgetattr(fd)
     iflag &= ~(

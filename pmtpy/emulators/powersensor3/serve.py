@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--control", action="store_true", help="take commands on stdin, one JSON object per line; end when it ends")
 
 
-def spec_of(options: argparse.Namespace) -> BoardSpec:
+def _spec_of(options: argparse.Namespace) -> BoardSpec:
     """Return the board that the options describe."""
     return BoardSpec(
         parse_pairs(options.pairs),
@@ -94,7 +94,7 @@ def spec_of(options: argparse.Namespace) -> BoardSpec:
 
 
 def arguments_of(spec: BoardSpec) -> list[str]:
-    """Return the options that describe a board: the inverse of :func:`spec_of`."""
+    """Return the options that describe a board: the inverse of :func:`_spec_of`."""
     switches = {"--no-noise": not spec.noise, "--demo": spec.demo, "--streaming": spec.streaming,
                 "--hang-on-marker": spec.hang_on_marker}  # fmt: skip
     values = {
@@ -132,7 +132,7 @@ def run(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="pmtpy-board-") as folder:
         link = options.link or Path(folder) / "PowerSensor3"
         server = PtyServer(
-            spec_of(options),
+            _spec_of(options),
             options.load,
             link,
             epoch_ns=options.epoch_ns,

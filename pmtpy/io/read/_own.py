@@ -54,7 +54,7 @@ def csv(recording: Recording, part: Part) -> pd.DataFrame:
         raise recording.error(f"line 1: the header is no line of CSV ({error}); correct the header") from error
     check_names(recording, names)
     lines = Delimited(recording, {n: _KINDS.get(n, FLOAT) for n in names}, ",")
-    gathered = Gathered(recording, names, part)
+    gathered = _Gathered(recording, names, part)
     read = 0
     for number, block in recording.blocks():
         columns, at = lines.rows(number, block)
@@ -68,7 +68,7 @@ def csv(recording: Recording, part: Part) -> pd.DataFrame:
     return gathered.table("pmtpy CSV")
 
 
-class Gathered:
+class _Gathered:
     """Columns of our own rows, as they come, of the part that was asked for.
 
     Attributes

@@ -119,7 +119,7 @@ class Recording:
                     yield number, block
                     number += block.count(b"\n")
         if rest and number >= first:
-            if looks_cut(rest, before):
+            if _looks_cut(rest, before):
                 self.cut(number)
             else:
                 yield number, rest + b"\n"
@@ -152,7 +152,7 @@ class Recording:
         return FileFormatError(f"{self.path}: {why}")
 
 
-def looks_cut(last: bytes, before: bytes) -> bool:
+def _looks_cut(last: bytes, before: bytes) -> bool:
     """Whether a last line without an end is cut off: its last field is written otherwise than in the line before.
 
     Loggers write a column with the same number of decimals throughout, so a number that was cut in two shows.

@@ -83,7 +83,7 @@ def integrate(elapsed: Floats, power: Power, unknown: npt.NDArray[np.bool_]) -> 
     return np.concatenate([[0.0], np.cumsum(pieces)]), float(seconds[without].sum())
 
 
-def marker_column(n: int, marks: tuple[tuple[int, str], ...]) -> list[str]:
+def _marker_column(n: int, marks: tuple[tuple[int, str], ...]) -> list[str]:
     """Make a label for each row; several on one row are joined by a semicolon."""
     column = [""] * n
     for row, label in marks:
@@ -105,7 +105,7 @@ def table(recording: Recording, curve: RecordedCurve, *, kind: str, clock: str, 
     columns: list[tuple[str, Any]] = [
         ("time", np.full(n, np.nan) if curve.time is None else curve.time),
         ("elapsed", curve.elapsed),
-        ("marker", marker_column(n, curve.marks)),
+        ("marker", _marker_column(n, curve.marks)),
         ("lost", np.zeros(n, np.int64) if curve.lost is None else curve.lost),
     ]
     whole = _possible(recording, curve.total, curve.at)
