@@ -136,22 +136,6 @@ def region_energy(
     return _in_step(_stated(found, response, region, "reconstruction", notes), power, response, end_s - start_s)
 
 
-def over_candidates(candidates: Sequence[tuple[Energy, float]]) -> Energy:
-    """Combine the energies of one interval by several responses that might be the sensor's, each with its odds.
-
-    The spread between them is a part of the uncertainty, ``kernel``; all else is that of the likeliest.
-    """
-    odds = np.array([o for _, o in candidates]) / sum(o for _, o in candidates)
-    joules = float(odds @ [e.joules for e, _ in candidates])
-    variance = float(odds @ [e.uncertainty_joules**2 + (e.joules - joules) ** 2 for e, _ in candidates])
-    best = candidates[int(np.argmax(odds))][0]
-    own = math.sqrt(float(odds @ [e.uncertainty_joules**2 for e, _ in candidates]))
-    parts = [*best.parts, ("kernel", math.sqrt(max(0.0, variance - own**2)))]
-    made = Energy.of(joules, best.method, parts, best.warnings)
-    aliased = min(e.aliased[0] for e, _ in candidates), max(e.aliased[1] for e, _ in candidates)
-    return replace(made, uncertainty_joules=math.sqrt(variance), aliased=aliased)
-
-
 # --- which readings ---
 
 
