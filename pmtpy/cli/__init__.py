@@ -7,6 +7,7 @@ running, 1 anything else; ``run`` and ``dump -- COMMAND`` return the command's o
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -18,7 +19,7 @@ from pmtpy.cli.command import split_command
 from pmtpy.cli.common import UNAVAILABLE, USAGE, configure_logging, exit_code, say
 from pmtpy.cli.parser import Parser
 from pmtpy.cli.stopping import Stop, Stopped
-from pmtpy.errors import BackendUnavailableError, PmtError
+from pmtpy.errors import BackendUnavailableError, PmtError, SinkError
 
 VERBS: Mapping[str, str] = types.MappingProxyType(
     {
@@ -50,6 +51,7 @@ EXTRAS: Mapping[str, str] = types.MappingProxyType(
 )
 
 WITH_COMMAND = {"run", "dump", "compare"}
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 def _parser(chosen: str | None) -> Parser:
@@ -134,15 +136,27 @@ def _run(args: argparse.Namespace) -> int:
     """Run the verb that was parsed; return the exit code."""
     try:
         code: int = importlib.import_module(f"pmtpy.cli.{args.verb}").run(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it is where it was closed before we started (``>&-``)
+            sys.stdout.flush()
     except PmtError as error:
         say(f"pmtpy {args.verb}: {error}")
         return exit_code(error)
     except BrokenPipeError:
-        # Whoever read our output has gone; nothing more can be said, and the interpreter must not try at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_stdout()  # whoever read our output has gone; nothing more can be said
         return 0
+    except OSError as error:
+        if error.errno not in _NO_ROOM or error.filename is not None:
+            raise
+        _give_up_stdout()
+        refused = SinkError(f"cannot write the result to stdout: {error.strerror}; free some room, or write elsewhere")
+        say(f"pmtpy {args.verb}: {refused}")
+        return exit_code(refused)
     return code
+
+
+def _give_up_stdout() -> None:
+    """Send what is still to be written nowhere: the interpreter must not try again at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Version(argparse.Action):

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from pmtpy.cli import VERBS, main
-from tests.cli.conftest import Pmtpy
+from tests.cli.conftest import ROOT, Pmtpy, Started
 
 
 def test_list_has_a_line_for_every_backend_with_a_reason_or_a_device(pmtpy: Pmtpy) -> None:
@@ -27,6 +30,25 @@ def test_list_has_a_line_for_every_backend_with_a_reason_or_a_device(pmtpy: Pmtp
         assert set(line) == {"target", "backend", "device", "available", "reason", "remedy"}
         assert line["available"] or line["reason"], line
     assert not any("virtual" in line["target"] for line in lines)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("words", [["list"], ["list", "--json"], ["read", "rapl:virtual", "--for", "10ms"]])
+def test_a_stdout_that_is_full_is_told_in_one_line(started: Started, words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        child = started(*words, stdout=full)
+        _, err = child.communicate(timeout=60)
+    assert child.returncode == 2
+    assert err.startswith(f"pmtpy {words[0]}: cannot write the result to stdout: No space left on device")
+    assert err.count("\n") == 1, err
+
+
+def test_a_stdout_that_is_closed_is_no_fault() -> None:
+    code = "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, '-m', 'pmtpy', 'list'])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_list_is_readable(pmtpy: Pmtpy) -> None:
