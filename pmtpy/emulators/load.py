@@ -178,28 +178,34 @@ def _numbers(text: str, spec: str) -> dict[str, float]:
     for item in filter(None, text.split(",")):
         key, equals, value = item.partition("=")
         try:
-            pairs[key if equals else "level"] = float(value if equals else key)
+            number = float(value if equals else key)
         except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
             msg = f"load {spec!r}: {item!r} is not a number; a load is {_HELP}"
-            raise TargetError(msg) from None
+            raise TargetError(msg)
+        pairs[key if equals else "level"] = number
     return pairs
 
 
 def _recorded(path: str, spec: str) -> Table:
     try:
         with Path(path).open(encoding="utf-8", newline="") as file:
-            rows = csv.reader(file)
-            names = next(rows, [])
-            time = next((n for n in ("elapsed", "time", "seconds", "t_s") if n in names), "")
-            power = next((n for n in ("total_W", "watts", "power", "power_total") if n in names), "")
-            if not time or not power:
-                msg = f"load {spec!r}: {path} needs columns elapsed or time, and total_W or watts"
-                raise TargetError(msg)
-            i, j = names.index(time), names.index(power)
-            pairs = np.array([(float(row[i]), float(row[j])) for row in rows], np.float64)
-        return Table(pairs[:, 0] - pairs[0, 0], pairs[:, 1])
-    except (OSError, IndexError, UnicodeDecodeError) as error:
+            names, *rows = [*csv.reader(file)] or [[]]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         msg = f"load {spec!r}: cannot read {path}: {error}"
+        raise TargetError(msg) from error
+    time = next((n for n in ("elapsed", "time", "seconds", "t_s") if n in names), "")
+    power = next((n for n in ("total_W", "watts", "power", "power_total") if n in names), "")
+    if not time or not power or not rows:
+        msg = f"load {spec!r}: {path} needs columns elapsed or time, and total_W or watts, and rows"
+        raise TargetError(msg)
+    i, j = names.index(time), names.index(power)
+    try:
+        pairs = np.array([(float(row[i]), float(row[j])) for row in rows], np.float64)
+        return Table(pairs[:, 0] - pairs[0, 0], pairs[:, 1])
+    except (IndexError, ValueError) as error:
+        msg = f"load {spec!r}: {path} has a row that is no time with a power: {error}"
         raise TargetError(msg) from error
 
 
@@ -214,7 +220,7 @@ def parse_load(spec: str) -> Load:
     kind, _, rest = spec.partition(":")
     if kind == "csv":
         return _recorded(rest, spec)
-    if not rest and kind.replace(".", "", 1).isdigit():
+    if not rest and kind.replace(".", "", 1).isdecimal():
         return Constant(float(kind))
     numbers = _numbers(rest, spec)
     if kind == "steps":

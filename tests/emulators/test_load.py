@@ -78,3 +78,19 @@ def test_virtual_sensors_of_one_process_share_one_world() -> None:
 
 def test_worlds_on_different_clocks_are_different() -> None:
     assert make_world(clock=ManualClock()) is not make_world(clock=ManualClock())
+
+
+@pytest.mark.parametrize("spec", ["constant:nan", "constant:inf", "steps:0=30,1=nan", "²"])
+def test_a_load_of_what_is_no_number_is_refused(spec: str) -> None:
+    with pytest.raises(TargetError, match="load"):
+        parse_load(spec)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [(b"seconds,watts\n0,x\n", "could not convert"), (b"\xc2(\n", "codec"), (b"a,b\n", "needs columns")],
+)
+def test_a_recorded_load_that_cannot_be_read_says_why(tmp_path: Path, content: bytes, why: str) -> None:
+    (tmp_path / "load.csv").write_bytes(content)
+    with pytest.raises(TargetError, match=why):
+        parse_load(f"csv:{tmp_path / 'load.csv'}")
