@@ -20,6 +20,7 @@ GREATEST = 1e12
 """No volts, amperes, watts or joules of one recording are more than this."""
 _LONG = 10.0  # times the usual interval: a row this late has others missing before it
 _FEW = 10  # rows; with fewer, none of their intervals is the usual one
+_ROUNDED = 2e-5  # relative; six significant digits are off by not more than 5e-6, of the total and of its parts
 _APART_S = 1e-3  # between the two times of our own rows, which are of one clock
 _LAST_UNIX_S = 253_402_300_800.0  # the end of the year 9999: what calendars here can show
 
@@ -133,6 +134,30 @@ def possible(recording: Recording, name: str, values: Floats, at: Ints) -> Float
     kept: Floats = values.copy()
     kept[wrong] = np.nan
     return kept
+
+
+def sums(recording: Recording, name: str, total: Floats, parts: Sequence[Floats], at: Ints) -> bool:
+    """Note rows whose total is not the sum of its parts; return whether there are any.
+
+    A digit was lost, or columns changed places.
+
+    Parameters
+    ----------
+    total : float64, shape (n,)
+    parts : sequence of float64, shape (n,)
+        Written, like the total, with six significant digits, or six decimals, or more.
+    """
+    summed, size = np.sum(parts, axis=0), np.sum(np.abs(parts), axis=0)
+    with np.errstate(invalid="ignore"):
+        off = np.flatnonzero(np.abs(total - summed) > _ROUNDED * (size + 1))
+    if not len(off):
+        return False
+    i, more = off[0], f" (and {len(off) - 1} more)" if len(off) > 1 else ""
+    recording.notes.append(
+        f"line {at[i]}{more}: {name} is {total[i]:g}, its parts add up to {summed[i]:g}: one of them is wrong;"
+        " get the file anew from where it was made"
+    )
+    return True
 
 
 def recorded(recording: Recording, columns: dict[str, npt.NDArray[Any]], at: Ints, last: float) -> Where:

@@ -85,6 +85,8 @@ class _Gathered:
         self._pieces: dict[str, list[npt.NDArray[Any]]] = {n: [] for n in names}
         self._last = -np.inf  # elapsed
         self._origin: float | None = None
+        summed = [f"{n}_J" for n in _sidecar.summed(recording.facts)]
+        self._summed = summed if set(summed) <= set(names) else []  # columns whose sum is the total
 
     def take(self, columns: Columns, at: Ints) -> bool:
         """Check rows and take those that belong to the part; return whether more may follow."""
@@ -97,12 +99,19 @@ class _Gathered:
         if self._origin is None:
             self._origin = float(columns["time"][0] - columns["elapsed"][0])
         _check.agree(self._recording, columns["time"], columns["elapsed"], at, self._origin)
+        self._add_up(columns, at)
         rows = self._part.rows(columns["elapsed"], self.rows)
         for name, values in columns.items():
             self._pieces[name].append(values[rows] if len(at) == rows.stop - rows.start else values[rows].copy())
         self.rows += rows.stop - rows.start
         self._recording.budget.allow(self.rows * len(self._names) * _VALUE * 2, f"the {self.rows} rows read so far")
         return rows.stop == len(at) and (self._part.max_rows is None or self.rows < self._part.max_rows)
+
+    def _add_up(self, columns: Columns, at: Ints) -> None:
+        """Hold the total against what it is made of, as far as the metadata say; a file that fails it is noted once."""
+        parts = [columns[n] for n in self._summed]
+        if parts and _check.sums(self._recording, "total_J", columns["total_J"], parts, at):
+            self._summed = []
 
     def _columns(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
         for name in self._names:
@@ -153,4 +162,6 @@ def finished(
         "broken_lines": recording.broken_lines,
         "notes": recording.notes + ([] if part.whole else [part.note()]),
     }
+    if part.whole:
+        _sidecar.count(made, facts)
     return made

@@ -96,6 +96,7 @@ def _table(recording: Recording, values: Columns, at: Ints, marks: tuple[tuple[i
     if not powers:
         raise recording.error("line 1: the header names no pair with current, voltage and power; correct the header")
     total = values["power_total"] if "power_total" in values else np.sum([p.watts for p in powers], axis=0)
+    _check.sums(recording, "power_total", total, [p.watts for p in powers], at)
     start = arrival[0] if unix else None
     zero = "Unix time" if unix else "seconds since the start; when that was is not in the file"
     return table(

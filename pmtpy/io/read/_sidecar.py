@@ -83,3 +83,19 @@ def describe(table: pd.DataFrame, facts: dict[str, Any] | None) -> None:
     """Put what metadata say into ``attrs``, where there are any."""
     if facts is not None and "virtual" in facts and "target" in facts:
         table.attrs |= {"virtual": facts["virtual"], "complete": facts.get("complete"), "metadata": facts}
+        count(table, facts)
+
+
+def count(table: pd.DataFrame, facts: dict[str, Any] | None) -> None:
+    """Hold the rows of a whole table against the number that was written; another number is noted, and not complete.
+
+    A line that was taken out, or stands there twice, may leave no other trace.
+    """
+    written = (facts or {}).get("rows")
+    found = len(table) + len(table.attrs["broken_lines"])
+    if type(written) is int and written != found:
+        table.attrs["complete"] = False
+        table.attrs["notes"].append(
+            f"it has {found} rows where {written} were written: lines were taken out or added since;"
+            " get it anew from where it was made"
+        )

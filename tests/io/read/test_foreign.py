@@ -86,6 +86,17 @@ def test_the_dumps_that_we_imitate_are_read_back(tmp_path: Path, kind: str, abso
         assert table["pair2_A"].eq(3.0).all()
 
 
+@pytest.mark.parametrize("line", ["2 12 24 3 12 36 6", "2 12 24 3 36 12 60", "2 12 2.4 3 12 36 60"])
+def test_a_total_that_is_not_the_sum_of_the_pairs_is_told(tmp_path: Path, line: str) -> None:
+    rows = ["marker time dt_micro device_timestamp current0 voltage0 power0 current1 voltage1 power1 power_total"]
+    rows += [f"S {k * 50e-6:.6f} 50 {k * 50 % 1024} 2 12 24 3 12 36 60" for k in range(20)]
+    assert load(_save(tmp_path, "\n".join(rows) + "\n")).attrs["notes"] == []
+    rows[10] = f"S {9 * 50e-6:.6f} 50 {9 * 50} {line}"
+    (note,) = load(_save(tmp_path, "\n".join(rows) + "\n")).attrs["notes"]
+    assert note.startswith("line 11: power_total is ")
+    assert "add up to" in note
+
+
 def test_the_boards_time_stamps_order_frames_that_arrived_in_bursts(tmp_path: Path) -> None:
     rows = ["marker time dt_micro device_timestamp current0 voltage0 power0 power_total"]
     for k in range(2000):

@@ -81,6 +81,27 @@ def test_an_incomplete_file_says_so(tmp_path: Path) -> None:
     assert load(_write(tmp_path / "a.csv", complete=False)).attrs["complete"] is False
 
 
+@pytest.mark.parametrize("spoil", [lambda lines: lines[:50] + lines[55:], lambda lines: [*lines[:50], *lines[49:]]])
+def test_rows_that_were_taken_out_or_stand_there_twice_are_told(tmp_path: Path, spoil: object) -> None:
+    path = _write(tmp_path / "a.csv")
+    assert callable(spoil)
+    path.write_text("\n".join(spoil(path.read_text().split("\n"))))
+    table = load(path)
+    assert table.attrs["complete"] is False
+    (note,) = table.attrs["notes"]
+    assert f"{len(table)} rows where 100 were written" in note
+    assert "were written" not in str(load(path, start=0.001).attrs["notes"])  # of a part it cannot be known
+
+
+def test_a_total_that_is_not_the_sum_of_its_parts_is_told(tmp_path: Path) -> None:
+    path, was, now = _write(tmp_path / "a.csv"), "24.000000,0.001200,", "24.000000,0.201200,"
+    assert path.read_text().count(was) == 2
+    path.write_text(path.read_text().replace(was, now, 1))
+    (note,) = load(path).attrs["notes"]
+    assert note.startswith("line 3: total_J is ")
+    assert load(_write(tmp_path / "b.csv")).attrs["notes"] == []
+
+
 def test_without_its_sidecar_nothing_is_claimed(tmp_path: Path) -> None:
     path = _write(tmp_path / "a.csv")
     (tmp_path / "a.csv.json").unlink()
