@@ -15,7 +15,16 @@ from pmtpy.cli.page import Page, plain, told
 from pmtpy.cli.settings import load_settings
 from pmtpy.cli.terminal import show
 from pmtpy.core.clock import seconds_of
-from pmtpy.errors import BackendUnavailableError, CalibrationError, PmtError, SinkError, SourceLostError, TargetError
+from pmtpy.errors import (
+    BackendUnavailableError,
+    CalibrationError,
+    PmtError,
+    ProtocolError,
+    ReadError,
+    SinkError,
+    SourceLostError,
+    TargetError,
+)
 from pmtpy.sensor.registry import canonical, create, list_sensors, options_from_text, split_target
 from pmtpy.sensor.sensor import Sensor
 
@@ -159,7 +168,7 @@ def open_all(
                 options["interval"] = seconds_of(interval)
             try:
                 sensors.append(stack.enter_context(create(*split_target(target), **options)))  # type: ignore[arg-type]
-            except (BackendUnavailableError, SourceLostError) as error:
+            except (BackendUnavailableError, SourceLostError, ReadError, ProtocolError) as error:
                 if strict or (target == targets[-1] and not sensors):
                     raise
                 say(f"left out: {error}")

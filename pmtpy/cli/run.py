@@ -28,7 +28,7 @@ from pmtpy.cli.progress import Progress
 from pmtpy.cli.stopping import Stop
 from pmtpy.cli.terminal import progress, show
 from pmtpy.core.clock import duration_of
-from pmtpy.errors import PmtError, TargetError
+from pmtpy.errors import PmtError, SinkError, TargetError
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
 from pmtpy.regions.total import sum_up
@@ -109,7 +109,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _once(sensors: Sequence[Sensor], args: argparse.Namespace, *, divert: bool) -> Run:
-    region = Region(" ".join(args.command), {s.target: s for s in sensors})
+    # Whatever the sensors do, the command runs: their errors go into the report.
+    region = Region(" ".join(args.command), {s.target: s for s in sensors}, without_lost=True)
     with region, Progress(region, enabled=not args.quiet) as progress:
         status = run_command(args.command, divert_stdout=divert, started=progress.watch)
     measured = region.outcomes()
@@ -120,10 +121,10 @@ def _once(sensors: Sequence[Sensor], args: argparse.Namespace, *, divert: bool) 
 
 
 def _idle(sensors: Sequence[Sensor], seconds: float, stop: Stop) -> dict[str, Measurement]:
-    region = Region("baseline", {s.target: s for s in sensors})
+    region = Region("baseline", {s.target: s for s in sensors}, without_lost=True)
     with progress("the idle machine", seconds) as tell, region:
         stop.rest(seconds, tell)
-    return dict(region.items())
+    return {t: m for t, m in region.outcomes().items() if isinstance(m, Measurement)}
 
 
 @contextlib.contextmanager
@@ -135,7 +136,13 @@ def _dumped(sensors: Sequence[Sensor], args: argparse.Namespace) -> Iterator[Non
     started: list[Sensor] = []
     try:
         for sensor, path in zip(sensors, paths, strict=True):
-            sensor.start_dump(path or args.dump, overwrite=args.overwrite)
+            try:
+                sensor.start_dump(path or args.dump, overwrite=args.overwrite)
+            except (SinkError, TargetError):  # a file that must not be written is known before the command runs
+                raise
+            except PmtError as error:
+                say(f"pmtpy run: warning: {sensor.target} is not logged: {error}")
+                continue
             started.append(sensor)
         yield
     finally:

@@ -36,13 +36,19 @@ class Region(Mapping[str, Measurement]):
     region is a mapping of targets to measurements: ``for target in r``, ``len(r)``, ``r.items()``.
     """
 
-    def __init__(self, label: str, sensors: Mapping[str, Sensor]) -> None:
+    def __init__(self, label: str, sensors: Mapping[str, Sensor], *, without_lost: bool = False) -> None:
+        """Prepare a region; ``without_lost``: a sensor that fails at the entry is no reason not to enter.
+
+        Its error is then what it measured, as that of a sensor which is lost inside is.
+        """
         self.label = label
+        self._without_lost = without_lost
         self._sensors = dict(sensors)
         self._made: dict[str, Acquisition] = {t: acquisition_of(s) for t, s in self._sensors.items()}
         self._open: dict[str, OpenStretch] | None = None  # None before the region is entered
+        self._lost: dict[str, Bookmark | PmtError] = {}  # what failed when the region was entered
         self._ends: dict[str, Bookmark | PmtError] | None = None  # None before it is left
-        self._left_ns = 0
+        self._entered_ns = self._left_ns = 0
         self._stamps: LoadStamps | None = None
         self._settled: dict[str, Measurement] = {}
 
@@ -67,14 +73,21 @@ class Region(Mapping[str, Measurement]):
             msg = f"the region {self.label!r} was entered already; make a new one for each stretch"
             raise TargetError(msg)
         begun: dict[str, OpenStretch] = {}
+        lost: dict[str, Bookmark | PmtError] = {}
         try:
             for target, made in self._made.items():
-                begun[target] = made.begin()
+                try:
+                    begun[target] = made.begin()
+                except PmtError as error:  # noqa: PERF203  (the others can measure)
+                    if not self._without_lost:
+                        raise
+                    lost[target] = error
+                    self._entered_ns = made.clock.now_ns()
         except BaseException:
             for target, stretch in begun.items():
                 self._made[target].abandon(stretch)
             raise
-        self._open = begun
+        self._open, self._lost = begun, lost
         return self
 
     def __exit__(
@@ -86,11 +99,14 @@ class Region(Mapping[str, Measurement]):
             raise TargetError(msg)
         # A sensor that was lost meanwhile must not take the others, or the user's own exception, with it: its error
         # is raised when its energy is asked for.
-        ends: dict[str, Bookmark | PmtError] = {}
+        ends = dict(self._lost)
         for target, made in self._made.items():
+            if target in self._lost:
+                self._left_ns = made.clock.now_ns()
+                continue
             try:
                 ends[target] = made.end(self._open[target])
-            except PmtError as lost:  # noqa: PERF203
+            except PmtError as lost:
                 ends[target] = lost
                 self._left_ns = made.clock.now_ns()
         self._ends = ends
@@ -130,7 +146,8 @@ class Region(Mapping[str, Measurement]):
         if self._open is None or self._ends is None:
             msg = f"the region {self.label!r} has not ended yet"
             raise CoverageError(msg)
-        return self._open[key], _noted(self._ends[key])
+        end = _noted(self._ends[key])
+        return self._open[key], end
 
     def _load(self, key: str, start_ns: int, end_ns: int) -> LoadIntervals | None:
         """Return when the load was on: by the region's own stamps, which are complete inside, or by the sensor's."""
@@ -190,7 +207,8 @@ class Region(Mapping[str, Measurement]):
         for target, end in self._ends.items():
             if isinstance(end, Bookmark):
                 return (end.t_ns - self._open[target].start.t_ns) / 1e9
-        return (self._left_ns - min(stretch.start.t_ns for stretch in self._open.values())) / 1e9
+        begun_ns = min((stretch.start.t_ns for stretch in self._open.values()), default=self._entered_ns)
+        return (self._left_ns - begun_ns) / 1e9
 
     @property
     def total(self) -> Measurement:

@@ -76,6 +76,34 @@ def test_a_sensor_lost_meanwhile_costs_neither_the_report_nor_the_status_of_the_
     assert all(m["total"]["joules"] > 0.0 for m in measured)
 
 
+@pytest.mark.parametrize("others", [[], ["-s", "rapl:virtual"]])
+def test_a_sensor_lost_before_the_run_begins_does_not_keep_the_command_from_starting(
+    started: Started, board: VirtualBoard, tmp_path: Path, others: list[str]
+) -> None:
+    script = "[ -e warm ] && { touch ran; exit 3; }; touch warm; while [ ! -e go ]; do sleep 0.02; done"
+    child = started(
+        "run", "-s", f"powersensor3:{board.path}", *others, "--warmup", "1", "--dump", "rows.csv", "--json", "--output",
+        "r.json", "--", "sh", "-c", script,
+    )  # fmt: skip
+    wait_for((tmp_path / "warm").exists)
+    board.unplug()
+    assert child.stderr is not None
+    assert "is lost" in child.stderr.readline()  # and only then the region of the run is entered
+    (tmp_path / "go").touch()
+    _, errors = child.communicate(timeout=120)
+    assert child.returncode == 3, errors
+    assert (tmp_path / "ran").exists()
+    assert "is not logged" in errors
+    assert "Traceback" not in errors
+    report = json.loads((tmp_path / "r.json").read_text())
+    lost, *measured = report["sensors"]
+    assert "unplugged" in lost["error"]
+    assert report["seconds"] > 0.0
+    assert report["total"] is None
+    assert [m["target"] for m in measured] == others[1:]
+    assert all(m["total"]["joules"] > 0.0 for m in measured)
+
+
 @pytest.mark.parametrize("verb", [("run", "-s"), ("dump",), ("compare", "nvml:virtual")])
 def test_a_report_that_cannot_be_written_is_refused_before_the_command_runs(
     pmtpy: Pmtpy, tmp_path: Path, verb: tuple[str, ...]

@@ -20,6 +20,7 @@ from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import TargetError
 from pmtpy.regions.measurement import Measurement
+from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 from tests.support.worlds import Counter, Gauge, Stream, counter_sensor
 
@@ -173,6 +174,26 @@ def test_a_sensor_lost_in_a_region_raises_when_its_energy_is_asked_for_and_spare
         measured = outcomes["gauge"]
         assert isinstance(measured, Measurement)
         assert measured.joules == pytest.approx(5)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_region_may_be_entered_without_a_sensor_that_is_lost_already(others: int) -> None:
+    clock, source, gone = counter_sensor("constant:50")
+    _, _, sensor = counter_sensor("constant:50")
+    source.gone = True
+    watched = {"gone": gone} | ({"there": sensor} if others else {})
+    with gone, sensor:
+        strict = Region("strict", watched)
+        with pytest.raises(pmt.PmtError), strict:
+            pass
+        with Region("work", watched, without_lost=True) as r:
+            assert set(r.so_far()) == set(watched) - {"gone"}
+            clock.advance(2)
+        outcomes = r.outcomes()
+        assert isinstance(outcomes["gone"], pmt.SourceLostError)
+        assert set(outcomes) == set(watched)
+        assert not others or isinstance(outcomes["there"], Measurement)
+        assert others or r.seconds == pytest.approx(2)
 
 
 def test_a_region_whose_sensors_were_all_lost_still_tells_its_length() -> None:
