@@ -9,6 +9,7 @@ Pure; times are seconds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -98,8 +99,11 @@ class Grid:
         return np.asarray(cells * self.step_s, np.float64), losses
 
 
-def seeds(grid: Grid, period_s: float) -> dict[str, list[Floats]]:
-    """Return for each family the deepest minima of the loss: vectors (offset, window, tau), the deepest first."""
+def seeds(grid: Grid, period_s: float, within_s: float = math.inf) -> dict[str, list[Floats]]:
+    """Return for each family the deepest minima of the loss: vectors (offset, window, tau), the deepest first.
+
+    Only those whose mean age, ``offset + window / 2 + tau``, is within ``within_s`` of none.
+    """
     windows, plain = grid.windows(None, 0.0)
     taus = period_s * np.geomspace(0.04, _SLOWEST, _TAUS)
     poles, mixed = np.empty((_TAUS, grid.offsets)), []
@@ -114,7 +118,8 @@ def seeds(grid: Grid, period_s: float) -> dict[str, list[Floats]]:
         ONE_POLE: [(loss, d, 0.0, tau) for loss, d, tau in _minima(grid, np.asarray(taus, np.float64), poles)],
         BOTH: mixed,
     }
-    return {family: [np.array(f[1:]) for f in sorted(rows)[: _MOST[family]]] for family, rows in found.items()}
+    near = {f: [r for r in rows if abs(r[1] + r[2] / 2.0 + r[3]) <= within_s] for f, rows in found.items()}
+    return {family: [np.array(r[1:]) for r in sorted(rows)[: _MOST[family]]] for family, rows in near.items()}
 
 
 def _minima(grid: Grid, widths: Floats, losses: Floats) -> Iterator[tuple[float, float, float]]:

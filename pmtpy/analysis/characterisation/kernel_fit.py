@@ -72,6 +72,7 @@ def fit_kernel(
     *,
     metered: bool,
     lead_s: float = 0.0,
+    within_s: float = math.inf,
     pivot_s: float | None = None,
     rate_sd: float | None = None,
     rest_w: float | None = None,
@@ -88,6 +89,8 @@ def fit_kernel(
         Whether the reference is a meter in watts: then its clock rate is fitted too, and the gain must be plausible.
     lead_s : float
         How far the two clocks may differ, beyond an update either way.
+    within_s : float
+        How far the kernel's mean age may be from none, where a load repeats and the lag is known by other means.
     pivot_s : float, optional
         The instant at which the two clocks agree; None: the middle of the updates. The offset is that of this instant.
     rate_sd : float, optional
@@ -106,7 +109,7 @@ def fit_kernel(
         problem = replace(problem, rate_sd=math.hypot(rate_sd, updates.drift, 1e-6))
     if not metered:
         _refuse_synchronous(reference, updates)
-    fits = _fits(problem, reference, lead_s)
+    fits = _fits(problem, reference, lead_s, within_s)
     best = min(fits, key=lambda f: f.loss)
     r2 = 1.0 - float(np.mean(best.residuals**2)) / float(np.var(problem.y))
     if r2 < _MIN_R2:
@@ -196,16 +199,19 @@ def _refuse_synchronous(load: PowerTrace, updates: Updates) -> None:
 # --- search ---
 
 
-def _fits(problem: _Problem, reference: PowerTrace, lead_s: float) -> list[Fit]:
+def _fits(problem: _Problem, reference: PowerTrace, lead_s: float, within_s: float) -> list[Fit]:
     """Return fits from every minimum worth following, those of a rough reference first; all updates count alike."""
     even = np.ones(len(problem.y))
     rough = replace(problem, respond=Responder(reference.thinned(problem.period / 20.0)))
     grid = Grid.of(problem.middle + problem.t, problem.y, reference, period_s=problem.period, lead_s=lead_s)
     fits = [
         _polish(rough, family, np.append(point, 0.0), even)
-        for family, points in seeds(grid, problem.period).items()
+        for family, points in seeds(grid, problem.period, within_s).items()
         for point in points
     ]
+    if not fits:
+        msg = f"no kernel whose mean age is within {1e3 * within_s:.3g} ms of the lag explains the readings"
+        raise DeclinedError(msg)
     fits += [_polish(rough, *start, even) for start in _crossed(min(fits, key=lambda f: f.loss).point)]
     limit = _HOPELESS * min(f.loss for f in fits)
     kept = []

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.correlogram import correlogram
+from pmtpy.analysis.signal.correlogram import correlogram, sampled
 from pmtpy.analysis.signal.estimate import Estimate, minimise
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
@@ -22,7 +22,11 @@ from pmtpy.errors import DeclinedError
 MEETING_S = 5.0  # on one clock no sensor is looked for further behind than this
 _CELLS = 4000  # the curves are compared as means of at most this many cells
 _FEWEST_CELLS = 16
-_CLEAR = 1.5  # unexplained variance of a rival lag over that of the best, below which the two are not told apart
+_CLEAR = 1.5  # unexplained variance of a coarser grain over that of the best, below which it is as good
+_ENOUGH = 0.15  # short of full correlation: no coarser grain is wanted, whose shifts are coarse as well
+_SCATTER = 2.25  # three times 0.75, by which what one flank leaves unexplained scatters about its mean, in simulation
+_HALF = 0.5  # unexplained variance above which two curves are not alike
+_NEAREST = 1.0 / 3.0  # of the load's period: a lag beyond it is not much likelier than that of the other sign
 _NOTHING = 1e-3  # unexplained variance below which curves are alike, whatever it is exactly
 _STILL = 1e-6  # change of a standardised curve per cell of lag, below which the lag makes no difference
 _BLOCKS = 24  # residuals are taken as independent between, not within, this many parts of the overlap
@@ -51,6 +55,8 @@ class Alignment:
         Share of the variance that one explains of the other.
     note : str
         Empty, or what was taken for granted.
+    repeats_s : float
+        Lags that differ by whole multiples of this fit alike; infinite where only one fits.
     """
 
     lag_s: Estimate
@@ -60,6 +66,7 @@ class Alignment:
     width_s: Estimate
     r2: float
     note: str = ""
+    repeats_s: float = math.inf
 
     def on_reference(self, t_s: Floats) -> Floats:
         """Return instants of the curve's clock on that of the reference, so that the two curves lie upon each other."""
@@ -90,7 +97,7 @@ def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False)
     """
     for name, curve in (("curve", moving), ("reference", reference)):
         _refuse_constant(name, curve)
-    shift, grain, note = _coarse(moving, reference, one_clock=one_clock)
+    shift, grain, repeats = _coarse(moving, reference, one_clock=one_clock)
     start = max(moving.start_s, reference.start_s - shift)
     end = min(moving.end_s, reference.end_s - shift)
     cell = max(_spacing(moving), _spacing(reference), (end - start) / _CELLS)
@@ -110,7 +117,12 @@ def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False)
         lag, loss, width = back[0].scaled(-1.0), back[2], back[3].scaled(-1.0)
         rate = back[1].scaled(-1.0) if back[1] is not None else None
     middle = (start + end) / 2.0 + shift
-    return Alignment(lag, rate, middle, end - start, width, 1.0 - loss, note)
+    note = "" if math.isinf(repeats) else f"the lag is {_up_to(repeats)}: the smallest was taken"
+    return Alignment(lag, rate, middle, end - start, width, 1.0 - loss, note, repeats)
+
+
+def _up_to(repeats_s: float) -> str:
+    return f"known up to whole periods of the load, {1e3 * repeats_s:.4g} ms"
 
 
 def _spacing(curve: PowerTrace) -> float:
@@ -125,8 +137,8 @@ def _refuse_constant(name: str, curve: PowerTrace) -> None:
         raise DeclinedError(msg)
 
 
-def _coarse(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool) -> tuple[float, float, str]:
-    """Return the shift at the peak of the correlation, its grain, and what was taken for granted to choose it.
+def _coarse(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool) -> tuple[float, float, float]:
+    """Return the shift at the peak of the correlation, its grain, and by how much shifts differ that fit alike.
 
     Seen finely, a sensor that averages over a period of its load does not look like the load at all; seen coarsely,
     both show when the load began and ended. So several grains are tried, and the finest that explains enough is taken.
@@ -136,25 +148,41 @@ def _coarse(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool) -> tu
     grains = [step * 4**i for i in range(5) if i == 0 or step * 4**i < shorter / 64.0]
     tried = [(g, correlogram(moving, reference, reach_s=MEETING_S if one_clock else None, step_s=g)) for g in grains]
     limit = 1.0 - max(float(np.max(c.r)) for _, c in tried)
-    grain, found = next((g, c) for g, c in tried if 1.0 - float(np.max(c.r)) <= _CLEAR * limit + 1e-9)
+    grain, found = next((g, c) for g, c in tried if 1.0 - float(np.max(c.r)) <= max(_CLEAR * limit, _ENOUGH))
     best = found.best()
     unexplained = 1.0 - np.clip(found.r, 0.0, 1.0) ** 2
-    near = unexplained <= max(_CLEAR * float(np.min(unexplained)), _NOTHING)
+    least = float(np.min(unexplained))
+    near = unexplained <= max(least, min(_rivals(moving, grain) * least, _HALF), _NOTHING)
     # Each stretch of shifts that fit nearly alike is one candidate.
     edges = np.flatnonzero(np.diff(np.concatenate([[0], near.astype(np.int8), [0]])))
     stretches = [slice(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True)]
     if len(stretches) == 1:
-        return best, grain, ""
+        return best, grain, math.inf
     shifts = found.shift_s[[s.start + int(np.argmin(unexplained[s])) for s in stretches]]
     apart = float(np.min(np.diff(shifts)))
-    if one_clock:
-        nearest = float(shifts[np.argmin(np.abs(shifts))])
-        return nearest, grain, f"the load repeats every {apart:.3g} s, so the smallest of several lags was taken"
+    nearest = float(shifts[np.argmin(np.abs(shifts))])
+    if one_clock and abs(nearest) <= _NEAREST * apart:
+        return nearest, grain, apart
     msg = (
-        f"{len(shifts)} lags fit alike, {apart:.3g} s apart, because the load repeats: record a load that is not "
-        "regular, or its start or end, or say that the clocks are one"
+        f"the lag is {_up_to(apart)}, at which {len(shifts)} lags fit alike because the load repeats: record a load "
+        "that is not regular"
+        + (", or a slower one" if one_clock else ", or its start or end, or say that the clocks are one")
     )
     raise DeclinedError(msg)
+
+
+def _rivals(curve: PowerTrace, step_s: float) -> float:
+    """Return over how much more unexplained variance than the best a lag may leave by chance.
+
+    What is not explained lies on the flanks of the load, and how much of it on each depends on where in an update the
+    flank falls. So it scatters as a mean over the flanks does; half of them are left at the largest lag.
+    """
+    watts = sampled(curve, curve.start_s, curve.end_s, step_s)
+    low, high = np.quantile(watts, [0.02, 0.98])
+    level = (watts - low) / max(float(high - low), 1e-300)
+    settled = (level > 0.75)[(level > 0.75) | (level < 0.25)]  # noise between the levels is no flank
+    flanks = max(1, int(np.count_nonzero(np.diff(settled))))
+    return math.exp(_SCATTER * math.sqrt(3.0 / flanks))
 
 
 def _refine(

@@ -238,7 +238,18 @@ def _kernel(p: Prepared, updates: Updates, base: Prepared, found: Alignment, *, 
     rate_sd = _ONE_CLOCK_RATE if one_clock else None
     pivot_s = found.middle_s
     fine = base.shape.thinned(_FINE * updates.period_s)
-    fit = fit_kernel(updates.telling(_TELLING), fine, metered=True, lead_s=_LEAD_S, pivot_s=pivot_s, rate_sd=rate_sd)
+    fit = fit_kernel(
+        updates.telling(_TELLING),
+        fine,
+        metered=True,
+        lead_s=_LEAD_S,
+        within_s=found.repeats_s / 2.0,
+        pivot_s=pivot_s,
+        rate_sd=rate_sd,
+    )
+    if abs(fit.best.lag_s.value) > found.repeats_s / 2.0:
+        msg = f"the best {fit.best.family} is a whole period of the load away from the lag: vary the load"
+        raise DeclinedError(msg)
     if 1.0 - fit.best.r2 > max(_WORSE * (1.0 - found.r2), _UNEXPLAINED):
         msg = f"a {fit.best.family} explains less than plain smoothing does: the search for a kernel has failed"
         raise DeclinedError(msg)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pmtpy.analysis.comparison.align import align
 from pmtpy.analysis.signal.trace import PowerTrace
@@ -105,4 +107,64 @@ def test_a_load_that_only_repeats_does_not_tell_unknown_clocks_apart() -> None:
         align(late, reference)
     found = align(late, reference, one_clock=True)
     assert found.lag_s.value == pytest.approx(0.02, abs=0.005)
-    assert "repeats every 1 s" in found.note
+    assert "known up to whole periods of the load, 1000 ms" in found.note
+    assert found.repeats_s == pytest.approx(1.0, abs=0.005)
+
+
+def square(period_s: float, seconds: float, seed: int, *, began: bool) -> tuple[PowerTrace, PowerTrace, float]:
+    """A meter, a register that averages 100 ms, and the lag of the latter, under a square load in closed form."""
+    rng = np.random.default_rng(seed)
+    first, phase = (1.0 if began else -10.0 * period_s), rng.uniform(0.0, period_s)
+    first += phase
+
+    def joules(t: Floats) -> Floats:
+        whole, part = np.divmod(np.maximum(t - first, 0.0), period_s)
+        return np.asarray(60.0 * t + 180.0 * (whole * period_s / 2.0 + np.minimum(part, period_s / 2.0)), np.float64)
+
+    ends = np.arange(0.0, seconds, 0.002)
+    meter = np.diff(joules(ends)) / 0.002 + rng.standard_normal(len(ends) - 1)
+    delay = rng.uniform(0.0, 0.01)
+    u = np.arange(rng.uniform(0.1, 0.2), seconds, 0.1)
+    register = (joules(u - delay) - joules(u - delay - 0.1)) / 0.1 + 0.2 * rng.standard_normal(len(u))
+    return (
+        PowerTrace.from_samples(u, np.asarray(register, np.float64)),
+        PowerTrace.from_samples(ends[1:] - 0.001, meter),
+        0.05 + delay,
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    period_s=st.floats(0.5, 5.0),
+    periods=st.integers(4, 10),
+    seed=st.integers(0, 10_000),
+    began=st.booleans(),
+    one_clock=st.booleans(),
+)
+def test_a_lag_is_never_off_by_whole_periods(
+    *, period_s: float, periods: int, seed: int, began: bool, one_clock: bool
+) -> None:
+    register, meter, lag_s = square(period_s, 2.0 + periods * period_s, seed, began=began)
+    offset_s = 0.0 if one_clock else 1234.5
+    try:
+        found = align(register.shifted(offset_s), meter, one_clock=one_clock)
+    except DeclinedError as error:
+        assert "whole periods" in str(error)  # noqa: PT017 -- it may decline, and for this reason only
+        assert not one_clock
+        return
+    assert abs(found.lag_s.value - offset_s - lag_s) < 0.2 * period_s
+    assert began or one_clock
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_few_slow_periods_do_not_tell_which_of_them_it_is(seed: int) -> None:
+    register, meter, lag_s = square(2.824, 12.0, seed, began=False)
+    found = align(register, meter, one_clock=True)
+    assert found.lag_s.value == pytest.approx(lag_s, abs=0.05)
+    assert found.repeats_s == pytest.approx(2.824, abs=0.1)
+
+
+def test_a_lag_near_half_a_period_has_either_sign() -> None:
+    register, meter, lag_s = square(1.0, 12.0, 1, began=False)
+    with pytest.raises(DeclinedError, match="whole periods of the load"):
+        align(register.shifted(0.5 - lag_s), meter, one_clock=True)

@@ -341,3 +341,13 @@ def test_the_average_of_the_rtx_4000_ada_runs_half_a_second_behind(recordings: P
     assert lag.contains(0.55)  # half of a second, and half of the window of the instant reading more
     row = next(r for r in found.regions if r.region.name == "kernel")
     assert row.energies["average"].joules < 0.8 * row.energies["instant"].joules
+
+
+@pytest.mark.parametrize("period_s", [0.769, 1.9])
+def test_a_load_that_only_repeats_moves_no_lag_by_whole_periods(period_s: float) -> None:
+    bench = Bench(np.asarray(np.arange(-8.0, 20.0, period_s / 2.0), np.float64), 5.5)
+    one = compare([gpu(bench, boxcar()), meter(bench)], one_clock=True, whole=False)["gpu"]
+    assert one.lag_s is not None
+    assert one.lag_s.value == pytest.approx(0.054, abs=0.01)
+    assert any("whole periods of the load" in note for note in one.notes)
+    assert compare([gpu(bench, boxcar()), meter(bench)], whole=False)["gpu"].lag_s is None
