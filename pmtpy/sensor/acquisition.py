@@ -23,6 +23,7 @@ from pmtpy.core.rows import Block, Frame, Layout, Point, Row
 from pmtpy.core.source import Remarks, Source, Timestamps
 from pmtpy.core.state import Origin, State
 from pmtpy.errors import PmtError, SensorClosedError, TargetError
+from pmtpy.sensor.gaps import ReadingGaps
 from pmtpy.sensor.history import Bookmark, CurvePoint, History, PeakHold, Recent
 from pmtpy.sensor.load_stamps import LoadStamps
 from pmtpy.sensor.poller import RepeatedTask, poller_for
@@ -117,6 +118,10 @@ class Acquisition:
         self._source, self._resumed = source, False
         self._blocking, self._streaming = source.traits.blocking, source.traits.streaming
         self.interval_s = self.period_s = interval_s or source.traits.interval_s
+        # Of a total made of counters nothing is missed while nobody reads.
+        parts = [self.layout.energy[i - 1] for i in self.layout.in_total] or self.layout.energy
+        sampled = not self._streaming and any(c.energy_method is not EnergyMethod.COUNTER for c in parts)
+        self._gaps = ReadingGaps() if sampled else None
 
     @property
     def source(self) -> Source:
@@ -173,7 +178,7 @@ class Acquisition:
         more = True
         while more:
             try:
-                taken = self._source.read_row()
+                taken = self._source.read_row() if self._gaps is None else self._read_noted(self._gaps)
                 if self._resumed and (isinstance(taken, Row) or len(taken)):
                     taken, self._resumed = _fresh(taken), False
                 rows = self._integrator.advance(taken)
@@ -187,6 +192,12 @@ class Acquisition:
                 if self.feed is not None:
                     self.feed(rows if isinstance(rows, Frame) else Frame.of_points([rows]))
             more = self._streaming and self._source.has_backlog
+
+    def _read_noted(self, gaps: ReadingGaps) -> Block | Row:
+        gaps.begins(self.clock.now_ns(), self.period_s)
+        taken = self._source.read_row()
+        gaps.ended(self.clock.now_ns())
+        return taken
 
     def fail(self, error: PmtError) -> None:
         """End the curve; every later call that asks for new values raises ``error``."""
@@ -348,7 +359,9 @@ class Acquisition:
     def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
         """Return what the source knows of a stretch beyond its rows."""
         with self.lock:
-            return self._source.remarks(begin_ns, end_ns)
+            told = self._source.remarks(begin_ns, end_ns)
+            unread = () if self._gaps is None else self._gaps.warnings(begin_ns, end_ns)
+            return replace(told, warnings=(*told.warnings, *unread)) if unread else told
 
     def doubt(self, column: int, since_ns: int) -> str:
         """Say why energy of a column was not known after an instant; empty where nothing is known of why."""

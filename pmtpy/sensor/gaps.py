@@ -1,0 +1,46 @@
+"""Times in which a power that must be sampled was not: the program was stopped, or held the interpreter for long."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from pmtpy.core.clock import NS_PER_S
+
+# A poller that is merely late is back within this. Of a longer time what the neighbours show says nothing, since it is
+# long enough for a whole kernel to come and go.
+_AWAY_S, _AWAY_PERIODS = 1.0, 10.0
+_KEPT = 64
+
+
+class ReadingGaps:
+    """Remembers when readings were due and not made.
+
+    It is a matter of when readings were tried, not of when rows came: a register that has not refreshed gives no row.
+    """
+
+    def __init__(self) -> None:
+        self._tried_ns: int | None = None
+        self._period_s = 0.0
+        self._gaps: deque[tuple[int, int]] = deque(maxlen=_KEPT)
+
+    def begins(self, now_ns: int, period_s: float) -> None:
+        """Note that a reading begins, of a source that is to be read every ``period_s``."""
+        longest_s = max(_AWAY_S, _AWAY_PERIODS * max(period_s, self._period_s))  # it may have been changed just now
+        if self._tried_ns is not None and now_ns - self._tried_ns > longest_s * NS_PER_S:
+            self._gaps.append((self._tried_ns, now_ns))
+        self._period_s = period_s
+
+    def ended(self, now_ns: int) -> None:
+        """Note that it has ended."""
+        self._tried_ns = now_ns
+
+    def warnings(self, begin_ns: int, end_ns: int) -> tuple[str, ...]:
+        """Return what is to be said of a stretch of time."""
+        unread_ns = sum(max(0, min(end, end_ns) - max(start, begin_ns)) for start, end in self._gaps)
+        if unread_ns < _AWAY_S * NS_PER_S:
+            return ()
+        said = (
+            f"nothing could be read for {unread_ns / NS_PER_S:.3g} s of the region (the program was stopped, or held"
+            " the interpreter); the power there is a guess from before and after, and this is not in the uncertainty"
+        )
+        return (said,)
