@@ -79,13 +79,13 @@ def random_regions(on: Floats, rng: np.random.Generator, count: int) -> list[tup
 @pytest.mark.parametrize("gpu", [A100, FULL, AVERAGE], ids=["part-time", "full", "average"])
 def test_intervals_of_stamped_regions_hold_over_loads_and_lengths(gpu: Gpu, *, later: bool) -> None:
     found: list[Outcome] = []
-    for seed in range(6):
+    for seed in range(12):
         rng = np.random.default_rng(seed)
         period = float(np.exp(rng.uniform(np.log(0.05), np.log(5.0))))
         on = square(period, rng.uniform(0.2, 0.8), 22.0, 0.05, seed)
         low = float(rng.uniform(20, 80))
         levels = (low, low + float(rng.uniform(20, 350)))
-        found += measure(gpu, on, levels, random_regions(on, rng, 8), stamped=True, later=later, seed=seed)
+        found += measure(gpu, on, levels, random_regions(on, rng, 10), stamped=True, later=later, seed=seed)
     assert np.mean([o.held for o in found]) >= 0.9, Counter(o.measured.method for o in found)
 
 
