@@ -185,7 +185,8 @@ class History:
             self._lost += self._ring.append(rows)
             if rows.marks:
                 self._marks.extend((int(rows.t_ns[i]), label) for i, label in rows.marks)
-        if self._ring.full:
+        if self._ring.filled or len(self._ring.waiting) >= MOST_WAITING:
+            self._ring.filled = False
             self._forget(self.newest.t_ns - self._keep_ns)
 
     def _forget(self, horizon_ns: int) -> None:

@@ -104,3 +104,15 @@ def test_recent_rows_become_a_table() -> None:
 
 def test_an_empty_history_has_no_rows() -> None:
     assert len(History(LAYOUT, 1.0).recent(None, 0)) == 0
+
+
+def test_a_stream_is_forgotten_whatever_the_number_of_rows_in_a_piece() -> None:
+    history, rows, t_ns = History(LAYOUT, 0.1), 160, 0
+    nothing = np.zeros(rows, np.int64)
+    for _ in range(400):
+        times = t_ns + 50_000 * np.arange(1, rows + 1)
+        t_ns = int(times[-1])
+        watts, uncovered = np.ones((rows, 2)), np.zeros((rows, 2), np.int64)
+        history.append(Frame(times, watts, watts, np.ones((rows, 1)), nothing, uncovered))
+    # 2000 rows are to be kept; a segment of them, and a piece, may be forgotten late.
+    assert len(history.recent(1e6, 0)) <= 2000 + 2 * 4096 + rows

@@ -48,3 +48,16 @@ def test_what_is_handed_out_does_not_change_when_rows_come() -> None:
         ring.append(row(i))
     assert ring.t_ns[0] == 50_000
     np.testing.assert_array_equal(before.watts, copy)
+
+
+def test_a_stretch_may_lie_in_several_segments_and_outlive_those_before() -> None:
+    ring, rows = Ring(LAYOUT), [row(i) for i in range(13_000)]
+    ring.append(Frame.of_points(rows[:9_000]))  # more than two segments in one piece
+    ring.drop(5_000)
+    for i in range(9_000, 13_000, 700):
+        ring.append(Frame.of_points(rows[i : i + 700]))
+    whole, expected = ring.frame(0, len(ring)), Frame.of_points(rows[5_000:])
+    for name in ("t_ns", "watts", "joules", "values", "lost", "uncovered_ns"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(expected, name))
+    assert [ring.point(i) for i in (0, 3_192, 7_999)] == [rows[i] for i in (5_000, 8_192, 12_999)]
+    assert ring.lost_up_to(7_999) == sum(i % 3 for i in range(13_000))
