@@ -170,8 +170,3 @@ class _Version(argparse.Action):
 
         print(f"pmtpy {__version__}")
         parser.exit()
-
-
-def main_dump(argv: Sequence[str] | None = None) -> int:
-    """Run ``pmt-dump``, which is ``pmtpy dump``."""
-    return main(["dump", *(sys.argv[1:] if argv is None else argv)])

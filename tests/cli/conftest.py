@@ -43,9 +43,10 @@ def started(tmp_path: Path) -> Iterator[Started]:
     children: list[subprocess.Popen[str]] = []
 
     def start(*args: object, **options: object) -> subprocess.Popen[str]:
+        environment = {**_environment(), **options.pop("env", {})}  # type: ignore[dict-item]
         settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
         child = subprocess.Popen(  # type: ignore[call-overload]
-            [sys.executable, "-m", "pmtpy", *map(str, args)], cwd=tmp_path, env=_environment(), text=True, **settings
+            [sys.executable, "-m", "pmtpy", *map(str, args)], cwd=tmp_path, env=environment, text=True, **settings
         )
         children.append(child)
         return child  # type: ignore[no-any-return]

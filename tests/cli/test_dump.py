@@ -199,10 +199,10 @@ def test_the_environment_gives_target_and_interval(pmtpy: Pmtpy, tmp_path: Path)
 
 
 def test_pmt_dump_is_dump(tmp_path: Path) -> None:
-    code = "import sys; from pmtpy.cli import main_dump; sys.exit(main_dump(['rapl:virtual', '--duration', '50ms']))"
+    code = "import sys; from pmtpy.__main__ import main_dump; sys.exit(main_dump())"
     root = str(Path(__file__).parents[2])
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", code, "rapl:virtual", "--duration", "50ms"],
         env={**os.environ, "PYTHONPATH": root}, cwd=tmp_path, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.startswith("time,elapsed")

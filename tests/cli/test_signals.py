@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Started, wait_for
+from tests.cli.conftest import ROOT, Started, wait_for
 
 LONG = {
     "read": "read rapl:virtual --for 1h",
@@ -66,3 +67,15 @@ def test_a_hang_up_that_is_switched_off_stays_off(started: Started, tmp_path: Pa
         child.send_signal(signal.SIGTERM)
         assert child.wait(timeout=120) == 0
     assert json.loads((tmp_path / "run.csv.json").read_text())["complete"] is True
+
+
+def test_ctrl_c_while_python_still_imports_ends_quietly(started: Started, tmp_path: Path) -> None:
+    package = tmp_path / "instead" / "numpy"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nimport time\ntime.sleep(60)\n"
+    )
+    path = os.pathsep.join([str(package.parent), str(ROOT)])
+    child = started("list", env={"PYTHONPATH": path})
+    out, errors = child.communicate(timeout=60)
+    assert (out, errors, child.returncode) == ("", "", 130)
