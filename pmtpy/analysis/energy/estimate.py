@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.energy.cells import Cells
 from pmtpy.analysis.energy.posterior import Pace, Posterior, Readings, Terms
 from pmtpy.analysis.energy.stamped import StampedLoad
 from pmtpy.analysis.signal.response import Response
@@ -203,9 +202,7 @@ def _alone(readings: Readings, t_s: Floats, region: tuple[float, float]) -> Post
     odds = [found[0].evidence]
     for ends in (region[:1], region[1:], region):
         found.append(
-            readings.solve(
-                _calm(pace, readings.cells, ends, region[1]), _steps(ends, region[1], readings, t_s), judged=True
-            )
+            readings.solve(_calm(pace, readings, ends, region[1]), _steps(ends, region[1], readings, t_s), judged=True)
         )
         odds.append(found[-1].evidence + len(ends) * math.log(_STEP_ODDS))
     weight = np.exp(np.array(odds) - max(odds))
@@ -215,9 +212,9 @@ def _alone(readings: Readings, t_s: Floats, region: tuple[float, float]) -> Post
     return replace(found[0], joules=joules, variance=variance)
 
 
-def _calm(pace: Pace, cells: Cells, ends: Sequence[float], end_s: float) -> Pace:
+def _calm(pace: Pace, readings: Readings, ends: Sequence[float], end_s: float) -> Pace:
     """Return a pace by which nothing but the step itself happened before a start, or after an end."""
-    walk, inner, period = pace.walk.copy(), cells.bounds_s[1:-1], cells.response.period_s
+    walk, inner, period = pace.walk.copy(), readings.bounds_s[1:-1], readings.response.period_s
     for at in ends:
         outside = (inner - at if at == end_s else at - inner) / period
         near = (outside > -_INSIDE) & (outside < _CALM)
@@ -228,7 +225,7 @@ def _calm(pace: Pace, cells: Cells, ends: Sequence[float], end_s: float) -> Pace
 
 def _steps(at: Sequence[float], end_s: float, readings: Readings, t_s: Floats) -> Terms:
     """Return the terms of steps at some instants."""
-    n, k, response = len(t_s), len(at), readings.cells.response
+    n, k, response = len(t_s), len(at), readings.response
     columns = np.column_stack([response.step(t_s - response.delay_s - a) for a in at])
     sd = np.full(k, max(float(np.ptp(readings.y)), response.noise_in_s, 1e-9))
     weights = np.array([end_s - a for a in at])

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.energy.blocks import BlockSystem, Rows
-from pmtpy.analysis.energy.cells import Cells
+from pmtpy.analysis.energy.blocks import BandedCovariance
+from pmtpy.analysis.energy.cells import Differences, Sources, bounds_of
 from pmtpy.analysis.signal.response import Response
 from pmtpy.core.rows import Floats, Ints
 
@@ -27,7 +27,6 @@ _HIDDEN = 0.12  # of the highest reading in a period, by which power ramps unsee
 _MISSING = 1.5  # periods between two readings from which one is missing
 _LEAST = 1e-4  # of the variance of a reading, in a cell: power that moves less cannot be seen to move
 _FAINT = 1e-4  # of the highest reading: noise that every reading has, and each sum of few cells
-_LEVEL = 10.0  # the level is anything up to so many times the highest reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ class Posterior:
     evidence : float
         Logarithm of the likelihood of the readings, a constant aside; 0 unless it was asked for.
     moments : tuple of (mean, variance)
-        Of the steps, of the excess, and of what the readings differ by.
+        Of the steps, of the excess, and of what the readings differ by; none where the evidence was asked for.
     """
 
     joules: float
@@ -111,17 +110,21 @@ class Readings:
     """Readings of one sensor about one interval, ready to be explained."""
 
     __slots__ = (
-        "_excess",
+        "_apart",
+        "_covariance",
+        "_differences",
         "_free",
         "_hidden",
+        "_length",
+        "_near",
         "_noise2",
-        "_power",
-        "_shown",
-        "_steps",
-        "_system",
+        "_rest",
+        "_root",
+        "_sources",
+        "_stretch",
         "_unseen",
-        "_weights",
-        "cells",
+        "bounds_s",
+        "response",
         "y",
     )
 
@@ -136,25 +139,34 @@ class Readings:
         stamped: bool,
     ) -> None:
         ends = t_s - response.delay_s
-        self.cells = cells = Cells.over(ends, response, interval[1])
-        self.y = power
-        self._steps, self._excess, self._shown = cells.steps, cells.excess, cells.shown(ends)
-        self._power: Rows = cells.power
-        self._weights = cells.seconds(*interval)
-        self._system = BlockSystem(cells.unknowns, [self._steps, self._excess, self._shown])
-        self._noise2 = max(response.noise_in_s, _FAINT * float(np.max(np.abs(power))), 1e-6) ** 2
-        self._free = np.zeros(len(cells.bounds_s) - 2)
+        self.response, self.y = response, power
+        self.bounds_s = bounds = bounds_of(ends, response, interval[1])
+        lengths = np.diff(bounds)
+        self._apart, self._root = np.sqrt((lengths[1:] + lengths[:-1]) / 2.0), np.sqrt(lengths)
+        self._differences = Differences.over(ends, response.tau_s, interval[0] + response.window_s / 2.0)
+        self._sources = sources = Sources.of(bounds, self._differences, response)
+        self._covariance = BandedCovariance(sources.rows, sources.first, sources.columns)
+        # The energy is its length times the shown level, and what each source adds that the level does not show.
+        self._length = interval[1] - interval[0]
+        seconds = np.diff(np.clip(bounds, *interval))
+        after = np.cumsum(seconds[::-1])[::-1]
+        adds = np.concatenate([after[1:] * self._apart, seconds / self._root, np.zeros(len(ends))])
+        self._rest = adds - self._length * sources.level
+        highest = float(np.max(np.abs(power)))
+        self._noise2 = max(response.noise_in_s, _FAINT * highest, 1e-6) ** 2
+        self._free = np.zeros(sources.steps)
         for at in unknown_at:  # what was switched before the stamps begin, and after they end, is not known
-            place = int(np.clip(np.searchsorted(cells.bounds_s, at) - 1, 0, len(self._free) - 1))
-            self._free[place] = float(np.max(np.abs(power))) ** 2 / response.period_s
-
+            place = int(np.clip(np.searchsorted(bounds, at) - 1, 0, len(self._free) - 1))
+            self._free[place] = highest**2 / response.period_s
         apart = np.concatenate([[0.0], np.diff(ends), [np.inf]])
-        self._hidden = (_HIDDEN * float(np.max(np.abs(power)))) ** 2 / response.period_s if stamped else 0.0
-        self._unseen = apart[np.searchsorted(ends, cells.bounds_s[1:-1])] > _MISSING * response.period_s
+        self._hidden = (_HIDDEN * highest) ** 2 / response.period_s if stamped else 0.0
+        self._near = _Neighbours.within(bounds[1:-1], _NEAR * response.period_s)
+        self._stretch = _Neighbours.within((bounds[1:] + bounds[:-1]) / 2.0, _STRETCH * response.period_s)
+        self._unseen = apart[np.searchsorted(ends, bounds[1:-1])] > _MISSING * response.period_s
 
     def first(self) -> Pace:
         """Begin with power that moves everywhere as much as the readings do on the whole."""
-        period = self.cells.response.period_s
+        period = self.response.period_s
         moved = max(float(np.mean(np.diff(self.y) ** 2)) if len(self.y) > 1 else 0.0, self._noise2)
         walk = np.full(len(self._free), moved / period) + self._free
         return Pace(walk, np.full(len(walk) + 1, moved * period / 16.0), np.ones(len(self.y)))
@@ -162,16 +174,14 @@ class Readings:
     def next(self, pace: Pace, found: Posterior, terms: Terms) -> Pace:
         """Find the pace anew from what moved."""
         (moved, moved_v), (rose, rose_v), (missed, missed_v) = found.moments
-        period, bounds = self.cells.response.period_s, self.cells.bounds_s
+        period = self.response.period_s
         inner = self._free == 0.0
         decided = np.clip(1.0 - moved_v / pace.walk, 0.0, 1.0) * inner
         usual = 1.0 / float(np.mean(1.0 / pace.walk[inner]))
-        near = _Neighbours.within(bounds[1:-1], _NEAR * period)
-        walk = (_WALK_TAIL * usual + near.sums(moved**2 * inner)) / (_WALK_TAIL + near.sums(decided))
-        stretch = _Neighbours.within((bounds[1:] + bounds[:-1]) / 2.0, _STRETCH * period)
+        walk = (_WALK_TAIL * usual + self._near.sums(moved**2 * inner)) / (_WALK_TAIL + self._near.sums(decided))
         least = _LEAST * self._noise2 * period / 4.0
-        counted = stretch.sums(np.clip(1.0 - rose_v / pace.scatter, 0.0, 1.0)) + _LEAST
-        scatter = np.maximum(stretch.sums(rose**2) / counted, least)
+        counted = self._stretch.sums(np.clip(1.0 - rose_v / pace.scatter, 0.0, 1.0)) + _LEAST
+        scatter = np.maximum(self._stretch.sums(rose**2) / counted, least)
         off = (missed**2 + missed_v) / (self._noise2 + terms.scatter)
         trust = (_READING_TAIL + 1.0) / (_READING_TAIL + off)
         return Pace(np.maximum(walk, _LEAST * self._noise2 / period) + self._free, scatter, np.asarray(trust))
@@ -185,55 +195,48 @@ class Readings:
 
     def solve(self, pace: Pace, terms: Terms, *, judged: bool = False) -> Posterior:
         """Find the power, the terms' unknowns and the energy for a given pace, and the evidence if it is ``judged``."""
-        size, level = self.cells.unknowns, float(np.median(self.y))
-        weight = pace.trust / (self._noise2 + terms.scatter)
-        shown = self.y - level - terms.shown + terms.columns @ terms.at
-        sides = self._shown.transposed(weight[:, None] * np.column_stack([shown, terms.columns]), size)
-        asked = self._power.transposed(self._weights[:, None], size)
-        ridge = 1.0 / (_LEVEL * max(float(np.max(np.abs(self.y))), 1.0)) ** 2 / size
-        weights = [1.0 / pace.walk, 1.0 / pace.scatter, weight]
-        solved = self._system.solve(weights, ridge, np.hstack([sides, asked]))
-        alone, moved, asking = solved.unknowns[:, 0], solved.unknowns[:, 1:-1], solved.unknowns[:, -1]
+        sources, steps = self._sources, self._sources.steps
+        variance = np.concatenate([pace.walk, pace.scatter, (self._noise2 + terms.scatter) / pace.trust])
+        shown = np.column_stack([self.y - terms.shown + terms.columns @ terms.at, terms.columns])
+        sides = np.zeros((sources.rows, shown.shape[1] + 1))
+        sides[: len(shown) - 1, :-1] = self._differences(shown)
+        sides[:, -1] = sources.sums(variance * self._rest)
+        solved = self._covariance.solve(variance, sides)
+        within = sources.times(solved.found)
+        alone, moved = variance * within[:, 0], variance[:, None] * within[:, 1:-1]
         # The terms' unknowns border the banded system: eliminate them last.
         precision = np.diag(1.0 / terms.sd**2)
-        left = terms.columns.T @ (weight[:, None] * terms.columns) + precision - sides[:, 1:].T @ moved
-        right = terms.columns.T @ (weight * shown) + precision @ terms.mean - moved.T @ sides[:, 0]
+        left = sides[:, 1:-1].T @ solved.found[:, 1:-1] + precision
+        right = sides[:, 1:-1].T @ solved.found[:, 0] + precision @ terms.mean
         spread = np.linalg.inv(left)
         unknowns = spread @ right
-        power = alone - moved @ unknowns
-        joules = float(self._weights @ self._power.times(power)) + level * float(np.sum(self._weights))
-        felt = terms.weights - moved.T @ asked[:, 0]
-        moments = [
-            self._moment(rows, kind, (power, moved, spread), solved.blocks)
-            for kind, rows in enumerate((self._steps, self._excess))
-        ]
-        beside = self._shown.times(moved) - terms.columns
-        missed = shown - self._shown.times(power) - terms.columns @ unknowns
-        missed_v = self._system.variances(solved.blocks, 2) + np.einsum("nk,kl,nl->n", beside, spread, beside)
+        found = alone - moved @ unknowns
+        level = self._differences.level(shown)
+        joules = self._length * float(level[0] - level[1:] @ unknowns) + float(self._rest @ found)
+        felt = terms.weights - self._length * level[1:] - sides[:, 1:-1].T @ solved.found[:, -1]
+        missing = self._rest - within[:, -1]  # what the readings leave of each source in the energy
+        begins = float(level[0] - level[1:] @ unknowns - sources.level @ found)
+        walked = np.cumsum(np.append(begins, found[:steps] * self._apart))
+        kinds = np.cumsum([steps, sources.cells])
         evidence = 0.0
+        moments: tuple[tuple[Floats, Floats], ...] = ()
         if judged:
-            left_over = float(weight @ shown**2) - float(sides[:, 0] @ alone)
+            left_over = float(sides[:, 0] @ solved.found[:, 0])
             left_over += float(terms.mean @ precision @ terms.mean) - float(right @ spread @ right)
-            evidence = float(sum(np.sum(np.log(w)) for w in (*weights, 1.0 / terms.sd**2)))
-            evidence -= solved.log_determinant + float(np.linalg.slogdet(left)[1]) + left_over
+            evidence = -2.0 * float(np.sum(np.log(terms.sd))) - solved.log_determinant
+            evidence -= float(np.linalg.slogdet(left)[1]) + left_over
+        else:
+            unsure = variance * (1.0 - variance * self._covariance.seen(solved)) + np.sum((moved @ spread) * moved, 1)
+            moments = tuple(zip(np.split(found, kinds), np.split(unsure, kinds), strict=True))
         return Posterior(
             joules + terms.joules + float(terms.weights @ (unknowns - terms.at)),
-            float(asking @ asked[:, 0]) + float(felt @ spread @ felt),
-            self.cells.bounds_s,
-            np.asarray(self._power.times(power) + level, np.float64),
+            float(variance @ missing**2) + float(felt @ spread @ felt),
+            self.bounds_s,
+            np.asarray(walked + found[kinds[0] : kinds[1]] / self._root, np.float64),
             np.asarray(unknowns, np.float64),
             evidence / 2.0,
-            (*moments, (missed, np.asarray(missed_v, np.float64))),
+            moments,
         )
-
-    def _moment(
-        self, rows: Rows, kind: int, found: tuple[Floats, Floats, Floats], blocks: Floats
-    ) -> tuple[Floats, Floats]:
-        """Return mean and variance of some rows."""
-        power, moved, spread = found
-        beside = rows.times(moved)
-        variance = self._system.variances(blocks, kind) + np.einsum("nk,kl,nl->n", beside, spread, beside)
-        return rows.times(power), np.asarray(variance, np.float64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ of it, so that levels may drift, ramp and differ from block to block.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -85,21 +86,25 @@ class StampedLoad:
     def about(self, at: Floats) -> Terms:
         """Return readings and energy as straight lines in the unknowns about ``at``."""
         (start, end), step_s, early = self.region, float(_STEPS[0]), float(at[1])
-        rise, slow = float(at[0]), float(at[4])
-        seen = self._seen(at[1:4])
+        rise, late, wide, slow = float(at[0]), float(at[2]), float(at[3]), float(at[4])
+        ended = [self.load.ending(early + by) for by in (-step_s, 0.0, step_s)]
+        by_late, by_wide = float(_STEPS[1]), float(_STEPS[2])
+        seen, sooner, later, *behind_each = self._seen(
+            ended[1], wide, [late, late - by_late, late + by_late, *(late + by for by in _BEHIND_S)]
+        )
         moved = [
-            (self._seen(at[1:4] + step) - self._seen(at[1:4] - step)) / (2.0 * float(step.sum()))
-            for step in np.diag(_STEPS)
+            np.subtract(*(self._seen(load, wide, [late])[0] for load in (ended[2], ended[0]))) / (2.0 * step_s),
+            (later - sooner) / (2.0 * by_late),
+            np.subtract(*(self._seen(ended[1], wide + by, [late])[0] for by in (by_wide, -by_wide))) / (2.0 * by_wide),
         ]
-        behind = np.mean([self._seen(at[1:4], by) for by in _BEHIND_S], axis=0) - seen
+        behind = np.mean(behind_each, axis=0) - seen
         woken = [self.response.step(self.t_s - self.response.delay_s - wakes) for wakes in self.wakings]
         columns = np.column_stack([seen + slow * behind, *(rise * m for m in moved), rise * behind, *woken])
         unsure = np.hypot(_END_S * moved[0], _START_S * (moved[0] + moved[1]))
         if np.std(columns[:, 0]) < _TELLING * math.sqrt(float(np.mean(unsure**2))):
             columns[:, :5] = np.mean(columns[:, :5], axis=0)  # what is left of the load may be stamps that are off
-        on = [self.load.ending(early + by).share(start, end) for by in (-step_s, 0.0, step_s)]
-        later = self.load.ending(early)
-        after = float(np.mean([later.share(start - by, end - by) for by in _BEHIND_S])) - on[1]
+        on = [load.share(start, end) for load in ended]
+        after = float(np.mean([ended[1].share(start - by, end - by) for by in _BEHIND_S])) - on[1]
         woken_s = np.clip(end - np.maximum(self.wakings, start), 0.0, None)
         weights = [on[1] + slow * after, rise * (on[2] - on[0]) / (2.0 * step_s), 0.0, 0.0, rise * after, *woken_s]
         scatter = (rise * unsure) ** 2
@@ -107,14 +112,15 @@ class StampedLoad:
         joules = rise * weights[0] + float(woken_s @ at[5:])
         return Terms(at, self.mean, self.sd, shown, columns, joules, np.array(weights), np.asarray(scatter, np.float64))
 
-    def _seen(self, timing: Floats, behind_s: float = 0.0) -> Floats:
-        early, late, wide = timing.tolist()
+    def _seen(self, load: LoadIntervals, wide: float, late_s: Sequence[float]) -> Floats:
+        """Show a load to readings that are later by several times, one row for each, by a kernel that is wider."""
         window, tau = self.response.window_s, self.response.tau_s
-        delay = self.response.delay_s + late - wide * (window / 2.0 + tau)  # wider, but about the same middle
+        delay = self.response.delay_s - wide * (window / 2.0 + tau)  # wider, but about the same middle
         wider = replace(
             self.response, window_s=max(0.0, window * (1.0 + wide)), tau_s=max(0.0, tau * (1.0 + wide)), delay_s=delay
         )
-        return wider.shown(self.load.ending(early), np.asarray(self.t_s - behind_s, np.float64))
+        shown = wider.shown(load, np.concatenate([self.t_s - late for late in late_s]))
+        return np.asarray(shown.reshape(len(late_s), -1), np.float64)
 
 
 def _wakings(load: LoadIntervals, t_s: Floats, region: tuple[float, float]) -> Floats:
