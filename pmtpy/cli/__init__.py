@@ -45,6 +45,7 @@ EXTRAS: Mapping[str, str] = types.MappingProxyType(
         "scipy": "analysis",
         "matplotlib": "plot",
         "pyarrow": "parquet",
+        "pyjls": "jls",
         "argcomplete": "cli",
         "rich": "cli",
     }

@@ -31,7 +31,7 @@ from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of, dump_error_of
 
 _WATCH_S = 0.1
-_SUFFIX = {"csv": ".csv", "parquet": ".parquet", "pmt": ".pmt", "powersensor3": ".ps3"}
+_SUFFIX = {"csv": ".csv", "parquet": ".parquet", "jls": ".jls", "pmt": ".pmt", "powersensor3": ".ps3"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pmtpy.errors import BackendUnavailableError, FileFormatError, PmtError
-from pmtpy.io.read import _own, _parquet, _pmd, _pmt, _powersensor3, _sidecar, _smi
+from pmtpy.io.read import _jls, _own, _parquet, _pmd, _pmt, _powersensor3, _sidecar, _smi
 from pmtpy.io.read._memory import Budget, free_bytes
 from pmtpy.io.read._parts import Part
 from pmtpy.io.read._recording import Recording
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["load"]
 
-_KNOWN = "pmtpy CSV or Parquet, PMT or PowerSensor3 dump, nvidia-smi log with a header, PMD binary, load time stamps"
+_KNOWN = (
+    "pmtpy CSV, Parquet or JLS, PMT or PowerSensor3 dump, nvidia-smi log with a header, PMD binary, load time stamps"
+)
 
 
 def load(
@@ -71,7 +73,7 @@ def load(
     TargetError
         ``start``, ``stop`` and ``max_rows`` are no part of anything.
     BackendUnavailableError
-        pandas (or, for Parquet, pyarrow) is not installed.
+        pandas (or pyarrow for Parquet, pyjls for JLS) is not installed.
     OSError
         The file cannot be opened.
     """
@@ -109,6 +111,8 @@ def _read(
     recording = Recording(place, Budget(place, free_bytes()), skip_broken=skip_broken, facts=facts)
     if _parquet.recognises(place, recording.head):
         return _parquet.read(recording, part)
+    if _jls.recognises(recording.head):
+        return _jls.read(recording, part)
     if _own.is_csv(recording.head):
         if missing:
             recording.notes.append(missing)

@@ -13,16 +13,18 @@ from pmtpy.errors import TargetError
 from pmtpy.io.write._file import Output, Target
 from pmtpy.io.write.base import Ending, Header, Sink
 from pmtpy.io.write.csv import CsvSink
+from pmtpy.io.write.jls import JlsSink
 from pmtpy.io.write.parquet import ParquetSink
 from pmtpy.io.write.pmt import PmtSink
 from pmtpy.io.write.powersensor3 import PowerSensor3Sink
 from pmtpy.io.write.writer import DEFAULT_MAX_ROWS, Writer
 
-FORMATS = ("csv", "parquet", "pmt", "powersensor3")
+FORMATS = ("csv", "parquet", "jls", "pmt", "powersensor3")
 SUFFIXES = {  # what a name says of its format
     ".csv": "csv",
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".jls": "jls",
     ".pmt": "pmt",
     ".powersensor3": "powersensor3",
     ".ps3": "powersensor3",
@@ -47,7 +49,7 @@ def open_sink(
     target : path or stream
         A stream stays open at the end. Metadata go beside a file, or into it; a stream has none.
     header : Header
-    format : {"csv", "parquet", "pmt", "powersensor3"} or None
+    format : {"csv", "parquet", "jls", "pmt", "powersensor3"} or None
         None: by the suffix of the path; CSV for any other suffix and for a stream.
     overwrite : bool
         Replace a file that exists.
@@ -73,6 +75,8 @@ def open_sink(
     try:
         if chosen == "parquet":
             return ParquetSink(output, header, overwrite=overwrite)
+        if chosen == "jls":
+            return JlsSink(output, header, overwrite=overwrite)
         if chosen == "pmt":
             return PmtSink(output, header, absolute=absolute is not False, overwrite=overwrite, columns=columns)
         if chosen == "powersensor3":

@@ -1,0 +1,72 @@
+"""Reader of our own JLS files: the rows of a part, and nothing else of the file."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pmtpy.errors import BackendUnavailableError
+from pmtpy.io import jls
+from pmtpy.io.read import _own
+from pmtpy.io.read._parts import Part
+from pmtpy.io.read._recording import Recording
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_VALUE = 8  # bytes
+_BLOCK = 1 << 19  # samples that are taken apart at once
+
+
+def recognises(head: bytes) -> bool:
+    """Whether a file is JLS."""
+    return head.startswith(jls.MAGIC)
+
+
+def read(recording: Recording, part: Part) -> pd.DataFrame:
+    """Read the rows of a part."""
+    try:
+        import pyjls  # noqa: F401  (only to see that it is there)
+    except ImportError as error:
+        raise BackendUnavailableError("load", "reading JLS needs pyjls", "pip install 'pmtpy[jls]'") from error
+    recording.unit = "sample"
+    with jls.JlsFile(recording.path) as file:
+        recording.facts = file.facts
+        if file.mended:
+            recording.notes.append("the file had no end: its writer was stopped; read up to its last whole chunk")
+        names = [n for n in file.facts["columns"] if n not in {"time", "marker"}]
+        first = file.sample_at(part.start) if part.start > 0 else 0
+        last = file.length if part.stop == math.inf else file.sample_at(part.stop)
+        most = last - first
+        if part.max_rows is not None:
+            most = min(most, part.max_rows)
+        recording.budget.allow(most * (len(names) + 1) * _VALUE, f"{most:,} rows of {len(names) + 1} columns")
+        columns = {n: np.full(most, 0 if n == "lost" else np.nan, np.int64 if n == "lost" else float) for n in names}
+        labels = _fill(file, columns, first, last, most)
+        columns = {"time": file.start_unix_s + columns["elapsed"]} | columns
+    ordered = {n: columns[n] for n in file.facts["columns"] if n in columns}
+    return _own.finished(recording, ordered, labels, part, "pmtpy JLS")
+
+
+def _fill(
+    file: jls.JlsFile, columns: dict[str, npt.NDArray[Any]], first: int, last: int, most: int
+) -> list[tuple[int, str]]:
+    """Fill columns with the rows of the samples ``first`` to ``last``, cut to their number; return their labels."""
+    taken, labels = 0, dict[int, str]()
+    while first < last and taken < most:
+        end = min(last, first + _BLOCK, first + max(file.stride, most - taken))
+        found, marks = file.rows(first, end)
+        count = min(len(found["elapsed"]), most - taken)
+        for name, values in found.items():
+            columns[name][taken : taken + count] = values[:count]
+        for row, text in marks:
+            if row < count:
+                at = taken + row
+                labels[at] = f"{labels[at]};{text}" if at in labels else text
+        taken, first = taken + count, end
+    for name in columns:
+        columns[name] = columns[name][:taken]
+    return list(labels.items())

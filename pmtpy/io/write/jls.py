@@ -1,0 +1,273 @@
+"""The columns of a dump as JLS, which long recordings can be looked at in without being read. Needs ``pyjls``.
+
+:mod:`pmtpy.io.jls` says what stands where. The library writes by a thread of its own, in chunks of a tenth of a second,
+so a process that is killed loses what waits in the writer and in one chunk. It does not tell when a disk refuses, and
+leaves a file then that nothing can read: therefore rows are refused while a disk has hardly any room left.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from pmtpy.core.channel import Identity
+from pmtpy.core.rows import Floats, Frame, Ints
+from pmtpy.errors import SinkError
+from pmtpy.io import jls
+from pmtpy.io.columns import column_names, columns, piece
+from pmtpy.io.write._file import Output
+from pmtpy.io.write._text import unbroken
+from pmtpy.io.write.base import Ending, Header, metadata
+
+_EPOCH_S = 1_514_764_800  # 2018-01-01, where JLS counts from, in units of 2**-30 s
+_UNITS_PER_S = 1 << 30
+_CHUNK_S = 0.1
+_LEAST_CHUNK = 16  # samples: the library takes no fewer
+_DECIMATE = 104  # samples of the first summary; a multiple of what the library rounds to
+_UTC_S = 10.0  # between entries of the map to Unix time, where the nominal rate is right to
+_UTC_OFF_S = 1e-3
+_UNKNOWN_RATE = 1000
+_RESERVE = 64 << 20  # bytes that stay free, for the summaries at the end
+_MOST_SAMPLES = 1 << 18  # made at once, gaps filled
+
+
+class JlsSink:
+    """Writes a JLS file."""
+
+    def __init__(self, output: Output, header: Header, *, overwrite: bool = False) -> None:  # noqa: ARG002 (as others)
+        if output.path is None or not output.regular:
+            msg = f"JLS is written to an ordinary file, not to {output.name}; a stream takes csv"
+            raise SinkError(msg)
+        try:
+            import pyjls
+        except ImportError as error:
+            msg = "writing JLS needs pyjls: pip install 'pmtpy[jls]'"
+            raise SinkError(msg) from error
+        self._pyjls = pyjls
+        self._output, self._header = output, header
+        self._path = output.path
+        self._columns = [c for c in columns(header.layout) if c.index >= 0]
+        self._samples = [c for c in self._columns if c.array != "joules"]
+        self._joules = [c for c in self._columns if c.array == "joules"]
+        self._rate = 0
+        self._next = 0  # sample number of the next row, were nothing lost
+        self._checkpoint = 0
+        self._last: tuple[int, int, Floats] | None = None  # sample, time and joules of the newest row
+        self._origin: tuple[int, Floats] | None = None
+        self._utc: tuple[int, int] | None = None  # sample and time of the newest entry
+        self._held = jls.lock(self._path, exclusive=True)
+        if self._held is None:
+            msg = f"{self._path} is being written or read by another program; name another file"
+            raise SinkError(msg)
+        self._heard = jls.Complaints()
+        self._heard.attach()
+        try:
+            self._file = pyjls.Writer(str(self._path))
+        except (RuntimeError, ValueError) as error:
+            self._let_go()
+            msg = f"cannot write {self._path}: {error}"
+            raise SinkError(msg) from error
+        source = header.identity
+        self._file.source_def(1, *_described(header.target, source, header.version))
+
+    # -- the beginning ---------------------------------------------------------------------------------------------
+
+    def _begin(self, frame: Frame) -> None:
+        """Define the signals, once it is known how often rows come."""
+        self._rate = _rate(self._header, frame)
+        self._stride = max(1, self._rate // jls.CHECKPOINTS_HZ) if self._rate > 10 * jls.CHECKPOINTS_HZ else 1
+        kinds = self._pyjls.DataType
+        for number, column in enumerate(self._samples, start=1):
+            self._define(number, column.name, self._rate, kinds.F32)
+        self._marked = 1
+        slow = max(1, self._rate // self._stride)
+        for number, name in enumerate(("elapsed", *(c.name for c in self._joules)), start=len(self._samples) + 1):
+            self._define(number, name, slow, kinds.F64)
+        self._file.user_data(jls.AT_START, json.dumps(self._facts()))
+
+    def _define(self, number: int, name: str, rate: int, kind: int) -> None:
+        chunk = max(_LEAST_CHUNK, round(rate * _CHUNK_S))
+        decimate = min(_DECIMATE, chunk)
+        self._file.signal_def_from_struct(
+            self._pyjls.SignalDef(
+                signal_id=number,
+                source_id=1,
+                signal_type=self._pyjls.SignalType.FSR,
+                data_type=kind,
+                sample_rate=rate,
+                samples_per_data=chunk,
+                sample_decimate_factor=decimate,
+                entries_per_summary=200,
+                summary_decimate_factor=10,
+                annotation_decimate_factor=100,
+                utc_decimate_factor=100,
+                name=name,
+                units="s" if name == "elapsed" else name.rpartition("_")[2],
+            )
+        )
+
+    def _facts(self, ending: Ending | None = None) -> dict[str, object]:
+        kept = {
+            "rate": self._rate,
+            "stride": self._stride,
+            "signals": [c.name for c in self._samples],
+            "joules": [c.name for c in self._joules],
+        }
+        return metadata(self._header, column_names(self._header.layout), ending) | {"jls": kept}
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+
+    def write(self, frame: Frame) -> None:
+        """Append the rows of ``frame``."""
+        if not len(frame):
+            return
+        self._check_room()
+        if self._origin is None:
+            self._begin(frame)
+            self._origin = (int(frame.t_ns[0]), frame.joules[0].copy())
+            self._file.user_data(jls.AT_FIRST, json.dumps({"unix_ns": int(frame.t_ns[0]) + self._unix_ns}))
+        gaps = np.minimum(frame.lost, self._rate * jls.LONGEST_GAP_S)
+        if self._last is None:
+            gaps[0] = 0  # before the first row there is no time
+        ids = self._next + np.cumsum(gaps + 1) - 1
+        # A gap that is shorter here than in time begins a piece, and so does what would be too much at once.
+        cuts = set(np.flatnonzero(frame.lost > gaps).tolist()) | set(
+            np.flatnonzero(np.diff(ids // _MOST_SAMPLES, prepend=ids[0] // _MOST_SAMPLES)).tolist()
+        )
+        for start, stop in pairwise(sorted({0, len(frame), *cuts})):
+            self._append(piece(frame, start, stop), ids[start:stop])
+
+    def _check_room(self) -> None:
+        if self._heard.errors:
+            msg = f"cannot write to {self._path}: {self._heard.errors[0]}"
+            raise SinkError(msg)
+        free = shutil.disk_usage(self._path).free
+        if free < _RESERVE:
+            msg = (
+                f"cannot write to {self._path}: {free / 1e6:.0f} MB are free, and JLS needs {_RESERVE / 1e6:.0f} to end"
+            )
+            raise SinkError(msg)
+
+    @property
+    def _unix_ns(self) -> int:
+        return self._header.anchor.unix_ns - self._header.anchor.monotonic_ns
+
+    def _append(self, frame: Frame, ids: Ints) -> None:
+        self._map_to_unix(int(ids[0]), int(frame.t_ns[0]))
+        start, length = self._next, int(ids[-1]) + 1 - self._next
+        place = None if length == len(ids) else ids - start
+        for number, column in enumerate(self._samples, start=1):
+            self._file.fsr_f32(number, start, _filled(column.of(frame), place, length))
+        self._append_checkpoints(frame, ids)
+        for row in np.flatnonzero(frame.lost).tolist():
+            self._annotate(int(ids[row]), jls.LOSS, f"{int(frame.lost[row])} lost")
+        for row, label in frame.marks:
+            self._annotate(int(ids[row]), jls.MARK, unbroken(label))
+        self._next = int(ids[-1]) + 1
+        self._last = (int(ids[-1]), int(frame.t_ns[-1]), frame.joules[-1].copy())
+
+    def _append_checkpoints(self, frame: Frame, ids: Ints) -> None:
+        """Write time and joules at every sample number that the stride divides: of the last row up to it."""
+        assert self._origin is not None  # noqa: S101  (set by the caller)
+        start_ns, start_joules = self._origin
+        last = self._last or (int(ids[0]), int(frame.t_ns[0]), frame.joules[0])
+        at = np.arange(self._checkpoint, int(ids[-1]) // self._stride + 1) * self._stride
+        if not len(at):
+            return
+        rows = np.concatenate([[last[0]], ids])
+        t_ns = np.concatenate([[last[1]], frame.t_ns])
+        which = np.searchsorted(rows, at, side="right") - 1
+        joules = np.concatenate([last[2][None], frame.joules])[which] - start_joules
+        number = len(self._samples) + 1
+        if len(rows) > 1 and rows[1] - rows[0] == self._rate * jls.LONGEST_GAP_S + 1:
+            # The gap was longer in time: both of its ends keep the pace of the rows, and the jump is in its middle.
+            middle, step_ns = (rows[0] + rows[1]) // 2, 1e9 / self._rate
+            jump = [t_ns[0] + (middle - rows[0]) * step_ns, t_ns[1] - (rows[1] - middle - 1) * step_ns]
+            rows, t_ns = np.insert(rows, 1, [middle, middle + 1]), np.insert(t_ns, 1, np.array(jump, np.int64))
+        self._file.fsr(number, self._checkpoint, np.interp(at, rows, (t_ns - start_ns) / 1e9))
+        for i, column in enumerate(self._joules, start=1):
+            self._file.fsr(number + i, self._checkpoint, np.ascontiguousarray(joules[:, column.index]))
+        self._checkpoint += len(at)
+
+    def _map_to_unix(self, sample: int, t_ns: int) -> None:
+        """Tell other readers when the samples were taken, as often as the nominal rate does not."""
+        if self._utc is not None:
+            known, known_ns = self._utc
+            passed_s = (t_ns - known_ns) / 1e9
+            off_s = abs(passed_s - (sample - known) / self._rate)
+            if passed_s < _UTC_S and off_s < _UTC_OFF_S:
+                return
+            if off_s >= _UTC_OFF_S and self._last is not None and self._last[0] > known:
+                self._enter(self._last[0], self._last[1])
+        self._enter(sample, t_ns)
+
+    def _enter(self, sample: int, t_ns: int) -> None:
+        self._utc = (sample, t_ns)
+        unix_ns = t_ns + self._unix_ns - _EPOCH_S * 10**9
+        unix = (unix_ns * _UNITS_PER_S) // 10**9
+        for number in range(1, len(self._samples) + 1):
+            self._file.utc(number, sample, unix)
+        for number in range(len(self._samples) + 1, len(self._samples) + len(self._joules) + 2):
+            if sample % self._stride == 0:
+                self._file.utc(number, sample // self._stride, unix)
+
+    def _annotate(self, sample: int, group: int, text: str) -> None:
+        self._file.annotation(self._marked, sample, math.nan, self._pyjls.AnnotationType.TEXT, group, text)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def close(self, ending: Ending) -> Ending:
+        """Write the metadata, close the file, and see that all rows are in it."""
+        try:
+            if self._origin is None:
+                self._begin(_NOTHING)
+            self._file.user_data(jls.AT_END, json.dumps(self._facts(ending)))
+            self._file.close()
+            if self._heard.errors:
+                msg = f"cannot finish {self._path}: {self._heard.errors[0]}; it may not be readable"
+                raise SinkError(msg)
+        except RuntimeError as error:
+            msg = f"cannot finish {self._path}: {error}; it may not be readable"
+            raise SinkError(msg) from error
+        finally:
+            self._let_go()
+        self._output.close()
+        return ending
+
+    def _let_go(self) -> None:
+        self._heard.detach()
+        jls.unlock(self._held)
+
+
+_NONE, _NO_ROWS = np.empty((0, 1)), np.empty(0, np.int64)
+_NOTHING = Frame(_NO_ROWS, _NONE, _NONE, _NONE, _NO_ROWS, _NO_ROWS)
+
+
+def _filled(values: Floats, place: Ints | None, length: int) -> npt.NDArray[np.float32]:
+    """Return samples with NaN where they are lost; ``place`` says where each is, None: nothing is lost."""
+    if place is None:
+        return np.ascontiguousarray(values, np.float32)
+    filled = np.full(length, np.nan, np.float32)
+    filled[place] = values
+    return filled
+
+
+def _rate(header: Header, frame: Frame) -> int:
+    """Return the nominal samples a second: of the interval asked for, the polls, the device, or of the first rows."""
+    known = header.interval_s or header.polled_s
+    if known is None:
+        known = min((c.refresh_s for c in header.layout.energy if c.refresh_s), default=None)
+    if known is None and len(frame) > 1:
+        known = float(np.median(np.diff(frame.t_ns) / (1 + frame.lost[1:]))) / 1e9
+    return max(1, round(1 / known)) if known else _UNKNOWN_RATE
+
+
+def _described(target: str, identity: Identity, version: str) -> tuple[str, ...]:
+    """Name, vendor, model, version and serial number of the source, for other readers."""
+    name = target + (" [virtual]" if identity.virtual else "")
+    return name, identity.backend, identity.model, f"{identity.version}; pmtpy {version}", identity.serial
