@@ -10,6 +10,7 @@ import numpy as np
 
 from pmtpy.analysis.clocking.intervals import Bools, Intervals
 from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.core.calibration.curves import Number
 from pmtpy.core.rows import Floats
 
 _STRAY = 0.01  # chance that a poll brings a change without an update (a torn reading, a step of a clock)
@@ -25,7 +26,8 @@ _PIECE_S = 30.0
 _WALKS = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3)
 _PERIODS = 9  # weighed at a time
 _UNLIKELY = 8.0  # nats
-_PATHS = 1000
+_PATHS, _FEW_PATHS = 1000, 50  # through a recording; through the rows about a live region
+_FEW = 4  # changes that a clock of known period needs
 _EXTREME = 3.0  # standard deviations: the most extreme stamp of some hundred
 
 
@@ -107,9 +109,8 @@ def follow(seen: Intervals, period: float, reach: float, resolution: float) -> P
     resolution : float
         Resolution of the stamps.
     """
-    start, end = float(seen.after[0]), float(seen.before[-1])
-    blocks = 2 * (int(np.clip((end - start) / max(_BLOCK_S, _BLOCK_UPDATES * period), 3, _MOST_BLOCKS)) // 2) + 1
-    edges = np.linspace(start, end, blocks + 1)
+    edges = _edges(seen, period)
+    span = float(edges[-1] - edges[0])
     q = _seen_share(seen, period)
     poll = float(np.median(seen.length))
     softs = [s for s in (resolution * 0.3, poll / 30.0, poll / 10.0, poll / 4.0) if s >= poll / 40.0]
@@ -120,13 +121,46 @@ def follow(seen: Intervals, period: float, reach: float, resolution: float) -> P
         best = max(_weigh(comb, period, reach, _WALKS[3]), key=lambda w: w.log)
         tried.append((best.log, comb, best.period))
     _, comb, period = max(tried, key=lambda row: row[0])
-    found = [w for walk in _WALKS for w in _weigh(comb, period, _reach(walk, poll, end - start), walk)]
+    found = [w for walk in _WALKS for w in _weigh(comb, period, _reach(walk, poll, span), walk)]
+    return _drawn(found, comb, period, seen, _PATHS)
+
+
+def follow_known(seen: Intervals, period: Number, resolution: float) -> PhasePath | None:
+    """Follow a clock whose period is known through some rows; None where it explains them no better than chance."""
+    known = seen.known(period.value)
+    changes, polls = int(np.sum(seen.changed & known)), int(np.sum(known))
+    if changes < _FEW:
+        return None
+    edges, poll = _edges(seen, period.value), float(np.median(seen.length[known]))
+    q = _seen_share(seen, period.value)
+    comb = _Comb(seen, edges, period.value, q, max(0.3 * resolution, poll / 30.0))
+    reach = _EXTREME * period.u
+    # What the walk of a block holds is not worth a period of its own.
+    many = min(round(reach / period.value * math.sqrt(comb.block) / _WALKS[3]), _PERIODS)
+    periods = period.value + reach * np.linspace(-1.0, 1.0, 2 * many + 1) * (many > 0)
+    found = [w for walk in _WALKS[2:4] for w in _filter(comb, periods, walk)]
+    share = min(changes / polls, 1.0 - 1.0 / (polls + 1.0))
+    chance = changes * math.log(share / _STRAY) + (polls - changes) * math.log(1.0 - share)
+    if max(w.log for w in found) < chance + _UNLIKELY:
+        return None
+    return _drawn(found, comb, period.value, seen, _FEW_PATHS)
+
+
+def _drawn(found: list[_Walk], comb: _Comb, period: float, seen: Intervals, paths: int) -> PhasePath:
+    """Draw paths as often as hypotheses are likely, and read the clock off them."""
     logs = np.array([w.log for w in found])
     share = np.exp(logs - np.max(logs))
     rng = np.random.default_rng(1)
-    number = rng.multinomial(_PATHS, share / np.sum(share))
+    number = rng.multinomial(paths, share / np.sum(share))
     drawn = [_draw(w, comb, int(n), rng) for w, n in zip(found, number, strict=True) if n]
     return _in_step(_read(drawn, comb, period, rng), seen)
+
+
+def _edges(seen: Intervals, period: float) -> Floats:
+    """Return the bounds of the blocks in which the phase is one."""
+    start, end = float(seen.after[0]), float(seen.before[-1])
+    blocks = 2 * (int(np.clip((end - start) / max(_BLOCK_S, _BLOCK_UPDATES * period), 3, _MOST_BLOCKS)) // 2) + 1
+    return np.asarray(np.linspace(start, end, blocks + 1), np.float64)
 
 
 def _reach(walk: float, poll: float, span: float) -> float:

@@ -99,6 +99,17 @@ def estimate_updates(t_s: Floats, values: Floats) -> PublishingClock:
         if isinstance(error, FasterThanPollsError) or np.mean(seen.changed[1:] & seen.changed[:-1]) < _IN_A_ROW:
             raise
         raise too_fast(seen) from error
+    return clock_of(path, origin, seen, coverage, odds)
+
+
+def clock_of(
+    path: PhasePath,
+    origin: float,
+    seen: Intervals,
+    coverage: float = math.nan,
+    odds: tuple[tuple[float, float], ...] = (),
+) -> PublishingClock:
+    """Return the clock of a path whose times count from ``origin``."""
     phase = path.phase_s
     return PublishingClock(
         path.period_s,
@@ -108,7 +119,7 @@ def estimate_updates(t_s: Floats, values: Floats) -> PublishingClock:
         int(np.sum(seen.changed)),
         path.blocks_s + origin,
         path.block_phase_s,
-        poll,
+        float(np.median(seen.length)),
         path.drift,
         odds,
     )
