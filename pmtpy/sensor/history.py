@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import weakref
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ import numpy as np
 
 from pmtpy.core.rows import Floats, Frame, Ints, Layout, Point
 from pmtpy.errors import CoverageError
-from pmtpy.sensor.ring import MOST_WAITING, Ring
+from pmtpy.sensor.ring import MOST_WAITING, Ring, joined
 
 _LEAST_ROWS = 1000  # kept however old: a slow register's are few, and tell how the power moved during a long region
 
@@ -149,6 +148,7 @@ class History:
     layout : Layout
     seconds : float
         Rows older than this, counted from the newest, are forgotten sooner or later, but for the last thousand.
+        Frames are kept as they are, so nobody may write to them.
 
     Attributes
     ----------
@@ -165,6 +165,7 @@ class History:
         self._peaks: list[weakref.ref[PeakHold]] = []  # those that nobody holds vanish
         self._rows = 0  # seen, and lost, up to the newest
         self._lost = 0
+        self._singles = 0  # rows that came singly since something was forgotten
         self.newest: Point | None = None
 
     def append(self, rows: Frame | Point) -> None:
@@ -175,34 +176,31 @@ class History:
             self.newest = rows
             self._rows += 1
             self._lost += rows.lost
-            waiting = self._ring.waiting  # this is what a user's read() waits for
-            waiting.append(rows)
-            if len(waiting) < MOST_WAITING:
+            self._ring.waiting.append(rows)  # this is what a user's read() waits for
+            self._singles += 1
+            if self._singles < MOST_WAITING:
                 return
+            self._singles = 0
         else:
             self.newest = rows.point(-1)
             self._rows += len(rows)
             self._lost += self._ring.append(rows)
             if rows.marks:
                 self._marks.extend((int(rows.t_ns[i]), label) for i, label in rows.marks)
-        if self._ring.filled or len(self._ring.waiting) >= MOST_WAITING:
-            self._ring.filled = False
-            self._forget(self.newest.t_ns - self._keep_ns)
+        self._forget(self.newest.t_ns - self._keep_ns)
 
     def _forget(self, horizon_ns: int) -> None:
         """Drop the rows that are older, but for the last thousand, and settle the bookmarks that lie among them."""
-        waiting, old = self._ring.waiting, len(self._ring.waiting) - _LEAST_ROWS
+        ring, waiting = self._ring, self._ring.waiting
+        old = len(waiting) - _LEAST_ROWS
         if old > 0 and waiting[old].t_ns < horizon_ns and not self._open:
-            self._ring.drop_unpacked(old)  # nobody has asked for them, so they need not be packed
-            return
-        t_ns = self._ring.t_ns
-        drop = min(len(t_ns) - _LEAST_ROWS, int(t_ns.searchsorted(horizon_ns)) - 1)
-        if drop <= 0:
-            return
-        first_ns = int(t_ns[drop])
-        for mark in [m for m in self._open if m.t_ns <= first_ns]:
-            self.reading(mark)
-        self._ring.drop(drop)
+            ring.drop_waiting(old)  # nobody has asked for them, so they need not be put into arrays
+        elif old > 0:
+            ring.pack()
+        while (left_ns := ring.left_ns(_LEAST_ROWS)) is not None and left_ns <= horizon_ns:
+            for mark in [m for m in self._open if m.t_ns <= left_ns] if self._open else ():
+                self.reading(mark)
+            ring.drop()
         while self._marks and self._marks[0][0] < horizon_ns:
             self._marks.popleft()
 
@@ -248,10 +246,9 @@ class History:
             raise _too_old("nothing was read yet")
         if t_ns >= newest.t_ns:
             return self._beyond(newest, t_ns)
-        times = self._ring.t_ns
-        after = int(times.searchsorted(t_ns))
+        after = self._ring.row_of(t_ns)
         if after == 0:
-            return self._before_all(times, t_ns)
+            return self._before_all(t_ns)
         return self._between(self._ring.point(after - 1), self._ring.point(after), t_ns, after)
 
     def _beyond(self, newest: Point, t_ns: int) -> CurvePoint:
@@ -266,12 +263,13 @@ class History:
             )
         return CurvePoint(t_ns, joules, newest, newest, ahead, uncovered, self._lost, self._rows)
 
-    def _before_all(self, times: Ints, t_ns: int) -> CurvePoint:
+    def _before_all(self, t_ns: int) -> CurvePoint:
         """Answer for an instant at or before the oldest row that is kept: before the very first nothing is known."""
-        first, forgotten = self._ring.point(0), self._rows - len(times)
+        first, forgotten = self._ring.point(0), self._rows - len(self._ring)
         early = first.t_ns - t_ns
         if early and forgotten:
-            raise _too_old(f"{(int(times[-1]) - t_ns) / 1e9:g} s before the newest row is too old")
+            age_s = (self.newest.t_ns - t_ns) / 1e9 if self.newest is not None else 0.0
+            raise _too_old(f"{age_s:g} s before the newest row is too old")
         lost = self._ring.lost_up_to(0)
         uncovered = tuple([u - early for u in first.uncovered_ns])
         return CurvePoint(t_ns, first.joules, first, first, 0, uncovered, lost, forgotten + (not early))
@@ -294,41 +292,39 @@ class History:
         most : int, optional
             Rows on either side of an end: the others, in the middle of the interval and far from it, are left out.
         """
-        times = self._ring.t_ns
-        first = max(0, int(times.searchsorted(a.t_ns - margin_ns)) - 1)
-        end = min(len(times), int(times.searchsorted(b.after.t_ns + margin_ns, "right")) + 1)
+        ring = self._ring
+        first = max(0, ring.row_of(a.t_ns - margin_ns) - 1)
+        end = min(len(ring), ring.row_of(b.after.t_ns + margin_ns, after=True) + 1)
         stretches = [(first, end)]
         if most is not None and end - first > 2 * most:
-            start, stop = times.searchsorted([a.t_ns, b.t_ns]).tolist()
+            start, stop = ring.row_of(a.t_ns), ring.row_of(b.t_ns)
             first, end = max(first, start - most), min(end, stop + most)
             whole = stop - start <= 2 * most
             stretches = [(first, end)] if whole else [(first, start + most), (stop - most, end)]
-        known = int(times[0]) if len(times) else math.inf
+        known = ring.t_ns(0) if len(ring) else math.inf
         forgotten = {p.t_ns: p for p in (a.before, a.after, b.before, b.after) if p.t_ns < known}
-        parts = [self._ring.frame(*s) for s in stretches]
+        parts = [ring.frame(*s) for s in stretches]
         if forgotten:  # of a long region: its start is older than what is kept
             parts.insert(0, Frame.of_points(list(forgotten.values())))
-        return parts[0] if len(parts) == 1 else _joined(parts)
+        return parts[0] if len(parts) == 1 else joined(parts)
 
     def recent(self, seconds: float | None, unix_ns_offset: int) -> Recent:
         """Return the rows of the last ``seconds`` (None: all that are kept) as arrays."""
         layout = self._layout
-        times, start = self._ring.t_ns, 0
-        if len(times):
-            back_ns = self._keep_ns if seconds is None else round(seconds * 1e9)
-            start = int(times.searchsorted(int(times[-1]) - back_ns))
-        frame = self._ring.frame(start, len(times))
-        t_ns = frame.t_ns
+        back_ns = self._keep_ns if seconds is None else round(seconds * 1e9)
+        start = 0 if self.newest is None else self._ring.row_of(self.newest.t_ns - back_ns)
+        frame = self._ring.frame(start, len(self._ring))
+        t_ns = frame.t_ns.copy()
         marks = [(int(np.searchsorted(t_ns, t)), label) for t, label in self._marks if len(t_ns) and t >= t_ns[0]]
         return Recent(
             t_ns,
             (t_ns + unix_ns_offset) / 1e9,
             layout.names,
-            frame.watts,
-            frame.joules,
+            frame.watts.copy("K"),
+            frame.joules.copy("K"),
             tuple(f"{c.name} [{c.unit}]" for c in layout.values),
-            frame.values,
-            frame.lost,
+            frame.values.copy("K"),
+            frame.lost.copy(),
             tuple(marks),
         )
 
@@ -344,14 +340,3 @@ def _too_old(have: str) -> CoverageError:
 
 def _last_t_ns(rows: Frame | Point) -> int:
     return rows.t_ns if isinstance(rows, Point) else int(rows.t_ns[-1])
-
-
-def _joined(frames: Sequence[Frame]) -> Frame:
-    return Frame(
-        np.concatenate([f.t_ns for f in frames]),
-        np.concatenate([f.watts for f in frames]),
-        np.concatenate([f.joules for f in frames]),
-        np.concatenate([f.values.reshape(len(f), -1) for f in frames]),
-        np.concatenate([f.lost for f in frames]),
-        np.concatenate([f.uncovered_ns for f in frames]),
-    )

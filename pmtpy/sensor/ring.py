@@ -1,179 +1,164 @@
-"""Rows of one curve, packed: whole columns side by side, so that a stretch of them is a slice or two.
+"""Rows of one curve as they came: the arrays of a stream are kept, not copied, so that a block costs next to nothing.
 
-Single rows, as polls bring them, wait in a list and are packed together when somebody asks or many have come: packing
-each by itself would cost the reading that it came with as much as the reading.
+Single rows, as polls bring them, wait in a list and are put into arrays when somebody asks or many have come. Small
+parts are joined to larger ones, each row a few times at most, so a stretch is found and cut out of few of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 
 import numpy as np
 
-from pmtpy.core.rows import Floats, Frame, Ints, Layout, Point
+from pmtpy.core.rows import Frame, Layout, Point
 
-_SEGMENT = 4096  # rows
 MOST_WAITING = 2048
-
-
-class _Segment:
-    """Room for some rows, each column a row of two matrices."""
-
-    __slots__ = ("counts", "numbers")
-
-    def __init__(self, names: int, values: int) -> None:
-        self.numbers: Floats = np.empty((2 * names + values, _SEGMENT))  # watts, joules, values
-        self.counts: Ints = np.empty((2 + names, _SEGMENT), np.int64)  # lost, lost up to here, uncovered
+_PART = 1024  # rows of a part that is joined to no other
 
 
 class Ring:
-    """The last rows of one curve, in segments that are used again: what is kept is never moved, but for its instants.
+    """The last rows of one curve. Frames that are handed in belong to it and are not written to any more.
 
-    Has one owner, the history.
+    Has one owner, the history. Rows are numbered from the oldest one that is kept.
 
     Attributes
     ----------
     waiting : list of Point
-        The newest rows, which are not packed yet. Single rows may be appended here without a call.
-    filled : bool
-        Whether a segment was filled since the owner last said no: something should be dropped.
+        The newest rows, which are not in arrays yet. Single rows may be appended here without a call.
     """
 
-    __slots__ = (
-        "_end",
-        "_first",
-        "_lost",
-        "_names",
-        "_segments",
-        "_spare",
-        "_start",
-        "_times",
-        "_values",
-        "filled",
-        "waiting",
-    )
+    __slots__ = ("_end", "_ends_ns", "_firsts", "_layout", "_lost", "_lost_before", "_parts", "waiting")
 
     def __init__(self, layout: Layout) -> None:
-        self._names, self._values = len(layout.names), len(layout.values)
-        self._segments: list[_Segment] = []
-        self._spare: list[_Segment] = []  # dropped, to be used again: fresh memory costs more than what is put there
-        self._times: Ints = np.empty(_SEGMENT, np.int64)  # in one piece, to be searched
-        self._start = 0  # of the oldest instant there
-        self._first = self._end = self._lost = 0  # places, from the beginning of the first segment
+        self._layout = layout
+        self._parts: list[Frame] = []
+        self._firsts: list[int] = []  # number of the first row of each part, since the beginning
+        self._ends_ns: list[int] = []
+        self._lost_before: list[int] = []  # rows lost before the first row of each part, since the beginning
+        self._end = self._lost = 0  # rows since the beginning, and lost
         self.waiting: list[Point] = []
-        self.filled = False
 
     def __len__(self) -> int:
         return self._end - self._first + len(self.waiting)
 
     @property
-    def t_ns(self) -> Ints:
-        """Instants of all rows; a view, for the owner."""
-        self._pack()
-        return self._times[self._start : self._start + self._end - self._first]
+    def _first(self) -> int:
+        return self._firsts[0] if self._firsts else self._end
 
-    def append(self, rows: Frame | Point) -> int:
-        """Add rows; return how many were lost before them."""
-        if isinstance(rows, Point):
-            self.waiting.append(rows)
-            return rows.lost
+    def append(self, rows: Frame) -> int:
+        """Add at least one row; return how many were lost before them."""
+        self.pack()
+        return self._add(rows)
+
+    def pack(self) -> None:
+        """Put the rows that wait into arrays."""
         if self.waiting:
-            self._pack()
-        numbers = (rows.watts.T, rows.joules.T, rows.values.T)
-        return self._put(rows.t_ns, rows.lost, rows.uncovered_ns.T, numbers) if len(rows) else 0
+            rows, self.waiting = self.waiting, []
+            self._add(Frame.of_points(rows))
+
+    def _add(self, rows: Frame) -> int:
+        lost = int(np.add.reduce(rows.lost))
+        self._firsts.append(self._end)
+        self._lost_before.append(self._lost)
+        self._end += len(rows)
+        self._lost += lost
+        while self._parts and len(self._parts[-1]) < min(2 * len(rows), _PART):
+            rows = joined([self._parts.pop(), rows])
+            for account in (self._firsts, self._lost_before):
+                account.pop()
+            self._ends_ns.pop()
+        self._parts.append(rows)
+        self._ends_ns.append(int(rows.t_ns[-1]))
+        return lost
+
+    def row_of(self, t_ns: int, *, after: bool = False) -> int:
+        """Return the first row at an instant or later (``after``: later)."""
+        self.pack()
+        part = (bisect_right if after else bisect_left)(self._ends_ns, t_ns)
+        if part == len(self._parts):
+            return len(self)
+        within = self._parts[part].t_ns.searchsorted(t_ns, "right" if after else "left")
+        return self._firsts[part] - self._first + int(within)
+
+    def _place(self, row: int) -> tuple[int, int]:
+        """Return the part in which a row lies, and its place there."""
+        number = self._first + row
+        part = bisect_right(self._firsts, number) - 1
+        return part, number - self._firsts[part]
+
+    def t_ns(self, row: int) -> int:
+        """Return the instant of a row."""
+        part, at = self._place(row)
+        return int(self._parts[part].t_ns[at])
 
     def point(self, row: int) -> Point:
         """Return one row as plain numbers."""
-        (number, at), k = divmod(self._first + row, _SEGMENT), self._names
-        segment, t_ns = self._segments[number], int(self._times[self._start + row])
-        lost, _, *uncovered = segment.counts[:, at].tolist()
-        numbers = segment.numbers[:, at].tolist()
-        return Point(
-            t_ns, tuple(numbers[:k]), tuple(numbers[k : 2 * k]), tuple(numbers[2 * k :]), lost, tuple(uncovered)
-        )
+        part, at = self._place(row)
+        return self._parts[part].point(at)
 
     def lost_up_to(self, row: int) -> int:
         """Return how many rows were lost since the beginning, up to a row."""
-        number, at = divmod(self._first + row, _SEGMENT)
-        return int(self._segments[number].counts[1, at])
+        part, at = self._place(row)
+        return self._lost_before[part] + int(np.add.reduce(self._parts[part].lost[: at + 1]))
 
     def frame(self, first: int, end: int) -> Frame:
-        """Return rows ``first`` up to ``end`` as a Frame of its own."""
-        t_ns, k = self.t_ns[first:end].copy(), self._names
-        counts = np.empty((2 + k, len(t_ns)), np.int64)
-        numbers = np.empty((2 * k + self._values, len(t_ns)))
-        done = 0
-        for segment, at in self._places(self._first + first, len(t_ns)):
-            to = slice(done, done + at.stop - at.start)
-            counts[:, to], numbers[:, to] = segment.counts[:, at], segment.numbers[:, at]
-            done = to.stop
-        return Frame(t_ns, numbers[:k].T, numbers[k : 2 * k].T, numbers[2 * k :].T, counts[0], counts[2:].T)
+        """Return rows ``first`` up to ``end``."""
+        self.pack()
+        if first >= end:
+            return _cut(self._parts[0], 0, 0) if self._parts else self._empty()
+        (part, start), (last, stop) = self._place(first), self._place(end - 1)
+        if part == last:
+            return _cut(self._parts[part], start, stop + 1)
+        between = self._parts[part + 1 : last]
+        ends = _cut(self._parts[part], start, len(self._parts[part])), _cut(self._parts[last], 0, stop + 1)
+        return joined([ends[0], *between, ends[1]])
 
-    def _places(self, place: int, rows: int) -> Iterator[tuple[_Segment, slice]]:
-        """Say where rows lie from a place on: the segments, and the columns there."""
-        end = place + rows
-        while place < end:
-            number, at = divmod(place, _SEGMENT)
-            stop = min(_SEGMENT, at + end - place)
-            yield self._segments[number], slice(at, stop)
-            place += stop - at
+    def _empty(self) -> Frame:
+        names, values = len(self._layout.names), len(self._layout.values)
+        numbers, none = np.empty((0, names)), np.empty(0, np.int64)
+        return Frame(none, numbers, numbers, np.empty((0, values)), none, np.empty((0, names), np.int64))
 
-    def drop(self, rows: int) -> None:
-        """Forget the oldest rows that are packed."""
-        self._first += rows
-        self._start += rows
-        free = self._first // _SEGMENT
-        self._spare += self._segments[:free]
-        del self._segments[:free]
-        self._first -= free * _SEGMENT
-        self._end -= free * _SEGMENT
+    def left_ns(self, least: int) -> int | None:
+        """Return the oldest instant after a :meth:`drop`; None if fewer than ``least`` rows would be left."""
+        if len(self._parts) < 2 or len(self) - len(self._parts[0]) < least:
+            return None
+        return int(self._parts[1].t_ns[0])
 
-    def drop_unpacked(self, rows: int) -> None:
-        """Forget all rows that are packed, and the oldest of those that are not."""
+    def drop(self) -> None:
+        """Forget the oldest part."""
+        for account in (self._parts, self._firsts, self._ends_ns, self._lost_before):
+            del account[0]
+
+    def drop_waiting(self, rows: int) -> None:
+        """Forget all rows that are in arrays, and the oldest of those that are not."""
         self._lost = sum([point.lost for point in self.waiting[:rows]], self._lost)
-        self._first = self._end = self._start = 0
+        self._end += rows
+        for account in (self._parts, self._firsts, self._ends_ns, self._lost_before):
+            account.clear()
         del self.waiting[:rows]
 
-    def _pack(self) -> None:
-        if not self.waiting:
-            return
-        t_ns, watts, joules, values, lost, uncovered = zip(*self.waiting, strict=True)
-        self.waiting = []
-        numbers = (np.array(watts).T, np.array(joules).T, np.array(values).T)
-        self._put(np.array(t_ns, np.int64), np.array(lost, np.int64), np.array(uncovered, np.int64).T, numbers)
 
-    def _put(self, t_ns: Ints, lost: Ints, uncovered: Ints, numbers: Sequence[Floats]) -> int:
-        """Add columns; return how many rows were lost before them."""
-        rows, k = len(t_ns), self._names
-        kept = self._start + self._end - self._first
-        if kept + rows > len(self._times):
-            kept = self._move_times(rows)
-        self._times[kept : kept + rows] = t_ns
-        while self._end + rows > len(self._segments) * _SEGMENT:
-            self._segments.append(self._spare.pop() if self._spare else _Segment(k, self._values))
-            self.filled = True
-        lately = int(np.add.reduce(lost))
-        before = self._lost + np.cumsum(lost) if lately else np.full(rows, self._lost)
-        self._lost += lately
-        done = 0
-        for segment, at in self._places(self._end, rows):
-            of = slice(done, done + at.stop - at.start)
-            counts, to = segment.counts[:, at], segment.numbers[:, at]
-            counts[0], counts[1], counts[2:] = lost[of], before[of], uncovered[:, of]
-            to[:k], to[k : 2 * k] = numbers[0][:, of], numbers[1][:, of]
-            if self._values:
-                to[2 * k :] = numbers[2][:, of]
-            done = of.stop
-        self._end += rows
-        return lately
+def _cut(frame: Frame, start: int, stop: int) -> Frame:
+    """Return some rows of a Frame, without its marks."""
+    rows = slice(start, stop)
+    return Frame(
+        frame.t_ns[rows],
+        frame.watts[rows],
+        frame.joules[rows],
+        frame.values[rows],
+        frame.lost[rows],
+        frame.uncovered_ns[rows],
+    )
 
-    def _move_times(self, rows: int) -> int:
-        """Move the instants to the front, of a larger array where it would soon be full again; return their number."""
-        times = self._times[self._start : self._start + self._end - self._first]
-        room = len(self._times)
-        while room < 2 * (len(times) + rows):
-            room *= 2
-        moved = np.empty(room, np.int64)
-        moved[: len(times)] = times
-        self._times, self._start = moved, 0
-        return len(times)
+
+def joined(frames: Sequence[Frame]) -> Frame:
+    """Make one Frame of several that follow each other, without their marks."""
+    return Frame(
+        np.concatenate([f.t_ns for f in frames]),
+        np.concatenate([f.watts for f in frames]),
+        np.concatenate([f.joules for f in frames]),
+        np.concatenate([f.values.reshape(len(f), -1) for f in frames]),
+        np.concatenate([f.lost for f in frames]),
+        np.concatenate([f.uncovered_ns for f in frames]),
+    )

@@ -114,5 +114,27 @@ def test_a_stream_is_forgotten_whatever_the_number_of_rows_in_a_piece() -> None:
         t_ns = int(times[-1])
         watts, uncovered = np.ones((rows, 2)), np.zeros((rows, 2), np.int64)
         history.append(Frame(times, watts, watts, np.ones((rows, 1)), nothing, uncovered))
-    # 2000 rows are to be kept; a segment of them, and a piece, may be forgotten late.
-    assert len(history.recent(1e6, 0)) <= 2000 + 2 * 4096 + rows
+    # 2000 rows are to be kept; a part of them, and a piece, may be forgotten late.
+    assert len(history.recent(1e6, 0)) <= 2000 + 2 * 1024 + rows
+
+
+def test_single_rows_are_forgotten_however_often_somebody_asks() -> None:
+    history = History(LAYOUT, 1e-3)
+    for i in range(20_000):  # what a program does that asks for the energy of each of its regions
+        history.append(point(i * 1_000, float(i)))
+        if i % 5 == 4:
+            history.at(i * 1_000 - 1_500)
+    # A thousand rows are kept; they are looked through every 2048 rows, and forgotten part by part.
+    assert len(history.recent(1e6, 0)) <= 1000 + 2048 + 2 * 1024
+
+
+def test_a_bookmark_among_rows_that_are_forgotten_is_settled_first() -> None:
+    history = History(LAYOUT, 1e-6)
+    history.append(point(0, 0.0))
+    marks = [history.bookmark(1 + 7_770 * i) for i in range(1000)]
+    for first in range(1, 8001, 160):
+        t_ns = np.arange(first, first + 160) * 1_000
+        history.append(frame(t_ns.tolist(), (t_ns * 1e-3).tolist()))
+    assert len(history.recent(None, 0)) < 8000
+    for i, mark in enumerate(marks):
+        assert history.reading(mark).joules[0] == pytest.approx((1 + 7_770 * i) * 1e-3, abs=1e-9)
