@@ -195,28 +195,31 @@ class BoardClock:
         if self._paced and points + begun:
             back = self._step_down(points + begun)
             numbers, points = numbers - back, [(n - back, t) for n, t in points]
-        # Ascending numbers: after the first, a row is never earlier than the one before by the cutting to nanoseconds.
-        t_ns = ((numbers - self._number) * self._slope).astype(np.int64) + self._ns
-        lag = round(self._lag * self._tick_ns)
-        before, floor_ns = self._last
-        dropped = int(np.searchsorted(numbers, before, side="right"))
-        t_ns, numbers = t_ns[dropped:], numbers[dropped:]
-        if len(numbers):
-            self._number, self._ns = int(numbers[-1]), int(t_ns[-1])
-        if len(t_ns) and t_ns[0] <= floor_ns + lag:
-            # The line has stepped down: what lies where rows are already holds no time of its own.
-            t_ns = np.maximum(t_ns, floor_ns + lag + 1 + np.arange(len(t_ns)))
-        lost: Ints | None = None
-        if len(numbers):
-            missing = int(numbers[-1]) - before - len(numbers)
-            if missing:
-                lost = np.diff(numbers, prepend=before) - 1
-            t_ns = t_ns - lag
-            self._last = (self._number, int(t_ns[-1]))
+        dropped = 0
+        if len(numbers) and numbers[0] <= self._last[0]:
+            dropped = int(np.searchsorted(numbers, self._last[0], side="right"))
+        t_ns, lost = self._lay(numbers[dropped:])
         if self._paced:
             for point in points:
                 self._observe(point)
         return Placed(dropped, t_ns, lost)
+
+    def _lay(self, numbers: Ints) -> tuple[Ints, Ints | None]:
+        """Lay frames on the line; return their times, and how many are missing before each."""
+        if not len(numbers):
+            return numbers, None
+        before, floor_ns = self._last
+        lag = round(self._lag * self._tick_ns)
+        # Ascending numbers: after the first, a row is never earlier than the one before by the cutting to nanoseconds.
+        t_ns = ((numbers - self._number) * self._slope).astype(np.int64)
+        t_ns += self._ns - lag
+        self._number, self._ns = int(numbers[-1]), int(t_ns[-1]) + lag
+        if t_ns[0] <= floor_ns:
+            # The line has stepped down: what lies where rows are already holds no time of its own.
+            t_ns = np.maximum(t_ns, floor_ns + 1 + np.arange(len(t_ns)))
+        self._last = (self._number, int(t_ns[-1]))
+        missing = self._number - before - len(numbers)
+        return t_ns, np.diff(numbers, prepend=before) - 1 if missing else None
 
     # -- the line --------------------------------------------------------------------------------------------------
 

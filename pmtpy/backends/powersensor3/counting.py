@@ -11,6 +11,7 @@ of a turn, and hardly 41 frames of 50 us, which are two turns and 2 us: that is 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,7 +28,7 @@ _GLITCH = 3  # as many stamps in a row may be off without frames missing
 _MEDIAN_OF = 16
 _FEW, _ENOUGH, _MANY = 32, 2048, 1 << 20
 _LAST = 64  # stamps that tell where the lattice stands
-_AT_ONCE = 4096
+_AT_ONCE = 8192
 _TURNS = 3  # within which the shortest gap is looked for: 40 frames and more, so that every remainder occurs
 
 
@@ -93,10 +94,12 @@ class FrameCounter:
 
         A caller gives the frames that were left out again, before those that came after them.
         """
-        if self._run >= _ENOUGH and 0 < len(stamps) <= _AT_ONCE and self._unbroken(stamps):
-            first = self._number + 1
-            self._follow(self._off_at_end(stamps), len(stamps))
-            return Counted(np.arange(first, first + len(stamps)))
+        if self._run >= _ENOUGH and 0 < len(stamps) <= _AT_ONCE:
+            off = self._glance(stamps)
+            if off:
+                first = self._number + 1
+                self._follow(off, len(stamps))
+                return Counted(np.arange(first, first + len(stamps)))
         us = stamps.astype(np.float64)
         if self._number < 0 and len(us):
             self._begin(us)
@@ -114,21 +117,26 @@ class FrameCounter:
                 break
         return Counted(np.concatenate(numbers) if numbers else np.empty(0, np.int64), tuple(gaps))
 
-    def _unbroken(self, stamps: Levels) -> bool:
-        """Whether a batch goes on without a gap, at a glance: its steps, and where its end stands on the lattice."""
+    def _glance(self, stamps: Levels) -> list[float]:
+        """Return by how much the last stamps are off if the batch goes on without a gap; else nothing.
+
+        Told by its steps, and where its first stamp and its last ones stand on the lattice. These are plain numbers:
+        so few are done before as many calls of numpy have begun.
+        """
         short = stamps[1:] - stamps[:-1]
         np.bitwise_and(short, DEVICE_CLOCK_US - 1, out=short)
         slack = 2 * self._limit_us
         if len(short) and (short.min() < self.interval_us - slack or short.max() > self.interval_us + slack):
-            return False
-        both = np.concatenate([self._off_at_end(stamps), _wrapped(stamps[:1] - self._phase_us - self.interval_us)])
-        return bool(np.abs(both).max() <= self._limit_us)
-
-    def _off_at_end(self, stamps: Levels) -> Floats:
-        """By how much the last stamps of an unbroken batch are off."""
-        n = len(stamps)
-        first = max(0, n - _LAST)
-        return _wrapped(stamps[first:] - (self._phase_us + self.interval_us * np.arange(first + 1.0, n + 1.0)))
+            return []
+        limit, interval, half = self._limit_us, self.interval_us, DEVICE_CLOCK_US / 2
+        first = max(0, len(stamps) - _LAST)
+        begin = self._phase_us + interval - half
+        if abs((int(stamps[0]) - begin) % DEVICE_CLOCK_US - half) > limit:
+            return []
+        begin += first * interval
+        last = stamps[first:].tolist()
+        off = [(us - begin - i * interval) % DEVICE_CLOCK_US - half for i, us in enumerate(last)]
+        return off if max(off) <= limit and min(off) >= -limit else []
 
     def skip(self, frames: int) -> None:
         """Take note that the newest frame has another number than was thought."""
@@ -191,20 +199,21 @@ class FrameCounter:
             off[row:] = _wrapped(off[row:] - rest)
             row = _first(np.abs(off) > self._limit_us, row + 1)
         if n:
-            self._follow(off[max(n - _LAST, gaps[-1].row if gaps else 0) : n], int(numbers[n - 1]) - self._number)
+            last = off[max(n - _LAST, gaps[-1].row if gaps else 0) : n].tolist()
+            self._follow(last, int(numbers[n - 1]) - self._number)
         return numbers[:n], gaps
 
-    def _follow(self, off: Floats, frames: int) -> None:
+    def _follow(self, off: Sequence[float], frames: int) -> None:
         """Take note of where the last frame stands, how much stamps jitter, and of the interval."""
-        near = off[np.abs(off) <= self._limit_us]
-        shift = float(near.sum()) / len(near) if len(near) else 0.0
+        near = [us for us in off if abs(us) <= self._limit_us]
+        shift = math.fsum(near) / len(near) if near else 0.0
         self._number += frames
         self._phase_us = (self._phase_us + frames * self.interval_us + shift) % DEVICE_CLOCK_US
         self._run = min(self._run + frames, _MANY)
         # Before the run is long, the nominal interval is better known than the stamps tell.
         self.interval_us += shift / max(self._run, _ENOUGH)
         if len(near) >= _FEW and self._run >= _ENOUGH:
-            deviation = math.sqrt(max(0.0, float(near @ near) / len(near) - shift * shift))
+            deviation = math.sqrt(max(0.0, math.fsum([us * us for us in near]) / len(near) - shift * shift))
             self._jitter_us += (deviation - self._jitter_us) / (8 if self._jitter_us else 1)
             self._limit_us = min(TOLERANCE * self.interval_us, _ROUNDING_US + 5 * self._jitter_us)
 

@@ -9,6 +9,7 @@ supply over the sensitivity either way); the name of a module is the current for
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -158,14 +159,14 @@ class Ends:
         self._low, self._high = (np.array([getattr(r, k) for r in self._ranges]) for k in ("low", "high"))
         self._beneath = np.maximum(self._low, np.array([r.rated_low for r in self._ranges]))
         self._above = np.minimum(self._high, np.array([r.rated_high for r in self._ranges]))
-        self._least = np.maximum(self._beneath + 1, 0).astype(np.uint16)
-        self._span = (np.minimum(self._above, MAX_LEVEL + 1) - self._least).astype(np.uint16)
+        self._least = (self._beneath + 1).tolist()
+        self._most = (self._above - 1).tolist()
         self._scale, self._offset = (np.array([getattr(r, k) for r in self._ranges]) for k in ("scale", "offset"))
 
     def mask(self, levels: Levels, t_ns: Ints, interval_s: float, journal: Journal) -> npt.NDArray[np.uint16] | Floats:
         """Return the levels, those at an end as NaN (not known), and note them in the journal."""
-        # Below ``least`` the difference wraps to a large number: both ends in one comparison.
-        if (np.subtract(levels, self._least) < self._span).all():
+        lowest, highest = levels.min(axis=0).tolist(), levels.max(axis=0).tolist()
+        if all(map(operator.ge, lowest, self._least)) and all(map(operator.le, highest, self._most)):
             return levels
         at_low, at_high = levels <= self._low, levels >= self._high
         values = (levels + self._offset) * self._scale
