@@ -31,6 +31,9 @@ from pmtpy.sensor.poller import RepeatedTask, poller_for
 _log = logging.getLogger("pmtpy")
 _MISSED = 0.75  # share of the period between readings, below which a register is renewed unseen
 _GUARD_PARTS = 4  # a counter is read this often within the time after which it would be ambiguous
+_WATCH_S = 0.1  # between two readings of counters while a region is open, or more where the source is slower
+_YOUNG = 0.5  # periods: a counter that was read since needs no reading
+_LINGER_PERIODS = 10  # for which the poller waits for the next region before it ends: beginning a thread costs 0.1 ms
 
 
 class OpenStretch(NamedTuple):
@@ -108,6 +111,8 @@ class Acquisition:
         self._always = self._streaming or any(c.energy_method is not EnergyMethod.COUNTER for c in self.layout.energy)
         self._regions = 0
         self._regions_lock = threading.Lock()
+        self._idle = 0  # periods since a region was open
+        self._resting = True  # the poller does not watch; changed under the lock of the regions
         self._dump_s: float | None = None
         self._dropped = False
         self.step()
@@ -280,7 +285,8 @@ class Acquisition:
             raise SensorClosedError(self.unusable)
         with self._regions_lock:
             self._regions += 1
-        if not self._task.going and self._source.traits.deadline_s is not None:
+            wake, self._resting = self._resting, False
+        if not self._always and (wake or not self._task.going):
             self.schedule()
         try:
             with self.lock:
@@ -390,8 +396,10 @@ class Acquisition:
             period = self._dump_s
         elif self._always:
             period = self.interval_s
-        elif self._source.traits.deadline_s is not None and self._regions > 0:
-            period = self._source.traits.deadline_s / _GUARD_PARTS
+        elif self._regions > 0:
+            # What goes wrong between the two readings of a region shows only in readings between them.
+            deadline_s = self._source.traits.deadline_s or math.inf
+            period = min(max(self.interval_s, _WATCH_S), deadline_s / _GUARD_PARTS)
         self.period_s = period or self.interval_s
         # A dump is regular, as it was asked for.
         dither = self._dump_s is None and self._always and self._misses_readings(self.period_s)
@@ -413,6 +421,8 @@ class Acquisition:
             self._task.end()
             self._close_quietly()
             return
+        if not self._needed():
+            return
         try:
             with self.lock:
                 if self.alive:
@@ -425,6 +435,22 @@ class Acquisition:
             self.failure.__cause__ = error
             _log.exception("%s failed", self.target)
         self._task.end()
+
+    def _needed(self) -> bool:
+        """Whether the poller has to read now; where it only watches regions and there are none, let it end.
+
+        A region reads at both its ends, so one that is shorter than the period costs no reading of the poller's.
+        """
+        if self._always or self.feed is not None:
+            return True
+        with self._regions_lock:
+            self._idle = 0 if self._regions else self._idle + 1
+            self._resting = self._idle > _LINGER_PERIODS
+        if self._resting:
+            self._task.end()
+        newest = self._history.newest
+        young = newest is not None and self.clock.now_ns() - newest.t_ns < _YOUNG * 1e9 * self.period_s
+        return bool(self._regions) and not young
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
