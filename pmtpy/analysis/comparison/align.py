@@ -32,6 +32,10 @@ _STILL = 1e-6  # change of a standardised curve per cell of lag, below which the
 _BLOCKS = 24  # residuals are taken as independent between, not within, this many parts of the overlap
 _FLAT = 0.005  # a power that varies by less than this share of its mean is called constant
 _RATE_SD = 0.0015  # of clocks that nobody tied together: recorded sessions of one meter differ by 0.1 %
+_TAIL = 0.12  # of a recording: the least that can show it to repeat itself
+_LIKE_ITSELF = 0.1  # unexplained variance of a curve that repeats: its rows lie elsewhere on the flanks
+_AGAIN = 0.25  # of its flanks: the least that come again; fewer lie alike by chance
+_TELLING = 4  # changes of the load that two curves have in common: fewer do not show whether they come again
 _WIDEST = 0.125  # of the overlap: no response is looked for that is wider
 
 
@@ -67,6 +71,15 @@ class Alignment:
     r2: float
     note: str = ""
     repeats_s: float = math.inf
+
+    @property
+    def any_lag_s(self) -> Estimate:
+        """The lag, with an interval that holds all that fit alike within the reach of the search."""
+        if math.isinf(self.repeats_s):
+            return self.lag_s
+        lag, period = self.lag_s, self.repeats_s
+        below, above = (period * max(0, math.floor((MEETING_S + x) / period)) for x in (lag.value, -lag.value))
+        return Estimate(lag.value, lag.low - below, lag.high + above)
 
     def on_reference(self, t_s: Floats) -> Floats:
         """Return instants of the curve's clock on that of the reference, so that the two curves lie upon each other."""
@@ -118,6 +131,12 @@ def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False)
         rate = back[1].scaled(-1.0) if back[1] is not None else None
     middle = (start + end) / 2.0 + shift
     note = "" if math.isinf(repeats) else f"the lag is {_up_to(repeats)}: the smallest was taken"
+    changes = 0 if one_clock else _changes(reference, middle, (end - start) / 2.0, cell)
+    if changes and changes < _TELLING:
+        note = (
+            f"the clocks are aligned by {changes} change{'s' if changes > 1 else ''} of the load, taken for the same in"
+            " both recordings; of a load that comes again the lag would be off by whole periods"
+        )
     return Alignment(lag, rate, middle, end - start, width, 1.0 - loss, note, repeats)
 
 
@@ -157,7 +176,14 @@ def _coarse(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool) -> tu
     edges = np.flatnonzero(np.diff(np.concatenate([[0], near.astype(np.int8), [0]])))
     stretches = [slice(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True)]
     if len(stretches) == 1:
-        return best, grain, math.inf
+        period = math.inf if one_clock else _period(moving, reference, grain)
+        if math.isinf(period):
+            return best, grain, math.inf
+        msg = (
+            f"the lag is {_up_to(period)}, because each recording repeats itself after that time, and they may have"
+            " less in common than it seems: record more periods, a load that is not regular, or its start or end"
+        )
+        raise DeclinedError(msg)
     shifts = found.shift_s[[s.start + int(np.argmin(unexplained[s])) for s in stretches]]
     apart = float(np.min(np.diff(shifts)))
     nearest = float(shifts[np.argmin(np.abs(shifts))])
@@ -171,17 +197,56 @@ def _coarse(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool) -> tu
     raise DeclinedError(msg)
 
 
+def _period(moving: PowerTrace, reference: PowerTrace, grain: float) -> float:
+    """Return after which time both curves repeat themselves until their ends; infinite if one of them does not.
+
+    Recordings that share less than half show one another's neighbouring periods as if they were the same: no lag that
+    leaves so little in common is looked at, so nothing in their correlation tells.
+    """
+    found = [_repeats(curve, grain) for curve in (moving, reference)]
+    step = 2.0 * max(grain, _spacing(moving), _spacing(reference))
+    both = [a for a in found[0] if any(abs(a - b) <= step for b in found[1])]
+    return min(both, default=math.inf)
+
+
+def _repeats(curve: PowerTrace, grain: float) -> list[float]:
+    """Return the times after which a curve is like itself, as far as it goes."""
+    alike = correlogram(curve, curve, step_s=grain, common=_TAIL)
+    later = alike.shift_s > 0.0
+    shift, unlike = alike.shift_s[later], 1.0 - np.clip(alike.r[later], 0.0, 1.0) ** 2
+    flanks = _flanks(curve, grain)
+    length, out = curve.end_s - curve.start_s, list[float]()
+    near = np.concatenate([[0], (unlike <= _LIKE_ITSELF).astype(np.int8), [0]])
+    for a, b in zip(np.flatnonzero(np.diff(near) > 0), np.flatnonzero(np.diff(near) < 0), strict=True):
+        after = float(shift[a + int(np.argmin(unlike[a:b]))])
+        again = np.count_nonzero(flanks < length - after)
+        if a > 0 and again >= max(1.0, _AGAIN * len(flanks)):  # what follows zero at once is the curve itself
+            out.append(after)
+    return out
+
+
+def _flanks(curve: PowerTrace, step_s: float) -> Floats:
+    """Return when the power goes from near its lowest to near its highest, or back, in seconds from its start."""
+    watts = sampled(curve, curve.start_s, curve.end_s, step_s)
+    low, high = np.quantile(watts, [0.02, 0.98])
+    level = (watts - low) / max(float(high - low), 1e-300)
+    settled = np.flatnonzero((level > 0.75) | (level < 0.25))  # noise between the levels is no flank
+    return np.asarray(step_s * settled[1:][np.diff(level[settled] > 0.75)], np.float64)
+
+
+def _changes(curve: PowerTrace, middle_s: float, half_s: float, step_s: float) -> int:
+    """Return how often the power goes up or down in the middle of a curve."""
+    at = _flanks(curve, step_s) + curve.start_s
+    return int(np.count_nonzero(np.abs(at - middle_s) <= half_s))
+
+
 def _rivals(curve: PowerTrace, step_s: float) -> float:
     """Return over how much more unexplained variance than the best a lag may leave by chance.
 
     What is not explained lies on the flanks of the load, and how much of it on each depends on where in an update the
     flank falls. So it scatters as a mean over the flanks does; half of them are left at the largest lag.
     """
-    watts = sampled(curve, curve.start_s, curve.end_s, step_s)
-    low, high = np.quantile(watts, [0.02, 0.98])
-    level = (watts - low) / max(float(high - low), 1e-300)
-    settled = (level > 0.75)[(level > 0.75) | (level < 0.25)]  # noise between the levels is no flank
-    flanks = max(1, int(np.count_nonzero(np.diff(settled))))
+    flanks = max(1, len(_flanks(curve, step_s)))
     return math.exp(_SCATTER * math.sqrt(3.0 / flanks))
 
 

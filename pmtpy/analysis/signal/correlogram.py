@@ -63,9 +63,9 @@ class Correlogram:
 
 
 def correlogram(
-    moving: PowerTrace, fixed: PowerTrace, *, reach_s: float | None = None, step_s: float = 0.005
+    moving: PowerTrace, fixed: PowerTrace, *, reach_s: float | None = None, step_s: float = 0.005, common: float = 0.5
 ) -> Correlogram:
-    """Correlate two curves at all shifts that leave half of the shorter one in common.
+    """Correlate two curves at all shifts that leave a share of the shorter one in common.
 
     Parameters
     ----------
@@ -73,11 +73,13 @@ def correlogram(
         Largest shift; None: any, for clocks that have nothing in common.
     step_s : float
         Grain of the shift, unless the recordings are so long that it must be coarser.
+    common : float
+        The least share of the shorter one that both have in common.
 
     Raises
     ------
     DeclinedError
-        No shift within reach lets them overlap by half of the shorter.
+        No shift within reach lets them overlap by so much.
     """
     length = max(fixed.end_s - fixed.start_s, moving.end_s - moving.start_s)
     step = max(step_s, length / 200_000)
@@ -102,7 +104,7 @@ def correlogram(
     r = covariance / np.sqrt(np.maximum(spread_f, floor) * np.maximum(spread_m, floor))
     shifts = np.where(np.arange(size) < size // 2, np.arange(size), np.arange(size) - size) * step
     shifts = shifts + (fixed.start_s - moving.start_s)
-    usable = n > 0.5 * min(len(f), len(m))
+    usable = n > common * min(len(f), len(m))
     if reach_s is not None:
         usable &= np.abs(shifts) <= reach_s
     if not np.any(usable):

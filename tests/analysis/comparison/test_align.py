@@ -109,6 +109,8 @@ def test_a_load_that_only_repeats_does_not_tell_unknown_clocks_apart() -> None:
     assert found.lag_s.value == pytest.approx(0.02, abs=0.005)
     assert "known up to whole periods of the load, 1000 ms" in found.note
     assert found.repeats_s == pytest.approx(1.0, abs=0.005)
+    assert found.any_lag_s.low < -3.9  # every lag that fits alike within five seconds
+    assert found.any_lag_s.high > 3.9
 
 
 def square(period_s: float, seconds: float, seed: int, *, began: bool) -> tuple[PowerTrace, PowerTrace, float]:
@@ -162,6 +164,55 @@ def test_few_slow_periods_do_not_tell_which_of_them_it_is(seed: int) -> None:
     found = align(register, meter, one_clock=True)
     assert found.lag_s.value == pytest.approx(lag_s, abs=0.05)
     assert found.repeats_s == pytest.approx(2.824, abs=0.1)
+
+
+def shared_in_part(seed: int, periods: tuple[float, float]) -> tuple[PowerTrace, PowerTrace, float, float]:
+    """Two recordings of a strictly periodic load that share 15 to 48 %, the lag of their clocks, and the period."""
+    rng = np.random.default_rng(seed)
+    period, share, duty = rng.uniform(0.5, 5.0), rng.uniform(0.15, 0.48), rng.uniform(0.3, 0.7)
+    seconds, phase = period * rng.uniform(*periods), rng.uniform(0.0, period)
+    apart = float((1.0 - share) * seconds * rng.choice([-1.0, 1.0]))
+
+    def watts(t: Floats) -> Floats:
+        x = (t + phase) / period % 1.0
+        shapes = (
+            np.where(x < duty, 240.0, 60.0),
+            150.0 + 90.0 * np.sin(2.0 * np.pi * x),
+            np.where(x < duty, 240.0, np.where(x < duty + 0.15, 120.0, 60.0)),
+        )
+        return np.asarray(shapes[seed % 3] + rng.standard_normal(len(t)), np.float64)
+
+    fine, coarse = np.arange(0.0, seconds, 0.004), np.arange(0.0, seconds, 0.02)
+    moving = PowerTrace.from_samples(coarse + 1000.0, watts(coarse + apart))
+    return moving, PowerTrace.from_samples(fine, watts(fine)), 1000.0 - apart, period
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("periods", [(1.0, 1.5), (1.5, 2.2), (2.2, 6.0)])
+def test_recordings_that_share_less_than_half_of_a_load_that_repeats_are_not_moved_by_periods_without_a_word(
+    seed: int, periods: tuple[float, float]
+) -> None:
+    moving, reference, lag_s, period_s = shared_in_part(seed, periods)
+    try:
+        found = align(moving, reference)
+    except DeclinedError:
+        return
+    assert abs(found.lag_s.value - lag_s) < 0.2 * period_s or "would be off by whole periods" in found.note
+    assert periods[1] <= 1.5
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_two_recordings_of_one_irregular_load_are_aligned_without_a_doubt(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    edges = np.cumsum(rng.exponential(0.6, 24))
+    step = np.where(np.arange(25) % 2, 200.0, 60.0)
+    fine, coarse = np.arange(0.0, edges[-1], 0.004), np.arange(0.1, edges[-1], 0.02)
+    watts = [
+        np.asarray(step[np.searchsorted(edges, t)] + rng.standard_normal(len(t)), np.float64) for t in (fine, coarse)
+    ]
+    found = align(PowerTrace.from_samples(coarse + 500.0, watts[1]), PowerTrace.from_samples(fine, watts[0]))
+    assert found.lag_s.value == pytest.approx(500.0, abs=0.02)
+    assert not found.note
 
 
 def test_a_lag_near_half_a_period_has_either_sign() -> None:
