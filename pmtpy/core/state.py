@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
+from pmtpy.core import arguments
 from pmtpy.core.rows import Point
 from pmtpy.errors import CoverageError, TargetError
 
@@ -130,6 +131,8 @@ class Origin:
 
 
 def _index(a: State, b: State, channel: str | int | None) -> int:
+    for state in (a, b):
+        arguments.instance(state, State, "a state, which sensor.read() returns")
     if a.target != b.target or a.names != b.names:
         msg = f"the two states belong to different sensors: {a.target} and {b.target}"
         raise TargetError(msg)
@@ -141,10 +144,10 @@ def _index(a: State, b: State, channel: str | int | None) -> int:
         raise TargetError(msg)
     if channel is None:
         return 0
-    if isinstance(channel, int):
+    if isinstance(channel, int) and not isinstance(channel, bool):
         if 0 <= channel < len(a.names):
             return channel
-    elif channel in a.names:
+    elif isinstance(channel, str) and channel in a.names:
         return a.names.index(channel)
     msg = f"{a.target} has no channel {channel!r}; it has: {', '.join(a.names)}"
     raise TargetError(msg)

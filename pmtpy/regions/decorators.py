@@ -8,12 +8,14 @@ import itertools
 import logging
 import os
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
+from pmtpy.core import arguments
+from pmtpy.core.clock import interval_seconds
 from pmtpy.errors import PmtError, TargetError
-from pmtpy.regions.pool import watching
+from pmtpy.regions.pool import check_targets, watching
 from pmtpy.regions.region import Region, region
 from pmtpy.sensor.sensor import Sensor
 
@@ -90,6 +92,8 @@ def measure(*targets: str | Sensor, keep: int | None = None) -> Callable[[Callab
     measured from its first step to its end, a coroutine from its first step to its result, and a plain function that
     returns a coroutine or a future from its call to that result.
 
+    A function under ``@contextmanager`` is measured from the entry of its with-statement to the end.
+
     Parameters
     ----------
     *targets : str or Sensor
@@ -100,6 +104,10 @@ def measure(*targets: str | Sensor, keep: int | None = None) -> Callable[[Callab
     if not targets or callable(targets[0]):  # a bare @measure would put a decorator in the function's place
         msg = "measure() needs at least one sensor, for example @measure('rapl')"
         raise TargetError(msg)
+    if keep is not None and (not isinstance(keep, int) or isinstance(keep, bool) or keep < 0):
+        msg = f"keep={keep!r} is not a number of calls: 0, 1, 2, ... or None for all of them"
+        raise TargetError(msg)
+    check_targets(targets)
 
     def decorate(function: Callable[P, R]) -> MeasuredFunction[P, R]:
         measured = Measured(getattr(function, "__qualname__", repr(function)), targets, keep)
@@ -123,10 +131,12 @@ def dump(
     The second call of the function writes ``run-2.csv`` beside ``run.csv``, and so on, so no call loses the one before.
     """
     calls = itertools.count(1)
+    check_targets([target])
+    interval_seconds(interval)
+    stem, suffix = os.path.splitext(arguments.path(filename, "filename"))  # noqa: PTH122  (pathlib would be imported)
 
     def start() -> Any:
         (sensor,) = watching([target]).values()
-        stem, suffix = os.path.splitext(os.fspath(filename))  # noqa: PTH122  (pathlib would be imported for this)
         call = next(calls)
         path = f"{stem}-{call}{suffix}" if call > 1 else filename
         return sensor.dump(path, interval=interval, overwrite=overwrite)
@@ -151,6 +161,10 @@ def _wrap(function: Callable[P, R], context: Callable[[], Any]) -> Callable[P, R
     if isinstance(function, staticmethod | classmethod):
         return cast("Callable[P, R]", type(function)(_wrap(function.__func__, context)))
     _refuse_uncallable(function)
+    for manager in (contextmanager, asynccontextmanager):
+        if getattr(function, "__code__", None) is manager(_nothing).__code__:
+            # What it returns is entered later: its body is measured, with what is inside the with-statement.
+            return cast("Callable[P, R]", manager(_wrap(inspect.unwrap(function), context)))
     call = cast("Callable[..., Any]", function)
     kinds = (
         (inspect.iscoroutinefunction, _coroutine),
@@ -159,6 +173,11 @@ def _wrap(function: Callable[P, R], context: Callable[[], Any]) -> Callable[P, R
     )
     kind = next((wrap for of_kind, wrap in kinds if of_kind(function)), _plain)
     return cast("Callable[P, R]", functools.wraps(function)(kind(call, context)))
+
+
+def _nothing() -> Any:
+    """Stand for any function that a context manager is made of, to learn what makes them."""
+    yield
 
 
 def _coroutine(call: Callable[..., Any], context: Callable[[], Any]) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Sequence
 
+from pmtpy.core import arguments
 from pmtpy.errors import TargetError
 from pmtpy.sensor.registry import canonical, create
 from pmtpy.sensor.sensor import Sensor, acquisition_of
@@ -66,6 +67,13 @@ class Pool:
 _pool = Pool()
 
 
+def check_targets(targets: Sequence[object]) -> None:
+    """Refuse, without opening anything, what is neither text nor a sensor."""
+    for target in targets:
+        if not isinstance(target, Sensor):
+            arguments.instance(target, str, 'a target: text such as "rapl" or "nvml:0", or an open Sensor')
+
+
 def watching(targets: Sequence[str | Sensor]) -> dict[str, Sensor]:
     """Return the sensors meant, by target, opening those that are only named.
 
@@ -77,6 +85,7 @@ def watching(targets: Sequence[str | Sensor]) -> dict[str, Sensor]:
     if not targets:
         msg = "a region needs at least one sensor: a target such as 'rapl', or an open Sensor"
         raise TargetError(msg)
+    check_targets(targets)
     given: dict[str, Sensor] = {}
     for sensor in (t for t in targets if isinstance(t, Sensor)):
         if given.setdefault(sensor.target, sensor) is not sensor:

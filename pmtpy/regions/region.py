@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from pmtpy.core import arguments
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.errors import CoverageError, PmtError, TargetError
@@ -136,7 +137,7 @@ class Region(Mapping[str, Measurement]):
     def _key(self, target: str | Sensor) -> str:
         if isinstance(target, Sensor):
             target = target.target
-        key = target if target in self._sensors else canonical(target)
+        key = target if isinstance(target, str) and target in self._sensors else canonical(target)
         if key not in self._sensors:
             msg = f"the region {self.label!r} is not watched by {target!r}, but by: {', '.join(self._sensors)}"
             raise TargetError(msg)
@@ -297,6 +298,7 @@ def region(label: str, *targets: str | Sensor) -> Region:
     >>> r["rapl:virtual"].joules > 0
     True
     """
+    arguments.instance(label, str, "the label of a region, which comes first: region('solve', 'rapl')")
     return Region(label, watching(targets))
 
 

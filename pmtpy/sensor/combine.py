@@ -10,8 +10,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pmtpy.core import arguments
 from pmtpy.core.channel import Channel, Derivation, Identity, summable
-from pmtpy.core.clock import HOST_CLOCK, Clock, seconds_of
+from pmtpy.core.clock import HOST_CLOCK, Clock, interval_seconds
 from pmtpy.core.rows import Block, Row
 from pmtpy.core.source import PolledSource, Remarks, Source, Traits
 from pmtpy.errors import ReadError, TargetError
@@ -49,16 +50,19 @@ def combine(
     BackendUnavailableError
         One of them cannot be opened; the others are closed again.
     """
-    rails = [canonical(t) for t in targets]
+    arguments.instance(name, str, "the name of a combination, which is text")
+    wanted = "the rails of a combination: a list of targets"
+    rails = [canonical(t) for t in arguments.sequence(targets, wanted)]
     if len(rails) < 2 or len(set(rails)) != len(rails):
         msg = f"{name}: a combination needs at least two different rails, not {list(targets)}"
         raise TargetError(msg)
+    interval_s = interval_seconds(interval)
+    history_s = arguments.number(history_s, "history_s, a number of seconds, 0 to 1e9", least=0.0, most=1e9)
     sources: list[Source] = []
     try:
         for rail in rails:
             backend, device = split_target(rail)
             sources.append(opener(backend, device)(device, clock=clock, **options))
-        interval_s = seconds_of(interval) if isinstance(interval, str) else interval
         return Sensor(_Combined(name, rails, sources, clock), name, clock, history_s=history_s, interval_s=interval_s)
     except BaseException:
         for source in sources:

@@ -18,6 +18,7 @@ from pmtpy.core.rows import Floats, Frame, Ints, Layout, Point
 from pmtpy.errors import CoverageError
 from pmtpy.sensor.ring import MOST_WAITING, Ring, joined
 
+_FOR_EVER_S = 1e9  # three decades
 _LEAST_ROWS = 1000  # kept however old: a slow register's are few, and tell how the power moved during a long region
 
 
@@ -311,7 +312,7 @@ class History:
     def recent(self, seconds: float | None, unix_ns_offset: int) -> Recent:
         """Return the rows of the last ``seconds`` (None: all that are kept) as arrays."""
         layout = self._layout
-        back_ns = self._keep_ns if seconds is None else round(seconds * 1e9)
+        back_ns = self._keep_ns if seconds is None else round(min(seconds, _FOR_EVER_S) * 1e9)
         start = 0 if self.newest is None else self._ring.row_of(self.newest.t_ns - back_ns)
         frame = self._ring.frame(start, len(self._ring))
         t_ns = frame.t_ns.copy()

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
 
-from pmtpy.core.clock import HOST_CLOCK, Clock, seconds_of
+from pmtpy.core import arguments
+from pmtpy.core.clock import HOST_CLOCK, Clock, interval_seconds
 from pmtpy.core.nearest import nearest
 from pmtpy.core.source import Discovery, Source
 from pmtpy.errors import BackendUnavailableError, CalibrationError, Finding, PmtError, TargetError
@@ -143,7 +144,8 @@ def all_backends() -> tuple[Backend, ...]:
 
 def canonical(target: str) -> str:
     """Return the target with the backend's own name: ``ps3:/dev/x`` becomes ``powersensor3:/dev/x``."""
-    name, device = split_target(target)
+    what = 'a target: text such as "rapl" or "nvml:0", or an open Sensor'
+    name, device = split_target(arguments.instance(target, str, what))
     own = backend_of(name).name
     return own if device is None else f"{own}:{device}"
 
@@ -271,10 +273,8 @@ def create(
     target = row.name if where is None else f"{row.name}:{where}"
     function = opener(row.name, where)
     _check_options(target, function, options)
-    interval_s = seconds_of(interval) if isinstance(interval, str) else interval
-    if (interval_s is not None and not interval_s > 0) or not history_s >= 0:
-        msg = f"{target}: interval must be more than 0 s and history_s not less, not {interval!r} and {history_s!r}"
-        raise TargetError(msg)
+    interval_s = interval_seconds(interval)
+    history_s = arguments.number(history_s, "history_s, a number of seconds, 0 to 1e9", least=0.0, most=1e9)
     open_device = functools.partial(function, where, clock=clock, **options)
     with _typed_errors(row.name, target):
         source = open_device()
@@ -307,11 +307,12 @@ def _typed_errors(backend: str, target: str) -> Iterator[None]:
 
 
 def _text(path: str | os.PathLike[str]) -> str:
+    place = arguments.path(path, "a calibration profile")
     try:
-        with open(path, encoding="utf-8") as file:  # noqa: PTH123  (pathlib would be imported for this alone)
+        with open(place, encoding="utf-8") as file:  # noqa: PTH123  (pathlib would be imported for this alone)
             return file.read()
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"the calibration {os.fspath(path)} cannot be read: {error}"
+        msg = f"the calibration {place} cannot be read: {error}"
         raise CalibrationError(msg) from error
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from pmtpy.core import arguments
 from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.clock import Clock, interval_seconds
 from pmtpy.core.source import Source, Timestamps
@@ -114,6 +115,8 @@ class Sensor:
     def history(self, seconds: float | None = None) -> Recent:
         """Return arrays of the recent past: the last ``seconds``, or all that is kept (``history_s`` of ``create``)."""
         self._acquisition.check()
+        if seconds is not None:
+            seconds = arguments.number(seconds, "a number of seconds, 0 or more: history(0.5)", least=0.0)
         return self._acquisition.recent(seconds)
 
     def mark(self, label: str) -> None:
@@ -122,8 +125,8 @@ class Sensor:
         It appears in the dump on the row that it belongs to, and in :meth:`history`.
         """
         self._acquisition.check()
-        if not label or any(c in label for c in "\r\n"):
-            msg = f"a marker needs a label of one line, not {label!r}"
+        if not isinstance(label, str) or not label or any(c in label for c in "\r\n"):
+            msg = f"a marker needs a label, text of one line, not {label!r}"
             raise TargetError(msg)
         self._acquisition.label(label)
 
@@ -206,6 +209,8 @@ class Sensor:
         made = self._acquisition
         made.check()
         interval_s = interval_seconds(interval)
+        if columns is not None:
+            columns = _columns(columns, len(made.layout.names))
         with made.lock:
             if self._dump is not None:
                 msg = f"{self.target} is being dumped already; stop_dump() first"
@@ -334,6 +339,20 @@ class Dump:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         finalise(self._stop, error, f"ending the dump of {self._target}")
+
+
+def _columns(given: Sequence[tuple[str, Sequence[int]]], powers: int) -> list[tuple[str, Sequence[int]]]:
+    """Return the columns of a dump for PMT, if they are that."""
+    what = f"columns: pairs of a name and the indices that it is the sum of, each less than {powers}"
+    found: list[tuple[str, Sequence[int]]] = []
+    for pair in arguments.sequence(given, what):
+        if len(arguments.sequence(pair, f"one of {what}")) != 2:
+            msg = f"{pair!r} is not one of {what}"
+            raise TargetError(msg)
+        name, parts = pair
+        sums = [arguments.number(i, f"an index in {what}", least=0, most=powers - 1) for i in parts]
+        found.append((arguments.instance(name, str, f"a name in {what}"), [int(i) for i in sums]))
+    return found
 
 
 def _problem_of(ending: Ending, writer: Writer, target: str) -> SinkError | None:

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -249,3 +250,43 @@ def test_as_many_measurements_are_kept_as_asked_for() -> None:
         for seconds in (1.0, 2.0, 3.0):
             work(seconds)
         assert [m["test"].joules for m in work.measurements] == pytest.approx([20, 30], abs=1e-5)
+
+
+def test_a_context_manager_is_measured_from_the_entry_of_its_with_statement_to_the_end() -> None:
+    clock, _, sensor = counter_sensor("constant:10")
+
+    @pmt.measure(sensor)
+    @contextlib.contextmanager
+    def job(n: int) -> Iterator[int]:
+        """Set up, and clean up."""
+        clock.advance(n)
+        try:
+            yield n
+        finally:
+            clock.advance(n)
+
+    @pmt.measure(sensor)
+    @contextlib.asynccontextmanager
+    async def later(n: int) -> AsyncIterator[int]:
+        clock.advance(n)
+        yield n
+
+    @job(1)
+    def wrapped() -> None:
+        clock.advance(5)
+
+    async def enter() -> None:
+        async with later(2) as n:
+            clock.advance(n)
+
+    with sensor:
+        with job(1) as n:
+            clock.advance(3)
+        assert n == 1
+        with pytest.raises(KeyError), job(1):
+            raise KeyError
+        wrapped()
+        asyncio.run(enter())
+        assert [m["test"].joules for m in job.measurements] == pytest.approx([50, 20, 70], abs=1e-5)
+        assert [m["test"].joules for m in later.measurements] == pytest.approx([40], abs=1e-5)
+        assert (job.__name__, job.__doc__) == ("job", "Set up, and clean up.")

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pmtpy.core import arguments
 from pmtpy.errors import BackendUnavailableError, FileFormatError, PmtError
 from pmtpy.io.read import _jls, _own, _parquet, _pmd, _pmt, _powersensor3, _sidecar, _smi
 from pmtpy.io.read._memory import Budget, free_bytes
@@ -81,7 +82,7 @@ def load(
         import pandas  # noqa: F401, ICN001  (only to see that it is there)
     except ImportError as error:
         raise BackendUnavailableError("load", "reading files needs pandas", "pip install 'pmtpy[analysis]'") from error
-    place, part = Path(path), Part.of(start, stop, max_rows)
+    place, part = Path(arguments.path(path, "a recording")), Part.of(start, stop, max_rows)
     place.open("rb").close()  # that it can be opened is a matter of the path, what follows one of the content
     try:
         return _read(

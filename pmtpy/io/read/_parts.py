@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pmtpy.core import arguments
 from pmtpy.core.rows import Floats
 from pmtpy.errors import TargetError
 
@@ -32,7 +33,11 @@ class Part:
         TargetError
             It is no part of anything.
         """
-        part = Part(0.0 if start is None else float(start), math.inf if stop is None else float(stop), max_rows)
+        what = "a number of seconds since the first row"
+        first = 0.0 if start is None else arguments.number(start, what)
+        part = Part(first, math.inf if stop is None else arguments.number(stop, what), max_rows)
+        if max_rows is not None:
+            arguments.number(arguments.instance(max_rows, int, "a number of rows"), "a number of rows", least=0)
         if not part.start < part.stop or (max_rows is not None and max_rows < 0):
             asked = f"start={start}, stop={stop}, max_rows={max_rows}"
             msg = f"a part goes from start to a later stop and has not less than no rows; asked for was {asked}"
