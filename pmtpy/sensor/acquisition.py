@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from pmtpy.core.calibration.matching import Calibration
 from pmtpy.core.channel import EnergyMethod
 from pmtpy.core.clock import Anchor, Clock
@@ -202,7 +204,11 @@ class Acquisition:
         gaps.begins(self.clock.now_ns(), self.period_s)
         taken = self._source.read_row()
         gaps.ended(self.clock.now_ns())
-        return taken
+        before = self._history.newest
+        if before is None or not (isinstance(taken, Row) or len(taken)):
+            return taken
+        missed = gaps.missed(before.t_ns, taken.t_ns if isinstance(taken, Row) else int(taken.t_ns[0]))
+        return _without(taken, missed) if missed else taken
 
     def fail(self, error: PmtError) -> None:
         """End the curve; every later call that asks for new values raises ``error``."""
@@ -488,6 +494,15 @@ def _fresh(taken: Block | Row) -> Block:
     if isinstance(taken, Row):
         return Block.row(taken.t_ns, taken.counts, lost=taken.lost, fresh=True)
     return replace(taken, fresh=True)
+
+
+def _without(taken: Block | Row, missed: int) -> Block | Row:
+    """Say of rows that some are missing before the first of them."""
+    if isinstance(taken, Row):
+        return taken._replace(lost=taken.lost + missed)
+    lost = np.zeros(len(taken), np.int64) if taken.lost is None else taken.lost.copy()
+    lost[0] += missed
+    return replace(taken, lost=lost)
 
 
 class _Place:

@@ -34,13 +34,23 @@ class ReadingGaps:
         """Note that it has ended."""
         self._tried_ns = now_ns
 
+    def missed(self, since_ns: int, until_ns: int) -> int:
+        """Return how many readings are missing between two rows; 0 where the device has kept rows of that time."""
+        unread_ns = self._unread_ns(since_ns, until_ns)
+        if unread_ns < _AWAY_S * NS_PER_S:
+            return 0
+        return max(1, round(unread_ns / NS_PER_S / self._period_s) - 1) if self._period_s > 0 else 1
+
+    def _unread_ns(self, begin_ns: int, end_ns: int) -> int:
+        return sum(max(0, min(end, end_ns) - max(start, begin_ns)) for start, end in self._gaps)
+
     def warnings(self, begin_ns: int, end_ns: int) -> tuple[str, ...]:
         """Return what is to be said of a stretch of time."""
-        unread_ns = sum(max(0, min(end, end_ns) - max(start, begin_ns)) for start, end in self._gaps)
+        unread_ns = self._unread_ns(begin_ns, end_ns)
         if unread_ns < _AWAY_S * NS_PER_S:
             return ()
         said = (
-            f"nothing could be read for {unread_ns / NS_PER_S:.3g} s of the region (the program was stopped, or held"
-            " the interpreter); the power there is a guess from before and after, and this is not in the uncertainty"
+            f"nothing could be read for {unread_ns / NS_PER_S:.3g} s of the region: the program was stopped, or held"
+            " the interpreter"
         )
         return (said,)

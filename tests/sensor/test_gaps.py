@@ -4,38 +4,87 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 import pmtpy as pmt
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import ManualClock
+from pmtpy.core.rows import Block
 from pmtpy.core.source import PolledSource, Traits
 from pmtpy.sensor.sensor import Sensor
 
 
 class _Supply(PolledSource):
-    """A momentary power, renewed every 0.1 s."""
+    """A momentary power, renewed every 0.1 s; what is shown can be changed, and be of a device that stamps its rows."""
 
     identity = Identity("test")
     channels = (Channel("power", Quantity.POWER, refresh_s=0.1, domain="external/supply"),)
     traits = Traits(interval_s=0.1)
+    watts = 10.0
+    keeps = False
 
-    def poll(self) -> Sequence[float] | None:
-        return [10.0]
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.shown_ns = clock.now_ns()
+
+    def poll(self) -> Sequence[float] | Block | None:
+        if not self.keeps:
+            return [self.watts]
+        times = np.arange(self.shown_ns + 100_000_000, self._clock.now_ns() + 1, 100_000_000)
+        if not len(times):
+            return None
+        self.shown_ns = int(times[-1])
+        return Block(times, np.full((len(times), 1), self.watts))
 
     def close(self) -> None:
         pass
 
 
 @pytest.mark.parametrize("away_s", [0.9, 2.0])
-def test_that_nothing_could_be_read_for_long_is_said_of_the_region_and_of_no_other(away_s: float) -> None:
+def test_time_in_which_nothing_could_be_read_is_not_covered_and_of_other_regions_nothing_is_said(away_s: float) -> None:
     clock = ManualClock()
-    with Sensor(_Supply(clock), "supply", clock) as sensor:
+    supply = _Supply(clock)
+    with Sensor(supply, "supply", clock) as sensor:
         regions = pmt.region("stopped", sensor), pmt.region("afterwards", sensor)
         for region, longest_s in zip(regions, (away_s, 0.1), strict=True):
             with region:
                 for pause_s in (0.1, longest_s, 0.1):
                     clock.advance(pause_s)
                     sensor._acquisition.step()
-        told = [any("nothing could be read for 2 s" in w for w in r["supply"].warnings) for r in regions]
-        assert told == [away_s > 1.0, False]
+        stopped, afterwards = (r["supply"] for r in regions)
+    told = [any("nothing could be read for 2 s" in w for w in m.warnings) for m in (stopped, afterwards)]
+    assert told == [away_s > 1.0, False]
+    assert afterwards.coverage == 1.0
+    known_s = 0.2 + (away_s if away_s < 1.0 else 0.0)
+    assert stopped.coverage == pytest.approx(known_s / stopped.seconds, abs=1e-6)
+    assert stopped.joules == pytest.approx(10.0 * known_s, abs=1e-6)
+    # A kernel may have come and gone, of which the neighbours show nothing.
+    assert stopped.uncertainty_joules >= 10.0 * (stopped.seconds - known_s) * 0.99
+    assert stopped.lost == (19 if away_s > 1.0 else 0)
+
+
+def test_a_device_that_has_kept_its_readings_leaves_no_gap() -> None:
+    clock = ManualClock()
+    supply = _Supply(clock)
+    supply.keeps = True
+    with Sensor(supply, "supply", clock) as sensor:
+        clock.advance(0.1)
+        sensor._acquisition.step()
+        with pmt.region("stopped", sensor) as region:
+            for pause_s in (0.1, 2.0, 0.1):
+                clock.advance(pause_s)
+                sensor._acquisition.step()
+        measured = region["supply"]
+    assert measured.coverage == 1.0
+    assert measured.joules == pytest.approx(22.0)
+    assert measured.lost == 0
+
+
+def test_a_region_that_could_not_be_read_may_still_be_asked_for_after_its_sensor_was_closed() -> None:
+    clock = ManualClock()
+    with Sensor(_Supply(clock), "supply", clock) as sensor, pmt.region("stopped", sensor) as region:
+        clock.advance(3.0)
+    measured = region["supply"]
+    assert measured.coverage == 0.0
+    assert measured.joules == 0.0
