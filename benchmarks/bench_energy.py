@@ -17,8 +17,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from pmtpy.analysis import region_energy
-from pmtpy.analysis.signal.response import Response
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 
 SENSORS = {  # period, window, time constant

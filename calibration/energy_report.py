@@ -20,14 +20,13 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pmtpy as pmt
-from calibration.published_corrections import burtscher, folded_energy, held_energy
+from calibration.published_corrections import burtscher, folded_energy, held_energy, invert_one_pole
 from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, recordings, save, table
 from pmtpy.analysis.clocking import estimate_updates, update_series
 from pmtpy.analysis.energy.estimate import Energy, region_energy
-from pmtpy.analysis.signal.response import Response
 from pmtpy.analysis.signal.updates import Updates
-from pmtpy.core.calibration.response import invert_one_pole
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.load import Table

@@ -33,10 +33,11 @@ from calibration.meter import (
     zero_vref,
 )
 from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, save, table
-from pmtpy.core.calibration.curves import Affine, Number
+from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import ManualClock
+from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 from pmtpy.emulators.powersensor3.source import open_virtual
 

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from pmtpy.analysis.energy.estimate import Energy
-from pmtpy.analysis.signal.response import Response
+from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
@@ -34,11 +34,23 @@ def held_energy(t_s: Floats, watts: Floats, *, start_s: float, end_s: float, per
     return float(np.interp(end_s, bounds, joules) - np.interp(start_s, bounds, joules))
 
 
+def invert_one_pole(t_s: Floats, watts: Floats, tau_s: float) -> Floats:
+    """Undo a one-pole filter, exactly for a power that is constant between updates.
+
+    Returns the mean power of each interval that *ends* at an update; the first one is the first reading itself. The
+    variance of the noise grows by ``(1 + q) / (1 - q)``, ``q = exp(-dt / tau)``.
+    """
+    if tau_s == 0.0 or len(t_s) < 2:
+        return np.array(watts, np.float64)
+    q = np.exp(-np.diff(t_s) / tau_s)
+    return np.concatenate([watts[:1], (watts[1:] - q * watts[:-1]) / (1.0 - q)])
+
+
 def burtscher(t_s: Floats, watts: Floats, capacitance_s: float, limit_w: float = math.inf) -> Floats:
     """Correct K20-class readings as Burtscher, Zecena and Zong do (GPGPU-7, 2014): central differences.
 
     ``P(t) = y + C dy/dt``, negative results set to 0, those above the board's limit to the limit. For comparison:
-    :func:`pmtpy.core.calibration.curves.invert_one_pole` does the same exactly. The authors' released tool uses ``C``
+    :func:`invert_one_pole` does the same exactly. The authors' released tool uses ``C``
     = 840 ms for a K20; it is the one-pole time constant of the board at hand and has to be fitted for it.
     """
     if len(t_s) < 3:

@@ -21,12 +21,13 @@ from pmtpy.analysis.transfer.predict import fit_transfer, predict
 from pmtpy.cli import calibrate_energy
 from pmtpy.cli.calibrate_energy import pair_of_numbers
 from pmtpy.cli.common import options_for, say
-from pmtpy.core.calibration.curves import Affine, Number
+from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.matching import refuse_stranger
 from pmtpy.core.calibration.profile import RECORDED, Profile
 from pmtpy.core.channel import Channel, Identity, Quantity
+from pmtpy.core.response import Number
 from pmtpy.errors import FileFormatError, SinkError, TargetError
-from pmtpy.lab.make_profile import REPEATABILITY, behaviour, calibration_line, identities, shown_range
+from pmtpy.lab.make_profile import REPEATABILITY, calibration_line, identities, response_of, shown_range
 from pmtpy.lab.tuning_table import COLUMNS, read_table, write_predictions
 from pmtpy.sensor.registry import canonical, create, split_target
 
@@ -163,7 +164,7 @@ def _profile(args: argparse.Namespace) -> int:
         ("date", dt.datetime.now(tz=dt.timezone.utc).date().isoformat()),
         ("repeatability", spread),
     )
-    profile = Profile(identity, channel.name, curve, low, high, behaviour(found), came)
+    profile = Profile(identity, channel.name, curve, low, high, response_of(found), came)
     recorded = identities(found)
     for each in recorded:
         refuse_stranger(replace(profile, device=each), recorded[0] if args.device else identity)

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pmtpy.analysis.clocking import estimate_updates, update_series
-from pmtpy.analysis.correction.live import response_of
+from pmtpy.analysis.correction.live import known_response
 from pmtpy.analysis.energy.estimate import Energy, region_energy
 from pmtpy.analysis.signal.clock_fit import zone_shift
 from pmtpy.analysis.signal.estimate import Estimate
-from pmtpy.analysis.signal.response import Response
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.cli.common import say
 from pmtpy.core.calibration.matching import refuse_stranger
 from pmtpy.core.calibration.profile import RECORDED, Profile, parse_profile
 from pmtpy.core.channel import Identity
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.response import Response
 from pmtpy.errors import CalibrationError, TargetError
 from pmtpy.lab.recorded import marked_load, power_column, read_file, read_series, read_stamps
 
@@ -95,13 +95,13 @@ def run(args: argparse.Namespace) -> int:
         if polls.absolute:  # a log in local time without a zone is whole or half hours off
             reference = PowerTrace.from_switching(stamps.edges_s, stamps.end_s)
             shift = zone_shift(float(updates.t_s[0]), float(updates.t_s[-1]), reference)
-    response = response_of(profile, updates.period_s, updates.watts)
-    if response is None:
+    if not profile.response.shaped:
         msg = (
             "the profile does not know the kernel of its sensor, so that only the level could be corrected: "
             "characterise the sensor under an irregular load, and make the profile of that"
         )
         raise CalibrationError(msg)
+    response = known_response(profile, updates.period_s, updates.watts)
     found = []
     for start, end in _intervals(args, table, load, (first + shift, float(polls.t_s[-1]) + shift), _lead(response)):
         energy = region_energy(updates.t_s + shift, updates.watts, response, start_s=start, end_s=end, load=load)
@@ -140,13 +140,13 @@ def _refuse_another_channel(profile: Profile, table: pd.DataFrame, column: str, 
 
 
 def _refuse_another_period(profile: Profile, period_s: Estimate, path: str) -> None:
-    stated = profile.behaviour.refresh_s
-    if stated is None:
+    stated = profile.response
+    if not stated.period_s:
         return
-    if abs(period_s.value - stated.value) > _ANOTHER * stated.value + 2.0 * stated.u + period_s.half_width:
+    if abs(period_s.value - stated.period_s) > _ANOTHER * stated.period_s + 2.0 * stated.period_u + period_s.half_width:
         msg = (
             f"{path} updates every {1e3 * period_s.value:.4g} ms and the profile's sensor every "
-            f"{1e3 * stated.value:.4g} ms: another device or channel; name the channel with --channel, or make a "
+            f"{1e3 * stated.period_s:.4g} ms: another device or channel; name the channel with --channel, or make a "
             "profile of this one"
         )
         raise CalibrationError(msg)

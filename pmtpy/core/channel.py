@@ -9,7 +9,9 @@ import enum
 import itertools
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from pmtpy.core.response import UNKNOWN, Response
 
 TOTAL = "total"
 
@@ -42,7 +44,7 @@ class EnergyMethod(enum.Enum):
     MEAN = "interval mean"  # each value is the mean power since the row before
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Channel:
     """The meaning of one column.
 
@@ -67,8 +69,9 @@ class Channel:
         enters a total, once, by the first channel that measures it. Empty: never part of a total.
     label : str
         The device's own name for it, where it has one (the pair name on a board, a rail name).
-    refresh_s, window_s, lag_s : float or None
-        How often the register changes, over which span it averages, by how much it is late. None: not known.
+    response : Response
+        How the channel follows time. What a maker states of it can be given as ``refresh_s``, ``window_s`` and
+        ``lag_s`` instead.
     resolution : float or None
         One step of the value in SI. None: ``abs(scale)`` for a DIRECT channel.
     gain_u : float
@@ -90,29 +93,61 @@ class Channel:
 
     name: str
     quantity: Quantity
-    scale: float = 1.0
-    offset: float = 0.0
-    wrap: float | None = None
-    derivation: Derivation = Derivation.DIRECT
-    operands: tuple[str, ...] = ()
-    method: EnergyMethod | None = None
-    domain: str = ""
-    label: str = ""
-    refresh_s: float | None = None
-    window_s: float | None = None
-    lag_s: float | None = None
-    resolution: float | None = None
-    gain_u: float = 0.0
-    offset_u: float = 0.0
-    noise: float = 0.0
-    max_watts: float | None = None
-    least_watts: float = 0.0
-    reference: str = ""
+    scale: float
+    offset: float
+    wrap: float | None
+    derivation: Derivation
+    operands: tuple[str, ...]
+    method: EnergyMethod | None
+    domain: str
+    label: str
+    resolution: float | None
+    gain_u: float
+    offset_u: float
+    noise: float
+    max_watts: float | None
+    least_watts: float
+    reference: str
+    response: Response
     energy_method: EnergyMethod = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        """Refuse a meaning that cannot be: a derived channel without its two operands, a scale that is no number."""
-        object.__setattr__(self, "energy_method", self.method or self._usual_method())
+    def __init__(  # noqa: PLR0917  (the order of the fields; three of them say in short what is one record)
+        self,
+        name: str,
+        quantity: Quantity,
+        scale: float = 1.0,
+        offset: float = 0.0,
+        wrap: float | None = None,
+        derivation: Derivation = Derivation.DIRECT,
+        operands: tuple[str, ...] = (),
+        method: EnergyMethod | None = None,
+        domain: str = "",
+        label: str = "",
+        refresh_s: float | None = None,
+        window_s: float | None = None,
+        lag_s: float | None = None,
+        resolution: float | None = None,
+        gain_u: float = 0.0,
+        offset_u: float = 0.0,
+        noise: float = 0.0,
+        max_watts: float | None = None,
+        least_watts: float = 0.0,
+        reference: str = "",
+        response: Response = UNKNOWN,
+    ) -> None:
+        """Describe a column.
+
+        Raises
+        ------
+        ValueError
+            A derived channel without its two operands, a scale that is no number.
+        """
+        fields = dict(locals())
+        del fields["self"], fields["refresh_s"], fields["window_s"], fields["lag_s"]
+        fields["response"] = response.but(refresh_s, window_s, lag_s)
+        for field_name, value in fields.items():
+            object.__setattr__(self, field_name, value)
+        object.__setattr__(self, "energy_method", method or self._usual_method())
         if (self.derivation is Derivation.DIRECT) != (not self.operands) or len(self.operands) not in {0, 2}:
             msg = f"channel {self.name}: a {self.derivation.value} channel cannot be made of {self.operands!r}"
             raise ValueError(msg)
@@ -124,6 +159,27 @@ class Channel:
         if self.quantity is Quantity.ENERGY:
             return EnergyMethod.COUNTER
         return EnergyMethod.MEAN if self.derivation is Derivation.RATIO else EnergyMethod.TRAPEZOID
+
+    def timed(
+        self, *, refresh_s: float | None = None, window_s: float | None = None, lag_s: float | None = None
+    ) -> Channel:
+        """Return the channel with another statement of how it follows time; None leaves a part as it is."""
+        return replace(self, response=self.response.but(refresh_s, window_s, lag_s))
+
+    @property
+    def refresh_s(self) -> float | None:
+        """How often the register changes; None where that is not known."""
+        return self.response.period_s or None
+
+    @property
+    def window_s(self) -> float | None:
+        """Span over which a value averages, of a one-pole twice its time constant; None where that is not known."""
+        return self.response.span_s or None
+
+    @property
+    def lag_s(self) -> float | None:
+        """Mean age of what a value shows; None where that is not known."""
+        return self.response.lag_s if math.isfinite(self.response.delay_u) else None
 
     @property
     def unit(self) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.core.rows import Floats
+from pmtpy.core.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.emulators.load import Load, Table
 from pmtpy.errors import TargetError
@@ -104,14 +105,18 @@ class SensorModel:
             raise TargetError(msg)
 
     @property
-    def coverage(self) -> float:
-        """Share of time that reaches a reading, at most 1: window over period; a one-pole counts twice its constant."""
-        return min(1.0, (self.window_s + 2.0 * self.tau_s) / self.update_s)
-
-    @property
-    def lag_s(self) -> float:
-        """Mean age of what a reading shows, at the tick, in seconds."""
-        return self.window_s / 2.0 + self.tau_s + self.delay_s
+    def response(self) -> Response:
+        """How it follows time, as a fit or a profile would have it."""
+        return Response(
+            self.update_s,
+            self.window_s,
+            self.tau_s,
+            self.delay_s,
+            self.gain,
+            self.offset_w,
+            noise_w=self.noise_w,
+            step_w=self.step_w,
+        )
 
     def averaged(self, window_s: float = 1.0) -> SensorModel:
         """Return the running mean beside this channel (NVML's field 185): same clock and gain, noise averaged too."""

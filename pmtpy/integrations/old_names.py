@@ -43,7 +43,7 @@ MOVED = MappingProxyType(
         "source": ("core.source",),
         "state": ("core.state",),
         "sums": ("regions.total",),
-        "transform": ("core.calibration.curves", "core.calibration.response"),
+        "transform": ("core.calibration.curves", "core.response"),
     }
 )
 # Old names of what bears another one now, by the old path.

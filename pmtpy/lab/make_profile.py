@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, of_another
-from pmtpy.core.calibration.curves import Affine, Number
-from pmtpy.core.calibration.response import Behaviour
+from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.channel import Identity
+from pmtpy.core.response import Number, Response
 from pmtpy.errors import CalibrationError
 
 # Standard deviation of energies of one card over repeated measurements by the good practice of Yang, Adamek, Armour
@@ -54,7 +54,7 @@ def _pooled(numbers: Sequence[Number]) -> Number:
     return Number(*of_another([n.value for n in numbers], [n.u for n in numbers]))
 
 
-def behaviour(found: Sequence[Found]) -> Behaviour:
+def response_of(found: Sequence[Found]) -> Response:
     """Return what the recordings say of how the sensor follows time.
 
     Raises
@@ -62,26 +62,22 @@ def behaviour(found: Sequence[Found]) -> Behaviour:
     CalibrationError
         They name different kernels.
     """
-    each = [_behaviour(f) for f in found]
-    families = list(dict.fromkeys(b.family for b in each))
-    if len(each) == 1 or len(families) > 1:
-        if len(each) > 1:
-            msg = f"the recordings disagree about the kernel: {', '.join(f or 'none' for f in families)}"
-            raise CalibrationError(msg)
-        return each[0]
+    kernels = [k if isinstance(k := f.get("kernel"), Mapping) else {} for f in found]
+    families = list(dict.fromkeys(str(k.get("family", "")) for k in kernels))
+    if len(families) > 1:
+        msg = f"the recordings disagree about the kernel: {', '.join(f or 'none' for f in families)}"
+        raise CalibrationError(msg)
 
-    def pooled(numbers: list[Number | None]) -> Number | None:
-        known = [n for n in numbers if n is not None]
+    def pooled(each: Sequence[Number | None]) -> Number | None:
+        known = [n for n in each if n is not None]
         return _pooled(known) if len(known) > 1 else (known[0] if known else None)
 
-    return Behaviour(
-        families[0],
-        pooled([b.refresh_s for b in each]),
-        pooled([b.window_s for b in each]),
-        pooled([b.tau_s for b in each]),
-        pooled([b.delay_s for b in each]),
-        pooled([b.noise for b in each]),
+    window, tau, delay = (
+        pooled([_number_of(k.get(key), 1e-3) for k in kernels]) for key in ("window_ms", "tau_ms", "offset_ms")
     )
+    period = pooled([_number_of(f.get("update_period_ms"), 1e-3) for f in found])
+    noise = pooled([Number(n) if isinstance(n := f.get("noise_w"), float) else None for f in found])
+    return Response.stated(families[0], refresh_s=period, window_s=window, tau_s=tau, delay_s=delay, noise=noise)
 
 
 def shown_range(found: Sequence[Found]) -> tuple[float, float]:
@@ -126,17 +122,3 @@ def _estimate(found: Found, key: str) -> Number:
         msg = f"there is no {key} in what was found{': ' if why else ''}{why}; characterise against a reference meter"
         raise CalibrationError(msg)
     return number
-
-
-def _behaviour(found: Found) -> Behaviour:
-    kernel = found.get("kernel")
-    of = kernel if isinstance(kernel, Mapping) else {}
-    ms, noise = 1e-3, found.get("noise_w")
-    return Behaviour(
-        family=str(of.get("family", "")),
-        refresh_s=_number_of(found.get("update_period_ms"), ms),
-        window_s=_number_of(of.get("window_ms"), ms),
-        tau_s=_number_of(of.get("tau_ms"), ms),
-        delay_s=_number_of(of.get("offset_ms"), ms),
-        noise=Number(float(noise)) if isinstance(noise, float) else None,
-    )

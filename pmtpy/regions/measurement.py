@@ -288,7 +288,7 @@ def _kernels(made: Acquisition) -> dict[str, Profile]:
     """Return the profiles of the channels of power that know the kernel."""
     profiles = made.calibration.profiles if made.calibration is not None else {}
     powers = [c for c in made.layout.energy if is_power(c) and c.name in profiles] if profiles else []
-    return {c.name: profiles[c.name] for c in powers if profiles[c.name].behaviour.span_s is not None}
+    return {c.name: profiles[c.name] for c in powers if profiles[c.name].response.shaped}
 
 
 def _reach_s(channel: Channel, profile: Profile | None) -> float:
@@ -297,7 +297,7 @@ def _reach_s(channel: Channel, profile: Profile | None) -> float:
         return reach_s(channel)
     from pmtpy.analysis.correction.live import after_s
 
-    return max(reach_s(channel), after_s(profile))
+    return max(reach_s(channel), after_s(profile.response))
 
 
 def _margin_s(channel: Channel, reach: float, *, corrected: bool) -> float:

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from pmtpy.cli import main
-from pmtpy.core.calibration.curves import Affine, Number
+from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.profile import Profile, parse_profile
-from pmtpy.core.calibration.response import Behaviour
 from pmtpy.core.channel import Identity
+from pmtpy.core.response import Number, Response
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.emulators.load import Table
 
 CURVE = Affine(Number(0.95, 0.002), Number(2.0, 0.3))
-BEHAVIOUR = Behaviour("boxcar", Number(0.1), Number(0.1, 0.001), None, Number(0.0, 0.001))
+RESPONSE = Response.stated("boxcar", refresh_s=Number(0.1), window_s=Number(0.1, 0.001), delay_s=Number(0.0, 0.001))
 CAME = (("made", "here"),)
 STEPS = np.array([0.0, 5.04, 8.04, 12.0, 12.5, 20.0])
 LOAD = Table(STEPS, np.array([60.0, 300.0, 60.0, 250.0, 60.0, 60.0]))
@@ -35,7 +35,7 @@ def recorded(tmp_path: Path) -> Path:
     (tmp_path / "log.csv").write_text("\n".join(lines) + "\n")
     stamps = np.repeat(np.round((STEPS[1:5] + 1_700_000_000) * 1e6).astype(np.int64), 2)
     (tmp_path / "stamps.csv").write_text("timestamp\n" + "\n".join(map(str, stamps)) + "\n")
-    profile = Profile(Identity("nvml"), "gpu", CURVE, 10.0, 400.0, BEHAVIOUR, CAME)
+    profile = Profile(Identity("nvml"), "gpu", CURVE, 10.0, 400.0, RESPONSE, CAME)
     (tmp_path / "profile.json").write_text(profile.to_json())
     return tmp_path
 
@@ -66,7 +66,7 @@ def test_a_load_that_never_rests_is_not_taken_for_noise(recorded: Path, capsys: 
     lines += [f"{a:.6f},{a - t[0]:.6f},,0,{w:.3f},0,{w:.3f},0" for a, w in zip(t, watts, strict=True)]
     (recorded / "log.csv").write_text("\n".join(lines) + "\n")
     told = parse_profile((recorded / "profile.json").read_text())
-    told = replace(told, behaviour=replace(told.behaviour, noise=Number(0.2)))
+    told = replace(told, response=replace(told.response, noise_w=0.2))
     (recorded / "profile.json").write_text(told.to_json())
     (found,) = energies(recorded, capsys, "--between", "2,12")
     true = float(np.diff(load.joules(t[0] + np.array([2.0, 12.0])))[0])
@@ -95,7 +95,7 @@ def test_without_blocks_the_whole_recording_is_taken_but_for_its_ends(
 
 
 def test_the_table_names_method_and_extrapolation(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    profile = Profile(Identity("nvml"), "gpu", CURVE, 10.0, 200.0, BEHAVIOUR, CAME)
+    profile = Profile(Identity("nvml"), "gpu", CURVE, 10.0, 200.0, RESPONSE, CAME)
     (recorded / "profile.json").write_text(profile.to_json())
     words = ["calibrate", "energy", str(recorded / "log.csv"), "--profile", str(recorded / "profile.json")]
     assert main([*words, "--between", "5.5,7.5"]) == 0
@@ -124,7 +124,7 @@ def test_a_recording_that_does_not_say_whose_it_is_is_taken_for_the_profiles_and
 
 
 def test_a_sensor_with_another_update_period_is_refused(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = replace(BEHAVIOUR, refresh_s=Number(0.02, 1e-6))
+    other = replace(RESPONSE, period_s=0.02, period_u=1e-6)
     profile = Profile(Identity("nvml"), "gpu", CURVE, 10.0, 400.0, other, CAME)
     (recorded / "profile.json").write_text(profile.to_json())
     words = ["calibrate", "energy", str(recorded / "log.csv"), "--profile", str(recorded / "profile.json")]
@@ -146,7 +146,7 @@ def test_a_channel_beside_the_profiles_own_is_refused_and_one_of_another_name_is
 
 
 def test_a_recording_of_another_device_is_refused(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    profile = Profile(Identity("nvml", "A100", virtual=False), "gpu.instant", CURVE, 10.0, 400.0, BEHAVIOUR, CAME)
+    profile = Profile(Identity("nvml", "A100", virtual=False), "gpu.instant", CURVE, 10.0, 400.0, RESPONSE, CAME)
     (recorded / "profile.json").write_text(profile.to_json())
     assert main(["dump", "nvml:virtual", "-f", str(recorded / "own.csv"), "--duration", "0.3s"]) == 0
     words = ["calibrate", "energy", str(recorded / "own.csv"), "--profile", str(recorded / "profile.json")]

@@ -51,9 +51,8 @@ def test_a_profile_is_made_for_the_device_and_applied_to_it(
     profile = parse_profile(out.read_text())
     assert profile.channel == power_channel
     assert profile.device.virtual
-    assert profile.behaviour.window_s is not None
-    assert profile.behaviour.window_s.u == pytest.approx(1e-4)
-    assert profile.behaviour.tau_s is None
+    assert profile.response.window_u == pytest.approx(1e-4)
+    assert profile.response.tau_u == math.inf
     assert profile.digest in capsys.readouterr().err
     with pmt.create(TARGET, calibration=out) as sensor:
         channel = next(c for c in sensor.channels if c.name == power_channel)
@@ -70,9 +69,8 @@ def test_the_noise_of_single_readings_goes_into_the_profile_and_is_none_where_it
         words = [str(tmp_path / f"{name}.json"), "--device", "a card", "--range", "20,700"]
         assert main(["calibrate", "profile", *words, "-o", str(tmp_path / f"{name}.profile")]) == 0
     told, untold = (parse_profile((tmp_path / f"{name}.profile").read_text()) for name in ("told", "untold"))
-    assert told.behaviour.noise is not None
-    assert told.behaviour.noise.value == 0.35
-    assert untold.behaviour.noise is None
+    assert told.response.noise_w == 0.35
+    assert untold.response.noise_w == 0.0
 
 
 def test_without_a_meter_a_profile_has_the_kernel_and_what_the_device_states_of_its_gain(

@@ -137,9 +137,9 @@ def test_a_full_window_loses_no_energy(load: Load) -> None:
 
 
 def test_known_boards_can_be_named_and_changed() -> None:
-    assert parse_sensor_model("a100").coverage == pytest.approx(0.247, abs=0.001)
+    assert parse_sensor_model("a100").response.coverage == pytest.approx(0.247, abs=0.001)
     assert parse_sensor_model("a100:gain=1,seed=7").gain == 1.0
-    assert parse_sensor_model("update_s=0.05,window_s=0.05").lag_s == pytest.approx(0.025)
+    assert parse_sensor_model("update_s=0.05,window_s=0.05").response.lag_s == pytest.approx(0.025)
     for wrong in ("b300", "a100:colour=1", "a100:gain=high", "a100:gain"):
         with pytest.raises(TargetError, match="rtx3090"):
             parse_sensor_model(wrong)

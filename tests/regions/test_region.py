@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pmtpy as pmt
-from pmtpy.core.calibration.curves import Affine, Number
+from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.matching import calibrate
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Quantity
 from pmtpy.core.clock import ManualClock
+from pmtpy.core.response import Number
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import TargetError
 from pmtpy.regions.measurement import Measurement

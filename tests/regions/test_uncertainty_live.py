@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import pmtpy as pmt
-from pmtpy.core.calibration.curves import Affine, Number
+from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.profile import Profile
-from pmtpy.core.calibration.response import Behaviour
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import ManualClock
+from pmtpy.core.response import UNKNOWN, Number, Response
 from pmtpy.regions.region import Region
 from tests.support.uncertainty.live import DEVICES, LOADS, Device, Trial, measure
 
@@ -56,14 +56,16 @@ def test_regions_of_counters_hold_the_truth_where_no_doubtful_gain_covers_for_th
 
 
 def slow_board(identity: Identity) -> Profile:
-    how = Behaviour("one-pole", Number(0.015413), None, Number(0.0546, 0.0006), Number(0.0, 0.001))
+    how = Response.stated(
+        "one-pole", refresh_s=Number(0.015413), tau_s=Number(0.0546, 0.0006), delay_s=Number(0.0, 0.001)
+    )
     curve = Affine(Number(1.024, 0.003), Number(0.8, 0.3))
     return Profile(identity, "gpu.instant", curve, 0.0, 2000.0, how, (("made", "here"),))
 
 
 def level_only(identity: Identity) -> Profile:
     curve = Affine(Number(1.024, 0.003), Number(0.8, 0.3))
-    return Profile(identity, "gpu.instant", curve, 0.0, 2000.0, Behaviour(), (("made", "here"),))
+    return Profile(identity, "gpu.instant", curve, 0.0, 2000.0, UNKNOWN, (("made", "here"),))
 
 
 def test_a_profile_with_a_kernel_corrects_live_regions_of_a_slow_sensor() -> None:
@@ -83,7 +85,12 @@ def test_a_profile_with_a_kernel_corrects_live_regions_of_a_slow_sensor() -> Non
 
 def test_a_step_that_a_late_sensor_shows_after_the_region_is_put_back_into_it(tmp_path: Path) -> None:
     def wide(identity: Identity) -> Profile:
-        how = Behaviour("boxcar", Number(0.1), Number(1.0, 0.003), None, Number(0.0, 0.001))
+        how = Response.stated(
+            "boxcar",
+            refresh_s=Number(0.1),
+            window_s=Number(1.0, 0.003),
+            delay_s=Number(0.0, 0.001),
+        )
         curve = Affine(Number(1.0, 0.003), Number(0.0, 0.3))
         return Profile(identity, "gpu.average", curve, 0.0, 2000.0, how, (("made", "here"),))
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from pmtpy.core.calibration.curves import Number
 from pmtpy.core.rows import Floats
 from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import acquisition_of
@@ -93,8 +93,9 @@ def test_a_profile_whose_window_is_off_by_what_it_states_holds_the_truth() -> No
     found: list[Outcome] = []
     for seed in range(5):
         rng = np.random.default_rng(seed)
-        window = Number(1.0 + 0.005 * float(rng.standard_normal()), 0.005)
-        gpu = replace(AVERAGE, how=replace(AVERAGE.how, window_s=window))
+        window_s = 1.0 + 0.005 * float(rng.standard_normal())
+        lag_u = math.hypot(0.005 / 2.0, AVERAGE.how.delay_u)
+        gpu = replace(AVERAGE, how=replace(AVERAGE.how, window_s=window_s, window_u=0.005, lag_u=lag_u))
         on = square(float(rng.uniform(1.0, 6.0)), rng.uniform(0.2, 0.8), 22.0, 0.2, seed)
         found += measure(gpu, on, (50.0, 250.0), random_regions(on, rng, 8), stamped=False, seed=seed)
     assert {o.measured.method for o in found} == {"integrated, reconstruction"}
@@ -104,10 +105,10 @@ def test_a_profile_whose_window_is_off_by_what_it_states_holds_the_truth() -> No
 def test_stamps_are_not_held_against_readings_of_unknown_instants() -> None:
     # Rows that are stamped when they are read, always 70 ms after the register was renewed: nothing tells that.
     gpu = replace(A100, options={"profile": "k40m", "period_ms": 100, "tau_ms": 12.5, "gain": 1.0, "offset_w": 0.0})
-    locked = replace(gpu, how=replace(gpu.how, refresh_s=Number(0.1, 1e-6)))
+    locked = replace(gpu, how=replace(gpu.how, period_s=0.1, period_u=1e-6))
     (found,) = measure(locked, SQUARE, (65.0, 193.0), [(8.0, 12.0)], stamped=True, poll_s=0.05)
     assert "read it more often" in " ".join(found.measured.warnings)
-    often = replace(gpu, how=replace(gpu.how, refresh_s=Number(0.1, 1e-6)))
+    often = replace(gpu, how=replace(gpu.how, period_s=0.1, period_u=1e-6))
     (found,) = measure(often, SQUARE, (65.0, 193.0), [(8.0, 12.0)], stamped=True, poll_s=0.007)
     assert found.measured.method == "integrated, load-informed"
     assert found.off == pytest.approx(0.0, abs=0.01)

@@ -17,9 +17,9 @@ from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, Shape
 from pmtpy.analysis.characterisation.kernel_fit import MIN_UPDATES, fit_kernel
 from pmtpy.analysis.characterisation.results import LoadStamps
 from pmtpy.analysis.signal.estimate import Estimate, robust_sd
-from pmtpy.analysis.signal.response import EARLY_S
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates
+from pmtpy.core.response import EARLY_S
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 

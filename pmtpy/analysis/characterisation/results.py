@@ -17,9 +17,9 @@ from pmtpy.analysis.characterisation.step_response import StepResponse
 from pmtpy.analysis.clocking import PublishingClock
 from pmtpy.analysis.correction.energy import EnergyComparison
 from pmtpy.analysis.signal.estimate import Z95, Estimate
-from pmtpy.analysis.signal.response import Response
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 
 

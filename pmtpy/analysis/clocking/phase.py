@@ -10,7 +10,7 @@ import numpy as np
 
 from pmtpy.analysis.clocking.intervals import Bools, Intervals
 from pmtpy.analysis.signal.estimate import Estimate
-from pmtpy.core.calibration.curves import Number
+from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 
 _STRAY = 0.01  # chance that a poll brings a change without an update (a torn reading, a step of a clock)

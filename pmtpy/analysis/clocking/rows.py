@@ -17,7 +17,7 @@ from pmtpy.analysis.clocking.phase import follow_known
 from pmtpy.analysis.clocking.polling import Polling
 from pmtpy.analysis.clocking.updates import clock_of, update_series
 from pmtpy.analysis.signal.updates import Updates, stamp_step, tidy
-from pmtpy.core.calibration.curves import Number
+from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 
 _UNIFORM = 1.645  # half of 95 % of a uniform distribution, in standard deviations: polls in step leave the phase open

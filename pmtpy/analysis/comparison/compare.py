@@ -148,10 +148,10 @@ def _energy(p: Prepared, s: Compared, span: Span) -> Energy | None:
     lost, uncovered_s = _lost(p.trace, start, end)
     stated = p.trace.channel
     channel = stated or Channel(p.trace.name, Quantity.POWER, resolution=0.0)
-    if channel.refresh_s is None:
-        channel = replace(channel, refresh_s=s.period_s.value if s.period_s is not None else None)
+    if channel.refresh_s is None and s.period_s is not None:
+        channel = channel.timed(refresh_s=s.period_s.value)
     if channel.window_s is None and s.kernel is not None and s.kernel.best.window_s is not None:
-        channel = replace(channel, window_s=s.kernel.best.window_s.value)
+        channel = channel.timed(window_s=s.kernel.best.window_s.value)
 
     def ns(seconds: float) -> int:
         return round((seconds - float(t[0])) * 1e9)

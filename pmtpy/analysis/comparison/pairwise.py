@@ -21,10 +21,10 @@ from pmtpy.analysis.comparison.align import Alignment, align
 from pmtpy.analysis.comparison.results import Compared, Trace
 from pmtpy.analysis.correction.energy import Readings
 from pmtpy.analysis.signal.estimate import Estimate
-from pmtpy.analysis.signal.response import Response
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates, stamp_step, tidy
 from pmtpy.core.channel import EnergyMethod
+from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 

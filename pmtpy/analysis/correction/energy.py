@@ -12,10 +12,10 @@ import numpy as np
 
 from pmtpy.analysis.energy.estimate import region_energy
 from pmtpy.analysis.signal.estimate import Estimate
-from pmtpy.analysis.signal.response import Response
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates, tidy
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError, DeclinedError
 

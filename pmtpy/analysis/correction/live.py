@@ -13,12 +13,11 @@ import numpy as np
 
 from pmtpy.analysis.clocking.rows import date_rows
 from pmtpy.analysis.energy.estimate import Energy, region_energy
-from pmtpy.analysis.signal.response import Response
 from pmtpy.analysis.signal.updates import Updates
-from pmtpy.core.calibration.curves import Number
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.response import Number, Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
@@ -32,40 +31,30 @@ _QUARTILE = 0.3186 * math.sqrt(6.0)  # lower quartile of the size of second diff
 _DOUBTFUL = 0.1  # of the energy, as in pmtpy.analysis.uncertainty.budget
 
 
-def response_of(profile: Profile, period_s: float, watts: Floats) -> Response | None:
-    """Return how a calibrated channel follows time, for powers to which the profile's curve was applied already.
+def known_response(profile: Profile, period_s: float, watts: Floats) -> Response:
+    """Return the profile's response as it is of powers to which the profile's curve was applied already.
 
-    None where the profile does not know the kernel. ``watts`` are updates, which tell the noise where it does not.
+    ``watts`` are updates, which tell the noise where the profile does not; ``period_s`` is what was found of them.
     """
-    how = profile.behaviour
-    if how.span_s is None:
-        return None
     known = profile.calibrated(Channel(profile.channel, Quantity.POWER, resolution=0.0))
     bends = np.abs(np.diff(watts, 2))  # of smooth readings nothing is left; the larger ones are the load's
     noise = float(np.quantile(bends, 0.25)) / _QUARTILE if len(bends) else 0.0
-    window, tau, delay = how.window_s or Number(0.0), how.tau_s or Number(0.0), how.end_s
-    return Response(
-        period_s,
-        window.value,
-        tau.value,
-        delay.value,
+    return replace(
+        profile.response,
+        period_s=period_s,
         gain_u=known.gain_u,
         offset_u=known.offset_u,
-        lag_u=math.hypot(window.u / 2.0, tau.u, delay.u),
-        tau_u=tau.u,
         noise_w=known.noise or noise,
     )
 
 
-def after_s(profile: Profile) -> float:
+def after_s(response: Response) -> float:
     """How long after the end of a region rows still tell something of it; 0 where nothing is done here."""
-    how = profile.behaviour
-    if how.span_s is None or how.lag_s is None or how.refresh_s is None:
+    if not response.shaped or not response.period_s:
         return 0.0
-    period = how.refresh_s.value
-    if how.span_s > _WIDE * period:
-        return 2.0 * (how.span_s + abs(how.end_s.value)) + 2.0 * period
-    return abs(how.lag_s) + how.span_s + 2.0 * period
+    if response.span_s > _WIDE * response.period_s:
+        return 2.0 * (response.span_s + abs(response.delay_s)) + 2.0 * response.period_s
+    return abs(response.lag_s) + response.span_s + 2.0 * response.period_s
 
 
 def live_energy(
@@ -98,14 +87,14 @@ def live_energy(
     Energy or None
         None where the profile or the rows do not know enough, or nothing is gained.
     """
-    reach, period = after_s(profile), profile.behaviour.refresh_s
-    if not reach or channel.energy_method is EnergyMethod.COUNTER or period is None:
+    reach, period = after_s(profile.response), Number(profile.response.period_s, profile.response.period_u)
+    if not reach or channel.energy_method is EnergyMethod.COUNTER:
         return None
     near = np.isfinite(watts) & (t_s <= seconds + reach)
     t_s, watts = t_s[near], watts[near]
     seen = date_rows(t_s, watts, period, aged_s)
-    response = response_of(profile, period.value, seen.watts)
-    if response is None or not _covered(seen, response, seconds):
+    response = known_response(profile, period.value, seen.watts)
+    if not _covered(seen, response, seconds):
         return None
     response = replace(response, lag_u=math.hypot(response.lag_u, seen.jitter_s))
     load, notes = _fit_load(channel, response, seen, load)

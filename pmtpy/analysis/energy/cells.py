@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.response import Response
+from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats, Ints
 
 _IN_A_PERIOD = 4  # cells in a period ...

@@ -17,9 +17,9 @@ import numpy as np
 
 from pmtpy.analysis.energy.posterior import Pace, Posterior, Readings, Terms
 from pmtpy.analysis.energy.stamped import StampedLoad
-from pmtpy.analysis.signal.response import Response
 from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
@@ -116,7 +116,12 @@ def region_energy(
     ------
     CoverageError
         The updates do not reach over the interval, or the interval is empty.
+    ValueError
+        The response does not know the time between updates.
     """
+    if not response.period_s:
+        msg = "an energy cannot be corrected without the time between updates: give the response a period"
+        raise ValueError(msg)
     region, power = (start_s, end_s), response.power(watts)
     near = _around(t_s, response, region, _AROUND if load is None else _STAMPED, ahead_s)
     t, seen = t_s[near], power[near]

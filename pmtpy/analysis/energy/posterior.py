@@ -15,7 +15,7 @@ import numpy as np
 
 from pmtpy.analysis.energy.blocks import BandedCovariance
 from pmtpy.analysis.energy.cells import Differences, Sources, bounds_of
-from pmtpy.analysis.signal.response import Response
+from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats, Ints
 
 _WALK_TAIL = 1.0  # degrees of freedom of the walk's pace about its usual one: loads rest, and step

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pmtpy.analysis.energy.posterior import Terms
-from pmtpy.analysis.signal.response import Response
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 
 # How much shorter a load is on than its stamps say: 0.7 ms under the recorded square wave; 14 to 37 ms of 6 s, since

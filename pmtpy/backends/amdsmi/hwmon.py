@@ -7,7 +7,7 @@ No binding, no groups, no versions to match; and no energy counter, so power is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from pmtpy.backends import _hwmon
@@ -83,10 +83,18 @@ def _channels(folder: Path, domain: str) -> tuple[tuple[Channel, ...], tuple[Pat
     for file, name in _POWERS:
         if (optional_number(folder / file) or 0) > 0:
             label = optional_text(folder / "power1_label") or file
-            power = Channel(name, Quantity.POWER, scale=1e-6, domain=domain, label=label, gain_u=_GAIN_U)
             mean_s = ASSUMED_MEAN_S if file == "power1_average" else None
-            lag_s = mean_s / 2 if mean_s else None
-            power = replace(power, window_s=mean_s, lag_s=lag_s, reference=_REFERENCE)
+            power = Channel(
+                name,
+                Quantity.POWER,
+                scale=1e-6,
+                domain=domain,
+                label=label,
+                window_s=mean_s,
+                lag_s=mean_s / 2 if mean_s else None,
+                gain_u=_GAIN_U,
+                reference=_REFERENCE,
+            )
             found.append((power, folder / file))
     for i in range(1, 4):
         kind = _TEMPERATURES.get(optional_text(folder / f"temp{i}_label") or "edge")

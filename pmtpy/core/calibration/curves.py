@@ -1,7 +1,8 @@
 """From what a sensor shows to what was there: calibration curves.
 
 Curves are memoryless, so that they can be applied to any slice of a stream, before powers are formed and integrated.
-SI in, SI out; nothing here fits or guesses. How a sensor follows time is the business of ``response``.
+SI in, SI out; nothing here fits or guesses. How a sensor follows time is
+the business of :mod:`pmtpy.core.response`.
 """
 
 from __future__ import annotations
@@ -10,23 +11,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A value and its standard uncertainty, in the unit of its field."""
-
-    value: float
-    u: float = 0.0
+_ONE, _ZERO = Number(1.0), Number(0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Affine:
     """The sensor shows ``gain * true + offset``; ``covariance`` is that of the two."""
 
-    gain: Number = Number(1.0)
-    offset: Number = Number(0.0)
+    gain: Number = _ONE
+    offset: Number = _ZERO
     covariance: float = 0.0
 
     def true(self, shown: Floats) -> Floats:

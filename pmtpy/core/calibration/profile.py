@@ -11,13 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.core.calibration.curves import Affine, CalibrationCurve, Lookup, Number, Polynomial
-from pmtpy.core.calibration.response import Behaviour
+from pmtpy.core.calibration.curves import Affine, CalibrationCurve, Lookup, Polynomial
 from pmtpy.core.channel import Channel, Identity
+from pmtpy.core.response import UNKNOWN, Number, Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CalibrationError
 
@@ -41,8 +41,8 @@ class Profile:
         From shown to true value, in the SI unit of the channel.
     low, high : float
         Range of shown values over which it was made.
-    behaviour : Behaviour
-        How the sensor follows time.
+    response : Response
+        How the sensor follows time, before its curve is applied.
     provenance : tuple of (key, text)
         Date, data set, reference instrument, residuals: whatever tells where it came from. Not empty.
     """
@@ -52,7 +52,7 @@ class Profile:
     curve: CalibrationCurve
     low: float
     high: float
-    behaviour: Behaviour = field(default_factory=Behaviour)
+    response: Response = UNKNOWN
     provenance: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
@@ -89,27 +89,24 @@ class Profile:
     def calibrated(self, channel: Channel) -> Channel:
         """Return what is known of the channel once the curve is applied to it."""
         gain_u, offset_u = _uncertainties(self)
-        how = self.behaviour
+        how, polled_s = self.response, max(0.0, channel.response.delay_s)  # a register without stamps is as old as that
+        if how.shaped:
+            how = replace(how, delay_s=how.delay_s + polled_s, delay_u=how.end_u)
+            if not how.period_s:
+                how = replace(how, period_s=channel.response.period_s, period_u=channel.response.period_u)
+        else:
+            how = channel.response.but(how.period_s or None, None, None)
         middle = abs(self.curve.slope((self.low + self.high) / 2.0))
         source = "; ".join(f"{key}: {text}" for key, text in self.provenance)
         return replace(
             channel,
             gain_u=gain_u,
             offset_u=offset_u,
-            noise=(how.noise.value if how.noise else channel.noise) * middle,
+            noise=(self.response.noise_w or channel.noise) * middle,
             resolution=channel.smallest_step * middle,
-            refresh_s=how.refresh_s.value if how.refresh_s else channel.refresh_s,
-            window_s=channel.window_s if how.span_s is None else how.span_s,
-            lag_s=channel.lag_s if how.lag_s is None else how.lag_s + _polled_s(channel),
+            response=how,
             reference=f"calibration {self.digest} ({source})",
         )
-
-
-def _polled_s(channel: Channel) -> float:
-    """Mean age of a value when it is polled, of a register that does not say when it was renewed; else 0."""
-    if channel.lag_s is None or channel.window_s is None:
-        return 0.0
-    return max(0.0, channel.lag_s - channel.window_s / 2.0)
 
 
 def _uncertainties(profile: Profile) -> tuple[float, float]:
@@ -138,8 +135,15 @@ def _as_document(profile: Profile) -> dict[str, object]:
     else:
         model = "lookup"
         parameters = {"shown": list(curve.shown), "true": list(curve.values), "u": curve.u, "zero_u": curve.zero_u}
-    how = profile.behaviour
-    facts: dict[str, object] = {f: _number(n) for f in _FACTS if (n := getattr(how, f)) is not None}
+    how = profile.response
+    known = {
+        "refresh_s": Number(how.period_s, how.period_u),
+        "window_s": Number(how.window_s, how.window_u),
+        "tau_s": Number(how.tau_s, how.tau_u),
+        "delay_s": Number(how.delay_s, how.delay_u),
+        "noise": Number(how.noise_w, 0.0 if how.noise_w else math.inf),
+    }
+    facts: dict[str, object] = {name: _number(n) for name, n in known.items() if math.isfinite(n.u)}
     return {
         "format": _FORMAT,
         "version": 1,
@@ -210,7 +214,7 @@ def _from_document(document: dict[str, object]) -> Profile:
         _curve(_text(document, "model"), _table(document, "parameters")),
         low,
         high,
-        Behaviour(family=str(behaviour.get("family", "")), **facts),
+        Response.stated(str(behaviour.get("family", "")), **facts),
         tuple(sorted((str(k), str(v)) for k, v in provenance.items())),
     )
 

@@ -17,6 +17,7 @@ from types import ModuleType
 from pmtpy.backends.nvml import facts, open_source
 from pmtpy.core.channel import Channel
 from pmtpy.core.clock import Clock
+from pmtpy.core.response import Response
 from pmtpy.core.source import Source
 from pmtpy.emulators._virtual_source import VirtualSource, check_device
 from pmtpy.emulators.gpu_sensor import SensorModel
@@ -143,14 +144,14 @@ def open_virtual(
 def _as_made(channel: Channel, sensor: SensorModel) -> Channel:
     kind = channel.name.rpartition(".")[2]
     if kind == "energy":
-        return replace(channel, refresh_s=sensor.counter_update_s)
+        return channel.timed(refresh_s=sensor.counter_update_s)
     if kind == "average":
-        return replace(channel, refresh_s=sensor.update_s)
+        return channel.timed(refresh_s=sensor.update_s)
     if kind != "instant":
         return channel
-    window_s = sensor.window_s or None
-    rule = facts.rule(facts.Timing(sensor.update_s, window_s, ""))
-    return replace(channel, refresh_s=sensor.update_s, window_s=window_s, lag_s=sensor.lag_s, method=rule)
+    rule = facts.rule(facts.Timing(sensor.update_s, sensor.window_s or None, ""))
+    made = sensor.response
+    return replace(channel, response=Response(made.period_s, made.window_s, made.tau_s, made.delay_s), method=rule)
 
 
 def _seconds(milliseconds: float | None) -> float | None:

@@ -111,8 +111,10 @@ _KEYS = {"derivation": "form", "operands": "of", "method": "rule"}
 
 
 def _channel(channel: Channel, *, in_total: bool) -> dict[str, object]:
-    known = {_KEYS.get(k, k): v for k, v in asdict(channel).items() if v not in {None, "", (), math.inf}}
-    known.pop("energy_method")  # as "rule" below
+    facts = asdict(channel)
+    del facts["energy_method"], facts["response"]  # the one as "rule" below, the other in short
+    facts |= {"refresh_s": channel.refresh_s, "window_s": channel.window_s, "lag_s": channel.lag_s}
+    known = {_KEYS.get(k, k): v for k, v in facts.items() if v not in {None, "", (), math.inf}}
     return known | {
         "quantity": channel.quantity.name.lower(),
         "unit": channel.unit,

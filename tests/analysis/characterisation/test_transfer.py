@@ -6,7 +6,7 @@ import pytest
 from pmtpy.analysis.characterisation.gain import fit_line, fit_transfer
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.correction.energy import Readings, compare_energy, held_polls
-from pmtpy.analysis.signal.response import Response
+from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.errors import DeclinedError

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.analysis.clocking.rows import date_rows
-from pmtpy.core.calibration.curves import Number
+from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 
 

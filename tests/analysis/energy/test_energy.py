@@ -11,15 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibration.published_corrections import burtscher, folded_energy
+from calibration.published_corrections import burtscher, folded_energy, invert_one_pole
 from pmtpy.analysis.clocking import estimate_updates, update_series
 from pmtpy.analysis.energy.estimate import region_energy
 from pmtpy.analysis.signal.clock_fit import fit_clock
 from pmtpy.analysis.signal.correlogram import coarse_shift
-from pmtpy.analysis.signal.response import Response
 from pmtpy.analysis.signal.trace import PowerTrace
-from pmtpy.core.calibration.response import invert_one_pole
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.emulators.gpu_sensor import SensorModel, with_tails
 from pmtpy.emulators.load import Load, Square, Table
@@ -93,8 +92,10 @@ def test_what_a_load_would_show_agrees_with_the_simulator() -> None:
 def test_a_load_with_overlapping_intervals_is_refused() -> None:
     with pytest.raises(ValueError, match="each after the one before"):
         LoadIntervals(np.array([0.0, 1.0]), np.array([1.5, 2.0]))
-    with pytest.raises(ValueError, match="positive period"):
-        Response(0.0)
+    with pytest.raises(ValueError, match="time between updates"):
+        region_energy(T, T, Response(window_s=0.1), start_s=5.0, end_s=6.0)
+    with pytest.raises(ValueError, match="not negative"):
+        Response(-0.1)
 
 
 # --- part-time sensors on a periodic load ---

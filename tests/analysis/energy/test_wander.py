@@ -6,7 +6,7 @@ import numpy as np
 
 from pmtpy.analysis.clocking import estimate_updates, update_series
 from pmtpy.analysis.energy.estimate import region_energy
-from pmtpy.analysis.signal.response import Response
+from pmtpy.core.response import Response
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from tests.support.uncertainty.worlds import random_load, random_region
 

@@ -20,6 +20,7 @@ from pmtpy.analysis.uncertainty.interval_statistics import (
     summarise_one,
 )
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
+from pmtpy.core.response import UNKNOWN
 from pmtpy.core.rows import Floats
 from tests.support.uncertainty.worlds import random_trial
 
@@ -88,7 +89,7 @@ def test_a_counter_read_at_the_edges_is_up_to_a_refresh_old() -> None:
 
 
 def test_a_counter_bridged_by_a_row_that_did_not_move_it_is_as_old_as_it_was() -> None:
-    slow = replace(COUNTER, refresh_s=0.1)
+    slow = COUNTER.timed(refresh_s=0.1)
     t_ns = np.array([0, 100, 101, 200, 202, 300, 303, 400]) * 1_000_000
     moved = np.array([True, True, False, True, False, True, False, True])
     watts = np.full(8, 50.0)
@@ -101,12 +102,12 @@ def test_a_counter_bridged_by_a_row_that_did_not_move_it_is_as_old_as_it_was() -
 def test_a_lag_that_is_stated_is_corrected_and_one_that_is_guessed_is_not() -> None:
     t_ns = np.arange(0, 4_000_000_000, 100_000_000)
     stepped = np.where(t_ns < 2_000_000_000, 50.0, 250.0)
-    stated = replace(POWER, lag_s=0.5)
+    stated = POWER.timed(lag_s=0.5)
     shown = summarise_one(stated, t_ns, stepped, start_ns=10**9, end_ns=3 * 10**9, joules=600.0)
     corrected = lag_corrected(stated, shown)
     assert corrected.joules == pytest.approx(600.0 + 200.0 * 0.5)
     assert part(stated, corrected, "lag") == pytest.approx(0.3 * 200.0 * 0.5)
-    guessed = replace(POWER, window_s=None)
+    guessed = replace(POWER, response=UNKNOWN.but(0.1, None, None))
     assert lag_corrected(guessed, shown) is shown
 
 
@@ -132,24 +133,25 @@ def test_lag_counts_only_if_the_power_differs_between_the_ends() -> None:
         return summarise_one(channel, t_ns, watts, start_ns=10**9, end_ns=3 * 10**9, joules=1.0).late_joules
 
     assert late(POWER, stepped) == pytest.approx(200 * 0.05)
-    assert late(replace(POWER, lag_s=0.5), stepped) == pytest.approx(200 * 0.5)
+    assert late(POWER.timed(lag_s=0.5), stepped) == pytest.approx(200 * 0.5)
     assert late(replace(POWER, method=EnergyMethod.MEAN), stepped) == 0.0  # its windows are counted where they belong
     assert late(POWER, np.full(len(t_ns), 250.0)) == pytest.approx(0.0)
     assert part(POWER, replace(QUIET, late_joules=-10.0), "lag") == 10.0
 
 
 def test_what_is_not_seen_between_windows_goes_by_how_the_readings_move() -> None:
-    quarter = replace(POWER, window_s=0.025)
+    quarter = POWER.timed(window_s=0.025)
     lasting = replace(QUIET, rms_step_watts=100.0, sample_s=0.1)
     assert part(quarter, lasting, "sampling") == pytest.approx(math.sqrt(0.75 * 100**2 / 12 * 100) * 0.1)
     # White noise: a difference has twice the variance of a reading, and is undone by the next one.
     white = replace(lasting, alternating_watts=100.0 / math.sqrt(2))
     assert part(quarter, white, "sampling") == pytest.approx(math.sqrt(0.75 * 100**2 / 2 * 100) * 0.1)
     assert part(POWER, white, "sampling") == 0.0
-    assert part(replace(POWER, refresh_s=0.025, window_s=0.025), white, "sampling") > 0.0  # polled at a quarter
+    assert part(POWER.timed(refresh_s=0.025, window_s=0.025), white, "sampling") > 0.0  # polled at a quarter
     assert "sees 25% of the time" in uncertainty_budget(quarter, lasting).warnings[0]
     assert (
-        "covers an unknown part of the time" in uncertainty_budget(replace(POWER, window_s=None), lasting).warnings[0]
+        "covers an unknown part of the time"
+        in uncertainty_budget(replace(POWER, response=UNKNOWN.but(0.1, None, None)), lasting).warnings[0]
     )
 
 
@@ -182,18 +184,18 @@ def test_far_beyond_the_rows_the_power_walks_and_where_rows_are_overdue_it_may_b
         QUIET, seconds=2.0, joules=200.0, extrapolated_s=0.25, rms_step_watts=1.5, sample_s=1e-3, range_watts=150.0
     )
     # A walk by steps of r: the integral over a has the variance r^2 a^3 / (3 D).
-    assert part(replace(mean, refresh_s=1e-3), near, "ahead") == pytest.approx(1.5 * math.sqrt(0.25**3 / 3e-3))
-    assert not [w for w in uncertainty_budget(replace(mean, refresh_s=1e-3), near).warnings if "has been read" in w]
+    assert part(mean.timed(refresh_s=1e-3), near, "ahead") == pytest.approx(1.5 * math.sqrt(0.25**3 / 3e-3))
+    assert not [w for w in uncertainty_budget(mean.timed(refresh_s=1e-3), near).warnings if "has been read" in w]
     late = replace(near, extrapolated_s=0.5, rms_step_watts=0.0)
-    assert part(replace(mean, refresh_s=1e-3), late, "ahead") == pytest.approx(100.0 * 0.5)
-    (warning,) = uncertainty_budget(replace(mean, refresh_s=1e-3), late).warnings
+    assert part(mean.timed(refresh_s=1e-3), late, "ahead") == pytest.approx(100.0 * 0.5)
+    (warning,) = uncertainty_budget(mean.timed(refresh_s=1e-3), late).warnings
     assert "nothing has been read of the last 500 ms" in warning
     slow = replace(late, extrapolated_s=0.5, sample_s=0.2)
-    assert part(replace(mean, refresh_s=0.2), slow, "ahead") == 0.0  # rows a fifth of a second apart are not overdue
+    assert part(mean.timed(refresh_s=0.2), slow, "ahead") == 0.0  # rows a fifth of a second apart are not overdue
 
 
 def test_what_a_wide_window_hides_shows_in_how_its_readings_bend() -> None:
-    mean = replace(POWER, window_s=1.0)
+    mean = POWER.timed(window_s=1.0)
     t = np.arange(0.0, 10.0, 0.1)
     sine = np.sin(2 * np.pi * 1.5 * t) * 0.2122 * 100 + 100  # 100 W at 1.5 Hz through a second
     seen = summarise_one(
@@ -234,7 +236,7 @@ def test_where_nothing_is_covered_the_uncertainty_is_the_limit_or_not_known() ->
 
 
 def test_a_counter_that_did_not_move_at_the_edges_of_a_short_region_is_unresolved() -> None:
-    slow = replace(COUNTER, refresh_s=0.1, max_watts=700.0)
+    slow = replace(COUNTER.timed(refresh_s=0.1), max_watts=700.0)
     bridged = replace(QUIET, seconds=0.06, joules=1.8, rows=1, start=Edge(30.0, 0.0, 0.1), end=Edge(30.0, 0.0, 0.05))
     assert part(slow, bridged, "unresolved") == pytest.approx(0.4 * 700 * 0.06 / math.sqrt(12))
     assert part(slow, replace(bridged, start=Edge(30.0), end=Edge(30.0)), "unresolved") == 0.0

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.core.calibration.curves import Affine, CalibrationCurve, Lookup, Number, Polynomial
+from pmtpy.core.calibration.curves import Affine, CalibrationCurve, Lookup, Polynomial
 from pmtpy.core.calibration.matching import Calibration, calibrate
 from pmtpy.core.calibration.profile import Profile, parse_profile
-from pmtpy.core.calibration.response import Behaviour
 from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
+from pmtpy.core.response import UNKNOWN, Number, Response
 from pmtpy.errors import CalibrationError
 
 BOARD = Identity("nvml", "GeForce RTX 3090", "GPU-1", "535.54.03")
@@ -27,7 +27,13 @@ PROFILE = Profile(
     Affine(Number(0.95, 0.019), Number(2.0, 0.95), -0.01),
     20.0,
     350.0,
-    Behaviour("boxcar", Number(0.09997, 1e-5), Number(0.1, 0.001), None, Number(-0.001, 0.001), Number(0.3)),
+    Response.stated(
+        "boxcar",
+        refresh_s=Number(0.09997, 1e-5),
+        window_s=Number(0.1, 0.001),
+        delay_s=Number(-0.001, 0.001),
+        noise=Number(0.3),
+    ),
     (("date", "2026-01-01"), ("meter", "PowerSensor3")),
 )
 WATTS = np.array([97.0, 192.0])
@@ -58,15 +64,14 @@ def test_a_calibrated_channel_knows_how_well_it_is_known() -> None:
 
 
 def test_a_kernel_whose_end_is_not_known_may_be_half_a_period_off() -> None:
-    unknown = replace(PROFILE, behaviour=replace(PROFILE.behaviour, delay_s=None))
+    unknown = replace(PROFILE, response=replace(PROFILE.response, delay_s=0.0, delay_u=math.inf))
     (channel,) = calibrate([unknown], BOARD, [GPU]).channels([GPU])
     assert channel.lag_s == pytest.approx(0.05)
-    assert unknown.behaviour.end_s.u == pytest.approx(0.09997 / math.sqrt(12.0), rel=1e-3)
-    assert unknown.behaviour.end_s.value == 0.0
+    assert unknown.response.end_u == pytest.approx(0.09997 / math.sqrt(12.0), rel=1e-3)
 
 
 def test_a_profile_without_behaviour_leaves_the_channel_its_own() -> None:
-    (channel,) = calibrate([replace(PROFILE, behaviour=Behaviour())], BOARD, [GPU]).channels([GPU])
+    (channel,) = calibrate([replace(PROFILE, response=UNKNOWN)], BOARD, [GPU]).channels([GPU])
     assert (channel.refresh_s, channel.window_s, channel.lag_s) == (0.1, None, None)
 
 

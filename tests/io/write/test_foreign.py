@@ -84,7 +84,7 @@ def test_pmt_files_can_be_those_of_the_older_pmt(tmp_path: Path, header: Header,
 
 
 def test_times_of_a_fast_sensor_stay_apart_in_a_pmt_file(tmp_path: Path, header: Header, make_frame: MakeFrame) -> None:
-    fast = Layout(tuple(replace(c, refresh_s=50e-6) for c in header.layout.channels))
+    fast = Layout(tuple(c.timed(refresh_s=50e-6) for c in header.layout.channels))
     sink = open_sink(tmp_path / "a.pmt", replace(header, layout=fast))
     sink.write(make_frame(3))
     sink.close(CLEAN)

@@ -68,7 +68,7 @@ def _pieces(frame: Frame, *cuts: int) -> list[Frame]:
 
 @pytest.fixture
 def stream(header: Header) -> Header:
-    return replace(header, layout=Layout(tuple(replace(c, refresh_s=50e-6) for c in PAIRS)))
+    return replace(header, layout=Layout(tuple(c.timed(refresh_s=50e-6) for c in PAIRS)))
 
 
 @pytest.mark.parametrize("lost", [{}, {1: 1, 399: 3, 5000: 250, 5001: 1, 12_345: 20_000}])

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.core.calibration.curves import Affine, Number
+from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.matching import calibrate
 from pmtpy.core.calibration.profile import Profile
-from pmtpy.core.calibration.response import Behaviour
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import ManualClock
+from pmtpy.core.response import Number, Response
 from pmtpy.core.rows import Floats
 from pmtpy.emulators.world import open_world
 from pmtpy.regions.measurement import Measurement
@@ -31,7 +31,7 @@ class Gpu:
 
     channel: str
     options: Mapping[str, object]
-    how: Behaviour
+    how: Response
 
     def profile(self, identity: Identity) -> Profile:
         """Return the profile: gain and zero to 0.3 % and 0.3 W."""
@@ -42,17 +42,27 @@ class Gpu:
 A100 = Gpu(
     "gpu.instant",
     {"profile": "a100", "gain": 1.0, "offset_w": 0.0},
-    Behaviour("one-pole", Number(0.1012, 1e-5), None, Number(0.0125, 2e-4), Number(0.0, 5e-4), Number(0.3)),
+    Response.stated(
+        "one-pole",
+        refresh_s=Number(0.1012, 1e-5),
+        tau_s=Number(0.0125, 2e-4),
+        delay_s=Number(0.0, 5e-4),
+        noise=Number(0.3),
+    ),
 )
 AVERAGE = Gpu(
     "gpu.average",
     {"profile": "ideal", "noise_w": 0.3},
-    Behaviour("boxcar", Number(0.1, 1e-5), Number(1.0, 0.003), None, Number(0.0, 1e-3), Number(0.1)),
+    Response.stated(
+        "boxcar", refresh_s=Number(0.1, 1e-5), window_s=Number(1.0, 0.003), delay_s=Number(0.0, 1e-3), noise=Number(0.1)
+    ),
 )
 FULL = Gpu(
     "gpu.instant",
     {"profile": "ideal", "noise_w": 0.3},
-    Behaviour("boxcar", Number(0.1, 1e-5), Number(0.1, 1e-3), None, Number(0.0, 5e-4), Number(0.3)),
+    Response.stated(
+        "boxcar", refresh_s=Number(0.1, 1e-5), window_s=Number(0.1, 1e-3), delay_s=Number(0.0, 5e-4), noise=Number(0.3)
+    ),
 )
 
 

@@ -155,7 +155,7 @@ def random_trial(rng: np.random.Generator, kind: str) -> Trial:
         model = SensorModel(update, window_s=update, **common, seed=seed)
     window = model.window_s + 2 * model.tau_s
     channel = Channel(
-        "gpu", Quantity.POWER, resolution=step, refresh_s=update, window_s=window, lag_s=model.lag_s,
+        "gpu", Quantity.POWER, resolution=step, refresh_s=update, window_s=window, lag_s=model.response.lag_s,
         gain_u=gain_u, offset_u=offset_u, noise=noise,
     )  # fmt: skip
     return gauge_trial(rng, kind, model, channel, 1.5 * (update + window))

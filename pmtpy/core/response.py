@@ -1,19 +1,20 @@
-"""How a sensor follows time: the step response of its kernel, from which every emulation and inversion follows.
+"""How a sensor follows time: one record for what a maker states, a fit finds, a profile holds and an emulator does.
 
 Symbols as in docs/corrections.md: a reading published at ``u`` is ``gain * (h * P)(u - delay) + offset``, with ``h`` a
 boxcar of width ``window_s``, a one-pole of time constant ``tau_s``, or one after the other. All times in seconds.
+Nothing here fits or guesses.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.core.arrays import Floats
 from pmtpy.core.load_intervals import LoadIntervals
-from pmtpy.core.rows import Floats
 
 _FORGOTTEN = 37.0  # time constants after which a one-pole has forgotten a step to the last digit ...
 _DEEP = 5.0  # ... and after which all but 0.7 % of it
@@ -22,13 +23,23 @@ EARLY_S = 0.02  # a stamp this much earlier than its reading has been seen; a ke
 
 
 @dataclass(frozen=True, slots=True)
+class Number:
+    """A value and its standard uncertainty, in the unit of its field."""
+
+    value: float
+    u: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Response:
     """One channel of a sensor in time, and its scale.
+
+    An uncertainty of infinity says that a value is not known, and the value is then 0.
 
     Attributes
     ----------
     period_s : float
-        Time between updates.
+        Time between updates; 0: not known.
     window_s, tau_s : float
         Boxcar width and one-pole time constant; 0: none.
     delay_s : float
@@ -42,10 +53,14 @@ class Response:
     tau_u : float
         Standard uncertainty of the time constant.
     noise_w, step_w : float
-        Standard deviation of one reading, and its resolution.
+        Standard deviation of one reading, and its resolution; 0: not known.
+    period_u, window_u, delay_u : float
+        Standard uncertainties of what they are named after.
+    family : str
+        What the kernel is called by who found it; empty: nobody did.
     """
 
-    period_s: float
+    period_s: float = 0.0
     window_s: float = 0.0
     tau_s: float = 0.0
     delay_s: float = 0.0
@@ -57,12 +72,67 @@ class Response:
     tau_u: float = 0.0
     noise_w: float = 0.0
     step_w: float = 0.0
+    period_u: float = 0.0
+    window_u: float = 0.0
+    delay_u: float = 0.0
+    family: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what no sensor can be."""
-        if not (self.period_s > 0 and self.window_s >= 0 and self.tau_s >= 0 and self.gain > 0):
-            msg = f"a response needs a positive period and gain, and widths that are not negative: {self}"
+        if not (self.period_s >= 0 and self.window_s >= 0 and self.tau_s >= 0 and self.gain > 0):
+            msg = f"a response needs a positive gain, and a period and widths that are not negative: {self}"
             raise ValueError(msg)
+
+    @classmethod
+    def stated(
+        cls,
+        family: str = "",
+        *,
+        refresh_s: Number | None = None,
+        window_s: Number | None = None,
+        tau_s: Number | None = None,
+        delay_s: Number | None = None,
+        noise: Number | None = None,
+    ) -> Response:
+        """Make one of values of which each is known by itself or not at all (None), as in a profile's file."""
+        unknown = Number(0.0, math.inf)
+        period, window, tau = refresh_s or unknown, window_s or unknown, tau_s or unknown
+        delay = delay_s or unknown
+        made = cls(
+            period.value,
+            window.value,
+            tau.value,
+            delay.value,
+            tau_u=tau.u,
+            noise_w=noise.value if noise else 0.0,
+            period_u=period.u,
+            window_u=window.u,
+            delay_u=delay.u,
+            family=family,
+        )
+        known = [u for u in (window.u / 2.0, tau.u, made.end_u) if math.isfinite(u)]
+        return replace(made, lag_u=math.hypot(*known))
+
+    def but(self, refresh_s: float | None, window_s: float | None, lag_s: float | None) -> Response:
+        """Return the response with what a maker states: the period, a window, the mean age; None says nothing."""
+        made = self
+        if refresh_s is not None:
+            made = replace(made, period_s=refresh_s, period_u=0.0)
+        if window_s is not None:
+            made = replace(made, window_s=window_s, tau_s=0.0, window_u=0.0)
+        if lag_s is not None:
+            made = replace(made, delay_s=lag_s - made.span_s / 2.0, delay_u=0.0)
+        return made
+
+    @property
+    def shaped(self) -> bool:
+        """Whether anything is known of the kernel's width."""
+        return math.isfinite(self.window_u) or math.isfinite(self.tau_u)
+
+    @property
+    def end_u(self) -> float:
+        """Standard uncertainty of the age of the kernel's end; where that is not known, of half a period either way."""
+        return self.delay_u if math.isfinite(self.delay_u) else self.period_s / math.sqrt(12.0)
 
     @property
     def span_s(self) -> float:
@@ -131,3 +201,6 @@ class Response:
         edge = np.maximum(recent, 0)
         rise = self.step(t[:, None] - edges[edge]) * np.where(edge % 2, -1.0, 1.0)
         return np.asarray(np.sum(rise * (recent >= oldest[:, None]), axis=1) + oldest % 2, np.float64)
+
+
+UNKNOWN = Response(period_u=math.inf, window_u=math.inf, tau_u=math.inf, delay_u=math.inf)
