@@ -59,7 +59,7 @@ def parse(text: str, unit: str) -> tuple[int, int | None]:
     """
     match = _CONTENT.fullmatch(text)
     if match is None or match[2] != unit or (unit == "J" and match[1].startswith("-")):
-        msg = f"{text!r} is no value in {unit}"
+        msg = f"{text!r} is not a value in {unit}"
         raise ValueError(msg)
     return int(match[1]), None if match[3] is None else int(match[3])
 

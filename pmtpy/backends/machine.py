@@ -123,7 +123,7 @@ def no_sysfs(backend: str, machine: Machine) -> tuple[Finding, ...]:
         if machine.root != _ROOT:
             mount = ("--root names a folder that holds the sys, proc and dev of a machine",)
         return (Finding(backend, "", Verdict.BROKEN, found, Obstacle.SETTING, mount),)
-    what = "is no folder" if root.exists() else "does not exist"
+    what = "is not a folder" if root.exists() else "does not exist"
     if root.is_dir():
         what = "has none of the folders of sysfs"
     near = next((place for place in (root / "sys", *root.parents) if (place / "class").is_dir()), None)
@@ -163,7 +163,7 @@ def why_denied(path: Path) -> tuple[Obstacle, tuple[str, ...]]:
     except OSError as error:
         return Obstacle.PERMISSION, (f"see why its folder is closed ({error.strerror}): $ namei -l {path}",)
     if not status.st_mode & 0o060 or status.st_gid == 0:
-        return Obstacle.PERMISSION, (f"$ sudo chmod a+rw {path}", "this lasts until the node is made anew")
+        return Obstacle.PERMISSION, (f"$ sudo chmod a+rw {path}", "this lasts until the device node is made again")
     try:
         group = grp.getgrgid(status.st_gid)
     except KeyError:
@@ -189,5 +189,5 @@ def load_module(name: str, machine: Machine) -> tuple[str, ...]:
 def remake_nodes(*subsystems: str) -> tuple[str, ...]:
     """Return what makes the device nodes that a host's own /dev lacks."""
     asked = " ".join(f"--subsystem-match={name}" for name in subsystems)
-    said = "have its device nodes made; if they do not come, udev does not run or /dev is no devtmpfs:"
+    said = "have its device nodes made; if they do not appear, udev is not running or /dev is not a devtmpfs:"
     return said, f"$ sudo udevadm trigger --action=add {asked}"

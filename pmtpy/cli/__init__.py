@@ -28,7 +28,7 @@ VERBS: Mapping[str, str] = types.MappingProxyType(
         "read": "take one reading of each sensor, per channel",
         "run": "run a command and report its energy",
         "dump": "log sensors continuously to files",
-        "compare": "hold sensors that watch the same power against each other",
+        "compare": "compare sensors that measure the same power",
         "plot": "draw power over time from recordings",
         "config": "show and set what a PowerSensor3 board has stored",
         "characterise": "find out how a sensor behaves, from a recording or live",

@@ -55,18 +55,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     columns = ", ".join([*COLUMNS, "temperature_c"])
     transfer.add_argument("--train", required=True, metavar="TABLE", help=f"CSV with the columns {columns}")
-    transfer.add_argument("--measured", required=True, metavar="TABLE", help="the same, for what is to be predicted")
+    transfer.add_argument("--measured", required=True, metavar="TABLE", help="the same, of what is to be predicted")
     transfer.add_argument("--clocks", required=True, metavar="MHZ,MHZ,...", help="clocks to predict, as asked for")
     transfer.add_argument("-o", "--output", required=True, metavar="OUT.csv", help="where to write the predictions")
     profile = what.add_parser(
         "profile",
-        help="make a calibration profile of what characterise found",
-        description="Make a calibration profile for one device from the JSON of `pmtpy characterise`. Whose it is, a "
-        "recording by pmtpy says itself; of another tool's recording, --target names the device, which is opened to "
-        "take that down. The profile is refused for any other device. Where neither is known, or with --device, it "
-        "is for recordings of a device that is elsewhere, and no sensor takes it. Of several recordings of the "
-        "device the mean is taken, and how much they differ tells how well it holds for another one; to the "
-        "uncertainty of a single one the repeatability is added that was published for such sensors.",
+        help="make a calibration profile from what characterise found",
+        description="Make a calibration profile for one device from the JSON of `pmtpy characterise`. A recording by "
+        "pmtpy names its device; for another tool's recording, name the device with --target, and it is opened to "
+        "read its identity. The profile is refused for any other device. With --device, or where the device is not "
+        "known, the profile is for recordings of a device that is elsewhere, and no sensor accepts it. From several "
+        "recordings of the device the mean is taken, and their spread tells how well it holds for the next one; for "
+        "a single recording, the repeatability published for such sensors is added to the uncertainty.",
         epilog="examples:\n  pmtpy characterise log.csv --load timestamps.csv --meter meter.csv --json > found.json\n"
         "  pmtpy calibrate profile found.json --target nvml:0 --channel gpu.instant --range 30,350 -o nvml0.json\n"
         "  pmtpy calibrate profile found.json --device 'NVIDIA A100' --range 30,350 -o a100.json\n"
@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     whose = profile.add_mutually_exclusive_group()
     whose.add_argument("--target", help="the device that was characterised, if it is in this machine")
     whose.add_argument("--device", default="", metavar="MODEL", help="else its name, for the record")
-    shown = "watts shown over which it was done; default: the lowest and the highest reading, as FOUND.json says"
+    shown = "range of the readings in watts; default: the lowest and the highest, as FOUND.json says"
     profile.add_argument("--range", metavar="LOW,HIGH", help=shown)
     option = "an option of the backend of --target (repeatable)"
     profile.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help=option)
@@ -123,7 +123,7 @@ def _transfer(args: argparse.Namespace) -> int:
     for note in notes[:_TOLD]:
         say(f"note: {note}")
     if len(notes) > _TOLD:
-        say(f"note: {len(notes) - _TOLD} more configurations are marked like these")
+        say(f"note: {len(notes) - _TOLD} more configurations have such notes")
     return 0
 
 
@@ -158,7 +158,7 @@ def _profile(args: argparse.Namespace) -> int:
     identity, channel = _whose(args, args.channel or channels[0], found)
     if args.no_meter:
         curve = Affine(Number(1.0, channel.gain_u), Number(0.0, channel.offset_u))
-        spread = f"no meter: the gain is as shown, to the {channel.gain_u:.3g} that is stated of such sensors"
+        spread = f"no meter: the gain is as shown, known to {channel.gain_u:.3g} that is stated of such sensors"
     came = (
         ("characterised", ", ".join(args.found)),
         ("date", dt.datetime.now(tz=dt.timezone.utc).date().isoformat()),

@@ -39,7 +39,7 @@ def add_parser(what: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     """Describe the arguments."""
     energy = what.add_parser(
         "energy",
-        help="correct the energies of a recording by a profile",
+        help="correct the energies of a recording with a profile",
         description="Energies of a recording, corrected by a profile for gain, offset, lag and kernel, with 95 % "
         "intervals: of each marked region, of each block of the load, or between two times.",
         epilog="examples:\n  pmtpy calibrate energy run.csv --profile nvml0.json\n"
@@ -97,8 +97,8 @@ def run(args: argparse.Namespace) -> int:
             shift = zone_shift(float(updates.t_s[0]), float(updates.t_s[-1]), reference)
     if not profile.response.shaped:
         msg = (
-            "the profile does not know the kernel of its sensor, so that only the level could be corrected: "
-            "characterise the sensor under an irregular load, and make the profile of that"
+            "the profile does not know the kernel of its sensor, so only gain and offset could be corrected: "
+            "characterise the sensor under an irregular load, and make the profile from that"
         )
         raise CalibrationError(msg)
     response = known_response(profile, updates.period_s, updates.watts)

@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     things = "a recording (FILE or FILE#CHANNEL), or a sensor (name[:device] or name[:device]#CHANNEL)"
     add("things", nargs="+", metavar="FILE_OR_TARGET", help=things)
-    add("--reference", metavar="NAME", help="hold the others against this one; default: the most finely sampled")
+    add("--reference", metavar="NAME", help="compare the others with this one; default: the one sampled most often")
     add("--channel", action="append", default=[], metavar="NAME", help="this power of each FILE (repeatable)")
     clock = "whether the times of all FILEs come from one clock; default: one if one run wrote them"
     add("--clock", choices=("one", "unknown"), help=clock)
@@ -161,7 +161,7 @@ def _named(wanted: str | None, traces: Sequence[Trace]) -> str | None:
     ends = [n for n in names if n.endswith((f"#{wanted}", f"/{wanted}"))]
     if len(ends) == 1:
         return ends[0]
-    msg = f"the reference {wanted!r} is none of: {', '.join(names)}"
+    msg = f"the reference {wanted!r} is not one of: {', '.join(names)}"
     raise TargetError(msg)
 
 

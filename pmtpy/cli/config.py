@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--name", help="name of the pair, stored for both its sensors")
     add("--vref", type=float, metavar="VOLTS", help="voltage at the pin for zero input")
     add("--sensitivity", "--gain", type=float, metavar="X", help="volts per ampere, or the gain of a voltage sensor")
-    add("--polarity", type=int, choices=(1, -1), help="-1: built in the other way round")
+    add("--polarity", type=int, choices=(1, -1), help="-1: mounted the other way round")
     add("--in-use", choices=("on", "off"), help="whether the sensor is connected")
     add("--calibrate-zero", action="store_true", help="make what the sensor reads now its zero")
     add("--calibrate-gain", type=float, metavar="VALUE", help="make what the sensor reads now VALUE amperes or volts")

@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         return _print_rules(args.targets)
     if args.root is not None:
         if not Path(args.root).is_dir():
-            msg = f"--root {args.root} is no folder"
+            msg = f"--root {args.root} is not a folder"
             raise TargetError(msg)
         # Backends that read files look there, too, when they are opened.
         os.environ[_SYSFS] = str(Path(args.root) / "sys")

@@ -32,7 +32,7 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             known = [str(choice) for choice in action.choices]
-            msg = f"{str(value)!r} is none of: {', '.join(known)}{nearest(str(value), known)}"
+            msg = f"{str(value)!r} is not one of: {', '.join(known)}{nearest(str(value), known)}"
             raise argparse.ArgumentError(action, msg)
 
     def _print_message(self, message: str, file: Any = None) -> None:

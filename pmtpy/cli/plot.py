@@ -14,7 +14,7 @@ from pmtpy.plotting.recording import SUFFIXES, plot
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="a recording: our own, or one of PMT, PowerSensor3, ..."
+        "files", nargs="+", metavar="FILE", help="a recording by pmtpy, PMT, PowerSensor3, nvidia-smi, ..."
     )
     parser.add_argument(
         "-o", "--output", metavar="PICTURE", help=f"{', '.join(SUFFIXES)}; default: the first FILE with .png, here"

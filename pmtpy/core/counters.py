@@ -48,7 +48,7 @@ def increment(new: float, old: float, channel: Channel, seconds: float, rest_s: 
 
 _RESTS = "its counter rests although the part is powered"
 _UNREAD = "it could not be read"
-_RESTARTED = "its counter restarted, or jumped by what cannot be"
+_RESTARTED = "its counter restarted, or jumped by an impossible amount"
 
 
 class Counter:

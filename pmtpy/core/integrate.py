@@ -25,7 +25,7 @@ from pmtpy.core.rows import Block, Floats, Frame, Ints, Layout, Point, Row
 
 _new = tuple.__new__  # what Point(...) does in the end, at half the cost
 
-_UNKNOWN = "it was not measured, or shows what cannot be"
+_UNKNOWN = "it was not measured, or shows an impossible value"
 
 _FEW_ROWS = 8  # below this, plain numbers are faster than arrays
 

@@ -309,7 +309,7 @@ def parse_sensor_model(spec: str) -> SensorModel:
     Raises
     ------
     TargetError
-        Unknown name or field, or a value that is no number. The message lists what there is.
+        Unknown name or field, or a value that is not a number. The message lists what there is.
     """
     name, colon, rest = spec.partition(":")
     if not colon and "=" in spec:

@@ -205,7 +205,7 @@ def _recorded(path: str, spec: str) -> Table:
         pairs = np.array([(float(row[i]), float(row[j])) for row in rows], np.float64)
         return Table(pairs[:, 0] - pairs[0, 0], pairs[:, 1])
     except (IndexError, ValueError) as error:
-        msg = f"load {spec!r}: {path} has a row that is no time with a power: {error}"
+        msg = f"load {spec!r}: {path} has a row that is not a time with a power: {error}"
         raise TargetError(msg) from error
 
 

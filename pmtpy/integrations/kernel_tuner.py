@@ -243,7 +243,7 @@ def _means(stem: str, measured: Sequence[Measurement]) -> dict[str, float]:
     counted = [m for m in measured if m.coverage >= _ENOUGH and m.seconds > 0]
     if not counted:
         least = min((m.coverage for m in measured), default=0.0)
-        msg = f"{stem}: of no run of the kernel is the energy known (as little as {least:.0%} of it)"
+        msg = f"{stem}: the energy of no run of the kernel is known (of one, only {least:.0%} of it)"
         raise CoverageError(msg)
     # Of a run, up to a twentieth may be unknown: it is taken to be like the rest.
     joules = [m.joules / m.coverage for m in counted]

@@ -154,7 +154,7 @@ class JlsFile:
                     self._file = pyjls.Reader(str(path))
                 except (RuntimeError, ValueError) as error:
                     why = f"it is damaged, or not whole: {'; '.join([str(error), *heard.errors[:1]])}"
-                    raise self._error(f"{why}; get it anew from where it was made, or from a copy") from error
+                    raise self._error(f"{why}; copy it again from its source, or from a copy") from error
         finally:
             unlock(held)
         self.facts, first = self._metadata()

@@ -147,7 +147,7 @@ def record_all(
     target = canonical(target)
     name, device = split_target(target)
     for key in OF_SENSORS.keys() & options.keys():
-        msg = f"{target}: {key} is no option here: {OF_SENSORS[key]}"
+        msg = f"{target}: {key} is not an option here: {OF_SENSORS[key]}"
         raise TargetError(msg)
     maker, given = _maker(name, device, options, edges_s, clock)
     source = opener(name, device)(device, clock=clock, **options_from_text(target, given))

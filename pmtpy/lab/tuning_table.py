@@ -28,7 +28,7 @@ def read_table(path: Path) -> Table:
     Raises
     ------
     FileFormatError
-        It cannot be read, lacks a column, or has a value that is no number: file, line and column are named.
+        It cannot be read, lacks a column, or has a value that is not a number: file, line and column are named.
     """
     try:
         raw = path.read_bytes()

@@ -227,7 +227,9 @@ class Acquisition:
         channels = calibration.channels(source.channels) if calibration is not None else source.channels
         before, now = self._source.identity, source.identity
         if channels != self.layout.channels or (before.model, before.serial) != (now.model, now.serial):
-            msg = f"{self.target}: another device, or one with other channels, answers now; close it and create it anew"
+            msg = (
+                f"{self.target}: another device, or one with other channels, answers now; close it and create it again"
+            )
             raise TargetError(msg)
         with self.lock:
             self._take(source, self.interval_s)

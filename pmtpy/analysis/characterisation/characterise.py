@@ -173,7 +173,9 @@ def _on_one_clock(meter: Series, updates: Updates) -> tuple[ClockFit, PowerTrace
 def _long_enough(meter: Series) -> PowerTrace:
     curve = meter.curve()
     if curve.end_s - curve.start_s < _BRIEF_S:
-        msg = f"the meter recorded {curve.end_s - curve.start_s:.3g} s: so little looks like any part of a load"
+        msg = (
+            f"the meter recorded {curve.end_s - curve.start_s:.3g} s, too short to be matched with a load; record 10 s"
+        )
         raise DeclinedError(msg)
     return curve
 
@@ -323,7 +325,7 @@ def _fitted_line(updates: Updates, meter: PowerTrace, fit: KernelFit, pivot_s: f
     seen = updates.between(meter.start_s, meter.end_s).watts
     low, high = np.quantile(seen, [0.02, 0.98]) if len(seen) else (0.0, 0.0)
     if high - low < _NARROW * abs(float(np.mean(seen)) if len(seen) else 1.0):
-        msg = f"the readings vary by {high - low:.3g} W only, which is no range to fit a line over; vary the load"
+        msg = f"the readings vary by {high - low:.3g} W only, too little to fit a line; vary the load"
         raise DeclinedError(msg)
     return fit_transfer(updates, meter, fit, pivot_s)
 

@@ -181,7 +181,7 @@ def weighed(fit: KernelFit, misfits: list[tuple[Fit, float]], rivals: list[tuple
     if fit.family == AMBIGUOUS or mine * (1.0 + _NAMED) >= _NAMED:
         return fit
     likely = " and ".join(f"a {name} has {100.0 * part:.0f} %" for name, part in odds[:2])
-    reason = f"{likely} of the belief, and odds of {_NAMED:g} to 1 are asked for; use a pseudo-random load"
+    reason = f"{likely} of the probability, and it takes odds of {_NAMED:g} to 1 to name one; use a pseudo-random load"
     return replace(fit, family=AMBIGUOUS, reason=reason)
 
 

@@ -104,7 +104,7 @@ def _reference(traces: Sequence[Trace], wanted: str | None) -> str:
     if wanted is None:
         return min(traces, key=lambda t: float(np.median(np.diff(t.t_s))) if len(t.t_s) > 1 else math.inf).name
     if wanted not in names:
-        msg = f"the reference {wanted!r} is none of: {', '.join(names)}"
+        msg = f"the reference {wanted!r} is not one of: {', '.join(names)}"
         raise TargetError(msg)
     return wanted
 

@@ -188,7 +188,7 @@ def _informed(readings: Readings, load: StampedLoad) -> Posterior:
 
 def _hardly(share: float) -> str:
     return (
-        "the sensor sees the load in too few phases to tell its levels and its duty apart, so that its energy is known "
+        "the sensor sees the load in too few phases to tell its levels from its duty cycle, so its energy is known "
         f"to {COVERAGE_FACTOR * share:.0%} only: take another period of the load"
     )
 

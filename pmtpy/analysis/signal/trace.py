@@ -46,7 +46,7 @@ class PowerTrace:
         keep = np.concatenate([[True], np.diff(t) > 0]) if len(t) else np.zeros(0, np.bool_)
         t, p = t[keep], p[keep]
         if len(t) < 3 or not np.all(np.isfinite(p)):
-            msg = f"a reference of {len(t)} samples in order of time is too short, or holds values that are no numbers"
+            msg = f"a reference of {len(t)} samples in order of time is too short, or has values that are not numbers"
             raise DeclinedError(msg)
         head = float(np.median(p[t <= t[0] + _END_S]))
         tail = float(np.median(p[t >= t[-1] - _END_S]))
@@ -60,7 +60,7 @@ class PowerTrace:
         keep = np.concatenate([[True], np.diff(t) > 0]) if len(t) else np.zeros(0, np.bool_)
         t, e = t[keep], e[keep]
         if len(t) < 3 or not np.all(np.isfinite(e)):
-            msg = f"a counter with {len(t)} readings in order of time is too short, or holds values that are no numbers"
+            msg = f"a counter with {len(t)} readings in order of time is too short, or has values that are not numbers"
             raise DeclinedError(msg)
         power = np.diff(e) / np.diff(t)
         return _curve(

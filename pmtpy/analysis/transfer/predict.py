@@ -172,7 +172,7 @@ def _refuse_far(model: Transfer, measured: Table) -> None:
     if away[far] > (high / low) * (1 + _BOUND_SLACK):
         msg = (
             f"{measured.config[far]} was measured at {measured.core_mhz[far]:g} MHz, too far from the {low:g} to "
-            f"{high:g} MHz of the training table to be carried there; is core_freq_mhz in MHz in both tables?"
+            f"{high:g} MHz of the training table to be predicted from it; is core_freq_mhz in MHz in both tables?"
         )
         raise DeclinedError(msg)
 

@@ -126,7 +126,7 @@ class HwmonSource(PolledSource):
         counts = self._registers.numbers()
         for channel, count in zip(self.channels[: self._powers], counts, strict=False):
             if not 0 < count <= _MOST_MICROWATTS:
-                msg = f"amdsmi {self.identity.serial}: {channel.name}: the driver says {count} uW, which cannot be"
+                msg = f"amdsmi {self.identity.serial}: {channel.name}: the driver says {count} uW, which is impossible"
                 raise ReadError(msg)
         return counts
 

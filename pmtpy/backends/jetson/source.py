@@ -90,7 +90,7 @@ def _parsed(path: Path, text: str, count: int, *, alone: bool) -> list[float]:
         try:
             return [number(word.encode()) for word in words]
         except ValueError:
-            msg = f"{path}: it holds {' '.join(words)[:40]!r}, which is no number"
+            msg = f"{path}: it holds {' '.join(words)[:40]!r}, which is not a number"
     if alone:
         return [math.nan] * count
     raise ReadError(msg)

@@ -166,7 +166,7 @@ class RegisterSource(NvmlSource):
         if code in errors.DEAD | errors.RESTART:
             raise Fault(register.channel.name, code)
         if code or count is None or not register.fits(count):
-            said = errors.meaning(code) if code else f"the driver says {count}, which cannot be"
+            said = errors.meaning(code) if code else f"the driver says {count}, which is impossible"
             failures.append(f"{register.channel.name}: {said}")
             return math.nan
         return count

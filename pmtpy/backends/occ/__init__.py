@@ -189,7 +189,7 @@ def _assemble(export: Export, device: str | None, wish: _Wish) -> Source:
     found = _Found([], [], set(extra))
     rest = export.odd_bytes()
     if rest:
-        found.notes.append(f"{export.path}: {rest} bytes at its end are no whole block: a processor may be missing")
+        found.notes.append(f"{export.path}: {rest} bytes at its end are not a whole block: a processor may be missing")
     known: set[str] = set()
     for index in _indices(device, export.blocks()):
         try:

@@ -228,7 +228,7 @@ class Table:
                 faults.append(f"row {row} of the table: {error}")
                 continue
             if entry.name in entries:
-                faults.append(f"row {row} of the table: the name {entry.name} has come before")
+                faults.append(f"row {row} of the table: the name {entry.name} appears twice")
             else:
                 entries[entry.name] = entry
         return cls(header, entries, tuple(faults))

@@ -68,7 +68,7 @@ def pair_channels(
                 f"pair {pair} is not measured: sensor {active} is in use but sensor {idle} is not, and power needs both"
             )
         elif current.in_use and not (current.usable and voltage.usable):
-            notes.append(f"pair {pair} is not measured: its stored vref or sensitivity cannot be computed with")
+            notes.append(f"pair {pair} is not measured: its stored vref or sensitivity is not usable")
         elif current.in_use and plausible and (wrong := _implausible(pair, current, voltage)):
             notes.append(
                 f"pair {pair} is not measured: {wrong}; correct it with `pmtpy config powersensor3`, "

@@ -113,7 +113,7 @@ def unpack_record(raw: bytes, sensor: int) -> tuple[SensorRecord, tuple[str, ...
     record = SensorRecord(type_text, name_text, vref, sensitivity, bool(in_use))
     if record.in_use and not record.usable:
         warnings.append(
-            f"sensor {sensor}: stored vref {vref:g} V and sensitivity {sensitivity:g} cannot be computed with; "
+            f"sensor {sensor}: stored vref {vref:g} V and sensitivity {sensitivity:g} are not usable; "
             "set them with `pmtpy config powersensor3`"
         )
     return record, tuple(warnings)

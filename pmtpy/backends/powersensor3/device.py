@@ -89,7 +89,7 @@ class Firmware:
             return (f"firmware {self.text!r} is not known; treated as that of an F411 board",)
         notes = []
         if self.number > (1, 6, 999):
-            notes.append(f"firmware {self.text} is newer than 1.6, with which pmtpy was written")
+            notes.append(f"firmware {self.text} is newer than 1.6, the newest that pmtpy knows")
         if self.number < (1, 3, 0):
             notes.append(f"firmware {self.text} is older than 1.3.0 and stores no pair names")
         if self.demo:
@@ -230,7 +230,7 @@ class Board:
             self.rest()
         if decoder.frames < frames:
             bad = decoder.skipped_bytes
-            msg = f"{self.name}: only {decoder.frames} of {frames} frames came; {bad} bytes were no frames"
+            msg = f"{self.name}: only {decoder.frames} of {frames} frames arrived; {bad} bytes belong to no frame"
             raise ProtocolError(msg)
         return np.concatenate(parts)[:frames]
 

@@ -94,7 +94,7 @@ def _port(path: Path, machine: Machine, *, on_usb: bool = False) -> Finding:
         return Finding(BACKEND, name, Verdict.BROKEN, reason, obstacle, cure, _RULES)
     if not path.is_char_device():
         cure = ("name the port of the board, as $ pmtpy list shows it",)
-        return Finding(BACKEND, name, Verdict.BROKEN, f"{name} is no serial port", Obstacle.SETTING, cure)
+        return Finding(BACKEND, name, Verdict.BROKEN, f"{name} is not a serial port", Obstacle.SETTING, cure)
     users = holders(name)
     if users or _locked(path):
         who = ", ".join(users) or "a program that cannot be seen from here (another user, a container)"

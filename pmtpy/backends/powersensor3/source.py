@@ -58,8 +58,8 @@ _SENTENCES = {
     "silent": "the board was silent for {seconds:.3g} s",
     "damaged": "the stream was damaged {amount:.0f} times on the line",
     "skipped": "{amount:.0f} bytes belonged to no whole frame and were skipped",
-    "dropped": "{amount:.0f} bytes were dropped because nobody fetched them for minutes",
-    "returned": "{amount:.0f} frames had been counted as lost, came late after all and were dropped",
+    "dropped": "{amount:.0f} bytes were dropped because the program did not fetch them for minutes",
+    "returned": "{amount:.0f} frames were counted as lost, arrived late and were dropped",
 }
 
 

@@ -411,5 +411,5 @@ def _program() -> list[str]:
     spec = _relay.__spec__
     source = getattr(spec.loader if spec else None, "get_source", lambda _: None)(_relay.__name__)
     if not source:
-        raise _no_relay(f"the relay process is not to be found: {_relay.__file__} is no file")
+        raise _no_relay(f"the relay process cannot be found: {_relay.__file__} is not a file")
     return ["-c", source]

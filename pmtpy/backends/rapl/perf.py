@@ -113,7 +113,7 @@ def cpu_list(text: str) -> tuple[int, ...]:
     for piece in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,5})(?:-(\d{1,5}))?\s*", piece)
         if match is None:
-            msg = f"{text!r} is no list of CPUs"
+            msg = f"{text!r} is not a list of CPUs"
             raise ValueError(msg)
         cpus += range(int(match[1]), int(match[2] or match[1]) + 1)
     return tuple(dict.fromkeys(cpus))

@@ -21,7 +21,7 @@ from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
 
 _WAYS = ("powercap", "perf")
 _PERMIT = (
-    "the counters are for root only since 2020, because they tell what other users' programs do (CVE-2020-8694). "
+    "the counters are for root only since 2020, because they reveal what other users' programs do (CVE-2020-8694). "
     "If that is no concern here, until the next boot: sudo chmod a+r /sys/class/powercap/intel-rapl*/energy_uj ; "
     "for good: pmtpy doctor --rules prints a udev rule and a tmpfiles line to install; "
     "or, for perf events instead: sudo sysctl kernel.perf_event_paranoid=0 (or CAP_PERFMON)"

@@ -253,7 +253,7 @@ def _only_plain(func: Callable[..., Any], decorator: str) -> None:
     """Refuse what would be measured while it does nothing: a call of it only makes a coroutine or generator."""
     if inspect.iscoroutinefunction(func) or inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
         msg = (
-            f"pmt.{decorator} measures plain functions; {func.__qualname__} would be over before it has begun: "
+            f"pmt.{decorator} measures plain functions; {func.__qualname__} returns before its work begins: "
             f"use pmtpy.{decorator} for coroutines and generators"
         )
         raise TypeError(msg)

@@ -96,7 +96,7 @@ def load(
         raise
     except Exception as error:  # whatever a reader did not foresee: it is the file that is at fault
         what = str(error) or type(error).__name__
-        msg = f"{place} cannot be read: {what}; get it anew from where it was made, or remove what was changed in it"
+        msg = f"{place} cannot be read: {what}; copy it again from its source, or remove what was changed in it"
         raise FileFormatError(msg) from error
 
 
@@ -129,5 +129,5 @@ def _read(
             table = read(recording)
             _sidecar.describe(table, facts)  # our own dumps for PMT and PowerSensor3 have metadata beside them
             return part.of_table(table)
-    msg = f"{place} is no recording of power that is known here; known are: {_KNOWN}"
+    msg = f"{place} is not a recording of power that pmtpy knows; it knows: {_KNOWN}"
     raise FileFormatError(msg)

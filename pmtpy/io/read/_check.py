@@ -35,7 +35,7 @@ def names(recording: Recording, found: Sequence[str]) -> None:
     """
     twice = sorted({n for n in found if found.count(n) > 1})
     if twice or "" in found or "\N{REPLACEMENT CHARACTER}" in "".join(found):
-        what = f"names a column twice: {', '.join(twice)}" if twice and twice != [""] else "has a name that is no text"
+        what = f"names a column twice: {', '.join(twice)}" if twice and twice != [""] else "has a name that is not text"
         msg = f"line 1: the header {what}; correct the header"
         raise recording.error(msg)
 
@@ -129,7 +129,7 @@ def possible(recording: Recording, name: str, values: Floats, at: Ints) -> Float
         return values
     more = f" (and in {len(wrong) - 1} more lines)" if len(wrong) > 1 else ""
     recording.notes.append(
-        f"line {at[wrong[0]]}{more}: {name} is {values[wrong[0]]:g}, which cannot be; taken as unknown"
+        f"line {at[wrong[0]]}{more}: {name} is {values[wrong[0]]:g}, which is impossible; treated as unknown"
     )
     kept: Floats = values.copy()
     kept[wrong] = np.nan
@@ -155,7 +155,7 @@ def sums(recording: Recording, name: str, total: Floats, parts: Sequence[Floats]
     i, more = off[0], f" (and {len(off) - 1} more)" if len(off) > 1 else ""
     recording.notes.append(
         f"line {at[i]}{more}: {name} is {total[i]:g}, its parts add up to {summed[i]:g}: one of them is wrong;"
-        " get the file anew from where it was made"
+        " copy the file again from its source"
     )
     return True
 

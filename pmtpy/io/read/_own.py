@@ -51,7 +51,7 @@ def csv(recording: Recording, part: Part) -> pd.DataFrame:
     try:
         names = next(csv_module.reader([first]), [])
     except csv_module.Error as error:
-        raise recording.error(f"line 1: the header is no line of CSV ({error}); correct the header") from error
+        raise recording.error(f"line 1: the header is not a line of CSV ({error}); correct the header") from error
     check_names(recording, names)
     lines = Delimited(recording, {n: _KINDS.get(n, FLOAT) for n in names}, ",")
     gathered = _Gathered(recording, names, part)

@@ -42,7 +42,7 @@ def read(recording: Recording, part: Part) -> pd.DataFrame:
         with _File(recording) as file:
             return file.read(part)
     except (pa.ArrowException, OSError) as error:
-        msg = f"it is damaged, or not whole: {error}; get it anew from where it was made, or from a copy"
+        msg = f"it is damaged, or not whole: {error}; copy it again from its source, or from a copy"
         raise recording.error(msg) from error
 
 
@@ -156,7 +156,7 @@ class _File:
         kinds = {"marker": self._pa.types.is_string, "lost": self._pa.types.is_int64}
         for field in self._file.schema_arrow:
             if not kinds.get(field.name, self._pa.types.is_float64)(field.type):
-                raise self._recording.error(f"column {field.name} is of type {field.type}, which none of ours is")
+                raise self._recording.error(f"column {field.name} is of type {field.type}, which pmtpy never writes")
         return names
 
     def _groups(self, part: Part) -> list[int]:
@@ -201,7 +201,7 @@ class _Filling:
         if not len(table):
             return True
         if table.column("lost").null_count:
-            raise self._recording.error("a row does not say how many were lost before it; it is none of ours")
+            raise self._recording.error("a row does not say how many were lost before it; pmtpy did not write it")
         found: dict[str, npt.NDArray[Any]] = {n: table.column(n).to_numpy(zero_copy_only=False) for n in self._columns}
         at: Ints = np.arange(before + 1, before + len(table) + 1)
         left = _check.recorded(self._recording, found, at, self._last)

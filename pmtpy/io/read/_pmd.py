@@ -55,7 +55,7 @@ def read(recording: Recording, ticks_per_ms: float | None) -> pd.DataFrame:
     at: Ints = np.arange(1, count + 1)
     left = ~(words[:, 1:] & 0xF).any(axis=1)
     for number in at[~left].tolist():
-        recording.broken(number, "it is no record: bits are set that the device never sets")
+        recording.broken(number, "it is not a record: bits are set that the device never sets")
     words, at = words[left], at[left]
     if not len(words):
         raise recording.error("there is no record in it")

@@ -50,7 +50,7 @@ def read(recording: Recording) -> pd.DataFrame:
     left = _check.in_order(recording, columns["time"], at)
     stamps = columns["device_timestamp"]
     for number in at[left & ~(np.abs(stamps) < _STAMP_LIMIT)].tolist():
-        recording.broken(number, "its device_timestamp is no number of microseconds")
+        recording.broken(number, "its device_timestamp is not a number of microseconds")
     left &= np.abs(stamps) < _STAMP_LIMIT
     columns, at = {n: c[left] for n, c in columns.items()}, at[left]
     if not len(at):

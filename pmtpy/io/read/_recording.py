@@ -80,7 +80,7 @@ class Recording:
                 raise self.error(f"it unpacks to more than {_RATIO} times its size; unpack it first, if it is sound")
             return part  # noqa: TRY300
         except (OSError, EOFError, zlib.error) as error:
-            msg = f"{self.path} is not whole: {error}; get it anew from where it was made"
+            msg = f"{self.path} is not whole: {error}; copy it again from its source"
             raise FileFormatError(msg) from error
 
     def first_line(self) -> str:

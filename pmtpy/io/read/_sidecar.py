@@ -34,7 +34,7 @@ def beside(path: Path) -> tuple[dict[str, Any] | None, str]:
     except OSError as error:
         return None, f"{place.name} cannot be read ({error.strerror}): {unknown}"
     facts = parsed(text, place)
-    return facts, "" if facts is not None else f"{place.name} cannot be read (it is no metadata of pmtpy): {unknown}"
+    return facts, "" if facts is not None else f"{place.name} cannot be read (it is not metadata of pmtpy): {unknown}"
 
 
 def parsed(text: bytes, place: Path) -> dict[str, Any] | None:
@@ -97,5 +97,5 @@ def count(table: pd.DataFrame, facts: dict[str, Any] | None) -> None:
         table.attrs["complete"] = False
         table.attrs["notes"].append(
             f"it has {found} rows where {written} were written: lines were taken out or added since;"
-            " get it anew from where it was made"
+            " copy it again from its source"
         )

@@ -116,7 +116,7 @@ def _values(recording: Recording, text: Columns, at: Ints) -> tuple[list[_Field]
             fields.append(_Field(name, "", _bare(column)))
             continue
         if unit not in _UNITS and "power.draw" in head:
-            raise recording.error(f"line 1: {name} is in {unit!r}, which is no unit of nvidia-smi; write W or mW there")
+            raise recording.error(f"line 1: {name} is in {unit!r}, not a unit of nvidia-smi; write W or mW there")
         suffix, factor = _UNITS.get(unit, (unit, 1.0))
         values, wrong = _numbers(column, unit)
         why |= {

@@ -27,7 +27,7 @@ class Thinner:
 
     def __init__(self, interval_s: float) -> None:
         if not interval_s > 0:
-            msg = f"an interval must be longer than nothing, not {interval_s} s"
+            msg = f"an interval must be longer than 0 s, not {interval_s} s"
             raise ValueError(msg)
         self._interval_ns = max(1, round(interval_s * _NS_PER_S))
         self._kept: Frame | None = None  # the last row given out

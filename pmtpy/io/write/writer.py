@@ -168,7 +168,7 @@ class Writer:
     def _finish(self, anchor: Anchor, failure: str) -> Ending:
         self._flush()
         left = self._gap.labels + self._missing.labels
-        unmarked = f"marks without a row: {', '.join(left)}" if left else ""
+        unmarked = f"markers without a row: {', '.join(left)}" if left else ""
         if self._dropped and self.error is None:
             self.error = SinkError(f"{self._dropped} rows were dropped: they came faster than they could be written")
         elif self._dropped:

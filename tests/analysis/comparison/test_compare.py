@@ -254,7 +254,7 @@ def test_the_mean_power_is_that_of_the_time_whose_energy_is_known() -> None:
 
 def test_a_reference_that_is_not_there_is_refused() -> None:
     t, p = np.arange(10.0), np.arange(10.0)
-    with pytest.raises(TargetError, match="none of: a, b"):
+    with pytest.raises(TargetError, match="not one of: a, b"):
         compare([Trace("a", t, p), Trace("b", t, p)], reference="c")
     with pytest.raises(TargetError, match="two or more"):
         compare([Trace("a", t, p)])

@@ -144,7 +144,7 @@ def test_marks_that_found_no_row_are_named_at_the_end(make_frame: MakeFrame) -> 
     sink.refusals = 1
     writer = Writer(sink)
     writer.put(make_frame(2, marks=((0, "solve"),)))
-    assert "marks without a row: solve" in writer.stop(END).error
+    assert "markers without a row: solve" in writer.stop(END).error
 
 
 @pytest.mark.parametrize("interval_s", [0.001, 0.01])
