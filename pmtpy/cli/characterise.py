@@ -15,6 +15,7 @@ import numpy as np
 
 from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.results import Characterisation, Series
+from pmtpy.cli import procedures
 from pmtpy.cli.common import add_options, parse_options, say
 from pmtpy.cli.page import Kind, Line, Page
 from pmtpy.cli.settings import load_settings
@@ -46,11 +47,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--skip-broken", action="store_true", help="leave out lines that cannot be read")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
     add_options(parser)
+    procedures.add_arguments(parser)
     parser.epilog = _EXAMPLES
 
 
 def run(args: argparse.Namespace) -> int:
-    """Characterise each target, print."""
+    """Characterise each target, print; or do the procedure that was asked for."""
+    procedure = procedures.chosen(args)
+    if procedure is not None:
+        return procedure(args)
     made = [_one(target, args) for target in args.targets]
     found = [each.found for each in made]
     if args.json:

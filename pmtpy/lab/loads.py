@@ -6,6 +6,7 @@ coincidences with update period and window that a square wave has. Each maker no
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import threading
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from pmtpy.core.clock import NS_PER_S, Clock
+from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import BackendUnavailableError, TargetError
 
@@ -244,3 +245,47 @@ def _compute(ready: Any, busy: Any, stop: Any) -> None:
 def cpu_load(edges_s: Floats, clock: Clock) -> Maker:
     """Compute on all cores but the one that polls."""
     return _Cores(edges_s, clock)
+
+
+class _Fast:
+    """Processes that compute during the first half of each period of the clock, one for each core but one."""
+
+    def __init__(self, hz: float, clock: Clock) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._stop = context.Event()
+        self._ready = context.Barrier(max(os.cpu_count() or 2, 2))
+        start_ns = clock.now_ns()
+        self._processes = [
+            context.Process(target=_compute_at, args=(self._ready, self._stop, hz, start_ns), daemon=True)
+            for _ in range(self._ready.parties - 1)
+        ]
+
+    def __enter__(self) -> Self:
+        for process in self._processes:
+            process.start()
+        self._ready.wait(60.0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for process in self._processes:
+            process.join()
+
+
+def _compute_at(ready: Any, stop: Any, hz: float, start_ns: int) -> None:
+    """Load one core in the first half of each period since ``start_ns``. Runs in a process of its own."""
+    ready.wait(60.0)
+    a, never = np.full((32, 32), 1.0 / 32.0), threading.Event()
+    period_ns = NS_PER_S / hz
+    while not stop.is_set():
+        for _ in range(round(hz / 10.0) + 1):  # the flag is another process's: asked ten times a second
+            period = math.floor((HOST_CLOCK.now_ns() - start_ns) / period_ns)
+            half_ns, end_ns = (start_ns + round((period + part) * period_ns) for part in (0.5, 1.0))
+            while HOST_CLOCK.now_ns() < half_ns:
+                a = a @ a
+            HOST_CLOCK.wait_until(end_ns, never)
+
+
+def fast_load(hz: float, clock: Clock) -> AbstractContextManager[object]:
+    """Compute on all cores but one during half of each period of a frequency, which is the clock's."""
+    return _Fast(hz, clock)

@@ -1,0 +1,111 @@
+"""How two measurements of power agree over workloads: a sensor and a reference, or a whole and the sum of its parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.core.rows import Floats
+from pmtpy.errors import DeclinedError
+
+_FEWEST = 5  # workloads: a parabola and two to spare
+
+
+@dataclass(frozen=True, slots=True)
+class PolynomialFit:
+    """``reference = c0 + c1 sensor (+ c2 sensor^2)``, by least squares.
+
+    Attributes
+    ----------
+    coefficients : tuple of Estimate
+        c0 in W, c1 without a unit, c2 in 1/W.
+    mape_percent : float
+        Mean of ``|fit - reference| / reference``.
+    mae_w : float
+        Mean of ``|fit - reference|``.
+    """
+
+    coefficients: tuple[Estimate, ...]
+    mape_percent: float
+    mae_w: float
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How a sensor agrees with a reference.
+
+    Attributes
+    ----------
+    workloads : int
+    low_w, high_w : float
+        The least and the most power of the reference.
+    ratio : float
+        Mean power of the sensor by mean power of the reference.
+    mape_percent, mae_w : float
+        Of the sensor as it is: mean of ``|sensor - reference|``, relative to the reference and in watts.
+    linear, quadratic : PolynomialFit
+    """
+
+    workloads: int
+    low_w: float
+    high_w: float
+    ratio: float
+    mape_percent: float
+    mae_w: float
+    linear: PolynomialFit
+    quadratic: PolynomialFit
+
+
+def agreement(sensor_w: Floats, reference_w: Floats) -> Agreement:
+    """Compare mean powers of workloads.
+
+    Parameters
+    ----------
+    sensor_w, reference_w : float64, shape (n,)
+        Mean power of each workload, by both.
+
+    Raises
+    ------
+    DeclinedError
+        Fewer than five workloads, or all of one power.
+    """
+    x, y = np.asarray(sensor_w, np.float64), np.asarray(reference_w, np.float64)
+    known = np.isfinite(x) & np.isfinite(y) & (y > 0.0)
+    x, y = x[known], y[known]
+    if len(x) < _FEWEST or np.ptp(x) == 0.0:
+        msg = f"{len(x)} workloads of different powers are needed and {_FEWEST} at the least: mark more of them"
+        raise DeclinedError(msg)
+    off = np.abs(x - y)
+    return Agreement(
+        len(x),
+        float(y.min()),
+        float(y.max()),
+        float(x.mean() / y.mean()),
+        float(np.mean(off / y)) * 100.0,
+        float(np.mean(off)),
+        _fitted(x, y, 1),
+        _fitted(x, y, 2),
+    )
+
+
+def _fitted(x: Floats, y: Floats, degree: int) -> PolynomialFit:
+    centre, width = float(x.mean()), float(np.ptp(x))
+    design = np.vander((x - centre) / width, degree + 1, increasing=True)
+    found, *_ = np.linalg.lstsq(design, y, rcond=None)
+    rest = y - design @ found
+    freedom = len(x) - degree - 1
+    covariance = np.linalg.inv(design.T @ design) * float(rest @ rest) / freedom
+    # From powers of (x - centre) / width to powers of x.
+    back = np.zeros((degree + 1, degree + 1))
+    for i in range(degree + 1):
+        power = np.polynomial.polynomial.polypow([-centre / width, 1.0 / width], i)
+        back[: i + 1, i] = power
+    values, errors = back @ found, np.sqrt(np.diag(back @ covariance @ back.T))
+    off = np.abs(rest)
+    return PolynomialFit(
+        tuple(Estimate.normal(float(v), float(e), freedom) for v, e in zip(values, errors, strict=True)),
+        float(np.mean(off / y)) * 100.0,
+        float(np.mean(off)),
+    )

@@ -1,0 +1,177 @@
+"""How often a sensor samples inside, from loads of known frequency near its rate: by aliasing.
+
+A load of frequency ``f`` that is sampled at a rate near ``f`` shows as a slow pattern at ``|f - rate|``. At one
+frequency the side is not known; at three neighbouring ones it is: the pattern grows faster with ``f`` on one side and
+slower on the other. The frequency of the load is that of the host's clock, and so is the rate.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.core.rows import Floats
+from pmtpy.errors import DeclinedError
+
+_HARMONICS = 5  # of a pattern: that of a square load is a square
+_FINER = 8  # grid of frequencies, relative to what the length resolves
+_FEWEST_CYCLES = 1.5
+_FOLDED = 5.0  # of what readings resolve: the fifth harmonic of a faster pattern would be folded back onto it
+_LEAST_SHARE = 0.5  # of the spread, that a pattern explains
+_SURE = 9.0  # chi-square by which the second-best choice of sides must be worse: 3 sd
+_CONSISTENT = 9.0  # chi-square per degree of freedom beyond which the patterns are not those of one rate
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """The slow pattern that a fast load makes.
+
+    Attributes
+    ----------
+    load_hz : float
+        Frequency of the load.
+    hz : Estimate
+        Frequency of the pattern.
+    share : float
+        Part of the variance that it explains.
+    """
+
+    load_hz: float
+    hz: Estimate
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class InternalRate:
+    """How often a sensor samples inside.
+
+    Attributes
+    ----------
+    hz : Estimate
+        The rate, by the host's clock, if the loads were near it: else the multiple of it that they were near.
+    patterns : tuple of Pattern
+    """
+
+    hz: Estimate
+    patterns: tuple[Pattern, ...]
+
+
+def find_pattern(t_s: Floats, watts: Floats, load_hz: float) -> Pattern:
+    """Find the slow pattern in what a sensor shows under a fast load.
+
+    Parameters
+    ----------
+    t_s, watts : float64, shape (n,)
+        Means or samples of power, about evenly spaced.
+    load_hz : float
+
+    Raises
+    ------
+    DeclinedError
+        There is no pattern, it is too fast for the readings, or there is less than one and a half of its cycles.
+    """
+    t, w = np.asarray(t_s, np.float64), np.asarray(watts, np.float64)
+    known = np.isfinite(t) & np.isfinite(w)
+    t, w = t[known] - t[known].mean(), w[known] - w[known].mean()
+    length = float(np.ptp(t)) if len(t) else 0.0
+    if len(t) < 8 * _HARMONICS or not length > 0.0 or not np.any(w):
+        msg = f"under a load of {load_hz:g} Hz there are {len(t)} values, or they do not change: record longer"
+        raise DeclinedError(msg)
+    from scipy.optimize import minimize_scalar
+    from scipy.signal import lombscargle
+
+    nyquist = 0.5 * (len(t) - 1) / length
+    grid = np.arange(1.0, nyquist * length * _FINER) / (length * _FINER)
+    # The fundamental is the strongest of a pattern's parts; the harmonics then keep its square shape from pulling it.
+    first = float(grid[int(np.argmax(lombscargle(t, w, 2.0 * math.pi * grid)))])
+    near = (max(first - 0.5 / length, 0.2 / length), first + 0.5 / length)
+    found = minimize_scalar(lambda hz: _rest(t, w, hz), bounds=near, method="bounded",
+                            options={"xatol": 1e-7 / length})  # fmt: skip
+    hz = float(found.x)
+    share = 1.0 - float(found.fun) / float(w @ w)
+    if share < _LEAST_SHARE:
+        msg = f"under a load of {load_hz:g} Hz nothing slow repeats itself (the best explains {100 * share:.0f} %)"
+        raise DeclinedError(msg)
+    if hz > nyquist / _FOLDED:
+        msg = (
+            f"under a load of {load_hz:g} Hz the pattern, {hz:.3g} Hz, is too fast for readings of "
+            f"{2.0 * nyquist:.3g} Hz: take a frequency that lies nearer to the rate"
+        )
+        raise DeclinedError(msg)
+    if hz * length < _FEWEST_CYCLES:
+        msg = (
+            f"under a load of {load_hz:g} Hz the pattern is slower than {1.0 / hz:.3g} s, of which the recording holds "
+            f"{hz * length:.1f}: record longer, or take another frequency"
+        )
+        raise DeclinedError(msg)
+    return Pattern(load_hz, Estimate.normal(hz, _error(t, w, hz), len(t) - 2 * _HARMONICS - 1), share)
+
+
+def _design(t: Floats, hz: float) -> Floats:
+    angle = 2.0 * math.pi * hz * np.outer(t, np.arange(1, _HARMONICS + 1))
+    return np.concatenate([np.cos(angle), np.sin(angle), np.ones((len(t), 1))], axis=1)
+
+
+def _rest(t: Floats, w: Floats, hz: float) -> float:
+    design = _design(t, hz)
+    rest = w - design @ np.linalg.lstsq(design, w, rcond=None)[0]
+    return float(rest @ rest)
+
+
+def _error(t: Floats, w: Floats, hz: float) -> float:
+    """Standard error of the frequency: the derivative by it, less what amplitudes can make up for."""
+    design = _design(t, hz)
+    weights = np.linalg.lstsq(design, w, rcond=None)[0]
+    rest = w - design @ weights
+    by_hz = (_design(t, hz * (1.0 + 1e-6)) - _design(t, hz * (1.0 - 1e-6))) @ weights / 2e-6 / hz
+    own = by_hz - design @ np.linalg.lstsq(design, by_hz, rcond=None)[0]
+    # What is left over has a memory (the corners of the pattern): up to where it is lost, neighbours tell the same.
+    lag = np.correlate(rest, rest, "full")[len(rest) - 1 :]
+    lost = int(np.argmax(lag <= 0.0)) or len(lag)
+    memory = 1.0 + 2.0 * float(np.sum(lag[1:lost])) / max(float(lag[0]), 1e-300)
+    variance = float(rest @ rest) / max(len(t) - 2 * _HARMONICS - 2, 1)
+    return math.sqrt(variance * min(memory, len(t) / 4.0) / float(own @ own))
+
+
+def internal_rate(patterns: Sequence[Pattern]) -> InternalRate:
+    """Find the one rate that makes all patterns.
+
+    Parameters
+    ----------
+    patterns : sequence of Pattern
+        At three or more neighbouring frequencies of the load.
+
+    Raises
+    ------
+    DeclinedError
+        Fewer than three; no rate makes all of them; or two rates do.
+    """
+    if len({p.load_hz for p in patterns}) < 3:
+        msg = "the side of a pattern is told by three neighbouring frequencies of the load: give three"
+        raise DeclinedError(msg)
+    load = np.array([p.load_hz for p in patterns])
+    hz = np.array([p.hz.value for p in patterns])
+    sd = np.array([max(p.hz.half_width / 1.96, 1e-9) for p in patterns])
+    weight = 1.0 / sd**2
+    choices = []
+    for sides in itertools.product((1.0, -1.0), repeat=len(patterns)):
+        rates = load - np.array(sides) * hz
+        mean = float(weight @ rates / weight.sum())
+        choices.append((float(weight @ (rates - mean) ** 2), mean))
+    choices.sort()
+    (best, rate), (second, other) = choices[:2]
+    freedom = len(patterns) - 1
+    if best > _CONSISTENT * freedom:
+        shown = ", ".join(f"{p.hz.value:.4g} Hz at {p.load_hz:g} Hz" for p in patterns)
+        msg = f"no one rate makes these patterns: {shown}; take frequencies that lie nearer to the rate"
+        raise DeclinedError(msg)
+    if second - best < _SURE and abs(other - rate) > 3.0 / math.sqrt(weight.sum()):
+        msg = f"{rate:.4f} Hz and {other:.4f} Hz explain the patterns alike: record longer, or take other frequencies"
+        raise DeclinedError(msg)
+    spread = max(1.0, best / freedom)
+    return InternalRate(Estimate.normal(rate, math.sqrt(spread / weight.sum())), tuple(patterns))

@@ -1,0 +1,74 @@
+"""What one reading costs: how long the call takes, as a distribution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.core.rows import Floats, Ints
+from pmtpy.errors import DeclinedError
+
+SHOWN_PERCENTILES = (1.0, 25.0, 50.0, 75.0, 99.0, 99.9)
+_FEWEST = 100  # readings of which a hundredth is still one reading
+_BINS_PER_OCTAVE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCost:
+    """How long readings take.
+
+    Attributes
+    ----------
+    reads : int
+    mean_s, sd_s, least_s, most_s : float
+        Mean and standard deviation of all readings, those that were held up too; the shortest and the longest.
+    percentiles_s : float64, shape (6,)
+        At :data:`SHOWN_PERCENTILES`.
+    edges_s : float64, shape (n + 1,)
+        Edges of the bins of the histogram, half an octave each.
+    counts : int64, shape (n,)
+    """
+
+    reads: int
+    mean_s: float
+    sd_s: float
+    least_s: float
+    most_s: float
+    percentiles_s: Floats
+    edges_s: Floats
+    counts: Ints
+
+
+def read_cost(durations_s: Floats) -> ReadCost:
+    """Summarise how long readings took.
+
+    Parameters
+    ----------
+    durations_s : float64, shape (n,)
+        Of each reading, from before the call until after it; positive.
+
+    Raises
+    ------
+    DeclinedError
+        Fewer than a hundred readings.
+    """
+    d = np.asarray(durations_s, np.float64)
+    if len(d) < _FEWEST:
+        msg = f"{len(d)} readings say little of what one costs: take at least {_FEWEST}"
+        raise DeclinedError(msg)
+    d = np.maximum(d, 1e-9)  # a clock that did not move between two calls moves in steps of at least a nanosecond
+    low = np.floor(_BINS_PER_OCTAVE * np.log2(d.min()))
+    high = np.ceil(_BINS_PER_OCTAVE * np.log2(d.max()) + 1e-9)
+    edges = np.asarray(2.0 ** (np.arange(low, high + 1.5) / _BINS_PER_OCTAVE), np.float64)
+    counts, _ = np.histogram(d, edges)
+    return ReadCost(
+        len(d),
+        float(d.mean()),
+        float(d.std(ddof=1)),
+        float(d.min()),
+        float(d.max()),
+        np.asarray(np.percentile(d, SHOWN_PERCENTILES), np.float64),
+        edges,
+        counts.astype(np.int64),
+    )

@@ -1,0 +1,330 @@
+"""Procedures of the published evaluations on a live sensor or on recordings; :mod:`pmtpy.analysis.procedures` judges.
+
+What a reading costs is measured on the source itself, without poller, lock and history; everything else on what any
+sensor shows.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pmtpy.analysis.clocking import estimate_updates
+from pmtpy.analysis.procedures.internal_rate import Pattern, find_pattern
+from pmtpy.analysis.procedures.read_cost import ReadCost, read_cost
+from pmtpy.analysis.procedures.update_interval import UpdateInterval, update_interval
+from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.core.channel import TOTAL, Identity, outermost
+from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
+from pmtpy.core.markers import paired
+from pmtpy.core.rows import Floats
+from pmtpy.core.source import Source, Timestamps
+from pmtpy.errors import TargetError
+from pmtpy.lab.loads import fast_load
+from pmtpy.lab.record import record
+from pmtpy.sensor.registry import create, opener, options_from_text, split_target
+
+if TYPE_CHECKING:
+    import threading
+
+    import pandas as pd
+
+# Other ways in which a backend can be read, to be measured beside its own: backend, name, options.
+_WAYS: Mapping[str, Mapping[str, Mapping[str, str]]] = types.MappingProxyType(
+    {"occ": {"selected records": {}, "whole block": {"whole": "true"}}}
+)
+_USUAL = "as measured"
+_STAMPED_POLL_S = 0.005  # a sensor that stamps its updates is asked so often, at the most
+_CRYSTALS = 1e-4  # two of 50 millionths each: by so much the stamps of a device may run off the host's clock
+_LEVELS_W = (60.0, 220.0)
+_PATTERN_POLL_NS = 10_000_000  # a pattern of up to 10 Hz or so is looked for
+_FEWEST_WINDOWS = 2
+
+
+def ways_of(target: str) -> Mapping[str, Mapping[str, str]]:
+    """Return the ways in which a target can be read, and the options of each."""
+    return _WAYS.get(split_target(target)[0], {_USUAL: {}})
+
+
+@contextmanager
+def _source(target: str, options: Mapping[str, str], clock: Clock) -> Iterator[Source]:
+    name, device = split_target(target)
+    source = opener(name, device)(device, clock=clock, **options_from_text(target, options))
+    try:
+        yield source
+    finally:
+        source.close()
+
+
+def measure_reads(target: str, options: Mapping[str, str], reads: int, clock: Clock = HOST_CLOCK) -> ReadCost:
+    """Time readings of a source, one after the other.
+
+    Parameters
+    ----------
+    target : str
+        ``name[:device]``.
+    options : mapping
+        Options of the backend, as text.
+    reads : int
+        How many.
+
+    Raises
+    ------
+    TargetError, BackendUnavailableError
+        The target cannot be opened, or delivers by itself.
+    """
+    with _source(target, options, clock) as source:
+        if source.traits.streaming:
+            msg = f"{target} delivers every sample by itself: nobody waits for a reading of it"
+            raise TargetError(msg)
+        stamps = np.empty(reads + 1, np.int64)
+        stamps[0] = clock.now_ns()
+        for i in range(reads):
+            source.read_row()
+            stamps[i + 1] = clock.now_ns()
+    return read_cost(np.diff(stamps) / NS_PER_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Updates:
+    """How often a sensor renews its value.
+
+    Attributes
+    ----------
+    channel : str
+        Whose; empty where all channels are renewed together.
+    mean_s : Estimate
+        Seconds between updates.
+    detail : UpdateInterval or None
+        How the intervals scatter, where the sensor stamps them itself.
+    stated_s : float or None
+        What the backend states of it.
+    """
+
+    channel: str
+    mean_s: Estimate
+    detail: UpdateInterval | None
+    stated_s: float | None
+
+
+def measure_updates(
+    target: str,
+    options: Mapping[str, str],
+    seconds: float,
+    clock: Clock = HOST_CLOCK,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Updates:
+    """Find how often a sensor renews its value: by its own stamps, else by the changes of its value under a load.
+
+    Parameters as :func:`measure_reads`.
+
+    Raises
+    ------
+    DeclinedError
+        It cannot be told.
+    TargetError, BackendUnavailableError
+        The target cannot be opened.
+    """
+    with _source(target, options, clock) as source:
+        stated = next((c.refresh_s for c in source.channels if c.measures_energy and c.refresh_s), None)
+        source.read()
+        if source.traits.timestamps is Timestamps.DEVICE_UPDATE:
+            progress(f"reading the stamps of {target} for {seconds:g} s")
+            return Updates("", *_stamped(source, seconds, clock), stated)
+    live = record(target, options, channel=None, seconds=seconds, clock=clock, progress=progress)
+    return Updates(live.channel, estimate_updates(live.polls.t_s, live.polls.watts).period_s, None, stated)
+
+
+def _stamped(source: Source, seconds: float, clock: Clock) -> tuple[Estimate, UpdateInterval]:
+    import threading
+
+    never = threading.Event()
+    end_ns = clock.now_ns() + round(seconds * NS_PER_S)
+    stamps = []
+    step_ns = round(min(source.traits.interval_s / 2.0, _STAMPED_POLL_S) * NS_PER_S)
+    while (now_ns := clock.now_ns()) < end_ns:
+        stamps.append(source.read().t_ns)
+        clock.wait_until(now_ns + step_ns, never)
+    found = update_interval(np.concatenate(stamps) / NS_PER_S)
+    return found.mean_s.widened(_CRYSTALS * found.mean_s.value), found
+
+
+def measure_pattern(
+    target: str,
+    options: Mapping[str, str],
+    load_hz: float,
+    seconds: float,
+    *,
+    channel: str | None = None,
+    clock: Clock = HOST_CLOCK,
+    wake: threading.Event | None = None,
+) -> tuple[Pattern, Identity]:
+    """Find the slow pattern that a load of ``load_hz``, made here, leaves in what a sensor shows.
+
+    Parameters
+    ----------
+    target, options
+        As :func:`measure_reads`. A virtual device watches the load; a load on real processors is made by all cores
+        but one.
+    load_hz, seconds : float
+    channel : str, optional
+        None: the total, else the first power.
+
+    Raises
+    ------
+    DeclinedError
+        There is no pattern.
+    TargetError, BackendUnavailableError
+        The target cannot be opened, or no such load can be made for it.
+    """
+    import threading
+
+    name, device = split_target(target)
+    virtual = device is not None and device.startswith("virtual")
+    maker: AbstractContextManager[object] = nullcontext()
+    if virtual:
+        low, high = _LEVELS_W
+        options = {**options, "load": f"square:low={low:g},high={high:g},hz={load_hz!r}"}
+    elif name in {"nvml", "amdsmi"}:
+        msg = (
+            f"{target}: a load of {load_hz:g} Hz cannot be made on a GPU from here; make it in a program of your own, "
+            "record it with 'pmtpy dump' at three frequencies, and give the recordings instead"
+        )
+        raise TargetError(msg)
+    else:
+        maker = fast_load(load_hz, clock)
+    typed = {k: v for k, v in options_from_text(target, options).items() if k != "history_s"}
+    with maker, create(target, clock=clock, history_s=2.0 * seconds + 10.0, **typed) as sensor:  # type: ignore[arg-type]
+        stop, end_ns = wake or threading.Event(), clock.now_ns() + round(seconds * NS_PER_S)
+        while (now_ns := clock.now_ns()) < end_ns and not clock.wait_until(now_ns + _PATTERN_POLL_NS, stop):
+            sensor.read()  # here too, because the poller of a busy machine comes late
+        recent = sensor.history()
+        chosen = channel or (TOTAL if TOTAL in recent.names else recent.names[0])
+        if chosen not in recent.names:
+            msg = f"{target} has no power {chosen!r}; it has: {', '.join(recent.names)}"
+            raise TargetError(msg)
+        watts = recent.watts[:, recent.names.index(chosen)]
+        t_s = (recent.t_ns - recent.t_ns[0]) / NS_PER_S
+        return find_pattern(t_s, np.asarray(watts, np.float64), load_hz), sensor.identity
+
+
+def recorded_pattern(table: pd.DataFrame, column: str, load_hz: float) -> Pattern:
+    """Find the slow pattern in a recording. Errors as :func:`~pmtpy.analysis.procedures.internal_rate.find_pattern`."""
+    return find_pattern(table["elapsed"].to_numpy(np.float64), table[column].to_numpy(np.float64), load_hz)
+
+
+# --- workloads: regions that markers enclose, or windows of equal length ---
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Stretches of a recording whose mean powers are compared.
+
+    Attributes
+    ----------
+    starts_s, ends_s : float64, shape (n,)
+        In the times of the recording.
+    marked : bool
+        They are regions that markers enclose.
+    """
+
+    starts_s: Floats
+    ends_s: Floats
+    marked: bool
+
+
+def time_column(tables: Sequence[pd.DataFrame]) -> str:
+    """Return the times that recordings share: wall time where each has it, else for a single one the elapsed time.
+
+    Raises
+    ------
+    TargetError
+        Several recordings, one of which has no wall time.
+    """
+    if all(bool(t["time"].notna().all()) for t in tables):
+        return "time"
+    if len(tables) == 1:
+        return "elapsed"
+    lacking = next(str(t.attrs["path"]) for t in tables if not bool(t["time"].notna().all()))
+    msg = f"{lacking} does not say at what time its rows were taken: two recordings are put side by side by it"
+    raise TargetError(msg)
+
+
+def windows_of(tables: Sequence[pd.DataFrame], length_s: float) -> Windows:
+    """Return the workloads of recordings: regions of the first one that has any, else windows of equal length.
+
+    Raises
+    ------
+    TargetError
+        The recordings share too little time.
+    """
+    column = time_column(tables)
+    times = [t[column].to_numpy(np.float64) for t in tables]
+    start, end = max(float(t[0]) for t in times), min(float(t[-1]) for t in times)
+    for t, table in zip(times, tables, strict=True):
+        marked = table["marker"].fillna("").astype(str)
+        marks = [(float(at), one) for at, label in zip(t, marked, strict=True) for one in label.split(";") if one]
+        spans = [s for s in paired(marks)[0] if s.start >= start and s.end <= end]
+        if spans:
+            starts, ends = (np.array(at, np.float64) for at in zip(*((s.start, s.end) for s in spans), strict=True))
+            return Windows(starts, ends, marked=True)
+    count = int((end - start) / length_s)
+    if count < _FEWEST_WINDOWS:
+        msg = f"the recordings share {max(end - start, 0.0):.3g} s: too little for windows of {length_s:g} s"
+        raise TargetError(msg)
+    starts = np.asarray(start + length_s * np.arange(count), np.float64)
+    return Windows(starts, starts + length_s, marked=False)
+
+
+def mean_watts(table: pd.DataFrame, column: str, windows: Windows, times: str) -> Floats:
+    """Return the mean power of each window by a column's energies; NaN where rows were lost or energies are not known.
+
+    Parameters
+    ----------
+    column : str
+        ``NAME_W``; its energies are in ``NAME_J``.
+    times : str
+        The column of times, as :func:`time_column` says.
+    """
+    t = table[times].to_numpy(np.float64)
+    joules = table[f"{column[:-1]}J"].to_numpy(np.float64)
+    known = np.isfinite(joules)
+    ends = [np.interp(at, t[known], joules[known]) for at in (windows.starts_s, windows.ends_s)]
+    watts = (ends[1] - ends[0]) / (windows.ends_s - windows.starts_s)
+    lost = np.cumsum(np.maximum(table["lost"].to_numpy(np.float64), 0.0) + ~known)
+    holes = np.diff([np.interp(at, t, lost) for at in (windows.starts_s, windows.ends_s)], axis=0)[0]
+    return np.where(holes == 0.0, watts, np.nan)
+
+
+def parts_of(domains: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return the wholes among channels, and the parts directly inside each.
+
+    Parameters
+    ----------
+    domains : mapping
+        Path of the physical part by channel, as :class:`~pmtpy.core.channel.Channel` has it.
+
+    Returns
+    -------
+    dict
+        Names of the parts by the name of the whole; a whole of less than two parts is left out: what one part lacks
+        says nothing of it.
+    """
+    first = {path: name for name, path in reversed(list(domains.items())) if path}
+    found = {}
+    for path, name in first.items():
+        machine = path == "host"
+        inside = {
+            p: n for p, n in first.items()
+            if p != path and (p.startswith(f"{path}/") or (machine and not p.startswith("external")))
+        }  # fmt: skip
+        names = list(inside.values())
+        parts = tuple(names[i] for i in outermost(list(inside)))
+        if len(parts) > 1:
+            found[name] = parts
+    return found

@@ -1,0 +1,84 @@
+"""The procedures of the published evaluations as a user asks for them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import Pmtpy
+
+
+def _document(pmtpy: Pmtpy, *words: object) -> Any:
+    ended = pmtpy("characterise", *words, "--json")
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def _recording(path: Path, t: Any, watts: dict[str, Any], domains: dict[str, str] | None = None) -> Path:
+    """A dump whose powers are means since the row before."""
+    step = np.diff(t, prepend=t[0])
+    columns = {"time": 1.7e9 + t, "elapsed": t - t[0], "marker": [""] * len(t), "lost": np.zeros(len(t), int)}
+    for name, w in watts.items():
+        columns |= {f"{name}_W": w, f"{name}_J": np.cumsum(w * step)}
+    lines = [",".join(columns)]
+    lines += [
+        ",".join(
+            v if isinstance(v, str) else f"{v:.9f}" if name != "lost" else f"{v}"
+            for name, v in zip(columns, row, strict=True)
+        )
+        for row in zip(*columns.values(), strict=True)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    if domains is not None:
+        channels = [{"name": n, "quantity": "power", "form": "direct", "domain": d} for n, d in domains.items()]
+        path.with_name(path.name + ".json").write_text(json.dumps({"target": "made", "channels": channels}))
+    return path
+
+
+def test_what_a_reading_costs_is_shown_for_both_ways_of_reading_an_occ(pmtpy: Pmtpy) -> None:
+    found = _document(pmtpy, "occ:virtual", "--latency", "--reads", 200)["latency"]
+    assert {way: cost["reads"] for way, cost in found.items()} == {"selected records": 200, "whole block": 200}
+    assert all(cost["min_us"] <= cost["percentiles_us"]["50"] <= cost["max_us"] for cost in found.values())
+    table = pmtpy("characterise", "rapl:virtual", "--latency", "--reads", 200).stdout
+    assert "what one reading costs" in table
+    assert "is virtual: each reading includes the work of its emulation" in table
+
+
+def test_a_sensor_against_a_reference_and_parts_against_the_whole(pmtpy: Pmtpy, tmp_path: Path) -> None:
+    t = np.arange(0.0, 30.0, 0.1)
+    reference = 100.0 + 10.0 * np.floor(t)  # a level for each second, as the windows have it
+    sensor = _recording(tmp_path / "sensor.csv", t, {"total": 0.8 * reference - 8.0})
+    _recording(tmp_path / "psu.csv", t, {"total": reference})
+    found = _document(pmtpy, sensor, "--against", tmp_path / "psu.csv")
+    assert [c["value"] for c in found["linear"]["coefficients"]] == pytest.approx([10.0, 1.25], rel=1e-3)
+    assert found["linear"]["mape_percent"] < 0.01
+
+    powers = {"total": reference, "node": reference, "socket": 0.7 * reference, "dram": 0.2 * reference}
+    domains = {"node": "host", "socket": "host/socket0/package", "dram": "host/socket0/dram"}
+    whole = _recording(tmp_path / "parts.csv", t, powers, domains)
+    parts = _document(pmtpy, whole, "--parts")["wholes"]["node"]
+    assert parts["parts"] == ["dram", "socket"]
+    assert parts["ratio"] == pytest.approx(0.9, rel=1e-6)
+    assert parts["mape_percent"] == pytest.approx(10.0, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["rapl:virtual", "--internal-rate", "--frequencies", "1995,1996"], "give three frequencies"),
+        (["nvml:0", "--internal-rate"], "cannot be made on a GPU from here"),
+        (["powersensor3:virtual", "--latency"], "delivers every sample by itself"),
+        (["rapl:virtual", "--parts"], "make one first"),
+        (["none.csv", "--against", "other.csv"], "there is no recording none.csv"),
+        (["a.csv", "--latency", "--updates"], "not allowed with"),
+    ],
+)
+def test_what_cannot_be_done_is_said(pmtpy: Pmtpy, words: list[str], why: str) -> None:
+    ended = pmtpy("characterise", *words)
+    assert ended.returncode in {2, 3}
+    assert why in ended.stderr
+    assert "Traceback" not in ended.stderr
