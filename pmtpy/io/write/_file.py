@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from pmtpy.errors import SinkError, TargetError
 
+Buffer = bytes | bytearray | memoryview
 Target = str | os.PathLike[str] | IO[str] | IO[bytes]
 
 _BINARY: int = getattr(os, "O_BINARY", 0)  # Windows would rewrite line ends
@@ -27,7 +28,7 @@ def _reason(error: OSError | ValueError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def _write_all(fd: int, chunk: bytes | bytearray) -> None:
+def _write_all(fd: int, chunk: Buffer) -> None:
     """Write every byte; a short write is continued, a terminal that was made non-blocking is waited for."""
     view = memoryview(chunk)
     while view:
@@ -102,13 +103,13 @@ class Output:
         if self.regular:
             os.ftruncate(self._fd, 0)
 
-    def write(self, rows: bytes | bytearray) -> None:
+    def write(self, rows: Buffer) -> None:
         """Write whole rows in one system call; on an error the file is cut back to what it held before the call."""
         try:
             if self._fd >= 0:
                 _write_all(self._fd, rows)
             elif self._stream is not None:
-                self._stream.write(rows.decode() if hasattr(self._stream, "encoding") else rows)
+                self._stream.write(bytes(rows).decode() if hasattr(self._stream, "encoding") else bytes(rows))
         except (OSError, ValueError) as error:
             self._cut_back()
             msg = f"cannot write to {self.name}: {_reason(error)}"

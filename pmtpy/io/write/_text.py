@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pmtpy.errors import SinkError
-from pmtpy.io.write._file import Output, Sidecar
+from pmtpy.io.write._file import Buffer, Output, Sidecar
 from pmtpy.io.write.base import Ending, Header, metadata
 
 
@@ -30,7 +30,7 @@ class TextFile:
                 self._sidecar.discard()
             raise
 
-    def write(self, rows: bytes | bytearray) -> None:
+    def write(self, rows: Buffer) -> None:
         """Append whole rows in one call to the system."""
         self._output.write(rows)
 

@@ -13,7 +13,7 @@ import numpy as np
 from pmtpy.core.rows import Floats, Frame
 from pmtpy.io.columns import column_names, columns, labels
 from pmtpy.io.write._file import Output
-from pmtpy.io.write._format import Number, Text, decimals, delimited, integers
+from pmtpy.io.write._format import Lines, Number, Text, decimals, integers
 from pmtpy.io.write._text import TextFile, unbroken
 from pmtpy.io.write.base import Ending, Header
 
@@ -26,6 +26,7 @@ class CsvSink:
     def __init__(self, output: Output, header: Header, *, overwrite: bool = False) -> None:
         self._header = header
         self._columns = columns(header.layout)
+        self._lines = Lines()
         self._origin: tuple[int, Floats] | None = None  # time and joules of the first row in the file
         names = column_names(header.layout)
         self._file = TextFile(output, header, names, ",".join(map(_quoted, names)), overwrite=overwrite)
@@ -35,7 +36,7 @@ class CsvSink:
         if not len(frame):
             return
         origin = self._origin or (int(frame.t_ns[0]), frame.joules[0].copy())
-        self._file.write(delimited(self._fields(frame, *origin), len(frame)))
+        self._file.write(self._lines.of(self._fields(frame, *origin), len(frame)))
         self._origin = origin
 
     def _fields(self, frame: Frame, start_ns: int, start_joules: Floats) -> Sequence[Number | Text]:

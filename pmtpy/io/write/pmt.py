@@ -16,7 +16,7 @@ import numpy as np
 
 from pmtpy.core.rows import Floats, Frame, Ints
 from pmtpy.io.write._file import Output
-from pmtpy.io.write._format import decimals, delimited, integers
+from pmtpy.io.write._format import Lines, decimals, integers
 from pmtpy.io.write._text import TextFile, unbroken
 from pmtpy.io.write.base import Ending, Header
 
@@ -51,6 +51,7 @@ class PmtSink:
         shown = columns if columns is not None else own if header.layout.in_total else own[1:]
         names = tuple("_".join(unbroken(name).split()) for name, _ in shown)
         self._sums = [list(places) for _, places in shown]
+        self._lines = Lines(" ")
         self._file = TextFile(
             output, header, ("timestamp", *names), " ".join(("timestamp", *names)), overwrite=overwrite
         )
@@ -67,11 +68,11 @@ class PmtSink:
         self._file.write(self._marked(rows, ticks, frame.marks) if frame.marks else rows)
         self._start_ns = start_ns
 
-    def _rows(self, ticks: Ints, watts: Floats) -> bytearray:
+    def _rows(self, ticks: Ints, watts: Floats) -> memoryview:
         powers = [decimals(watts[:, i], _PMT_DECIMALS, b"nan") for i in range(watts.shape[1])]
-        return delimited([integers(ticks, self._places), *powers], len(ticks), " ")
+        return self._lines.of([integers(ticks, self._places), *powers], len(ticks))
 
-    def _marked(self, rows: bytearray, ticks: Ints, marks: Sequence[tuple[int, str]]) -> bytes:
+    def _marked(self, rows: memoryview, ticks: Ints, marks: Sequence[tuple[int, str]]) -> bytes:
         before: dict[int, str] = {}
         for row, label in marks:
             time, tag, text = ticks[row] / 10**self._places, "" if self._absolute else "0 ", unbroken(label)

@@ -20,7 +20,7 @@ from pmtpy.core.channel import Derivation, Quantity
 from pmtpy.core.rows import Floats, Frame, Ints, Layout
 from pmtpy.errors import SinkError
 from pmtpy.io.write._file import Output
-from pmtpy.io.write._format import Number, Text, decimals, delimited, integers
+from pmtpy.io.write._format import Lines, Number, Text, decimals, integers
 from pmtpy.io.write._text import TextFile, unbroken
 from pmtpy.io.write.base import Ending, Header
 
@@ -42,6 +42,7 @@ class PowerSensor3Sink:
         names: tuple[str, ...] = ("marker", "time", "dt_micro", "device_timestamp")
         names += tuple(f"{kind}{p}" for p in numbers for kind in ("current", "voltage", "power"))
         names += ("power_total",)
+        self._lines = Lines(" ")
         self._file = TextFile(output, header, names, " ".join(names), overwrite=overwrite)
 
     def write(self, frame: Frame) -> None:
@@ -59,11 +60,11 @@ class PowerSensor3Sink:
         self._file.write(make(frame.t_ns, marks, (step_us, since_us % _STAMP_RANGE), values))
         self._last_ns, self._waiting = int(frame.t_ns[-1]), waiting
 
-    def _fixed(self, t_ns: Ints, marks: list[str], counts: tuple[Ints, Ints], values: Floats) -> bytearray:
+    def _fixed(self, t_ns: Ints, marks: list[str], counts: tuple[Ints, Ints], values: Floats) -> memoryview:
         unix_us = (t_ns + (self._header.anchor.unix_ns - self._header.anchor.monotonic_ns) + 500) // 1000
         fields: list[Number | Text] = [Text([m.encode() for m in marks]), integers(unix_us, 6), *map(integers, counts)]
         fields += [decimals(values[:, i], 6, b"nan") for i in range(values.shape[1])]
-        return delimited(fields, len(t_ns), " ")
+        return self._lines.of(fields, len(t_ns))
 
     def _significant(self, t_ns: Ints, marks: list[str], counts: tuple[Ints, Ints], values: Floats) -> bytes:
         since_s = (t_ns - (self._start_ns or 0)) / 1e9

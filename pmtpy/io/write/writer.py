@@ -11,6 +11,7 @@ or not at all, and several may wait. Nothing that happens to them reaches the fi
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from pmtpy.core.clock import Anchor
@@ -24,7 +25,8 @@ DEFAULT_MAX_ROWS = 200_000
 """Rows that may wait: ten seconds of a PowerSensor3, some 35 MB with four pairs."""
 
 _FLUSH_S = 0.25  # a killed process loses what waits, and is to lose less than a second
-_BATCH_ROWS = 8192  # per call of the sink, so that its arrays stay in the processor's cache
+# Rows per call of the sink: enough that its calls of numpy do not count, few enough for the processor's cache.
+_LEAST_ROWS, _MOST_ROWS = 1024, 4096
 
 
 @dataclass(slots=True)
@@ -141,9 +143,7 @@ class Writer:
             frames, self._queue, self._queued = self._queue, [], 0
         if not frames:
             return
-        rows = join(frames)
-        for start in range(0, len(rows), _BATCH_ROWS):
-            batch = piece(rows, start, start + _BATCH_ROWS)
+        for batch in _batches(frames):
             self._write(self._missing.before(batch), batch)
 
     def _write(self, frame: Frame, raw: Frame) -> None:
@@ -196,3 +196,22 @@ class Writer:
         except Exception as error:  # noqa: BLE001  (as above)
             self._keep(error)
             self._dropped += 1
+
+
+def _batches(frames: Iterable[Frame]) -> Iterator[Frame]:
+    """Join small frames and cut large ones, for one call of the sink each; those of a stream are as wanted."""
+    waiting: list[Frame] = []
+    rows = 0
+    for frame in frames:
+        waiting.append(frame)
+        rows += len(frame)
+        if rows >= _LEAST_ROWS:
+            yield from _cut(join(waiting))
+            waiting, rows = [], 0
+    if waiting:
+        yield from _cut(join(waiting))
+
+
+def _cut(rows: Frame) -> Iterator[Frame]:
+    for start in range(0, len(rows), _MOST_ROWS):
+        yield piece(rows, start, start + _MOST_ROWS)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pmtpy.io.write._format import Text, decimals, delimited, integers
+from pmtpy.io.write._format import Lines, Number, Text, decimals, integers
 
 _PLACES = st.integers(0, 9)
 _FLOATS = st.floats(allow_nan=True, allow_infinity=True)
@@ -20,6 +20,10 @@ def _plain(x: float, places: int) -> str:
     """Python's formatting, without minus zero."""
     text = f"{x:.{places}f}"
     return text.lstrip("-") if float(text) == 0 else text
+
+
+def delimited(columns: list[Number | Text], n: int, separator: str = ",") -> bytes:
+    return bytes(Lines(separator).of(columns, n))
 
 
 def _written(values: list[float], places: int) -> list[str]:
@@ -73,7 +77,8 @@ def test_columns_of_any_widths_do_not_spoil_each_other(data: st.DataObject) -> N
     n = data.draw(st.integers(1, 8))
     values = st.lists(st.one_of(_ORDINARY, st.just(math.nan)), min_size=n, max_size=n)
     texts = st.lists(st.sampled_from([b"", b"x", b"a longer one"]), min_size=n, max_size=n)
-    columns, expected = [], []
+    columns: list[Number | Text] = []
+    expected = []
     for _ in range(data.draw(st.integers(1, 6))):
         if data.draw(st.booleans()):
             strings = data.draw(texts)
@@ -81,7 +86,7 @@ def test_columns_of_any_widths_do_not_spoil_each_other(data: st.DataObject) -> N
             expected.append([s.decode() for s in strings])
         else:
             numbers, places = data.draw(values), data.draw(_PLACES)
-            columns.append(decimals(np.array(numbers), places))  # type: ignore[arg-type]  # either kind of column
+            columns.append(decimals(np.array(numbers), places))
             expected.append(["" if math.isnan(v) else _plain(v, places) for v in numbers])
     rows = delimited(columns, n, " ").decode().split("\n")[:-1]
     assert rows == [" ".join(fields) for fields in zip(*expected, strict=True)]
@@ -103,3 +108,20 @@ def test_no_rows_give_no_bytes() -> None:
 def test_more_decimals_than_a_float_scales_exactly_are_refused() -> None:
     with pytest.raises(ValueError, match="23 decimals"):
         decimals(np.zeros(1), 23)
+
+
+def test_lines_of_one_batch_do_not_show_in_the_next() -> None:
+    lines = Lines()
+    halves = np.array([1.5 * i for i in range(100_000)], np.float64)
+    long = bytes(lines.of([decimals(halves, 3), integers(np.arange(100_000))], 100_000))
+    assert long.startswith(b"0.000,0\n1.500,1\n")
+    assert long.endswith(b"\n149998.500,99999\n")
+    short = bytes(lines.of([integers(np.array([7, -1234567])), Text([b"", b"end"])], 2))
+    assert short == b"7,\n-1234567,end\n"
+
+
+@given(st.integers(0, 2**60), st.lists(st.integers(0, 2000), min_size=1, max_size=20), st.integers(0, 9))
+def test_columns_whose_first_digits_are_the_same_in_every_row(first: int, rest: list[int], places: int) -> None:
+    values = [first + r for r in rest]
+    rows = delimited([integers(np.array(values, np.int64), places)], len(values)).decode().split("\n")[:-1]
+    assert rows == [f"{v // 10**places}.{v % 10**places:0{places}d}" if places else str(v) for v in values]
