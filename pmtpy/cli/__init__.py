@@ -26,6 +26,7 @@ VERBS: Mapping[str, str] = types.MappingProxyType(
         "doctor": "say why each sensor works here or not, with the exact cure",
         "list": "show every backend and its devices, or why there are none",
         "read": "take one reading of each sensor, per channel",
+        "top": "watch all sensors live on one screen",
         "run": "run a command and report its energy",
         "dump": "log sensors continuously to files",
         "compare": "compare sensors that measure the same power",
@@ -48,6 +49,8 @@ EXTRAS: Mapping[str, str] = types.MappingProxyType(
         "pyjls": "jls",
         "argcomplete": "cli",
         "rich": "cli",
+        "textual": "live",
+        "bokeh": "live",
     }
 )
 

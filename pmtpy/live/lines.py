@@ -1,0 +1,153 @@
+"""A look at the sensors as lines of text of a given width: the number that matters first, units once. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from pmtpy.live.watch import Look, Shown
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+_INDENT = "  "
+_FEWEST_SPARKS = 8
+_STALE_S = 3.0
+_COVERED = 0.9995  # shown as 100 %
+
+
+class Order(Enum):
+    """How the wholes are sorted; parts stay below them."""
+
+    SENSORS = "as named"
+    WATTS = "by watts"
+    JOULES = "by joules"
+
+
+class Tone(Enum):
+    """What a line is, for its colour."""
+
+    HEAD = "head"
+    PLAIN = "plain"
+    PART = "part"
+    GONE = "gone"
+    TOTAL = "total"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One line of the screen."""
+
+    text: str
+    tone: Tone
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    head: str
+    width: int
+    cell: Callable[[Shown], str]
+    worth: int  # the narrower the screen, the more columns go, the least worth first
+
+
+def watts(value: float) -> str:
+    """Write watts (or joules) with four digits that matter, aligned by the point where that is possible."""
+    if not math.isfinite(value):
+        return "-"
+    size = abs(value)
+    return f"{value:.3f}" if size < 9.9995 else f"{value:.2f}" if size < 9999.995 else f"{value:.0f}"
+
+
+def duration(seconds: float) -> str:
+    """Write an age or a time: 0.2 s, 12 s, 3:05, 1:02:03."""
+    if not math.isfinite(seconds):
+        return "-"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _age(shown: Shown) -> str:
+    return duration(shown.age_s) + ("" if shown.alive else " lost")
+
+
+def _coverage(shown: Shown) -> str:
+    return f"{100 * shown.coverage:.1f}" if shown.coverage < _COVERED else "100" if shown.coverage > 0 else "-"
+
+
+_COLUMNS = (
+    _Column("W now", 9, lambda s: watts(s.watts), 9),
+    _Column("mean", 9, lambda s: watts(s.mean), 7),
+    _Column("min", 9, lambda s: watts(s.low), 4),
+    _Column("max", 9, lambda s: watts(s.high), 5),
+    _Column("J", 10, lambda s: watts(s.joules), 8),
+    _Column("age", 10, _age, 6),
+    _Column("% cov", 6, _coverage, 3),
+    _Column("lost", 7, lambda s: str(s.lost) if s.lost else "-", 2),
+)
+
+
+def spark(past: Sequence[float], width: int, marks: str = BLOCKS) -> str:
+    """Return the last powers as characters from zero to their greatest; a blank where none is known."""
+    shown = past[-width:]
+    top = max((w for w in shown if math.isfinite(w)), default=0.0)
+    if top <= 0:
+        return ""
+    return "".join(
+        marks[min(len(marks) - 1, max(0, int(w / top * len(marks))))] if math.isfinite(w) else " " for w in shown
+    )
+
+
+def ordered(powers: Sequence[Shown], order: Order) -> list[Shown]:
+    """Return powers with the greatest whole first, each with its parts below it."""
+    if order is Order.SENSORS:
+        return list(powers)
+    key = {p.node.root: p.mean if order is Order.WATTS else p.joules for p in powers if p.node.depth == 0}
+    return sorted(powers, key=lambda p: -key[p.node.root] if math.isfinite(key[p.node.root]) else math.inf)
+
+
+def screen(look: Look, width: int, order: Order = Order.SENSORS, marks: str = BLOCKS) -> list[Written]:
+    """Return the lines of a screen: heads, powers, the total or why there is none, notes."""
+    powers = ordered(look.powers, order)
+    names = [_INDENT * p.node.depth + p.node.label for p in powers]
+    total = [look.total] if look.total is not None else []
+    wide = max([len(n) for n in names] + [len("sensor")] + [len(t.node.label) for t in total])
+    columns = _fitting(width - wide)
+    left = width - wide - sum(c.width for c in columns) - 2
+    sparks = left if left >= _FEWEST_SPARKS else 0
+
+    def line(name: str, cells: Iterator[str], past: Sequence[float]) -> str:
+        numbers = "".join(cell.rjust(c.width) for c, cell in zip(columns, cells, strict=True))
+        return f"{name[:width].ljust(wide)}{numbers}  {spark(past, sparks, marks) if sparks else ''}".rstrip()
+
+    made = [Written(line("sensor", (c.head for c in columns), ()), Tone.HEAD)]
+    for name, shown in zip(names, powers, strict=True):
+        tone = Tone.GONE if not shown.alive else Tone.PART if shown.node.depth else Tone.PLAIN
+        made.append(Written(line(name, (c.cell(shown) for c in columns), shown.past), tone))
+    made += [Written(line(t.node.label, (c.cell(t) for c in columns), t.past), Tone.TOTAL) for t in total]
+    if look.why:
+        made.append(Written(f"no total: {look.why}"[:width], Tone.NOTE))
+    return made
+
+
+def _fitting(width: int) -> list[_Column]:
+    """Return the columns that find room beside the names; the power now always stays."""
+    kept = sorted(_COLUMNS, key=lambda c: -c.worth)
+    while len(kept) > 1 and sum(c.width for c in kept) > width:
+        kept.pop()
+    return [c for c in _COLUMNS if c in kept]
+
+
+def plain(look: Look) -> str:
+    """Return a look as one line, for a pipe: each sensor's watts and joules."""
+    parts = [f"{look.seconds:.1f} s"]
+    for shown in look.powers:
+        if shown.node.column == 0:
+            now = f"{watts(shown.watts)} W" if shown.alive else f"lost {duration(shown.age_s)}"
+            parts.append(f"{shown.node.label} {now} {watts(shown.joules)} J")
+    if look.total is not None:
+        parts.append(f"total {watts(look.total.watts)} W {watts(look.total.joules)} J")
+    return "  ".join(parts)

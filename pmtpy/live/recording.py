@@ -1,0 +1,55 @@
+"""Dumps that are started and stopped while somebody looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pmtpy.errors import PmtError
+from pmtpy.sensor.sensor import Sensor
+
+
+class Recorder:
+    """Starts and stops a dump of every sensor.
+
+    Parameters
+    ----------
+    sensors : sequence of Sensor
+    name : callable
+        Returns new files for them, one each.
+    """
+
+    def __init__(self, sensors: Sequence[Sensor], name: Callable[[], Sequence[Path]]) -> None:
+        self._sensors, self._name = sensors, name
+        self._running: list[tuple[Sensor, Path]] = []
+
+    @property
+    def running(self) -> bool:
+        """Whether a dump was started and not stopped."""
+        return bool(self._running)
+
+    def start(self) -> str:
+        """Start the dumps; say where they go, and what kept one from starting."""
+        problems = []
+        for sensor, path in zip(self._sensors, self._name(), strict=True):
+            try:
+                sensor.start_dump(path)
+            except PmtError as error:  # noqa: PERF203  (the others can be recorded)
+                problems.append(str(error))
+            else:
+                self._running.append((sensor, path))
+        files = ", ".join(str(path) for _, path in self._running)
+        return "; ".join(filter(None, (f"recording into {files}" if files else "", *problems)))
+
+    def stop(self) -> str:
+        """End the dumps; say what was written, and what went wrong."""
+        running, self._running = self._running, []
+        said = []
+        for sensor, path in running:
+            try:
+                ending = sensor.stop_dump()
+            except PmtError as error:  # noqa: PERF203  (the others must be ended too)
+                said.append(str(error))
+            else:
+                said.append(f"{path}: {ending.rows} rows, {ending.lost} lost")
+        return "; ".join(said)

@@ -1,0 +1,265 @@
+"""What several sensors say now and said of late, gathered a few times a second from their histories.
+
+A look takes what has come since the look before; of a register it is the one reading that a look costs. A sensor that
+was lost is opened again by a thread of its own, which may wait for a driver as long as it likes.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pmtpy.core.channel import summable
+from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
+from pmtpy.core.rows import Point
+from pmtpy.errors import PmtError
+from pmtpy.live.hierarchy import Node, hierarchy
+from pmtpy.sensor.sensor import Sensor, acquisition_of
+
+_log = logging.getLogger("pmtpy")
+_TRIED_AGAIN_S = 2.0
+_SPARKS = 60
+_REMARKS_S = 5.0  # between questions to the source of what it knows beyond its rows
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One power, as it is now. NaN: not known.
+
+    Attributes
+    ----------
+    node : Node
+    watts : float
+        Of the newest row.
+    mean, low, high : float
+        Over the window: energy over the time that is covered, least and greatest row.
+    joules : float
+        Since the start, or the last reset.
+    age_s : float
+        Of the newest row.
+    coverage : float
+        Share of the time since the start for which energy is known.
+    lost : int
+        Rows lost since the start.
+    alive : bool
+        False: the sensor is lost, and the values are its last.
+    past : tuple of float
+        Mean watts between looks, the newest last.
+    """
+
+    node: Node
+    watts: float
+    mean: float
+    low: float
+    high: float
+    joules: float
+    age_s: float
+    coverage: float
+    lost: int
+    alive: bool
+    past: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """All powers at one instant.
+
+    Attributes
+    ----------
+    seconds : float
+        Since the start, or the last reset.
+    powers : sequence of Shown
+    total : Shown or None
+        The sum of what can be summed; None where that cannot be told.
+    why : str
+        Why there is no total, or what it lacks.
+    notes : tuple of str
+        What a reader of the numbers must know.
+    """
+
+    seconds: float
+    powers: Sequence[Shown]
+    total: Shown | None
+    why: str
+    notes: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Past:
+    """What was seen of one sensor. Of the watching thread."""
+
+    start: Point | None = None
+    newest: Point | None = None
+    lost: int = 0
+    window: deque[tuple[Point, list[float], list[float]]] = field(default_factory=deque)
+    means: deque[list[float]] = field(default_factory=lambda: deque(maxlen=_SPARKS))
+    alive: bool = True
+    tried_ns: int = 0
+    opening: threading.Thread | None = None
+    remarks: tuple[str, ...] = ()
+    remarked_ns: int = 0
+
+
+class Watch:
+    """Watches sensors. Used by one thread at a time.
+
+    Parameters
+    ----------
+    sensors : sequence of Sensor
+        Open; they stay so.
+    window_s : float
+        Over which mean, least and greatest power are taken.
+    clock : Clock
+    """
+
+    def __init__(self, sensors: Sequence[Sensor], window_s: float = 10.0, clock: Clock = HOST_CLOCK) -> None:
+        self.sensors = list(sensors)
+        self.window_s = window_s
+        self._clock = clock
+        self._layouts = [acquisition_of(s).layout for s in sensors]
+        self.nodes = hierarchy([(s.target, layout) for s, layout in zip(sensors, self._layouts, strict=True)])
+        parts = [
+            (sensors[i].target, c.domain, i, column)
+            for i, layout in enumerate(self._layouts)
+            for column, c in enumerate(layout.energy, start=1)
+        ]
+        chosen, self._no_total = summable([(target, domain) for target, domain, _, _ in parts])
+        self._summed = [parts[i][2:] for i in chosen]
+        self._past = [_Past() for _ in sensors]
+        self._start_ns = clock.now_ns()
+
+    def reset(self) -> None:
+        """Count joules, seconds, losses and coverage from now on."""
+        self._start_ns = self._clock.now_ns()
+        for past in self._past:
+            past.start, past.lost = past.newest, 0
+
+    def look(self) -> Look:
+        """Take what has come, and say how things stand."""
+        now_ns = self._clock.now_ns()
+        for sensor, past in zip(self.sensors, self._past, strict=True):
+            self._take(sensor, past, now_ns)
+        now_ns = self._clock.now_ns()
+        powers = [self._shown(node, now_ns) for node in self.nodes]
+        total, why = self._total(now_ns)
+        virtual = [s.target for s in self.sensors if s.identity.virtual]
+        notes = [
+            *([f"virtual, the energy is emulated: {', '.join(virtual)}"] if virtual else []),
+            *(f"{s.target}: {text}" for s, p in zip(self.sensors, self._past, strict=True) for text in p.remarks),
+        ]
+        return Look((now_ns - self._start_ns) / NS_PER_S, powers, total, why, tuple(dict.fromkeys(notes)))
+
+    def opening(self, sensor: Sensor) -> threading.Thread | None:
+        """Return the thread that last tried to open a lost sensor again; None: none has."""
+        return self._past[self.sensors.index(sensor)].opening
+
+    # -- taking ----------------------------------------------------------------------------------------------------
+
+    def _take(self, sensor: Sensor, past: _Past, now_ns: int) -> None:
+        made = acquisition_of(sensor)
+        if made.failure is not None:
+            past.alive = False
+            self._open_again(sensor, past, now_ns)
+            return
+        since_s = self.window_s if past.newest is None else (now_ns - past.newest.t_ns) / NS_PER_S
+        try:
+            recent = sensor.history(max(since_s, 0.0))
+        except PmtError:
+            past.alive = False
+            return
+        past.alive = True
+        newest = made.newest
+        if newest is None or (past.newest is not None and newest.t_ns <= past.newest.t_ns):
+            return
+        new = recent.t_ns > (past.newest.t_ns if past.newest is not None else -1)
+        watts = recent.watts[new]
+        with np.errstate(all="ignore"):
+            low, high = (
+                np.where(np.isnan(watts).all(axis=0), np.nan, f(watts, axis=0, initial=edge, where=~np.isnan(watts)))
+                for f, edge in ((np.min, np.inf), (np.max, -np.inf))
+            )
+        past.lost += int(recent.lost[new].sum()) if past.newest is not None else 0
+        if past.start is None:
+            past.start = newest
+        if past.newest is not None:
+            past.means.append(_means(past.newest, newest))
+            past.window.append((past.newest, low.tolist(), high.tolist()))
+        while past.window and newest.t_ns - past.window[0][0].t_ns > self.window_s * NS_PER_S:
+            past.window.popleft()
+        past.newest = newest
+        if now_ns - past.remarked_ns > _REMARKS_S * NS_PER_S:
+            past.remarks = (*sensor.identity.notes, *made.remarks(past.remarked_ns or self._start_ns, now_ns).warnings)
+            past.remarked_ns = now_ns
+
+    def _open_again(self, sensor: Sensor, past: _Past, now_ns: int) -> None:
+        """Try to open a lost sensor, in a thread that nobody waits for."""
+        busy = past.opening is not None and past.opening.is_alive()
+        if busy or now_ns - past.tried_ns < _TRIED_AGAIN_S * NS_PER_S:
+            return
+        past.tried_ns = now_ns
+
+        def attempt() -> None:
+            try:
+                sensor.reopen()
+            except PmtError as error:
+                _log.debug("%s is not back: %s", sensor.target, error)
+
+        past.opening = threading.Thread(target=attempt, name="pmtpy-reopen", daemon=True)
+        past.opening.start()
+
+    # -- saying ----------------------------------------------------------------------------------------------------
+
+    def _shown(self, node: Node, now_ns: int) -> Shown:
+        past, i = self._past[node.sensor], node.column
+        newest, start = past.newest, past.start
+        without = i == 0 and not self._layouts[node.sensor].in_total  # a zero would pass for a measurement
+        if newest is None or start is None or without:
+            nothing = (math.nan,) * 5
+            age_s = math.nan if newest is None else (now_ns - newest.t_ns) / NS_PER_S
+            return Shown(node, *nothing, age_s, math.nan, past.lost, past.alive, ())
+        passed_ns = newest.t_ns - start.t_ns
+        unknown_ns = min(abs(newest.uncovered_ns[i] - start.uncovered_ns[i]), passed_ns)
+        return Shown(
+            node,
+            newest.watts[i] if past.alive else math.nan,
+            _means(past.window[0][0], newest)[i] if past.window else math.nan,
+            min((low[i] for _, low, _ in past.window), default=math.nan),
+            max((high[i] for _, _, high in past.window), default=math.nan),
+            newest.joules[i] - start.joules[i],
+            (now_ns - newest.t_ns) / NS_PER_S,
+            1.0 - unknown_ns / passed_ns if passed_ns else math.nan,
+            past.lost,
+            past.alive,
+            tuple(m[i] for m in past.means),
+        )
+
+    def _total(self, now_ns: int) -> tuple[Shown | None, str]:
+        if not self._summed:
+            return None, self._no_total
+        gone = sorted({self.sensors[i].target for i, _ in self._summed if not self._past[i].alive})
+        if gone:
+            return None, f"{', '.join(gone)} is lost"
+        parts = [self._shown(Node(i, column, "", 0, 0), now_ns) for i, column in self._summed]
+        if len(self.sensors) == 1:
+            return None, ""  # its own line is the total
+        node = Node(-1, 0, "total", 0, -1)
+        watts, mean, joules = (math.fsum(getattr(p, k) for p in parts) for k in ("watts", "mean", "joules"))
+        past = tuple(map(math.fsum, zip(*(p.past for p in parts), strict=False)))
+        ages = max(p.age_s for p in parts)
+        lost = sum(self._past[i].lost for i in {i for i, _ in self._summed})
+        # The least and greatest power of a sum are not those of its parts: they need not fall together.
+        coverage = min(p.coverage for p in parts)
+        return Shown(node, watts, mean, math.nan, math.nan, joules, ages, coverage, lost, alive=True, past=past), ""
+
+
+def _means(a: Point, b: Point) -> list[float]:
+    """Mean watts between two rows, per column: energy over the time that is covered; NaN where nothing is."""
+    passed_ns = b.t_ns - a.t_ns
+    covered = [passed_ns - min(abs(v - u), passed_ns) for u, v in zip(a.uncovered_ns, b.uncovered_ns, strict=True)]
+    return [(y - x) * NS_PER_S / c if c > 0 else math.nan for x, y, c in zip(a.joules, b.joules, covered, strict=True)]

@@ -1,0 +1,113 @@
+"""What is shown of sensors, against the truth of the virtual world."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pmtpy.core.clock import ManualClock
+from pmtpy.emulators.world import World, make_world
+from pmtpy.errors import BackendUnavailableError
+from pmtpy.live.watch import Look, Watch
+from pmtpy.sensor.sensor import Sensor
+from tests.support.worlds import Counter, Gauge, Stream
+
+
+def _world(load: str = "constant:90") -> tuple[ManualClock, World]:
+    clock = ManualClock()
+    return clock, make_world(load, clock=clock)
+
+
+def _look(watch: Watch, clock: ManualClock, seconds: float, step: float = 0.5) -> Look:
+    look = watch.look()
+    for _ in range(round(seconds / step)):
+        clock.advance(step)
+        look = watch.look()
+    return look
+
+
+def test_mean_energy_and_extremes_are_those_of_the_load() -> None:
+    clock, world = _world("square:low=30,high=90,hz=1")
+    with Sensor(Stream(world), "stream", clock, history_s=20) as sensor:
+        watch = Watch([sensor], window_s=4.0, clock=clock)
+        clock.advance(0.001)  # until the first row there is nothing to count from
+        look = _look(watch, clock, 10.0)
+        whole = look.powers[0]
+    assert [p.node.label for p in look.powers] == ["stream", "pair0", "pair1"]
+    assert whole.joules == pytest.approx(600.0, abs=0.2)  # a row is a millisecond of at most 90 W
+    assert whole.mean == pytest.approx(60.0, abs=0.1)
+    assert (whole.low, whole.high) == pytest.approx((30.0, 90.0), abs=0.1)
+    assert look.powers[1].mean == pytest.approx(30.0, abs=0.1)
+    assert whole.coverage == 1.0
+    assert look.seconds == pytest.approx(10.001)
+    assert len(whole.past) == 20
+
+
+def test_a_reset_counts_from_then_on() -> None:
+    clock, world = _world()
+    with Sensor(Counter(world), "rapl", clock) as sensor:
+        watch = Watch([sensor], clock=clock)
+        assert _look(watch, clock, 5.0).powers[0].joules == pytest.approx(450.0, rel=1e-6)
+        watch.reset()
+        look = _look(watch, clock, 1.0)
+    assert look.powers[0].joules == pytest.approx(90.0, rel=1e-6)
+    assert look.seconds == pytest.approx(1.0)
+
+
+def test_the_total_is_the_sum_or_says_why_there_is_none() -> None:
+    clock, world = _world()
+    with (
+        Sensor(Counter(world), "rapl", clock) as rapl,
+        Sensor(Gauge(world), "gpu", clock) as gpu,
+        Sensor(Stream(world), "meter", clock) as meter,
+    ):
+        both = _look(Watch([rapl, gpu], clock=clock), clock, 2.0)
+        assert both.total is not None
+        assert both.total.mean == pytest.approx(180.0, rel=1e-3)
+        assert math.isnan(both.total.high)
+        three = Watch([rapl, gpu, meter], clock=clock).look()
+        assert three.total is None
+        assert "external meter" in three.why
+
+
+def test_a_sensor_that_is_lost_says_so_ages_and_comes_back_by_itself() -> None:
+    clock, world = _world()
+    made: list[Gauge] = []
+    pulled = False
+
+    def open_again() -> Gauge:
+        if pulled:
+            raise BackendUnavailableError("gpu", "no device", "plug it in")
+        made.append(Gauge(world))
+        return made[-1]
+
+    with (
+        Sensor(open_again(), "gpu", clock, open_again=open_again) as sensor,
+        Sensor(Counter(world), "rapl", clock) as rapl,
+    ):
+        watch = Watch([sensor, rapl], clock=clock)
+        before = _look(watch, clock, 1.0).powers[0]
+        made[0].gone = pulled = True
+        lost = _look(watch, clock, 1.0)
+        assert not lost.powers[0].alive
+        assert lost.powers[0].age_s == pytest.approx(1.0, abs=0.51)
+        assert lost.powers[0].joules == before.joules
+        assert math.isnan(lost.powers[0].watts)
+        assert lost.total is None
+        assert lost.why == "gpu is lost"
+        assert lost.powers[1].alive
+        first = watch.opening(sensor)
+        assert first is not None
+        first.join(30)
+        pulled = False
+        _look(watch, clock, 2.5)
+        thread = watch.opening(sensor)
+        assert thread is not None
+        assert thread is not first
+        thread.join(30)
+        back = _look(watch, clock, 1.0)
+        assert back.powers[0].alive
+        assert back.powers[0].watts == pytest.approx(90.0)
+        assert back.powers[0].coverage < 1.0
+        assert back.total is not None
