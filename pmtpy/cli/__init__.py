@@ -31,6 +31,7 @@ VERBS: Mapping[str, str] = types.MappingProxyType(
         "dump": "log sensors continuously to files",
         "compare": "compare sensors that measure the same power",
         "plot": "draw power over time from recordings",
+        "convert": "write a recording in another format",
         "config": "show and set what a PowerSensor3 board has stored",
         "characterise": "find out how a sensor behaves, from a recording or live",
         "calibrate": "write calibration profiles; predict energy at other clocks",

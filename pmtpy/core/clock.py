@@ -20,6 +20,7 @@ from pmtpy.errors import TargetError
 
 NS_PER_S = 1_000_000_000
 
+_BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _PART = re.compile(rf"\s*({_NUMBER})\s*([a-zA-Z]*)\s*")
 _RATE = re.compile(rf"\s*({_NUMBER})\s*(k?)Hz\s*", re.IGNORECASE)
@@ -38,10 +39,14 @@ class Anchor:
         Host monotonic clock, nanoseconds.
     unix_ns : int
         Unix time (UTC), nanoseconds.
+    boottime_ns : int or None
+        The same instant on the clock that also counts while the machine sleeps (Linux), by which other programs' traces
+        go; None where there is none.
     """
 
     monotonic_ns: int
     unix_ns: int
+    boottime_ns: int | None = None
 
     def unix_s(self, t_ns: int) -> float:
         """Unix time in seconds of the monotonic instant ``t_ns``."""
@@ -81,9 +86,10 @@ class HostClock:
         for _ in range(3):
             before = time.monotonic_ns()
             unix = time.time_ns()
+            boot = time.clock_gettime_ns(_BOOTTIME) if _BOOTTIME is not None else None
             after = time.monotonic_ns()
             if best is None or after - before < best[0]:
-                best = (after - before, Anchor((before + after) // 2, unix))
+                best = (after - before, Anchor((before + after) // 2, unix, boot))
         assert best is not None  # noqa: S101  (three rounds ran)
         return best[1]
 

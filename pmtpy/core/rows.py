@@ -169,9 +169,12 @@ class Layout:
         Columns of ``Frame.watts`` that are summed into column 0.
     values : tuple of Channel
         The others; column j of ``Frame.values``.
+    total_apart : bool
+        A recording has a total, and does not say of which channels it is made.
     """
 
     channels: tuple[Channel, ...]
+    total_apart: bool = False
     energy: tuple[Channel, ...] = field(init=False)
     in_total: tuple[int, ...] = field(init=False)
     values: tuple[Channel, ...] = field(init=False)
@@ -191,6 +194,11 @@ class Layout:
         object.__setattr__(self, "energy", energy)
         object.__setattr__(self, "values", tuple(c for c in self.channels if not c.measures_energy))
         object.__setattr__(self, "in_total", tuple(i + 1 for i in outermost([c.domain for c in energy])))
+
+    @property
+    def has_total(self) -> bool:
+        """Whether column 0 of ``Frame.watts`` is known."""
+        return bool(self.in_total) or self.total_apart
 
     @property
     def beside_total(self) -> frozenset[int]:

@@ -87,7 +87,7 @@ def columns(layout: Layout) -> tuple[Column, ...]:
         if c.name not in used
     ]
     summed = [c for c in body if c.index in layout.in_total]
-    index = 0 if layout.in_total else -1  # a zero would pass for a measurement
+    index = 0 if layout.has_total else -1  # a zero would pass for a measurement
     total = [
         Column(f"{TOTAL}_{unit}", array, index, max((c.places for c in summed if c.array == array), default=_JOULES))
         for unit, array in (("W", "watts"), ("J", "joules"))

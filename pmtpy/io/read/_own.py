@@ -47,25 +47,73 @@ def check_names(recording: Recording, names: list[str]) -> None:
 
 def csv(recording: Recording, part: Part) -> pd.DataFrame:
     """Read a CSV file, some megabytes at a time."""
+    names = header(recording)
+    gathered = _Gathered(recording, names, part)
+    for columns, read in csv_blocks(recording, names):
+        rows = len(columns["elapsed"])
+        if gathered.rows == 0 and part.whole and not recording.packed and rows:
+            size = recording.path.stat().st_size
+            recording.budget.allow(_ROUGHLY * rows * size / read * len(names) * _VALUE, f"its {size / 1e9:.3g} GB")
+        if not gathered.take(columns):
+            break
+    recording.judge()
+    return gathered.table("pmtpy CSV")
+
+
+def header(recording: Recording) -> list[str]:
+    """Return the names of the columns of a CSV file.
+
+    Raises
+    ------
+    FileFormatError
+        It is not one of ours.
+    """
     first = recording.head.split(b"\n", 1)[0].decode("utf-8", "replace").rstrip("\r")
     try:
         names = next(csv_module.reader([first]), [])
     except csv_module.Error as error:
         raise recording.error(f"line 1: the header is not a line of CSV ({error}); correct the header") from error
     check_names(recording, names)
+    return names
+
+
+def csv_blocks(recording: Recording, names: list[str]) -> Iterator[tuple[Columns, int]]:
+    """Yield the rows that hold, some megabytes at a time, and how many bytes have been read by then."""
     lines = Delimited(recording, {n: _KINDS.get(n, FLOAT) for n in names}, ",")
-    gathered = _Gathered(recording, names, part)
-    read = 0
+    checks, read = Checks(recording, names), 0
     for number, block in recording.blocks():
         columns, at = lines.rows(number, block)
         read += len(block)
-        if gathered.rows == 0 and part.whole and not recording.packed and len(at):
-            size = recording.path.stat().st_size
-            recording.budget.allow(_ROUGHLY * len(at) * size / read * len(names) * _VALUE, f"its {size / 1e9:.3g} GB")
-        if not gathered.take(columns, at):
-            break
-    recording.judge()
-    return gathered.table("pmtpy CSV")
+        left = checks.left(columns, at)
+        yield columns if left.all() else {n: c[left] for n, c in columns.items()}, read
+
+
+class Checks:
+    """What rows of ours are held against, block by block: one clock that goes on, totals that are sums."""
+
+    def __init__(self, recording: Recording, names: list[str]) -> None:
+        self._recording = recording
+        self._last = -np.inf  # elapsed
+        self._origin: float | None = None
+        summed = [f"{n}_J" for n in _sidecar.summed(recording.facts)]
+        self._summed = summed if set(summed) <= set(names) else []  # columns whose sum is the total
+
+    def left(self, columns: Columns, at: Ints) -> npt.NDArray[np.bool_]:
+        """Return which rows of the next block hold; the others are noted as broken lines."""
+        left = _check.recorded(self._recording, columns, at, self._last)
+        good = columns if left.all() else {n: c[left] for n, c in columns.items()}
+        if not left.any():
+            return left
+        at = at[left]
+        self._last = float(good["elapsed"][-1])
+        if self._origin is None:
+            self._origin = float(good["time"][0] - good["elapsed"][0])
+        _check.agree(self._recording, good["time"], good["elapsed"], at, self._origin)
+        # A file that fails it is noted once.
+        parts = [good[n] for n in self._summed]
+        if parts and _check.sums(self._recording, "total_J", good["total_J"], parts, at):
+            self._summed = []
+        return left
 
 
 class _Gathered:
@@ -83,35 +131,18 @@ class _Gathered:
         self._names = names
         self._part = part
         self._pieces: dict[str, list[npt.NDArray[Any]]] = {n: [] for n in names}
-        self._last = -np.inf  # elapsed
-        self._origin: float | None = None
-        summed = [f"{n}_J" for n in _sidecar.summed(recording.facts)]
-        self._summed = summed if set(summed) <= set(names) else []  # columns whose sum is the total
 
-    def take(self, columns: Columns, at: Ints) -> bool:
-        """Check rows and take those that belong to the part; return whether more may follow."""
-        left = _check.recorded(self._recording, columns, at, self._last)
-        if not left.all():
-            columns, at = {n: c[left] for n, c in columns.items()}, at[left]
-        if not len(at):
+    def take(self, columns: Columns) -> bool:
+        """Take the rows that belong to the part; return whether more may follow."""
+        found = len(columns["elapsed"])
+        if not found:
             return True
-        self._last = float(columns["elapsed"][-1])
-        if self._origin is None:
-            self._origin = float(columns["time"][0] - columns["elapsed"][0])
-        _check.agree(self._recording, columns["time"], columns["elapsed"], at, self._origin)
-        self._add_up(columns, at)
         rows = self._part.rows(columns["elapsed"], self.rows)
         for name, values in columns.items():
-            self._pieces[name].append(values[rows] if len(at) == rows.stop - rows.start else values[rows].copy())
+            self._pieces[name].append(values[rows] if found == rows.stop - rows.start else values[rows].copy())
         self.rows += rows.stop - rows.start
         self._recording.budget.allow(self.rows * len(self._names) * _VALUE * 2, f"the {self.rows} rows read so far")
-        return rows.stop == len(at) and (self._part.max_rows is None or self.rows < self._part.max_rows)
-
-    def _add_up(self, columns: Columns, at: Ints) -> None:
-        """Hold the total against what it is made of, as far as the metadata say; a file that fails it is noted once."""
-        parts = [columns[n] for n in self._summed]
-        if parts and _check.sums(self._recording, "total_J", columns["total_J"], parts, at):
-            self._summed = []
+        return rows.stop == found and (self._part.max_rows is None or self.rows < self._part.max_rows)
 
     def _columns(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
         for name in self._names:

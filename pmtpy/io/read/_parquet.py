@@ -6,16 +6,19 @@ A file that has no end, because its writer was killed or its disk was full, is r
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.core.rows import Ints
-from pmtpy.errors import BackendUnavailableError
+from pmtpy.errors import BackendUnavailableError, PmtError
 from pmtpy.io import unfinished
-from pmtpy.io.read import _check, _own, _sidecar
+from pmtpy.io.read import _own, _sidecar
+from pmtpy.io.read._delimited import Columns
 from pmtpy.io.read._parts import Part
 from pmtpy.io.read._recording import Recording
 
@@ -33,20 +36,29 @@ def recognises(path: Path, head: bytes) -> bool:
 
 def read(recording: Recording, part: Part) -> pd.DataFrame:
     """Read a Parquet file."""
+    with opened(recording) as file:
+        return file.read(part)
+
+
+@contextlib.contextmanager
+def opened(recording: Recording) -> Iterator[ParquetRecording]:
+    """Open a Parquet file; what pyarrow finds wrong with it is said as a fault of the file."""
     try:
         import pyarrow as pa
     except ImportError as error:
         remedy = "pip install 'pmtpy[parquet]'"
         raise BackendUnavailableError("load", "reading Parquet needs pyarrow", remedy) from error
     try:
-        with _File(recording) as file:
-            return file.read(part)
+        with ParquetRecording(recording) as file:
+            yield file
+    except PmtError:
+        raise
     except (pa.ArrowException, OSError) as error:
         msg = f"it is damaged, or not whole: {error}; copy it again from its source, or from a copy"
         raise recording.error(msg) from error
 
 
-class _File:
+class ParquetRecording:
     """One Parquet file of ours, with the rows beside it if it has no end."""
 
     def __init__(self, recording: Recording) -> None:
@@ -125,28 +137,45 @@ class _File:
 
     def read(self, part: Part) -> pd.DataFrame:
         """Read the rows of a part."""
-        names = self._names()
+        names = self.names()
         groups = self._groups(part)
         most = sum(self._file.metadata.row_group(i).num_rows for i in groups) + sum(map(len, self._tail))
         if part.max_rows is not None:
             most = min(most, part.max_rows)
         self._recording.budget.allow(most * len(names) * _VALUE, f"{most:,} rows of {len(names)} columns")
-        columns = _Filling(self._recording, names, most, part)
-        before = sum(self._file.metadata.row_group(i).num_rows for i in range(groups[0])) if groups else 0
-        for i in groups:
-            table = self._file.read_row_group(i)
-            if not columns.take(table, before):
+        filled = _Filling(names, most, part)
+        for columns, labels, _ in self._checked(names, groups):
+            if not filled.take(columns, labels):
                 break
-            before += len(table)
-        else:
-            for table in self._tail:
-                if not columns.take(table, before):
-                    break
-                before += len(table)
         self._recording.judge()
-        return _own.finished(self._recording, *columns.done(), part, "pmtpy Parquet")
+        return _own.finished(self._recording, *filled.done(), part, "pmtpy Parquet")
 
-    def _names(self) -> list[str]:
+    def blocks(self) -> Iterator[tuple[Columns, list[tuple[int, str]], float]]:
+        """Yield all rows that hold, a row group at a time: columns without the markers, these, and the share so far."""
+        return self._checked(self.names(), list(range(self._file.metadata.num_row_groups)))
+
+    def _checked(self, names: list[str], groups: list[int]) -> Iterator[tuple[Columns, list[tuple[int, str]], float]]:
+        checks = _own.Checks(self._recording, names)
+        numeric = [n for n in names if n != "marker"]
+        before = sum(self._file.metadata.row_group(i).num_rows for i in range(groups[0])) if groups else 0
+        tables = itertools.chain((self._file.read_row_group(i) for i in groups), self._tail)
+        for done, table in enumerate(tables, start=1):
+            if not len(table):
+                continue
+            if table.column("lost").null_count:
+                raise self._recording.error("a row does not say how many were lost before it; pmtpy did not write it")
+            found: Columns = {n: table.column(n).to_numpy(zero_copy_only=False) for n in numeric}
+            left = checks.left(found, np.arange(before + 1, before + len(table) + 1))
+            labels = _labels(table)
+            if not left.all():
+                found = {n: c[left] for n, c in found.items()}
+                place = np.cumsum(left) - 1
+                labels = [(int(place[row]), text) for row, text in labels if left[row]]
+            before += len(table)
+            yield found, labels, done / (len(groups) + len(self._tail))
+
+    def names(self) -> list[str]:
+        """Return the names of the columns, which are those of ours."""
         names = list(self._file.schema_arrow.names)
         if not _own.is_csv((",".join(names) + ",").encode()):
             found = ", ".join(names[:6])
@@ -185,45 +214,25 @@ def _end_of(account: Any) -> int:
 class _Filling:
     """Columns of the length that is needed at most, filled from the front."""
 
-    def __init__(self, recording: Recording, names: list[str], most: int, part: Part) -> None:
-        self._recording = recording
+    def __init__(self, names: list[str], most: int, part: Part) -> None:
         self._part = part
         self._rows = 0
-        self._last = -np.inf
-        self._origin: float | None = None
         self._columns: dict[str, npt.NDArray[Any]] = {
             n: np.empty(most, np.int64 if n == "lost" else np.float64) for n in names if n != "marker"
         }
         self._labels: list[tuple[int, str]] = []
 
-    def take(self, table: Any, before: int) -> bool:
-        """Take the rows of a table that belong to the part; return whether more may follow."""
-        if not len(table):
-            return True
-        if table.column("lost").null_count:
-            raise self._recording.error("a row does not say how many were lost before it; pmtpy did not write it")
-        found: dict[str, npt.NDArray[Any]] = {n: table.column(n).to_numpy(zero_copy_only=False) for n in self._columns}
-        at: Ints = np.arange(before + 1, before + len(table) + 1)
-        left = _check.recorded(self._recording, found, at, self._last)
-        labels = _labels(table)
-        if not left.all():
-            found = {n: c[left] for n, c in found.items()}
-            place = np.cumsum(left) - 1
-            labels = [(int(place[row]), text) for row, text in labels if left[row]]
-            at = at[left]
-            if not len(at):
-                return True
-        self._last = float(found["elapsed"][-1])
-        if self._origin is None:
-            self._origin = float(found["time"][0] - found["elapsed"][0])
-        _check.agree(self._recording, found["time"], found["elapsed"], at, self._origin)
+    def take(self, found: Columns, labels: list[tuple[int, str]]) -> bool:
+        """Take the rows that belong to the part; return whether more may follow."""
         rows = self._part.rows(found["elapsed"], self._rows)
         end = self._rows + rows.stop - rows.start
         for name, values in found.items():
             self._columns[name][self._rows : end] = values[rows]
         self._labels += [(self._rows + row - rows.start, t) for row, t in labels if rows.start <= row < rows.stop]
         self._rows = end
-        return rows.stop == len(at) and (self._part.max_rows is None or end < self._part.max_rows)
+        if self._part.max_rows is not None and end >= self._part.max_rows:
+            return False
+        return bool(rows.stop == len(found["elapsed"]))
 
     def done(self) -> tuple[dict[str, npt.NDArray[Any]], list[tuple[int, str]]]:
         """Return the columns as far as they are filled, and the labels."""

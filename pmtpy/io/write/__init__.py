@@ -1,17 +1,18 @@
 """Files that a sensor's rows are written to. :func:`open_sink` chooses the format; :class:`Writer` feeds it.
 
 A sink gets Frames and writes rows. It never waits for a sensor, never asks for the time, and replaces no file unless
-told to.
+told to. A further format is a module here and a row in :data:`FILE_FORMATS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 
 from pmtpy.errors import TargetError
 from pmtpy.io.write._file import Output, Target
-from pmtpy.io.write.base import Ending, Header, Sink
+from pmtpy.io.write.base import Ending, Header, RecordedRegion, Sink
 from pmtpy.io.write.csv import CsvSink
 from pmtpy.io.write.jls import JlsSink
 from pmtpy.io.write.parquet import ParquetSink
@@ -19,18 +20,115 @@ from pmtpy.io.write.pmt import PmtSink
 from pmtpy.io.write.powersensor3 import PowerSensor3Sink
 from pmtpy.io.write.writer import DEFAULT_MAX_ROWS, Writer
 
-FORMATS = ("csv", "parquet", "jls", "pmt", "powersensor3")
-SUFFIXES = {  # what a name says of its format
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".jls": "jls",
-    ".pmt": "pmt",
-    ".powersensor3": "powersensor3",
-    ".ps3": "powersensor3",
-}
 
-__all__ = ["DEFAULT_MAX_ROWS", "FORMATS", "SUFFIXES", "Ending", "Header", "Sink", "Writer", "open_sink"]
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a file is written. Fields as the arguments of :func:`open_sink`."""
+
+    overwrite: bool = False
+    absolute: bool | None = None
+    columns: Sequence[tuple[str, Sequence[int]]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """One format that rows can be written in.
+
+    Attributes
+    ----------
+    name : str
+        As ``--format`` has it.
+    suffixes : tuple of str
+        Of files, lowercase; the first is the usual one.
+    opener : callable
+        Opens a target for a header; returns the sink.
+    lacks : str
+        What the format has no place for, as words to follow "it has no place for"; empty: it holds everything.
+    live : bool
+        Whether a dump can be written in it while it is measured; else recordings are converted to it.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    opener: Callable[[Target, Header, Options], Sink]
+    lacks: str = ""
+    live: bool = True
+
+
+def _csv(target: Target, header: Header, how: Options) -> Sink:
+    return _into(target, how, lambda output: CsvSink(output, header, overwrite=how.overwrite))
+
+
+def _parquet(target: Target, header: Header, how: Options) -> Sink:
+    return _into(target, how, lambda output: ParquetSink(output, header, overwrite=how.overwrite))
+
+
+def _jls(target: Target, header: Header, how: Options) -> Sink:
+    return _into(target, how, lambda output: JlsSink(output, header, overwrite=how.overwrite))
+
+
+def _pmt(target: Target, header: Header, how: Options) -> Sink:
+    absolute = how.absolute is not False
+    return _into(
+        target,
+        how,
+        lambda output: PmtSink(output, header, absolute=absolute, overwrite=how.overwrite, columns=how.columns),
+    )
+
+
+def _powersensor3(target: Target, header: Header, how: Options) -> Sink:
+    absolute = bool(how.absolute)
+    return _into(
+        target, how, lambda output: PowerSensor3Sink(output, header, absolute=absolute, overwrite=how.overwrite)
+    )
+
+
+def _into(target: Target, how: Options, make: Callable[[Output], Sink]) -> Sink:
+    """Open one file or stream and make a sink of it; where that fails, no new file stays."""
+    output = Output(target, overwrite=how.overwrite)
+    try:
+        return make(output)
+    except BaseException:
+        output.discard()
+        raise
+
+
+FILE_FORMATS = (
+    FileFormat("csv", (".csv",), _csv),
+    FileFormat("parquet", (".parquet", ".pq"), _parquet),
+    FileFormat("jls", (".jls",), _jls),
+    FileFormat(
+        "pmt",
+        (".pmt",),
+        _pmt,
+        "energies, volts, amperes, other channels, losses",
+    ),
+    FileFormat(
+        "powersensor3",
+        (".powersensor3", ".ps3"),
+        _powersensor3,
+        "energies, losses, other channels, more than one letter of a marker",
+    ),
+)
+
+FORMATS = tuple(f.name for f in FILE_FORMATS if f.live)
+SUFFIXES = {suffix: f.name for f in FILE_FORMATS if f.live for suffix in f.suffixes}
+"""What a name says of the format of a dump."""
+
+__all__ = [
+    "DEFAULT_MAX_ROWS",
+    "FILE_FORMATS",
+    "FORMATS",
+    "SUFFIXES",
+    "Ending",
+    "FileFormat",
+    "Header",
+    "Options",
+    "RecordedRegion",
+    "Sink",
+    "Writer",
+    "open_sink",
+]
 
 
 def open_sink(
@@ -49,8 +147,8 @@ def open_sink(
     target : path or stream
         A stream stays open at the end. Metadata go beside a file, or into it; a stream has none.
     header : Header
-    format : {"csv", "parquet", "jls", "pmt", "powersensor3"} or None
-        None: by the suffix of the path; CSV for any other suffix and for a stream.
+    format : str or None
+        The name of one of :data:`FORMATS`. None: by the suffix of the path; CSV for any other suffix and for a stream.
     overwrite : bool
         Replace a file that exists.
     absolute : bool or None
@@ -68,20 +166,8 @@ def open_sink(
     """
     suffix = PurePath(target).suffix.lower() if isinstance(target, (str, PurePath)) else ""
     chosen = format if format is not None else SUFFIXES.get(suffix, "csv")
-    if chosen not in FORMATS:
+    opener = next((f.opener for f in FILE_FORMATS if f.live and f.name == chosen), None)
+    if opener is None:
         msg = f"no file format is called {chosen!r}; there are: {', '.join(FORMATS)}"
         raise TargetError(msg)
-    output = Output(target, overwrite=overwrite)
-    try:
-        if chosen == "parquet":
-            return ParquetSink(output, header, overwrite=overwrite)
-        if chosen == "jls":
-            return JlsSink(output, header, overwrite=overwrite)
-        if chosen == "pmt":
-            return PmtSink(output, header, absolute=absolute is not False, overwrite=overwrite, columns=columns)
-        if chosen == "powersensor3":
-            return PowerSensor3Sink(output, header, absolute=bool(absolute), overwrite=overwrite)
-        return CsvSink(output, header, overwrite=overwrite)
-    except BaseException:
-        output.discard()
-        raise
+    return opener(target, header, Options(overwrite, absolute, columns))

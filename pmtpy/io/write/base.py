@@ -5,16 +5,16 @@ Pure data. Facts about the columns themselves are in :mod:`pmtpy.io.columns`.
 
 from __future__ import annotations
 
-import math
 import platform
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
 import numpy as np
 
-from pmtpy.core.channel import Channel, Identity
+from pmtpy.core.channel import Identity
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Frame, Layout
+from pmtpy.io.channels import described
 
 FORMAT_VERSION = 1
 """Of the metadata written beside or inside a file; a reader refuses a greater one."""
@@ -42,6 +42,11 @@ class Header:
         Seconds between two readings of a register, of which those that brought nothing new make no row; None: a stream.
     stamped : bool
         Whether rows bear the device's own times; else those of the readings, or of a stream's arrival.
+    host_clock : bool
+        Whether the times of rows are of the host's monotonic clock; else they are Unix times, as a recording that
+        somebody else made has them, and ``anchor`` pairs each with itself.
+    converted_from : str
+        The recording that this one is made of, and its format; empty: of a sensor.
     """
 
     target: str
@@ -53,6 +58,17 @@ class Header:
     version: str = ""
     polled_s: float | None = None
     stamped: bool = False
+    host_clock: bool = True
+    converted_from: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRegion:
+    """A stretch of the program that a region measured while a dump ran; times as those of the rows."""
+
+    label: str
+    start_ns: int
+    end_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +89,8 @@ class Ending:
         True only after a clean end with nothing dropped.
     error : str
         What went wrong; empty if nothing did.
+    regions : tuple of RecordedRegion
+        Regions that the program measured meanwhile.
     """
 
     anchor: Anchor
@@ -81,6 +99,7 @@ class Ending:
     dropped: int
     complete: bool
     error: str = ""
+    regions: tuple[RecordedRegion, ...] = ()
 
 
 class Sink(Protocol):
@@ -106,39 +125,25 @@ class Sink(Protocol):
         ...
 
 
-# What the fields of a channel are called in files.
-_KEYS = {"derivation": "form", "operands": "of", "method": "rule"}
-
-
-def _channel(channel: Channel, *, in_total: bool) -> dict[str, object]:
-    facts = asdict(channel)
-    del facts["energy_method"], facts["response"]  # the one as "rule" below, the other in short
-    facts |= {"refresh_s": channel.refresh_s, "window_s": channel.window_s, "lag_s": channel.lag_s}
-    known = {_KEYS.get(k, k): v for k, v in facts.items() if v not in {None, "", (), math.inf}}
-    return known | {
-        "quantity": channel.quantity.name.lower(),
-        "unit": channel.unit,
-        "form": channel.derivation.value,
-        "rule": channel.energy_method.value if channel.measures_energy else None,
-        "in_total": in_total,
-    }
+def _known(anchor: Anchor) -> dict[str, int]:
+    return {k: v for k, v in asdict(anchor).items() if v is not None}
 
 
 def metadata(header: Header, columns: tuple[str, ...], ending: Ending | None = None) -> dict[str, object]:
     """Everything about a dump that is not a row, ready for JSON. Without an ending it is marked incomplete."""
     in_total = {header.layout.energy[i - 1].name for i in header.layout.in_total}
-    return {
+    facts: dict[str, object] = {
         "format": FORMAT_VERSION,
         "target": header.target,
         "virtual": header.identity.virtual,
         "identity": asdict(header.identity),
         "columns": columns,
-        "channels": [_channel(c, in_total=c.name in in_total) for c in header.layout.channels],
+        "channels": [described(c, in_total=c.name in in_total) for c in header.layout.channels],
         "interval_s": header.interval_s,
         "polled_s": header.polled_s,
         "stamped": header.stamped,
         "calibration": header.calibration,
-        "anchors": {"start": asdict(header.anchor), "end": asdict(ending.anchor) if ending else None},
+        "anchors": {"start": _known(header.anchor), "end": _known(ending.anchor) if ending else None},
         "versions": {"pmtpy": header.version, "python": platform.python_version(), "numpy": np.__version__},
         "rows": ending.rows if ending else None,
         "lost": ending.lost if ending else None,
@@ -146,3 +151,8 @@ def metadata(header: Header, columns: tuple[str, ...], ending: Ending | None = N
         "complete": ending.complete if ending else False,
         "error": ending.error if ending else "",
     }
+    if ending is not None and ending.regions:
+        facts["regions"] = [asdict(r) for r in ending.regions]
+    if header.converted_from:
+        facts |= {"converted_from": header.converted_from, "clock": "host" if header.host_clock else "unix"}
+    return facts

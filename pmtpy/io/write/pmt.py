@@ -48,7 +48,7 @@ class PmtSink:
         self._start_ns: int | None = None
         self._places = 6 if _row_spacing_s(header) < _PMT_FINEST_S else _PMT_DECIMALS
         own = [(name, (place,)) for place, name in enumerate(header.layout.names)]
-        shown = columns if columns is not None else own if header.layout.in_total else own[1:]
+        shown = columns if columns is not None else own if header.layout.has_total else own[1:]
         names = tuple("_".join(unbroken(name).split()) for name, _ in shown)
         self._sums = [list(places) for _, places in shown]
         self._lines = Lines(" ")

@@ -1,0 +1,46 @@
+"""Channels as the metadata of a file describe them, and back. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from inspect import signature
+from typing import Any
+
+from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Quantity
+
+# What the fields of a channel are called in files.
+_KEYS = {"derivation": "form", "operands": "of", "method": "rule"}
+
+
+def described(channel: Channel, *, in_total: bool) -> dict[str, object]:
+    """Return a channel ready for JSON; what is not known has no key."""
+    facts = asdict(channel)
+    del facts["energy_method"], facts["response"]  # the one as "rule" below, the other in short
+    facts |= {"refresh_s": channel.refresh_s, "window_s": channel.window_s, "lag_s": channel.lag_s}
+    known = {_KEYS.get(k, k): v for k, v in facts.items() if v not in {None, "", (), math.inf}}
+    return known | {
+        "quantity": channel.quantity.name.lower(),
+        "unit": channel.unit,
+        "form": channel.derivation.value,
+        "rule": channel.energy_method.value if channel.measures_energy else None,
+        "in_total": in_total,
+    }
+
+
+def channel_of(facts: Mapping[str, Any]) -> Channel:
+    """Return the channel that :func:`described` described.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+        The facts are not those of a channel.
+    """
+    arguments = signature(Channel).parameters
+    known = {name: facts[_KEYS.get(name, name)] for name in arguments if _KEYS.get(name, name) in facts}
+    known["quantity"] = Quantity[str(known["quantity"]).upper()]
+    known["derivation"] = Derivation(known.get("derivation", "direct"))
+    known["operands"] = tuple(known.get("operands", ()))
+    known["method"] = EnergyMethod(known["method"]) if known.get("method") else None
+    return Channel(**known)

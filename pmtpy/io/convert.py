@@ -1,0 +1,230 @@
+"""From one recording to another format: block by block, with what the new format cannot hold said.
+
+Reads what :func:`pmtpy.load` reads, writes what :data:`pmtpy.io.write.FILE_FORMATS` lists. Neither the clock nor a
+sensor is asked for anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pmtpy._version import __version__
+from pmtpy.core.nearest import nearest
+from pmtpy.core.rows import Frame
+from pmtpy.errors import SinkError, TargetError
+from pmtpy.io.read.blocks import OpenRecording, RowBlock, open_blocks
+from pmtpy.io.recorded import Frames, RecordedLayout, ending_of, header_of, layout_of
+from pmtpy.io.write import FILE_FORMATS, FileFormat, Header, Options, Sink
+from pmtpy.io.write._file import already_there
+from pmtpy.io.write.downsample import Thinner
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """What was written.
+
+    Attributes
+    ----------
+    rows : int
+    lost : int
+        Rows that were missing in the recording.
+    notes : tuple of str
+        What the reader said of the recording, and what the new format could not take.
+    """
+
+    rows: int
+    lost: int
+    notes: tuple[str, ...]
+
+
+def format_for(path: str | os.PathLike[str], name: str | None = None) -> FileFormat:
+    """Return the format that a name or the suffix of a path means.
+
+    Raises
+    ------
+    TargetError
+        There is none.
+    """
+    if name is not None:
+        found = next((f for f in FILE_FORMATS if f.name == name), None)
+        if found is None:
+            known = [f.name for f in FILE_FORMATS]
+            msg = f"no file format is called {name!r}; there are: {', '.join(known)}{nearest(name, known)}"
+            raise TargetError(msg)
+        return found
+    suffix = Path(path).suffix.lower()
+    found = next((f for f in FILE_FORMATS if suffix in f.suffixes), None)
+    if found is None:
+        known = [s for f in FILE_FORMATS for s in f.suffixes]
+        msg = f"{path}: no format has the suffix {suffix or '(none)'}; there are: {', '.join(known)}"
+        raise TargetError(msg + nearest(suffix, known))
+    return found
+
+
+def convert(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    format: str | None = None,  # noqa: A002  (the word of the command line)
+    options: Options | None = None,
+    interval_s: float | None = None,
+    start_s: float | None = None,
+    skip_broken: bool = False,
+    utc_offset_s: float | None = None,
+    tell: Callable[[float], None] = lambda _share: None,
+) -> Converted:
+    """Write a recording in another format.
+
+    Parameters
+    ----------
+    source, target : path
+        ``target`` is new; nothing of it stays if the recording cannot be read to its end.
+    format : str, optional
+        None: by the suffix of ``target``.
+    options : Options, optional
+        How the file is written.
+    interval_s : float, optional
+        One row for each interval, with nothing lost from the energy; None: every row.
+    start_s : float, optional
+        Unix seconds at which the recording began, for one that does not tell.
+    skip_broken, utc_offset_s
+        As for :func:`pmtpy.load`.
+    tell : callable
+        Called with the share that is done, 0 to 1.
+
+    Raises
+    ------
+    FileFormatError
+        The recording cannot be read.
+    SinkError
+        The file exists or cannot be written, or the format cannot hold what the recording has.
+    TargetError
+        No such format; or nothing says when the recording was made.
+    """
+    into = format_for(target, format)
+    if Path(target).exists() and Path(source).exists() and Path(source).samefile(target):
+        msg = f"{target} is the recording itself; name another file"
+        raise TargetError(msg)
+    how = options or Options()
+    with (
+        open_blocks(source, skip_broken=skip_broken, utc_offset_s=utc_offset_s) as recording,
+        _placed(Path(target), overwrite=how.overwrite) as draft,
+    ):
+        return _Conversion(recording, into, draft, how, interval_s=interval_s, start_s=start_s).run(tell)
+
+
+@contextlib.contextmanager
+def _placed(target: Path, *, overwrite: bool) -> Iterator[Path]:
+    """Yield a path in a folder of its own, and put what stands there at the end in its place; after an error, nothing.
+
+    A format may need several files, or a folder: all of it is moved.
+    """
+    beside = target.with_name(target.name + ".json")
+    if not overwrite and (target.exists() or beside.exists()):
+        raise already_there(target if target.exists() else beside)
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        msg = f"cannot write {target}: {error.strerror}"
+        raise SinkError(msg) from error
+    try:
+        yield folder / target.name
+        beside.unlink(missing_ok=True)  # of the file that is replaced
+        for made in sorted(folder.iterdir()):
+            place = target.with_name(made.name)
+            if place.is_dir():
+                shutil.rmtree(place)
+            made.replace(place)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Conversion:
+    """One recording on its way into one file."""
+
+    def __init__(
+        self,
+        recording: OpenRecording,
+        into: FileFormat,
+        draft: Path,
+        options: Options,
+        *,
+        interval_s: float | None,
+        start_s: float | None,
+    ) -> None:
+        self._recording, self._into, self._draft, self._options = recording, into, draft, options
+        self._interval_s, self._start_s = interval_s, start_s
+        self._thinner = Thinner(interval_s) if interval_s is not None else None
+        self._rows = self._lost = 0
+
+    def run(self, tell: Callable[[float], None]) -> Converted:
+        recording, facts = self._recording, self._recording.facts
+        meaning = layout_of(recording.names, facts, recording.joules)
+        made: tuple[Sink, Header, Frames] | None = None
+        last_ns = 0
+        for block in recording.blocks:
+            if not len(block.columns["elapsed"]):
+                continue
+            made = made or self._begin(meaning, block)
+            frame = made[2].frame(block.columns, block.labels)
+            last_ns = int(frame.t_ns[-1])
+            self._lost += int(frame.lost.sum())
+            self._pass_on(made[0], self._thinner.feed(frame) if self._thinner is not None else frame)
+            tell(block.share)
+        if made is None:
+            msg = f"{recording.path} has no rows; there is nothing to convert"
+            raise TargetError(msg)
+        sink, header, _ = made
+        rest = self._thinner.flush() if self._thinner is not None else None
+        if rest is not None:
+            self._pass_on(sink, rest)
+        why = self._why_not_whole()
+        sink.close(ending_of(facts, header, rows=self._rows, lost=self._lost, last_ns=last_ns, why=why))
+        lacks = (f"a {self._into.name} file has no place for {self._into.lacks}",) if self._into.lacks else ()
+        left = tuple(f"column {n} is left out: its unit is not known" for n in meaning.left_out)
+        return Converted(self._rows, self._lost, (*recording.notes, *left, *lacks))
+
+    def _begin(self, meaning: RecordedLayout, first: RowBlock) -> tuple[Sink, Header, Frames]:
+        recording, start_s = self._recording, self._beginning(first)
+        header = header_of(
+            recording.facts,
+            meaning.layout,
+            name=recording.path.name,
+            converted_from=f"{recording.path.name} ({recording.format})",
+            version=__version__,
+            interval_s=self._interval_s,
+        )
+        return self._into.opener(self._draft, header, self._options), header, Frames(meaning, header, start_s)
+
+    def _pass_on(self, sink: Sink, frame: Frame) -> None:
+        sink.write(frame)
+        self._rows += len(frame)
+
+    def _beginning(self, block: RowBlock) -> float:
+        """Unix seconds at which ``elapsed`` is zero."""
+        told = float(block.columns["time"][0]) - float(block.columns["elapsed"][0])
+        if math.isfinite(told):
+            return told
+        if self._start_s is None:
+            msg = (
+                f"{self._recording.path} does not say when it was recorded (its times count from its own start);"
+                " say it with --start TIME (2026-01-31T12:00:00+00:00, or Unix seconds)"
+            )
+            raise TargetError(msg)
+        return self._start_s
+
+    def _why_not_whole(self) -> str:
+        """Say why the recording is not whole; empty where nothing speaks against it."""
+        recording = self._recording
+        if recording.broken_lines:
+            return f"{len(recording.broken_lines)} broken lines of {recording.path.name} are left out"
+        if recording.own and recording.facts is None:
+            return f"the metadata of {recording.path.name} are missing: it is not known whether it is whole"
+        return ""

@@ -1,0 +1,142 @@
+"""A recording block by block, for those who pass it on: rows in bounded memory where the file is one of ours.
+
+Rows are checked as :func:`pmtpy.load` checks them. The small text formats of others are read as a whole first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pmtpy.io.read import _own, _parquet, load
+from pmtpy.io.read._delimited import Columns
+from pmtpy.io.read._memory import Budget, free_bytes
+from pmtpy.io.read._recording import Recording
+from pmtpy.io.read._sidecar import beside
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_ROWS = 1 << 16  # of a table that is in memory already
+
+
+@dataclass(frozen=True, slots=True)
+class RowBlock:
+    """Rows that follow each other.
+
+    Attributes
+    ----------
+    columns : dict of str to array of shape (n,)
+        ``time``, ``elapsed``, ``lost``, ``total_W`` and so on, as :func:`pmtpy.load` has them, but for ``marker``.
+    labels : list of (row, label)
+        The markers.
+    share : float
+        How much of the recording has been read with it, 0 to 1.
+    """
+
+    columns: Columns
+    labels: list[tuple[int, str]]
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRecording:
+    """A recording that is being read.
+
+    Attributes
+    ----------
+    path : Path
+    format : str
+        As ``attrs["format"]`` of :func:`pmtpy.load`.
+    names : list of str
+        The columns, ``marker`` left out.
+    facts : dict or None
+        The metadata that belong to it.
+    joules : str
+        Whether energies were recorded or integrated, and how.
+    notes : list of str
+        What is to be said of it; whole when the blocks have ended.
+    broken_lines : list of int
+        Lines that were left out; whole when the blocks have ended.
+    blocks : iterator of RowBlock
+        Its rows, once. Raises FileFormatError at the end if there were broken lines that were not to be skipped.
+    """
+
+    path: Path
+    format: str
+    names: list[str]
+    facts: dict[str, Any] | None
+    joules: str
+    notes: list[str]
+    broken_lines: list[int]
+    blocks: Iterator[RowBlock]
+
+    @property
+    def own(self) -> bool:
+        """Whether its rows were written by pmtpy."""
+        return self.format.startswith("pmtpy")
+
+
+@contextlib.contextmanager
+def open_blocks(
+    path: str | os.PathLike[str], *, skip_broken: bool = False, utc_offset_s: float | None = None
+) -> Iterator[OpenRecording]:
+    """Open a recording of any format that :func:`pmtpy.load` reads. Arguments and errors as there."""
+    place = Path(path)
+    place.open("rb").close()  # that it can be opened is a matter of the path, what follows one of the content
+    facts, missing = beside(place)
+    recording = Recording(place, Budget(place, free_bytes()), skip_broken=skip_broken, facts=facts)
+    if _parquet.recognises(place, recording.head):
+        with _parquet.opened(recording) as file:
+            yield _streamed(recording, "pmtpy Parquet", file.names(), _of_parquet(recording, file))
+    elif _own.is_csv(recording.head):
+        recording.notes += [missing] if missing else []
+        names = _own.header(recording)
+        yield _streamed(recording, "pmtpy CSV", names, _of_csv(recording, names))
+    else:
+        yield _whole(load(place, skip_broken=skip_broken, utc_offset_s=utc_offset_s))
+
+
+def _streamed(recording: Recording, kind: str, names: list[str], blocks: Iterator[RowBlock]) -> OpenRecording:
+    numeric = [n for n in names if n != "marker"]
+    facts, notes, broken = recording.facts, recording.notes, recording.broken_lines
+    return OpenRecording(recording.path, kind, numeric, facts, "recorded", notes, broken, blocks)
+
+
+def _of_csv(recording: Recording, names: list[str]) -> Iterator[RowBlock]:
+    size = recording.path.stat().st_size
+    for columns, read in _own.csv_blocks(recording, names):
+        marker = columns.pop("marker")
+        labels = [(int(row), str(marker[row])) for row in np.flatnonzero(marker != "")]
+        yield RowBlock(columns, labels, min(1.0, read / max(size, 1)) if not recording.packed else 0.0)
+    recording.judge()
+
+
+def _of_parquet(recording: Recording, file: _parquet.ParquetRecording) -> Iterator[RowBlock]:
+    for columns, labels, share in file.blocks():
+        yield RowBlock(columns, labels, share)
+    recording.judge()
+
+
+def _whole(table: pd.DataFrame) -> OpenRecording:
+    attrs = table.attrs
+    numeric = [n for n in table.columns if n != "marker" and table[n].dtype.kind in "iuf"]
+    left_out = [n for n in table.columns if n != "marker" and n not in numeric]
+    notes = [*attrs["notes"], *(f"column {n} holds no numbers, and is left out" for n in left_out)]
+    blocks = _cut(table, numeric)
+    path, kind = Path(attrs["path"]), attrs["format"]
+    return OpenRecording(path, kind, numeric, attrs["metadata"], attrs["joules"], notes, attrs["broken_lines"], blocks)
+
+
+def _cut(table: pd.DataFrame, names: list[str]) -> Iterator[RowBlock]:
+    for start in range(0, len(table), _ROWS):
+        part = table.iloc[start : start + _ROWS]
+        columns: Columns = {n: part[n].to_numpy(np.int64 if n == "lost" else np.float64) for n in names}
+        labels = [(i, str(text)) for i, text in enumerate(part["marker"].tolist()) if text]
+        yield RowBlock(columns, labels, min(1.0, (start + _ROWS) / len(table)))

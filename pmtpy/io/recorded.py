@@ -1,0 +1,225 @@
+"""A recording as a sensor would have delivered it: a Header, then Frames. Pure.
+
+Where metadata belong to it, channels are what they say; else they are told from the names of the columns, and the
+total is taken as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pmtpy.core.channel import TOTAL, Channel, Derivation, EnergyMethod, Identity, Quantity
+from pmtpy.core.clock import Anchor
+from pmtpy.core.rows import Floats, Frame, Ints, Layout
+from pmtpy.io.channels import channel_of
+from pmtpy.io.columns import FIXED, Column, columns
+from pmtpy.io.write.base import Ending, Header, RecordedRegion
+
+_UNITS = {q.value: q for q in Quantity}
+_NS = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedLayout:
+    """Which columns of a recording are which of a Frame.
+
+    Attributes
+    ----------
+    layout : Layout
+    columns : tuple of Column
+        Those of the layout that the recording has.
+    left_out : tuple of str
+        Columns whose meaning is not known.
+    """
+
+    layout: Layout
+    columns: tuple[Column, ...]
+    left_out: tuple[str, ...] = ()
+
+
+def layout_of(names: Sequence[str], facts: dict[str, Any] | None, joules: str) -> RecordedLayout:
+    """Return what the columns of a recording mean.
+
+    Parameters
+    ----------
+    names : sequence of str
+        All columns, with ``time``, ``elapsed``, ``lost``.
+    facts : dict or None
+        Metadata that belong to it.
+    joules : str
+        How energies came about, for a recording without metadata.
+    """
+    body = [n for n in names if n not in FIXED]
+    if facts is not None:
+        try:
+            layout = Layout(tuple(channel_of(c) for c in facts.get("channels", [])))
+        except (KeyError, TypeError, ValueError):  # metadata of another program, or spoilt: the names must do
+            layout = Layout(())
+        known = columns(layout)
+        if {c.name for c in known} == set(body):
+            return RecordedLayout(layout, known)
+    return _by_names(body, EnergyMethod.MEAN if "mean since" in joules else EnergyMethod.TRAPEZOID)
+
+
+def _by_names(body: Sequence[str], method: EnergyMethod) -> RecordedLayout:
+    stems = [n.removesuffix("_W") for n in body if n.endswith("_W") and n != f"{TOTAL}_W"]
+    channels: list[Channel] = []
+    for stem in stems:
+        if f"{stem}_V" in body and f"{stem}_A" in body:
+            volts, amperes = f"{stem}.voltage", f"{stem}.current"
+            channels += [
+                Channel(volts, Quantity.VOLTAGE, resolution=0.0),
+                Channel(amperes, Quantity.CURRENT, resolution=0.0),
+                Channel(
+                    stem,
+                    Quantity.POWER,
+                    derivation=Derivation.PRODUCT,
+                    operands=(volts, amperes),
+                    method=method,
+                    resolution=0.0,
+                ),
+            ]
+        else:
+            channels.append(Channel(stem, Quantity.POWER, method=method, resolution=0.0))
+    taken = {f"{stem}_{unit}" for stem in stems for unit in ("W", "J")} | {f"{TOTAL}_W", f"{TOTAL}_J"}
+    taken |= {f"{c.name}_{unit}" for c in channels if c.operands for unit in ("V", "A")}
+    others = [n for n in body if n not in taken]
+    split = {n: n.rpartition("_") for n in others}
+    plain = [n for n in others if split[n][0] and split[n][2] in _UNITS and split[n][2] not in {"W", "J"}]
+    channels += [Channel(split[n][0], _UNITS[split[n][2]], resolution=0.0) for n in plain]
+    layout = Layout(tuple(channels), total_apart=True)
+    known = tuple(c for c in columns(layout) if c.name in body)
+    return RecordedLayout(layout, known, tuple(n for n in others if n not in plain))
+
+
+def header_of(
+    facts: dict[str, Any] | None,
+    layout: Layout,
+    *,
+    name: str,
+    converted_from: str,
+    version: str,
+    interval_s: float | None = None,
+) -> Header:
+    """Return the header of a recording that is written anew.
+
+    Parameters
+    ----------
+    name : str
+        Of the recording, where it does not tell whose it is.
+    version : str
+        Of this pmtpy, for a recording that does not say what wrote it.
+    interval_s : float, optional
+        The interval to which it is thinned now.
+    """
+    known = facts or {}
+    given = known.get("identity")
+    identity = Identity("recording", model=name)
+    if isinstance(given, dict):
+        fitting = {k: v for k, v in given.items() if k in Identity.__dataclass_fields__}
+        identity = Identity(**(fitting | {"notes": tuple(given.get("notes", ()))}))
+    anchor = _anchor(known, "start") if known.get("clock", "host") == "host" else None
+    return Header(
+        str(known.get("target", name)),
+        identity,
+        layout,
+        anchor or Anchor(0, 0),
+        interval_s or known.get("interval_s"),
+        known.get("calibration"),
+        str((known.get("versions") or {}).get("pmtpy", version)),
+        None if interval_s else known.get("polled_s"),
+        bool(known.get("stamped")),
+        host_clock=anchor is not None,
+        converted_from=converted_from,
+    )
+
+
+def _anchor(facts: dict[str, Any], end: str) -> Anchor | None:
+    """Return wall and monotonic time of the start or the end, as metadata say it."""
+    found = (facts.get("anchors") or {}).get(end)
+    if not isinstance(found, dict) or not all(type(found.get(k)) is int for k in ("monotonic_ns", "unix_ns")):
+        return None
+    return Anchor(found["monotonic_ns"], found["unix_ns"], found.get("boottime_ns"))
+
+
+def regions_of(facts: dict[str, Any] | None) -> tuple[RecordedRegion, ...]:
+    """Return the regions that metadata tell of; what is no region is not one."""
+    found = (facts or {}).get("regions") or ()
+    return tuple(
+        RecordedRegion(str(r["label"]), r["start_ns"], r["end_ns"])
+        for r in found
+        if isinstance(r, dict) and type(r.get("start_ns")) is int and type(r.get("end_ns")) is int and "label" in r
+    )
+
+
+def ending_of(facts: dict[str, Any] | None, header: Header, *, rows: int, lost: int, last_ns: int, why: str) -> Ending:
+    """Return the ending of a recording of which ``rows`` rows were passed on, the last at ``last_ns``.
+
+    ``why`` says why it is not whole, where the reader found that; it is not whole either if its metadata say so.
+    """
+    known = facts or {}
+    anchor = _anchor(known, "end") if header.host_clock else None
+    offset_ns = header.anchor.unix_ns - header.anchor.monotonic_ns
+    text = "; ".join(filter(None, (str(known.get("error") or ""), why)))
+    return Ending(
+        anchor or Anchor(last_ns, last_ns + offset_ns),
+        rows,
+        known["lost"] if type(known.get("lost")) is int else lost,
+        known["dropped"] if type(known.get("dropped")) is int else 0,
+        complete=not why and known.get("complete", True) is True,
+        error=text,
+        regions=regions_of(facts),
+    )
+
+
+class Frames:
+    """Makes Frames of the rows of a recording, block after block.
+
+    Parameters
+    ----------
+    meaning : RecordedLayout
+    header : Header
+    start_s : float
+        Unix seconds of its beginning, where ``elapsed`` is zero.
+    """
+
+    def __init__(self, meaning: RecordedLayout, header: Header, start_s: float) -> None:
+        self._meaning = meaning
+        anchor = header.anchor
+        whole = int(start_s // 1)
+        self._start_ns = whole * 10**9 + round((start_s - whole) * _NS) - (anchor.unix_ns - anchor.monotonic_ns)
+        counters = {c.name for c in meaning.layout.energy if c.energy_method is EnergyMethod.COUNTER}
+        self._counters = np.array([n in counters for n in meaning.layout.names])
+        self._before: tuple[int, Floats, Ints] | None = None  # time, joules and unknown time of the last row
+
+    def frame(self, found: dict[str, Any], labels: list[tuple[int, str]]) -> Frame:
+        """Return the next rows."""
+        layout = self._meaning.layout
+        t_ns: Ints = self._start_ns + np.rint(found["elapsed"] * _NS).astype(np.int64)
+        n = len(t_ns)
+        arrays = {
+            "watts": np.full((n, len(layout.names)), np.nan),
+            "joules": np.full((n, len(layout.names)), np.nan),
+            "values": np.full((n, len(layout.values)), np.nan),
+        }
+        for column in self._meaning.columns:
+            if column.index >= 0:
+                arrays[column.array][:, column.index] = found[column.name]
+        lost = np.asarray(found["lost"], np.int64)
+        unknown = self._unknown(t_ns, arrays["joules"], lost)
+        made = Frame(t_ns, arrays["watts"], arrays["joules"], arrays["values"], lost, unknown, tuple(labels))
+        self._before = (int(t_ns[-1]), arrays["joules"][-1], unknown[-1])
+        return made
+
+    def _unknown(self, t_ns: Ints, joules: Floats, lost: Ints) -> Ints:
+        """Time since the beginning for which no energy is known: before losses, but for counters, which count on."""
+        t0, first, so_far = self._before or (int(t_ns[0]), joules[0], np.zeros(joules.shape[1], np.int64))
+        steps = np.diff(t_ns, prepend=t0)[:, None]
+        moved = np.diff(joules, axis=0, prepend=first[None, :])
+        missing = ((lost > 0)[:, None] & ~self._counters & (moved == 0.0)) | np.isnan(moved)
+        unknown: Ints = so_far + np.cumsum(np.where(missing, steps, 0), axis=0)
+        return unknown

@@ -1,0 +1,172 @@
+"""From one format to another: all that was there is there after, what is broken is not written, memory is bounded."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pmtpy.cli import main
+from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
+from pmtpy.core.clock import Anchor
+from pmtpy.core.rows import Frame, Layout
+from pmtpy.errors import FileFormatError, SinkError, TargetError
+from pmtpy.io.channels import channel_of, described
+from pmtpy.io.convert import convert
+from pmtpy.io.read import load
+from pmtpy.io.write import Ending, Header, Options, RecordedRegion, open_sink
+
+START_NS, UNIX_NS, STEP_NS = 7_000_000_000, 1_700_000_000_000_000_000, 50_000
+LAYOUT = Layout(
+    (
+        Channel("pair0.current", Quantity.CURRENT, scale=0.01),
+        Channel("pair0.voltage", Quantity.VOLTAGE, scale=0.005),
+        Channel(
+            "pair0",
+            Quantity.POWER,
+            derivation=Derivation.PRODUCT,
+            operands=("pair0.voltage", "pair0.current"),
+            domain="rail0",
+        ),
+        Channel("board.temperature", Quantity.TEMPERATURE, scale=0.1),
+    )
+)
+HEADER = Header("powersensor3:virtual", Identity("powersensor3", virtual=True), LAYOUT, Anchor(START_NS, UNIX_NS))
+REGIONS = (RecordedRegion("Lösung, é", START_NS + 100_000, START_NS + 400_000),)
+
+
+def recording(path: Path, n: int = 100, block: int = 10_000) -> Path:
+    """Write ``n`` rows of 24 W, 50 us apart; rows 5 and 6 are marked, 3 rows were lost before row 8."""
+    sink = open_sink(path, HEADER)
+    for first in range(0, n, block):
+        k = np.arange(first, min(first + block, n))
+        lost = np.where(k == 8, 3, 0)
+        sink.write(
+            Frame(
+                START_NS + k * STEP_NS,
+                np.full((len(k), 2), 24.0),
+                np.stack([24.0 * k * 50e-6] * 2, axis=1),
+                np.tile([2.0, 12.0, 40.0], (len(k), 1)),
+                lost,
+                np.zeros((len(k), 2), np.int64),
+                ((5, "a, b"), (6, "größer")) if first == 0 else (),
+            )
+        )
+    end = Anchor(START_NS + n * STEP_NS, UNIX_NS + n * STEP_NS)
+    sink.close(Ending(end, rows=n, lost=3, dropped=0, complete=True, regions=REGIONS))
+    return path
+
+
+@pytest.mark.parametrize(("first", "second"), [("a.csv", "b.parquet"), ("a.parquet", "b.csv"), ("a.csv", "b.csv")])
+def test_our_own_formats_hold_all_of_each_other(tmp_path: Path, first: str, second: str) -> None:
+    made = convert(recording(tmp_path / first), tmp_path / second)
+    a, b = load(tmp_path / first), load(tmp_path / second)
+    assert made.rows == 100
+    assert made.lost == 3
+    assert made.notes == ()
+    assert list(a.columns) == list(b.columns)
+    assert a["marker"].tolist() == b["marker"].tolist()
+    for name in a.columns.drop("marker"):
+        tolerance = 1.1e-6 if name == "time" else 5e-7  # a microsecond: decimals of time in a CSV file, and of joules
+        np.testing.assert_allclose(a[name], b[name], rtol=0, atol=tolerance)
+    before, after = a.attrs["metadata"], b.attrs["metadata"]
+    assert after["converted_from"].startswith(first)
+    for key in ("target", "virtual", "identity", "channels", "anchors", "rows", "lost", "complete", "regions"):
+        assert after[key] == before[key], key
+
+
+def test_a_channel_comes_back_from_its_description() -> None:
+    for channel in LAYOUT.channels:
+        facts = described(channel, in_total=True)
+        assert described(channel_of(facts), in_total=True) == facts
+
+
+def test_thinning_loses_no_energy(tmp_path: Path) -> None:
+    convert(recording(tmp_path / "a.csv", 1000), tmp_path / "b.csv", interval_s=1e-3)
+    a, b = load(tmp_path / "a.csv"), load(tmp_path / "b.csv")
+    assert len(b) < 60
+    assert b["total_J"].iloc[-1] == pytest.approx(a["total_J"].iloc[-1], abs=1e-6)
+    assert b["lost"].sum() == 3
+
+
+def test_a_log_without_metadata_keeps_its_total(tmp_path: Path) -> None:
+    log = tmp_path / "log.pmt"
+    log.write_text("timestamp total gpu\n1700000000.000 50.000 30.000\n1700000001.000 60.000 40.000\n")
+    convert(log, tmp_path / "log.csv")
+    table = load(tmp_path / "log.csv")
+    assert table["total_W"].tolist() == [50.0, 60.0]
+    assert table["total_J"].iloc[-1] == pytest.approx(load(log)["total_J"].iloc[-1])
+    assert table["time"].tolist() == [1_700_000_000.0, 1_700_000_001.0]
+    assert table.attrs["metadata"]["clock"] == "unix"
+
+
+def test_a_log_without_a_clock_is_asked_for_its_beginning(tmp_path: Path) -> None:
+    log = tmp_path / "log.pmt"
+    log.write_text("timestamp total\n0.000 50.000\n1.000 60.000\n")
+    with pytest.raises(TargetError, match="--start"):
+        convert(log, tmp_path / "log.csv")
+    assert [p.name for p in tmp_path.iterdir()] == ["log.pmt"]
+    convert(log, tmp_path / "log.csv", start_s=1_700_000_000.0)
+    assert load(tmp_path / "log.csv")["time"].tolist() == [1_700_000_000.0, 1_700_000_001.0]
+
+
+def test_of_a_broken_recording_nothing_is_written(tmp_path: Path) -> None:
+    source = recording(tmp_path / "a.csv")
+    lines = source.read_text().splitlines(keepends=True)
+    lines[50] = "nonsense\n"
+    source.write_text("".join(lines))
+    with pytest.raises(FileFormatError, match="line 51"):
+        convert(source, tmp_path / "b.parquet")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "a.csv.json"]
+    assert convert(source, tmp_path / "b.parquet", skip_broken=True).rows == 99
+    assert load(tmp_path / "b.parquet").attrs["complete"] is False
+
+
+def test_a_file_is_replaced_only_if_that_is_asked_for(tmp_path: Path) -> None:
+    source, there = recording(tmp_path / "a.csv"), tmp_path / "b.pmt"
+    there.write_text("mine")
+    with pytest.raises(SinkError, match="exists already"):
+        convert(source, there)
+    assert there.read_text() == "mine"
+    convert(source, there, options=Options(overwrite=True))
+    assert len(load(there)) == 100
+    with pytest.raises(TargetError, match="recording itself"):
+        convert(source, source)
+
+
+def test_memory_does_not_grow_with_the_recording(tmp_path: Path) -> None:
+    recording(tmp_path / "a.parquet", 300_000, 100_000)
+    peaks = []
+    for n, name in ((100_000, "part.parquet"), (300_000, "a.parquet")):
+        if name != "a.parquet":
+            recording(tmp_path / name, n, 100_000)
+        tracemalloc.start()
+        convert(tmp_path / name, tmp_path / f"{name}.csv")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]
+
+
+def test_the_verb_says_what_it_wrote_and_what_found_no_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = recording(tmp_path / "a.csv")
+    assert main(["convert", str(source), str(tmp_path / "a.ps3")]) == 0
+    out, err = capsys.readouterr()
+    assert out == f"{tmp_path / 'a.ps3'}\n"
+    assert "100 rows, 3 rows lost in the recording" in err
+    assert "has no place for energies" in err
+    assert main(["convert", str(source), str(tmp_path / "a.xyz")]) == 2
+    assert "no format has the suffix .xyz" in capsys.readouterr().err
+    assert main(["convert", str(tmp_path / "none.csv"), str(tmp_path / "b.csv")]) == 2
+    assert "No such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["2026-01-31T12:00:00", "noon", "nan"])
+def test_a_beginning_without_a_zone_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    log = tmp_path / "log.pmt"
+    log.write_text("timestamp total\n0.000 50.000\n1.000 60.000\n")
+    assert main(["convert", str(log), str(tmp_path / "log.csv"), "--start", text]) == 2
+    assert "Unix seconds" in capsys.readouterr().err
