@@ -22,7 +22,7 @@ import numpy as np
 from pmtpy.core.channel import Channel, Derivation, Identity
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.rows import Block, Row
-from pmtpy.errors import Finding, ReadError, SourceLostError
+from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, ReadError, SourceLostError, Verdict
 
 # A call is taken to have been held up if it lasts this long, and this many times as long as the shortest so far.
 _HELD_UP_NS, _HELD_UP = 1_000_000, 8
@@ -47,6 +47,16 @@ class Discovery:
 
     devices: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
+
+    @classmethod
+    def none(cls, backend: str, why: str, *cure: str, obstacle: Obstacle | None = None) -> Discovery:
+        """Say that there is no device: what was looked for and not found, what is in the way, the steps of the cure."""
+        return cls((), (Finding(backend, "", Verdict.BROKEN, why, obstacle, tuple(filter(None, cure))),))
+
+    def require(self) -> None:
+        """Raise :class:`~pmtpy.errors.BackendUnavailableError`, which says why, unless there is a device."""
+        if not self.devices:
+            raise BackendUnavailableError(self.findings[0])
 
     def of(self, device: str) -> Finding | None:
         """Return what keeps a device from being used, or limits it; of several, the first; None if nothing does."""
@@ -177,7 +187,7 @@ def columns(channels: Sequence[Channel]) -> int:
 
 
 class PolledSource(Source):
-    """A source whose device is asked, one reading at a time. A subclass writes :meth:`poll` and :meth:`close`.
+    """A source whose device is asked, one reading at a time. A subclass writes :meth:`poll`.
 
     A failed reading (:class:`ReadError`) becomes a lost row. Readings that fail for ``gone_after_s`` without one
     between them that does not, or a register that stays silent for ``stale_s``, mean that the device is gone. It is a
@@ -210,6 +220,9 @@ class PolledSource(Source):
         rows (``lost`` is not None): a device with a memory of its own loses nothing by a failed call.
         Raises :class:`ReadError` for a failure that may pass, :class:`SourceLostError` for one that will not.
         """
+
+    def close(self) -> None:
+        """Release the device. May be called twice."""
 
     def read(self) -> Block:
         """Poll once; the row's time is the middle of the call."""

@@ -30,6 +30,8 @@ def open_on(
 ) -> VirtualSource:
     """Open the real backend on a far side; if that fails, the far side is ended. Parameters as of VirtualSource."""
     try:
+        if refresh is not None:
+            refresh(world.clock.now_ns())
         inner = open_real()
     except BaseException:
         leave()

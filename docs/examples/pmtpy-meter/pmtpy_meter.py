@@ -5,48 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pmtpy.core import (
-    BackendUnavailableError,
-    Channel,
-    Clock,
-    Discovery,
-    Finding,
-    Identity,
-    Obstacle,
-    PolledSource,
-    Quantity,
-    ReadError,
-    Source,
-    Traits,
-    Verdict,
-)
+from pmtpy.core import Channel, Clock, Discovery, Identity, Obstacle, PolledSource, Quantity, ReadError, Source, Traits
 from pmtpy.emulators import Tree, check_device, open_on, shared_world
 
 FILE = "/run/meter/energy_uj"
+BOARD = Channel(
+    "board",
+    Quantity.ENERGY,
+    scale=1e-6,  # joules per count
+    wrap=2.0**32,  # counts after which it starts again from zero
+    max_watts=500,  # tells a wrap from a restart
+    refresh_s=0.01,
+    gain_u=0.01,
+    domain="external/board",
+    reference="the meter's data sheet, section 4",
+)
 
 
 class Meter(PolledSource):
-    """The counter, read anew at each poll."""
+    """The counter, read at each poll."""
 
+    identity = Identity("meter", model="file meter")
+    channels = (BOARD,)
     traits = Traits(interval_s=0.1, deadline_s=8.0)  # at 500 W it turns over after 8.6 s
 
     def __init__(self, path: Path, clock: Clock) -> None:
         super().__init__(clock)
         self._path = path
-        self.identity = Identity("meter", model="file meter")
-        self.channels = (
-            Channel(
-                "board",
-                Quantity.ENERGY,
-                scale=1e-6,  # joules per count
-                wrap=2.0**32,  # counts after which it starts again from zero
-                max_watts=500,  # tells a wrap from a restart
-                refresh_s=0.01,
-                gain_u=0.01,
-                domain="external/board",
-                reference="the meter's data sheet, section 4",
-            ),
-        )
 
     def poll(self) -> Sequence[float]:
         """Return one count for each channel."""
@@ -55,28 +40,17 @@ class Meter(PolledSource):
         except (OSError, ValueError) as error:
             raise ReadError(f"{self._path}: {error}") from error
 
-    def close(self) -> None:
-        """Nothing stays open."""
-
-
-def _missing(path: Path) -> Finding | None:
-    if path.exists():
-        return None
-    start = ("$ sudo systemctl start meterd",)
-    return Finding("meter", "", Verdict.BROKEN, f"{path} does not exist", Obstacle.DRIVER, start)
-
 
 def discover(*, path: str = FILE) -> Discovery:
     """Say whether the meter is there."""
-    missing = _missing(Path(path))
-    return Discovery(("",)) if missing is None else Discovery((), (missing,))
+    if Path(path).exists():
+        return Discovery(("",))
+    return Discovery.none("meter", f"{path} does not exist", "$ sudo systemctl start meterd", obstacle=Obstacle.DRIVER)
 
 
 def open_source(device: str | None, *, clock: Clock, path: str = FILE) -> Source:  # noqa: ARG001  (there is one)
     """Open the meter."""
-    missing = _missing(Path(path))
-    if missing is not None:
-        raise BackendUnavailableError(missing)
+    discover(path=path).require()
     return Meter(Path(path), clock)
 
 
@@ -88,6 +62,5 @@ def open_virtual(device: str | None, *, clock: Clock, load: str | None = None) -
     def refresh(now_ns: int) -> None:
         tree.write("energy_uj", int(float(world.joules(now_ns)) * 1e6) % 2**32)
 
-    refresh(clock.now_ns())
     path = str(tree.root / "energy_uj")
     return open_on(world, lambda: open_source(None, clock=clock, path=path), refresh=refresh, leave=tree.close)

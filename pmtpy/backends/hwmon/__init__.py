@@ -44,12 +44,12 @@ def discover(*, sysfs_root: str | PathLike[str] | None = None) -> Discovery:
     """List the chips that measure power or energy, but for those that another backend puts together."""
     chips, reason = _chips(sysfs_root)
     if not chips:
-        return Discovery((), (BackendUnavailableError("hwmon", reason, REMEDY).finding,))
+        return Discovery.none("hwmon", reason, REMEDY)
     if _on_a_jetson(_root(sysfs_root)):  # where they are one device, with its total: jetson
         chips = tuple(c for c in chips if c.name not in _OF_JETSONS)
         if not chips:
             reason = "the only chips are the monitors of a Jetson"
-            return Discovery((), (BackendUnavailableError("hwmon", reason, "use the target jetson").finding,))
+            return Discovery.none("hwmon", reason, "use the target jetson")
     meters = [c for c in chips if c.name == "power_meter"]
     names = [c.device for c in chips if c not in meters] + (["power_meter"] if meters else [])
     return Discovery(tuple(names))

@@ -29,7 +29,7 @@ def discover(*, sysfs_root: str | PathLike[str] | None = None) -> Discovery:
     found = rails(root)
     if any(rail.of_module for rail in found):
         return Discovery(("",))
-    return Discovery((), (BackendUnavailableError("jetson", _absent(root), REMEDY).finding,))
+    return Discovery.none("jetson", _absent(root), REMEDY)
 
 
 def _absent(root: Path) -> str:

@@ -67,13 +67,13 @@ def discover(*, file: str | PathLike[str] | None = None, sysfs_root: str | PathL
     except BackendUnavailableError as error:
         return Discovery((), (error.finding,))
     except OSError as error:
-        return Discovery((), (BackendUnavailableError("occ", str(error), _ABSENT).finding,))
+        return Discovery.none("occ", str(error), _ABSENT)
     faults = [_fault(export, index) for index in range(export.blocks())]
     export.close()
     if "" in faults:
         return Discovery(("",))
     reason = f"{export.path}: block 0: {faults[0]}"
-    return Discovery((), (BackendUnavailableError("occ", reason, _NOT_YET).finding,))
+    return Discovery.none("occ", reason, _NOT_YET)
 
 
 def _fault(export: Export, index: int) -> str:

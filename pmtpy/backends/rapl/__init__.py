@@ -24,7 +24,7 @@ def discover(*, sysfs_root: str | PathLike[str] | None = None, via: str | None =
     except BackendUnavailableError as error:
         return Discovery((), (error.finding,))
     except TargetError as error:
-        return Discovery((), (BackendUnavailableError("rapl", str(error)).finding,))
+        return Discovery.none("rapl", str(error))
     return Discovery(("",))
 
 
