@@ -63,8 +63,8 @@ class Measurement:
     uncertainty_joules : float
         Standard uncertainty of ``joules`` (about 68 %; twice it is about 95 %).
     method : str
-        ``counter``, ``integrated``, ``interval mean``, and what a calibration corrected (``gain and lag``,
-        ``one-pole inversion``, ``reconstruction``, ``load-informed``, ...); or several of them for a sum.
+        ``counter``, ``integrated``, ``interval mean``, and what was corrected (``lag corrected``,
+        ``reconstruction``, ``load-informed``); or several of them for a sum.
     refresh_s, window_s : float or None
         How often the register changes and over which span it averages, where known.
     coverage : float

@@ -39,9 +39,7 @@ _OVERDUE_S, _OVERDUE_SAMPLES = 0.3, 4.0  # pollers and evaluations bring rows wi
 _FULL_COVERAGE = 0.9  # below this share of time seen a sensor is called part-time (gpu-table of Yang et al., duty)
 _DOUBTFUL_SHARE = 0.1  # edges and lag together above this share of the energy: the region is too short
 # Components that come from the load and the two instants, which all channels share.
-_SHARED = frozenset(
-    {"edges", "ahead", "lag", "clock", "unresolved", "uncovered", "reconstruction", "aliasing", "missing"}
-)
+_SHARED = frozenset({"edges", "ahead", "lag", "clock", "unresolved", "uncovered", "reconstruction"})
 # Two-sided 95 % quantiles of Student's t for 1 to 10 degrees of freedom.
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
@@ -88,7 +86,6 @@ def uncertainty_budget(channel: Channel, seen: IntervalStatistics) -> Uncertaint
         "ahead": judge.ahead(),
         "lag": abs(seen.late_joules),  # one end is let in, one left out: the power is that of an earlier interval
         "clock": seen.clock_joules,  # all rows may be shifted by as much
-        "inversion": seen.inverted_joules,
         "sampling": judge.sampling(),
         "unresolved": judge.unresolved(),
         "uncovered": judge.uncovered(),

@@ -84,8 +84,6 @@ class IntervalStatistics:
         By how much the energy would be higher with the readings counted from when they happened.
     extrapolated_s : float
         How far the end lies beyond the newest row.
-    inverted_joules : float
-        Standard uncertainty of what the inversion of a slow sensor takes from the readings at the two ends.
     levels : int
         Different values that were shown in the interval: a load of two powers is rounded in two ways, however often.
     peak_watts : float
@@ -115,7 +113,6 @@ class IntervalStatistics:
     late_joules: float = 0.0
     extrapolated_s: float = 0.0
     levels: int = 1
-    inverted_joules: float = 0.0
     peak_watts: float = 0.0
     most_joules: float = math.inf
     uncovered_s: float = 0.0
@@ -310,7 +307,6 @@ class _Together:
                 late[i],
                 ahead,
                 levels[i],
-                0.0,
                 peaks[i],
                 most[i],
                 interval.uncovered_s[column],
