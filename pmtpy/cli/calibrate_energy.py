@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ from pmtpy.analysis.signal.clock_fit import zone_shift
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.cli.common import say
+from pmtpy.cli.page import Table, notes
+from pmtpy.cli.terminal import show
 from pmtpy.core.calibration.matching import refuse_stranger
 from pmtpy.core.calibration.profile import RECORDED, Profile, parse_profile
 from pmtpy.core.channel import Identity
@@ -169,11 +172,13 @@ def _print(args: argparse.Namespace, profile: Profile, found: Sequence[tuple[flo
         ]
         print(json.dumps({"recording": args.recording, "profile": profile.digest, "energies": energies}, indent=2))
         return
-    print(f"{'start':>10} {'seconds':>10} {'joules':>12} {'95 %: low':>12} {'high':>12}  method")
-    for start, seconds, e in found:
-        print(f"{start:10.3f} {seconds:10.3f} {e.joules:12.4f} {e.low:12.4f} {e.high:12.4f}  {e.method}")
-        for warning in e.warnings:
-            say(f"note: {warning}")
+    head = ("start", "seconds", "joules", "95 %: low", "high", "method")
+    rows = [
+        (f"{start:.3f} s", f"{seconds:.3f} s", f"{e.joules:.4f} J", f"{e.low:.4f} J", f"{e.high:.4f} J", e.method)
+        for start, seconds, e in found
+    ]
+    show([Table([head, *rows])])
+    show(notes(warning for _, _, e in found for warning in e.warnings), sys.stderr)
 
 
 def _text_of(path: Path) -> str:

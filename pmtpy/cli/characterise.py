@@ -181,7 +181,7 @@ def page(target: str, found: Characterisation) -> Page:
     width = max(len(name) for name, _, _ in rows)
     for name, estimate, unit in rows:
         if estimate is not None and estimate["value"] is None:
-            print(f"  {name:<{width}}  below {estimate['high']:.4g} {unit}")
+            made.append(Line(f"  {name:<{width}}  below {estimate['high']:.4g} {unit}"))
         elif estimate is not None:
             low, high = estimate["low"], estimate["high"]
             value = f"{estimate['value']:10.4f} {unit:<2}"

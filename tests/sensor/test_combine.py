@@ -13,12 +13,12 @@ from pmtpy.core.source import PolledSource
 from pmtpy.emulators.world import shared_world
 from pmtpy.errors import ReadError
 from pmtpy.sensor.combine import _Combined
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 
 def step(sensor: pmt.Sensor) -> None:
     """Do what the poller does; these chips are too slow to be read by a caller."""
-    sensor._acquisition.step()
+    acquisition_of(sensor).step()
 
 
 BOARDS = [f"hwmon:virtual/ina226/{i}" for i in range(3)]
@@ -49,7 +49,7 @@ def test_rails_are_one_reading_with_energy_runtime_and_peak() -> None:
 def test_the_rails_of_a_whole_are_counted_once_each() -> None:
     clock = ManualClock()
     with pmt.combine("gpu", BOARDS, clock=clock) as sensor:
-        domains = [c.domain for c in sensor._acquisition.layout.energy]
+        domains = [c.domain for c in acquisition_of(sensor).layout.energy]
         assert len(outermost(domains)) == 3
         assert sensor.read().names[0] == "total"
         assert sensor.target == "gpu"
@@ -77,7 +77,7 @@ def test_a_rail_that_fails_spoils_the_row_and_not_the_sensor() -> None:
         clock.advance(0.1)
         step(sensor)
         lost = sensor.read().lost
-        source = sensor._acquisition.source._sources[1]._inner  # type: ignore[attr-defined]
+        source = acquisition_of(sensor).source._sources[1]._inner  # type: ignore[attr-defined]
         real = source.poll
 
         def busy() -> None:

@@ -12,7 +12,7 @@ from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.rows import Block
 from pmtpy.core.source import PolledSource, Traits
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 
 class _Supply(PolledSource):
@@ -51,7 +51,7 @@ def test_time_in_which_nothing_could_be_read_is_not_covered_and_of_other_regions
             with region:
                 for pause_s in (0.1, longest_s, 0.1):
                     clock.advance(pause_s)
-                    sensor._acquisition.step()
+                    acquisition_of(sensor).step()
         stopped, afterwards = (r["supply"] for r in regions)
     told = [any("nothing could be read for 2 s" in w for w in m.warnings) for m in (stopped, afterwards)]
     assert told == [away_s > 1.0, False]
@@ -70,11 +70,11 @@ def test_a_device_that_has_kept_its_readings_leaves_no_gap() -> None:
     supply.keeps = True
     with Sensor(supply, "supply", clock) as sensor:
         clock.advance(0.1)
-        sensor._acquisition.step()
+        acquisition_of(sensor).step()
         with pmt.region("stopped", sensor) as region:
             for pause_s in (0.1, 2.0, 0.1):
                 clock.advance(pause_s)
-                sensor._acquisition.step()
+                acquisition_of(sensor).step()
         measured = region["supply"]
     assert measured.coverage == 1.0
     assert measured.joules == pytest.approx(22.0)
