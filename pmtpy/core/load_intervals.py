@@ -42,11 +42,6 @@ class LoadIntervals:
         """Return the load with each end earlier, though not before its start nor after the next one."""
         return replace(self, off_s=np.clip(self.off_s - early_s, self.on_s, np.append(self.on_s[1:], np.inf)))
 
-    def lone_starts(self, apart_s: float) -> Floats:
-        """Return the starts before and after which nothing else is switched for a while."""
-        gaps = np.concatenate([[np.inf], np.diff(self.edges), [np.inf]])
-        return np.asarray(self.on_s[np.minimum(gaps[:-1], gaps[1:])[::2] > apart_s], np.float64)
-
     def share(self, start_s: float, end_s: float) -> float:
         """Seconds for which the load was on within an interval."""
         inside = np.minimum(self.off_s, end_s) - np.maximum(self.on_s, start_s)

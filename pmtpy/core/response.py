@@ -11,13 +11,11 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from pmtpy.core.arrays import Floats
 from pmtpy.core.load_intervals import LoadIntervals
 
-_FORGOTTEN = 37.0  # time constants after which a one-pole has forgotten a step to the last digit ...
-_DEEP = 5.0  # ... and after which all but 0.7 % of it
+_FORGOTTEN = 37.0  # time constants after which a one-pole has forgotten a step to the last digit
 
 EARLY_S = 0.02  # a stamp this much earlier than its reading has been seen; a kernel cannot end later in the future
 
@@ -185,11 +183,6 @@ class Response:
         """Weights of the cells between ``bounds_s`` in the readings published at ``at_s``; shape (n, cells)."""
         rise = self.step((at_s - self.delay_s)[:, None] - bounds_s[None, :])
         return np.asarray(rise[:, :-1] - rise[:, 1:], np.float64)
-
-    def knows(self, load: LoadIntervals, at_s: Floats) -> npt.NDArray[np.bool_]:
-        """Which readings published at ``at_s`` saw nothing but time in which the stamps of a load are complete."""
-        newest = at_s - self.delay_s
-        return (newest <= load.until_s) & (newest - self.window_s - _DEEP * self.tau_s >= load.since_s)
 
     def shown(self, load: LoadIntervals, at_s: Floats) -> Floats:
         """What a sensor would show at ``at_s`` of a load that is 1 when on and 0 when off."""

@@ -31,7 +31,7 @@ MOVED = MappingProxyType(
         "integrate": ("core.integrate",),
         "kernel_tuner": ("integrations.kernel_tuner",),
         "lifetime": ("sensor.lifecycle",),
-        "measurement": ("regions.measurement",),
+        "measurement": ("regions.measurement", "regions.interval_energy"),
         "model": ("core.channel", "core.rows"),
         "plot": ("plotting.recording",),
         "profile": ("core.calibration.profile",),

@@ -15,7 +15,8 @@ from pmtpy.core import arguments
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.errors import CoverageError, PmtError, TargetError
-from pmtpy.regions.measurement import Measurement, interval_energy
+from pmtpy.regions.interval_energy import interval_energy
+from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.pool import watching
 from pmtpy.regions.presentation import as_html
 from pmtpy.regions.total import sum_up
