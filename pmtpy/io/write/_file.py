@@ -8,6 +8,7 @@ file by then is cut back to whole rows.
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -22,6 +23,9 @@ Buffer = bytes | bytearray | memoryview
 Target = str | os.PathLike[str] | IO[str] | IO[bytes]
 
 _BINARY: int = getattr(os, "O_BINARY", 0)  # Windows would rewrite line ends
+
+
+_NOT_THERE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}
 
 
 def _reason(error: OSError | ValueError) -> str:
@@ -127,6 +131,23 @@ class Output:
         self._end -= count
         self._cut_back()
 
+    def settle(self) -> None:
+        """Wait until an ordinary file is on the disk as it is now: what follows may rely on it after a power failure.
+
+        Raises
+        ------
+        SinkError
+            The disk refuses.
+        """
+        if self.regular:
+            try:
+                os.fsync(self._fd)
+            except OSError as error:
+                if error.errno in _NOT_THERE:  # a file system without it
+                    return
+                msg = f"cannot write to {self.name}: {_reason(error)}"
+                raise SinkError(msg) from error
+
     def close(self) -> None:
         """Close the file if it was opened here; a borrowed stream stays open."""
         fd, self._fd = self._fd, -1
@@ -166,6 +187,8 @@ class Sidecar:
             with draft.open("w", encoding="utf-8") as file:
                 json.dump(facts, file, indent=1, ensure_ascii=False, allow_nan=False)
                 file.write("\n")
+                file.flush()
+                os.fsync(file.fileno())
             draft.replace(self.path)
         except OSError as error:
             with contextlib.suppress(OSError):

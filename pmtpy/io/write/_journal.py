@@ -58,6 +58,7 @@ class Journal:
             There is no room for it: the row group must be taken back.
         """
         self._groups.write(unfinished.record(account))
+        self._groups.settle()
         self.forget()
         self._tailed = True
 

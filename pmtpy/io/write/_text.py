@@ -38,7 +38,10 @@ class TextFile:
         """Close the file, then let the sidecar say how it ended."""
         failure: SinkError | None = None
         try:
-            self._output.close()
+            try:
+                self._output.settle()
+            finally:
+                self._output.close()
         except SinkError as error:
             failure = error
             ending = replace(ending, complete=False, error=str(error))

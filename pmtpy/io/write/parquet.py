@@ -123,6 +123,7 @@ class ParquetSink:
             raise
         if self._journal is not None:
             try:
+                self._output.settle()  # an account of what is not there yet would be worse than none
                 self._journal.group(account)
             except SinkError:
                 self._output.take_back(len(content))
@@ -140,6 +141,7 @@ class ParquetSink:
                     ending = self._short(ending, error)
             facts = json.dumps(metadata(self._header, self._names, ending))
             self._output.write(self._encoder.end({METADATA_KEY: facts}, self._accounts))
+            self._output.settle()
             finished = True
         except SinkError as error:
             if self._journal is None:

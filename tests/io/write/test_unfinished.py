@@ -263,3 +263,43 @@ def test_a_program_that_forgets_its_dumps_leaves_them_whole(tmp_path: Path, suff
     assert all(len(table) for table in tables)
     assert [t.attrs["complete"] for t in tables] == ["KILL" not in end] * 2
     assert "Exception ignored" not in done.stderr
+
+
+def test_each_row_group_is_on_the_disk_before_its_account_and_the_end_before_the_folder_goes(
+    tmp_path: Path, header: Header, make_frame: MakeFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled: list[tuple[str, int, list[int]]] = []
+    path = tmp_path / "run.parquet"
+    beside = unfinished.folder(path)
+
+    def note(fd: int) -> None:
+        name = Path(f"/proc/self/fd/{fd}").readlink().name
+        accounts = [len(r) for r in unfinished.records(beside / unfinished.GROUPS)] if beside.is_dir() else [-1]
+        settled.append((name, os.fstat(fd).st_size, accounts))
+
+    monkeypatch.setattr(os, "fsync", note)
+    sink = open_sink(path, header)
+    for _ in range(2):
+        sink.write(make_frame(GROUP))
+    sink.close(_clean(2 * GROUP))
+    files = [(name, len(accounts)) for name, _, accounts in settled]
+    assert files == [("run.parquet", 0), ("groups", 1), ("run.parquet", 1), ("groups", 2), ("run.parquet", 2)]
+    assert settled[-1][1] == path.stat().st_size
+
+
+def test_a_disk_that_fails_when_it_is_waited_for_keeps_the_rows(
+    tmp_path: Path, header: Header, make_frame: MakeFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = [OSError(5, "Input/output error")] * 3
+
+    def fail(_fd: int) -> None:
+        if refusals:
+            raise refusals.pop()
+
+    monkeypatch.setattr(os, "fsync", fail)
+    path = tmp_path / "run.parquet"
+    sink = open_sink(path, header)
+    sink.write(make_frame(GROUP))
+    assert not refusals
+    assert sink.close(_clean(GROUP)).complete
+    _is_a_beginning(load(path), GROUP)
