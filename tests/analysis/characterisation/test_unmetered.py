@@ -37,7 +37,7 @@ def card(bench: Bench) -> Card:
 
 def fit(bench: Bench, model: SensorModel, seed: int = 1) -> tuple[KernelFit, str]:
     stamps = LoadStamps(bench.edges_s, bench.seconds)
-    return fit_load_kernel(bench.updates(model, seed=seed), stamps, 0.008)
+    return fit_load_kernel(bench.updates(model), stamps, 0.008)
 
 
 @pytest.mark.parametrize("bench", [square_bench(0.0754), pseudo_random_bench(0.017)])

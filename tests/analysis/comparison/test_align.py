@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.analysis.comparison.align import align
@@ -135,7 +135,6 @@ def square(period_s: float, seconds: float, seed: int, *, began: bool) -> tuple[
     )
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     period_s=st.floats(0.5, 5.0),
     periods=st.integers(4, 10),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pmtpy as pmt
@@ -533,7 +533,6 @@ _REPLIES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60)
 @given(at_opening=_REPLIES, later=_REPLIES)
 def test_no_reply_yields_a_silently_wrong_total(at_opening: dict[str, int], later: dict[str, int]) -> None:
     """Whatever the library says, the total is right, or its gap is marked, or the measurement ends with an error."""

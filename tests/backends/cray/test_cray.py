@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.backends import cray
@@ -226,7 +226,6 @@ def test_a_failing_bus_is_said(node: NodeController, clock: ManualClock, failing
         st.sampled_from([b"5 J\n", b"7 W\n", b"5 J 12 us\n", b"", b"9\n", b"x\n", b"-4 W\n", b"0\n"]),
     )
 )
-@settings(max_examples=80)
 def test_any_tree_is_refused_or_shows_what_its_files_hold(files: dict[str, bytes]) -> None:
     tree = Tree()
     try:

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.backends import hwmon
@@ -436,7 +436,6 @@ NAMES = st.sampled_from(["ina226", "amdgpu", "ibmpowernv", "power_meter", "nct67
 @given(
     NAMES, st.dictionaries(FILES, CONTENTS), st.sampled_from([None, "pin", "System", "Chip 0", "CPU Power Socket 0"])
 )
-@settings(max_examples=120)
 def test_any_chip_is_refused_or_shows_what_its_files_hold(
     name: str, files: dict[str, bytes], label: str | None
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.backends.jetson import discover, open_source
@@ -285,7 +285,6 @@ def test_two_monitors_with_the_same_rails_have_different_names_and_no_total() ->
     bench.close()
 
 
-@settings(max_examples=60)
 @given(content=st.one_of(st.binary(max_size=40), st.integers(-(10**6), 10**6).map(lambda n: f"{n}\n".encode())))
 def test_no_content_yields_a_silently_wrong_number(content: bytes) -> None:
     bench = Bench("orin-nx")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pmtpy as pmt
@@ -514,7 +514,6 @@ _REPLIES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60)
 @given(at_opening=_REPLIES, later=_REPLIES)
 def test_no_reply_yields_a_silently_wrong_total(
     at_opening: dict[tuple[int, int], tuple[str, int]], later: dict[tuple[int, int], tuple[str, int]]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.backends.occ.device import BlockReader, Export
@@ -106,7 +106,6 @@ def damaged(image: bytes, changes: list[tuple[int, bytes]]) -> bytes:
     return bytes(block)
 
 
-@settings(max_examples=150)
 @given(
     valid=st.sampled_from(["one", "both"]),
     before=damage,
@@ -130,7 +129,6 @@ def test_both_ways_agree_on_any_image(
         assert whole.answer() == needed.answer()
 
 
-@settings(max_examples=60)
 @given(data=st.data())
 def test_both_ways_agree_on_garbage_behind_a_good_header(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.backends.occ import discover, open_source
@@ -415,7 +415,6 @@ def test_a_single_hiccup_costs_no_energy(path: Path) -> None:
     assert bench.watts(first, last, "system") == 200
 
 
-@settings(max_examples=150)
 @given(
     at=st.one_of(
         st.integers(0, 24),

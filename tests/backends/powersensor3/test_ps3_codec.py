@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.backends.powersensor3.codec import FRAME_BYTES, Decoder, Frames
@@ -89,7 +89,6 @@ def test_after_any_damage_frames_come_again_within_two(at: int, gone: int, junk:
     assert found[-(60 - first_untouched - 1) :] == expected(range(first_untouched + 1, 60))
 
 
-@settings(max_examples=300)
 @given(st.lists(st.binary(max_size=100), max_size=10))
 def test_any_bytes_are_decoded_or_counted_as_skipped(pieces: list[bytes]) -> None:
     decoder, parts = decode(pieces)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pmtpy as pmt
@@ -124,7 +124,6 @@ def test_the_total_equals_the_truth_over_many_wraps(layout: str) -> None:
     st.floats(1.0, 300.0),
     st.floats(0.0, 2000.0),
 )
-@settings(max_examples=60)
 def test_any_reading_schedule_within_the_deadline_gives_the_truth(
     layout: str, waits: list[float], level: float, wrap_after_j: float
 ) -> None:
@@ -473,7 +472,6 @@ IDS = st.sampled_from(
 
 
 @given(st.dictionaries(IDS, st.tuples(NAMES, CONTENTS, CONTENTS), max_size=6))
-@settings(max_examples=80)
 def test_any_tree_is_refused_with_a_reason_or_counted_without_doubling(
     zones: dict[str, tuple[str, bytes | None, bytes | None]],
 ) -> None:

@@ -6,7 +6,7 @@ import itertools
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.emulators.powersensor3 import BoardSpec, MemoryTransport, Stored, parse_pairs
@@ -359,7 +359,6 @@ def test_on_a_clock_that_stands_still_an_instant_board_answers_at_once() -> None
     assert bench.ask(b"X", 0) == b"\xff\x3f\xff\x3f"  # there is no newer frame to follow
 
 
-@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.binary(max_size=60), st.sampled_from([0.0, 40e-6, 0.003, 0.11, 0.6, 2.1])), max_size=8),
     st.sampled_from(["1.0.0", "1.2.0", "1.3.3", "1.4.0", "1.6.1", "2.0"]),

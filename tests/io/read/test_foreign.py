@@ -313,7 +313,7 @@ _TEXTS = {
     put=st.binary(max_size=6),
     skip=st.booleans(),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_spoilt_files_are_read_or_refused_and_nothing_else(
     tmp_path: Path, text: str, cut: int, drop: int, put: bytes, *, skip: bool
 ) -> None:

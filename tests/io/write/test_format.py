@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pmtpy.io.write._format import Lines, Number, Text, decimals, integers
@@ -36,7 +36,6 @@ def _written(values: list[float], places: int) -> list[str]:
 @example([0.125, 0.375, -0.125], 2)
 @example([9.9999999, 99.99999999, 0.0], 3)
 @example([2.675, 1.005, 0.045], 2)
-@settings(max_examples=300)
 def test_ordinary_values_are_written_as_python_writes_them(values: list[float], places: int) -> None:
     assert _written(values, places) == [_plain(v, places) for v in values]
 
