@@ -186,6 +186,11 @@ class ParquetRecording:
         for field in self._file.schema_arrow:
             if not kinds.get(field.name, self._pa.types.is_float64)(field.type):
                 raise self._recording.error(f"column {field.name} is of type {field.type}, which pmtpy never writes")
+        # Each name stands there twice: in the list of columns, and in the account of each row group.
+        groups = [self._file.metadata.row_group(i) for i in range(self._file.metadata.num_row_groups)]
+        if any(g.column(j).path_in_schema != name for g in groups for j, name in enumerate(names)):
+            msg = "its columns are not called as those of its row groups are; copy it again from its source"
+            raise self._recording.error(msg)
         return names
 
     def _groups(self, part: Part) -> list[int]:

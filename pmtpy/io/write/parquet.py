@@ -229,7 +229,7 @@ class _Encoder:
         with self._writer(stream) as writer:
             # Places in the account are those of the stream. So it is led to where the row group will stand.
             while stream.tell() < at:
-                stream.write(self._nothing.slice(0, at - stream.tell()))
+                stream.write(self._nothing.slice(0, min(at - stream.tell(), self._nothing.size)))
             content.keep = True
             writer.write_table(table)
         return content.split()

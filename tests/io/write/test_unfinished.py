@@ -11,6 +11,7 @@ import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -303,3 +304,31 @@ def test_a_disk_that_fails_when_it_is_waited_for_keeps_the_rows(
     assert not refusals
     assert sink.close(_clean(GROUP)).complete
     _is_a_beginning(load(path), GROUP)
+
+
+def test_a_file_of_more_than_16_megabytes_is_whole(tmp_path: Path, header: Header, make_frame: MakeFrame) -> None:
+    path = tmp_path / "run.parquet"
+    noise = np.random.default_rng(1)
+    sink = open_sink(path, header)
+    for first in range(0, 4 * GROUP, GROUP):
+        frame = make_frame(GROUP, first)
+        sink.write(replace(frame, values=noise.random(frame.values.shape), watts=noise.random(frame.watts.shape)))
+    sink.close(_clean(4 * GROUP))
+    assert path.stat().st_size > 1.2 * 2**24
+    _is_a_beginning(load(path), 4 * GROUP)
+
+
+def test_names_of_columns_that_were_exchanged_are_found(tmp_path: Path, header: Header, make_frame: MakeFrame) -> None:
+    path = tmp_path / "run.parquet"
+    sink = open_sink(path, header)
+    sink.write(make_frame(10))
+    sink.close(_clean(10))
+    names = [n.encode() for n in pq.read_schema(path).names if n.endswith("_J")]
+    a, b = next((a, b) for a in names for b in names if a != b and len(a) == len(b))
+    whole = path.read_bytes()
+    first, second = (whole.index(b"\x18" + bytes([len(n)]) + n) for n in (a, b))  # a text, as Thrift writes it
+    swapped = bytearray(whole)
+    swapped[first + 2 : first + 2 + len(a)], swapped[second + 2 : second + 2 + len(b)] = b, a
+    path.write_bytes(swapped)
+    with pytest.raises(FileFormatError, match="not called as those of its row groups"):
+        load(path)
