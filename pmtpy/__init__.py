@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pmtpy.core.state import State, joules, seconds, watts
     from pmtpy.errors import (
         BackendUnavailableError,
+        BenchStoppedError,
         CalibrationError,
         CoverageError,
         FileFormatError,
@@ -30,9 +31,12 @@ if TYPE_CHECKING:
         SinkError,
         SourceLostError,
         TargetError,
+        WorkFailedError,
     )
     from pmtpy.integrations.drop_ins import install_as_pmt, install_as_powersensor
     from pmtpy.io.read import load
+    from pmtpy.lab.bench import bench
+    from pmtpy.lab.bench_result import BenchResult
     from pmtpy.regions.decorators import dump, measure
     from pmtpy.regions.measurement import Measurement
     from pmtpy.regions.region import Region, region
@@ -46,10 +50,13 @@ old_names.install()
 # program nothing that it does not use.
 _HOME = {
     "__version__": "pmtpy._version",
+    "bench": "pmtpy.lab.bench",
+    "BenchResult": "pmtpy.lab.bench_result",
     "combine": "pmtpy.sensor.combine",
     "install_as_pmt": "pmtpy.integrations.drop_ins",
     "install_as_powersensor": "pmtpy.integrations.drop_ins",
     "BackendUnavailableError": "pmtpy.errors",
+    "BenchStoppedError": "pmtpy.errors",
     "CalibrationError": "pmtpy.errors",
     "CoverageError": "pmtpy.errors",
     "FileFormatError": "pmtpy.errors",
@@ -60,6 +67,7 @@ _HOME = {
     "SinkError": "pmtpy.errors",
     "SourceLostError": "pmtpy.errors",
     "TargetError": "pmtpy.errors",
+    "WorkFailedError": "pmtpy.errors",
     "State": "pmtpy.core.state",
     "joules": "pmtpy.core.state",
     "seconds": "pmtpy.core.state",
@@ -78,6 +86,8 @@ _HOME = {
 
 __all__ = [
     "BackendUnavailableError",
+    "BenchResult",
+    "BenchStoppedError",
     "CalibrationError",
     "CoverageError",
     "FileFormatError",
@@ -93,7 +103,9 @@ __all__ = [
     "SourceLostError",
     "State",
     "TargetError",
+    "WorkFailedError",
     "__version__",
+    "bench",
     "combine",
     "create",
     "dump",

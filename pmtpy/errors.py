@@ -14,6 +14,8 @@
      +-- DeclinedError (ValueError)           an estimator was asked for what the data cannot tell
      +-- SinkError (OSError)                  a file could not be written, or rows were lost on the way to it
      +-- SensorClosedError (RuntimeError)     used after close, or in a forked child
+     +-- WorkFailedError (RuntimeError)       what was to be measured failed itself
+     +-- BenchStoppedError (RuntimeError)     a benchmark ended early: ``result`` is what was measured until then
 
 No vendor exception crosses the waist: backends chain theirs as the cause. Why a backend cannot be used, and what cures
 it, is a :class:`Finding`: a backend's ``discover`` returns it, the error carries it, ``pmtpy doctor`` prints it.
@@ -170,3 +172,21 @@ class SinkError(PmtError, OSError):
 
 class SensorClosedError(PmtError, RuntimeError):
     """The sensor was closed, or belongs to the parent of this forked process. Open it again."""
+
+
+class WorkFailedError(PmtError, RuntimeError):
+    """What was to be measured failed itself: a command ended with another status than 0, or could not be started."""
+
+
+class BenchStoppedError(PmtError, RuntimeError):
+    """A benchmark ended before its time: its work failed, or its sensor was lost; that is the cause.
+
+    Attributes
+    ----------
+    result : BenchResult
+        What was measured until then; its verdict is ``unresolved``.
+    """
+
+    def __init__(self, message: str, result: object) -> None:
+        super().__init__(message)
+        self.result = result

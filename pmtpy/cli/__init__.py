@@ -28,6 +28,7 @@ VERBS: Mapping[str, str] = types.MappingProxyType(
         "read": "take one reading of each sensor, per channel",
         "top": "watch all sensors live on one screen",
         "run": "run a command and report its energy",
+        "bench": "repeat a command, or two in turns, until the energy is resolved",
         "dump": "log sensors continuously to files",
         "compare": "compare sensors that measure the same power",
         "plot": "draw power over time from recordings",
@@ -55,7 +56,7 @@ EXTRAS: Mapping[str, str] = types.MappingProxyType(
     }
 )
 
-WITH_COMMAND = {"run", "dump", "compare"}
+WITH_COMMAND = {"run", "bench", "dump", "compare"}
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 

@@ -316,6 +316,7 @@ def _recorded(stretch: _Stretch, found: Sequence[_Found], peaks: Sequence[float]
             identity.virtual,
             peak_watts=peaks[i] if peaks else math.nan,
             settled=settled,
+            components=f.budget.components,
         )
         for i, f in enumerate(found, 1)
     }
@@ -342,6 +343,7 @@ def _recorded(stretch: _Stretch, found: Sequence[_Found], peaks: Sequence[float]
         channels,
         peaks[0] if peaks else math.nan,
         settled,
+        summed.components,
     )
 
 

@@ -50,6 +50,9 @@ class Measurement:
         Largest power of the rows inside the region; NaN where no row lies inside or sensors are summed.
     settled : bool
         Whether all rows that tell of the region's end have come; until then a later look may know more.
+    components : tuple of (str, float)
+        What the uncertainty is made of (``gain``, ``edges``, ...), joules each, the largest first. What runs on one
+        sensor have in common, such as its gain, cancels in their ratio.
     """
 
     target: str
@@ -68,6 +71,7 @@ class Measurement:
     channels: Mapping[str, Measurement] = field(default_factory=lambda: _NO_CHANNELS)
     peak_watts: float = math.nan
     settled: bool = True
+    components: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         """Close the channels against changes."""

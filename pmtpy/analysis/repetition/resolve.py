@@ -1,0 +1,178 @@
+"""What trials say: intervals, the verdict of a comparison, when there is enough, and what looks wrong.
+
+The trial is the unit, not the reading: readings of one trial follow each other and say nothing of repeatability. When
+to stop is decided by the width of the interval alone, never by whether it excludes zero: who stops at the first
+p < 0.05 finds differences that are not there. Student's t throughout; docs/bench.md shows how often the intervals hold.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
+
+from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, student_95
+from pmtpy.core.rows import Floats
+
+LEAST_BLOCKS = 5
+_ONE_SIDED = 0.95  # of each of the two tests that make "no difference larger than d"
+# A half-width of d/2 always decides: an estimate beyond 0.58 d excludes zero, one within 0.58 d excludes d, because
+# the interval of 90 % of the two one-sided tests has 0.84 times the half-width of that of 95 %.
+_DECIDES = 0.5
+_SURE = 0.99  # of a drift, before it is spoken of
+_APART, _MANY = 6.0, 8  # robust standard deviations from the median of so many trials: hardly by chance
+_MAD = 1.4826  # median absolute deviation to standard deviation, normal distribution
+_MOST_PLANNED = 10_000
+
+
+class Verdict(enum.Enum):
+    """What a comparison comes down to: of the second work against the first."""
+
+    LESS = "less"
+    MORE = "more"
+    SAME = "no difference larger than"
+    UNRESOLVED = "unresolved"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean with its interval of 95 %.
+
+    Attributes
+    ----------
+    value, low, high : float
+    repeatability : float
+        Half-width by the scatter of the trials alone.
+    """
+
+    value: float
+    low: float
+    high: float
+    repeatability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """By which share of the first the second differs, its interval of 95 %, and what follows.
+
+    Attributes
+    ----------
+    value, low, high : float
+        -0.02: the second uses 2 % less.
+    repeatability : float
+        Half-width by the scatter of the blocks alone.
+    verdict : Verdict
+    limit : float
+        The difference that matters, as asked for.
+    """
+
+    value: float
+    low: float
+    high: float
+    repeatability: float
+    verdict: Verdict
+    limit: float
+
+
+def estimate(values: Sequence[float], common_u: float) -> Estimate:
+    """Return the mean of blocks; ``common_u`` is the standard uncertainty that all share, in their unit.
+
+    With one block nothing is known of the scatter: the interval is infinite.
+    """
+    mean, half = float(np.mean(values)), half_width(values)
+    whole = math.hypot(half, COVERAGE_FACTOR * common_u)
+    return Estimate(mean, mean - whole, mean + whole, half)
+
+
+def half_width(values: Sequence[float]) -> float:
+    """Half-width of the 95 % interval of the mean by the scatter of the values; infinite for fewer than two."""
+    n = len(values)
+    return student_95(n - 1) * float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.inf
+
+
+def compare_blocks(first: Sequence[float], second: Sequence[float], limit: float, common_u: float) -> Difference:
+    """Compare the energies of two works, block by block.
+
+    Ratios are taken within a block, and their logarithms averaged: the gain of the sensor, and what drifts slowly,
+    cancels in each.
+
+    Parameters
+    ----------
+    first, second : sequence of float
+        Mean energy of each block, more than zero.
+    limit : float
+        The relative difference that matters.
+    common_u : float
+        Relative standard uncertainty that does not cancel and that repeating does not lessen.
+    """
+    ratios = np.log(np.asarray(second, np.float64) / np.asarray(first, np.float64))
+    n, middle, half = len(ratios), float(np.mean(ratios)), half_width(ratios.tolist())
+    u = half / student_95(n - 1) if n > 1 else math.inf
+    whole = math.hypot(half, COVERAGE_FACTOR * common_u)
+    inner = math.hypot(float(stdtrit(max(1, n - 1), _ONE_SIDED)) * u, 1.645 * common_u)  # 90 %, two one-sided tests
+    value, low, high = (_share(x) for x in (middle, middle - whole, middle + whole))
+    verdict = Verdict.UNRESOLVED
+    if n >= LEAST_BLOCKS:
+        if _share(middle - inner) > -limit and _share(middle + inner) < limit:
+            verdict = Verdict.SAME
+        elif low > 0.0:
+            verdict = Verdict.MORE
+        elif high < 0.0:
+            verdict = Verdict.LESS
+    return Difference(value, low, high, half, verdict, limit)
+
+
+def _share(log_ratio: float) -> float:
+    return math.expm1(log_ratio) if log_ratio < 700.0 else math.inf
+
+
+def enough(relative: Sequence[float], target: float, *, paired: bool) -> bool:
+    """Whether the interval of the mean of relative values, or of logarithms of ratios, is narrow enough to stop."""
+    return len(relative) >= LEAST_BLOCKS and half_width(relative) <= (_DECIDES if paired else 1.0) * target
+
+
+def planned(relative: Sequence[float], target: float, *, paired: bool) -> int:
+    """Return how many blocks are needed in all, by the scatter of those that were made."""
+    if len(relative) < 2:
+        return LEAST_BLOCKS
+    wanted = (_DECIDES if paired else 1.0) * target
+    deviation = float(np.std(relative, ddof=1))
+    low, high = LEAST_BLOCKS, _MOST_PLANNED
+    while low < high:
+        n = (low + high) // 2
+        if student_95(n - 1) * deviation / math.sqrt(n) <= wanted:
+            high = n
+        else:
+            low = n + 1
+    return low
+
+
+def drift(t_s: Floats, values: Floats) -> tuple[float, bool]:
+    """Return by which share the values change over the time that they span, and whether that is more than chance."""
+    n = len(values)
+    x = np.asarray(t_s, np.float64) - float(np.mean(t_s))
+    spread = float(x @ x)
+    mean = float(np.mean(values))
+    if n <= 3 or spread == 0.0 or mean == 0.0:
+        return 0.0, False
+    slope = float(x @ (values - mean)) / spread
+    rest = values - mean - slope * x
+    u = math.sqrt(float(rest @ rest) / (n - 2) / spread)
+    change = slope * float(np.ptp(x)) / mean
+    if u == 0.0:
+        return change, slope != 0.0
+    return change, 2.0 * float(stdtr(n - 2, abs(slope) / u)) - 1.0 > _SURE
+
+
+def outliers(values: Sequence[float]) -> list[int]:
+    """Return which of the values lie far from all others: something else was going on there."""
+    each = np.asarray(values, np.float64)
+    if len(each) < _MANY:
+        return []
+    apart = np.abs(each - np.median(each))
+    scale = _MAD * float(np.median(apart))
+    return [int(i) for i in np.flatnonzero(apart > _APART * scale)] if scale > 0.0 else []

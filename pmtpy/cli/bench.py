@@ -1,0 +1,242 @@
+"""``pmtpy bench``: repeat a command, or two in turns, until the energy is resolved."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+
+from pmtpy.analysis.repetition.resolve import Difference, Estimate, Verdict
+from pmtpy.cli.command import NOT_FOUND, split_command
+from pmtpy.cli.common import add_options, check_writable, chosen_targets, exit_code, opened, say, write_report
+from pmtpy.cli.page import Kind, Line, Page, Table, note
+from pmtpy.cli.terminal import is_terminal, show
+from pmtpy.core.clock import duration_of
+from pmtpy.errors import PmtError, TargetError, WorkFailedError
+from pmtpy.lab.bench import MAX_TIME_S, WARMUP_S, Bench, ending_of
+from pmtpy.lab.bench_exports import FORMATS
+from pmtpy.lab.bench_result import BenchResult, Side
+from pmtpy.lab.bench_work import CommandWork, Work
+
+# Each outcome of a comparison has a status of its own, apart from those that all verbs share (0 to 4) and a shell's.
+LESS, MORE, SAME, UNRESOLVED = 10, 11, 12, 13
+_STATUS = {Verdict.LESS: LESS, Verdict.MORE: MORE, Verdict.SAME: SAME, Verdict.UNRESOLVED: UNRESOLVED}
+_GOOD = {Verdict.LESS: Kind.GOOD, Verdict.MORE: Kind.BAD, Verdict.SAME: Kind.HEADING, Verdict.UNRESOLVED: Kind.WARNING}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    add = parser.add_argument
+    add("-s", "--sensor", metavar="TARGET", help="measure with this sensor; without it: the only one there is")
+    add_options(parser)
+    add(
+        "--target", default="1%", metavar="SHARE",
+        help="how narrow the interval of 95 %% has to be (default 1%%); of two commands, the difference that matters",
+    )  # fmt: skip
+    longest = f"end after this time in any case (default {MAX_TIME_S:g} s)"
+    add("--max-time", default=f"{MAX_TIME_S:g}", metavar="TIME", help=longest)
+    warm = f"run each command for this long before, unmeasured (default {WARMUP_S:g} s; once at least)"
+    add("--warmup", default=f"{WARMUP_S:g}", metavar="TIME", help=warm)
+    add("--cooldown", metavar="TIME", help="rest for this long before each trial (default: none, a warm steady state)")
+    add("--seed", type=int, metavar="N", help="of the order of blocks and the phases of bursts (default: by chance)")
+    add("--show-output", action="store_true", help="let the commands' output through, to stderr")
+    add("--format", choices=("table", *FORMATS), default="table", help="how the result is written (default: table)")
+    add("--json", action="store_const", const="json", dest="format", help="the same as --format json")
+    add("--output", metavar="FILE", help="write the result to FILE, and the table to stderr")
+    parser.usage = "pmtpy bench [-s TARGET] [options] -- COMMAND... [-- COMMAND...]"
+    parser.epilog = (
+        "exit status:\n"
+        f"  one command: 0 the interval is as narrow as asked for, {UNRESOLVED} it is not\n"
+        f"  two: the second uses {LESS} less, {MORE} more, {SAME} no difference larger than --target, {UNRESOLVED} "
+        "unresolved\n"
+        "  1 a command failed, 2 usage, 3 sensor unavailable, 4 sensor lost, 130 Ctrl-C; what was measured is shown\n"
+        "examples:\n"
+        "  pmtpy bench -s rapl -- ./solve --size 1000\n"
+        "  pmtpy bench -s nvml:0 -- ./old -- ./new\n"
+        "  pmtpy bench -s nvml:0 --target 0.5% --max-time 30m --json -- ./old -- ./new"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, show, return the verdict's status."""
+    works = _works(args)
+    target = _share(args.target)
+    times = [duration_of(args.max_time), _time(args.warmup), _time(args.cooldown)]
+    check_writable(args.output)
+    targets = chosen_targets([args.sensor] if args.sensor else [], everything=True)
+    if len(targets) > 1:
+        msg = f"name one sensor (-s): there are {', '.join(targets)}"
+        raise TargetError(msg)
+    with opened(targets, args.option) as (sensor,), _Progress(enabled=not args.quiet) as progress:
+        bench = Bench(
+            works, sensor, target=target, max_time_s=times[0], warmup_s=times[1], cooldown_s=times[2], seed=args.seed,
+            tell=progress.tell,
+        )  # fmt: skip
+        try:
+            with args.stop.taken():
+                ended, told = "interrupted", ["ended early: interrupted"]
+                ended, told = bench.run(), []
+            failure: PmtError | None = None
+        except PmtError as error:
+            ended, told, failure = ending_of(error), [f"ended early: {error}"], error
+        result = bench.result(ended, told)
+    if failure is not None:
+        say(f"pmtpy bench: {failure}")
+    if result is None:
+        return _without_result(ended, failure)
+    _write(result, args)
+    return _status(result, failure)
+
+
+def _works(args: argparse.Namespace) -> list[Work]:
+    first, second = split_command(args.command)
+    if not first or ("--" in args.command and not second):
+        msg = "a command is expected after --, for example: pmtpy bench -s rapl -- ./old -- ./new"
+        raise TargetError(msg)
+    if "--" in second:
+        msg = "one command or two; of a command that has -- among its own words make a script"
+        raise TargetError(msg)
+    return [CommandWork(words, show=args.show_output) for words in (first, second) if words]
+
+
+def _time(text: str | None) -> float:
+    return 0.0 if text is None or text.strip() in {"0", "0s"} else duration_of(text)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text.strip().rstrip("%")) / (100.0 if text.strip().endswith("%") else 1.0)
+    except ValueError:
+        share = math.nan
+    if not 0.0 < share < 1.0:
+        msg = f"--target {text}: write a share of the energy, such as 1% or 0.01"
+        raise TargetError(msg)
+    return share
+
+
+def _without_result(ended: str, failure: PmtError | None) -> int:
+    if failure is None:
+        say(f"pmtpy bench: nothing was measured: {'interrupted' if ended == 'interrupted' else 'max-time has passed'}")
+        return 130 if ended == "interrupted" else UNRESOLVED
+    return NOT_FOUND if "command not found" in str(failure) else _failed(failure)
+
+
+def _failed(failure: PmtError) -> int:
+    return 1 if isinstance(failure, WorkFailedError) else exit_code(failure)
+
+
+def _status(result: BenchResult, failure: PmtError | None) -> int:
+    if failure is not None:
+        return _failed(failure)
+    if result.ended == "interrupted":
+        return 130
+    if result.difference is None:
+        return 0 if result.resolved else UNRESOLVED
+    return _STATUS[result.difference.verdict]
+
+
+# -- what is shown -----------------------------------------------------------------------------------------------------
+
+
+class _Progress:
+    """One line on a terminal that says how it goes on; nothing elsewhere but what is wrong."""
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled, self._shown = enabled and is_terminal(sys.stderr), False
+
+    def __enter__(self) -> _Progress:  # noqa: PYI034  (private, and never derived from)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._wipe()
+
+    def tell(self, line: str) -> None:
+        """Show a line in the place of the one before."""
+        if line.startswith("warning: "):
+            self._wipe()
+            say(f"pmtpy bench: {line}")
+        elif self._enabled:
+            sys.stderr.write(f"\r\x1b[K{line}")
+            sys.stderr.flush()
+            self._shown = True
+
+    def _wipe(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self._shown = False
+
+
+def _write(result: BenchResult, args: argparse.Namespace) -> None:
+    shown = page(result)
+    if args.format == "table":
+        write_report(shown, args.output) if args.output else show(shown)
+        return
+    text = FORMATS[args.format](result)
+    if args.output:
+        write_report(text, args.output)
+        show(shown, sys.stderr)
+    else:
+        print(text)
+
+
+def page(result: BenchResult) -> Page:
+    """Return the report for a person."""
+    head = ["command", "joules", "+-", "watts", "seconds", "trials", "runs each"]
+    rows = [head, *([*_row(side), ""] for side in result.sides)]
+    rows[0].append("")
+    lines: list[Line | Table] = [Table(rows)]
+    lines.append(_outcome(result))
+    lines.append(Line(f"{result.blocks} blocks ({_ended(result)}); {result.order or 'no order'}"))
+    lines.append(Line(result.method))
+    lines.append(Line("+- is half of the interval of 95 %, with what is not known of the sensor's gain"))
+    return [*lines, *(note(warning) for warning in result.warnings)]
+
+
+def _row(side: Side) -> list[str]:
+    j = side.joules
+    half = f"{(j.high - j.low) / 2:.2g}" if math.isfinite(j.high) else "?"
+    plan = side.plan
+    each = f"{plan.bursts} x {plan.repetitions}" if plan.bursts > 1 else str(plan.repetitions)
+    label = side.label if len(side.label) <= 40 else f"{side.label[:37]}..."
+    return [
+        label,
+        f"{j.value:.6g}",
+        half,
+        f"{side.watts.value:.5g}",
+        f"{side.seconds.value:.4g}",
+        str(side.trials),
+        each,
+    ]
+
+
+def _outcome(result: BenchResult) -> Line:
+    d = result.difference
+    if d is None:
+        return Line(_single(result.sides[0].joules, result), Kind.GOOD if result.resolved else Kind.WARNING)
+    return Line(_compared(result, d), _GOOD[d.verdict])
+
+
+def _single(joules: Estimate, result: BenchResult) -> str:
+    share = 100.0 * joules.repeatability / abs(joules.value) if joules.value else math.inf
+    wanted = f"wanted: +-{100 * result.target:g} %"
+    return f"{result.verdict}: repeats to +-{share:.2g} % ({wanted})" if math.isfinite(share) else "unresolved"
+
+
+def _compared(result: BenchResult, d: Difference) -> str:
+    if not math.isfinite(d.high):
+        return f"{result.verdict}: {result.blocks} whole blocks say nothing of a difference"
+    change = f"{100 * d.value:+.2f} %, interval of 95 % from {100 * d.low:+.2f} to {100 * d.high:+.2f} %"
+    return f"{result.verdict}: the second uses {change}"
+
+
+def _ended(result: BenchResult) -> str:
+    more = result.planned_blocks - result.blocks
+    words = {
+        "resolved": "narrow enough",
+        "time": "--max-time has passed",
+        "interrupted": "interrupted",
+        "failed": "a command failed",
+        "lost": "the sensor was lost",
+    }
+    return words[result.ended] + (f"; about {more} more are needed" if more > 0 and result.ended != "resolved" else "")

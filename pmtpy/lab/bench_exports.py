@@ -1,0 +1,103 @@
+"""The result of a benchmark as other tools take it. Facts of July 2025:
+
+* pytest-benchmark 5.1: ``benchmark.extra_info``, a mapping that is kept in its JSON.
+* asv 0.6: a benchmark called ``track_...`` returns a number, and its attribute ``unit`` is shown.
+* github-action-benchmark 1.20: ``customSmallerIsBetter``, a list of ``{name, unit, value, range, extra}``.
+* Bencher Metric Format: ``{benchmark: {measure: {value, lower_value, upper_value}}}``.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping
+
+from pmtpy.lab.bench_result import BenchResult, Side
+
+_FIELDS = ("side", "block", "start_unix_s", "repetitions", "seconds", "joules", "watts", "coverage")
+
+
+def as_json(result: BenchResult) -> str:
+    """Return all that is known."""
+    return json.dumps(result.to_dict(), indent=2)
+
+
+def as_csv(result: BenchResult) -> str:
+    """Return a line for each trial, with the temperatures and clocks before and after it."""
+    names = list(dict.fromkeys(n for t in result.trials for n in (*t.before, *t.after)))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["work", *_FIELDS, *(f"{n}_{when}" for n in names for when in ("before", "after"))])
+    for t in result.trials:
+        numbers = [getattr(t, field) for field in _FIELDS]
+        around = [when.get(n, "") for n in names for when in (t.before, t.after)]
+        writer.writerow([result.sides[t.side].label, *numbers, *around])
+    return text.getvalue().rstrip("\n")
+
+
+def extra_info(result: BenchResult, side: int = 0) -> dict[str, object]:
+    """Return what to put into ``benchmark.extra_info`` of pytest-benchmark."""
+    own = result.sides[side]
+    return {
+        "joules": own.joules.value,
+        "joules_low": own.joules.low,
+        "joules_high": own.joules.high,
+        "watts": own.watts.value,
+        "energy_trials": own.trials,
+        "energy_method": result.method,
+        "energy_sensor": result.sensor["target"],
+        "energy_resolved": result.resolved,
+    }
+
+
+def as_extra_info(result: BenchResult) -> str:
+    """Return the ``extra_info`` of each work, by its name."""
+    return json.dumps({s.label: extra_info(result, i) for i, s in enumerate(result.sides)}, indent=2)
+
+
+def as_asv(result: BenchResult) -> str:
+    """Return what a ``track_`` function returns, by the work's name: a number, and its unit."""
+    return json.dumps({s.label: {"value": s.joules.value, "unit": "J"} for s in result.sides}, indent=2)
+
+
+def as_github_action(result: BenchResult) -> str:
+    """Return a list for github-action-benchmark's ``customSmallerIsBetter``."""
+    entries = [
+        {
+            "name": side.label,
+            "unit": "J",
+            "value": side.joules.value,
+            "range": f"{(side.joules.high - side.joules.low) / 2:.3g}",
+            "extra": f"{side.trials} trials, {result.sensor['target']}, 95 %, {result.verdict}",
+        }
+        for side in result.sides
+    ]
+    return json.dumps(entries, indent=2)
+
+
+def as_bencher(result: BenchResult) -> str:
+    """Return a document in Bencher Metric Format."""
+
+    def measures(side: Side) -> dict[str, dict[str, float]]:
+        each = {"energy": side.joules, "power": side.watts, "latency": side.seconds}
+        scale = {"latency": 1e9}  # Bencher's built-in latency is in nanoseconds
+        return {
+            name: {
+                key: value * scale.get(name, 1.0)
+                for key, value in (("value", e.value), ("lower_value", e.low), ("upper_value", e.high))
+            }
+            for name, e in each.items()
+        }
+
+    return json.dumps({side.label: measures(side) for side in result.sides}, indent=2)
+
+
+FORMATS: Mapping[str, Callable[[BenchResult], str]] = {
+    "json": as_json,
+    "csv": as_csv,
+    "pytest-benchmark": as_extra_info,
+    "asv": as_asv,
+    "github-action-benchmark": as_github_action,
+    "bencher": as_bencher,
+}

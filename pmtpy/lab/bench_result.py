@@ -1,0 +1,307 @@
+"""What a benchmark found: a frozen record, made of its trials, and its JSON."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from pmtpy.analysis.repetition.plan import Plan, Timing
+from pmtpy.analysis.repetition.resolve import (
+    LEAST_BLOCKS,
+    Difference,
+    Estimate,
+    Verdict,
+    compare_blocks,
+    drift,
+    enough,
+    estimate,
+    outliers,
+    planned,
+)
+from pmtpy.lab.bench_trial import Trial
+
+FORMAT = "pmtpy-bench"
+_LAUNCHES_COUNT_S = 0.1  # below it the start of a process, one to three milliseconds, is more than a percent of it
+_ANSWERED = ("too short", "alias")  # warnings about single regions to which the repetitions are the answer
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the works.
+
+    Attributes
+    ----------
+    label : str
+    joules, watts, seconds : Estimate
+        Of one repetition. The intervals of joules and watts include what the sensor is not known better by any number
+        of trials: its gain, zero and resolution.
+    trials : int
+    plan : Plan
+    """
+
+    label: str
+    joules: Estimate
+    watts: Estimate
+    seconds: Estimate
+    trials: int
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class BenchResult:
+    """What a benchmark found.
+
+    Attributes
+    ----------
+    sides : tuple of Side
+        One or two.
+    difference : Difference or None
+        Of the second against the first, in relative terms.
+    resolved : bool
+        Whether what was asked is answered: the interval is as narrow as asked for, or the comparison has a verdict.
+    target : float
+    ended : str
+        ``resolved``, ``time`` (max_time passed), ``interrupted``, ``failed``, ``lost``.
+    blocks, planned_blocks : int
+        Whole blocks, and how many are needed by their scatter.
+    order : str
+        Of the trials, in blocks: ``ABBA BAAB``.
+    method : str
+        In one sentence.
+    timing : Timing
+    sensor, machine : mapping
+    trials : tuple of Trial
+        All of them, those of a block that was not finished too.
+    warnings : tuple of str
+    """
+
+    sides: tuple[Side, ...]
+    difference: Difference | None
+    resolved: bool
+    target: float
+    ended: str
+    blocks: int
+    planned_blocks: int
+    order: str
+    method: str
+    timing: Timing
+    sensor: Mapping[str, object]
+    machine: Mapping[str, str]
+    trials: tuple[Trial, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        """``less``, ``more``, ``no difference larger than 1 %``, ``unresolved``; of one work: ``resolved`` or not."""
+        if self.difference is None:
+            return "resolved" if self.resolved else Verdict.UNRESOLVED.value
+        word = self.difference.verdict
+        return f"{word.value} {100 * self.difference.limit:g} %" if word is Verdict.SAME else word.value
+
+    @property
+    def joules(self) -> float:
+        """Energy of one repetition of the first work."""
+        return self.sides[0].joules.value
+
+    def to_dict(self) -> dict[str, object]:
+        """Return what JSON can hold: numbers that are not known are None."""
+        found = asdict(self)
+        found["timing"] = asdict(self.timing)
+        found["verdict"] = self.verdict
+        if self.difference is not None:
+            found["difference"]["verdict"] = self.difference.verdict.value
+        known: dict[str, object] = _known({"format": FORMAT, "version": 1, **found})
+        return known
+
+    def __str__(self) -> str:
+        """Return the outcome in a few lines."""
+        return "\n".join([*(f"{s.label}: {_interval(s.joules, 'J')}" for s in self.sides), self.sentence])
+
+    @property
+    def sentence(self) -> str:
+        """What was found, in one sentence."""
+        if self.difference is None:
+            return f"{self.verdict}: {_interval(self.sides[0].joules, 'J')} each time (95 %)"
+        first, second = (side.label for side in self.sides)
+        d = self.difference
+        if not math.isfinite(d.high):
+            return f"{self.verdict}: {self.blocks} blocks say nothing yet"
+        span = f"{100 * d.value:+.2g} % ({100 * d.low:+.2g} to {100 * d.high:+.2g} %, 95 %)"
+        return f"{self.verdict}: {second} against {first}: {span}"
+
+
+def _interval(e: Estimate, unit: str) -> str:
+    half = (e.high - e.low) / 2.0
+    if not math.isfinite(half) or half <= 0.0:
+        return f"{e.value:.6g} {unit}"
+    digits = min(9, max(0, 1 - math.floor(math.log10(half))))
+    return f"{e.value:.{digits}f} {unit} +- {half:.2g}"
+
+
+def _known(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {k: _known(v) for k, v in value.items()}
+    return [_known(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a result is made from beside its trials."""
+
+    labels: Sequence[str]
+    plans: Sequence[Plan]
+    starts_process: bool
+    timing: Timing
+    target: float
+    sensor: Mapping[str, object]
+    machine: Mapping[str, str]
+
+
+def block_means(trials: Sequence[Trial], sides: int) -> list[list[Trial]]:
+    """Return the trials of whole blocks, by block: those that have as many of each side as the others."""
+    by_block: dict[int, list[Trial]] = {}
+    for trial in trials:
+        by_block.setdefault(trial.block, []).append(trial)
+    whole = 1 if sides == 1 else 4
+    return [block for block in by_block.values() if len(block) == whole]
+
+
+def relative_blocks(trials: Sequence[Trial], sides: int) -> list[float]:
+    """Return of each whole block what is averaged: its energy over that of all, or the logarithm of the ratio."""
+    blocks = block_means(trials, sides)
+    means = [[_mean(block, side, "joules") for block in blocks] for side in range(sides)]
+    if sides == 2:
+        return [math.log(b / a) if a > 0 < b else math.nan for a, b in zip(*means, strict=True)]
+    all_of = float(np.mean(means[0])) if blocks else math.nan
+    return [m / all_of for m in means[0]]
+
+
+def _mean(block: Sequence[Trial], side: int, field: str) -> float:
+    return float(np.mean([getattr(t, field) for t in block if t.side == side]))
+
+
+def summarise(trials: Sequence[Trial], setting: Setting, ended: str, told: Sequence[str] = ()) -> BenchResult | None:
+    """Make the result of the trials that there are; None where of one of the works there is none."""
+    sides = len(setting.labels)
+    if {t.side for t in trials} != set(range(sides)):
+        return None
+    blocks = block_means(trials, sides)
+    relative = relative_blocks(trials, sides)
+    difference = None
+    if sides == 2 and blocks:
+        means = [[_mean(block, side, "joules") for block in blocks] for side in (0, 1)]
+        difference = compare_blocks(means[0], means[1], setting.target, _apart_u(trials))
+    narrow = enough(relative, setting.target, paired=sides == 2)
+    resolved = difference.verdict is not Verdict.UNRESOLVED if difference is not None else sides == 1 and narrow
+    return BenchResult(
+        tuple(_side(trials, blocks, i, setting) for i in range(sides)),
+        difference,
+        resolved,
+        setting.target,
+        ended,
+        len(blocks),
+        planned(relative, setting.target, paired=sides == 2),
+        _order(trials),
+        _method(setting),
+        setting.timing,
+        setting.sensor,
+        setting.machine,
+        tuple(trials),
+        (*told, *_warnings(trials, relative, setting, difference)),
+    )
+
+
+def _side(trials: Sequence[Trial], blocks: Sequence[Sequence[Trial]], side: int, setting: Setting) -> Side:
+    own = [t for t in trials if t.side == side]
+    units = blocks or [own]
+
+    def of(field: str, common: float) -> Estimate:
+        values = [_mean(block, side, field) for block in units]
+        return estimate(values, common * abs(float(np.mean(values))))
+
+    common = math.hypot(*(max(getattr(t, u) for t in own) for u in ("gain_u", "offset_u", "resolution_u", "ends_u")))
+    return Side(
+        setting.labels[side],
+        of("joules", common),
+        of("watts", common),
+        of("seconds", 0.0),
+        len(own),
+        setting.plans[side],
+    )
+
+
+def _apart_u(trials: Sequence[Trial]) -> float:
+    """Relative uncertainty of a ratio of two works on one sensor: the gain cancels, and of the zero what is alike."""
+    a, b = ([t for t in trials if t.side == side] for side in (0, 1))
+    means = [[float(np.mean([getattr(t, u) for t in side])) for side in (a, b)] for u in ("offset_u", "ends_u")]
+    return math.hypot(*(x - y for x, y in means), *(max(t.resolution_u for t in side) for side in (a, b)))
+
+
+def _order(trials: Sequence[Trial]) -> str:
+    words: dict[int, str] = {}
+    for t in trials:
+        words[t.block] = words.get(t.block, "") + "AB"[t.side]
+    return " ".join(words.values())
+
+
+def _method(setting: Setting) -> str:
+    plan, many = setting.plans[0], len(setting.plans) == 2
+    blocks = "blocks of four trials in ABBA or BAAB order by chance, ratios within blocks" if many else "trials"
+    bursts = f"{plan.bursts} bursts of " if plan.bursts > 1 else ""
+    spread = " that begin evenly spread over the sensor's period" if plan.period_s else ""
+    ends = f", {plan.lead} before and {plan.tail} after them not taken" if plan.lead or plan.tail else ""
+    each = " (of the first work)" if many else ""
+    return (
+        f"{blocks}; each trial {bursts}{plan.repetitions} repetitions{spread}{ends}{each}; Student's t over the blocks"
+    )
+
+
+def _warnings(
+    trials: Sequence[Trial], relative: Sequence[float], setting: Setting, difference: Difference | None
+) -> list[str]:
+    found = []
+    for side, label in enumerate(setting.labels):
+        own = [t for t in trials if t.side == side]
+        found += _of_side([t.middle_s for t in own], [t.joules for t in own], label, setting.target)
+        once_s = float(np.mean([t.seconds for t in own]))
+        if setting.starts_process and once_s < _LAUNCHES_COUNT_S:
+            found.append(
+                f"{label}: one run takes {1e3 * once_s:.3g} ms, and starting the process is a part of what is measured"
+            )
+    if difference is not None and 0 < len(relative) < LEAST_BLOCKS:
+        found.append(f"{len(relative)} whole blocks of the {LEAST_BLOCKS} that a verdict needs")
+    if len(relative) >= LEAST_BLOCKS and len(set(relative)) == 1:
+        found.append(
+            "all blocks are the same to the last digit: the sensor rounds more than the work varies, or does not move"
+        )
+    return found + _of_sensor(trials)
+
+
+def _of_side(t_s: Sequence[float], joules: Sequence[float], label: str, target: float) -> list[str]:
+    found = [
+        f"{label}: trial {i + 1} of {len(joules)} lies far from all others ({joules[i]:.5g} J): something else ran "
+        "there; it is kept, and makes the interval wide"
+        for i in outliers(joules)
+    ]
+    change, sure = drift(np.asarray(t_s, np.float64), np.asarray(joules, np.float64))
+    if sure and abs(change) > target:
+        found.append(
+            f"{label}: its energy drifts by {100 * change:+.2g} % over the measurement: warm up for longer (--warmup), "
+            "or see what else changes (temperatures and clocks are in the JSON)"
+        )
+    return found
+
+
+def _of_sensor(trials: Sequence[Trial]) -> list[str]:
+    """Return each kind of warning that the sensor gave once, whatever the figures in it."""
+    kinds: dict[str, str] = {}
+    for warning in (w for t in trials for w in t.warnings):
+        if not any(word in warning for word in _ANSWERED):
+            kinds.setdefault(re.sub(r"\d[\d.e+-]*", "#", warning), warning)
+    return list(kinds.values())

@@ -1,0 +1,159 @@
+"""One trial of a benchmark: bursts of a piece of work, each a region in the middle of what runs."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from pmtpy.analysis.repetition.plan import Plan
+from pmtpy.core.clock import NS_PER_S, Clock
+from pmtpy.errors import CoverageError
+from pmtpy.lab.bench_work import Work
+from pmtpy.lab.conditions import conditions
+from pmtpy.regions.measurement import Measurement
+from pmtpy.regions.region import Region
+from pmtpy.sensor.sensor import Sensor, acquisition_of
+
+ENOUGH = 0.95  # share of a burst whose energy must be known, else the trial does not count; as for pmtpy.joules
+_ENDS = frozenset({"edges", "lag", "inversion", "reconstruction", "unresolved", "tau"})
+_PATIENCE_S = 0.05  # between two looks whether the readings of a burst have come
+_LOOKS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What one trial measured; energies are those of one repetition.
+
+    Attributes
+    ----------
+    side : int
+        Which work: 0 or 1.
+    block : int
+    start_unix_s : float
+    middle_s : float
+        Middle of the trial, seconds since the benchmark began.
+    repetitions : int
+        Measured, in all bursts.
+    seconds, joules, watts : float
+        Of one repetition; ``watts`` is their mean power.
+    gain_u, offset_u, resolution_u, ends_u : float
+        Standard uncertainties that all trials share, relative to ``joules``; the last is that of bursts which begin and
+        end in idle time, whose edges the sensor blurs.
+    coverage : float
+        Share of the time for which the energy is known.
+    before, after : mapping of str to float
+        Temperatures and clocks.
+    warnings : tuple of str
+        Of the sensor.
+    """
+
+    side: int
+    block: int
+    start_unix_s: float
+    middle_s: float
+    repetitions: int
+    seconds: float
+    joules: float
+    watts: float
+    gain_u: float
+    offset_u: float
+    resolution_u: float
+    ends_u: float
+    coverage: float
+    before: Mapping[str, float]
+    after: Mapping[str, float]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a trial stands in its benchmark: its side and block, and the number and phase of its bursts."""
+
+    side: int
+    block: int
+    number: int
+    offset: float
+    begin_ns: int
+
+
+def measure(sensor: Sensor, work: Work, plan: Plan, place: Place) -> Trial:
+    """Run one trial.
+
+    Raises
+    ------
+    WorkFailedError, or what the work raises
+    SourceLostError
+        The sensor is gone.
+    CoverageError
+        The energy of too much of the trial is not known.
+    """
+    made = acquisition_of(sensor)
+    clock = made.clock
+    anchor, start_ns, before = clock.anchor(), clock.now_ns(), conditions(sensor)
+    found: list[Measurement] = []
+    for burst in range(plan.bursts):
+        if plan.period_s:
+            _wait_for_phase(clock, plan, plan.start(place.number, burst, place.offset))
+        work.run(plan.lead)
+        with Region(work.label, {sensor.target: sensor}) as region:
+            work.run(plan.repetitions)
+        work.run(plan.tail)
+        rest(clock, plan.rest_s)
+        found.append(_when_settled(region, sensor, clock))
+    seconds, joules = (math.fsum(values) for values in ([m.seconds for m in found], [m.joules for m in found]))
+    coverage = min(m.coverage for m in found)
+    if not coverage >= ENOUGH:
+        why = next((w for m in found if m.coverage < ENOUGH for w in m.warnings), "")
+        msg = f"{sensor.target}: of {1 - coverage:.0%} of a burst the energy is not known{'; ' if why else ''}{why}"
+        raise CoverageError(msg)
+    joules /= coverage  # up to a twentieth may be unknown: it is taken to be like the rest
+    shared = [_share(found, names, joules) for names in ({"gain"}, {"offset"}, {"resolution"}, _ENDS)]
+    if plan.lead:
+        shared[-1] = 0.0  # what comes in at one end goes out at the other
+    number = plan.bursts * plan.repetitions
+    return Trial(
+        place.side,
+        place.block,
+        anchor.unix_s(start_ns),
+        ((start_ns + clock.now_ns()) / 2 - place.begin_ns) / NS_PER_S,
+        number,
+        seconds / number,
+        joules / number,
+        joules / seconds if seconds > 0 else math.nan,
+        *shared,
+        coverage,
+        before,
+        conditions(sensor),
+        tuple(dict.fromkeys(w for m in found for w in m.warnings)),
+    )
+
+
+def rest(clock: Clock, seconds: float) -> None:
+    """Wait."""
+    if seconds > 0.0:
+        clock.wait_until(clock.now_ns() + round(seconds * NS_PER_S), threading.Event())
+
+
+def _wait_for_phase(clock: Clock, plan: Plan, part: float) -> None:
+    """Wait until the clock stands at a part of the sensor's period."""
+    period_ns = max(1, round(plan.period_s * NS_PER_S))
+    ahead = (round(part * period_ns) - clock.now_ns()) % period_ns
+    rest(clock, ahead / NS_PER_S)
+
+
+def _when_settled(region: Region, sensor: Sensor, clock: Clock) -> Measurement:
+    """Return what the sensor says of a region once all its readings have come; as it is where they take too long."""
+    for _ in range(_LOOKS):
+        measured = region[sensor]
+        if measured.settled:
+            break
+        rest(clock, _PATIENCE_S)
+    return measured
+
+
+def _share(found: list[Measurement], names: Collection[str], joules: float) -> float:
+    """Return components of the uncertainty that all bursts have in common, relative to their energy."""
+    total = math.fsum(u for m in found for name, u in m.components if name in names)
+    return total / abs(joules) if joules else math.inf

@@ -1,0 +1,128 @@
+"""What a benchmark repeats: a function, or a command as a child process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import IO, Protocol
+
+from pmtpy.errors import TargetError, WorkFailedError
+
+_LAST_LINES = 5  # of what a command that failed has said on stderr
+_MOST_KEPT = 4096
+
+
+class Work(Protocol):
+    """A piece of work that can be done again and again.
+
+    Attributes
+    ----------
+    label : str
+        Its name for people.
+    starts_process : bool
+        Whether the start of a process is a part of it.
+    """
+
+    label: str
+    starts_process: bool
+
+    def run(self, times: int) -> None:
+        """Do it so many times, one after the other.
+
+        Raises
+        ------
+        WorkFailedError
+            It failed; the message says how.
+        """
+        ...
+
+
+class FunctionWork:
+    """Calls a function without arguments; its exceptions are its own."""
+
+    starts_process = False
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self.label: str = getattr(function, "__qualname__", None) or repr(function)
+        self._function = function
+
+    def run(self, times: int) -> None:
+        """Call it."""
+        function = self._function
+        for _ in range(times):
+            function()
+
+
+class CommandWork:
+    """Runs a command: no shell in between, no input, and no output unless it is asked for.
+
+    Parameters
+    ----------
+    words : sequence of str
+        The program and its arguments.
+    show : bool
+        Let its output through, to stderr.
+    """
+
+    starts_process = True
+
+    def __init__(self, words: Sequence[str], *, show: bool = False) -> None:
+        if not words:
+            msg = "a command is a list of words, such as ['./solve', '--size', '100'], and not empty"
+            raise TargetError(msg)
+        self.label = " ".join(map(str, words))
+        self._words, self._show = [os.fspath(w) for w in words], show
+
+    def run(self, times: int) -> None:
+        """Run it; the first run that fails ends this."""
+        with tempfile.TemporaryFile() as said:
+            for _ in range(times):
+                self._once(said)
+
+    def _once(self, said: IO[bytes]) -> None:
+        out = None if self._show else subprocess.DEVNULL
+        err = None if self._show else said
+        said.seek(0)
+        try:
+            child = subprocess.Popen(self._words, stdin=subprocess.DEVNULL, stdout=2 if self._show else out, stderr=err)
+        except OSError as error:
+            why = "command not found" if isinstance(error, FileNotFoundError) else f"cannot be run: {error.strerror}"
+            msg = f"{self._words[0]}: {why}"
+            raise WorkFailedError(msg) from error
+        try:
+            status = child.wait()
+        except BaseException:
+            child.terminate()
+            child.wait()
+            raise
+        if status:
+            how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+            msg = f"{self.label} {how}{_tail(said)}"
+            raise WorkFailedError(msg)
+
+
+def _tail(said: IO[bytes]) -> str:
+    """Return the last lines that a command said, below a message."""
+    end = said.tell()
+    said.seek(max(0, end - _MOST_KEPT))
+    lines = said.read(end).decode(errors="replace").strip().splitlines()[-_LAST_LINES:]
+    return "".join(f"\n  {line}" for line in lines)
+
+
+def work_of(given: object) -> Work:
+    """Return a function, or a command as a list of words, as what is repeated.
+
+    Raises
+    ------
+    TargetError
+        It is neither.
+    """
+    if callable(given):
+        return FunctionWork(given)
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        msg = f"what is repeated is a function without arguments, or a list of words such as ['./solve'], not {given!r}"
+        raise TargetError(msg)
+    return CommandWork(given)

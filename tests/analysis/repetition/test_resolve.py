@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pmtpy.analysis.repetition.resolve import (
+    LEAST_BLOCKS,
+    Verdict,
+    compare_blocks,
+    drift,
+    enough,
+    estimate,
+    half_width,
+    outliers,
+    planned,
+)
+
+
+def blocks(change: float, scatter: float, number: int = 8) -> tuple[list[float], list[float]]:
+    """Energies of two works, the second ``1 + change`` times the first, with a known scatter of the ratio."""
+    wave = [scatter * (-1) ** i for i in range(number)]
+    first = [100.0 + 5.0 * i for i in range(number)]  # drifts by a third: both alike
+    return first, [(1.0 + change) * math.exp(w) * f for f, w in zip(first, wave, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("change", "scatter", "verdict"),
+    [
+        (0.03, 0.005, Verdict.MORE),
+        (-0.03, 0.005, Verdict.LESS),
+        (0.001, 0.005, Verdict.SAME),
+        (0.009, 0.0001, Verdict.SAME),  # surely there, and surely smaller than what matters
+        (0.01, 0.05, Verdict.UNRESOLVED),
+        (0.0, 0.02, Verdict.UNRESOLVED),  # not significant is not the same
+    ],
+)
+def test_each_verdict_has_its_case(change: float, scatter: float, verdict: Verdict) -> None:
+    found = compare_blocks(*blocks(change, scatter), 0.01, 0.0)
+    assert found.verdict is verdict
+    assert found.value == pytest.approx(change, abs=1e-9)
+
+
+def test_fewer_blocks_than_five_have_no_verdict() -> None:
+    assert compare_blocks(*blocks(0.5, 0.001, LEAST_BLOCKS - 1), 0.01, 0.0).verdict is Verdict.UNRESOLVED
+    assert compare_blocks(*blocks(0.5, 0.001, 1), 0.01, 0.0).high == math.inf
+
+
+def test_the_interval_of_a_difference_is_that_of_scipy() -> None:
+    first, second = blocks(0.02, 0.005)
+    ratios = np.log(second) - np.log(first)
+    low, high = stats.t.interval(0.95, len(ratios) - 1, ratios.mean(), stats.sem(ratios))
+    found = compare_blocks(first, second, 0.01, 0.0)
+    assert (found.low, found.high) == pytest.approx((math.expm1(low), math.expm1(high)), rel=1e-3)
+
+
+def test_what_all_trials_share_widens_the_interval_of_one_and_no_repeatability() -> None:
+    alone, shared = estimate([99.0, 100.0, 101.0], 0.0), estimate([99.0, 100.0, 101.0], 5.0)
+    assert alone.repeatability == shared.repeatability == pytest.approx(4.303 / math.sqrt(3.0))
+    assert shared.high - shared.value == pytest.approx(math.hypot(shared.repeatability, 1.96 * 5.0))
+
+
+def test_an_interval_of_half_the_difference_that_matters_always_decides() -> None:
+    rng = np.random.default_rng(1)
+    for change in np.linspace(-0.02, 0.02, 41):
+        ratios = rng.standard_normal(12)
+        ratios *= 0.00499 / half_width(ratios.tolist())
+        second = np.exp(ratios - ratios.mean() + math.log1p(change))
+        assert compare_blocks([1.0] * 12, second.tolist(), 0.01, 0.0).verdict is not Verdict.UNRESOLVED
+
+
+def test_it_ends_by_the_width_and_not_before_five_blocks() -> None:
+    assert not enough([0.0] * (LEAST_BLOCKS - 1), 0.01, paired=False)
+    wide = [0.02 * (-1) ** i for i in range(8)]
+    assert not enough(wide, 0.01, paired=False)
+    assert not enough([0.5 + w for w in wide], 0.01, paired=True)  # however sure it is that there is a difference
+    narrow = [0.005 * (-1) ** i for i in range(8)]
+    assert enough(narrow, 0.01, paired=True)
+
+
+def test_what_is_planned_is_enough() -> None:
+    rng = np.random.default_rng(2)
+    few = (0.02 * rng.standard_normal(6)).tolist()
+    n = planned(few, 0.01, paired=True)
+    deviation = float(np.std(few, ddof=1))
+    assert stats.t.ppf(0.975, n - 1) * deviation / math.sqrt(n) <= 0.005 * 1.001
+    assert stats.t.ppf(0.975, n - 2) * deviation / math.sqrt(n - 1) > 0.005
+
+
+def test_intervals_at_the_end_hold_the_truth_although_the_end_was_chosen() -> None:
+    rng, held, number = np.random.default_rng(3), 0, 600
+    for _ in range(number):
+        seen: list[float] = []
+        while not enough(seen, 0.01, paired=False):
+            seen.append(0.015 * float(rng.standard_normal()))
+        held += abs(float(np.mean(seen))) <= half_width(seen)
+    assert 0.90 <= held / number <= 0.99
+
+
+def test_a_drift_is_told_from_noise() -> None:
+    t = np.arange(20.0)
+    noise = 0.2 * np.random.default_rng(4).standard_normal(20)
+    change, sure = drift(t, 100.0 + 0.1 * t + noise)
+    assert sure
+    assert change == pytest.approx(0.019, abs=0.005)
+    assert not drift(t, 100.0 + noise)[1]
+
+
+def test_the_one_trial_that_lies_far_off_is_named() -> None:
+    values = (100.0 + np.random.default_rng(5).standard_normal(20)).tolist()
+    assert outliers(values) == []
+    values[7] = 130.0
+    assert outliers(values) == [7]

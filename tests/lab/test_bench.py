@@ -1,0 +1,222 @@
+"""Benchmarks on simulated sensors with a known truth, in simulated time; ``benchmarks/bench_repetition.py`` at size."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import pmtpy as pmt
+from pmtpy.emulators.gpu_sensor import SensorModel
+from pmtpy.errors import BenchStoppedError, SourceLostError, TargetError, WorkFailedError
+from pmtpy.lab.bench import Bench
+from pmtpy.lab.bench_exports import FORMATS, extra_info
+from pmtpy.lab.bench_result import BenchResult
+from pmtpy.lab.bench_work import CommandWork
+from pmtpy.regions.region import Region
+from tests.support.repeated import FULL, PART_TIME, SENSORS, Task, World
+
+
+def finished(world: World, *works: Task) -> BenchResult:
+    bench = Bench(works, world.sensor, seed=world.seed, max_time_s=1e5)
+    result = bench.result(bench.run())
+    assert result is not None
+    return result
+
+
+@pytest.mark.parametrize("once_s", [0.1, 0.0263, 0.33])
+@pytest.mark.parametrize("sensor", SENSORS)
+def test_the_energy_of_one_work_is_within_half_a_percent(sensor: str, once_s: float) -> None:
+    with World(SENSORS[sensor], seed=3) as world:
+        work = Task(world, once_s)
+        found = finished(world, work)
+        assert found.resolved
+        assert found.joules == pytest.approx(work.joules, rel=5e-3)
+        assert found.sides[0].seconds.value == pytest.approx(once_s, rel=1e-6)
+
+
+@pytest.mark.parametrize("sensor", SENSORS)
+def test_two_percent_more_are_found_and_no_difference_is_called_none(sensor: str) -> None:
+    with World(SENSORS[sensor], seed=5) as world:
+        more = finished(world, Task(world), Task(world, factor=1.02))
+        assert more.verdict == "more"
+        assert more.difference is not None
+        assert more.difference.low <= 0.02 <= more.difference.high
+        same = finished(world, Task(world), Task(world))
+        assert same.verdict == "no difference larger than 1 %"
+
+
+def test_on_a_part_time_sensor_a_single_run_is_off_by_tens_of_percent_and_a_benchmark_is_not() -> None:
+    single, ours = [], []
+    for seed in range(4):
+        with World(PART_TIME, seed, scatter=0.002) as world:
+            work = Task(world, 0.1)
+            world.clock.advance(1.0 + 0.023 * seed)
+            with Region("one", {world.sensor.target: world.sensor}) as region:
+                work.run(1)
+            world.clock.advance(1.0)
+            single.append(region[world.sensor].joules / work.joules - 1.0)
+            ours.append(finished(world, work).joules / work.joules - 1.0)
+    assert np.mean(np.abs(single)) > 0.15
+    assert np.max(np.abs(ours)) < 0.01
+
+
+def test_a_part_time_sensor_that_states_nothing_is_treated_as_one() -> None:
+    with World(PART_TIME, 1, states=False) as world:
+        work = Task(world, 0.1)
+        found = finished(world, work)
+        assert found.sides[0].plan.bursts == 8
+        assert found.joules == pytest.approx(work.joules, rel=0.01)
+
+
+def test_a_drift_cancels_in_the_difference_and_is_warned_of() -> None:
+    with World(FULL, 2, trend=lambda t: 1.0 + 2e-3 * t) as world:
+        found = finished(world, Task(world), Task(world, factor=1.02))
+        assert found.difference is not None
+        assert found.difference.value == pytest.approx(0.02, abs=0.01)
+        assert any("drifts by +" in w for w in found.warnings)
+        assert found.trials[-1].joules > 1.1 * found.trials[0].joules
+
+
+def test_the_gain_is_in_the_interval_of_one_and_not_of_the_difference() -> None:
+    with World(FULL, 1) as world:
+        found = finished(world, Task(world), Task(world))
+        joules = found.sides[0].joules
+        assert joules.high / joules.value - 1.0 > 1.96 * 0.05 * 0.99  # gain_u = 5 %
+        assert found.difference is not None
+        assert found.difference.high - found.difference.low < 0.02
+
+
+def test_a_rounding_coarser_than_the_scatter_does_not_make_a_narrow_interval() -> None:
+    coarse = SensorModel(update_s=0.1, window_s=0.1, step_w=20.0)
+    with World(coarse, 1, scatter=0.0) as world:
+        steady = Task(world, 0.1)
+        found = finished(world, steady)
+        assert found.sides[0].joules.low <= steady.joules <= found.sides[0].joules.high
+        assert any("same to the last digit" in w for w in found.warnings) or found.sides[0].joules.repeatability > 0
+
+
+def test_it_ends_when_the_time_is_over_and_says_how_much_is_missing() -> None:
+    with World(FULL, 1, scatter=0.2) as world:
+        bench = Bench([Task(world), Task(world)], world.sensor, target=0.001, max_time_s=200.0, seed=1)
+        assert bench.run() == "time"
+        found = bench.result("time")
+        assert found is not None
+        assert found.verdict == "unresolved"
+        assert found.planned_blocks > found.blocks >= 5
+
+
+def test_what_failed_on_the_way_loses_nothing_of_what_was_measured() -> None:
+    with World(FULL, 1) as world:
+        work = Task(world)
+        work.fail_at = 150  # a trial is 56 runs
+        with pytest.raises(BenchStoppedError, match="the work failed") as stopped:
+            pmt.bench(work_function(work), sensor=world.sensor, target=1e-5, warmup=0.0)
+        found = stopped.value.result
+        assert isinstance(found, BenchResult)
+        assert found.ended == "failed"
+        assert len(found.trials) > 0
+        assert any("the work failed" in w for w in found.warnings)
+        assert isinstance(stopped.value.__cause__, RuntimeError)
+
+
+def test_a_sensor_that_is_lost_on_the_way_loses_nothing_of_what_was_measured() -> None:
+    with World(FULL, 1) as world:
+        work, run = Task(world), work_function(Task(world))
+
+        def until() -> None:
+            work.calls += 1
+            world.source.gone = work.calls > 400
+            run()
+
+        with pytest.raises(BenchStoppedError, match="pulled out") as stopped:
+            pmt.bench(until, sensor=world.sensor, target=1e-5, warmup=0.0)
+        assert isinstance(stopped.value.__cause__, SourceLostError)
+        found = stopped.value.result
+        assert isinstance(found, BenchResult)
+        assert found.ended == "lost"
+        assert len(found.trials) > 0
+
+
+def test_after_an_interruption_there_is_a_result() -> None:
+    with World(FULL, 1) as world:
+        calls = iter(range(400))
+        run = work_function(Task(world))
+
+        def until() -> None:
+            if next(calls, None) is None:
+                raise KeyboardInterrupt
+            run()
+
+        found = pmt.bench(until, sensor=world.sensor, target=1e-5, warmup=0.0)
+        assert found.ended == "interrupted"
+        assert not found.resolved
+        assert len(found.trials) > 0
+
+
+def work_function(task: Task) -> Callable[[], None]:
+    return lambda: task.run(1)
+
+
+def test_a_failed_command_says_what_it_said() -> None:
+    code = "import sys; sys.exit('no such matrix')"
+    with pytest.raises(WorkFailedError, match=r"status 1\n  no such matrix"):
+        CommandWork([sys.executable, "-c", code]).run(1)
+    with pytest.raises(WorkFailedError, match="command not found"):
+        CommandWork(["/nowhere/solve"]).run(1)
+    with pytest.raises(WorkFailedError, match="SIGTERM"):
+        CommandWork([sys.executable, "-c", "import os; os.kill(os.getpid(), 15)"]).run(1)
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    with World(FULL, 1) as world:
+        for wrong in (0.0, 1.0, math.nan, -0.1):
+            with pytest.raises(TargetError, match="a target of"):
+                pmt.bench(print, sensor=world.sensor, target=wrong)
+        with pytest.raises(TargetError, match="a list of words"):
+            pmt.bench("ls -l", sensor=world.sensor)
+        with pytest.raises(TargetError, match="more than 0 s"):
+            pmt.bench(print, sensor=world.sensor, max_time=0.0)
+
+
+@pytest.fixture(scope="module")
+def compared() -> BenchResult:
+    with World(PART_TIME, 4) as world:
+        return finished(world, Task(world, label="old"), Task(world, factor=0.9, label="new"))
+
+
+class TestExports:
+    def test_json_holds_everything(self, compared: BenchResult) -> None:
+        document = json.loads(FORMATS["json"](compared))
+        assert document["verdict"] == "less"
+        assert document["difference"]["value"] == pytest.approx(-0.1, abs=0.01)
+        assert [s["label"] for s in document["sides"]] == ["old", "new"]
+        assert len(document["trials"]) == 4 * document["blocks"]
+        assert document["sensor"]["target"] == "test:simulated"
+        assert document["machine"]["host"]
+        assert set(document["order"]) == {"A", "B", " "} or set(document["order"]) == {"A", "B"}
+        assert document["trials"][0]["before"]["gpu.temperature_C"] == 50.0
+
+    def test_csv_has_a_line_for_each_trial(self, compared: BenchResult) -> None:
+        rows = list(csv.DictReader(io.StringIO(FORMATS["csv"](compared))))
+        assert len(rows) == len(compared.trials)
+        mean = np.mean([float(r["joules"]) for r in rows if r["work"] == "old"])
+        assert mean == pytest.approx(compared.sides[0].joules.value)
+
+    def test_other_tools_get_what_they_take(self, compared: BenchResult) -> None:
+        old = compared.sides[0].joules
+        assert extra_info(compared)["joules"] == old.value
+        assert json.loads(FORMATS["asv"](compared))["old"] == {"value": old.value, "unit": "J"}
+        action = json.loads(FORMATS["github-action-benchmark"](compared))
+        first = action[0]
+        assert (first["name"], first["unit"], first["value"]) == ("old", "J", old.value)
+        assert float(first["range"]) == pytest.approx((old.high - old.low) / 2, rel=0.01)
+        energy = json.loads(FORMATS["bencher"](compared))["old"]["energy"]
+        assert energy == {"value": old.value, "lower_value": old.low, "upper_value": old.high}
+        assert json.loads(FORMATS["pytest-benchmark"](compared))["new"]["energy_resolved"] is True
