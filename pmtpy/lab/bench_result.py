@@ -114,8 +114,7 @@ class BenchResult:
         found["verdict"] = self.verdict
         if self.difference is not None:
             found["difference"]["verdict"] = self.difference.verdict.value
-        known: dict[str, object] = _known({"format": FORMAT, "version": 1, **found})
-        return known
+        return {"format": FORMAT, "version": 1, **{name: _known(value) for name, value in found.items()}}
 
     def __str__(self) -> str:
         """Return the outcome in a few lines."""

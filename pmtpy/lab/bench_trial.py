@@ -109,9 +109,8 @@ def measure(sensor: Sensor, work: Work, plan: Plan, place: Place) -> Trial:
         msg = f"{sensor.target}: of {1 - coverage:.0%} of a burst the energy is not known{'; ' if why else ''}{why}"
         raise CoverageError(msg)
     joules /= coverage  # up to a twentieth may be unknown: it is taken to be like the rest
-    shared = [_share(found, names, joules) for names in ({"gain"}, {"offset"}, {"resolution"}, _ENDS)]
-    if plan.lead:
-        shared[-1] = 0.0  # what comes in at one end goes out at the other
+    gain, offset, resolution = (_share(found, {name}, joules) for name in ("gain", "offset", "resolution"))
+    ends = 0.0 if plan.lead else _share(found, _ENDS, joules)  # in step, what comes in at one end goes out at the other
     number = plan.bursts * plan.repetitions
     return Trial(
         place.side,
@@ -122,7 +121,10 @@ def measure(sensor: Sensor, work: Work, plan: Plan, place: Place) -> Trial:
         seconds / number,
         joules / number,
         joules / seconds if seconds > 0 else math.nan,
-        *shared,
+        gain,
+        offset,
+        resolution,
+        ends,
         coverage,
         before,
         conditions(sensor),
