@@ -78,8 +78,8 @@ class Bench:
             raise TargetError(msg)
         streaming = self._made.source.traits.streaming
         profiles = self._made.calibration.profiles if self._made.calibration is not None else {}
-        behaviours = {name: profile.behaviour for name, profile in profiles.items()}
-        self.timing = timing_of(energy, 0.0 if streaming else self._made.period_s, behaviours)
+        responses = {name: profile.response for name, profile in profiles.items()}
+        self.timing = timing_of(energy, 0.0 if streaming else self._made.period_s, responses)
         self.plans: list[Plan] = []
         self.trials: list[Trial] = []
         self._told: list[str] = []

@@ -101,7 +101,7 @@ def measure(sensor: Sensor, work: Work, plan: Plan, place: Place) -> Trial:
             work.run(plan.repetitions)
         work.run(plan.tail)
         rest(clock, plan.rest_s)
-        found.append(_when_settled(region, sensor, clock))
+        found.append(when_settled(region, sensor, clock))
     seconds, joules = (math.fsum(values) for values in ([m.seconds for m in found], [m.joules for m in found]))
     coverage = min(m.coverage for m in found)
     if not coverage >= ENOUGH:
@@ -145,7 +145,7 @@ def _wait_for_phase(clock: Clock, plan: Plan, part: float) -> None:
     rest(clock, ahead / NS_PER_S)
 
 
-def _when_settled(region: Region, sensor: Sensor, clock: Clock) -> Measurement:
+def when_settled(region: Region, sensor: Sensor, clock: Clock) -> Measurement:
     """Return what the sensor says of a region once all its readings have come; as it is where they take too long."""
     for _ in range(_LOOKS):
         measured = region[sensor]

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pmtpy.analysis.uncertainty.interval_statistics import is_power, lag_s, reach_s, span_s
-from pmtpy.core.calibration.response import Behaviour
 from pmtpy.core.channel import Channel, EnergyMethod
+from pmtpy.core.response import Response
 
 _PERIODS = 50.0  # a trial: the 5 s that the study recommends for the 100 ms of its sensors
 _LEAST_S = 1.0  # of a trial: below it the interruptions and slow swings of the host count
@@ -91,7 +91,7 @@ class Plan:
         return (offset + (burst + trial * GOLDEN) / self.bursts) % 1.0
 
 
-def timing_of(channels: Sequence[Channel], poll_s: float, behaviours: Mapping[str, Behaviour]) -> Timing:
+def timing_of(channels: Sequence[Channel], poll_s: float, responses: Mapping[str, Response]) -> Timing:
     """Gather how a sensor follows time from what its channels state, and from its profile.
 
     Parameters
@@ -101,14 +101,14 @@ def timing_of(channels: Sequence[Channel], poll_s: float, behaviours: Mapping[st
         that it moves says nothing of how it samples.
     poll_s : float
         Time between two readings of a register; 0 of a stream.
-    behaviours : mapping of channel name to Behaviour
+    responses : mapping of channel name to Response
         What profiles know.
     """
     samples = [_sample_s(c, poll_s) for c in channels]
     return Timing(
         max(samples),
         min(_seen(c, s) for c, s in zip(channels, samples, strict=True)),
-        max(s + _spread_s(c, behaviours.get(c.name)) for c, s in zip(channels, samples, strict=True)),
+        max(s + _spread_s(c, responses.get(c.name)) for c, s in zip(channels, samples, strict=True)),
         max(reach_s(c) + s for c, s in zip(channels, samples, strict=True)),
     )
 
@@ -127,11 +127,10 @@ def _seen(channel: Channel, sample_s: float) -> float:
     return min(1.0, span / sample_s)
 
 
-def _spread_s(channel: Channel, how: Behaviour | None) -> float:
+def _spread_s(channel: Channel, how: Response | None) -> float:
     """How long a step is spread over, once it was read."""
-    if how is not None and how.span_s is not None:
-        window, tau = (n.value if n is not None else 0.0 for n in (how.window_s, how.tau_s))
-        return window + _TIME_CONSTANTS * tau + max(0.0, how.end_s.value)
+    if how is not None and how.shaped:
+        return how.window_s + _TIME_CONSTANTS * how.tau_s + max(0.0, how.delay_s)
     if channel.window_s is not None or channel.lag_s is None:
         return (channel.window_s or 0.0) + max(0.0, lag_s(channel) - (channel.window_s or 0.0) / 2.0)
     return _TIME_CONSTANTS * abs(channel.lag_s)  # known by its lag alone: a low-pass

@@ -5,9 +5,8 @@ import math
 import pytest
 
 from pmtpy.analysis.repetition.plan import Timing, plan_trial, timing_of
-from pmtpy.core.calibration.curves import Number
-from pmtpy.core.calibration.response import Behaviour
 from pmtpy.core.channel import Channel, Quantity
+from pmtpy.core.response import Number, Response
 
 FULL = Channel("gpu", Quantity.POWER, refresh_s=0.1, window_s=0.1)
 PART_TIME = Channel("gpu", Quantity.POWER, refresh_s=0.1, window_s=0.025)
@@ -43,7 +42,7 @@ def test_a_counter_beside_a_part_time_power_is_not_taken_to_see_more() -> None:
 def test_readings_are_left_out_until_the_rise_is_over() -> None:
     assert timing(FULL).rise_s == pytest.approx(0.2)  # a period and a window
     assert timing(LOW_PASS, poll_s=0.01).rise_s == pytest.approx(0.015 + 5 * 0.05)  # five time constants
-    known = {"gpu": Behaviour("one-pole", refresh_s=Number(0.015), tau_s=Number(0.06), delay_s=Number(0.01))}
+    known = {"gpu": Response.stated("one-pole", refresh_s=Number(0.015), tau_s=Number(0.06), delay_s=Number(0.01))}
     assert timing_of([LOW_PASS], 0.01, known).rise_s == pytest.approx(0.015 + 5 * 0.06 + 0.01)
     plan = plan_trial(timing(FULL), 0.05, 0.01)
     assert plan.lead * 0.05 >= 0.2

@@ -1,0 +1,127 @@
+"""A plugin for pytest: energy of tests, budgets with verdicts, a fixture. Inert until a run or a test asks for energy.
+
+This module is imported at every start of pytest where pmtpy is installed, so it imports nothing of ours: what measures
+is in ``_pytest_energy``. Facts about hooks and xdist: pytest 8 and xdist 3.5 documentation, tried with pytest 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pmtpy.integrations._pytest_baseline import Baseline
+    from pmtpy.integrations._pytest_energy import EnergyFixture, Meter, Record
+
+_MARKER = (
+    "energy_budget(joules=None, watts=None, sensor=None): fail the test if it surely uses more energy or power than "
+    "that; numbers of joules and watts, or texts such as '5 J', '300 mJ', '2 kW'"
+)
+_METER: pytest.StashKey[Meter] = pytest.StashKey()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options and the ini key."""
+    group = parser.getgroup("energy", "energy of tests (pmtpy)")
+    add = group.addoption
+    add("--energy", action="store_true", help="measure the energy of every test")
+    add("--energy-sensors", action="append", default=[], metavar="TARGET", help="with this sensor (repeatable)")
+    add("--energy-json", metavar="FILE", help="write the energies to FILE, a baseline for later runs")
+    add("--energy-compare", metavar="OLD.json", help="compare with the energies in a file of --energy-json")
+    add("--energy-force", action="store_true", help="compare, though machine or sensor is another one")
+    required = "fail, instead of skip, tests whose budget cannot be judged, and those of unresolved budgets"
+    add("--energy-required", action="store_true", help=required)
+    add("--energy-repeat", type=int, default=1, metavar="N", help="run each measured test body N times (default 1)")
+    parser.addini("energy_sensors", "sensors that measure the energy of tests", type="args", default=[])
+
+
+class _Collector:
+    """Gathers what tests reported, where the results come together: not in a worker of xdist."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._found: dict[str, Record] = {}
+        self._baseline: Baseline | None = None
+        if config.getoption("energy_compare"):
+            from pmtpy.integrations._pytest_baseline import read_baseline
+
+            self._baseline = read_baseline(config)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep what a test measured."""
+        record = getattr(report, "pmtpy_energy", None)
+        if record is not None:
+            self._found[report.nodeid] = record
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Show the energies, and write them to a file."""
+        if not self._found and not _wanted(self._config):
+            return
+        from pmtpy.integrations._pytest_baseline import conclude
+
+        conclude(self._config, terminalreporter, self._found, self._baseline)
+
+
+def _wanted(config: pytest.Config) -> bool:
+    return any(config.getoption(name) for name in ("energy", "energy_json", "energy_compare"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the marker, and gather what is measured."""
+    config.addinivalue_line("markers", _MARKER)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Collector(config), "pmtpy-energy-collector")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse budgets that make no sense before anything runs."""
+    marked = [item for item in items if item.get_closest_marker("energy_budget")]
+    if marked:
+        from pmtpy.integrations._pytest_energy import check_budgets
+
+        check_budgets(marked)
+
+
+def _meter(config: pytest.Config) -> Meter:
+    if _METER not in config.stash:
+        from pmtpy.integrations._pytest_energy import Meter
+
+        config.stash[_METER] = Meter(config)
+    return config.stash[_METER]
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Measure the body of a test, innermost: neither fixtures nor other plugins are in it."""
+    config = item.config
+    if not _wanted(config) and item.get_closest_marker("energy_budget") is None:
+        return (yield)
+    with _meter(config).measuring(item) as measuring:
+        result = yield
+    measuring.judge()
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Let what was measured travel with the report, from workers too."""
+    report = yield
+    if call.when == "call" and _METER in item.config.stash:
+        record = item.config.stash[_METER].record_of(item)
+        if record is not None:
+            report.pmtpy_energy = record
+    return report
+
+
+@pytest.fixture
+def energy(request: pytest.FixtureRequest) -> EnergyFixture:
+    """Measure a part of a test: ``with energy("solve") as region: ...``, then ``region.total.joules``."""
+    return _meter(request.config).fixture(request)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Close the sensors."""
+    if _METER in config.stash:
+        config.stash[_METER].close()
