@@ -100,7 +100,7 @@ class Simulated(Source):
                 domain="gpu/0",
                 refresh_s=model.update_s,
                 window_s=None if pole or not states else model.window_s,
-                lag_s=model.lag_s if states else None,
+                lag_s=model.response.lag_s if states else None,
                 method=EnergyMethod.TRAPEZOID,
                 resolution=model.step_w,
                 gain_u=0.05,
