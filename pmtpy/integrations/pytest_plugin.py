@@ -6,7 +6,7 @@ is in ``_pytest_energy``. Facts about hooks and xdist: pytest 8 and xdist 3.5 do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -93,7 +93,7 @@ def _meter(config: pytest.Config) -> Meter:
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Measure the body of a test, innermost: neither fixtures nor other plugins are in it."""
     config = item.config
     if not _wanted(config) and item.get_closest_marker("energy_budget") is None:
@@ -105,13 +105,15 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Let what was measured travel with the report, from workers too."""
     report = yield
     if call.when == "call" and _METER in item.config.stash:
         record = item.config.stash[_METER].record_of(item)
         if record is not None:
-            report.pmtpy_energy = record
+            setattr(report, "pmtpy_energy", record)  # noqa: B010  (an attribute of ours)
     return report
 
 
