@@ -49,6 +49,8 @@ EXTRAS: Mapping[str, str] = types.MappingProxyType(
         "matplotlib": "plot",
         "pyarrow": "parquet",
         "pyjls": "jls",
+        "perfetto": "perfetto",
+        "otf2": "otf2",
         "argcomplete": "cli",
         "rich": "cli",
         "textual": "live",

@@ -36,6 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--utc-offset", type=float, metavar="SECONDS", help="how far wall times without a zone are ahead of UTC"
     )
+    parser.add_argument(
+        "--merge",
+        metavar="TRACE",
+        help="merge with this trace in Chrome's JSON (PyTorch, VizTracer), which is not changed",
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace NEW_FILE if it exists")
     rows = [
         f"  {f.name:<13} {', '.join(f.suffixes):<21} {'lacks ' + f.lacks if f.lacks else 'holds everything'}"
@@ -45,7 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "formats:\n" + "\n".join(rows) + "\n\nexamples:\n"
         "  pmtpy convert run.csv run.parquet\n"
         "  pmtpy convert gpudata.csv run.csv --utc-offset 3600\n"
-        "  pmtpy convert run.parquet run.csv --interval 100ms"
+        "  pmtpy convert run.parquet run.csv --interval 100ms\n"
+        "  pmtpy convert run.csv run.pftrace            # ui.perfetto.dev\n"
+        "  pmtpy convert run.csv both.json --merge pytorch-trace.json\n"
+        "  pmtpy convert occ.csv occ.otf2               # Vampir, otf2-print"
     )
 
 
@@ -53,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     """Convert, say what was written and what found no place."""
     into = format_for(args.target, args.format)
     check_writable(args.target)
-    options = Options(overwrite=args.overwrite)
+    options = Options(overwrite=args.overwrite, into=Path(args.merge) if args.merge else None)
     interval_s = seconds_of(args.interval) if args.interval else None
     start_s = start_of(args.start) if args.start else None
     with progress(f"converting to {into.name}", _PERCENT, enabled=not args.quiet) as tell:

@@ -21,7 +21,7 @@ from pmtpy.core.rows import Frame
 from pmtpy.errors import SinkError, TargetError
 from pmtpy.io.read.blocks import OpenRecording, RowBlock, open_blocks
 from pmtpy.io.recorded import Frames, RecordedLayout, ending_of, header_of, layout_of
-from pmtpy.io.write import FILE_FORMATS, FileFormat, Header, Options, Sink
+from pmtpy.io.write import FILE_FORMATS, Ending, FileFormat, Header, Options, Sink
 from pmtpy.io.write._file import already_there
 from pmtpy.io.write.downsample import Thinner
 
@@ -113,6 +113,12 @@ def convert(
         msg = f"{target} is the recording itself; name another file"
         raise TargetError(msg)
     how = options or Options()
+    if how.into is not None and not into.merges:
+        msg = f"a {into.name} file is not merged with another trace; open both side by side, or name a new .json"
+        raise TargetError(msg)
+    if how.into is not None and how.into.exists() and Path(target).exists() and how.into.samefile(target):
+        msg = f"{target} is the trace to merge with, which stays as it is; name another file"
+        raise TargetError(msg)
     with (
         open_blocks(source, skip_broken=skip_broken, utc_offset_s=utc_offset_s) as recording,
         _placed(Path(target), overwrite=how.overwrite) as draft,
@@ -162,49 +168,64 @@ class _Conversion:
         self._recording, self._into, self._draft, self._options = recording, into, draft, options
         self._interval_s, self._start_s = interval_s, start_s
         self._thinner = Thinner(interval_s) if interval_s is not None else None
-        self._rows = self._lost = 0
+        self._header: Header | None = None
+        self._frames: Frames | None = None
+        self._sink: Sink | None = None
+        self._rows = self._lost = self._last_ns = 0
 
     def run(self, tell: Callable[[float], None]) -> Converted:
-        recording, facts = self._recording, self._recording.facts
-        meaning = layout_of(recording.names, facts, recording.joules)
-        made: tuple[Sink, Header, Frames] | None = None
-        last_ns = 0
-        for block in recording.blocks:
-            if not len(block.columns["elapsed"]):
-                continue
-            made = made or self._begin(meaning, block)
-            frame = made[2].frame(block.columns, block.labels)
-            last_ns = int(frame.t_ns[-1])
-            self._lost += int(frame.lost.sum())
-            self._pass_on(made[0], self._thinner.feed(frame) if self._thinner is not None else frame)
-            tell(block.share)
-        if made is None:
-            msg = f"{recording.path} has no rows; there is nothing to convert"
-            raise TargetError(msg)
-        sink, header, _ = made
-        rest = self._thinner.flush() if self._thinner is not None else None
-        if rest is not None:
-            self._pass_on(sink, rest)
-        why = self._why_not_whole()
-        sink.close(ending_of(facts, header, rows=self._rows, lost=self._lost, last_ns=last_ns, why=why))
+        recording = self._recording
+        meaning = layout_of(recording.names, recording.facts, recording.joules)
+        try:
+            for block in recording.blocks:
+                if len(block.columns["elapsed"]):
+                    self._take(block, meaning)
+                tell(block.share)
+            if self._header is None or self._sink is None:
+                msg = f"{recording.path} has no rows; there is nothing to convert"
+                raise TargetError(msg)
+            rest = self._thinner.flush() if self._thinner is not None else None
+            if rest is not None:
+                self._pass_on(rest)
+            sink, self._sink = self._sink, None
+            sink.close(self._ending(self._header, self._why_not_whole()))
+        finally:
+            if self._sink is not None and self._header is not None:  # nothing of it will stay; it only has to be closed
+                with contextlib.suppress(Exception):
+                    self._sink.close(self._ending(self._header, "not whole"))
         lacks = (f"a {self._into.name} file has no place for {self._into.lacks}",) if self._into.lacks else ()
         left = tuple(f"column {n} is left out: its unit is not known" for n in meaning.left_out)
         return Converted(self._rows, self._lost, (*recording.notes, *left, *lacks))
 
-    def _begin(self, meaning: RecordedLayout, first: RowBlock) -> tuple[Sink, Header, Frames]:
-        recording, start_s = self._recording, self._beginning(first)
-        header = header_of(
-            recording.facts,
+    def _take(self, block: RowBlock, meaning: RecordedLayout) -> None:
+        if self._frames is None:
+            start_s = self._beginning(block)
+            self._header = self._header_of(meaning)
+            self._frames = Frames(meaning, self._header, start_s)
+            self._sink = self._into.opener(self._draft, self._header, self._options)
+        frame = self._frames.frame(block.columns, block.labels)
+        self._last_ns = int(frame.t_ns[-1])
+        self._lost += int(frame.lost.sum())
+        self._pass_on(self._thinner.feed(frame) if self._thinner is not None else frame)
+
+    def _ending(self, header: Header, why: str) -> Ending:
+        facts = self._recording.facts
+        return ending_of(facts, header, rows=self._rows, lost=self._lost, last_ns=self._last_ns, why=why)
+
+    def _header_of(self, meaning: RecordedLayout) -> Header:
+        path = self._recording.path
+        return header_of(
+            self._recording.facts,
             meaning.layout,
-            name=recording.path.name,
-            converted_from=f"{recording.path.name} ({recording.format})",
+            name=path.name,
+            converted_from=f"{path.name} ({self._recording.format})",
             version=__version__,
             interval_s=self._interval_s,
         )
-        return self._into.opener(self._draft, header, self._options), header, Frames(meaning, header, start_s)
 
-    def _pass_on(self, sink: Sink, frame: Frame) -> None:
-        sink.write(frame)
+    def _pass_on(self, frame: Frame) -> None:
+        if self._sink is not None:
+            self._sink.write(frame)
         self._rows += len(frame)
 
     def _beginning(self, block: RowBlock) -> float:

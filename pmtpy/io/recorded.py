@@ -135,6 +135,7 @@ def header_of(
         bool(known.get("stamped")),
         host_clock=anchor is not None,
         converted_from=converted_from,
+        regions=regions_of(facts),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from pmtpy.errors import TargetError
 from pmtpy.io.write._file import Output, Target
@@ -28,6 +28,7 @@ class Options:
     overwrite: bool = False
     absolute: bool | None = None
     columns: Sequence[tuple[str, Sequence[int]]] | None = None
+    into: Path | None = None  # a trace to merge with, where a format can
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ class FileFormat:
         What the format has no place for, as words to follow "it has no place for"; empty: it holds everything.
     live : bool
         Whether a dump can be written in it while it is measured; else recordings are converted to it.
+    merges : bool
+        Whether it can be merged into a file of the user's.
     """
 
     name: str
@@ -53,6 +56,7 @@ class FileFormat:
     opener: Callable[[Target, Header, Options], Sink]
     lacks: str = ""
     live: bool = True
+    merges: bool = False
 
 
 def _csv(target: Target, header: Header, how: Options) -> Sink:
@@ -83,6 +87,24 @@ def _powersensor3(target: Target, header: Header, how: Options) -> Sink:
     )
 
 
+def _perfetto(target: Target, header: Header, how: Options) -> Sink:
+    from pmtpy.io.write.perfetto import PerfettoSink  # traces are written by those who convert, and by nobody else
+
+    return _into(target, how, lambda output: PerfettoSink(output, header))
+
+
+def _otf2(target: Target, header: Header, _how: Options) -> Sink:
+    from pmtpy.io.write.otf2 import Otf2Sink
+
+    return Otf2Sink(target, header)
+
+
+def _chrome(target: Target, header: Header, how: Options) -> Sink:
+    from pmtpy.io.write.chrome import ChromeSink
+
+    return _into(target, how, lambda output: ChromeSink(output, header, into=how.into))
+
+
 def _into(target: Target, how: Options, make: Callable[[Output], Sink]) -> Sink:
     """Open one file or stream and make a sink of it; where that fails, no new file stays."""
     output = Output(target, overwrite=how.overwrite)
@@ -109,6 +131,9 @@ FILE_FORMATS = (
         _powersensor3,
         "energies, losses, other channels, more than one letter of a marker",
     ),
+    FileFormat("perfetto", (".pftrace", ".perfetto-trace"), _perfetto, "uncertainties (but in words)", live=False),
+    FileFormat("otf2", (".otf2",), _otf2, "uncertainties (but in words)", live=False),
+    FileFormat("chrome", (".json",), _chrome, "units and uncertainties (but in words)", live=False, merges=True),
 )
 
 FORMATS = tuple(f.name for f in FILE_FORMATS if f.live)

@@ -21,6 +21,15 @@ FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedRegion:
+    """A stretch of the program that a region measured while a dump ran; times as those of the rows."""
+
+    label: str
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Header:
     """What is known when a dump starts.
 
@@ -47,6 +56,8 @@ class Header:
         somebody else made has them, and ``anchor`` pairs each with itself.
     converted_from : str
         The recording that this one is made of, and its format; empty: of a sensor.
+    regions : tuple of RecordedRegion
+        Of a recording, those that it tells of. What is measured now ends with them instead (:class:`Ending`).
     """
 
     target: str
@@ -60,15 +71,7 @@ class Header:
     stamped: bool = False
     host_clock: bool = True
     converted_from: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedRegion:
-    """A stretch of the program that a region measured while a dump ran; times as those of the rows."""
-
-    label: str
-    start_ns: int
-    end_ns: int
+    regions: tuple[RecordedRegion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

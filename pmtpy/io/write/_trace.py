@@ -1,0 +1,243 @@
+"""What the three kinds of trace have in common: counters with units, regions with their joules, gaps. Pure.
+
+Traces have no place for an uncertainty, so what is known of a channel goes into its description, and what a region's
+energy lacks into its annotations.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pmtpy.core.channel import TOTAL, Channel, EnergyMethod
+from pmtpy.core.markers import paired
+from pmtpy.core.rows import Floats, Frame, Ints, Layout
+from pmtpy.io.columns import columns
+from pmtpy.io.write.base import Header, RecordedRegion
+
+_NS = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """One curve of a trace.
+
+    Attributes
+    ----------
+    name, unit : str
+    array, index
+        Where its values are in a Frame: ``watts``, ``joules`` or ``values``, and the column.
+    channel : Channel or None
+        What it is a value of; None: the total.
+    mean : bool
+        Whether each value holds for the interval before its row; else it is of the instant.
+    """
+
+    name: str
+    unit: str
+    array: str
+    index: int
+    channel: Channel | None
+    mean: bool
+
+    def of(self, frame: Frame) -> Floats:
+        """Its values, shape (n,)."""
+        arrays = {"watts": frame.watts, "joules": frame.joules, "values": frame.values}
+        column: Floats = arrays[self.array][:, self.index]
+        return column
+
+
+def counters(header: Header) -> tuple[Counter, ...]:
+    """Return what a trace of a recording shows: all columns that the recording has values for."""
+    layout = header.layout
+    found = []
+    for column in columns(layout):
+        if column.index < 0:
+            continue
+        name, _, unit = column.name.rpartition("_")
+        channel = _channel(layout, column.array, column.index)
+        if column.array == "joules":
+            found.append(Counter(f"{name} energy", unit, column.array, column.index, channel, mean=False))
+        else:
+            mean = column.array == "watts" and _mean(header, channel)
+            found.append(Counter(name, unit, column.array, column.index, channel, mean=mean))
+    return tuple(found)
+
+
+def _channel(layout: Layout, array: str, index: int) -> Channel | None:
+    if array == "values":
+        return layout.values[index]
+    return layout.energy[index - 1] if index else None
+
+
+def _mean(header: Header, channel: Channel | None) -> bool:
+    """Whether a power is the mean since the row before: counters are, and so is whatever was thinned."""
+    if header.interval_s is not None and header.polled_s is None:
+        return True
+    parts = [channel] if channel is not None else [header.layout.energy[i - 1] for i in header.layout.in_total]
+    return bool(parts) and all(c.energy_method is not EnergyMethod.TRAPEZOID for c in parts)
+
+
+def title(header: Header) -> str:
+    """Return what a trace calls the sensor."""
+    return f"energy of {header.target}" + (" (virtual)" if header.identity.virtual else "")
+
+
+def about(header: Header, counter: Counter | None) -> str:
+    """Say how far the values of a counter, or of all of them, can be trusted."""
+    said = ["virtual: its energy is emulated"] if header.identity.virtual else []
+    channel = counter.channel if counter is not None else None
+    if counter is None:
+        said += [" ".join(filter(None, (header.identity.model, header.identity.version))), header.converted_from]
+        said += [f"one row for each {header.interval_s:g} s"] if header.interval_s else []
+        said += [f"calibration {header.calibration}"] if header.calibration else []
+        said.append("joules of regions are those of the recording, without their uncertainty")
+    elif channel is None:
+        parts = [header.layout.energy[i - 1].name for i in header.layout.in_total]
+        said.append(f"sum of {', '.join(parts)}" if parts else f"{TOTAL} as recorded")
+    else:
+        said += [channel.label, channel.energy_method.value if channel.measures_energy else ""]
+        facts = (("refresh", channel.refresh_s), ("averages", channel.window_s), ("late by", channel.lag_s))
+        said += [f"{what} {seconds:g} s" for what, seconds in facts if seconds]
+        said += [f"gain +- {channel.gain_u:.2%}"] if channel.gain_u else []
+        said += [f"zero +- {channel.offset_u:g} {channel.unit}"] if channel.offset_u else []
+    return "; ".join(filter(None, said))
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A stretch of a trace. Times as those of the rows."""
+
+    label: str
+    start_ns: int
+    end_ns: int
+    facts: tuple[tuple[str, float], ...] = ()
+
+
+class Story:
+    """Collects what a trace shows besides its curves, while rows go by: regions, markers, and what is not known."""
+
+    def __init__(self, header: Header, shown: Sequence[Counter]) -> None:
+        self._names = header.layout.names
+        self._regions = header.regions
+        self._shown = [c for c in shown if c.array != "joules"]
+        self._instants = sorted({t for r in header.regions for t in (r.start_ns, r.end_ns)})
+        self._at: dict[int, tuple[Floats, Floats]] = {}  # joules and unknown seconds at the ends of regions
+        self._marks: list[tuple[int, str]] = []
+        self._before: tuple[int, Floats, Ints] | None = None
+        self._silent: dict[str, int] = {}  # counters without a value, and since when
+        self._gaps: list[Slice] = []
+        self._end_ns = 0
+
+    def take(self, frame: Frame) -> None:
+        """See the next rows, at least one."""
+        for row, label in frame.marks:
+            t = int(frame.t_ns[row])
+            self._marks.append((t, label))
+            self._at.setdefault(t, (frame.joules[row].copy(), frame.uncovered_ns[row] / _NS))
+        t_ns, joules, unknown = frame.t_ns, frame.joules, frame.uncovered_ns
+        if self._before is not None:
+            t0, j0, u0 = self._before
+            t_ns, joules, unknown = np.append(t0, t_ns), np.vstack([j0, joules]), np.vstack([u0, unknown])
+        first = bisect.bisect_left(self._instants, int(t_ns[0]))
+        for t in self._instants[first : bisect.bisect_right(self._instants, int(t_ns[-1]))]:
+            self._at[t] = (_between(t, t_ns, joules), _between(t, t_ns, unknown) / _NS)
+        self._find_gaps(frame)
+        self._before = (int(frame.t_ns[-1]), frame.joules[-1].copy(), frame.uncovered_ns[-1].copy())
+        self._end_ns = int(frame.t_ns[-1])
+
+    def _find_gaps(self, frame: Frame) -> None:
+        for row in np.flatnonzero(frame.lost).tolist():
+            start = int(frame.t_ns[row - 1]) if row else self._before[0] if self._before else int(frame.t_ns[0])
+            self._gaps.append(Slice(f"{int(frame.lost[row])} rows lost", start, int(frame.t_ns[row])))
+        for counter in self._shown:
+            absent = np.isnan(counter.of(frame))
+            if not absent.any() and counter.name not in self._silent:
+                continue
+            edges = np.flatnonzero(np.diff(absent, prepend=counter.name in self._silent))
+            for row in edges.tolist():
+                t = int(frame.t_ns[row])
+                if absent[row]:
+                    self._silent[counter.name] = t
+                else:
+                    self._gaps.append(Slice(f"{counter.name}: no value", self._silent.pop(counter.name), t))
+
+    def gaps(self) -> list[Slice]:
+        """Return the stretches that lack rows or values, when all rows were seen."""
+        silent = [Slice(f"{name}: no value", start, self._end_ns) for name, start in self._silent.items()]
+        return sorted([*self._gaps, *silent], key=lambda s: (s.start_ns, -s.end_ns))
+
+    def regions(self, measured: Iterable[RecordedRegion] = ()) -> list[Slice]:
+        """Return regions and pairs of markers with what they cost, in order; when all rows were seen."""
+        spans = [(r.label, r.start_ns, r.end_ns) for r in self._regions or measured]
+        spans += [(s.name or "region", int(s.start), int(s.end)) for s in paired(self._marks)[0]]
+        found = [Slice(label, start, end, tuple(self._cost(start, end))) for label, start, end in spans]
+        return sorted(found, key=lambda s: (s.start_ns, -s.end_ns))
+
+    def markers(self) -> list[tuple[int, str]]:
+        """Return the markers that belong to no region."""
+        return [(int(t), label) for t, label in paired(self._marks)[1]]
+
+    def _cost(self, start: int, end: int) -> Iterator[tuple[str, float]]:
+        a, b = self._at.get(start), self._at.get(end)
+        if a is None or b is None or not end > start:
+            return
+        seconds = (end - start) / _NS
+        for i, name in enumerate(self._names):
+            joules, unknown = float(b[0][i] - a[0][i]), float(b[1][i] - a[1][i])
+            if np.isfinite(joules):
+                yield f"{name} joules", joules
+                known = seconds - unknown
+                if known > 0:
+                    yield f"{name} watts", joules / known
+                if unknown > 0:
+                    yield f"{name} coverage", max(0.0, known / seconds)
+
+
+def _between(t: int, t_ns: Ints, values: npt.NDArray[np.float64] | Ints) -> Floats:
+    """Values at an instant between rows, on straight lines from row to row."""
+    row = int(np.searchsorted(t_ns, t))
+    if t_ns[row] == t or row == 0:
+        return np.asarray(values[row], np.float64)
+    share = (t - int(t_ns[row - 1])) / (int(t_ns[row]) - int(t_ns[row - 1]))
+    return np.asarray(values[row - 1] + share * (values[row] - values[row - 1]), np.float64)
+
+
+def lanes(slices: Sequence[Slice]) -> list[list[Slice]]:
+    """Share slices, in order of their starts, among as few lanes as it takes for those of one lane to nest.
+
+    Viewers draw the slices of a track as a call tree: two that overlap without one being inside the other would be
+    drawn wrong.
+    """
+    made: list[list[Slice]] = []
+    open_ends: list[list[int]] = []
+    for one in slices:
+        for lane, ends in zip(made, open_ends, strict=True):
+            while ends and ends[-1] <= one.start_ns:
+                ends.pop()
+            if not ends or one.end_ns <= ends[-1]:
+                lane.append(one)
+                ends.append(one.end_ns)
+                break
+        else:
+            made.append([one])
+            open_ends.append([one.end_ns])
+    return made
+
+
+def edges(lane: Sequence[Slice]) -> list[tuple[int, Slice, bool]]:
+    """Return when the slices of a lane begin (True) and end (False), in an order in which they nest."""
+    found: list[tuple[int, Slice, bool]] = []
+    waiting: list[Slice] = []
+    for one in lane:
+        while waiting and waiting[-1].end_ns <= one.start_ns:
+            done = waiting.pop()
+            found.append((done.end_ns, done, False))
+        found.append((one.start_ns, one, True))
+        waiting.append(one)
+    found += [(done.end_ns, done, False) for done in reversed(waiting)]
+    return found

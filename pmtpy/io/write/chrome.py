@@ -1,0 +1,190 @@
+"""Chrome's JSON trace (``.json``): counters and regions, alone or merged into a trace that a program wrote before.
+
+The format has one axis, in microseconds, and no clocks: where its zero is depends on who wrote the trace. PyTorch and
+VizTracer say so by ``baseTimeNanoseconds`` (Unix); other traces are held against the times of the recording, on the
+wall clock and on the monotonic one, and refused where they fit neither. The events of a user's trace are passed on as
+they are. Units have no field, and stand in the names.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pmtpy.core.rows import Frame
+from pmtpy.errors import FileFormatError, SinkError
+from pmtpy.io.write._file import Output
+from pmtpy.io.write._trace import Slice, Story, about, counters, lanes, title
+from pmtpy.io.write.base import Ending, Header
+
+_BASE = "baseTimeNanoseconds"
+_NS_PER_US = 1e3
+_PID = 2**22 + 7  # above what Linux gives to processes, so that it is no process of the user's trace
+
+
+class ChromeSink:
+    """Writes a trace in Chrome's JSON.
+
+    Parameters
+    ----------
+    into : Path, optional
+        A trace to merge with; it is read, and not changed.
+    """
+
+    def __init__(self, output: Output, header: Header, *, into: Path | None = None) -> None:
+        self._output, self._header, self._into = output, header, into
+        self._theirs = read_trace(into) if into is not None else None
+        self._shown = counters(header)
+        self._story = Story(header, self._shown)
+        self._offset_ns: int | None = None  # of the axis, from the times of rows
+        self._before_ns: int | None = None
+        self._comma = ""
+        output.empty()
+
+    def _begin(self, frame: Frame) -> int:
+        anchor = self._header.anchor
+        unix_ns = anchor.unix_ns - anchor.monotonic_ns  # Unix time of the rows' zero
+        if self._theirs is None:
+            offset_ns = -int(frame.t_ns[0])
+            beginning: dict[str, Any] = {"displayTimeUnit": "ns", _BASE: unix_ns - offset_ns}
+            events: Iterable[Any] = ()
+        else:
+            offset_ns = _zero(self._theirs, frame, unix_ns, self._header, str(self._into))
+            beginning = {k: v for k, v in self._theirs.items() if k != "traceEvents"}
+            events = self._theirs["traceEvents"]
+        beginning["pmtpy"] = {"target": self._header.target, "about": about(self._header, None)}
+        text = json.dumps(beginning, ensure_ascii=False)
+        self._output.write((text[:-1] + ', "traceEvents": [').encode("utf-8", "surrogatepass"))
+        self._events(events)
+        self._theirs = None
+        names = [("process_name", {"name": title(self._header)}), ("process_sort_index", {"sort_index": -1})]
+        self._events({"ph": "M", "pid": _PID, "name": name, "args": args} for name, args in names)
+        return offset_ns
+
+    def _events(self, events: Iterable[Any]) -> None:
+        """Append events."""
+        parts, size = [], 0
+        for event in events:
+            text = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+            parts.append(f"{self._comma}\n{text}")
+            self._comma = ","
+            size += len(text)
+            if size > 1 << 20:
+                self._output.write("".join(parts).encode("utf-8", "surrogatepass"))
+                parts, size = [], 0
+        self._output.write("".join(parts).encode("utf-8", "surrogatepass"))
+
+    def write(self, frame: Frame) -> None:
+        """Append the rows of ``frame``."""
+        if not len(frame):
+            return
+        if self._offset_ns is None:
+            self._offset_ns = self._begin(frame)
+        self._story.take(frame)
+        self._events(self._counters(frame))
+        self._before_ns = int(frame.t_ns[-1])
+
+    def _counters(self, frame: Frame) -> Iterator[dict[str, Any]]:
+        starts = np.append(-1 if self._before_ns is None else self._before_ns, frame.t_ns[:-1]).tolist()
+        times = frame.t_ns.tolist()
+        for counter in self._shown:
+            name = f"{counter.name} [{counter.unit}]"
+            values = counter.of(frame).tolist()
+            # A mean holds for the interval that ends with its row, and the first row ends none.
+            for t, value in zip(starts if counter.mean else times, values, strict=True):
+                if math.isfinite(value) and t != -1:
+                    yield {"ph": "C", "pid": _PID, "name": name, "ts": self._us(t), "args": {counter.unit: value}}
+
+    def _us(self, t_ns: int) -> float:
+        return (t_ns + (self._offset_ns or 0)) / _NS_PER_US
+
+    def close(self, ending: Ending) -> Ending:
+        """Append regions, markers and gaps, and the end."""
+        tid = 1
+        for kind, slices in (("regions", self._story.regions(ending.regions)), ("gaps", self._story.gaps())):
+            for number, lane in enumerate(lanes(slices)):
+                self._events(self._lane(tid, f"{kind} {number + 1}" if number else kind, lane))
+                tid += 1
+        marks = self._story.markers()
+        self._events({"ph": "i", "s": "p", "pid": _PID, "tid": tid, "name": m, "ts": self._us(t)} for t, m in marks)
+        self._output.write(b"\n]}\n")
+        self._output.close()
+        return ending
+
+    def _lane(self, tid: int, name: str, lane: Iterable[Slice]) -> Iterator[dict[str, Any]]:
+        yield {"ph": "M", "pid": _PID, "tid": tid, "name": "thread_name", "args": {"name": name}}
+        for one in lane:
+            event: dict[str, Any] = {
+                "ph": "X",
+                "pid": _PID,
+                "tid": tid,
+                "name": one.label,
+                "ts": self._us(one.start_ns),
+            }
+            event["dur"] = (one.end_ns - one.start_ns) / _NS_PER_US
+            yield event | ({"args": dict(one.facts)} if one.facts else {})
+
+
+def read_trace(path: Path) -> dict[str, Any]:
+    """Read a trace in Chrome's JSON, which may be packed by gzip.
+
+    Raises
+    ------
+    FileFormatError
+        It is none, or not whole.
+    """
+    try:
+        content = path.read_bytes()
+        if content.startswith(b"\x1f\x8b"):
+            content = gzip.decompress(content)
+        found: Any = json.loads(content)
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror or error}"
+        raise FileFormatError(msg) from error
+    except (ValueError, EOFError, zlib.error, RecursionError) as error:
+        msg = f"{path} is no trace in Chrome's JSON, or not whole: {error}; nothing was merged, and it is as it was"
+        raise FileFormatError(msg) from error
+    if isinstance(found, list):
+        found = {"traceEvents": found}
+    events = found.get("traceEvents") if isinstance(found, dict) else None
+    if not isinstance(events, list) or not all(isinstance(e, dict) for e in events):
+        msg = f"{path} has no list of traceEvents: it is no trace in Chrome's JSON; nothing was merged"
+        raise FileFormatError(msg)
+    trace: dict[str, Any] = found
+    return trace
+
+
+def _zero(theirs: dict[str, Any], frame: Frame, unix_ns: int, header: Header, path: str) -> int:
+    """Return what to add to the times of rows for those of a trace that somebody else wrote, nanoseconds.
+
+    Raises
+    ------
+    SinkError
+        The trace does not tell, and its times fit no clock of the recording.
+    """
+    base = theirs.get(_BASE)
+    if isinstance(base, (int, float)) and not isinstance(base, bool) and math.isfinite(base):
+        return unix_ns - int(base)
+    stamps = [e["ts"] for e in theirs["traceEvents"] if isinstance(e.get("ts"), (int, float)) and e.get("ph") != "M"]
+    begin, end = (min(stamps) * _NS_PER_US, max(stamps) * _NS_PER_US) if stamps else (0.0, 0.0)
+    clocks = {"wall": unix_ns, **({"monotonic": 0} if header.host_clock else {})}
+    start = int(frame.t_ns[0])
+    fitting = [name for name, zero in clocks.items() if begin - _NEAR_NS <= start + zero <= end]
+    if begin < _NEAR_NS or not fitting:  # the first: its zero is its own beginning
+        msg = (
+            f"{path} does not say of which clock its times are (it has no {_BASE}), and they fit neither the wall clock"
+            " nor the monotonic clock of the recording; convert to .pftrace and open both files side by side, or record"
+            " both at the same time on one machine"
+        )
+        raise SinkError(msg)
+    return clocks[fitting[0]]
+
+
+_NEAR_NS = 60e9  # a recording begins within a trace that it belongs to, or not long before it

@@ -1,0 +1,352 @@
+"""Traces as their own readers see them: Perfetto's Trace Processor, otf2-print and the reader of the package otf2."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pmtpy.cli import main
+from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
+from pmtpy.core.clock import Anchor
+from pmtpy.core.rows import Frame, Layout
+from pmtpy.errors import FileFormatError, SinkError, TargetError
+from pmtpy.io.convert import convert
+from pmtpy.io.write import Ending, Header, Options, RecordedRegion, open_sink
+from pmtpy.io.write._trace import Slice, edges, lanes
+from tests.support.trace_processor import ERRORS, ask
+
+S = 10**9
+START, UNIX, BOOT = 100 * S, 1_700_000_000 * S, 7_000 * S
+STEP = S // 10
+ROWS = 100
+CHANNELS = (
+    Channel("package0", Quantity.ENERGY, domain="host/socket0/package", label="größe", gain_u=0.01),
+    Channel("gpu", Quantity.POWER, domain="gpu/0", refresh_s=0.1, offset_u=2.0),
+    Channel("gpu.temperature", Quantity.TEMPERATURE),
+)
+REGIONS = (
+    RecordedRegion("Lösung 解", START + 2 * S, START + 4 * S),
+    RecordedRegion("innen", START + 2 * S + S // 4, START + 3 * S),
+    RecordedRegion("quer", START + 3 * S + S // 2, START + 5 * S),
+)
+
+
+def recording(path: Path, *, stepped_ns: int = 0, slept_ns: int = 0, layout: Layout | None = None) -> Path:
+    """Write 10 s of 30 W by a counter and 20 W by a gauge; 4 rows are lost before row 60, one power is not known.
+
+    ``stepped_ns``: by how much the wall clock was set meanwhile; ``slept_ns``: how long the machine slept.
+    """
+    layout = layout or Layout(CHANNELS)
+    header = Header("box:virtual", Identity("box", virtual=True), layout, Anchor(START, UNIX, BOOT), version="1")
+    k = np.arange(ROWS)
+    t = START + k * STEP + np.where(k >= 60, 4 * STEP, 0)
+    seconds = (t - START) / S
+    watts = np.tile([50.0, 30.0, 20.0], (ROWS, 1)) + np.sin(seconds)[:, None] * [1, 0, 1]
+    watts[30, 2] = np.nan
+    known = np.where(k >= 60, seconds - 5 * STEP / S, seconds)  # of the gauge, which does not count
+    joules = np.stack([30.0 * seconds + 20.0 * known, 30.0 * seconds, 20.0 * known], axis=1)
+    unknown = np.where(k >= 60, 5 * STEP, 0)[:, None] * np.array([1, 0, 1])
+    marks = ((10, "solve start"), (20, "solve end"), (25, 'a, "b"'))
+    sink = open_sink(path, header)
+    sink.write(Frame(t, watts, joules, np.full((ROWS, 1), 40.0), np.where(k == 60, 4, 0), unknown, marks))
+    end = Anchor(int(t[-1]), UNIX + int(t[-1]) - START + stepped_ns, BOOT + int(t[-1]) - START + slept_ns)
+    sink.close(Ending(end, ROWS, 4, 0, complete=True, regions=REGIONS))
+    return path
+
+
+def times() -> list[int]:
+    return [START + k * STEP + (4 * STEP if k >= 60 else 0) for k in range(ROWS)]
+
+
+# -- Perfetto ------------------------------------------------------------------------------------------------------
+
+
+def test_the_trace_processor_reads_what_was_recorded(tmp_path: Path) -> None:
+    convert(recording(tmp_path / "a.parquet"), tmp_path / "a.pftrace")
+    errors, tracks, gpu, package, joules, slices, marks, facts, virtual = ask(
+        tmp_path / "a.pftrace",
+        ERRORS,
+        "select name, unit from counter_track order by id",
+        "select ts, value from counter join counter_track t on t.id = track_id where t.name = 'gpu' order by ts",
+        "select ts, value from counter join counter_track t on t.id = track_id where t.name = 'package0' order by ts",
+        "select max(value) from counter join counter_track t on t.id = track_id where t.name = 'gpu energy'",
+        "select t.name, s.name, s.ts, s.dur from slice s join track t on t.id = s.track_id"
+        " where dur > 0 order by s.ts, s.name",
+        "select name, ts from slice where dur = 0",
+        "select s.name, a.key, a.display_value from slice s join args a using (arg_set_id)"
+        " where a.key like 'debug.gpu%' or a.key like 'debug.package0%' order by s.ts, s.name, a.key",
+        "select string_value from track join args on args.arg_set_id = source_arg_set_id where key = 'description'",
+    )
+    assert errors == []
+    assert set(tracks) == {
+        *(("total", "W"), ("total energy", "J"), ("package0", "W"), ("package0 energy", "J")),
+        *(("gpu", "W"), ("gpu energy", "J"), ("gpu.temperature", "C")),
+    }
+    shift = BOOT - START  # the axis is the boot clock, as in the system's own traces
+    expected = [(t + shift, 20.0 + np.sin((t - START) / S)) for k, t in enumerate(times()) if k != 30]
+    assert [t for t, _ in gpu] == [t for t, _ in expected]
+    np.testing.assert_allclose([v for _, v in gpu], [v for _, v in expected], rtol=1e-12)
+    assert [t for t, _ in package] == [t + shift for t in times()[:-1]]  # a mean stands where its interval begins
+    assert joules == [(pytest.approx(20.0 * 9.8),)]
+    third = times()[30]
+    assert {(track, name, ts - shift, dur) for track, name, ts, dur in slices} == {
+        ("regions", "solve", START + S, S),
+        ("regions", "Lösung 解", START + 2 * S, 2 * S),
+        ("regions", "innen", START + 2 * S + S // 4, 3 * S // 4),
+        ("regions 2", "quer", START + 3 * S + S // 2, 3 * S // 2),
+        ("gaps", "4 rows lost", times()[59], 5 * STEP),
+        ("gaps", "gpu: no value", third, STEP),
+    }
+    assert marks == [('a, "b"', times()[25] + shift)]
+    costs = {(name, key.removeprefix("debug.")): float(value) for name, key, value in facts}
+    assert costs["innen", "gpu joules"] == pytest.approx(20.0 * 0.75)
+    assert costs["Lösung 解", "package0 watts"] == pytest.approx(30.0)
+    assert any("größe" in text and "gain +- 1.00%" in text for (text,) in virtual)
+    assert all("virtual" in text for (text,) in virtual)
+
+
+@pytest.mark.parametrize(("stepped", "slept"), [(-5 * S, 0), (3600 * S, 0), (0, 60 * S)])
+def test_clocks_that_are_set_or_that_slept_disturb_no_time(tmp_path: Path, stepped: int, slept: int) -> None:
+    convert(recording(tmp_path / "a.parquet", stepped_ns=stepped, slept_ns=slept), tmp_path / "a.pftrace")
+    errors, ends, clocks = ask(
+        tmp_path / "a.pftrace",
+        ERRORS,
+        "select min(ts), max(ts) from counter",
+        "select distinct clock_name from clock_snapshot order by 1",
+    )
+    assert errors == []
+    assert clocks == [("BOOTTIME",), ("MONOTONIC",), ("REALTIME",)]
+    first, last = ends[0]
+    assert first == BOOT
+    assert last - first == times()[-1] - START
+
+
+def test_many_channels_and_a_recording_on_the_wall_clock(tmp_path: Path) -> None:
+    names = [f"gpu{i}" for i in range(23)]
+    lines = [" ".join(["timestamp", "total", *names])]
+    lines += [" ".join([f"{1_700_000_000 + k}.000", "23.000", *(f"{i}.000" for i in range(23))]) for k in range(5)]
+    (tmp_path / "log.pmt").write_text("\n".join(lines) + "\n")
+    convert(tmp_path / "log.pmt", tmp_path / "log.pftrace")
+    errors, counts, ends = ask(
+        tmp_path / "log.pftrace",
+        ERRORS,
+        "select name, count(*), max(value) from counter join counter_track t on t.id = track_id"
+        " where unit = 'W' group by name",
+        "select min(ts), max(ts) from counter",
+    )
+    assert errors == []
+    assert {name: (n, value) for name, n, value in counts} == {
+        "total": (5, 23.0),
+        **{name: (5, float(i)) for i, name in enumerate(names)},
+    }
+    assert ends == [(UNIX, UNIX + 4 * S)]
+
+
+# -- OTF2 ----------------------------------------------------------------------------------------------------------
+
+
+def _power9(name: str, label: str, domain: str) -> tuple[Channel, ...]:
+    total, number = Channel(f"{name}.sum", Quantity.COUNT), Channel(f"{name}.samples", Quantity.COUNT)
+    power = Channel(
+        name,
+        Quantity.POWER,
+        derivation=Derivation.RATIO,
+        operands=(total.name, number.name),
+        domain=domain,
+        label=label,
+    )
+    return total, number, power
+
+
+def read_otf2(folder: Path) -> tuple[dict[str, tuple[str, str]], dict[str, list[tuple[int, float]]], list[Any], Any]:
+    """Return units and modes of the metrics, their values, the regions and the clock, by the package's own reader."""
+    otf2 = pytest.importorskip("otf2", reason="the package otf2 is not installed")
+    values: dict[str, list[tuple[int, float]]] = {}
+    regions: list[Any] = []
+    with otf2.reader.open(str(folder / "traces.otf2")) as trace:
+        members = {m.name: (m.unit, str(m.metric_mode).rpartition(".")[2]) for m in trace.definitions.metric_members}
+        clock = trace.definitions.clock_properties
+        for location, event in trace.events:
+            if isinstance(event, otf2.events.Metric):
+                values.setdefault(
+                    event.metric.member.name if hasattr(event.metric, "member") else event.members[0].name, []
+                ).append((event.time, event.values[0]))
+            else:
+                regions.append((type(event).__name__, location.name, event.region.name, event.time))
+    return members, values, regions, clock
+
+
+def test_the_reader_of_otf2_sees_units_modes_values_and_regions(tmp_path: Path) -> None:
+    convert(recording(tmp_path / "a.parquet"), tmp_path / "a.otf2")
+    members, values, regions, clock = read_otf2(tmp_path / "a.otf2")
+    assert members["gpu"] == ("W", "ABSOLUTE_POINT")
+    assert members["package0"] == ("W", "ABSOLUTE_LAST")
+    assert members["package0 energy"] == ("J", "ACCUMULATED_START")
+    assert [t for t, _ in values["gpu"]] == [t for k, t in enumerate(times()) if k != 30]
+    np.testing.assert_allclose([v for _, v in values["package0 energy"]], [30.0 * (t - START) / S for t in times()])
+    assert ("Enter", "regions", "Lösung 解", START + 2 * S) in regions
+    assert ("Leave", "regions", "Lösung 解", START + 4 * S) in regions
+    assert ("Enter", "regions 2", "quer", START + 3 * S + S // 2) in regions
+    assert (clock.timer_resolution, clock.global_offset) == (S, START)
+    assert clock.realtime_timestamp == pytest.approx(UNIX, abs=1000)  # not the day of the conversion
+
+
+def test_a_power9_has_the_metrics_of_score_ps_plugin(tmp_path: Path) -> None:
+    channels = (
+        *_power9("system", "PWRSYS", "host"),
+        *_power9("socket1.gpus", "PWRGPU", "host/socket8/gpus"),
+        *_power9("converter.channel1", "PWRAPSSCH1: memory", ""),
+    )
+    layout = Layout(channels)
+    header = Header("occ", Identity("occ"), layout, Anchor(START, UNIX), version="1")
+    sink = open_sink(tmp_path / "a.csv", header)
+    seconds = np.arange(3.0)
+    watts = np.tile([90.0, 90.0, 14.0, 5.0], (3, 1))
+    zeros = np.zeros((3, 4), np.int64)
+    frame = Frame(START + np.arange(3) * S, watts, seconds[:, None] * watts, np.ones((3, 6)), zeros[:, 0], zeros)
+    sink.write(frame)
+    sink.close(Ending(Anchor(START + 2 * S, UNIX + 2 * S), 3, 0, 0, complete=True))
+    convert(tmp_path / "a.csv", tmp_path / "a.otf2")
+    members, values, _, _ = read_otf2(tmp_path / "a.otf2")
+    assert members["occ_power_system_from_energy"] == ("W", "ABSOLUTE_LAST")
+    assert members["occ_power_system_energy"] == ("J", "ACCUMULATED_LAST")
+    assert members["occ_power_gpu_from_energy.1"] == ("W", "ABSOLUTE_LAST")
+    assert "converter.channel1" in members
+    assert values["occ_power_gpu_energy.1"] == [(START, 0.0), (START + S, 14.0), (START + 2 * S, 28.0)]
+
+
+def test_otf2_print_reads_it_without_a_complaint(tmp_path: Path) -> None:
+    tool = shutil.which("otf2-print")
+    if tool is None:
+        pytest.skip("no otf2-print here: apt-get install otf2-tools")
+    pytest.importorskip("otf2", reason="the package otf2 is not installed")
+    convert(recording(tmp_path / "a.parquet"), tmp_path / "a.otf2")
+    run = subprocess.run(
+        [tool, tmp_path / "a.otf2" / "traces.otf2"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert run.returncode == 0
+    assert run.stderr == ""
+    assert run.stdout.count('Value: ("gpu" <') == ROWS - 1
+    assert len(re.findall(r'^ENTER .*"Lösung 解"', run.stdout, re.MULTILINE)) == 1
+
+
+# -- Chrome's JSON -------------------------------------------------------------------------------------------------
+
+PYTORCH = {
+    "schemaVersion": 1,
+    "baseTimeNanoseconds": UNIX - 5 * S,
+    "displayTimeUnit": "ms",
+    "traceEvents": [
+        {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 6_000_000.0, "dur": 2_000_000.0},
+        {"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "python 😀"}},
+    ],
+}
+
+
+def test_a_trace_of_pytorch_keeps_its_events_and_lines_up(tmp_path: Path) -> None:
+    (tmp_path / "theirs.json").write_text(json.dumps(PYTORCH))
+    convert(recording(tmp_path / "a.parquet"), tmp_path / "b.json", options=Options(into=tmp_path / "theirs.json"))
+    merged = json.loads((tmp_path / "b.json").read_text())
+    assert {k: merged[k] for k in PYTORCH if k != "traceEvents"} == {
+        k: v for k, v in PYTORCH.items() if k != "traceEvents"
+    }
+    assert merged["traceEvents"][:2] == PYTORCH["traceEvents"]
+    errors, kernel, region, counters = ask(
+        tmp_path / "b.json",
+        ERRORS,
+        "select ts, dur from slice where name = 'gemm'",
+        "select ts, dur from slice where name = 'Lösung 解'",
+        "select t.name, min(ts), max(value) from counter join counter_track t on t.id = track_id group by 1",
+    )
+    assert errors == []
+    assert kernel == [(6 * S, 2 * S)]  # one second after the recording began
+    assert region == [(7 * S, 2 * S)]
+    found = {name: (ts, value) for name, ts, value in counters}
+    assert found["package0 [W] W"] == (5 * S, pytest.approx(30.0))
+    assert found["package0 energy [J] J"][1] == pytest.approx(30.0 * (times()[-1] - START) / S)
+
+
+def test_a_recording_alone_is_a_trace_of_chrome(tmp_path: Path) -> None:
+    convert(recording(tmp_path / "a.parquet"), tmp_path / "a.json")
+    errors, slices, count = ask(
+        tmp_path / "a.json",
+        ERRORS,
+        "select name, dur from slice where dur > 0 order by ts",
+        "select count(*) from counter join counter_track t on t.id = track_id where t.name = 'gpu [W] W'",
+    )
+    assert errors == []
+    assert ("quer", 3 * S // 2) in slices
+    assert count == [(ROWS - 1,)]
+    assert json.loads((tmp_path / "a.json").read_text())["baseTimeNanoseconds"] == pytest.approx(UNIX, abs=1000)
+
+
+@pytest.mark.parametrize("zero", [0, UNIX - START], ids=["monotonic", "wall"])
+def test_a_trace_that_does_not_tell_its_clock_is_held_against_the_recording(tmp_path: Path, zero: int) -> None:
+    event = {"ph": "X", "name": "f", "pid": 1, "tid": 1, "ts": (START + S + zero) / 1e3, "dur": 10.0}
+    (tmp_path / "theirs.json").write_text(json.dumps([event]))
+    convert(recording(tmp_path / "a.parquet"), tmp_path / "b.json", options=Options(into=tmp_path / "theirs.json"))
+    events = json.loads((tmp_path / "b.json").read_text())["traceEvents"]
+    (region,) = [e for e in events if e["name"] == "Lösung 解"]
+    assert region["ts"] - event["ts"] == pytest.approx(1e6, abs=1.0)
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "said"),
+    [
+        (b'{"traceEvents": [{"ph": "X", "ts": 1}, {"ph"', FileFormatError, "not whole"),
+        (b"\x1f\x8b\x08broken", FileFormatError, "not whole"),
+        (b'{"events": []}', FileFormatError, "no list of traceEvents"),
+        (b"[1, 2]", FileFormatError, "no list of traceEvents"),
+        (b'[{"ph": "X", "ts": 12.5, "name": "f"}]', SinkError, "fit neither"),
+        (b"[]", SinkError, "fit neither"),
+    ],
+)
+def test_a_trace_that_cannot_be_merged_with_stays_as_it_is(
+    tmp_path: Path, content: bytes, error: type[Exception], said: str
+) -> None:
+    source = recording(tmp_path / "a.parquet")
+    theirs = tmp_path / "theirs.json"
+    theirs.write_bytes(content)
+    with pytest.raises(error, match=said):
+        convert(source, tmp_path / "b.json", options=Options(into=theirs))
+    assert theirs.read_bytes() == content
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.parquet", "theirs.json"]
+
+
+def test_merging_is_asked_only_of_chromes_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = recording(tmp_path / "a.parquet")
+    theirs = tmp_path / "theirs.json"
+    theirs.write_text("[]")
+    with pytest.raises(TargetError, match="stays as it is"):
+        convert(source, theirs, options=Options(into=theirs, overwrite=True))
+    assert main(["convert", str(source), str(tmp_path / "b.pftrace"), "--merge", str(theirs)]) == 2
+    assert "not merged" in capsys.readouterr().err
+
+
+# -- what they share -----------------------------------------------------------------------------------------------
+
+
+def test_slices_of_one_lane_nest() -> None:
+    slices = [Slice("a", 0, 10), Slice("b", 2, 8), Slice("c", 5, 12), Slice("d", 8, 10), Slice("e", 10, 11)]
+    made = lanes(slices)
+    assert [[s.label for s in lane] for lane in made] == [["a", "b", "d", "e"], ["c"]]
+    assert [(t, s.label, begins) for t, s, begins in edges(made[0])] == [
+        *((0, "a", True), (2, "b", True), (8, "b", False), (8, "d", True)),
+        *((10, "d", False), (10, "a", False), (10, "e", True), (11, "e", False)),
+    ]
+
+
+def test_a_missing_package_is_named_with_its_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = recording(tmp_path / "a.parquet")
+    for package, suffix in (("perfetto.protos.perfetto.trace.perfetto_trace_pb2", "pftrace"), ("otf2", "otf2")):
+        monkeypatch.setitem(__import__("sys").modules, package, None)
+        with pytest.raises(SinkError, match=r"pip install 'pmtpy\["):
+            convert(source, tmp_path / f"b.{suffix}")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.parquet"]
