@@ -5,20 +5,22 @@ Every figure is taken on sources in memory, so it is the toolkit's own share: de
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
 
 import pmtpy as pmt
-from benchmarks.common import repeat, report, spread
+from benchmarks.common import repeat, report, side_by_side, spread
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.core.source import PolledSource, Traits
 from pmtpy.sensor.sensor import Sensor
 
 REPEATS = 7
+ROUNDS, CALLS = 500, 20
 _IMPORT = (
     "import time; a = time.process_time(); import numpy; b = time.process_time(); import pmtpy; "
     "c = time.process_time(); {use}; d = time.process_time(); print(1e3 * (c - b), 1e3 * (d - c), 1e3 * (b - a))"
@@ -75,24 +77,49 @@ def import_ms() -> dict[str, dict[str, float]]:
     return {name: spread([row[i] for row in rows]) for i, name in enumerate(names)}
 
 
-def median_us(action: object, calls: int = 2000) -> float:
-    """Median microseconds of one call."""
-    times = []
-    for _ in range(calls):
-        start = time.perf_counter_ns()
-        action()  # type: ignore[operator]
-        times.append(time.perf_counter_ns() - start)
-    return statistics.median(times) / 1e3
+def bytecodes(action: Callable[[], object]) -> int:
+    """How many instructions of Python's machine an action takes: the same on a busy machine as on an idle one."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Callable[..., Any]:
+        nonlocal count
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        count += event == "opcode"
+        return trace
+
+    sys.settrace(trace)
+    try:
+        action()
+    finally:
+        sys.settrace(None)
+    return count
 
 
-def region_us(sensor: Sensor) -> float:
-    """Median microseconds of entering and leaving a region."""
+def waiting() -> dict[str, object]:
+    """CPU of what a program waits for, taken in turns, so that one can be compared with the other.
 
-    def once() -> None:
-        with pmt.region("bench", sensor):
-            pass
+    A region leaves the arithmetic of its two rows to whoever asks for its energy; what that is, is taken by itself.
+    """
+    bare = Counters()
+    with Sensor(Counters(), "read", HOST_CLOCK) as read, Sensor(Counters(), "regions", HOST_CLOCK) as watched:
 
-    return median_us(once)
+        def region() -> None:
+            with pmt.region("bench", watched):
+                pass
+
+        def evaluated() -> object:
+            with pmt.region("bench", read) as made:
+                pass
+            return made.so_far()
+
+        actions: dict[str, Callable[[], object]] = {
+            "poll_of_four_counters": bare.poll,
+            "read_of_four_counters": read.read,
+            "region_enter_exit": region,
+            "region_and_its_joules": evaluated,
+        }
+        figures: dict[str, object] = {f"{k}_us": v for k, v in side_by_side(actions, ROUNDS, CALLS).items()}
+        return figures | {f"{name}_bytecodes": bytecodes(action) for name, action in actions.items()}
 
 
 def polling_share(sensors: int, seconds: float = 2.0) -> float:
@@ -109,11 +136,7 @@ def polling_share(sensors: int, seconds: float = 2.0) -> float:
 def main() -> None:
     """Take all figures."""
     figures: dict[str, object] = dict(import_ms())
-    with Sensor(Counters(), "counters", HOST_CLOCK) as sensor:
-        bare = Counters()
-        figures["poll_of_four_counters_us"] = repeat(lambda: median_us(bare.poll), REPEATS)
-        figures["read_of_four_counters_us"] = repeat(lambda: median_us(sensor.read), REPEATS)
-        figures["region_enter_exit_us"] = repeat(lambda: region_us(sensor), REPEATS)
+    figures |= waiting()
     figures["cpu_share_of_64_sensors_at_100_hz"] = repeat(lambda: polling_share(64), 3)
     report(figures)
 

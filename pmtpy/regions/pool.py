@@ -85,13 +85,16 @@ def watching(targets: Sequence[str | Sensor]) -> dict[str, Sensor]:
     if not targets:
         msg = "a region needs at least one sensor: a target such as 'rapl', or an open Sensor"
         raise TargetError(msg)
-    check_targets(targets)
     given: dict[str, Sensor] = {}
-    for sensor in (t for t in targets if isinstance(t, Sensor)):
-        if given.setdefault(sensor.target, sensor) is not sensor:
+    for target in targets:
+        if not isinstance(target, Sensor):
+            check_targets((target,))
+        elif given.setdefault(target.target, target) is not target:
             msg = (
-                f"two open sensors are called {sensor.target}: a region could not tell them apart; give it one of them"
+                f"two open sensors are called {target.target}: a region could not tell them apart; give it one of them"
             )
             raise TargetError(msg)
+    if len(given) == len(targets):  # nothing is to be opened
+        return given
     named = [t.target if isinstance(t, Sensor) else canonical(t) for t in targets]
     return {t: given[t] if t in given else _pool.get(t) for t in named}

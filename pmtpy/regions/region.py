@@ -45,7 +45,7 @@ class Region(Mapping[str, Measurement]):
         """
         self.label = label
         self._without_lost = without_lost
-        self._sensors = dict(sensors)
+        self._sensors = sensors
         self._made: dict[str, Acquisition] = {t: acquisition_of(s) for t, s in self._sensors.items()}
         self._open: dict[str, OpenStretch] | None = None  # None before the region is entered
         self._lost: dict[str, Bookmark | PmtError] = {}  # what failed when the region was entered

@@ -20,11 +20,11 @@ import numpy as np
 from pmtpy.core.calibration.matching import Calibration
 from pmtpy.core.channel import EnergyMethod
 from pmtpy.core.clock import Anchor, Clock
-from pmtpy.core.integrate import Integrator
 from pmtpy.core.rows import Block, Frame, Layout, Point, Row
 from pmtpy.core.source import Remarks, Source, Timestamps
 from pmtpy.core.state import Origin, State
 from pmtpy.errors import PmtError, SensorClosedError, TargetError
+from pmtpy.sensor.curve import Curve
 from pmtpy.sensor.gaps import ReadingGaps
 from pmtpy.sensor.history import Bookmark, CurvePoint, History, PeakHold, Recent
 from pmtpy.sensor.load_stamps import LoadStamps
@@ -103,8 +103,7 @@ class Acquisition:
         self.feed: Callable[[Frame], None] | None = None
         profiles = calibration.profiles if calibration is not None else {}
         self.layout = Layout(calibration.channels(source.channels) if calibration is not None else source.channels)
-        self._integrator = Integrator(self.layout, {name: p.curve.true for name, p in profiles.items()})
-        self._history = History(self.layout, history_s)
+        self._curve = Curve(self.layout, {name: p.curve.true for name, p in profiles.items()}, history_s)
         unix_ns = self.anchor.unix_ns - self.anchor.monotonic_ns
         self._origin = Origin(target, self.layout.names, unix_ns, int.from_bytes(os.urandom(8), "little"))
         self._labels: list[tuple[int, str]] = []
@@ -138,7 +137,14 @@ class Acquisition:
     @property
     def newest(self) -> Point | None:
         """The newest row; None before the first."""
-        return self._history.newest
+        if self._curve.waiting:
+            with self.lock:
+                return self._history.newest
+        return self._curve.kept.newest
+
+    @property
+    def _history(self) -> History:
+        return self._curve.history
 
     @property
     def alive(self) -> bool:
@@ -186,19 +192,22 @@ class Acquisition:
         while more:
             try:
                 taken = self._source.read_row() if self._gaps is None else self._read_noted(self._gaps)
-                if self._resumed and (isinstance(taken, Row) or len(taken)):
-                    taken, self._resumed = _fresh(taken), False
-                rows = self._integrator.advance(taken)
             except PmtError as error:
                 self.fail(error)
                 raise
-            if rows is not None:
-                if self._labels:
-                    rows = self._label(rows)
-                self._history.append(rows)
-                if self.feed is not None:
-                    self.feed(rows if isinstance(rows, Frame) else Frame.of_points([rows]))
+            self._absorb(taken)
             more = self._streaming and self._source.has_backlog
+
+    def _absorb(self, taken: Block | Row) -> None:
+        if self._resumed and (isinstance(taken, Row) or len(taken)):
+            taken, self._resumed = _fresh(taken), False
+        rows = self._curve.advance(taken)
+        if rows is not None:
+            if self._labels:
+                rows = self._label(rows)
+            self._curve.kept.append(rows)
+            if self.feed is not None:
+                self.feed(rows if isinstance(rows, Frame) else Frame.of_points([rows]))
 
     def _read_noted(self, gaps: ReadingGaps) -> Block | Row:
         gaps.begins(self.clock.now_ns(), self.period_s)
@@ -264,10 +273,10 @@ class Acquisition:
                 self._refresh()
             else:
                 self._step()
-            newest = self._history.newest
+            newest = self._curve.history.newest
             if newest is None or (newest.t_ns < asked_ns and not self._streaming):
                 return self._extended(self.clock.now_ns())
-            return self._origin.at_row(newest, self._integrator.lost)
+            return self._origin.at_row(newest, self._curve.lost)
 
     def _extended(self, t_ns: int) -> State:
         """Let the last power go on: the register has not refreshed, or a reading takes too long to wait for it."""
@@ -299,7 +308,7 @@ class Acquisition:
         try:
             with self.lock:
                 start = self._now()
-                return OpenStretch(start, self._history.follow_peak(start.t_ns))
+                return OpenStretch(start, self._curve.follow_peak(start.t_ns))
         except BaseException:
             self._count_regions(-1)
             raise
@@ -313,7 +322,8 @@ class Acquisition:
         with self.lock:
             stretch.peak.end_ns = self.clock.now_ns()  # whatever else fails, nothing is followed for ever
             end = self._now()
-            stretch.peak.end_ns = end.t_ns
+            if not self._curve.waiting:
+                stretch.peak.end_ns = end.t_ns
             return end
 
     def abandon(self, stretch: OpenStretch) -> None:
@@ -330,15 +340,21 @@ class Acquisition:
     def _now(self) -> Bookmark:
         if self.failure is not None:
             raise self.failure
+        if self._always or self.feed is not None:
+            return self._history.bookmark(self.clock.now_ns())
         asked_ns = self.clock.now_ns()
-        if not self._always and self.feed is None:
-            self._step()
-            newest = self._history.newest
-            if newest is not None and newest.t_ns >= asked_ns:
-                # The register was read just now: its row is the instant, with nothing to be bridged beside it.
-                return self._history.bookmark(newest.t_ns)
-            asked_ns = self.clock.now_ns()
-        return self._history.bookmark(asked_ns)
+        try:
+            taken = self._source.read_row()
+        except PmtError as error:
+            self.fail(error)
+            raise
+        if isinstance(taken, Row) and taken.t_ns >= asked_ns and not (self._labels or self._resumed):
+            # The register was read just now: its row is the instant, with nothing to be bridged beside it.
+            return self._curve.note(taken)
+        self._absorb(taken)
+        newest = self._history.newest
+        here = newest is not None and newest.t_ns >= asked_ns
+        return self._history.bookmark(newest.t_ns if newest is not None and here else self.clock.now_ns())
 
     def bookmark(self, t_ns: int) -> Bookmark:
         """Set a bookmark at an instant of the recent past."""
@@ -379,7 +395,7 @@ class Acquisition:
 
     def doubt(self, column: int, since_ns: int) -> str:
         """Say why energy of a column was not known after an instant; empty where nothing is known of why."""
-        t_ns, why = self._integrator.doubts.get(column, (0, ""))
+        t_ns, why = self._curve.doubt(column)
         return why if t_ns >= since_ns else ""
 
     def around(self, a: CurvePoint, b: CurvePoint, margin_s: float = 0.0, *, most: int | None = None) -> Frame:
@@ -456,8 +472,8 @@ class Acquisition:
             self._resting = self._idle > _LINGER_PERIODS
         if self._resting:
             self._task.end()
-        newest = self._history.newest
-        young = newest is not None and self.clock.now_ns() - newest.t_ns < _YOUNG * 1e9 * self.period_s
+        newest_ns = self._curve.newest_ns
+        young = newest_ns is not None and self.clock.now_ns() - newest_ns < _YOUNG * 1e9 * self.period_s
         return bool(self._regions) and not young
 
     # -- the end ---------------------------------------------------------------------------------------------------

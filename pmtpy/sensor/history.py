@@ -19,6 +19,7 @@ from pmtpy.errors import CoverageError
 from pmtpy.sensor.ring import MOST_WAITING, Ring, joined
 
 _FOR_EVER_S = 1e9  # three decades
+_new = tuple.__new__  # what CurvePoint(...) does in the end, at half the cost
 _LEAST_ROWS = 1000  # kept however old: a slow register's are few, and tell how the power moved during a long region
 
 
@@ -208,7 +209,11 @@ class History:
     def bookmark(self, t_ns: int) -> Bookmark:
         """Set a bookmark; nothing is computed now unless its row is the newest."""
         mark = Bookmark(t_ns)
-        if self.newest is not None and self.newest.t_ns >= t_ns:
+        newest = self.newest
+        if newest is not None and newest.t_ns == t_ns:  # the instant of a reading made for it
+            known = (t_ns, newest.joules, newest, newest, 0, newest.uncovered_ns, self._lost, self._rows)
+            mark.reading = _new(CurvePoint, known)
+        elif newest is not None and newest.t_ns > t_ns:
             mark.reading = self.at(t_ns)
         else:
             self._open.add(mark)
