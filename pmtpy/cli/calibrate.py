@@ -54,8 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     columns = ", ".join([*COLUMNS, "temperature_c"])
-    transfer.add_argument("--train", required=True, metavar="TABLE", help=f"CSV with the columns {columns}")
+    transfer.add_argument(
+        "--train", required=True, metavar="TABLE", help=f"Kernel Tuner's cache, or a CSV with {columns}"
+    )
     transfer.add_argument("--measured", required=True, metavar="TABLE", help="the same, of what is to be predicted")
+    power = "which power of a cache of Kernel Tuner, such as pmt_nvml_0_power; default: the only one"
+    transfer.add_argument("--power", default="", metavar="NAME", help=power)
     transfer.add_argument("--clocks", required=True, metavar="MHZ,MHZ,...", help="clocks to predict, as asked for")
     transfer.add_argument("-o", "--output", required=True, metavar="OUT.csv", help="where to write the predictions")
     profile = what.add_parser(
@@ -111,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
 def _transfer(args: argparse.Namespace) -> int:
     """Fit, predict, write."""
     clocks = _clocks(args.clocks)
-    train, measured = read_table(Path(args.train)), read_table(Path(args.measured))
+    train, measured = (read_table(Path(table), args.power) for table in (args.train, args.measured))
     found = predict(fit_transfer(train), measured, clocks)
     write_predictions(Path(args.output), found)
     width = float(np.median([p.energy_high_j / p.energy_j - 1.0 for p in found]))

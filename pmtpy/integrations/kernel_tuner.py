@@ -14,15 +14,19 @@ from __future__ import annotations
 import logging
 import math
 import re
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from pmtpy.analysis.repetition.plan import Timing, timing_of
+from pmtpy.core.clock import HOST_CLOCK, NS_PER_S
 from pmtpy.errors import CoverageError, TargetError
 from pmtpy.integrations.drop_ins._held import warm_up
+from pmtpy.lab.conditions import conditions
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region, region
 from pmtpy.regions.total import sum_up
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 try:
     from kernel_tuner.observers import BenchmarkObserver, ContinuousObserver
@@ -35,6 +39,11 @@ __all__ = ["EnergyObserver"]
 _log = logging.getLogger("pmtpy")
 _ENOUGH = 0.95  # share of a run whose energy must be known, else the run does not count; as for pmtpy.joules
 _KEPT_S = 1.0  # half of what sensors keep of the past by default
+_LEAST_CONTINUOUS_S = 1.0  # Kernel Tuner's own least
+# Readings of the slowest sensor that a steady run takes: 2 s of one of 100 ms. The study of such sensors takes 5 s, the
+# thesis that compared them with a PowerSensor3 as few iterations as will do, because a warm card draws more.
+_STEADY_PERIODS = 20.0
+_COOLING_S = 60.0
 
 
 class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner has no types
@@ -58,6 +67,13 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
     continuous_s : float, optional
         Let Kernel Tuner run each kernel again and again for so many seconds (at least 1) and take the power from
         that: for sensors that are slower than the kernel. ``pmt_energy`` is then that power times the kernel's time.
+    steady : bool
+        Do so for as long as the slowest of the sensors needs and no longer, so that the card is not heated, and take
+        all of them over the very same stretch, after the readings have risen: one method for a PowerSensor3 and the
+        GPU's own sensor. Adds ``pmt_temperature`` (C) and ``pmt_core_freq`` (MHz) where a sensor has them, so that
+        ``pmtpy calibrate transfer`` can read Kernel Tuner's cache. Not together with ``continuous_s``.
+    cool_to_c : float, optional
+        With ``steady``: wait before each configuration until the card is as cool as that, a minute at most.
 
     Raises
     ------
@@ -79,27 +95,51 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
     is never the best, and the tuning goes on.
     """
 
-    def __init__(self, *targets: str | Sensor, name: str = "pmt", continuous_s: float | None = None) -> None:
+    def __init__(
+        self,
+        *targets: str | Sensor,
+        name: str = "pmt",
+        continuous_s: float | None = None,
+        steady: bool = False,
+        cool_to_c: float | None = None,
+    ) -> None:
         if not targets:
             msg = "EnergyObserver() needs at least one sensor, for example EnergyObserver('rapl')"
             raise TargetError(msg)
+        if (steady and continuous_s is not None) or (cool_to_c is not None and not steady):
+            msg = "steady says itself how long kernels run: it goes without continuous_s, and cool_to_c goes with it"
+            raise TargetError(msg)
+        self._steady, self._cool_to_c = steady, cool_to_c
+        self._rise_s = 0.0  # of a steady run: what passes before it is measured
+        self._launched_ns: int | None = None
+        self._last: tuple[Sensor, ...] = ()
         self._targets = targets
         self._name = name
         self._next: Region | None = None  # waits for the launch
         self._open: Region | None = None  # from the launch to the end of the kernel
         self._sees_launches = False
+        self._in_continuous = False
         self._runs: list[Region] = []
         self._measured: list[dict[str, Measurement]] = []
         self._told: set[str] = set()
+        if steady:
+            continuous_s = _LEAST_CONTINUOUS_S
         if continuous_s is not None:
             self.continuous_observer = _Continuous(self, continuous_s)
 
     def register_device(self, dev: object) -> None:
         """Open the sensors, which can take longer than a kernel."""
         super().register_device(dev)
-        self._sees_launches = _tell_launches(dev, self._begin, self._end)
-        for sensor in region("kernel", *self._targets).sensors:
+        self._sees_launches = _tell_launches(dev, self._launch, self._seen_end)
+        self._last = region("kernel", *self._targets).sensors
+        for sensor in self._last:
             warm_up(sensor)
+        if self._steady:
+            timings = [_timing(sensor) for sensor in self._last]
+            self._rise_s = max(t.rise_s for t in timings)
+            measured_s = max(_STEADY_PERIODS * t.refresh_s for t in timings)
+            duration_s = max(_LEAST_CONTINUOUS_S, self._rise_s + measured_s)
+            self.continuous_observer.continuous_duration = duration_s
 
     def register_configuration(self, params: Mapping[str, object]) -> None:  # noqa: ARG002  (Kernel Tuner's arguments)
         """Forget what a configuration that failed has left."""
@@ -107,6 +147,8 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
         self._next = None
         self._runs.clear()
         self._measured.clear()
+        if self._cool_to_c is not None:
+            self._cool(self._cool_to_c)
 
     def before_start(self) -> None:
         """Prepare a run; it begins with the launch."""
@@ -120,10 +162,56 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
         """End the run, if its end was not seen."""
         self._end()
 
+    def enter_continuous(self) -> None:
+        """Kernels run one after the other from now on."""
+        self._in_continuous, self._launched_ns = True, None
+
+    def leave_continuous(self) -> None:
+        """They have ended."""
+        self._in_continuous = False
+
+    def while_running(self) -> None:
+        """Begin a steady run, if the time has come."""
+        if self._steady:
+            self.begin_when_risen()
+
+    def begin_when_risen(self) -> None:
+        """Begin a run that was held back, if the time has come."""
+        now_ns = HOST_CLOCK.now_ns()
+        if self._launched_ns is None:
+            self._launched_ns = now_ns
+        if now_ns - self._launched_ns >= self._rise_s * NS_PER_S:
+            self._begin()
+
+    def at_end(self) -> dict[str, float]:
+        """Return the temperature and the clock of the card, as far as its sensor tells."""
+        known = {k: v for sensor in self._last for k, v in conditions(sensor).items()}
+        found = {}
+        if "gpu.temperature_C" in known:
+            found[f"{self._name}_temperature"] = known["gpu.temperature_C"]
+        if "gpu.sm_clock_Hz" in known:
+            found[f"{self._name}_core_freq"] = known["gpu.sm_clock_Hz"] / 1e6
+        return found
+
+    def _cool(self, limit_c: float) -> None:
+        end_ns, idle = HOST_CLOCK.now_ns() + round(_COOLING_S * NS_PER_S), threading.Event()
+        while self.at_end().get(f"{self._name}_temperature", -math.inf) > limit_c and HOST_CLOCK.now_ns() < end_ns:
+            HOST_CLOCK.wait_until(HOST_CLOCK.now_ns() + NS_PER_S, idle)
+
+    def _launch(self) -> None:
+        if self._steady and self._in_continuous:
+            self.begin_when_risen()
+        else:
+            self._begin()
+
     def _begin(self) -> None:
         if self._next is not None:
             self._open, self._next = self._next, None
             self._open.__enter__()
+
+    def _seen_end(self) -> None:
+        if not self._in_continuous:  # there a kernel follows the other
+            self._end()
 
     def _end(self) -> None:
         if self._open is not None:
@@ -178,16 +266,19 @@ class _Continuous(ContinuousObserver):  # type: ignore[misc]
         super().__init__("pmt", [], parent, continuous_duration=seconds)
 
     def before_start(self) -> None:
+        self.parent.enter_continuous()
         self.parent.before_start()
 
     def after_start(self) -> None:
         """Nothing to do: the run began before the launch."""
 
     def during(self) -> None:
-        """Nothing to do: the sensor reads itself."""
+        """Begin a steady run of which all kernels were launched at once; the sensor reads itself."""
+        self.parent.while_running()
 
     def after_finish(self) -> None:
         self.parent.after_finish()
+        self.parent.leave_continuous()
 
     def get_results(self) -> dict[str, Any]:
         """Return the results of the parent, with energies per kernel."""
@@ -199,6 +290,7 @@ class _Continuous(ContinuousObserver):  # type: ignore[misc]
             stem = key.removesuffix("_power")
             results[f"{stem}_energy"] = results[key] * kernel_s
             results[f"{stem}_energy_uncertainty"] = results[f"{key}_uncertainty"] * kernel_s
+        results.update(self.parent.at_end())
         return results
 
 
@@ -232,6 +324,14 @@ def _tell_launches(dev: Any, begin: Callable[[], None], end: Callable[[], None])
     except AttributeError:
         return False
     return True
+
+
+def _timing(sensor: Sensor) -> Timing:
+    """Return how a sensor follows time."""
+    made = acquisition_of(sensor)
+    profiles = made.calibration.profiles if made.calibration is not None else {}
+    poll_s = 0.0 if made.source.traits.streaming else made.period_s
+    return timing_of(made.layout.energy, poll_s, {name: profile.response for name, profile in profiles.items()})
 
 
 def _identifier(target: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,11 +20,15 @@ from pmtpy.analysis.transfer.table import Table
 from pmtpy.errors import FileFormatError, SinkError
 
 COLUMNS = ("config", "set_clock_mhz", "core_freq_mhz", "time_ms", "power_w")
+_CLOCK = "nvml_gr_clock"  # the parameter by which Kernel Tuner's NVML observer sets the clock, MHz
 _WRITTEN = ("config", "set_clock_mhz", "power_w", "time_ms", "energy_j", "energy_low_j", "energy_high_j")
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path, power: str = "") -> Table:
     """Read a table of tuning results; gzip is undone, columns that are not needed are ignored.
+
+    A cache of Kernel Tuner is read as well: its clock is ``nvml_gr_clock``, a configuration is all other parameters,
+    and its power is ``power``, or the only one that it has.
 
     Raises
     ------
@@ -36,6 +41,8 @@ def read_table(path: Path) -> Table:
     except (OSError, EOFError, UnicodeDecodeError) as error:
         msg = f"{path}: cannot be read: {error}"
         raise FileFormatError(msg) from error
+    if text.lstrip().startswith("{"):
+        return _of_cache(path, text, power)
     rows = csv.DictReader(text.splitlines(), skipinitialspace=True)
     missing = [c for c in COLUMNS if c not in (rows.fieldnames or ())]
     if missing:
@@ -52,8 +59,50 @@ def read_table(path: Path) -> Table:
     if not names:
         msg = f"{path}: no rows below the header"
         raise FileFormatError(msg)
-    set_mhz, core, time_ms, power, warmth = np.array(numbers, np.float64).T
-    return Table(tuple(names), set_mhz, core, warmth, time_ms / 1e3, power)
+    set_mhz, core, time_ms, watts, warmth = np.array(numbers, np.float64).T
+    return Table(tuple(names), set_mhz, core, warmth, time_ms / 1e3, watts)
+
+
+def _of_cache(path: Path, text: str, power: str) -> Table:
+    """Make a table of what Kernel Tuner has cached (one that was interrupted lacks its last brackets)."""
+    try:
+        try:
+            document = json.loads(text)
+        except ValueError:
+            document = json.loads(text.rstrip().rstrip(",") + "}}")
+        entries, names = list(document["cache"].values()), list(document["tune_params_keys"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        msg = f"{path}: a cache of Kernel Tuner was expected, and is not whole: {error!r}"
+        raise FileFormatError(msg) from error
+    good = [e for e in entries if isinstance(e.get("time"), (int, float))]
+    if _CLOCK not in names or not good:
+        why = f"no parameter {_CLOCK}" if _CLOCK not in names else "no configuration that ran"
+        msg = f"{path}: this cache of Kernel Tuner has {why}; tune at several clocks first"
+        raise FileFormatError(msg)
+    powers = [key for key in good[0] if key.endswith("_power") and f"{key}_uncertainty" in good[0]]
+    key = power or (powers[0] if len(powers) == 1 else "")
+    if key not in good[0]:
+        there = ", ".join(powers) or "none"
+        msg = f"{path}: which power is meant has to be said (--power); in this cache there are: {there}"
+        raise FileFormatError(msg)
+    stem = next((k.removesuffix("_core_freq") for k in good[0] if k.endswith("_core_freq")), "")
+    others = [n for n in names if n != _CLOCK]
+    rows = [
+        (
+            float(e[_CLOCK]),
+            float(e.get("core_freq", e.get(f"{stem}_core_freq", e[_CLOCK]))),
+            float(e.get("temperature", e.get(f"{stem}_temperature", math.nan))),
+            float(e["time"]) / 1e3,
+            float(e[key]),
+        )
+        for e in good
+        if isinstance(e.get(key), (int, float))
+    ]
+    configs = tuple(
+        ",".join(f"{n}={e[n]}" for n in others) or "all" for e in good if isinstance(e.get(key), (int, float))
+    )
+    set_mhz, core, warmth, time_s, watts = np.array(rows, np.float64).T
+    return Table(configs, set_mhz, core, warmth, time_s, watts)
 
 
 def _number(path: Path, line: int, column: str, text: str | None) -> float:

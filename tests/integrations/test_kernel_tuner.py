@@ -95,6 +95,18 @@ def test_the_continuous_mode_gives_the_energy_of_one_kernel(results: Results) ->
         assert r["long_power"] == pytest.approx(WATTS, rel=0.05)
 
 
+def test_a_board_and_a_gpus_own_sensor_are_measured_by_one_method_over_one_stretch(results: Results) -> None:
+    for r in results:
+        for stem in ("both_powersensor3_virtual", "both_nvml_virtual"):
+            # One way of power on both, though one of them sees 25 of each 100 ms; the kernel is far shorter than that.
+            assert r[f"{stem}_power"] == pytest.approx(WATTS, rel=0.05)
+            assert r[f"{stem}_energy"] == pytest.approx(r[f"{stem}_power"] * r["time"] / 1e3)
+            assert r[f"{stem}_energy_uncertainty"] > 0
+            assert r[f"{stem}_runs"] == 1
+        assert r["both_temperature"] > 0
+        assert r["both_core_freq"] > 0
+
+
 @pytest.mark.skipif(bool(missing()), reason=missing())
 class TestArithmetic:
     """What is made of single measurements, without tuning anything."""

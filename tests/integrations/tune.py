@@ -85,7 +85,9 @@ def main() -> None:
                 Slow(),
                 EnergyObserver("rapl:virtual", name="long", continuous_s=1),
                 Unknown("powersensor3:virtual", name="blind"),
+                EnergyObserver("powersensor3:virtual", "nvml:virtual", name="both", steady=True),
             ],
+            cache="cache.json",
             objective="board_energy",
             objective_higher_is_better=False,
         )
