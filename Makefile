@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
 
-.PHONY: test setup demo check lint types contracts unit pythons docs gallery bench clean
+.PHONY: test setup demo check lint types contracts unit search pythons docs gallery bench clean
 
 test: check unit
 
@@ -31,7 +31,11 @@ contracts: $(STAMP)
 	$(BIN)/lint-imports
 
 unit: $(STAMP)
-	$(BIN)/python -m pytest -n auto --maxprocesses 8
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup
+
+# Each property with a thousand new examples: for a night, not for each change.
+search: $(STAMP)
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 -m hypothesis --hypothesis-profile search
 
 demo: $(STAMP)
 	$(BIN)/python -m pmtpy dump powersensor3:virtual -o load=square:low=30,high=90,hz=2 --duration 3s --overwrite -f demo.csv

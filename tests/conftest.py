@@ -48,13 +48,28 @@ SLOW = frozenset(
 )
 
 
+# Files whose tests share what is costly to make: a wheel, a site, a recording. With `--dist loadgroup`, as `make unit`
+# has it, one process runs all of each, and makes it once.
+TOGETHER = frozenset(
+    {
+        *("analysis/characterisation/test_characterise.py", "analysis/comparison/test_compare.py"),
+        *("calibration/test_device_session.py", "cli/test_examples.py", "docs/test_example_backend.py"),
+        *("docs/test_site.py", "integrations/test_kernel_tuner.py", "lab/test_cards.py", "packaging/test_wheel.py"),
+    }
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow tests."""
+    """Mark the slow tests, and those that belong together."""
     folder = Path(__file__).parent
     for item in items:
-        name = getattr(item, "originalname", item.name)
-        if item.path.is_relative_to(folder) and (item.path.relative_to(folder).as_posix(), name) in SLOW:
+        if not item.path.is_relative_to(folder):
+            continue
+        file = item.path.relative_to(folder).as_posix()
+        if (file, getattr(item, "originalname", item.name)) in SLOW:
             item.add_marker(pytest.mark.slow)
+        if file in TOGETHER:
+            item.add_marker(pytest.mark.xdist_group(file))
 
 
 @pytest.hookimpl(trylast=True)

@@ -31,7 +31,7 @@ def pmtpy(tmp_path: Path) -> Pmtpy:
         environment = {**_environment(), **options.pop("env", {})}  # type: ignore[dict-item]
         return subprocess.run(  # type: ignore[call-overload, no-any-return]
             [sys.executable, "-m", "pmtpy", *map(str, args)],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False, **options,
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False, **options,
         )  # fmt: skip
 
     return run
@@ -57,7 +57,7 @@ def started(tmp_path: Path) -> Iterator[Started]:
         child.communicate()
 
 
-def wait_for(condition: Callable[[], bool], limit_s: float = 120.0) -> None:
+def wait_for(condition: Callable[[], bool], limit_s: float = 240.0) -> None:
     """Wait until something is so."""
     end = time.monotonic() + limit_s
     while not condition():

@@ -70,7 +70,7 @@ def shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PMT_")}
     return subprocess.run(
         ["sh", "-c", command],
-        cwd=folder, env={**clean, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60, check=False,
+        cwd=folder, env={**clean, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
 
 

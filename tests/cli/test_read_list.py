@@ -37,7 +37,7 @@ def test_list_has_a_line_for_every_backend_with_a_reason_or_a_device(pmtpy: Pmtp
 def test_a_stdout_that_is_full_is_told_in_one_line(started: Started, words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         child = started(*words, stdout=full)
-        _, err = child.communicate(timeout=60)
+        _, err = child.communicate(timeout=240)
     assert child.returncode == 2
     assert err.startswith(f"pmtpy {words[0]}: cannot write the result to stdout: No space left on device")
     assert err.count("\n") == 1, err
@@ -46,7 +46,7 @@ def test_a_stdout_that_is_full_is_told_in_one_line(started: Started, words: list
 def test_a_stdout_that_is_closed_is_no_fault() -> None:
     code = "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, '-m', 'pmtpy', 'list'])"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -205,7 +205,7 @@ def test_without_any_sensor_it_says_so_before_running_the_command(pmtpy: Pmtpy, 
 def test_a_signal_reaches_the_command_and_what_it_started(started: Started, tmp_path: Path) -> None:
     script = "trap 'echo got; exit 5' TERM; echo $$ > pid; (sleep 60 & echo $! > child; wait) & wait"
     child = started("run", "-s", "rapl:virtual", "--", "sh", "-c", script)
-    end = time.monotonic() + 120
+    end = time.monotonic() + 240
     while not (tmp_path / "child").exists() or not (tmp_path / "child").read_text():
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -234,7 +234,7 @@ def test_on_a_terminal_ctrl_c_reaches_the_command_and_the_report_still_comes() -
         words = [sys.executable, "-m", "pmtpy", "run", "-s", "rapl:virtual", "--", "sh", "-c", script]
         os.execv(sys.executable, words)  # noqa: S606  (a terminal of its own needs a fork)
     seen = b""
-    end = time.monotonic() + 120
+    end = time.monotonic() + 240
     sent = False
     while time.monotonic() < end:
         if select.select([fd], [], [], 0.1)[0]:

@@ -77,5 +77,5 @@ def test_ctrl_c_while_python_still_imports_ends_quietly(started: Started, tmp_pa
     )
     path = os.pathsep.join([str(package.parent), str(ROOT)])
     child = started("list", env={"PYTHONPATH": path})
-    out, errors = child.communicate(timeout=60)
+    out, errors = child.communicate(timeout=240)
     assert (out, errors, child.returncode) == ("", "", 130)

@@ -44,7 +44,7 @@ def test_a_pipe_gets_plain_lines_whatever_is_installed() -> None:
     hidden = "import sys; sys.modules['rich'] = None; " + _SHOW
     both = [
         subprocess.run(
-            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60,
+            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=240,
             env={**os.environ, "FORCE_COLOR": "1"},
         ).stdout
         for code in (_SHOW, hidden)

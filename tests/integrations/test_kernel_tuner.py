@@ -123,7 +123,7 @@ rows = [
 ]
 print(json.dumps(_means("x", rows)))
 """
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=240)
         assert done.returncode == 0, done.stderr
         return cast("dict[str, float]", json.loads(done.stdout))
 

@@ -29,7 +29,7 @@ from textual.pilot import Pilot
 
 from pmtpy.live.top import Help, Lines, TopApp
 
-_LIMIT_S = 60.0
+_LIMIT_S = 240.0
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from pmtpy.sensor.sensor import Sensor, acquisition_of
 from tests.support.worlds import Counter, Gauge, Stream, counter_sensor
 
 
-def wait_for(condition: object, limit_s: float = 120.0) -> None:
+def wait_for(condition: object, limit_s: float = 240.0) -> None:
     end = time.monotonic() + limit_s
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < end, "the condition was not met in time"

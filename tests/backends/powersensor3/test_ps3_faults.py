@@ -37,7 +37,7 @@ from pmtpy.emulators.powersensor3 import BoardSpec, VirtualBoard, parse_pairs
 from pmtpy.errors import BackendUnavailableError, SensorClosedError, SourceLostError
 
 CLOCK = HostClock()
-LIMIT_S = 120.0
+LIMIT_S = 240.0
 SPEC = BoardSpec(parse_pairs("4"), boot_s=0.05, flash_s=0.05)
 ROOT = str(Path(pmtpy.__file__).parents[1])
 
@@ -74,6 +74,17 @@ def rows_for(source: PowerSensor3Source, seconds: float) -> tuple[int, int]:
     return rows, lost
 
 
+def rows_until(source: PowerSensor3Source, count: int) -> tuple[int, int]:
+    """Rows and lost rows until there are more than ``count``, however long a busy machine takes to send them."""
+    rows = lost = 0
+    end = time.monotonic() + LIMIT_S
+    while rows <= count:
+        assert time.monotonic() < end, f"only {rows} rows came"
+        more, missing = rows_for(source, 0.02)
+        rows, lost = rows + more, lost + missing
+    return rows, lost
+
+
 def streaming(board: VirtualBoard) -> bool:
     """Whether frames go out."""
     before = board.history().frames
@@ -103,17 +114,11 @@ def test_holding_the_interpreter_for_five_seconds_loses_no_frame(board: VirtualB
     before = board.history().boots[-1].runs[0][0]
     # PyDLL keeps the interpreter lock during the call: no thread of this process runs for five seconds.
     ctypes.PyDLL(None).usleep(5_000_000)
-    rows = len(first)
-    for _ in range(10):
-        block = source.read()
-        rows += len(block)
-        lost += 0 if block.lost is None else int(block.lost.sum())
-        time.sleep(0.02)
+    rows, missing = rows_until(source, 5 * 20_000)
     log = board.history().boots[-1]
-    assert lost == 0
+    assert lost + missing == 0
     assert len(log.runs) == 1
-    assert rows > 5 * 20_000
-    assert rows <= log.runs[0][1] - before
+    assert len(first) + rows <= log.runs[0][1] - before
     assert source.skipped_bytes == 0
     source.close()
 
@@ -123,7 +128,7 @@ def test_frames_that_nobody_sent_are_counted_and_the_stream_goes_on(
 ) -> None:
     rows_for(source, 0.3)
     board.inject("stall", seconds=0.5)
-    _, lost = rows_for(source, 1.2)
+    _, lost = rows_until(source, 20_000)
     runs = board.history().boots[-1].runs
     missing = sum(b[0] - a[1] for a, b in itertools.pairwise(runs))
     # Exact where pieces arrive in time, as the tests of the clock show. Here the scheduler may delay the first piece
@@ -151,7 +156,7 @@ def test_unplugging_is_an_error_from_every_later_call_and_the_board_can_return(
     source.close()
     board.plug_in()
     again = open_source(board.path, clock=CLOCK)
-    assert rows_for(again, 0.2)[0] > 1000
+    rows_until(again, 1000)
     again.close()
 
 
@@ -194,9 +199,7 @@ def test_a_signal_that_is_sent_to_the_whole_group_does_not_end_the_relay(board: 
     with contextlib.closing(open_source(board.path, clock=CLOCK)) as source:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             relay_of(source).send_signal(number)
-            rows, lost = rows_for(source, 0.2)
-            assert rows > 1000
-            assert lost == 0
+            assert rows_until(source, 1000)[1] == 0
 
 
 def test_the_board_is_told_to_stop_though_the_relay_was_killed(board: VirtualBoard) -> None:
@@ -219,9 +222,8 @@ def test_a_relay_that_is_not_scheduled_keeps_nobody_waiting_and_loses_nothing(bo
             calls += 1
         assert calls > 5  # a reading waits 20 ms for the relay, and not for the seconds that it may be away
         relay_of(source).send_signal(signal.SIGCONT)
-        rows, lost = rows_for(source, 0.5)
+        _, lost = rows_until(source, 20_000)
         # What the pseudo-terminal does not hold is kept by the board's process, as the kernel does for a real port.
-        assert rows > 20_000
         assert lost == 0
 
 
@@ -362,7 +364,7 @@ def test_a_program_that_ends_without_closing_leaves_a_board_at_rest(board: Virtu
 def test_a_board_left_streaming_is_recovered() -> None:
     with VirtualBoard("constant:60", BoardSpec(streaming=True)) as virtual:
         source = open_source(virtual.path, clock=CLOCK)
-        assert rows_for(source, 0.2)[0] > 1000
+        rows_until(source, 1000)
         source.close()
 
 
@@ -403,9 +405,7 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on(source: PowerSensor3So
         finally:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
-    rows, lost = rows_for(source, 0.3)
-    assert rows > 2000
-    assert lost == 0
+    assert rows_until(source, 2000)[1] == 0
 
 
 def test_a_transfer_that_a_killed_program_broke_off_is_recovered(board: VirtualBoard) -> None:
@@ -478,16 +478,18 @@ def test_a_signal_in_the_middle_of_a_fetch_loses_no_frame(board: VirtualBoard) -
     armed = False
 
     def stop(*_: object) -> None:
+        nonlocal armed
         if armed:
+            armed = False  # one signal at a time: the next may come before this one is dealt with
             raise Stopped
 
     before = signal.signal(signal.SIGALRM, stop)
     try:
         with contextlib.closing(open_source(board.path, clock=CLOCK)) as source:
             stopped = 0
-            end = time.monotonic() + 2
+            end = time.monotonic() + LIMIT_S
             signal.setitimer(signal.ITIMER_REAL, 0.003, 0.0007)
-            while time.monotonic() < end:
+            while stopped <= 200 and time.monotonic() < end:
                 pieces: list[Piece] = []
                 try:
                     armed = True
@@ -504,5 +506,5 @@ def test_a_signal_in_the_middle_of_a_fetch_loses_no_frame(board: VirtualBoard) -
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert stopped > 20
+    assert stopped > 200
     assert rows + lost == pytest.approx(span_ns / 50_000, rel=0.01)

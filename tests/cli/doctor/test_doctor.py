@@ -21,7 +21,7 @@ KEYS = {"backend", "device", "target", "verdict", "obstacle", "found", "cure", "
 def doctor(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "pmtpy", "doctor", *words],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
 
 

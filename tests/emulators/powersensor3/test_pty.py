@@ -23,7 +23,7 @@ from pmtpy.errors import SourceLostError, TargetError
 from .conftest import frames, steps
 
 SPEC = BoardSpec(parse_pairs("1"), boot_s=0.05, flash_s=0.05)
-LIMIT_S = 120.0  # for anything to happen on a busy machine
+LIMIT_S = 240.0  # for anything to happen on a busy machine
 
 
 class Host:
