@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,14 @@ settings.register_profile("search", _ANY_SPEED, max_examples=1000)
 settings.load_profile("same")
 
 SHARED = Path(os.environ.get("PMTPY_SHARED", Path(__file__).parents[2] / "shared"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _signals_as_in_a_terminal() -> None:
+    """Let programs that are started here obey signals: in the background or under nohup we inherit that we do not."""
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 @pytest.fixture(scope="session")
