@@ -140,5 +140,5 @@ print(json.dumps(_means("x", rows)))
         assert found["x_energy"] == 10
 
     def test_when_no_run_is_known_there_is_an_error_and_no_number(self) -> None:
-        with pytest.raises(AssertionError, match=r"CoverageError: x: of no run of the kernel is the energy known"):
+        with pytest.raises(AssertionError, match=r"CoverageError: x: the energy of no run of the kernel is known"):
             self.means((1.0, 4.0, 0.5, 0.4))

@@ -23,6 +23,9 @@ _ONE_SIDED = 0.95  # of each of the two tests that make "no difference larger th
 # A half-width of d/2 always decides: an estimate beyond 0.58 d excludes zero, one within 0.58 d excludes d, because
 # the interval of 90 % of the two one-sided tests has 0.84 times the half-width of that of 95 %.
 _DECIDES = 0.5
+# Whoever ends when the interval is narrow ends a little more often where the scatter looks small by chance: intervals of
+# 95 % hold in 92 to 95 % (simulated, normal scatter, 5 to 60 blocks needed). So much wider they hold in 94 to 96 %.
+_CHOSEN_END = 1.08
 _SURE = 0.99  # of a drift, before it is spoken of
 _APART, _MANY = 6.0, 8  # robust standard deviations from the median of so many trials: hardly by chance
 _MAD = 1.4826  # median absolute deviation to standard deviation, normal distribution
@@ -91,7 +94,7 @@ def estimate(values: Sequence[float], common_u: float) -> Estimate:
 def half_width(values: Sequence[float]) -> float:
     """Half-width of the 95 % interval of the mean by the scatter of the values; infinite for fewer than two."""
     n = len(values)
-    return student_95(n - 1) * float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.inf
+    return _CHOSEN_END * student_95(n - 1) * float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.inf
 
 
 def compare_blocks(first: Sequence[float], second: Sequence[float], limit: float, common_u: float) -> Difference:
@@ -144,7 +147,7 @@ def planned(relative: Sequence[float], target: float, *, paired: bool) -> int:
     low, high = LEAST_BLOCKS, _MOST_PLANNED
     while low < high:
         n = (low + high) // 2
-        if student_95(n - 1) * deviation / math.sqrt(n) <= wanted:
+        if _CHOSEN_END * student_95(n - 1) * deviation / math.sqrt(n) <= wanted:
             high = n
         else:
             low = n + 1

@@ -48,17 +48,20 @@ def test_fewer_blocks_than_five_have_no_verdict() -> None:
     assert compare_blocks(*blocks(0.5, 0.001, 1), 0.01, 0.0).high == math.inf
 
 
-def test_the_interval_of_a_difference_is_that_of_scipy() -> None:
+WIDER = 1.08  # because the end is chosen by the width
+
+
+def test_the_interval_of_a_difference_is_that_of_scipy_and_a_little_wider() -> None:
     first, second = blocks(0.02, 0.005)
     ratios = np.log(second) - np.log(first)
-    low, high = stats.t.interval(0.95, len(ratios) - 1, ratios.mean(), stats.sem(ratios))
+    low, high = stats.t.interval(0.95, len(ratios) - 1, ratios.mean(), WIDER * stats.sem(ratios))
     found = compare_blocks(first, second, 0.01, 0.0)
     assert (found.low, found.high) == pytest.approx((math.expm1(low), math.expm1(high)), rel=1e-3)
 
 
 def test_what_all_trials_share_widens_the_interval_of_one_and_no_repeatability() -> None:
     alone, shared = estimate([99.0, 100.0, 101.0], 0.0), estimate([99.0, 100.0, 101.0], 5.0)
-    assert alone.repeatability == shared.repeatability == pytest.approx(4.303 / math.sqrt(3.0))
+    assert alone.repeatability == shared.repeatability == pytest.approx(WIDER * 4.303 / math.sqrt(3.0))
     assert shared.high - shared.value == pytest.approx(math.hypot(shared.repeatability, 1.96 * 5.0))
 
 
@@ -85,8 +88,8 @@ def test_what_is_planned_is_enough() -> None:
     few = (0.02 * rng.standard_normal(6)).tolist()
     n = planned(few, 0.01, paired=True)
     deviation = float(np.std(few, ddof=1))
-    assert stats.t.ppf(0.975, n - 1) * deviation / math.sqrt(n) <= 0.005 * 1.001
-    assert stats.t.ppf(0.975, n - 2) * deviation / math.sqrt(n - 1) > 0.005
+    assert WIDER * stats.t.ppf(0.975, n - 1) * deviation / math.sqrt(n) <= 0.005 * 1.001
+    assert WIDER * stats.t.ppf(0.975, n - 2) * deviation / math.sqrt(n - 1) > 0.005
 
 
 def test_intervals_at_the_end_hold_the_truth_although_the_end_was_chosen() -> None:
@@ -96,7 +99,7 @@ def test_intervals_at_the_end_hold_the_truth_although_the_end_was_chosen() -> No
         while not enough(seen, 0.01, paired=False):
             seen.append(0.015 * float(rng.standard_normal()))
         held += abs(float(np.mean(seen))) <= half_width(seen)
-    assert 0.90 <= held / number <= 0.99
+    assert 0.92 <= held / number <= 0.98
 
 
 def test_a_drift_is_told_from_noise() -> None:
