@@ -23,8 +23,8 @@ _ONE_SIDED = 0.95  # of each of the two tests that make "no difference larger th
 # A half-width of d/2 always decides: an estimate beyond 0.58 d excludes zero, one within 0.58 d excludes d, because
 # the interval of 90 % of the two one-sided tests has 0.84 times the half-width of that of 95 %.
 _DECIDES = 0.5
-# Whoever ends when the interval is narrow ends a little more often where the scatter looks small by chance: intervals of
-# 95 % hold in 92 to 95 % (simulated, normal scatter, 5 to 60 blocks needed). So much wider they hold in 94 to 96 %.
+# Whoever ends when the interval is narrow ends a little more often where the scatter looks small by chance: intervals
+# of 95 % hold in 92 to 95 % (simulated, normal scatter, 5 to 60 blocks needed). So much wider they hold in 94 to 96 %.
 _CHOSEN_END = 1.08
 _SURE = 0.99  # of a drift, before it is spoken of
 _APART, _MANY = 6.0, 8  # robust standard deviations from the median of so many trials: hardly by chance
