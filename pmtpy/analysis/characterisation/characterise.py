@@ -293,7 +293,6 @@ def _offset(found: _Findings, fit: KernelFit | None, clock: ClockFit | None, *, 
         return None
     if fit.family == AMBIGUOUS:
         found.declined["kernel"] = fit.reason
-        return None
     metered = fit.best.rate is not None
     if not hosted or (metered and clock is None):
         found.declined["kernel.offset_ms"] = (

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.kernel import CLEAR_RATIO, KernelFit, Shape
+from pmtpy.analysis.characterisation.kernel import KernelFit, Shape
 from pmtpy.analysis.signal.estimate import Estimate, huber_weights, robust_sd, rounding_error, t95
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
@@ -206,12 +206,11 @@ def fit_transfer(updates: Updates, meter: PowerTrace, fit: KernelFit, pivot_s: f
     DeclinedError
         Too few updates, or a power that hardly varies.
     """
-    near = [s for s in fit.shapes if s.loss < CLEAR_RATIO * fit.best.loss]
     inside = (updates.t_s > meter.start_s) & (updates.t_s < meter.end_s)
     t, y = updates.t_s[inside], updates.watts[inside]
     respond = Responder(meter)
     x = _seen(respond, t, fit.best, pivot_s)
-    doubt = np.max([np.abs(_seen(respond, t, shape, pivot_s) - x) for shape in near], axis=0)
+    doubt = np.max([np.abs(_seen(respond, t, shape, pivot_s) - x) for shape in fit.likely], axis=0)
     if fit.free is not None:  # none of the families is right
         rate = fit.best.rate.value if fit.best.rate is not None else 0.0
         x, doubt = fit.free.shown(meter, pivot_s + (t - pivot_s) * (1.0 + rate)), np.zeros(len(t))

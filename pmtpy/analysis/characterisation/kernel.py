@@ -11,7 +11,7 @@ from pmtpy.errors import DeclinedError
 BOXCAR, ONE_POLE, BOTH, AMBIGUOUS = "boxcar", "one-pole", "boxcar*one-pole", "ambiguous"
 _FINER = 4.0  # the reference must be sampled this much finer than the kernel, or the readings, to show it
 _EQUAL = 1.1  # clocks of two sensors with one period need not agree
-CLEAR_RATIO = 3.0  # of losses: below it two shapes are called indistinguishable (docs/characterise.md)
+NAMED = 20.0  # to one: odds from which a family is named, and from which another is out of the question
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +76,11 @@ class KernelFit:
     Attributes
     ----------
     family : str
-        One of the families, or ``"ambiguous"`` where two of them fit nearly equally well.
+        One of the families, or ``"ambiguous"`` where the odds of none of them are 20 to 1.
     best : Shape
-        The fit of least loss among those not more complicated than the data ask for.
+        The likeliest.
     shapes : tuple of Shape
         The best of each family, that of least loss first.
-    ratio : float
-        Loss of the rival over that of the best.
     updates : int
         Number of updates used.
     reason : str
@@ -96,11 +94,31 @@ class KernelFit:
     family: str
     best: Shape
     shapes: tuple[Shape, ...]
-    ratio: float
     updates: int
     reason: str = ""
     odds: tuple[tuple[str, float], ...] = ()
     free: FreeShape | None = None
+
+    @property
+    def likely(self) -> tuple[Shape, ...]:
+        """The best, and where no family is named the other shapes that are not out of the question."""
+        share = dict(self.odds)
+        rest = [s for s in self.shapes if s.family != self.best.family and share.get(s.family, 0.0) * NAMED > 1.0]
+        named = self.family != AMBIGUOUS
+        return (self.best, *(() if named else sorted(rest, key=lambda s: -share[s.family])))
+
+    def spans(self, width: str) -> Estimate | None:
+        """Return the ``"window_s"`` or ``"tau_s"`` that the best has, from none where a likely family has none of it.
+
+        None where no likely family has it.
+        """
+        each: list[Estimate | None] = [getattr(shape, width) for shape in self.likely]
+        known = [e for e in each if e is not None]
+        if not known:
+            return None
+        value = each[0].value if each[0] is not None else 0.0
+        low, high = (0.0 if len(known) < len(each) else min(e.low for e in known)), max(e.high for e in known)
+        return Estimate(value, max(0.0, min(low, value)), max(high, value))
 
     def by_means(self, cell_s: float, period_s: float) -> KernelFit:
         """Return the fit with the doubt of a reference that is known as means over cells alone.

@@ -24,11 +24,11 @@ from pmtpy.analysis.characterisation.model_selection import (
     choose,
     impure,
     plausible,
+    pure_of,
     refuted,
-    weighed,
     with_doubt,
 )
-from pmtpy.analysis.fit import fit_free, fit_rivals
+from pmtpy.analysis.fit import FreeShape, fit_free, fit_rivals
 from pmtpy.analysis.signal.estimate import Z95, Estimate, huber_weights, minimise, robust_sd, rounding_error, t95
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
@@ -123,35 +123,42 @@ def fit_kernel(
     weights = huber_weights(best.residuals)
     fits = plausible([_polish(problem, f.family, f.point, weights) for f in fits], metered=metered, rest_w=rest_w)
     found = [min((f for f in fits if f.family == family), key=lambda f: f.loss) for family in {f.family for f in fits}]
-    fit = choose(tuple(_describe(problem, f) for f in found), len(problem.y))
+    fit, free = _chosen(problem, found)
     best = next(f for f in found if f.family == fit.best.family)
     if fit.family in (BOXCAR, ONE_POLE) and not _pure(problem, best, weights):
         fit = impure(fit)
     others = [_polish(problem, best.family, point, weights, fixed="widths") for point in _other_widths(best)]
-    fit = with_doubt(fit, fits + plausible([best, *others], metered=metered, rest_w=rest_w), problem.period)
-    return _judged(problem, fit, best, found)
+    noise, _ = _errors(problem, best, _design(problem, best)[1])
+    asked = fits + plausible([best, *others], metered=metered, rest_w=rest_w)
+    weighed = [(f, noise.misfit(problem.t, f.residuals)) for f in asked]
+    fit = with_doubt(fit, weighed, noise.misfit(problem.t, best.residuals), problem.period)
+    return fit if free is None else refuted(fit, free[0], free[1])
 
 
-def _judged(problem: _Problem, fit: KernelFit, best: Fit, found: list[Fit]) -> KernelFit:
-    """Return the fit with its odds, and without a name if a kernel of free shape explains much more."""
-    _, design = _design(problem, best)
-    noise, _ = _errors(problem, best, design)
-    at = np.asarray(problem.middle + problem.t * (1.0 + float(best.point[3])), np.float64)
-    spread = math.hypot(best.window / math.sqrt(12.0), best.tau)
-    free = fit_free(at, problem.y, problem.reference, lag_s=best.lag, spread_s=spread)
-    rivals = fit_rivals(at, problem.y, problem.reference, lag_s=best.lag, spread_s=spread)
-    fit = weighed(
-        fit,
-        [(f, noise.misfit(problem.t, f.residuals)) for f in found],
+def _chosen(problem: _Problem, found: list[Fit]) -> tuple[KernelFit, tuple[FreeShape, float] | None]:
+    """Weigh the families, and a kernel of free shape with what the best of them leaves, if that refutes all of them."""
+    least = min(found, key=lambda f: f.loss)
+    noise, _ = _errors(problem, least, _design(problem, least)[1])
+    at = np.asarray(problem.middle + problem.t * (1.0 + float(least.point[3])), np.float64)
+    spread = math.hypot(least.window / math.sqrt(12.0), least.tau)
+    free = fit_free(at, problem.y, problem.reference, lag_s=least.lag, spread_s=spread)
+    rivals = fit_rivals(at, problem.y, problem.reference, lag_s=least.lag, spread_s=spread)
+    fit = choose(
+        tuple(_describe(problem, f) for f in found),
+        {f.family: noise.misfit(problem.t, f.residuals) for f in found},
+        {f.family: pure_of(f) for f in found},
         [(r, noise.misfit(problem.t, r.residuals)) for r in rivals],
+        len(problem.y),
     )
-    # Errors of the update times blur a kernel, which a free shape takes up; most of them is alike in all updates.
-    late = _UNLIKE * problem.jitter * design[:, 2]
-    left = float(best.residuals @ best.residuals - late @ late)
-    parameters = _FITTED + (best.family == BOTH)
-    if free is None or free.chance(left, parameters) > _REFUTED:
-        return fit
-    return refuted(fit, free, math.sqrt(left / (len(problem.y) - parameters)))
+    left = []
+    for f in found:
+        # Errors of the update times blur a kernel, which a free shape takes up; most of them is alike in all updates.
+        late = _UNLIKE * problem.jitter * _design(problem, f)[1][:, 2]
+        squares, parameters = float(f.residuals @ f.residuals - late @ late), _FITTED + (f.family == BOTH)
+        if free is None or free.chance(squares, parameters) > _REFUTED:
+            return fit, None
+        left.append(math.sqrt(squares / (len(problem.y) - parameters)))
+    return fit, (free, min(left)) if free is not None else None
 
 
 def _problem(updates: Updates, reference: PowerTrace, pivot_s: float | None = None, *, metered: bool) -> _Problem:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOTH, BOXCAR, CLEAR_RATIO, ONE_POLE, KernelFit, Shape
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOTH, BOXCAR, NAMED, ONE_POLE, KernelFit, Shape
 from pmtpy.analysis.fit import FreeShape, Rival
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.core.rows import Floats
@@ -20,7 +20,7 @@ _GAINS = (0.7, 1.4)  # plausible against a meter in the same circuit: a tie betw
 _RESTS = (-0.15, 0.4)  # power between blocks less that at rest, of the load's swing (150 against 127 W of 350: 0.1)
 _ALIKE = 0.15  # widths that differ by less, relative, are one minimum
 MINOR = 0.1  # share of a kernel's variance that a second width must have to count: the other moves by a twentieth
-_NAMED = 20.0  # to one: odds from which a family is named
+_CLEAR = 3.0  # of losses: beyond it a fit that is not plausible is believed
 _AS_LIKELY = 3.84  # chi-squared of one parameter, 95 %
 
 
@@ -70,29 +70,54 @@ def plausible(fits: list[Fit], *, metered: bool, rest_w: float | None = None) ->
             return _GAINS[0] < fit.gain < _GAINS[1]
         return _RESTS[0] * fit.gain < fit.intercept - rest_w < _RESTS[1] * fit.gain
 
-    limit = CLEAR_RATIO * min(f.loss for f in fits)
+    limit = _CLEAR * min(f.loss for f in fits)
     kept = [f for f in fits if sound(f)]
     return kept if any(f.loss <= limit for f in kept) else fits
 
 
-def choose(shapes: tuple[Shape, ...], n: int) -> KernelFit:
-    """Return the simplest family that no other beats clearly, or say that the simple ones cannot be told apart."""
-    shapes = tuple(sorted(shapes, key=lambda s: s.loss))
-    singles = [s for s in shapes if s.family != BOTH]
-    both = next((s for s in shapes if s.family == BOTH), None)
-    best = singles[0] if singles else shapes[0]
-    gained = best.loss / max(both.loss, 1e-30) if both is not None else 1.0  # by a second width
-    if both is not None and (not singles or gained > CLEAR_RATIO):
-        return KernelFit(BOTH, both, shapes, gained, n)
-    ratio = singles[1].loss / max(best.loss, 1e-30) if len(singles) > 1 else math.inf
-    if both is not None and gained > math.sqrt(CLEAR_RATIO):  # neither needed nor useless
-        best, rival, ratio = both, best, gained
-    elif ratio < CLEAR_RATIO:
-        rival = singles[1]
-    else:
-        return KernelFit(best.family, best, shapes, ratio, n)
-    reason = f"{_name(best)} and {_name(rival)} fit nearly equally (losses differ by a factor {ratio:.2g})"
-    return KernelFit(AMBIGUOUS, best, shapes, ratio, n, reason + "; use a pseudo-random load")
+def choose(
+    shapes: tuple[Shape, ...],
+    misfits: dict[str, float],
+    pure: dict[str, str],
+    rivals: list[tuple[Rival, float]],
+    n: int,
+) -> KernelFit:
+    """Return the likeliest family with the odds of all of them; without a name if these are below 20 to 1.
+
+    Parameters
+    ----------
+    shapes : tuple of Shape
+        The best of each family.
+    misfits : mapping
+        Minus twice the log-likelihood of each.
+    pure : mapping
+        What each family is when a second width that does not matter is left out.
+    rivals : list of (Rival, float)
+        Fits of shapes that are never named, and their misfits. What they make possible is in the intervals.
+    n : int
+        Readings.
+    """
+    # What one parameter more costs [S78].
+    cost = {family: misfit + math.log(n) * (family == BOTH) for family, misfit in misfits.items()}
+    cost |= {rival.shape: misfit for rival, misfit in rivals}
+    least = min(cost.values())
+    share = {family: math.exp(-min(value - least, 700.0) / 2.0) for family, value in cost.items()}
+    total = sum(share.values())
+    odds = tuple(sorted(((name, part / total) for name, part in share.items()), key=lambda row: -row[1]))
+    likeliest = min(pure, key=lambda family: cost[family])
+    fitted = {s.family: s for s in shapes}
+    best = fitted.get(pure[likeliest], fitted[likeliest])
+    mine = sum(share[family] for family, alone in pure.items() if best.family in (family, alone)) / total
+    likely = [r for r, _ in rivals if share[r.shape] * NAMED > total]
+    likely_shapes = [s for s in shapes if share[s.family] * NAMED > total]
+    fit = KernelFit(
+        best.family, _spanning(best, likely, likely_shapes), tuple(sorted(shapes, key=lambda s: s.loss)), n, "", odds
+    )
+    if mine * (1.0 + NAMED) >= NAMED:
+        return fit
+    named = " and ".join(f"a {name} has {100.0 * part:.0f} %" for name, part in odds[:2])
+    reason = f"{named} of the probability, and it takes odds of {NAMED:g} to 1 to name one; use a pseudo-random load"
+    return replace(fit, family=AMBIGUOUS, reason=reason)
 
 
 def impure(fit: KernelFit) -> KernelFit:
@@ -107,10 +132,13 @@ def _name(shape: Shape) -> str:
     return f"a {shape.family}" + (f" of {1e3 * width.value:.3g} ms" if width else "")
 
 
-def with_doubt(fit: KernelFit, fits: list[Fit], period: float) -> KernelFit:
-    """Call the fit ambiguous if quite another width fits nearly as well, or any; then widen what depends on it."""
+def with_doubt(fit: KernelFit, fits: list[tuple[Fit, float]], least: float, period: float) -> KernelFit:
+    """Call the fit ambiguous if quite another width fits nearly as well, or any; then widen what depends on it.
+
+    ``fits`` are beside their misfits, minus twice the log-likelihood, of which that of the best is ``least``.
+    """
     best = fit.best
-    near = [f for f in fits if f.loss < CLEAR_RATIO * best.loss]
+    near = [f for f, misfit in fits if misfit - least < 2.0 * math.log(NAMED)]
     reason = fit.reason or _doubt(best, near)
     same = [f for f in near if f.family == best.family and _alike(f, best)]
     # Where the loss has no round minimum the covariance says too little: what is as likely belongs to the interval.
@@ -157,49 +185,27 @@ def _doubt(best: Shape, near: list[Fit]) -> str:
     width = best.window_s or best.tau_s or best.lag_s
     return (
         f"kernels {1e3 * width.value:.3g} and {1e3 * (rival.window or rival.tau):.3g} ms wide fit nearly "
-        "equally: a regular load hides the difference; use a pseudo-random load, an uneven duty cycle or several "
-        "periods"
+        "equally: too few readings show the flanks of the load, or it is regular; use a pseudo-random load, an uneven "
+        "duty cycle or several periods"
     )
 
 
-def weighed(fit: KernelFit, misfits: list[tuple[Fit, float]], rivals: list[tuple[Rival, float]]) -> KernelFit:
-    """Return the fit with the odds of its families; without a name if these are below 20 to 1.
-
-    ``misfits`` are minus twice log-likelihoods of the best fit of each family. A second width speaks against a simple
-    family only if it has a share in the kernel's variance that matters. Rivals are never named, but what they make
-    possible is in the intervals.
-    """
-    # What one parameter more costs [S78].
-    cost = {found.family: misfit + math.log(fit.updates) * (found.family == BOTH) for found, misfit in misfits}
-    cost |= {rival.shape: misfit for rival, misfit in rivals}
-    least = min(cost.values())
-    share = {family: math.exp(-min(value - least, 700.0) / 2.0) for family, value in cost.items()}
-    total = sum(share.values())
-    odds = tuple(sorted(((name, part / total) for name, part in share.items()), key=lambda row: -row[1]))
-    fit = replace(fit, odds=odds, best=_spanning(fit.best, [r for r, _ in rivals if share[r.shape] * _NAMED > total]))
-    mine = sum(share[found.family] for found, _ in misfits if fit.family in (found.family, _pure_of(found))) / total
-    if fit.family == AMBIGUOUS or mine * (1.0 + _NAMED) >= _NAMED:
-        return fit
-    likely = " and ".join(f"a {name} has {100.0 * part:.0f} %" for name, part in odds[:2])
-    reason = f"{likely} of the probability, and it takes odds of {_NAMED:g} to 1 to name one; use a pseudo-random load"
-    return replace(fit, family=AMBIGUOUS, reason=reason)
-
-
-def _spanning(best: Shape, rivals: list[Rival]) -> Shape:
-    """Widen what does not depend on a family by what rivals that are likely say of it."""
+def _spanning(best: Shape, rivals: list[Rival], shapes: list[Shape]) -> Shape:
+    """Widen what does not depend on a family by what others that are likely say of it."""
 
     def spanned(estimate: Estimate, others: list[float]) -> Estimate:
         return replace(estimate, low=min([estimate.low, *others]), high=max([estimate.high, *others]))
 
     return replace(
         best,
-        gain=spanned(best.gain, [r.gain for r in rivals]),
-        intercept_w=spanned(best.intercept_w, [r.intercept_w for r in rivals]),
-        lag_s=spanned(best.lag_s, [r.lag_s for r in rivals]),
+        gain=spanned(best.gain, [r.gain for r in rivals] + [s.gain.value for s in shapes]),
+        intercept_w=spanned(best.intercept_w, [r.intercept_w for r in rivals] + [s.intercept_w.value for s in shapes]),
+        lag_s=spanned(best.lag_s, [r.lag_s for r in rivals] + [s.lag_s.value for s in shapes]),
+        offset_s=spanned(best.offset_s, [s.offset_s.value for s in shapes]),
     )
 
 
-def _pure_of(fit: Fit) -> str:
+def pure_of(fit: Fit) -> str:
     """Family of a fit, its second width left out if that is minor."""
     parts = fit.window**2 / 12.0, fit.tau**2
     if fit.family == BOTH and min(parts) < MINOR * sum(parts):

@@ -5,14 +5,15 @@ Pure; times are seconds, powers watts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from pmtpy.analysis.characterisation.gain import Transfer
-from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, Shape
 from pmtpy.analysis.characterisation.step_response import StepResponse
 from pmtpy.analysis.clocking import PublishingClock
 from pmtpy.analysis.correction.energy import EnergyComparison
@@ -127,7 +128,6 @@ class Characterisation:
     def document(self) -> dict[str, Any]:
         """Return the JSON document of ``pmtpy characterise``."""
         kernel, step, transfer = self.kernel, self.step, self.transfer
-        best = kernel.best if kernel is not None and kernel.family != AMBIGUOUS else None
         return {
             "channel": self.channel,
             "update_period_ms": self._period(),
@@ -138,11 +138,11 @@ class Characterisation:
             },
             "kernel": {
                 "family": kernel.family if kernel else AMBIGUOUS,
-                "window_ms": _json(best.window_s if best else None, 1e3),
-                "tau_ms": _json(best.tau_s if best else None, 1e3),
-                "offset_ms": _json(self.offset_s if best else None, 1e3),
+                "window_ms": _json(kernel.spans("window_s") if kernel else None, 1e3),
+                "tau_ms": _json(kernel.spans("tau_s") if kernel else None, 1e3),
+                "offset_ms": _json(self.offset_s, 1e3),
                 "lag_ms": _json(kernel.best.lag_s if kernel else None, 1e3),
-                "candidates": _candidates(kernel) if kernel else [],
+                "candidates": _candidates(kernel, self.offset_s) if kernel else [],
             },
             "gradient": _json(transfer.gain if transfer else None),
             "intercept_w": _json(transfer.intercept_w if transfer else None),
@@ -151,18 +151,32 @@ class Characterisation:
         }
 
 
-def _candidates(fit: KernelFit) -> list[dict[str, Any]]:
+def _candidates(fit: KernelFit, offset_s: Estimate | None) -> list[dict[str, Any]]:
     """Return the families with the share of belief in each, the likeliest first."""
-    shapes = {shape.family: shape for shape in fit.shapes}
+    shapes = {shape.family: shape for shape in (*fit.shapes, fit.best)}
+    none = dict.fromkeys(("window_ms", "tau_ms", "offset_ms", "lag_ms", "gradient", "intercept_w"))
+    # What ties the reference's clock to the host's is as uncertain for each of them.
+    tie = math.sqrt(max(offset_s.half_width**2 - fit.best.offset_s.half_width**2, 0.0)) if offset_s else None
     return [
-        {
-            "family": name,
-            "share": share,
-            "window_ms": _json(shapes[name].window_s if name in shapes else None, 1e3),
-            "tau_ms": _json(shapes[name].tau_s if name in shapes else None, 1e3),
-        }
+        {"family": name, "share": share} | (_shape(shapes[name], tie) if name in shapes else none)
         for name, share in fit.odds
     ]
+
+
+def _shape(shape: Shape, tie_s: float | None) -> dict[str, Any]:
+    """Return what one family says; no offset where nothing ties the clocks."""
+    return {
+        "window_ms": _json(shape.window_s and _not_negative(shape.window_s), 1e3),
+        "tau_ms": _json(shape.tau_s and _not_negative(shape.tau_s), 1e3),
+        "offset_ms": _json(None if tie_s is None else shape.offset_s.widened(tie_s), 1e3),
+        "lag_ms": _json(shape.lag_s, 1e3),
+        "gradient": _json(shape.gain),
+        "intercept_w": _json(shape.intercept_w),
+    }
+
+
+def _not_negative(width: Estimate) -> Estimate:
+    return replace(width, low=max(width.low, 0.0))
 
 
 def _json(estimate: Estimate | None, factor: float = 1.0) -> dict[str, float] | None:

@@ -174,9 +174,16 @@ def test_a_sharp_step_leaves_the_kernel_ambiguous_but_gives_gradient_and_honest_
     # One update on each flank: a boxcar and a one-pole can both be bent to fit it.
     found = _of_one_step()
     document = found.document()
-    assert document["kernel"]["family"] == "ambiguous"
-    assert document["kernel"]["window_ms"] is None
-    assert "fit nearly equally" in document["declined"]["kernel"]
+    kernel = document["kernel"]
+    assert kernel["family"] == "ambiguous"
+    assert "of the probability, and it takes odds of 20 to 1 to name one" in document["declined"]["kernel"]
+    # Either width may be none; both have a bound, as have lag and offset, and each candidate says what it would be.
+    assert kernel["window_ms"]["low"] == kernel["tau_ms"]["low"] == 0.0
+    assert 25.0 <= kernel["window_ms"]["high"] < 100.0
+    assert kernel["tau_ms"]["high"] < 100.0
+    named = {c["family"]: c for c in kernel["candidates"]}
+    assert sum(c["share"] for c in named.values()) == pytest.approx(1.0)
+    assert all(named["boxcar"][key] is not None for key in ("window_ms", "offset_ms", "lag_ms", "gradient"))
     assert document["gradient"]["value"] == pytest.approx(0.95, abs=0.012)
     assert set(document["energy"]) == {"whole", "first_1s", "first_0.3s"}
     assert all(e.corrected_j.contains(e.reference_j) for e in found.energy.values())
