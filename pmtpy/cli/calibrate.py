@@ -27,7 +27,7 @@ from pmtpy.core.calibration.profile import RECORDED, Profile
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.response import Number
 from pmtpy.errors import FileFormatError, SinkError, TargetError
-from pmtpy.lab.make_profile import REPEATABILITY, calibration_line, identities, response_of, shown_range
+from pmtpy.lab.make_profile import REPEATABILITY, calibration_line, candidates, identities, response_of, shown_range
 from pmtpy.lab.tuning_table import COLUMNS, read_table, write_predictions
 from pmtpy.sensor.registry import canonical, create, split_target
 
@@ -168,7 +168,7 @@ def _profile(args: argparse.Namespace) -> int:
         ("date", dt.datetime.now(tz=dt.timezone.utc).date().isoformat()),
         ("repeatability", spread),
     )
-    profile = Profile(identity, channel.name, curve, low, high, response_of(found), came)
+    profile = Profile(identity, channel.name, curve, low, high, response_of(found), came, candidates(found))
     recorded = identities(found)
     for each in recorded:
         refuse_stranger(replace(profile, device=each), recorded[0] if args.device else identity)

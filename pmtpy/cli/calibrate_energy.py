@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pmtpy.analysis.clocking import estimate_updates, update_series
-from pmtpy.analysis.correction.live import known_response
-from pmtpy.analysis.energy.estimate import Energy, region_energy
+from pmtpy.analysis.correction.live import known_responses
+from pmtpy.analysis.energy.estimate import Energy, likely_energy
 from pmtpy.analysis.signal.clock_fit import zone_shift
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.trace import PowerTrace
@@ -104,10 +104,11 @@ def run(args: argparse.Namespace) -> int:
             "characterise the sensor under an irregular load, and make the profile from that"
         )
         raise CalibrationError(msg)
-    response = known_response(profile, updates.period_s, updates.watts)
+    responses = known_responses(profile, updates.period_s, updates.watts)
+    lead = max(_lead(response) for _, response in responses)
     found = []
-    for start, end in _intervals(args, table, load, (first + shift, float(polls.t_s[-1]) + shift), _lead(response)):
-        energy = region_energy(updates.t_s + shift, updates.watts, response, start_s=start, end_s=end, load=load)
+    for start, end in _intervals(args, table, load, (first + shift, float(polls.t_s[-1]) + shift), lead):
+        energy = likely_energy(updates.t_s + shift, updates.watts, responses, start_s=start, end_s=end, load=load)
         found.append((start - first - shift, end - start, energy))
     beyond = profile.outside(updates.watts)
     if beyond:

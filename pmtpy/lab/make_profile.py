@@ -20,6 +20,8 @@ from pmtpy.errors import CalibrationError
 # Standard deviation of energies of one card over repeated measurements by the good practice of Yang, Adamek, Armour
 # (arXiv 2312.02741): 0.25 %. Assumed of another session of any card where there is but one recording of it.
 REPEATABILITY = 0.0025
+_AMBIGUOUS = "ambiguous"
+_LEAST = 0.01  # share of belief in a kernel below which its energies count for nothing
 
 Found = Mapping[str, object]
 
@@ -78,6 +80,24 @@ def response_of(found: Sequence[Found]) -> Response:
     period = pooled([_number_of(f.get("update_period_ms"), 1e-3) for f in found])
     noise = pooled([Number(n) if isinstance(n := f.get("noise_w"), float) else None for f in found])
     return Response.stated(families[0], refresh_s=period, window_s=window, tau_s=tau, delay_s=delay, noise=noise)
+
+
+def candidates(found: Sequence[Found]) -> tuple[tuple[float, Response], ...]:
+    """Return the kernels that a single recording left open, with the share of belief in each, the likeliest first.
+
+    None where a family was named, or of several recordings; nor of shapes that are not a boxcar and a one-pole.
+    """
+    kernel = found[0].get("kernel")
+    if len(found) > 1 or not isinstance(kernel, Mapping) or kernel.get("family") != _AMBIGUOUS:
+        return ()
+    rows = []
+    for row in kernel.get("candidates", ()):
+        window, tau, delay = (_number_of(row.get(key), 1e-3) for key in ("window_ms", "tau_ms", "offset_ms"))
+        share = float(row["share"])
+        if (window or tau) and share >= _LEAST:
+            rows.append((share, Response.stated(str(row["family"]), window_s=window, tau_s=tau, delay_s=delay)))
+    total = sum(share for share, _ in rows)
+    return tuple((share / total, response) for share, response in rows)
 
 
 def shown_range(found: Sequence[Found]) -> tuple[float, float]:

@@ -152,3 +152,17 @@ def test_a_recording_of_another_device_is_refused(recorded: Path, capsys: pytest
     words = ["calibrate", "energy", str(recorded / "own.csv"), "--profile", str(recorded / "profile.json")]
     assert main(words) == 2
     assert "was made on another device" in capsys.readouterr().err
+
+
+def test_a_kernel_that_was_left_open_makes_the_interval_wider_and_no_refusal(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (named,) = energies(recorded, capsys, "--between", "5.04,5.34")
+    told = parse_profile((recorded / "profile.json").read_text())
+    pole = Response.stated("one-pole", tau_s=Number(0.2, 0.002), delay_s=Number(0.0, 0.001))
+    for window_share in (0.9, 0.5):
+        candidates = ((window_share, RESPONSE), (1.0 - window_share, pole))
+        (recorded / "profile.json").write_text(replace(told, candidates=candidates).to_json())
+        (open_,) = energies(recorded, capsys, "--between", "5.04,5.34")
+        assert open_["low"] < 0.3 * 300.0 < open_["high"]  # one of them is right
+        assert open_["uncertainty_joules"] > named["uncertainty_joules"]

@@ -238,3 +238,32 @@ def test_without_a_range_in_the_file_one_must_be_stated(tmp_path: Path, capsys: 
     (tmp_path / "found.json").write_text(json.dumps(FOUND | {"channel": "gpu.instant"}))
     assert main(["calibrate", "profile", str(tmp_path / "found.json"), "-o", str(tmp_path / "p.json")]) == 2
     assert "--range LOW,HIGH" in capsys.readouterr().err
+
+
+def test_a_kernel_that_was_left_open_is_in_the_profile_with_all_that_it_may_be(tmp_path: Path) -> None:
+    none = {"window_ms": None, "tau_ms": None, "offset_ms": None}
+    kernel = {
+        "family": "ambiguous",
+        "window_ms": {"value": 100.0, "low": 0.0, "high": 110.0},
+        "tau_ms": {"value": 0.0, "low": 0.0, "high": 40.0},
+        "offset_ms": estimate(0.0, 20.0),
+        "candidates": [
+            {"family": "boxcar", "share": 0.6, **none, "window_ms": estimate(100.0, 9.8), "offset_ms": estimate(0, 1)},
+            {"family": "two-pole", "share": 0.2, **none},
+            {"family": "one-pole", "share": 0.2, **none, "tau_ms": estimate(30.0, 5.88), "offset_ms": estimate(20, 1)},
+        ],
+    }
+    (tmp_path / "found.json").write_text(json.dumps(FOUND | {"channel": "gpu", "kernel": kernel}))
+    out = tmp_path / "profile.json"
+    words = ["calibrate", "profile", str(tmp_path / "found.json"), "--device", "a card", "--range", "20,700"]
+    assert main([*words, "-o", str(out)]) == 0
+    made = parse_profile(out.read_text())
+    assert [(round(share, 9), how.family) for share, how in made.candidates] == [(0.75, "boxcar"), (0.25, "one-pole")]
+    boxcar, pole = (how for _, how in made.candidates)
+    assert (boxcar.window_s, boxcar.window_u, boxcar.tau_s) == pytest.approx((0.1, 0.005, 0.0))
+    assert (pole.tau_s, pole.tau_u, pole.delay_s) == pytest.approx((0.03, 0.003, 0.02))
+    assert parse_profile(made.to_json()).to_json() == made.to_json()
+    broken = json.loads(made.to_json())
+    broken["behaviour"]["candidates"] = [{"share": -1.0}]
+    with pytest.raises(CalibrationError, match="negative"):
+        parse_profile(json.dumps(broken))

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from pmtpy.analysis.clocking.rows import date_rows
-from pmtpy.analysis.energy.estimate import Energy, region_energy
+from pmtpy.analysis.energy.estimate import Energy, likely_energy
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
@@ -31,21 +31,30 @@ _QUARTILE = 0.3186 * math.sqrt(6.0)  # lower quartile of the size of second diff
 _DOUBTFUL = 0.1  # of the energy, as in pmtpy.analysis.uncertainty.budget
 
 
-def known_response(profile: Profile, period_s: float, watts: Floats) -> Response:
+def known_responses(profile: Profile, period_s: float, watts: Floats) -> list[tuple[float, Response]]:
     """Return the profile's response as it is of powers to which the profile's curve was applied already.
 
+    Where the kernel was left open, those that it may be, with the share of belief in each, the likeliest first.
     ``watts`` are updates, which tell the noise where the profile does not; ``period_s`` is what was found of them.
     """
     known = profile.calibrated(Channel(profile.channel, Quantity.POWER, resolution=0.0))
     bends = np.abs(np.diff(watts, 2))  # of smooth readings nothing is left; the larger ones are the load's
     noise = float(np.quantile(bends, 0.25)) / _QUARTILE if len(bends) else 0.0
-    return replace(
-        profile.response,
-        period_s=period_s,
-        gain_u=known.gain_u,
-        offset_u=known.offset_u,
-        noise_w=known.noise or noise,
-    )
+    each = profile.candidates or ((1.0, profile.response),)
+    return [
+        (
+            share,
+            replace(
+                response,
+                period_s=period_s,
+                tau_u=response.tau_u if math.isfinite(response.tau_u) else 0.0,  # a kernel without a one-pole
+                gain_u=known.gain_u,
+                offset_u=known.offset_u,
+                noise_w=known.noise or noise,
+            ),
+        )
+        for share, response in each
+    ]
 
 
 def after_s(response: Response) -> float:
@@ -93,14 +102,15 @@ def live_energy(
     near = np.isfinite(watts) & (t_s <= seconds + reach)
     t_s, watts = t_s[near], watts[near]
     seen = date_rows(t_s, watts, period, aged_s)
-    response = known_response(profile, period.value, seen.watts)
+    responses = known_responses(profile, period.value, seen.watts)
+    response = responses[0][1]
     if not _covered(seen, response, seconds):
         return None
-    response = replace(response, lag_u=math.hypot(response.lag_u, seen.jitter_s))
+    responses = [(share, replace(r, lag_u=math.hypot(r.lag_u, seen.jitter_s))) for share, r in responses]
     load, notes = _fit_load(channel, response, seen, load)
     try:
-        found = region_energy(
-            seen.t_s, seen.watts, response, start_s=0.0, end_s=seconds, load=load, ahead_s=_AHEAD * response.period_s
+        found = likely_energy(
+            seen.t_s, seen.watts, responses, start_s=0.0, end_s=seconds, load=load, ahead_s=_AHEAD * response.period_s
         )
     except CoverageError:
         return None

@@ -140,6 +140,36 @@ def region_energy(
     return _in_step(_stated(found, response, region, "reconstruction", notes), power, response, end_s - start_s)
 
 
+def likely_energy(
+    t_s: Floats,
+    watts: Floats,
+    responses: Sequence[tuple[float, Response]],
+    *,
+    start_s: float,
+    end_s: float,
+    load: LoadIntervals | None = None,
+    ahead_s: float = 0.0,
+) -> Energy:
+    """Energy of an interval by each response that a sensor may have, with the share of belief in it.
+
+    The mean of all, and what they differ by as a part of the uncertainty; all else is as :func:`region_energy` says.
+    """
+    found = [
+        region_energy(t_s, watts, response, start_s=start_s, end_s=end_s, load=load, ahead_s=ahead_s)
+        for _, response in responses
+    ]
+    if len(found) == 1:
+        return found[0]
+    best, share = found[0], np.array([share for share, _ in responses])
+    share /= np.sum(share)
+    joules = float(share @ [e.joules for e in found])
+    variance = float(share @ [e.uncertainty_joules**2 + (e.joules - joules) ** 2 for e in found])
+    apart = math.sqrt(max(variance - best.uncertainty_joules**2, 0.0))
+    mixed = Energy.of(joules, best.method, [*best.parts, ("kernel", apart)], best.warnings)
+    low, high = (float(share @ [e.aliased[i] - e.joules for e in found]) for i in (0, 1))
+    return replace(mixed, aliased=(min(mixed.low, joules + low), max(mixed.high, joules + high)))
+
+
 # --- which readings ---
 
 

@@ -43,6 +43,8 @@ class Profile:
         Range of shown values over which it was made.
     response : Response
         How the sensor follows time, before its curve is applied.
+    candidates : tuple of (share, Response)
+        Where the kernel was left open: those that it may be, with the share of belief in each, the likeliest first.
     provenance : tuple of (key, text)
         Date, data set, reference instrument, residuals: whatever tells where it came from. Not empty.
     """
@@ -54,6 +56,7 @@ class Profile:
     high: float
     response: Response = UNKNOWN
     provenance: tuple[tuple[str, str], ...] = ()
+    candidates: tuple[tuple[float, Response], ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a profile that cannot be: an empty range, a curve that does not rise, no provenance."""
@@ -135,15 +138,9 @@ def _as_document(profile: Profile) -> dict[str, object]:
     else:
         model = "lookup"
         parameters = {"shown": list(curve.shown), "true": list(curve.values), "u": curve.u, "zero_u": curve.zero_u}
-    how = profile.response
-    known = {
-        "refresh_s": Number(how.period_s, how.period_u),
-        "window_s": Number(how.window_s, how.window_u),
-        "tau_s": Number(how.tau_s, how.tau_u),
-        "delay_s": Number(how.delay_s, how.delay_u),
-        "noise": Number(how.noise_w, 0.0 if how.noise_w else math.inf),
-    }
-    facts: dict[str, object] = {name: _number(n) for name, n in known.items() if math.isfinite(n.u)}
+    behaviour = _facts(profile.response)
+    if profile.candidates:
+        behaviour["candidates"] = [{"share": share} | _facts(how) for share, how in profile.candidates]
     return {
         "format": _FORMAT,
         "version": 1,
@@ -155,9 +152,38 @@ def _as_document(profile: Profile) -> dict[str, object]:
         "model": model,
         "parameters": parameters,
         "range": [profile.low, profile.high],
-        "behaviour": facts | ({"family": how.family} if how.family else {}),
+        "behaviour": behaviour,
         "provenance": dict(profile.provenance),
     }  # fmt: skip
+
+
+def _facts(how: Response) -> dict[str, object]:
+    known = {
+        "refresh_s": Number(how.period_s, how.period_u),
+        "window_s": Number(how.window_s, how.window_u),
+        "tau_s": Number(how.tau_s, how.tau_u),
+        "delay_s": Number(how.delay_s, how.delay_u),
+        "noise": Number(how.noise_w, 0.0 if how.noise_w else math.inf),
+    }
+    facts: dict[str, object] = {name: _number(n) for name, n in known.items() if math.isfinite(n.u)}
+    return facts | ({"family": how.family} if how.family else {})
+
+
+def _response(facts: dict[str, object]) -> Response:
+    family = str(facts.get("family", ""))
+    return Response.stated(family, **{f: _read_number(facts, f) for f in _FACTS if f in facts})
+
+
+def _candidates(behaviour: dict[str, object]) -> tuple[tuple[float, Response], ...]:
+    rows = behaviour.get("candidates", [])
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        msg = "candidates must be a row of objects"
+        raise CalibrationError(msg)
+    shares = [_real(row["share"], "share") for row in rows]
+    if rows and not (min(shares) >= 0.0 and sum(shares) > 0.0):
+        msg = "the shares of the candidates must not be negative"
+        raise CalibrationError(msg)
+    return tuple((share / sum(shares), _response(row)) for share, row in zip(shares, rows, strict=True))
 
 
 def _number(number: Number) -> dict[str, float]:
@@ -200,7 +226,6 @@ def _from_document(document: dict[str, object]) -> Profile:
     if not isinstance(behaviour, dict):
         msg = "behaviour must be an object"
         raise CalibrationError(msg)
-    facts = {f: _read_number(behaviour, f) for f in _FACTS if f in behaviour}
     low, high = _reals(document, "range")
     return Profile(
         Identity(
@@ -214,8 +239,9 @@ def _from_document(document: dict[str, object]) -> Profile:
         _curve(_text(document, "model"), _table(document, "parameters")),
         low,
         high,
-        Response.stated(str(behaviour.get("family", "")), **facts),
+        _response(behaviour),
         tuple(sorted((str(k), str(v)) for k, v in provenance.items())),
+        _candidates(behaviour),
     )
 
 
