@@ -15,57 +15,19 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 import numpy as np
 
 from pmtpy.core.channel import Channel, Derivation, EnergyMethod
 from pmtpy.core.counters import Counter, Ratio, Transform, impossible, sure_ns
 from pmtpy.core.rows import Block, Floats, Frame, Ints, Layout, Point, Row
+from pmtpy.core.sampled import Matrix, Ordinary, covered_ns
 
 _new = tuple.__new__  # what Point(...) does in the end, at half the cost
 
 _UNKNOWN = "it was not measured, or shows an impossible value"
 
 _FEW_ROWS = 8  # below this, plain numbers are faster than arrays
-
-
-class _Matrix:
-    """How to compute all sampled channels at once: which rows of the matrix of SI values enter which result."""
-
-    __slots__ = ("halved", "products", "rows", "scale", "scaled", "total", "values")
-
-    def __init__(self, samples: Sequence[tuple[int, Channel, int, int]], values: list[int], total: list[int]) -> None:
-        self.rows = len(samples)
-        halved = [out for out, channel, *_ in samples if channel.energy_method is EnergyMethod.TRAPEZOID]
-        self.halved = _even(halved) if halved else None  # momentary: the half-way value of two rows counts
-        self.products = None
-        if samples and all(j >= 0 for *_, j in samples):
-            self.products = (_even([i for *_, i, _ in samples]), _even([j for *_, j in samples]))
-        self.scale = np.array([[channel.scale if j >= 0 else 1.0] for _, channel, _, j in samples])
-        self.scaled = bool(np.any(self.scale != 1.0))
-        self.values = _even(values)
-        self.total = _even(total) if total else None
-
-
-def _even(indices: list[int]) -> slice | list[int]:
-    """Return evenly spaced indices as a slice, which numpy need not copy."""
-    steps = {b - a for a, b in pairwise(indices)} or {1}
-    if len(steps) == 1 and min(steps) > 0:
-        return slice(indices[0], indices[-1] + 1, steps.pop()) if indices else slice(0)
-    return indices
-
-
-class _Same:
-    """What ordinary rows share, of which nothing is lost or unknown: made once, handed out by slices, never written."""
-
-    __slots__ = ("lost", "rows", "uncovered", "uncovered_ns")
-
-    def __init__(self, uncovered_ns: tuple[int, ...], rows: int) -> None:
-        self.rows, self.uncovered_ns = rows, uncovered_ns
-        self.lost = np.zeros(rows, np.int64)
-        self.uncovered = np.repeat(np.array(uncovered_ns, np.int64)[:, None], rows, axis=1)
-        self.lost.flags.writeable = self.uncovered.flags.writeable = False
 
 
 class Integrator:
@@ -91,7 +53,7 @@ class Integrator:
         self._unknown_ns = [0] * len(layout.names)  # known for good to be unknown
         self._pending_ns = [0] * len(layout.names)  # not known yet
         self._uncovered_ns = tuple(self._unknown_ns)
-        self._same = _Same(self._uncovered_ns, 0)
+        self._same = Ordinary(self._uncovered_ns, 0)
         self.lost = 0
         self._row_unknown = (-1, 0)  # instant of a row, and how much of the time before it the total does not know
         self.doubts: dict[int, tuple[int, str]] = {}
@@ -147,7 +109,7 @@ class Integrator:
         self._bounds = (np.array(least)[:, None], np.array(most)[:, None])
         self._bounded = any(map(math.isfinite, (*least, *most)))
         self._wide = bool(self._samples) and not self._counters and not self._plain
-        self._matrix = _Matrix(self._samples, [i for i, *_ in self._values], list(layout.in_total))
+        self._matrix = Matrix(self._samples, [i for i, *_ in self._values], list(layout.in_total))
 
     def advance(self, data: Block | Row) -> Frame | Point | None:
         """Take the rows that have come; return the same rows of the curve (None if there were none)."""
@@ -317,7 +279,7 @@ class Integrator:
             # A momentary power beside the counter that makes the total is bridged by its neighbours: the total knows
             # the energy of that time, so it is not uncovered. The uncertainty of the channel has a part for it.
             lost = gap and (out in self._in_total or not self._in_total)
-            known_ns = 0 if math.isnan(mean) else _known_ns(channel, dt_ns) if lost else dt_ns
+            known_ns = 0 if math.isnan(mean) else covered_ns(channel, dt_ns) if lost else dt_ns
             if known_ns:
                 self._joules[out] += mean * known_ns * 1e-9
             if known_ns < dt_ns:
@@ -359,7 +321,7 @@ class Integrator:
             else:
                 np.add.reduce(columns[plan.total], axis=0, out=columns[0])
         if self._same.rows < n or self._same.uncovered_ns != self._uncovered_ns:
-            self._same = _Same(self._uncovered_ns, n)
+            self._same = Ordinary(self._uncovered_ns, n)
         uncovered = self._same.uncovered[:, :n].T
         if unknown is not None:
             uncovered = uncovered + np.cumsum(unknown, axis=0)
@@ -412,7 +374,7 @@ class Integrator:
             for out, channel, *_ in self._samples:
                 if not restarted and self._in_total and out not in self._in_total:
                     continue  # bridged by its neighbours, as in one row
-                known = 0 if restarted else _known_ns(channel, length)
+                known = 0 if restarted else covered_ns(channel, length)
                 joules[out, row] *= known / max(1, length)
                 unknown[row, out] = length - known
         for out in (np.flatnonzero(broken) + 1).tolist():
@@ -433,13 +395,3 @@ class Integrator:
         if first:
             gaps.pop(0, None)
         return list(gaps.items())
-
-
-def _known_ns(channel: Channel, dt_ns: int) -> int:
-    """Of an interval with lost rows, the part that the row at its end still covers.
-
-    A momentary sample covers nothing before itself. An interval mean covers the interval that it is the mean of.
-    """
-    if channel.energy_method is not EnergyMethod.MEAN or channel.window_s is None:
-        return 0
-    return min(dt_ns, round(channel.window_s * 1e9))

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pmtpy.core.clock import NS_PER_S, Clock
-from pmtpy.errors import BackendUnavailableError
+from pmtpy.core.source import Discovery
+from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, Verdict
 
 BACKEND = "powersensor3"
 # STMicroelectronics virtual COM port, which the firmware leaves unchanged (PowerSensor3, docs/INSTALLATION_DEVICE.md).
@@ -219,3 +220,21 @@ def _has_open(process: Path, device: int) -> int:
             with contextlib.suppress(OSError):
                 count += link.stat().st_rdev == device
     return count
+
+
+def discover() -> Discovery:
+    """Find boards by their USB identity; opens nothing."""
+    ports = list_ports()
+    boards = tuple(p.path for p in ports if p.is_board)
+    if boards:
+        barred = [path for path in boards if not os.access(path, os.R_OK | os.W_OK)]
+        if barred:
+            why = Obstacle.PERMISSION, (PERMISSION_REMEDY,)
+            found = [Finding(BACKEND, b, Verdict.BROKEN, f"no permission to use {b}", *why) for b in barred]
+            return Discovery(boards, tuple(found))
+        return Discovery(boards)
+    try:
+        choose_port(ports)
+    except BackendUnavailableError as error:
+        return Discovery((), (error.finding,))
+    return Discovery()

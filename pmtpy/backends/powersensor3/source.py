@@ -6,7 +6,6 @@ The levels are handed on as they came; what they mean is in the channels, comput
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,10 +19,7 @@ from pmtpy.backends.powersensor3.labels import MarkLabels
 from pmtpy.backends.powersensor3.limits import Ends, range_of
 from pmtpy.backends.powersensor3.port import (
     BACKEND,
-    PERMISSION_REMEDY,
-    choose_port,
     is_pseudo_terminal,
-    list_ports,
     serial_of,
 )
 from pmtpy.backends.powersensor3.stream import FrameStream, Piece, Rows
@@ -31,17 +27,14 @@ from pmtpy.backends.powersensor3.transport import DirectTransport, RelayTranspor
 from pmtpy.core.channel import Channel, Derivation, Identity
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.rows import Block
-from pmtpy.core.source import Discovery, Remarks, Source, Timestamps, Traits, columns
+from pmtpy.core.source import Remarks, Source, Timestamps, Traits, columns
 from pmtpy.errors import (
     BackendUnavailableError,
-    Finding,
-    Obstacle,
     ProtocolError,
     ReadError,
     SensorClosedError,
     SourceLostError,
     TargetError,
-    Verdict,
 )
 
 # The first pieces fix the board's clock on the host's and the interval: the fastest of some 30 arrivals, which on a
@@ -294,24 +287,6 @@ class PowerSensor3Source(Source):
             if isinstance(self._board.transport, RelayTransport):  # which may have been killed
                 self._board.transport = self._board.transport.take_back()
             self._board.rest()  # the next program finds a quiet line
-
-
-def discover() -> Discovery:
-    """Find boards by their USB identity; opens nothing."""
-    ports = list_ports()
-    boards = tuple(p.path for p in ports if p.is_board)
-    if boards:
-        barred = [path for path in boards if not os.access(path, os.R_OK | os.W_OK)]
-        if barred:
-            why = Obstacle.PERMISSION, (PERMISSION_REMEDY,)
-            found = [Finding(BACKEND, b, Verdict.BROKEN, f"no permission to use {b}", *why) for b in barred]
-            return Discovery(boards, tuple(found))
-        return Discovery(boards)
-    try:
-        choose_port(ports)
-    except BackendUnavailableError as error:
-        return Discovery((), (error.finding,))
-    return Discovery()
 
 
 def open_source(

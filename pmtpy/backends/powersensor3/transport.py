@@ -17,16 +17,15 @@ import select
 import socket
 import struct
 import subprocess
-import sys
 import threading
-from pathlib import Path
 from typing import Protocol
 
 from pmtpy.backends.powersensor3 import _relay
 from pmtpy.backends.powersensor3.port import above_standard
+from pmtpy.backends.powersensor3.relay_command import no_relay, relay_command
 from pmtpy.backends.powersensor3.stream import Piece
 from pmtpy.core.clock import NS_PER_S, Clock
-from pmtpy.errors import BackendUnavailableError, ReadError, SensorClosedError, SourceLostError
+from pmtpy.errors import ReadError, SensorClosedError, SourceLostError
 
 READ_BYTES = 1 << 16
 # A source that never runs dry (an emulated board in fast mode) must not keep receive() for ever.
@@ -213,7 +212,7 @@ class RelayTransport:
     """
 
     def __init__(self, port: Port, clock: Clock, *, look: int | None = None) -> None:
-        command = [*_interpreter(), "-I", "-S", *_program()]
+        command = relay_command()
         self.port = port
         self.dropped_bytes = 0
         self._clock = clock
@@ -237,7 +236,7 @@ class RelayTransport:
             )
         except OSError as error:
             self._socket.close()
-            raise _no_relay(f"cannot start the relay process: {error}") from error
+            raise no_relay(f"cannot start the relay process: {error}") from error
         finally:
             far_end.close()
         self._limit(RELAY_START_S * 1_000_000)
@@ -249,9 +248,7 @@ class RelayTransport:
             self._relay.kill()
             self._socket.close()
             status = self._relay.wait()
-            raise _no_relay(
-                f"{command[0]} did not run the relay process (status {status}); is it a Python interpreter?"
-            )
+            raise no_relay(f"{command[0]} did not run the relay process (status {status}); is it a Python interpreter?")
         self._limit(ANSWER_US)
 
     def _limit(self, us: int) -> None:
@@ -382,34 +379,3 @@ class RelayTransport:
         """End the relay, then unlock and close the port. In a forked child: only let go. May be called twice."""
         if self.port.fd >= 0:
             self.take_back().close()
-
-
-def _no_relay(why: str) -> BackendUnavailableError:
-    return BackendUnavailableError("powersensor3", why, 'open the board with transport="direct" (-o transport=direct)')
-
-
-def _interpreter() -> list[str]:
-    """Return the command of a Python interpreter: this one, or where Python is embedded the one beside its library.
-
-    Another program that is told to run the relay would do something else, so it is not tried.
-    """
-    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    candidates = [sys.executable, getattr(sys, "_base_executable", "")]
-    candidates += [f"{prefix}/bin/{name}" for prefix in (sys.prefix, sys.base_prefix)]
-    for candidate in candidates:
-        file = Path(candidate or "/").name.lower()
-        if ("python" in file or "pypy" in file) and os.access(candidate, os.X_OK) and not getattr(sys, "frozen", False):
-            return [candidate]
-    embedded = f"sys.executable is {sys.executable!r}" + (", a frozen program" if hasattr(sys, "frozen") else "")
-    raise _no_relay(f"this program has no Python interpreter to start the relay process with ({embedded})")
-
-
-def _program() -> list[str]:
-    """Return the arguments that make an interpreter run the relay; its text where it lies in an archive."""
-    if Path(_relay.__file__).is_file():
-        return [_relay.__file__]
-    spec = _relay.__spec__
-    source = getattr(spec.loader if spec else None, "get_source", lambda _: None)(_relay.__name__)
-    if not source:
-        raise _no_relay(f"the relay process cannot be found: {_relay.__file__} is not a file")
-    return ["-c", source]
