@@ -11,11 +11,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pmtpy.backends.powersensor3 import config
-from pmtpy.backends.powersensor3.config import Records, SensorRecord
+from pmtpy.backends.powersensor3.config import Records
 from pmtpy.backends.powersensor3.device import Board, open_board
 from pmtpy.backends.powersensor3.limits import refuse_implausible
 from pmtpy.cli.common import say
-from pmtpy.cli.page import Kind, Line, Page, notes
+from pmtpy.cli.page import Kind, Line, Page, Table, notes
 from pmtpy.cli.terminal import show
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.errors import FileFormatError, TargetError
@@ -164,15 +164,9 @@ def _write(path: Path, text: str) -> None:
 
 def page(board: Board, records: Records) -> Page:
     """Return the configuration for a person."""
-    head = (
-        f"{'sensor':>6}  {'pair':<4}  {'of':<7}  {'type':<15}  {'name':<15}  {'vref':>10}  {'sensitivity':>13}  in use"
-    )
-    lines = [_line(sensor, record) for sensor, record in enumerate(records)]
-    title = Line(f"{board.name}: firmware {board.firmware.text}", Kind.HEADING)
-    return [title, Line(head), *map(Line, lines), *notes(board.notes)]
-
-
-def _line(sensor: int, r: SensorRecord) -> str:
-    kind, unit = ("voltage", "V/V") if sensor % 2 else ("current", "V/A")
-    numbers = f"{r.vref:8.5f} V  {r.sensitivity:9.5f} {unit}  {'yes' if r.in_use else 'no'}"
-    return f"{sensor:>6}  {sensor // 2:<4}  {kind:<7}  {r.type:<15}  {r.name:<15}  {numbers}"
+    rows = [("sensor", "pair", "of", "type", "name", "vref", "sensitivity", "in use")]
+    for sensor, r in enumerate(records):
+        kind, unit = ("voltage", "V/V") if sensor % 2 else ("current", "V/A")
+        numbers = (f"{r.vref:.5f} V", f"{r.sensitivity:.5f} {unit}", "yes" if r.in_use else "no")
+        rows.append((str(sensor), str(sensor // 2), kind, r.type, r.name, *numbers))
+    return [Line(f"{board.name}: firmware {board.firmware.text}", Kind.HEADING), Table(rows), *notes(board.notes)]

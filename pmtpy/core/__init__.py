@@ -9,6 +9,7 @@ from __future__ import annotations
 from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Identity, Quantity, outermost
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock, seconds_of
 from pmtpy.core.markers import Span
+from pmtpy.core.response import Response
 from pmtpy.core.rows import Block, Floats, Frame, Ints, Layout, Point, Row
 from pmtpy.core.source import Discovery, PolledSource, Remarks, Source, Timestamps, Traits
 from pmtpy.core.state import State, joules, seconds, watts
@@ -46,6 +47,7 @@ __all__ = [
     "Quantity",
     "ReadError",
     "Remarks",
+    "Response",
     "Row",
     "Source",
     "SourceLostError",

@@ -34,7 +34,7 @@ def test_the_configuration_is_shown(board: VirtualBoard, capsys: pytest.CaptureF
     assert call(f"powersensor3:{board.path}") == 0
     out = capsys.readouterr().out
     assert "firmware F411-1.6.1" in out
-    assert "     0  0     current  MLX10            gpu               1.65000 V    0.12000 V/A  yes" in out
+    assert "0 0 current MLX10 gpu 1.65000 V 0.12000 V/A yes" in " ".join(out.split())
 
 
 def test_zero_is_calibrated_and_stored(board: VirtualBoard, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,7 +79,7 @@ def test_fields_are_set_by_name_and_a_dry_run_stores_nothing(
 ) -> None:
     target = f"powersensor3:{board.path}"
     call(target, "--sensor", "2", "--type", "MLX20", "--name", "cpu", "--in-use", "on", "--polarity", "-1", "--dry-run")
-    assert "MLX20            cpu               0.00000 V   -0.06250 V/A  yes" in capsys.readouterr().out
+    assert "MLX20 cpu 0.00000 V -0.06250 V/A yes" in " ".join(capsys.readouterr().out.split())
     assert board.history().records[2].kind == b""
     call(target, "--sensor", "2", "--sensor", "3", "--name", "cpu", "--in-use", "on")
     assert [r.in_use for r in board.history().records[2:4]] == [True, True]
