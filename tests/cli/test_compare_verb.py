@@ -156,7 +156,7 @@ def test_a_missing_package_is_named_before_anything_is_measured(
         (["gpu.csv", "rapl:virtual"], "cannot be compared at once"),
         (["gpu.csv", "meter.csv", "-o", "load=constant:5"], "recording"),
         (["gpu.csv", "meter.csv", "-o", "picture.gif"], ".png"),
-        (["gpu.csv", "meter.csv", "--reference", "x"], "none of: gpu.csv, meter.csv"),
+        (["gpu.csv", "meter.csv", "--reference", "x"], "not one of: gpu.csv, meter.csv"),
         (["gpu.csv#nothing", "meter.csv"], "it has: total"),
         (["gpu.csv"], "two or more"),
         (["rapl:virtual", "nvml:virtual", "--clock", "one"], "live sensors have one clock"),

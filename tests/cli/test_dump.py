@@ -172,7 +172,7 @@ def test_a_command_is_measured_and_keeps_its_streams_and_status(pmtpy: Pmtpy, tm
         (["dump", "rapl", "-o", "sysfs_root=/nonexistent"], 3, "remedy"),
         (["dump", "powersensor3:/dev/nosuch"], 3, "/dev/nosuch"),
         (["read", "rapl:virtual", "--", "true"], 2, "no command"),
-        (["nosuchverb"], 2, "is none of: doctor, list"),
+        (["nosuchverb"], 2, "is not one of: doctor, list"),
         ([], 2, "usage"),
     ],
 )

@@ -126,7 +126,7 @@ def test_of_two_rows_with_one_name_the_first_is_kept_and_it_is_reported() -> Non
     second = PWRSYS[:20] + b"\0\x0d" + PWRSYS[22:]
     table = Table.parse(made(PWRSYS, second))
     assert table.entries["PWRSYS"].gsid == 12
-    assert "PWRSYS has come before" in table.faults[0]
+    assert "PWRSYS appears twice" in table.faults[0]
 
 
 def test_a_name_of_sixteen_characters_needs_no_end() -> None:

@@ -107,7 +107,7 @@ CASES = {
     "root names /dev, which has a folder bus": Case(
         "jetson", BROKEN, Obstacle.SETTING, ("unset PMT_SYSFS_ROOT",), {"/dev/bus/usb/001/001": ""}, root="/dev",
     ),
-    "root is a file": Case("rapl", BROKEN, Obstacle.SETTING, ("no folder",), CPU | {"/sysfs": "x"}, root="/sysfs"),
+    "root is a file": Case("rapl", BROKEN, Obstacle.SETTING, ("not a folder",), CPU | {"/sysfs": "x"}, root="/sysfs"),
     "a wrong root hides a board": Case(
         "powersensor3", BROKEN, Obstacle.SETTING, ("unset PMT_SYSFS_ROOT",), BOARD, root="/host/sys",
     ),
@@ -236,7 +236,7 @@ CASES = {
         {"/dev/ttyACM3": 0o600}, silent=NO_CONTAINER,
     ),
     "a port that is a plain file": Case(
-        "powersensor3:{root}/notes.txt", BROKEN, Obstacle.SETTING, ("no serial port",), {"/notes.txt": "x"},
+        "powersensor3:{root}/notes.txt", BROKEN, Obstacle.SETTING, ("not a serial port",), {"/notes.txt": "x"},
     ),
     "WSL without a board": Case("powersensor3", ABSENT, Obstacle.HARDWARE, ("usbipd",), WSL),
     # -- nvml ----------------------------------------------------------------------------------------------------------

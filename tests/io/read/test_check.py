@@ -199,5 +199,5 @@ def test_a_hole_in_a_log_has_no_energy(tmp_path: Path) -> None:
 def test_zero_bytes_are_no_recording(tmp_path: Path) -> None:
     path = tmp_path / "zeros.bin"
     path.write_bytes(bytes(1800))
-    with pytest.raises(FileFormatError, match="no recording of power"):
+    with pytest.raises(FileFormatError, match="not a recording of power"):
         load(path)

@@ -277,7 +277,7 @@ def test_a_load_time_stamp_that_was_cut_is_no_time(tmp_path: Path) -> None:
 
 
 def test_a_table_without_power_over_time_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileFormatError, match="no recording of power"):
+    with pytest.raises(FileFormatError, match="not a recording of power"):
         load(_save(tmp_path, "config,power_w\n1,2\n"))
 
 
