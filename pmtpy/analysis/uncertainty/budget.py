@@ -35,6 +35,14 @@ _CUT_OFF = 1.5
 # Of a counter that was read in between two of its moves nothing tells the power at that moment but its mean: a load
 # that works in bursts is off it by about half (docs/uncertainty.md, "Edges").
 _BURSTS = 0.5
+# Of a power that is averaged over a window nothing tells where in the window it was used: on and off for equal times,
+# with periods from a tenth of the window to all of it (even in the logarithm), it is off an even power by so much.
+# Readings that do not move at all show that it does not: such a load beats with the windows, and its beats are a few
+# times smaller than that.
+_HIDDEN, _BEATS, _WIDE = 0.067, 3.0, 1.5
+# What was never seen in n readings takes a share of the time whose mean square is 2 / ((n + 2)(n + 3)) if every share
+# was as likely before (rule of succession), and a power between nothing and that seen, which is off it by root 1/3.
+_NEVER_SEEN = math.sqrt(2.0 / 3.0)
 _OVERDUE_S, _OVERDUE_SAMPLES = 0.3, 4.0  # pollers and evaluations bring rows within less
 _FULL_COVERAGE = 0.9  # below this share of time seen a sensor is called part-time (gpu-table of Yang et al., duty)
 _DOUBTFUL_SHARE = 0.1  # edges and lag together above this share of the energy: the region is too short
@@ -254,7 +262,9 @@ class _Judge:
         sample, window = self.sample_s, 0.0 if self.mean else self.window_s  # a mean's window is its sample interval
         fast = _FAST * (seen.alternating_watts * sample) ** 2
         curved = _CURVED * (seen.curvature_watts * min(window, _LONGEST * seen.seconds)) ** 2
-        squares = 2.0 * (self.covers * fast + curved)  # what lies between the windows is in "sampling"
+        own_s = self.window_s if self.window_s <= _WIDE * sample else 0.0  # what a wide one hides, its bends tell
+        hidden = (min(_HIDDEN * self.mean_w, _BEATS * math.sqrt(self._beyond_noise())) * own_s) ** 2
+        squares = 2.0 * (self.covers * fast + curved + hidden)  # what lies between the windows is in "sampling"
         smeared = 0.0
         for edge in (seen.start, seen.end):
             swing = max(0.0, edge.peak_to_peak_watts - 4.0 * self.noise_w)  # four deviations are noise alone
@@ -280,14 +290,14 @@ class _Judge:
         in its integral. Where rows are overdue, the load may also have begun to do something else: as for time that is
         not covered, the energy may be off by as much as there is.
         """
-        ahead, sample = self.seen.extrapolated_s, self.sample_s
+        ahead, sample = max(self.seen.unseen_s, self.seen.extrapolated_s), self.sample_s
         if ahead <= 0.0:
             return 0.0
         rms = math.sqrt(self._beyond_noise())
         near = rms * math.sqrt(ahead * (sample + ahead) / 2.0)
         walked = rms * math.sqrt(ahead**3 / (3.0 * sample)) if sample > 0.0 else 0.0
         unread_s = min(ahead, self.seen.seconds)
-        anything = self.mean_w * unread_s if self.overdue else 0.0
+        anything = self.mean_w * min(self.seen.extrapolated_s, self.seen.seconds) if self.overdue else 0.0
         most = self.seen.range_watts * unread_s / _BOUND  # it stays between the powers that were seen
         return math.hypot(max(near, min(walked, most)), anything)
 
@@ -297,7 +307,9 @@ class _Judge:
             return 0.0
         fast = max(0.0, self.seen.alternating_watts**2 - self.channel.noise**2) * 5.0 / 6.0
         each = self._beyond_noise() / 12.0 + fast
-        return math.sqrt((1.0 - self.covers) * each * self._readings()) * self.sample_s
+        seen = (1.0 - self.covers) * each * self._readings() * self.sample_s**2
+        never = (1.0 - self.covers) * _NEVER_SEEN * self.mean_w * self.seen.seconds / (self.seen.looked + 2.5)
+        return math.hypot(math.sqrt(seen), never)
 
     def unresolved(self) -> float:
         """Less than one reading: the power inside can be anything from nothing to the most it can be."""

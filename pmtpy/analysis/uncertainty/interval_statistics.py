@@ -98,6 +98,10 @@ class IntervalStatistics:
         By how much the energy changes when all rows are shifted by what their times may be off.
     range_watts : float
         Largest less smallest power seen in and around the interval.
+    unseen_s : float
+        How far the end lies beyond what the newest row shows: further than beyond the row, by the lag.
+    looked : float
+        Readings in and around the interval that tell how the power moves.
     """
 
     seconds: float
@@ -119,6 +123,8 @@ class IntervalStatistics:
     lost: int = 0
     clock_joules: float = 0.0
     range_watts: float = 0.0
+    unseen_s: float = 0.0
+    looked: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +289,8 @@ class _Together:
         if not len(self.t):
             return [self._blank(interval, i) for i in columns]
         ahead = max(0.0, length - float(self.all_t[-1]))
-        rms, alternating, noise = self._movement(length + abs(self.lag), ahead)
+        unseen = max(0.0, length + max(self.lag, 0.0) - float(self.all_t[-1])) if self.power else ahead
+        rms, alternating, noise, looked = self._movement(length + abs(self.lag), ahead)
         starts, ends = self._edge(0.0), self._edge(length)
         nothing = [0.0] * len(self.p)
         late, most, clock = self._energies(length, interval.time_u_s)
@@ -291,7 +298,7 @@ class _Together:
         around = self._near(0.0, length)
         peaks: list[float] = around.max(axis=1).tolist()
         levels = _levels(around) if self.power else [1] * len(peaks)
-        ranges: list[float] = (self.p.max(axis=1) - self.p.min(axis=1)).tolist() if ahead else nothing
+        ranges: list[float] = (self.p.max(axis=1) - self.p.min(axis=1)).tolist() if unseen else nothing
         return [
             IntervalStatistics(
                 length,
@@ -313,6 +320,8 @@ class _Together:
                 interval.lost,
                 clock[i],
                 ranges[i],
+                unseen,
+                looked,
             )
             for i, (column, channel) in enumerate(zip(columns, self.channels, strict=True))
         ]
@@ -327,8 +336,11 @@ class _Together:
 
     # -- how the power moves ---------------------------------------------------------------------------------------
 
-    def _movement(self, until_s: float, ahead_s: float) -> tuple[list[float], list[float], list[float]]:
-        """RMS step, alternating part and noise, of the interval or of what surrounds it, whichever moved more."""
+    def _movement(self, until_s: float, ahead_s: float) -> tuple[list[float], list[float], list[float], float]:
+        """RMS step, alternating part and noise, of the interval or of what surrounds it, whichever moved more.
+
+        And the number of readings looked at.
+        """
         t, p, gaps, sample = self.t, self.p, self.gaps, max(self.sample_s, 1e-9)
         if self.power and len(gaps) and gaps.min() < _REPEATED * sample and (p[:, 1:] == p[:, :-1]).any():
             kept = _apart(t, _APART * sample)
@@ -349,7 +361,8 @@ class _Together:
             products[:, max(0, a - 1) : max(0, b - 1)].sum(axis=1) / inner_s,
             products[:, max(0, c - 1) : max(0, d - 1)].sum(axis=1) / outer_s,
         )
-        return np.sqrt(most).tolist(), np.sqrt(np.maximum(opposite, 0.0)).tolist(), noise
+        moved, changed = np.sqrt(most).tolist(), np.sqrt(np.maximum(opposite, 0.0)).tolist()
+        return moved, changed, noise, max(inner_s, outer_s)
 
     def _curvature(self, length: float) -> list[float]:
         """How much the readings bend within one window of several samples, root mean square."""

@@ -64,6 +64,7 @@ class Trial:
     uncertainty_joules: float
     true_joules: float
     method: str
+    warned: bool = False
 
     @property
     def held(self) -> bool:
@@ -84,6 +85,9 @@ def random_load(rng: np.random.Generator, kind: str, seconds: float, scale: floa
         return f"constant:{high:.4f}", np.empty(0)
     if kind == "sine":
         return f"sine:{levels},hz={between(0.05, 3.0)!r}", np.empty(0)
+    if kind == "fast":
+        period, duty = between(1 / 47, 1 / 3), rng.uniform(0.1, 0.9)
+        return f"square:{levels},hz={1 / period!r},duty={duty!r}", np.empty(0)
     if kind == "square":
         period, duty = between(0.03, 5.0), rng.uniform(0.1, 0.9)
         starts = np.arange(int(seconds / period)) * period
@@ -201,4 +205,5 @@ def _trial(sensor: Sensor, measured: Measurement, name: str, true: float, rng: n
     for channel in (c for c in acquisition_of(sensor).layout.energy if c.name == name):
         true *= 1 + channel.gain_u * rng.standard_normal()
         true += channel.offset_u * rng.standard_normal() * one.seconds if is_power(channel) else 0.0
-    return Trial(one.seconds, one.joules - true, one.uncertainty_joules, true, one.method)
+    warned = any("is virtual" not in w for w in one.warnings)
+    return Trial(one.seconds, one.joules - true, one.uncertainty_joules, true, one.method, warned)
