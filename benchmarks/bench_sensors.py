@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -53,8 +54,8 @@ def judged(found: list[tuple[str, Trial]]) -> dict[str, object]:
     seconds = np.array([t.seconds for _, t in found])
     kinds = np.array([kind for kind, _ in found])
 
-    def held(some: object) -> list[float]:
-        of = z[some]  # type: ignore[index]  # a mask
+    def held(some: npt.NDArray[np.bool_]) -> list[float]:
+        of = z[some]
         return [round(float(np.mean(of <= 2.0)), 3), len(of)] if len(of) else []
 
     return {

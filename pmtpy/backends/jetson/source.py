@@ -112,7 +112,9 @@ class JetsonSource(PolledSource):
         refresh_s = max(rail.refresh_s for rail in self._rails)
         self.traits = Traits(interval_s=max(_INTERVAL_S, refresh_s), blocking=True)
         try:
-            self._beside = Layout(self.channels).beside_total
+            layout = Layout(self.channels)
+            self._beside = layout.beside_total
+            self._parts = [2 * (part - 1) + 1 for part in layout.in_total]  # the currents that make the total
             # The first column of each file: one file of a rail holds both numbers, or two hold one each.
             columns = [
                 c for i, rail in enumerate(self._rails) for c in ([2 * i] if rail.together else [2 * i, 2 * i + 1])
@@ -128,6 +130,10 @@ class JetsonSource(PolledSource):
         for i, most in enumerate(self._most):
             if abs(numbers[2 * i + 1]) >= most:
                 numbers[2 * i + 1] = math.nan
+        # One rail may be switched off, but the module is on: it runs this program.
+        if len(self._parts) > 1 and not any(numbers[part] for part in self._parts):
+            for part in self._parts:
+                numbers[part] = math.nan
         return numbers
 
     def close(self) -> None:

@@ -72,7 +72,6 @@ class OccSource(PolledSource):
         self._wanted = wanted
         self._entries = [e for w in wanted for e in w.entries]
         self._powers = [(i, Progress(e)) for i, e in enumerate(self._entries) if e.kind == POWER]
-        self._others = [i for i, e in enumerate(self._entries) if e.kind != POWER]
         cycles = [w.cycle_s for w in wanted]
         # The host sees a record some time after it was sampled: at least the time from the copying of its chunk to the
         # buffer's becoming valid, and up to one cycle more.
@@ -127,8 +126,6 @@ class OccSource(PolledSource):
             steps = [Step.RESTART for _ in self._powers]
         else:
             self._contradicted_ns = None
-        for i in self._others:
-            check(self._entries[i].name, records[i])
         block = None if Step.NOTHING in steps else self._row(records, steps, now_ns)
         if block is not None:
             self._accepted = parts
@@ -164,8 +161,17 @@ class OccSource(PolledSource):
             if entry.kind == POWER:
                 counts += (record.total % DELIVERED_RANGE, record.tag)
             else:
-                counts.append(record.total % DELIVERED_RANGE if entry.counter else record.sample)
+                counts.append(_shown(entry, record))
         return counts
+
+
+def _shown(entry: Entry, record: Record) -> float:
+    """Return what a sensor beside the powers shows; NaN where that cannot be: it is lost by itself, not the row."""
+    try:
+        check(entry.name, record)
+    except ReadError:
+        return math.nan
+    return record.total % DELIVERED_RANGE if entry.counter else record.sample
 
 
 def _channels(wanted: list[Wanted], cycles: list[float]) -> tuple[Channel, ...]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import os
 import struct
 from collections.abc import Callable
@@ -13,14 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.backends.occ import discover, open_source
-from pmtpy.backends.occ.layout import BLOCK_BYTES
+from pmtpy.backends.occ.layout import BLOCK_BYTES, Record
+from pmtpy.backends.occ.progress import check
 from pmtpy.core.channel import Derivation
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.rows import Block, Layout
 from pmtpy.core.source import Source
 from pmtpy.emulators.occ import TICKS_PER_S, Machine, open_virtual
 from pmtpy.emulators.world import World, make_world
-from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
+from pmtpy.errors import BackendUnavailableError, ReadError, SourceLostError, TargetError
 from pmtpy.sensor.registry import create
 from pmtpy.testing import check_lost, check_source
 
@@ -562,3 +564,21 @@ def test_a_machine_that_stops_is_lost_for_good(path: Path) -> None:
 def test_there_is_one_virtual_machine_of_one_to_eight_sockets(options: dict[str, object]) -> None:
     with pytest.raises(TargetError, match=r"occ|POWER9"):
         open_virtual(clock=ManualClock(), **options)  # type: ignore[arg-type]
+
+
+def test_a_sensor_beside_the_powers_that_shows_what_cannot_be_is_lost_by_itself(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(path, sensors="TEMPNEST,PWRSYS")
+
+    def fails(name: str, record: Record) -> None:
+        if name == "TEMPNEST":
+            raise ReadError("occ: TEMPNEST shows what cannot be")
+        check(name, record)
+
+    monkeypatch.setattr("pmtpy.backends.occ.source.check", fails)
+    rows = bench.rows(10)
+    direct = [c.name for c in bench.source.channels if c.derivation is Derivation.DIRECT]
+    assert rows
+    shown = dict(zip(direct, rows[-1].raw[0].tolist(), strict=True))
+    assert all(math.isnan(v) == ("tempnest" in name) for name, v in shown.items())
