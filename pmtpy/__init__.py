@@ -55,6 +55,7 @@ _HOME = {
     "combine": "pmtpy.sensor.combine",
     "install_as_pmt": "pmtpy.integrations.drop_ins",
     "install_as_powersensor": "pmtpy.integrations.drop_ins",
+    "load_ipython_extension": "pmtpy.integrations.ipython",  # IPython asks for it by this name
     "BackendUnavailableError": "pmtpy.errors",
     "BenchStoppedError": "pmtpy.errors",
     "CalibrationError": "pmtpy.errors",

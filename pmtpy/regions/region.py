@@ -12,13 +12,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from pmtpy.core import arguments
-from pmtpy.core.clock import HOST_CLOCK
+from pmtpy.core.clock import HOST_CLOCK, Clock
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.errors import CoverageError, PmtError, TargetError
 from pmtpy.regions.interval_energy import interval_energy
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.pool import watching
 from pmtpy.regions.presentation import as_html
+from pmtpy.regions.synchronise import Device, Sync, device_of
 from pmtpy.regions.total import sum_up
 from pmtpy.sensor.acquisition import Acquisition, OpenStretch
 from pmtpy.sensor.history import Bookmark
@@ -38,11 +39,20 @@ class Region(Mapping[str, Measurement]):
     region is a mapping of targets to measurements: ``for target in r``, ``len(r)``, ``r.items()``.
     """
 
-    def __init__(self, label: str, sensors: Mapping[str, Sensor], *, without_lost: bool = False) -> None:
+    def __init__(
+        self,
+        label: str,
+        sensors: Mapping[str, Sensor],
+        *,
+        without_lost: bool = False,
+        device: Device | None = None,
+    ) -> None:
         """Prepare a region; ``without_lost``: a sensor that fails at the entry is no reason not to enter.
 
-        Its error is then what it measured, as that of a sensor which is lost inside is.
+        Its error is then what it measured, as that of a sensor which is lost inside is. ``device``: whose work is
+        waited for at both ends.
         """
+        self._device = device
         self.label = label
         self._without_lost = without_lost
         self._sensors = sensors
@@ -53,6 +63,10 @@ class Region(Mapping[str, Measurement]):
         self._entered_ns = self._left_ns = 0
         self._stamps: LoadStamps | None = None
         self._settled: dict[str, Measurement] = {}
+
+    @property
+    def _clock(self) -> Clock:
+        return next((m.clock for m in self._made.values()), HOST_CLOCK)
 
     @property
     def sensors(self) -> tuple[Sensor, ...]:
@@ -74,6 +88,8 @@ class Region(Mapping[str, Measurement]):
         if self._open is not None:
             msg = f"the region {self.label!r} was entered already; make a new one for each stretch"
             raise TargetError(msg)
+        if self._device is not None:
+            self._device.wait()
         begun: dict[str, OpenStretch] = {}
         lost: dict[str, Bookmark | PmtError] = {}
         try:
@@ -90,6 +106,8 @@ class Region(Mapping[str, Measurement]):
                 self._made[target].abandon(stretch)
             raise
         self._open, self._lost = begun, lost
+        if self._device is not None:
+            self._device.begin(self._clock.now_ns)
         return self
 
     def __exit__(
@@ -99,6 +117,7 @@ class Region(Mapping[str, Measurement]):
             why = "is not open" if self._open is None else "was left already"
             msg = f"the region {self.label!r} cannot be left: it {why}"
             raise TargetError(msg)
+        failed = self._await_device() if self._device is not None else None
         # A sensor that was lost meanwhile must not take the others, or the user's own exception, with it: its error
         # is raised when its energy is asked for.
         ends = dict(self._lost)
@@ -112,6 +131,20 @@ class Region(Mapping[str, Measurement]):
                 ends[target] = lost
                 self._left_ns = made.clock.now_ns()
         self._ends = ends
+        if failed is not None and error is None:
+            raise failed
+
+    def _await_device(self) -> BaseException | None:
+        """Wait for the end of the device's work; return the error that it ended with, after which all is measured."""
+        assert self._device is not None  # noqa: S101
+        try:
+            worked = self._device.end()
+        except BaseException as error:  # noqa: BLE001  (an interrupt too: raised when the sensors were read)
+            return error
+        # By hand stamped work is known better than as one stretch.
+        if worked is not None and self._stamps is None:
+            self.load().add(*worked)
+        return None
 
     def abandon(self) -> None:
         """Take back an entering: nothing is measured."""
@@ -274,13 +307,13 @@ class Region(Mapping[str, Measurement]):
             msg = f"load() belongs inside the region {self.label!r}, which is not open: with region: with region.load()"
             raise TargetError(msg)
         if self._stamps is None:
-            self._stamps = LoadStamps(next((m.clock for m in self._made.values()), HOST_CLOCK))
+            self._stamps = LoadStamps(self._clock)
         return self._stamps
 
     busy = load  # its former name, until the next release
 
 
-def region(label: str, *targets: str | Sensor) -> Region:
+def region(label: str, *targets: str | Sensor, sync: Sync | None = None) -> Region:
     """Make a region to be used in a with-statement.
 
     Parameters
@@ -290,6 +323,15 @@ def region(label: str, *targets: str | Sensor) -> Region:
     *targets : str or Sensor
         Open sensors, or targets such as ``"rapl"`` and ``"nvml:0"``; these are opened once and stay open until the
         process ends.
+    sync : "torch", "cupy", "jax" or callable, optional
+        Whose work goes on elsewhere (a GPU) when its calls return: it is waited for before the region begins and before
+        it ends. The package is imported here. Where the device has events (CUDA, ROCm), when it worked is stamped by
+        them, as :meth:`Region.load` does by hand. A callable waits itself and has no events.
+
+    Raises
+    ------
+    BackendUnavailableError
+        The package is not installed.
 
     Examples
     --------
@@ -300,7 +342,7 @@ def region(label: str, *targets: str | Sensor) -> Region:
     True
     """
     arguments.instance(label, str, "the label of a region, which comes first: region('solve', 'rapl')")
-    return Region(label, watching(targets))
+    return Region(label, watching(targets), device=device_of(sync) if sync is not None else None)
 
 
 def _noted(end: Bookmark | PmtError) -> Bookmark:

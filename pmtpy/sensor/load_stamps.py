@@ -48,6 +48,13 @@ class LoadStamps:
             if self._depth == 0:
                 self._edges.append(now_ns)
 
+    def add(self, on_ns: int, off_ns: int) -> None:
+        """Add a stretch that ended, by the same clock; what lies before the end of the last one is in it already."""
+        with self._lock:
+            on_ns = max([on_ns, *self._edges[-1:]])
+            if self._depth == 0 and off_ns > on_ns:
+                self._edges.extend((on_ns, off_ns))
+
     def __bool__(self) -> bool:
         return bool(self._edges)
 

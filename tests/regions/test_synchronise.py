@@ -1,0 +1,140 @@
+"""Regions that wait for work elsewhere: by stand-ins with the calls of PyTorch and CuPy, and by the real JAX."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+
+import pytest
+
+import pmtpy as pmt
+from pmtpy.errors import BackendUnavailableError, TargetError
+from pmtpy.regions.pool import _pool
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> object:
+    yield
+    _pool.close()
+
+
+class Gpu:
+    """A stand-in that notes what is called; its events say that it worked for 30 ms."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.initialised = True
+        self.failure: Exception | None = None
+
+    def synchronize(self) -> None:
+        self.said.append("wait")
+        if self.failure is not None and self.said.count("wait") > 1:
+            raise self.failure
+
+    def event(self, **_options: bool) -> types.SimpleNamespace:
+        return types.SimpleNamespace(record=lambda: self.said.append("event"), elapsed_time=lambda _other: 30.0)
+
+    def torch(self) -> types.ModuleType:
+        made = types.ModuleType("torch")
+        made.cuda = types.SimpleNamespace(  # type: ignore[attr-defined]
+            is_available=lambda: True,
+            is_initialized=lambda: self.initialised,
+            synchronize=self.synchronize,
+            Event=self.event,
+        )
+        return made
+
+    def cupy(self) -> types.ModuleType:
+        made = types.ModuleType("cupy")
+        made.cuda = types.SimpleNamespace(  # type: ignore[attr-defined]
+            Device=lambda: self, Event=self.event, get_elapsed_time=lambda _a, _b: 30.0
+        )
+        return made
+
+
+@pytest.mark.parametrize("name", ["torch", "cupy"])
+def test_it_waits_at_both_ends_and_its_events_stamp_the_load(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = Gpu()
+    monkeypatch.setitem(sys.modules, name, getattr(gpu, name)())
+    with pmt.region("step", "rapl:virtual", sync=name) as r:  # type: ignore[arg-type]
+        assert gpu.said == ["wait", "event"]
+        gpu.said.append("work")
+    assert gpu.said == ["wait", "event", "work", "event", "wait"]
+    assert r["rapl:virtual"].joules >= 0
+    assert r._stamps is not None
+    edges = list(r._stamps._edges)
+    assert edges[1] - edges[0] == 30_000_000
+
+
+def test_a_load_that_was_stamped_by_hand_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", Gpu().torch())
+    with pmt.region("step", "rapl:virtual", sync="torch") as r, r.load():
+        pass
+    assert r._stamps is not None
+    assert r._stamps._edges[1] - r._stamps._edges[0] < 30_000_000
+
+
+def test_a_device_that_was_never_used_is_not_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = Gpu()
+    gpu.initialised = False
+    monkeypatch.setitem(sys.modules, "torch", gpu.torch())
+    with pmt.region("step", "rapl:virtual", sync="torch") as r:
+        pass
+    assert gpu.said == []
+    with pmt.region("first use", "rapl:virtual", sync="torch") as r:
+        gpu.initialised = True
+    assert gpu.said == ["event", "wait"]
+    assert r._stamps is None  # when the work began is not known
+
+
+def test_work_that_fails_ends_the_region_and_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = Gpu()
+    gpu.failure = RuntimeError("CUDA error: an illegal memory access")
+    monkeypatch.setitem(sys.modules, "torch", gpu.torch())
+    r = pmt.region("step", "rapl:virtual", sync="torch")
+    with pytest.raises(RuntimeError, match="illegal"), r:
+        pass
+    assert r["rapl:virtual"].seconds > 0
+    other = Gpu()
+    other.failure = RuntimeError("too")
+    monkeypatch.setitem(sys.modules, "torch", other.torch())
+    with pytest.raises(ValueError, match="mine"), pmt.region("step", "rapl:virtual", sync="torch"):
+        raise ValueError("mine")
+
+
+@pytest.mark.parametrize("wait", [lambda: None])
+def test_a_callable_waits(wait: Callable[[], None]) -> None:
+    calls: list[int] = []
+    with pmt.region("step", "rapl:virtual", sync=lambda: calls.append(1)):
+        assert len(calls) == 1
+    assert len(calls) == 2
+
+
+def test_what_cannot_be_waited_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TargetError, match="torch, cupy, jax"):
+        pmt.region("step", "rapl:virtual", sync="cuda")  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(BackendUnavailableError, match="pip install cupy"):
+        pmt.region("step", "rapl:virtual", sync="cupy")
+
+
+def test_nothing_is_imported_that_is_not_named() -> None:
+    code = (
+        "import sys, pmtpy\nwith pmtpy.region('a', 'rapl:virtual', sync=lambda: None): pass\n"
+        "assert not {'torch', 'cupy', 'jax', 'IPython', 'perfetto', 'otf2'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_the_real_jax_is_waited_for() -> None:
+    """In a process of its own: its threads outlive a test."""
+    pytest.importorskip("jax", reason="jax is not installed")
+    code = (
+        "import os; os.environ['JAX_PLATFORMS'] = 'cpu'\n"
+        "import jax, jax.numpy as jnp, pmtpy\nx = jnp.ones((300, 300))\n"
+        "with pmtpy.region('matmul', 'rapl:virtual', sync='jax') as r:\n    y = x @ x\n"
+        "assert y.is_ready() and r['rapl:virtual'].seconds > 0"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=240)
