@@ -70,6 +70,7 @@ class _Watched:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     add = parser.add_argument
+    add("--theme", choices=("light", "dark"), default="light", help="of the picture: for light or dark paper")
     things = "a recording (FILE or FILE#CHANNEL), or a sensor (name[:device] or name[:device]#CHANNEL)"
     add("things", nargs="+", metavar="FILE_OR_TARGET", help=things)
     add("--reference", metavar="NAME", help="compare the others with this one; default: the one sampled most often")
@@ -126,8 +127,9 @@ def run(args: argparse.Namespace) -> int:
     _report(args, found, watched)
     if picture:
         from pmtpy.plotting.comparison import draw
+        from pmtpy.plotting.style import theme_of
 
-        draw(found, watched.traces, Path(picture[0]), watched.true_watts)
+        draw(found, watched.traces, Path(picture[0]), watched.true_watts, theme_of(args.theme))
         if not args.quiet:
             say(f"drawn: {picture[0]}")
     return watched.status

@@ -9,6 +9,7 @@ from pmtpy.cli.common import say
 from pmtpy.errors import TargetError
 from pmtpy.io.read import load
 from pmtpy.plotting.recording import SUFFIXES, plot
+from pmtpy.plotting.style import theme_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="PICTURE", help=f"{', '.join(SUFFIXES)}; default: the first FILE with .png, here"
     )
     parser.add_argument("--overlay", action="store_true", help="all totals in one panel instead of one panel per FILE")
+    parser.add_argument("--theme", choices=("light", "dark"), default="light", help="colours for light or dark paper")
     parser.add_argument(
         "--channel", action="append", metavar="NAME", help="draw this power (may be given several times)"
     )
@@ -52,6 +54,6 @@ def run(args: argparse.Namespace) -> int:
         if broken:
             say(f"{path}: {len(broken)} lines left out, the first is line {broken[0]}")
     out = Path(args.output) if args.output else Path(paths[0].name.removesuffix(".gz")).with_suffix(".png")
-    plot(tables, out, overlay=args.overlay, channels=args.channel)
+    plot(tables, out, overlay=args.overlay, channels=args.channel, theme=theme_of(args.theme))
     print(out)
     return 0

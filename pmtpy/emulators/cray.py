@@ -84,7 +84,7 @@ def open_virtual(
     controller = NodeController(world, stamps=stamps)
     return open_on(
         world,
-        lambda: cray.open_source(None, clock=clock, sysfs_root=controller.tree.root, power=power),
+        lambda far: cray.open_source(None, clock=far, sysfs_root=controller.tree.root, power=power),
         refresh=controller.refresh,
         leave=controller.tree.close,
     )

@@ -238,7 +238,7 @@ def open_virtual(
     root = board.tree.root
     return open_on(
         world,
-        lambda: hwmon.open_source(chip or alone, clock=clock, sysfs_root=root, label=label, power=power),
+        lambda far: hwmon.open_source(chip or alone, clock=far, sysfs_root=root, label=label, power=power),
         refresh=board.refresh,
         leave=board.tree.close,
     )

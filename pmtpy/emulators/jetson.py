@@ -280,7 +280,7 @@ def open_virtual(
     monitors = Monitors(world, board, jetpack, samples)
     return open_on(
         world,
-        lambda: jetson.open_source(None, clock=clock, sysfs_root=monitors.tree.root, total=total),
+        lambda far: jetson.open_source(None, clock=far, sysfs_root=monitors.tree.root, total=total),
         refresh=monitors.refresh,
         leave=monitors.tree.close,
     )

@@ -377,7 +377,7 @@ def open_virtual(
     refresh(clock.now_ns())
     return open_on(
         world,
-        lambda: open_source(clock=clock, sysfs_root=tree.root, sensors=sensors, whole=whole),
+        lambda far: open_source(clock=far, sysfs_root=tree.root, sensors=sensors, whole=whole),
         refresh=refresh,
         leave=tree.close,
     )

@@ -276,7 +276,7 @@ def open_virtual(
 
     return open_on(
         world,
-        lambda: rapl.open_source(None, clock=clock, sysfs_root=processors.tree.root, via=via, perf=events),
+        lambda far: rapl.open_source(None, clock=far, sysfs_root=processors.tree.root, via=via, perf=events),
         refresh=processors.refresh,
         leave=leave,
     )

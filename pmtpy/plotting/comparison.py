@@ -19,7 +19,7 @@ from pmtpy.core.channel import EnergyMethod
 from pmtpy.core.rows import Floats
 from pmtpy.errors import BackendUnavailableError, SinkError
 from pmtpy.plotting.decimate import envelope
-from pmtpy.plotting.recording import STYLES
+from pmtpy.plotting.style import LIGHT, Theme, dress
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,11 @@ _MOST_NAMES = 8
 
 
 def draw(
-    found: Comparison, traces: Sequence[Trace], path: Path, true_watts: Callable[[Floats], Floats] | None = None
+    found: Comparison,
+    traces: Sequence[Trace],
+    path: Path,
+    true_watts: Callable[[Floats], Floats] | None = None,
+    theme: Theme = LIGHT,
 ) -> None:
     """Draw into a PNG, SVG or PDF file, which is replaced if it exists.
 
@@ -47,40 +51,47 @@ def draw(
     except ImportError as error:
         raise BackendUnavailableError("compare", "pictures need matplotlib", "pip install 'pmtpy[plot]'") from error
     figure = Figure(figsize=(8.0, 7.4), layout="constrained")
-    _fill(figure, found, traces, true_watts)
+    _fill(figure, found, traces, true_watts, theme)
     try:
-        figure.savefig(path, dpi=_DPI)
+        figure.savefig(path, dpi=_DPI, facecolor=theme.ground)
     except OSError as error:
         msg = f"cannot write {path}: {error.strerror or error}"
         raise SinkError(msg) from error
 
 
 def _fill(
-    figure: Figure, found: Comparison, traces: Sequence[Trace], true_watts: Callable[[Floats], Floats] | None
+    figure: Figure,
+    found: Comparison,
+    traces: Sequence[Trace],
+    true_watts: Callable[[Floats], Floats] | None,
+    theme: Theme,
 ) -> None:
     rows = figure.subplot_mosaic([["all", "all"], ["rise", "fall"], ["left", "left"]], height_ratios=[1.5, 1.2, 0.7])
     zero = _zero(found)
     start, end = _extent(found, zero)
     rise, fall = _flanks(found, traces, zero, (start, end))
-    _panel(rows["all"], found, traces, (start, end), zero, true_watts=true_watts)
+    _panel(rows["all"], found, traces, (start, end), zero, true_watts=true_watts, theme=theme)
     rows["all"].set_xlim(start, end)
-    _shade(rows["all"], found, zero)
+    _shade(rows["all"], found, zero, theme)
     for letter, name, (at, width) in (("A", "rise", rise), ("B", "fall", fall)):
         ax = rows[name]
-        _panel(ax, found, traces, (at - 0.35 * width, at + 0.65 * width), zero, true_watts=true_watts)
+        _panel(ax, found, traces, (at - 0.35 * width, at + 0.65 * width), zero, true_watts=true_watts, theme=theme)
         ax.set_xlim(at - 0.35 * width, at + 0.65 * width)
         _fit_height(ax)
-        _shade(ax, found, zero, named=False)
-        ax.set_title(f"{letter}: where power {'rises' if name == 'rise' else 'falls'} most", loc="left", fontsize=8.5)
-        _frame(rows["all"], letter, ax.get_xlim(), ax.get_ylim())
-    _residuals(rows["left"], found, zero)
+        _shade(ax, found, zero, theme, named=False)
+        way = "rises" if name == "rise" else "falls"
+        ax.set_title(f"{letter}: where power {way} most", loc="left", fontsize=8.5, color=theme.ink)
+        _frame(rows["all"], letter, ax.get_xlim(), ax.get_ylim(), theme)
+    _residuals(rows["left"], found, zero, theme)
     rows["left"].set_xlim(start, end)
     clock = "on one clock" if found.one_clock else "clocks fitted"
     virtual = ", VIRTUAL: the load is known" if true_watts is not None else ""
-    rows["all"].set_title(f"against {found.reference}, {clock}{virtual}", loc="left", fontsize=9)
+    rows["all"].set_title(f"against {found.reference}, {clock}{virtual}", loc="left", fontsize=9, color=theme.ink)
     handles, labels = rows["all"].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", fontsize=7.5, frameon=False, handlelength=3.4)
-    rows["left"].set_xlabel("seconds" if zero == 0.0 else "seconds since the first row of the reference", fontsize=9)
+    figure.legend(
+        handles, labels, loc="outside upper center", fontsize=7.5, frameon=False, handlelength=3.4, labelcolor=theme.ink
+    )
+    rows["left"].set_xlabel("time (s)" if zero == 0.0 else "time since the first row of the reference (s)", fontsize=9)
 
 
 def _zero(found: Comparison) -> float:
@@ -132,13 +143,14 @@ def _panel(
     zero: float,
     *,
     true_watts: Callable[[Floats], Floats] | None,
+    theme: Theme,
 ) -> None:
     if true_watts is not None:
         t = np.linspace(*extent, 4000)
-        ax.plot(t, true_watts(t + zero), color="0.72", linewidth=4.0, label="true power", zorder=1)
+        ax.plot(t, true_watts(t + zero), color=theme.edge, alpha=0.7, linewidth=4.0, label="true power", zorder=1)
     for trace in traces:
         s = found[trace.name]
-        colour, style = _style(found, trace.name)
+        colour, style = _style(found, trace.name, theme)
         t = s.t_s - zero
         near = (t >= extent[0] - 1.0) & (t <= extent[1] + 1.0)
         t, watts = t[near], trace.watts[near]
@@ -153,14 +165,13 @@ def _panel(
             zorder=3, marker="o" if dots else None, markersize=2.6, **shape,
         )  # fmt: skip
     ax.set_ylabel("power (W)", fontsize=9)
-    ax.grid(visible=True, color="0.9", linewidth=0.6)
-    ax.tick_params(labelsize=8)
+    dress(ax, theme)
 
 
-def _style(found: Comparison, name: str) -> tuple[str, Any]:
+def _style(found: Comparison, name: str, theme: Theme) -> tuple[str, Any]:
     """Return colour and line; the reference has the plainest."""
     names = [found.reference, *(s.name for s in found.sensors if s.name != found.reference)]
-    return STYLES[names.index(name) % len(STYLES)]
+    return theme.line(names.index(name))
 
 
 def _steps(trace: Trace) -> str:
@@ -194,41 +205,46 @@ def _fit_height(ax: Axes) -> None:
         ax.set_ylim(float(values.min()) - room, float(values.max()) + room)
 
 
-def _frame(ax: Axes, letter: str, across: tuple[float, float], up: tuple[float, float]) -> None:
+def _frame(ax: Axes, letter: str, across: tuple[float, float], up: tuple[float, float], theme: Theme) -> None:
     """Draw the frame of what another panel enlarges."""
     from matplotlib.patches import Rectangle
 
     size = (across[1] - across[0], up[1] - up[0])
-    ax.add_patch(Rectangle((across[0], up[0]), *size, fill=False, edgecolor="0.2", linewidth=0.9, zorder=4))
+    ax.add_patch(Rectangle((across[0], up[0]), *size, fill=False, edgecolor=theme.ink, linewidth=0.9, zorder=4))
     ax.annotate(
         letter, (across[0], 0.93), xycoords=ax.get_xaxis_transform(), xytext=(3, 0), textcoords="offset points",
-        fontsize=8.5, weight="bold", bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
+        fontsize=8.5, weight="bold", color=theme.ink,
+        bbox={"facecolor": theme.ground, "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
     )  # fmt: skip
 
 
-def _shade(ax: Axes, found: Comparison, zero: float, *, named: bool = True) -> None:
+def _shade(ax: Axes, found: Comparison, zero: float, theme: Theme, *, named: bool = True) -> None:
     left, right = ax.get_xlim()
     regions = [r.region for r in found.regions if r.region.name != WHOLE]
     regions = [r for r in regions if r.end - zero > left and r.start - zero < right]
     for region in regions:
-        ax.axvspan(region.start - zero, region.end - zero, facecolor="0.9", edgecolor="0.6", linewidth=0.4, zorder=0)
+        ax.axvspan(
+            region.start - zero, region.end - zero, facecolor=theme.shade, edgecolor=theme.edge, linewidth=0.4, zorder=0
+        )
     for region in regions if named and len(regions) <= _MOST_NAMES else []:
         ax.annotate(
             region.name, ((region.start + region.end) / 2.0 - zero, 0.98), xycoords=ax.get_xaxis_transform(),
             ha="center", va="top", fontsize=7.5, annotation_clip=True,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.8},
+            color=theme.ink,
+            bbox={"facecolor": theme.ground, "edgecolor": "none", "pad": 1.0, "alpha": 0.8},
         )  # fmt: skip
 
 
-def _residuals(ax: Axes, found: Comparison, zero: float) -> None:
+def _residuals(ax: Axes, found: Comparison, zero: float, theme: Theme) -> None:
     for s in found.sensors:
         if not len(s.residual_w):
             continue
-        colour, style = _style(found, s.name)
+        colour, style = _style(found, s.name, theme)
         curve = envelope(s.residual_t_s - zero, s.residual_w, _SLICES)
         ax.plot(curve.t, curve.mean, color=colour, linestyle=style, linewidth=0.9, marker=".", markersize=2.0)
-    ax.axhline(0.0, color="0.3", linewidth=0.6)
+    ax.axhline(0.0, color=theme.edge, linewidth=0.6)
     ax.set_ylabel("residual (W)", fontsize=9)
-    ax.set_title("residuals: what lag, window, gain and offset do not explain", loc="left", fontsize=8.5)
-    ax.grid(visible=True, color="0.9", linewidth=0.6)
-    ax.tick_params(labelsize=8)
+    ax.set_title(
+        "residuals: what lag, window, gain and offset do not explain", loc="left", fontsize=8.5, color=theme.ink
+    )
+    dress(ax, theme)

@@ -10,17 +10,19 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from pmtpy.core.channel import TOTAL, EnergyMethod
 from pmtpy.core.markers import Span, paired
 from pmtpy.core.rows import Floats
 from pmtpy.errors import BackendUnavailableError, SinkError, TargetError
 from pmtpy.plotting.decimate import envelope, interrupted, spans_before, widened
+from pmtpy.plotting.style import LIGHT, EndLabel, Theme, dress, label_ends
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,33 +32,42 @@ if TYPE_CHECKING:
 SUFFIXES = (".png", ".svg", ".pdf")
 _WIDTH_IN, _PANEL_IN, _DPI = 8.0, 2.9, 150
 _SLICES = 1600  # about two for each dot of the axis
+_MEANS = {EnergyMethod.COUNTER.value, EnergyMethod.MEAN.value}
 _MOST_LINES = 6  # more in one panel cannot be told apart
 _MOST_LABELS = 14
 _MOST_MARKS = 200
-# Colours that differ for all kinds of colour vision (Okabe and Ito, "Color universal design", 2008), dark ones first,
-# each with a line style of its own, for print without colour.
-STYLES: tuple[tuple[str, Any], ...] = (
-    ("#000000", "-"),
-    ("#0072B2", (0, (5, 1.5))),
-    ("#D55E00", (0, (1, 1))),
-    ("#009E73", (0, (6, 1.5, 1, 1.5))),
-    ("#CC79A7", (0, (3, 1, 1, 1, 1, 1))),
-    ("#56B4E9", (0, (9, 2))),
-)
+_SHOWN_BAND = 0.01  # part of the height below which an uncertainty is thinner than its line
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
+    """A curve.
+
+    Attributes
+    ----------
+    label : str
+    t, watts : float64, shape (n,)
+    means : bool
+        Each value is the mean since the row before, and not that of an instant.
+    gain_u, offset_u : float
+        Standard uncertainty of gain (relative) and zero (W), where the file says so.
+    """
+
     label: str
     t: Floats
     watts: Floats
+    means: bool = False
+    gain_u: float = 0.0
+    offset_u: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Panel:
-    """What one pair of axes shows; times in seconds."""
+    """What one pair of axes shows, times in seconds. Among others it is called ``short``, or where two are ``name``."""
 
     title: str
+    short: str
+    name: str
     lines: Sequence[_Line]
     regions: Sequence[Span]
     marks: Sequence[tuple[float, str]]
@@ -70,6 +81,7 @@ def plot(
     *,
     overlay: bool = False,
     channels: Sequence[str] | None = None,
+    theme: Theme = LIGHT,
 ) -> None:
     """Draw recordings into a PNG, SVG or PDF file, which is replaced if it exists.
 
@@ -85,6 +97,7 @@ def plot(
         All totals in one panel, instead of one panel for each recording.
     channels : sequence of str, optional
         Powers to draw, as in the columns without ``_W``; None: the total, and the largest others.
+    theme : Theme
 
     Raises
     ------
@@ -97,15 +110,17 @@ def plot(
     if path.suffix.lower() not in SUFFIXES:
         msg = f"a picture is written to a file that ends in {', '.join(SUFFIXES)}, not {path.name}"
         raise TargetError(msg)
-    figure = _figure(tables, overlay=overlay, channels=channels)
+    figure = _figure(tables, overlay=overlay, channels=channels, theme=theme)
     try:
-        figure.savefig(path, dpi=_DPI)
+        figure.savefig(path, dpi=_DPI, facecolor=theme.ground)
     except OSError as error:
         msg = f"cannot write {path}: {error.strerror or error}"
         raise SinkError(msg) from error
 
 
-def _figure(tables: Mapping[str, pd.DataFrame], *, overlay: bool, channels: Sequence[str] | None) -> Figure:
+def _figure(
+    tables: Mapping[str, pd.DataFrame], *, overlay: bool, channels: Sequence[str] | None, theme: Theme = LIGHT
+) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -124,9 +139,12 @@ def _figure(tables: Mapping[str, pd.DataFrame], *, overlay: bool, channels: Sequ
     figure = Figure(figsize=(_WIDTH_IN, _PANEL_IN * len(panels) + 0.3), layout="constrained")
     axes: list[Axes] = list(figure.subplots(len(panels), sharex=origin is not None, squeeze=False)[:, 0])
     for ax, panel in zip(axes, panels, strict=True):
-        _draw(ax, panel)
+        _draw(ax, panel, theme)
     _limit(axes, panels, shared=origin is not None)
-    axes[-1].set_xlabel(f"seconds since {_zero(origin)}", fontsize=9)
+    axes[-1].set_xlabel(f"time since {_zero(origin)} (s)", fontsize=9)
+    for ax, panel in zip(axes, panels, strict=True):
+        dress(ax, theme)
+        label_ends(ax, _end_labels(panel, theme))
     return figure
 
 
@@ -163,17 +181,33 @@ def _panel(
     name: str, table: pd.DataFrame, origin: float | None, channels: Sequence[str] | None, extra: list[tuple[float, str]]
 ) -> _Panel:
     t = _times(table, origin)
-    lines = [_Line(label, t, table[f"{label}_W"].to_numpy(np.float64)) for label in _names(table, channels)]
+    said = {c["name"]: c for c in (table.attrs.get("metadata") or {}).get("channels", ())}
+    lines = [_line(label, t, table, said) for label in _names(table, channels)]
     found, single = paired(sorted(_marks(table, origin) + extra))
     lost = table["lost"].to_numpy()
     return _Panel(
         _title(name, table, lines[0].label if len(lines) == 1 else ""),
+        _short(name, table),
+        name,
         lines,
         found,
         single,
         int(lost.sum()),
         spans_before(t, lost > 0),
     )
+
+
+def _line(label: str, t: Floats, table: pd.DataFrame, said: Mapping[str, Mapping[str, Any]]) -> _Line:
+    """Return a curve, and what the file says of its channel; a total is what its channels are, if they are alike."""
+    parts = [c for c in said.values() if c.get("in_total")] if label == TOTAL else [said.get(label, {})]
+    watts = table[f"{label}_W"].to_numpy(np.float64)
+    means = bool(parts) and all(c.get("rule") in _MEANS for c in parts)
+    gain_u, offset_u = (
+        math.hypot(*(float(c.get(key) or 0.0) for c in parts)) if key == "offset_u" or len(parts) == 1
+        else max((float(c.get(key) or 0.0) for c in parts), default=0.0)
+        for key in ("gain_u", "offset_u")
+    )  # fmt: skip
+    return _Line(label, t, watts, means, gain_u, offset_u)
 
 
 def _names(table: pd.DataFrame, channels: Sequence[str] | None) -> list[str]:
@@ -216,6 +250,14 @@ def _title(name: str, table: pd.DataFrame, only: str) -> str:
     return title
 
 
+def _short(name: str, table: pd.DataFrame) -> str:
+    """What a recording is called among others: the sensor's target where it is known."""
+    called = str((table.attrs.get("metadata") or {}).get("target") or name)
+    if table.attrs.get("virtual") and "virtual" not in called:
+        called += " [VIRTUAL]"
+    return called + (" [incomplete]" if table.attrs.get("complete") is False else "")
+
+
 def _si(value: float) -> str:
     """Write four digits and a prefix."""
     for factor, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m")):
@@ -226,10 +268,14 @@ def _si(value: float) -> str:
 
 def _overlaid(panels: Sequence[_Panel]) -> _Panel:
     """Put the first line of each panel into one."""
-    lines = [_Line(p.title.split("\n")[0], p.lines[0].t, p.lines[0].watts) for p in panels]
+    called = [p.short for p in panels]
+    names = called if len(set(called)) == len(called) else [p.name for p in panels]
+    lines = [replace(p.lines[0], label=name) for p, name in zip(panels, names, strict=True)]
     starts, ends = (np.concatenate([p.gaps[i] for p in panels]) for i in (0, 1))
     order = np.argsort(starts)
     return _Panel(
+        "",
+        "",
         "",
         lines,
         list(dict.fromkeys(r for p in panels for r in p.regions)),
@@ -242,32 +288,47 @@ def _overlaid(panels: Sequence[_Panel]) -> _Panel:
 # -- how to show it ----------------------------------------------------------------------------------------------------
 
 
-def _draw(ax: Axes, panel: _Panel) -> None:
+def _draw(ax: Axes, panel: _Panel, theme: Theme) -> None:
     start, end = _span([panel])
     length = max(end - start, 1e-9)
-    for line, (colour, style) in zip(panel.lines, STYLES * (1 + len(panel.lines) // len(STYLES)), strict=False):
+    height = max(max((float(np.nanmax(line.watts, initial=0.0)) for line in panel.lines), default=0.0), 1e-9)
+    for number, line in enumerate(panel.lines):
+        colour, style = theme.line(number)
         curve = interrupted(envelope(line.t, line.watts, _SLICES), *panel.gaps)
-        if len(line.t) > _SLICES:
+        many = len(line.t) > _SLICES
+        steps: Literal["pre"] | None = "pre" if line.means and not many else None
+        u = 2.0 * np.hypot(line.gain_u * curve.mean, line.offset_u)
+        if np.nanmax(u, initial=0.0) > _SHOWN_BAND * height:
+            least = np.maximum(curve.mean - u, np.minimum(curve.mean, 0.0))  # a power that is not negative
+            ax.fill_between(
+                curve.t, least, curve.mean + u, step=steps, color=colour, alpha=0.13, linewidth=0, zorder=1.8
+            )
+            ax.set_title("pale band: 95 %, by gain and zero", loc="right", fontsize=7, color=theme.edge)
+        if many:
             ax.fill_between(curve.t, curve.low, curve.high, color=colour, alpha=0.22, linewidth=0, zorder=2)
-        ax.plot(curve.t, curve.mean, color=colour, linestyle=style, linewidth=1.1, label=line.label, zorder=3)
-    if panel.lost:
-        spans = zip(*widened(*panel.gaps, length / 400), strict=True)
-        for i, (a, b) in enumerate(spans):
-            label = f"{panel.lost} sample{'s' * (panel.lost != 1)} lost" if i == 0 else None
-            ax.axvspan(a, b, facecolor="0.72", edgecolor="0.45", hatch="xxx", linewidth=0.6, zorder=1.5, label=label)
+        ax.plot(
+            curve.t, curve.mean, color=colour, linestyle=style, linewidth=1.1, label=line.label, zorder=3,
+            drawstyle="steps-pre" if steps else "default",
+        )  # fmt: skip
+    for a, b in zip(*widened(*panel.gaps, length / 400), strict=True) if panel.lost else ():
+        ax.axvspan(a, b, facecolor=theme.shade, edgecolor=theme.edge, hatch="xxx", linewidth=0.6, zorder=1.5)
     _scale(ax)
-    _draw_marks(ax, panel, length)
+    _draw_marks(ax, panel, length, theme)
     ax.set_ylabel("power (W)", fontsize=9)
-    ax.set_title(panel.title, loc="left", fontsize=9)
-    ax.grid(visible=True, color="0.88", linewidth=0.6)
-    ax.set_axisbelow(True)
-    ax.tick_params(labelsize=8)
-    if len(panel.lines) > 1 or panel.lost:
-        # Names of channels stand beside the curves; those of recordings are long, and would take half of the width.
-        if panel.title:
-            ax.legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), fontsize=7.5, frameon=False, handlelength=3.0)
-        else:
-            ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), fontsize=7.5, frameon=False, handlelength=3.0)
+    ax.set_title(panel.title, loc="left", fontsize=9, color=theme.ink)
+
+
+def _end_labels(panel: _Panel, theme: Theme) -> list[EndLabel]:
+    """Return the names of the curves where there are several, and how much was lost."""
+    labels = []
+    for number, line in enumerate(panel.lines if len(panel.lines) > 1 or not panel.title else ()):
+        known = np.flatnonzero(np.isfinite(line.watts))
+        last = slice(max(len(known) - max(len(known) // 50, 1), 0), None)  # a single noisy value tells no place
+        y = float(np.median(line.watts[known[last]])) if len(known) else math.nan
+        labels.append(EndLabel(line.label, theme.line(number)[0], y))
+    if panel.lost:
+        labels.append(EndLabel(f"{panel.lost} sample{'s' * (panel.lost != 1)} lost", theme.ink, math.nan))
+    return labels
 
 
 def _span(panels: Sequence[_Panel]) -> tuple[float, float]:
@@ -296,13 +357,13 @@ def _scale(ax: Axes) -> None:
     ax.set_ylim(0.0 if 0 <= low < 0.7 * high else low - room, high + 1.5 * room)
 
 
-def _draw_marks(ax: Axes, panel: _Panel, length: float) -> None:
+def _draw_marks(ax: Axes, panel: _Panel, length: float, theme: Theme) -> None:
     from matplotlib.patheffects import withStroke
 
     across = ax.get_xaxis_transform()
-    outline = [withStroke(linewidth=2.5, foreground="white")]  # text is read on any ground, and hides little of it
+    outline = [withStroke(linewidth=2.5, foreground=theme.ground)]  # text is read on any ground, and hides little of it
     for region in panel.regions:
-        ax.axvspan(region.start, region.end, facecolor="0.90", edgecolor="0.6", linewidth=0.4, zorder=0)
+        ax.axvspan(region.start, region.end, facecolor=theme.shade, edgecolor=theme.edge, linewidth=0.4, zorder=0)
     named = [r for r in panel.regions if r.name and r.end - r.start > 0.04 * length]
     for region in named if len(panel.regions) <= _MOST_LABELS else []:
         middle = (region.start + region.end) / 2
@@ -314,11 +375,12 @@ def _draw_marks(ax: Axes, panel: _Panel, length: float) -> None:
             ha="center",
             va="top",
             fontsize=7.5,
+            color=theme.ink,
             clip_on=True,
             path_effects=outline,
         )
     for t, label in panel.marks[:_MOST_MARKS]:
-        ax.axvline(t, color="0.35", linewidth=0.8, linestyle=(0, (2, 2)), zorder=2.5)
+        ax.axvline(t, color=theme.edge, linewidth=0.8, linestyle=(0, (2, 2)), zorder=2.5)
         if len(panel.marks) <= _MOST_LABELS:
             ax.annotate(
                 label,
@@ -330,7 +392,7 @@ def _draw_marks(ax: Axes, panel: _Panel, length: float) -> None:
                 ha="left",
                 va="top",
                 fontsize=7,
-                color="0.2",
+                color=theme.ink,
                 annotation_clip=True,
                 path_effects=outline,
             )

@@ -8,11 +8,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Annotation
 
 from pmtpy.cli import main
 from pmtpy.errors import BackendUnavailableError, SinkError, TargetError
 from pmtpy.plotting.recording import _figure, plot
+from pmtpy.plotting.style import DARK
 
 UNIX = 1_700_000_000.0
 
@@ -71,7 +75,7 @@ def test_everything_that_matters_is_said() -> None:
         "VIRTUAL",
         "incomplete",
         "J in 10 s",
-        "seconds since 2023-11-14 22:13:20.000 UTC",
+        "time since 2023-11-14 22:13:20.000 UTC (s)",
         "power (W)",
         "3 samples lost",
         "solve",
@@ -106,7 +110,7 @@ def test_recordings_that_overlap_share_a_clock_and_others_start_at_zero() -> Non
     apart = _figure({"a": _table(), "b": _table(start=UNIX + 500)}, overlay=False, channels=None)
     assert apart.axes[1].get_xlim()[1] == pytest.approx(10, abs=0.2)
     relative = _figure({"a": _table(time=np.nan)}, overlay=False, channels=None)
-    assert "seconds since the first row" in _texts(relative)
+    assert "time since the first row" in _texts(relative)
 
 
 def test_a_table_without_power_lends_its_marks() -> None:
@@ -182,3 +186,28 @@ def test_the_command_draws_files(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert out.stat().st_size > 0
     assert main(["plot", str(tmp_path / "none.csv")]) == 2
     assert "No such file" in capsys.readouterr().err
+
+
+def test_names_stand_at_the_ends_of_their_curves_and_do_not_overprint() -> None:
+    table = _table()
+    table["rail1_W"] = table["rail0_W"] + 0.1  # two curves that end at one height
+    figure = _figure({"run.csv": table}, overlay=False, channels=["rail0", "rail1", "total"], theme=DARK)
+    ends = {t.get_text(): t.xy[1] for t in figure.axes[0].texts if isinstance(t, Annotation) and t.xy[0] == 1.0}
+    assert set(ends) == {"rail0", "rail1", "total", "3 samples lost"}
+    places = sorted(ends.values())
+    assert min(np.diff(places)) > 0.03
+    assert ends["rail1"] > ends["rail0"]
+    assert figure.axes[0].get_facecolor()[:3] == pytest.approx(to_rgb(DARK.ground))
+
+
+def test_an_uncertainty_that_can_be_seen_is_a_band_and_a_counter_is_steps() -> None:
+    table = _table(50)
+    table["lost"] = 0
+    said = {"gain_u": 0.05, "offset_u": 0.0, "rule": "counter", "in_total": True}
+    table.attrs["metadata"] = {"channels": [{"name": "rail0", **said}, {"name": "rail1"}]}
+    axes = _figure({"run.csv": table}, overlay=False, channels=["rail0", "rail1"]).axes[0]
+    assert axes.get_title(loc="right") == "pale band: 95 %, by gain and zero"
+    assert [line.get_drawstyle() for line in axes.lines[:2]] == ["steps-pre", "default"]
+    (band,) = [c for c in axes.collections if isinstance(c, PolyCollection)]
+    highest = max(float(np.max(path.vertices[:, 1])) for path in band.get_paths())
+    assert highest == pytest.approx(1.1 * float(table["rail0_W"].max()))

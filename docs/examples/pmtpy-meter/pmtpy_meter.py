@@ -63,4 +63,4 @@ def open_virtual(device: str | None, *, clock: Clock, load: str | None = None) -
         tree.write("energy_uj", int(float(world.joules(now_ns)) * 1e6) % 2**32)
 
     path = str(tree.root / "energy_uj")
-    return open_on(world, lambda: open_source(None, clock=clock, path=path), refresh=refresh, leave=tree.close)
+    return open_on(world, lambda far: open_source(None, clock=far, path=path), refresh=refresh, leave=tree.close)

@@ -134,4 +134,6 @@ def open_virtual(
     card = replace(PROFILES[profile], sensor=sensor)
     driver = VirtualSmi(world, [card])
     library = private_amdsmi(driver)
-    return open_on(world, lambda: open_source(card.pci, clock=clock, library=library, total=total), leave=driver.leave)
+    return open_on(
+        world, lambda far: open_source(card.pci, clock=far, library=library, total=total), leave=driver.leave
+    )

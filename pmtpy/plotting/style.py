@@ -1,0 +1,122 @@
+"""How pictures look: colours for light and dark ground, plain axes, and names that stand beside their curves.
+
+Colours differ for all kinds of colour vision, and each has a line style of its own, for print without colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (5, 1.5)),
+    (0, (1, 1)),
+    (0, (6, 1.5, 1, 1.5)),
+    (0, (3, 1, 1, 1, 1, 1)),
+    (0, (9, 2)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """Colours of a picture.
+
+    Attributes
+    ----------
+    ground, ink, faint, shade, edge : str
+        Of the paper, of text and axes, of the grid, of marked regions, and of their edges.
+    colours : tuple of str
+        Of the curves, the plainest first.
+    """
+
+    ground: str
+    ink: str
+    faint: str
+    shade: str
+    edge: str
+    colours: tuple[str, ...]
+
+    def line(self, number: int) -> tuple[str, Any]:
+        """Return colour and line style of a curve."""
+        return self.colours[number % len(self.colours)], _DASHES[number % len(_DASHES)]
+
+
+# The curves' colours: Okabe and Ito, "Color universal design" (2008); on dark ground the lighter ones of them.
+LIGHT = Theme(
+    "#ffffff", "#202020", "#e4e4e4", "#ededed", "#b0b0b0",
+    ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9"),
+)  # fmt: skip
+DARK = Theme(
+    "#131416", "#dcdcdc", "#33363a", "#24272b", "#5a5f66",
+    ("#ffffff", "#56B4E9", "#E69F00", "#2fbf8f", "#CC79A7", "#F0E442"),
+)  # fmt: skip
+
+
+def theme_of(name: str) -> Theme:
+    """Return a theme by its name, ``light`` or ``dark``."""
+    return {"light": LIGHT, "dark": DARK}[name]
+
+
+def dress(ax: Axes, theme: Theme) -> None:
+    """Give axes their colours: lines at the left and below, a faint grid behind the curves."""
+    ax.set_facecolor(theme.ground)
+    for side, spine in ax.spines.items():
+        spine.set_visible(side in {"left", "bottom"})
+        spine.set_color(theme.ink)
+        spine.set_linewidth(0.7)
+    ax.grid(visible=True, color=theme.faint, linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.tick_params(labelsize=8, colors=theme.ink, width=0.7, length=3)
+    for text in (ax.xaxis.label, ax.yaxis.label, ax.title):
+        text.set_color(theme.ink)
+
+
+@dataclass(frozen=True, slots=True)
+class EndLabel:
+    """The name of a curve, to stand beside its end.
+
+    Attributes
+    ----------
+    text, colour : str
+    y : float
+        Where the curve ends, in the axis' own units; NaN for a text that belongs to none, which stands below.
+    """
+
+    text: str
+    colour: str
+    y: float
+
+
+def label_ends(ax: Axes, labels: Sequence[EndLabel], *, size: float = 8.0) -> None:
+    """Write names to the right of the axes, each as near to the end of its curve as its neighbours let it.
+
+    Call it when the limits of the axes are final.
+    """
+    if not labels:
+        return
+    low, high = ax.get_ylim()
+    figure = ax.figure
+    height_in = ax.get_position().height * float(figure.get_figheight())  # type: ignore[union-attr]
+    gap = 1.45 * size / 72.0 / max(height_in, 0.5)
+    wanted = np.array([(each.y - low) / (high - low) if np.isfinite(each.y) else -1.0 for each in labels])
+    order = np.argsort(-wanted, kind="stable")
+    places = np.clip(wanted[order], 0.0, 1.0)
+    for i in range(1, len(places)):  # from above, each below the one before
+        places[i] = min(places[i], places[i - 1] - gap)
+    lift = max(0.0, -float(places[-1]))
+    for i in reversed(range(len(places))):  # what fell off the bottom lifts those above it as far as it must
+        least = 0.0 if i == len(places) - 1 else float(places[i + 1]) + gap
+        places[i] = max(places[i], least) if lift else places[i]
+    for place, number in zip(places, order, strict=True):
+        each = labels[int(number)]
+        ax.annotate(
+            each.text, (1.0, float(place)), xycoords="axes fraction", xytext=(6, 0), textcoords="offset points",
+            ha="left", va="center", fontsize=size, color=each.colour, annotation_clip=False,
+        )  # fmt: skip
