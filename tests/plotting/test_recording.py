@@ -209,5 +209,5 @@ def test_an_uncertainty_that_can_be_seen_is_a_band_and_a_counter_is_steps() -> N
     assert axes.get_title(loc="right") == "pale band: 95 %, by gain and zero"
     assert [line.get_drawstyle() for line in axes.lines[:2]] == ["steps-pre", "default"]
     (band,) = [c for c in axes.collections if isinstance(c, PolyCollection)]
-    highest = max(float(np.max(path.vertices[:, 1])) for path in band.get_paths())
+    highest = max(float(np.max(np.asarray(path.vertices)[:, 1])) for path in band.get_paths())
     assert highest == pytest.approx(1.1 * float(table["rail0_W"].max()))
