@@ -55,7 +55,6 @@ _HOME = {
     "combine": "pmtpy.sensor.combine",
     "install_as_pmt": "pmtpy.integrations.drop_ins",
     "install_as_powersensor": "pmtpy.integrations.drop_ins",
-    "load_ipython_extension": "pmtpy.integrations.ipython",  # IPython asks for it by this name
     "BackendUnavailableError": "pmtpy.errors",
     "BenchStoppedError": "pmtpy.errors",
     "CalibrationError": "pmtpy.errors",
@@ -120,6 +119,11 @@ __all__ = [
     "seconds",
     "watts",
 ]
+
+
+def load_ipython_extension(shell: object) -> None:
+    """Give a notebook ``%energy`` and ``%%energy``; called by ``%load_ext pmtpy``."""
+    importlib.import_module("pmtpy.integrations.ipython").load_ipython_extension(shell)
 
 
 def __getattr__(name: str) -> object:
