@@ -25,7 +25,7 @@ from pmtpy.sensor.acquisition import Acquisition, OpenStretch
 from pmtpy.sensor.history import Bookmark
 from pmtpy.sensor.load_stamps import LoadStamps
 from pmtpy.sensor.registry import canonical
-from pmtpy.sensor.sensor import Sensor, acquisition_of
+from pmtpy.sensor.sensor import Sensor, acquisition_of, note_region
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,6 +131,9 @@ class Region(Mapping[str, Measurement]):
                 ends[target] = lost
                 self._left_ns = made.clock.now_ns()
         self._ends = ends
+        for target, end in ends.items():
+            if isinstance(end, Bookmark):
+                note_region(self._sensors[target], self.label, self._open[target].start.t_ns, end.t_ns)
         if failed is not None and error is None:
             raise failed
 

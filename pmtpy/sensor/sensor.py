@@ -369,6 +369,15 @@ def acquisition_of(sensor: Sensor) -> Acquisition:
     return sensor._acquisition  # noqa: SLF001  (the one way in)
 
 
+def note_region(sensor: Sensor, label: str, start_ns: int, end_ns: int) -> None:
+    """Let a running dump know of a region that ended; without a dump nothing happens."""
+    writer = sensor._dump  # noqa: SLF001  (as above)
+    if writer is not None:
+        from pmtpy.io.write import RecordedRegion
+
+        writer.note(RecordedRegion(label, start_ns, end_ns))
+
+
 def dump_error_of(sensor: Sensor) -> PmtError | None:
     """Return what went wrong with the running dump, as soon as it has; the measurement goes on."""
     return sensor._dump.error if sensor._dump is not None else None  # noqa: SLF001

@@ -1,9 +1,9 @@
 """Chrome's JSON trace (``.json``): counters and regions, alone or merged into a trace that a program wrote before.
 
-The format has one axis, in microseconds, and no clocks: where its zero is depends on who wrote the trace. PyTorch and
-VizTracer say so by ``baseTimeNanoseconds`` (Unix); other traces are held against the times of the recording, on the
-wall clock and on the monotonic one, and refused where they fit neither. The events of a user's trace are passed on as
-they are. Units have no field, and stand in the names.
+The format has one axis, in microseconds, and no clocks: where its zero is depends on who wrote the trace. PyTorch says
+so by ``baseTimeNanoseconds`` (Unix). Other traces (VizTracer's go by the monotonic clock) are held against the times of
+the recording, on the wall clock and on the monotonic one, and refused where they fit neither. The events of a user's
+trace are passed on as they are. Units have no field, and stand in the names.
 """
 
 from __future__ import annotations

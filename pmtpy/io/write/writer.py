@@ -18,9 +18,10 @@ from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Frame
 from pmtpy.errors import SinkError
 from pmtpy.io.columns import join, piece, with_gap
-from pmtpy.io.write.base import Ending, Sink
+from pmtpy.io.write.base import Ending, RecordedRegion, Sink
 from pmtpy.io.write.downsample import Thinner
 
+_MOST_REGIONS = 100_000  # some megabytes of metadata
 DEFAULT_MAX_ROWS = 200_000
 """Rows that may wait: ten seconds of a PowerSensor3, some 35 MB with four pairs."""
 
@@ -72,6 +73,7 @@ class Writer:
         self._queue: list[Frame] = []
         self._queued = 0
         self._gap = _Gap()  # on the way into the queue
+        self._regions: list[RecordedRegion] = []
         self._dropped = 0
         self._lost = 0
         self._missing = _Gap()  # on the way out of it; of the thread alone, as is the next
@@ -101,6 +103,12 @@ class Writer:
             hurry = self._queued * 2 >= self._max_rows
         if hurry:
             self._wake.set()
+
+    def note(self, region: RecordedRegion) -> None:
+        """Keep a region that the program measured meanwhile, for the metadata at the end; the first of very many."""
+        with self._lock:
+            if len(self._regions) < _MOST_REGIONS:
+                self._regions.append(region)
 
     def end(self, anchor: Anchor, failure: str = "") -> None:
         """Tell the thread to write what waits, close the sink and end. Does not wait; only the first call counts.
@@ -175,7 +183,7 @@ class Writer:
             first, self.error = self.error, SinkError(f"{self.error}; {self._dropped} rows are missing")
             self.error.__cause__ = first
         text = "; ".join(filter(None, (failure, str(self.error or ""), unmarked)))
-        ending = Ending(anchor, self._rows, self._lost, self._dropped, not text, text)
+        ending = Ending(anchor, self._rows, self._lost, self._dropped, not text, text, tuple(self._regions))
         try:
             ending = self._sink.close(ending)
         except Exception as error:  # noqa: BLE001  (as above)
