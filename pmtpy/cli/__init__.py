@@ -27,6 +27,7 @@ VERBS: Mapping[str, str] = types.MappingProxyType(
         "list": "show every backend and its devices, or why there are none",
         "read": "take one reading of each sensor, per channel",
         "top": "watch all sensors live on one screen",
+        "view": "show sensors or recordings on a page in the browser",
         "run": "run a command and report its energy",
         "bench": "repeat a command, or two in turns, until the energy is resolved",
         "dump": "log sensors continuously to files",
@@ -55,6 +56,7 @@ EXTRAS: Mapping[str, str] = types.MappingProxyType(
         "rich": "cli",
         "textual": "live",
         "bokeh": "live",
+        "tornado": "live",
     }
 )
 

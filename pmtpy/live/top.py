@@ -223,7 +223,7 @@ class TopApp(App[int]):
     def _say(self, where: str, text: str) -> None:
         widget = self.query_one(where, Static)
         if getattr(widget, "said", None) != text:
-            widget.said = text  # type: ignore[attr-defined]  # drawn only where it changed
+            widget.said = text  # drawn only where it changed
             widget.update(text)
 
     # -- keys ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,80 @@
+"""``pmtpy view``: sensors as they measure, or recordings, on a page in the browser."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import webbrowser
+from pathlib import Path
+
+from pmtpy.cli.common import add_options, chosen_targets, opened, say
+from pmtpy.errors import TargetError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    things = "recordings (any FILE that plot reads), or sensors (name[:device]); without any, the default sensors"
+    parser.add_argument("things", nargs="*", metavar="TARGET_OR_FILE", help=things)
+    add_options(parser)
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="listen at this port; default: a free one")
+    parser.add_argument(
+        "--address",
+        default="127.0.0.1",
+        metavar="IP",
+        help="listen here instead of on this machine alone: then whoever learns the printed address, or reads the"
+        " network (nothing is encrypted), sees the page and can set marks",
+    )
+    parser.add_argument("--no-browser", action="store_true", help="print the address, and open no browser")
+    parser.epilog = (
+        "examples:\n"
+        "  pmtpy view powersensor3:virtual nvml:virtual\n"
+        "  pmtpy view run.jls other.csv\n"
+        "  ssh -L 5006:localhost:5006 host pmtpy view --port 5006 --no-browser powersensor3"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Open what was named, serve it until Ctrl-C."""
+    from pmtpy.live.desk import Desk
+    from pmtpy.live.server import View
+    from pmtpy.live.tracks import JlsTrack, LiveTrack, TableTrack, Track
+
+    files = [t for t in args.things if Path(t).is_file()]
+    sensors = [t for t in args.things if t not in files]
+    gone = next(
+        (t for t in sensors if Path(t).suffix and ("/" in t or Path(t).suffix in {".csv", ".jls", ".parquet"})), ""
+    )
+    if gone:
+        msg = f"there is no file {gone}"
+        raise TargetError(msg)
+    tracks: list[Track] = []
+    for name in files:
+        if name.endswith(".jls"):
+            tracks.append(JlsTrack(name, Path(name)))
+        else:
+            from pmtpy.io.read import load
+
+            tracks.append(TableTrack(name, load(name)))
+    targets = chosen_targets(sensors) if sensors or not files else []
+    with contextlib.ExitStack() as stack:
+        if targets:
+            opened_ = stack.enter_context(opened(targets, args.option))
+            tracks += [LiveTrack(s) for s in opened_]
+        view = View(Desk(tracks), args.address, args.port)
+        print(view.url, flush=True)
+        if args.address not in {"127.0.0.1", "localhost", "::1"}:
+            say(
+                f"warning: listening at {args.address}: whoever learns this address sees the page; nothing is encrypted"
+            )
+
+        def ready() -> None:
+            if not args.no_browser:
+                webbrowser.open(view.url)
+
+        if not args.verbose:
+            logging.getLogger("bokeh").setLevel(logging.ERROR)  # that a page was closed is no news
+            logging.getLogger("tornado").setLevel(logging.ERROR)
+        with args.stop.taken():
+            view.run(ready)
+    return 0

@@ -1,0 +1,389 @@
+"""The page of one viewer, made of Bokeh's models. Everything that is shown comes from the :class:`Desk`.
+
+A viewer that stalls costs nobody else anything: its figures are filled only as fast as it takes them.
+"""
+
+from __future__ import annotations
+
+import html
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from bokeh.events import RangesUpdate, Reset, SelectionGeometry
+from bokeh.layouts import column, row
+from bokeh.models import (
+    BoxAnnotation,
+    Button,
+    ColumnDataSource,
+    Div,
+    HoverTool,
+    LabelSet,
+    NumericInput,
+    Range1d,
+    RangeTool,
+    Select,
+    Span,
+    TextInput,
+    Toggle,
+)
+from bokeh.plotting import figure
+
+from pmtpy.core.markers import paired
+from pmtpy.live.desk import Desk
+from pmtpy.live.lines import duration, watts
+from pmtpy.live.tracks import Selection, Track
+from pmtpy.live.trigger import Condition, window
+from pmtpy.plotting.decimate import Envelope, interrupted
+
+if TYPE_CHECKING:
+    from bokeh.document import Document
+
+SLICES = 900
+_OVERVIEW = 400
+_MOST_MARKS = 200
+_FOLLOWED_S = 10.0
+_PERIOD_MS = 200
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito, 2008
+_UNITS = {"W": "power (W)", "V": "volts (V)", "A": "amperes (A)", "C": "temperature (°C)", "Hz": "frequency (Hz)"}
+_numbers = itertools.count()
+
+
+@dataclass(slots=True)
+class _Panel:
+    """One pair of axes: a unit of a track."""
+
+    track: Track
+    lines: Sequence[int]
+    bands: list[ColumnDataSource]
+    figure: Any
+
+
+class Page:
+    """One viewer's page."""
+
+    def __init__(self, desk: Desk, document: Document) -> None:
+        self._desk, self._document = desk, document
+        self._number = next(_numbers)
+        start, stop = desk.span
+        if desk.live:
+            start = max(start, stop - _FOLLOWED_S)
+        stop = stop if stop > start else start + 1.0
+        self._range = Range1d(start, stop, min_interval=2e-6)
+        self._drawn: tuple[float, float, float] | None = None
+        self._moving = False  # whether the range is moved by us
+        self._cursors = [Span(dimension="height", line_color="#888888", line_dash="4 2", visible=False) for _ in "ab"]
+        self._chosen = BoxAnnotation(fill_alpha=0.12, fill_color="#E69F00", visible=False)
+        self._panels = [p for track in desk.tracks for p in self._panels_of(track)]
+        self._marks = [(t, ColumnDataSource({"x": [], "y": [], "text": []})) for t in desk.tracks]
+        self._regions = ColumnDataSource({"left": [], "right": [], "text": [], "y": []})
+        self._decorate()
+        self._controls()
+        document.title = "pmtpy view"
+        document.add_root(self._layout())
+        self.draw(force=True)
+        if desk.live:
+            document.add_periodic_callback(self._tick, _PERIOD_MS)
+        document.on_session_destroyed(lambda _context: desk.disarm(self._number))
+
+    # -- figures ---------------------------------------------------------------------------------------------------
+
+    def _panels_of(self, track: Track) -> list[_Panel]:
+        units = [u for u in ("W", "V", "A", "C", "Hz") if any(x.unit == u for x in track.lines)]
+        return [self._panel(track, unit) for unit in units]
+
+    def _panel(self, track: Track, unit: str) -> _Panel:
+        lines = [i for i, x in enumerate(track.lines) if x.unit == unit]
+        drawn = figure(
+            x_range=self._range,
+            height=260 if unit == "W" else 150,
+            sizing_mode="stretch_width",
+            tools="xpan,xwheel_zoom,xbox_zoom,xbox_select,reset,save",
+            active_scroll="xwheel_zoom",
+            active_drag="xbox_select",
+            title=_title(track) if unit == "W" else None,
+            name=f"{track.name} {unit}",
+        )
+        drawn.yaxis.axis_label = _UNITS[unit]
+        drawn.grid.grid_line_alpha = 0.4
+        sources = []
+        for n, i in enumerate(lines):
+            source = ColumnDataSource({"t": [], "low": [], "mean": [], "high": []})
+            colour = _COLOURS[n % len(_COLOURS)]
+            drawn.varea("t", "low", "high", source=source, fill_color=colour, fill_alpha=0.25)
+            drawn.line("t", "mean", source=source, line_color=colour, line_width=1.3, legend_label=track.lines[i].name)
+            sources.append(source)
+        drawn.legend.click_policy = "hide"
+        drawn.legend.location = "top_left"
+        drawn.legend.label_text_font_size = "9pt"
+        drawn.legend.spacing = 0
+        drawn.add_tools(
+            HoverTool(
+                tooltips=[("t", "@t{0.000000} s"), ("mean", f"@mean{{0.000}} {unit}"), ("low", "@low{0.000}"),
+                          ("high", "@high{0.000}")],
+                mode="vline", renderers=drawn.renderers[1:2],
+            )
+        )  # fmt: skip
+        for part in (*self._cursors, self._chosen):
+            drawn.add_layout(part)
+        drawn.on_event(RangesUpdate, self._zoomed)
+        drawn.on_event(Reset, self._whole)
+        drawn.on_event(SelectionGeometry, self._dragged)
+        return _Panel(track, lines, sources, drawn)
+
+    def _decorate(self) -> None:
+        """Add marks and regions to each track's powers, and a name to the lowest axis."""
+        for track, source in self._marks:
+            panel = next(p for p in self._panels if p.track is track)
+            panel.figure.ray("x", 0, 0, angle=math.pi / 2, source=source, line_color="#555555", line_dash="2 3")
+            panel.figure.quad(
+                "left", "right", 1e9, -1e9, source=self._regions, fill_color="#999999", fill_alpha=0.13, line_alpha=0
+            )
+            for labelled, at in ((source, "x"), (self._regions, "left")):
+                panel.figure.add_layout(
+                    LabelSet(
+                        x=at, y=4, y_units="screen", text="text", source=labelled, text_font_size="9pt", x_offset=3
+                    )
+                )
+        origin = self._desk.origin_unix_s
+        self._panels[-1].figure.xaxis.axis_label = (
+            "seconds since the first row" if math.isnan(origin) else f"seconds since Unix time {origin:.3f}"
+        )
+
+    def _controls(self) -> None:
+        first = figure(
+            height=70, sizing_mode="stretch_width", tools="", toolbar_location=None, name="minimap", y_axis_type=None,
+            x_range=Range1d(*self._desk.span),
+        )  # fmt: skip
+        first.add_tools(RangeTool(x_range=self._range))
+        self._overview = ColumnDataSource({"t": [], "low": [], "high": [], "mean": []})
+        first.varea("t", "low", "high", source=self._overview, fill_color="#0072B2", fill_alpha=0.35)
+        first.line("t", "mean", source=self._overview, line_color="#0072B2")
+        self._minimap = first
+        self._from = NumericInput(title="cursor A (s)", mode="float", width=130, name="cursor-a")
+        self._to = NumericInput(title="cursor B (s)", mode="float", width=130, name="cursor-b")
+        for entered in (self._from, self._to):
+            entered.on_change("value", lambda _a, _o, _n: self._entered())
+        self._result = Div(text=_HINT, name="result", sizing_mode="stretch_width")
+        self._state = Div(text="", name="state", sizing_mode="stretch_width")
+        self._follow = Toggle(label="follow newest", active=bool(self._desk.live), button_type="success", width=120)
+        self._follow.on_change("active", lambda _a, _o, _n: self._tick())
+        self._all = Button(label="show all", width=80)
+        self._all.on_event("button_click", lambda _event=None: self._whole())
+        self._label = TextInput(placeholder="label of a mark", width=150)
+        self._mark = Button(label="mark now", width=90)
+        self._mark.on_event("button_click", lambda _event=None: self._marked())
+        self._source = Select(title="trigger", options=["off", "rising", "falling", "marker"], value="off", width=90)
+        self._level = NumericInput(title="level (W)", value=50.0, mode="float", width=90)
+        self._hysteresis = NumericInput(title="hysteresis (W)", value=1.0, mode="float", width=90)
+        self._text = TextInput(title="marker has", width=100)
+        self._before = NumericInput(title="before (s)", value=0.05, mode="float", width=80)
+        self._length = NumericInput(title="length (s)", value=0.5, mode="float", width=80)
+        self._times = Select(title="and then", options=["stop", "again"], value="stop", width=80)
+        for one in (self._source, self._level, self._hysteresis, self._text, self._times):
+            one.on_change("value", lambda _a, _o, _n: self._arm())
+
+    def _layout(self) -> Any:
+        shown: list[Any] = [self._minimap, *(p.figure for p in self._panels)]
+        tools: list[Any] = [self._from, self._to, self._all]
+        if self._desk.live:
+            tools += [self._follow, self._label, self._mark]
+        rows: list[Any] = [row(*tools), self._result, *shown, self._state]
+        if self._desk.live:
+            rows.insert(
+                1, row(self._source, self._level, self._hysteresis, self._text, self._before, self._length, self._times)
+            )
+        return column(*rows, sizing_mode="stretch_width")
+
+    # -- drawing ---------------------------------------------------------------------------------------------------
+
+    def draw(self, *, force: bool = False) -> None:
+        """Fill the figures for the visible stretch, if it or what is in it has changed."""
+        start, stop = float(self._range.start), float(self._range.end)
+        newest = self._desk.span[1]
+        fresh = newest if self._desk.live else 0.0
+        if not force and self._drawn is not None:
+            same = self._drawn[:2] == (start, stop)
+            if same and (self._drawn[2] == fresh or self._drawn[2] > stop):
+                return
+        self._drawn = (start, stop, fresh)
+        for panel in self._panels:
+            for i, source in zip(panel.lines, panel.bands, strict=True):
+                source.data = _columns(self._gapped(panel.track, self._desk.draw(panel.track, i, start, stop, SLICES)))
+        spans = []
+        for track, source in self._marks:
+            found = self._desk.marks(track, start, stop)[:_MOST_MARKS]
+            regions, single = paired(found)
+            spans += regions
+            source.data = {"x": [t for t, _ in single], "y": [0] * len(single), "text": [x for _, x in single]}
+        self._regions.data = {
+            "left": [r.start for r in spans],
+            "right": [r.end for r in spans],
+            "text": [r.name for r in spans],
+            "y": [0] * len(spans),
+        }
+        whole = self._desk.span
+        if force or self._desk.live:
+            self._minimap.x_range.update(start=whole[0], end=max(whole[1], whole[0] + 1e-6))
+            first = self._desk.tracks[0]
+            self._overview.data = _columns(self._desk.draw(first, 0, *whole, _OVERVIEW))
+        self._state.text = "<br>".join(html.escape(_state(t)) for t in self._desk.tracks)
+
+    def _gapped(self, track: Track, curve: Envelope) -> Envelope:
+        """Interrupt a curve where rows were lost."""
+        if not len(curve):
+            return curve
+        gaps = self._desk.gaps(track, float(curve.t[0]), float(curve.t[-1]))
+        if not gaps:
+            return curve
+        import numpy as np
+
+        return interrupted(curve, np.array([a for a, _, _ in gaps]), np.array([b for _, b, _ in gaps]))
+
+    def _tick(self) -> None:
+        """Follow the newest rows, if that is wanted, and draw."""
+        if self._follow.active and self._desk.live:
+            stop = self._desk.span[1]
+            length = float(self._range.end) - float(self._range.start)
+            self._show(stop - length, stop)
+        if not _stalls(self._document):
+            self.draw()
+
+    def _show(self, start: float, stop: float) -> None:
+        self._moving = True
+        try:
+            self._range.update(start=start, end=stop)
+        finally:
+            self._moving = False
+
+    def _zoomed(self, event: RangesUpdate) -> None:
+        """Draw for another stretch: the user has zoomed, and nothing is followed any more."""
+        if self._follow.active and abs(float(event.x1 or 0.0) - float(self._range.end)) < 1e-9 and self._moving:
+            return
+        self._follow.active = False
+        self.draw()
+
+    def _whole(self, _event: object = None) -> None:
+        self._follow.active = False
+        start, stop = self._desk.span
+        self._show(start, stop)
+        self.draw(force=True)
+
+    # -- the selection ---------------------------------------------------------------------------------------------
+
+    def _dragged(self, event: SelectionGeometry) -> None:
+        if event.final and event.geometry.get("type") == "rect":
+            self._choose(float(event.geometry["x0"]), float(event.geometry["x1"]))
+
+    def _entered(self) -> None:
+        if self._from.value is not None and self._to.value is not None:
+            self._evaluate(float(self._from.value), float(self._to.value))
+
+    def _choose(self, start: float, stop: float) -> None:
+        self._from.value, self._to.value = round(start, 9), round(stop, 9)
+
+    def _evaluate(self, start: float, stop: float) -> None:
+        start, stop = min(start, stop), max(start, stop)
+        for cursor, at in zip(self._cursors, (start, stop), strict=True):
+            cursor.update(location=at, visible=True)
+        self._chosen.update(left=start, right=stop, visible=True)
+        found = [(t, self._desk.select(t, start, stop)) for t in self._desk.tracks]
+        links = [
+            f'<a download href="/export?{html.escape(urlencode({"track": i, "from": start, "to": stop, "as": kind}))}">'
+            f"{kind}</a>"
+            for i in range(len(found))
+            for kind in ("csv", "parquet")
+        ]
+        self._result.text = selection_html(found, stop - start, links)
+
+    # -- live ------------------------------------------------------------------------------------------------------
+
+    def _marked(self) -> None:
+        problem = self._desk.mark(self._label.value or "mark")
+        self._label.value = ""
+        if problem:
+            self._state.text = html.escape(problem)
+
+    def _arm(self) -> None:
+        kind = self._source.value
+        if kind == "off":
+            self._desk.disarm(self._number)
+            return
+        condition = Condition(
+            float(self._level.value or 0.0),
+            float(self._hysteresis.value or 0.0),
+            kind == "falling",
+            (self._text.value or "mark") if kind == "marker" else "",
+        )
+
+        def tell(at: float) -> None:
+            self._document.add_next_tick_callback(lambda: self._hit(at))
+
+        self._desk.arm(self._number, condition, tell)
+
+    def _hit(self, at: float) -> None:
+        """Show an event, once the rows behind it have come."""
+        start, stop = window(at, float(self._before.value or 0.0), float(self._length.value or 1.0))
+        self._follow.active = False
+        self._show(start, stop)
+        self._choose(at, stop)
+        if self._times.value == "stop":
+            self._source.value = "off"
+
+        def settled() -> None:
+            self.draw(force=True)
+            self._entered()
+
+        self._document.add_timeout_callback(settled, round(1e3 * max(0.0, stop - self._desk.span[1])) + 2 * _PERIOD_MS)
+
+
+def _stalls(document: Document) -> bool:
+    """Whether the viewer has not taken what was sent before: then nothing more is, until it has."""
+    session = getattr(document.session_context, "session", None)
+    sockets = (getattr(c, "_socket", None) for c in getattr(session, "_subscribed_connections", ()))
+    streams = (getattr(getattr(s, "ws_connection", None), "stream", None) for s in sockets)
+    return any(stream is not None and stream.writing() for stream in streams)
+
+
+_HINT = "<p>Drag over a curve, or type two instants: joules, watts, uncertainty and coverage between them.</p>"
+
+
+def _columns(curve: Envelope) -> dict[str, Any]:
+    return {"t": curve.t, "low": curve.low, "mean": curve.mean, "high": curve.high}
+
+
+def _title(track: Track) -> str:
+    virtual = "  [VIRTUAL]" if track.virtual else ""
+    named = track.name if track.name == track.target or not track.target else f"{track.name}  ({track.target})"
+    return named + virtual + (f"  [{track.note}]" if track.note else "")
+
+
+def _state(track: Track) -> str:
+    return f"{track.name}: {duration(track.span[1] - track.span[0])}" + (f", {track.note}" if track.note else "")
+
+
+def selection_html(found: Sequence[tuple[Track, Selection]], seconds: float, links: Sequence[str] = ()) -> str:
+    """Return what a stretch cost as a table; names are foreign text."""
+    heads = ("", "J", "+- J", "mean W", "min W", "max W", "covered", "lost")
+    head = "<tr>" + "".join(f"<th>{h}</th>" for h in heads) + "</tr>"
+    lines = []
+    for track, selection in found:
+        for power in selection.powers:
+            name = html.escape(f"{track.name} {power.name}")
+            cells = [f"{power.joules:.6g}", _or_dash(power.uncertainty_joules, "2g"), _or_dash(power.watts, "6g")]
+            cells += [watts(power.low), watts(power.high), f"{100 * selection.coverage:.4g} %", str(selection.lost)]
+            lines.append(
+                f"<tr><th style='text-align:left'>{name}</th>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
+            )
+    export = f"<p>export this: {' '.join(links)}</p>" if links else ""
+    return (
+        f"<p><b>{seconds:.9g} s</b> between the cursors; +- is one standard uncertainty</p>"
+        f"<table cellpadding='4'>{head}{''.join(lines)}</table>{export}"
+    )
+
+
+def _or_dash(value: float, digits: str) -> str:
+    return f"{value:.{digits}}" if math.isfinite(value) else "not known"

@@ -1,0 +1,130 @@
+"""The server of ``pmtpy view``: Bokeh's, behind a :class:`~pmtpy.live.guard.Guard`."""
+
+from __future__ import annotations
+
+import math
+import signal
+import tempfile
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bokeh.document import Document
+from bokeh.server.server import BaseServer
+from bokeh.server.tornado import BokehTornado
+from tornado.httpserver import HTTPServer
+from tornado.ioloop import IOLoop
+from tornado.netutil import bind_sockets
+from tornado.web import HTTPError, RequestHandler
+
+from pmtpy.core.clock import HOST_CLOCK
+from pmtpy.errors import PmtError, SinkError
+from pmtpy.live.desk import Desk
+from pmtpy.live.guard import Door, Guard
+from pmtpy.live.page import Page
+
+_TAKEN_NS = 100_000_000
+LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+class View:
+    """A server that shows a desk to whoever has its address.
+
+    Parameters
+    ----------
+    desk : Desk
+        Used by the loop's thread alone from now on.
+    address : str
+        Where to listen.
+    port : int
+        0: a free one.
+
+    Attributes
+    ----------
+    url : str
+        What to open; it holds the key to the page.
+    """
+
+    def __init__(self, desk: Desk, address: str = "127.0.0.1", port: int = 0) -> None:
+        self._desk = desk
+        try:
+            sockets = bind_sockets(port, address)
+        except OSError as error:
+            msg = f"cannot listen at {address}:{port}: {error.strerror}; --port names another port, 0 takes a free one"
+            raise SinkError(msg) from error
+        self.port: int = sockets[0].getsockname()[1]
+        hosts = LOCAL if address in LOCAL else (*LOCAL, address)
+        self._door = Door(hosts, self.port)
+        self._loop = IOLoop.current()
+        shown = f"[{address}]" if ":" in address else address
+        self.url = f"http://{shown}:{self.port}/?token={self._door.token}"
+        origins = [f"[{h}]:{self.port}" if ":" in h else f"{h}:{self.port}" for h in hosts]
+        application = BokehTornado(
+            {"/": partial(_show, desk)},
+            extra_websocket_origins=origins,
+            extra_patterns=[(r"/export", _Export, {"desk": desk})],
+        )
+        server = HTTPServer(Guard(application, self._door.judge))
+        server.add_sockets(sockets)
+        self._server = BaseServer(self._loop, application, server)
+        self._over = threading.Event()
+        # A thread of its own: what it takes must not wait for a page that is being made or drawn.
+        self._taking = threading.Thread(target=self._take, name="pmtpy-view", daemon=True)
+
+    def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Serve until :meth:`stop`, or until an exception ends the loop."""
+        self._server.start()
+        if self._desk.live:
+            self._taking.start()
+        self._loop.add_callback(ready)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # An exception in the midst of a drawing would be the drawing's; the loop ends between two of its tasks.
+            signal.signal(number, lambda *_: self._loop.add_callback_from_signal(self._loop.stop))
+        try:
+            self._loop.start()
+        finally:
+            self._over.set()
+            self._server.stop()
+
+    def _take(self) -> None:
+        while not HOST_CLOCK.wait_until(HOST_CLOCK.now_ns() + _TAKEN_NS, self._over):
+            self._desk.take()
+
+    def stop(self) -> None:
+        """End the loop; may be called from any thread."""
+        self._loop.add_callback(self._loop.stop)
+
+
+def _show(desk: Desk, document: Document) -> None:
+    Page(desk, document)
+
+
+class _Export(RequestHandler):
+    """Gives the rows of a stretch as a file."""
+
+    def initialize(self, desk: Desk) -> None:
+        """Keep the desk."""
+        self._desk = desk
+
+    def get(self) -> None:
+        """Write the file."""
+        try:
+            track = self._desk.tracks[abs(int(self.get_query_argument("track")))]
+            start, stop = (float(self.get_query_argument(k)) for k in ("from", "to"))
+        except (ValueError, IndexError):
+            raise HTTPError(400) from None
+        kind = self.get_query_argument("as")
+        if kind not in {"csv", "parquet"} or not math.isfinite(start + stop):
+            raise HTTPError(400)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"selection.{kind}"
+            try:
+                table: Any = self._desk.table(track, start, stop)
+                table.to_csv(path, index=False) if kind == "csv" else table.to_parquet(path, index=False)
+            except PmtError as error:
+                raise HTTPError(500, str(error)) from error
+            self.set_header("Content-Type", "application/octet-stream")
+            self.set_header("Content-Disposition", f'attachment; filename="selection.{kind}"')
+            self.write(path.read_bytes())

@@ -1,0 +1,457 @@
+"""What a page shows: sensors and recordings as tracks, each of which draws itself and is asked about stretches.
+
+A track answers from all of its rows, never from what was drawn. Times are seconds since its own first row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, sum_budgets, uncertainty_budget
+from pmtpy.analysis.uncertainty.interval_statistics import Interval, is_power, lag_corrected, summarise
+from pmtpy.core.channel import TOTAL, Channel, Derivation, EnergyMethod, Quantity
+from pmtpy.core.rows import Floats, Layout
+from pmtpy.errors import PmtError
+from pmtpy.io.jls import JlsFile
+from pmtpy.live.grown import Grown, Rows
+from pmtpy.plotting.decimate import Envelope, envelope
+from pmtpy.sensor.sensor import Sensor, acquisition_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_AROUND = 300  # rows on either side of an end: they tell how the power moves
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One curve: its name, its unit, and whether it is a power with an energy."""
+
+    name: str
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """What one power did between two instants.
+
+    Attributes
+    ----------
+    name : str
+    joules, watts : float
+        Energy of the time that is covered, and its mean.
+    uncertainty_joules : float
+        Standard uncertainty; NaN: the recording does not say what its sensor knows of itself.
+    low, high : float
+        Of the rows inside.
+    """
+
+    name: str
+    joules: float
+    watts: float
+    uncertainty_joules: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a track says of a stretch; ``seconds`` is the part of it that the track reaches over."""
+
+    seconds: float
+    coverage: float
+    lost: int
+    powers: Sequence[Selected]
+
+
+class Track(Protocol):
+    """A sensor or a recording."""
+
+    name: str
+    target: str
+    lines: Sequence[Line]
+    start_unix_s: float
+    virtual: bool
+    layout: Layout | None
+    note: str
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Times of the first and the newest row."""
+        ...
+
+    def draw(self, line: int, start: float, stop: float, slices: int) -> Envelope:
+        """Return a line between two instants, in at most about so many slices."""
+        ...
+
+    def marks(self, start: float, stop: float) -> list[tuple[float, str]]:
+        """Return the labels between two instants."""
+        ...
+
+    def gaps(self, start: float, stop: float) -> list[tuple[float, float, int]]:
+        """Return where rows were lost between two instants, and how many."""
+        ...
+
+    def energy_at(self, t: float) -> Floats:
+        """Return the energies at an instant, one per power."""
+        ...
+
+    def extremes(self, line: int, start: float, stop: float) -> tuple[float, float]:
+        """Return the least and the greatest value between two instants."""
+        ...
+
+    def around(self, t: float) -> Rows:
+        """Return the rows around an instant."""
+        ...
+
+    def table(self, start: float, stop: float) -> pd.DataFrame:
+        """Return the rows of a stretch as :func:`pmtpy.load` does."""
+        ...
+
+
+def powers_of(track: Track) -> list[int]:
+    """Return the lines of a track that are powers, in the order of its energies."""
+    return [i for i, line in enumerate(track.lines) if line.unit == "W"]
+
+
+def select(track: Track, start: float, stop: float) -> Selection:
+    """Evaluate a stretch from all rows: the curve of energy at two instants, never a sum over drawn points."""
+    first, last = track.span
+    a, b = max(min(start, stop), first), min(max(start, stop), last)
+    if not b > a:
+        return Selection(0.0, math.nan, 0, [])
+    gaps = track.gaps(a, b)
+    unknown = sum(max(0.0, min(y, b) - max(x, a)) for x, y, n in gaps if n)  # else rows are missing, not their energy
+    lost = sum(n for _, _, n in gaps)
+    joules = track.energy_at(b) - track.energy_at(a)
+    uncertain = _uncertainties(track, (a, b), joules, unknown, lost)
+    covered = max(0.0, b - a - unknown)
+    found = []
+    for i, line in enumerate(powers_of(track)):
+        low, high = track.extremes(line, a, b)
+        watts = float(joules[i]) / covered if covered > 0 else math.nan
+        found.append(Selected(track.lines[line].name, float(joules[i]), watts, uncertain[i], low, high))
+    return Selection(b - a, covered / (b - a), lost, found)
+
+
+def _uncertainties(track: Track, ends: tuple[float, float], joules: Floats, unknown: float, lost: int) -> list[float]:
+    """Judge each energy by what its channel knows of itself and how the power moves at the two ends."""
+    layout, (a, b) = track.layout, ends
+    if layout is None or not layout.energy:
+        return [math.nan] * len(joules)
+    near = [track.around(a), track.around(b)]
+    t = np.concatenate([r.t for r in near])
+    t, keep = np.unique(t, return_index=True)
+    watts, energy = (np.concatenate([getattr(r, k) for r in near])[keep].T[1:] for k in ("watts", "joules"))
+    if len(t) < 2:
+        return [math.nan] * len(joules)
+    interval = Interval(b - a, joules[1:].tolist(), [unknown] * len(layout.energy), lost, 0.0)
+    moved = None
+    if not all(is_power(c) for c in layout.energy):
+        moved = np.ones(watts.shape, np.bool_)
+        moved[:, 1:] = np.diff(energy, axis=1) > 0
+        moved[[is_power(c) for c in layout.energy]] = True
+    seen = summarise(layout.energy, t - a, watts, interval, moved)
+    budgets: list[UncertaintyBudget] = [
+        uncertainty_budget(c, lag_corrected(c, s)) for c, s in zip(layout.energy, seen, strict=True)
+    ]
+    whole = sum_budgets([budgets[i - 1] for i in layout.in_total]) if layout.in_total else None
+    return [whole.uncertainty_joules if whole else math.nan, *(x.uncertainty_joules for x in budgets)]
+
+
+def layout_of(facts: dict[str, Any] | None) -> Layout | None:
+    """Return the channels that metadata describe; None where they do not."""
+    known = {f.name for f in fields(Channel) if f.init}
+    channels = []
+    try:
+        for each in (facts or {})["channels"]:
+            kept = {k: v for k, v in each.items() if k in known and k not in {"quantity", "derivation", "method"}}
+            rule = each.get("rule")
+            channels.append(
+                Channel(
+                    **{k: v for k, v in kept.items() if k != "operands"},
+                    quantity=Quantity[each["quantity"].upper()],
+                    derivation=Derivation(each.get("form", "direct")),
+                    operands=tuple(each.get("of", ())),
+                    method=EnergyMethod(rule) if rule else None,
+                )
+            )
+        return Layout(tuple(channels))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _lines(names: Sequence[str]) -> list[Line]:
+    """Return the lines of columns: powers that have an energy first, then volts, amperes and the rest."""
+    powers = [n.removesuffix("_W") for n in names if n.endswith("_W") and n.removesuffix("_W") + "_J" in names]
+    others = [n for n in names if n.rpartition("_")[2] in {"V", "A", "C", "Hz"}]
+    return [Line(n, "W") for n in powers] + [Line(*n.rsplit("_", 1)) for n in others]
+
+
+class TableTrack:
+    """A recording that is in memory as a whole, whatever wrote it."""
+
+    def __init__(self, name: str, table: pd.DataFrame) -> None:
+        facts = table.attrs.get("metadata") or {}
+        self.name, self.target = name, str(facts.get("target", table.attrs.get("format", "")))
+        self.virtual = bool(table.attrs.get("virtual"))
+        self.lines: Sequence[Line] = _lines(list(table.columns))
+        self.start_unix_s = float(table["time"].iloc[0]) if len(table) else math.nan
+        self.note = "incomplete" if table.attrs.get("complete") is False else ""
+        layout = layout_of(facts)
+        named = [line.name for line in self.lines if line.unit == "W"]
+        self.layout: Layout | None = (
+            layout if layout is not None and [TOTAL, *(c.name for c in layout.energy)] == named else None
+        )
+        self._table = table
+        self._t = table["elapsed"].to_numpy(np.float64)
+        self._values = [table[f"{line.name}_{line.unit}"].to_numpy(np.float64) for line in self.lines]
+        self._joules = [table[f"{n}_J"].to_numpy(np.float64) for n in named]
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Times of the first and the last row."""
+        return (float(self._t[0]), float(self._t[-1])) if len(self._t) else (0.0, 0.0)
+
+    def _part(self, start: float, stop: float, beside: int = 1) -> slice:
+        a, b = np.searchsorted(self._t, [start, stop])
+        return slice(max(0, int(a) - beside), int(b) + beside)
+
+    def draw(self, line: int, start: float, stop: float, slices: int) -> Envelope:
+        """Return a line between two instants."""
+        part = self._part(start, stop)
+        return envelope(self._t[part], self._values[line][part], slices)
+
+    def marks(self, start: float, stop: float) -> list[tuple[float, str]]:
+        """Return the labels between two instants."""
+        part = self._part(start, stop, 0)
+        marker = self._table["marker"].to_numpy()[part]
+        rows = np.flatnonzero(marker != "")
+        return [(float(self._t[part][r]), text) for r in rows for text in str(marker[r]).split(";")]
+
+    def gaps(self, start: float, stop: float) -> list[tuple[float, float, int]]:
+        """Return where rows were lost."""
+        part = self._part(start, stop)
+        lost, t = self._table["lost"].to_numpy()[part], self._t[part]
+        return [(float(t[r - 1]), float(t[r]), int(lost[r])) for r in np.flatnonzero(lost) if r]
+
+    def energy_at(self, t: float) -> Floats:
+        """Return the energies at an instant."""
+        part = self._part(t, t, 2)
+        return np.array([np.interp(t, self._t[part], j[part]) for j in self._joules])
+
+    def extremes(self, line: int, start: float, stop: float) -> tuple[float, float]:
+        """Return the least and the greatest value between two instants."""
+        values = self._values[line][self._part(start, stop, 0)]
+        if not np.isfinite(values).any():
+            return math.nan, math.nan
+        return float(np.nanmin(values)), float(np.nanmax(values))
+
+    def around(self, t: float) -> Rows:
+        """Return the rows around an instant."""
+        part = self._part(t, t, _AROUND)
+        watts = [self._values[i][part] for i in range(len(self._joules))]
+        return Rows(self._t[part], np.column_stack(watts), np.column_stack([j[part] for j in self._joules]))
+
+    def table(self, start: float, stop: float) -> pd.DataFrame:
+        """Return the rows of a stretch."""
+        part: pd.DataFrame = self._table.iloc[self._part(start, stop, 0)]
+        return part
+
+
+class JlsTrack:
+    """A JLS recording, of which only what is looked at is read: its pyramid, and samples where they fit."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        self._file, self._path = JlsFile(path), path
+        facts = self._file.facts
+        self.name, self.target = name, str(facts.get("target", ""))
+        self.virtual = bool(facts.get("virtual"))
+        self.note = "" if facts.get("complete") else "incomplete"
+        self.start_unix_s = self._file.start_unix_s
+        self.layout: Layout | None = layout_of(facts)
+        self.lines: Sequence[Line] = _lines([*self._file.names, *self._file.joules])
+        length = self._file.length
+        seconds = self._file.times(np.array([max(0, length - 1)]))
+        self._span = (0.0, float(seconds[0])) if length else (0.0, 0.0)
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Times of the first and the last row."""
+        return self._span
+
+    def _column(self, line: int) -> str:
+        return f"{self.lines[line].name}_{self.lines[line].unit}"
+
+    def _range(self, start: float, stop: float, beside: int = 1) -> tuple[int, int]:
+        a, b = self._file.sample_at(start), self._file.sample_at(stop)
+        return max(0, a - beside), min(self._file.length, b + beside)
+
+    def draw(self, line: int, start: float, stop: float, slices: int) -> Envelope:
+        """Return a line between two instants: samples where they fit, else from the pyramid."""
+        first, last = self._range(start, stop)
+        if last - first <= 2 * slices:
+            values = self._file.samples(self._column(line), first, last) if last > first else np.empty(0)
+            return Envelope(self._file.times(np.arange(first, last)), values, values, values)
+        step = max(1, (last - first) // slices)
+        count = (last - first) // step
+        found = self._file.statistics(self._column(line), first, step, count)
+        # Times at some samples are enough to place slices: between them the rate is nominal to some millionths.
+        some = np.unique(np.linspace(first, last - 1, min(count, 64)).astype(np.int64))
+        known = np.array([float(self._file.times(np.array([i]))[0]) for i in some])
+        return Envelope(
+            np.interp(first + (np.arange(count) + 0.5) * step, some, known), found.low, found.mean, found.high
+        )
+
+    def marks(self, start: float, stop: float) -> list[tuple[float, str]]:
+        """Return the labels between two instants."""
+        marks, _ = self._file.annotations(*self._range(start, stop, 0))
+        return [(float(self._file.times(np.array([at]))[0]), text) for at, text in marks]
+
+    def gaps(self, start: float, stop: float) -> list[tuple[float, float, int]]:
+        """Return where rows were lost."""
+        first, last = self._range(start, stop)
+        _, losses = self._file.annotations(first, last + 1)
+        ends = [float(self._file.times(np.array([at]))[0]) for at, _ in losses]
+        return [(end - (n + 1) / self._file.rate, end, n) for end, (_, n) in zip(ends, losses, strict=True)]
+
+    def energy_at(self, t: float) -> Floats:
+        """Return the energies at an instant."""
+        rows = self._rows(t, 4)
+        return np.array([np.interp(t, rows.t, rows.joules[:, i]) for i in range(rows.joules.shape[1])])
+
+    def _rows(self, t: float, beside: int) -> Rows:
+        first, last = self._range(t, t, beside)
+        found, _ = self._file.rows(first, last)
+        named = [line.name for line in self.lines if line.unit == "W"]
+        watts, joules = (np.column_stack([found[f"{n}_{u}"] for n in named]) for u in "WJ")
+        return Rows(found["elapsed"], watts, joules)
+
+    def extremes(self, line: int, start: float, stop: float) -> tuple[float, float]:
+        """Return the least and the greatest sample between two instants."""
+        first, last = self._range(start, stop, 0)
+        if last <= first:
+            return math.nan, math.nan
+        found = self._file.statistics(self._column(line), first, last - first, 1)
+        return float(found.low[0]), float(found.high[0])
+
+    def around(self, t: float) -> Rows:
+        """Return the rows around an instant."""
+        return self._rows(t, _AROUND)
+
+    def table(self, start: float, stop: float) -> pd.DataFrame:
+        """Return the rows of a stretch."""
+        from pmtpy.io.read import load
+
+        return load(self._path, start, stop)
+
+
+class LiveTrack:
+    """An open sensor. :meth:`take` brings it up to now, in a thread that nothing else holds up; others ask.
+
+    Its owner sees to it that both do not happen at once.
+    """
+
+    def __init__(self, sensor: Sensor, raw_s: float = 60.0) -> None:
+        made = acquisition_of(sensor)
+        self.sensor = sensor
+        self.name = self.target = sensor.target
+        self.virtual, self.note = sensor.identity.virtual, ""
+        self.layout: Layout | None = made.layout
+        others = [Line(c.name, c.unit) for c in made.layout.values]
+        self.lines: Sequence[Line] = [*(Line(n, "W") for n in made.layout.names), *others]
+        self._grown = Grown(len(self.lines), len(made.layout.names), raw_s)
+        self._start_ns = self._newest_ns = -1
+        self._marks: list[tuple[float, str]] = []
+        self._gaps: list[tuple[float, float, int]] = []
+        self.start_unix_s = math.nan
+        self.fresh = 0.0  # time of the first row of the last taking
+
+    def take(self) -> None:
+        """Take what has come since the last time."""
+        made = acquisition_of(self.sensor)
+        self.note = f"lost: {made.failure}" if made.failure is not None else ""
+        if made.failure is not None:
+            return
+        newest = made.newest
+        since = None if newest is None or self._newest_ns < 0 else max(0.0, (newest.t_ns - self._newest_ns) / 1e9) + 0.5
+        try:
+            recent = self.sensor.history(since)
+        except PmtError as error:
+            self.note = f"lost: {error}"
+            return
+        new = recent.t_ns > self._newest_ns
+        if not new.any():
+            return
+        if self._start_ns < 0:
+            self._start_ns, self.start_unix_s = int(recent.t_ns[0]), float(recent.timestamp[0])
+        before = (self._newest_ns - self._start_ns) / 1e9
+        t = (recent.t_ns[new] - self._start_ns) / 1e9
+        lost = recent.lost[new]
+        starts = np.concatenate([[before], t[:-1]])
+        forgotten = bool(new[0]) and self._newest_ns >= 0  # the history has dropped what came in between
+        if forgotten:
+            self._gaps.append((before, float(t[0]), 0))
+        self._gaps += [(float(starts[i]), float(t[i]), int(lost[i])) for i in np.flatnonzero(lost) if starts[i] >= 0]
+        offset = len(new) - int(new.sum())
+        self._marks += [(float(t[row - offset]), text) for row, text in recent.marks if row >= offset]
+        self._grown.append(t, np.column_stack([recent.watts[new], recent.values[new]]), recent.joules[new])
+        self._newest_ns, self.fresh = int(recent.t_ns[-1]), float(t[0])
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Times of the first and the newest row."""
+        return self._grown.span
+
+    def draw(self, line: int, start: float, stop: float, slices: int) -> Envelope:
+        """Return a line between two instants."""
+        return self._grown.draw(line, start, stop, slices)
+
+    def marks(self, start: float, stop: float) -> list[tuple[float, str]]:
+        """Return the labels between two instants."""
+        return [m for m in self._marks if start <= m[0] <= stop]
+
+    def gaps(self, start: float, stop: float) -> list[tuple[float, float, int]]:
+        """Return where rows were lost."""
+        return [g for g in self._gaps if g[1] > start and g[0] < stop]
+
+    def energy_at(self, t: float) -> Floats:
+        """Return the energies at an instant."""
+        return self._grown.energy_at(t)
+
+    def extremes(self, line: int, start: float, stop: float) -> tuple[float, float]:
+        """Return the least and the greatest value between two instants."""
+        return self._grown.extremes(line, start, stop)
+
+    def around(self, t: float) -> Rows:
+        """Return the rows around an instant."""
+        return self._grown.around(t)
+
+    def raw(self, line: int, start: float, stop: float) -> tuple[Floats, Floats]:
+        """Return times and values of the rows between two instants, as far as they are kept."""
+        t, values, _ = self._grown.raw(start, stop)
+        return t, values[:, line].astype(np.float64)
+
+    def table(self, start: float, stop: float) -> pd.DataFrame:
+        """Return the rows of a stretch, as far as they are kept."""
+        import pandas as pd
+
+        t, values, joules = self._grown.raw(start, stop)
+        columns: dict[str, Any] = {"time": t + self.start_unix_s, "elapsed": t, "marker": "", "lost": 0}
+        powers = powers_of(self)
+        for place, i in enumerate(powers):
+            columns[f"{self.lines[i].name}_W"] = values[:, i]
+            columns[f"{self.lines[i].name}_J"] = joules[:, place] - joules[0, place] if len(t) else joules[:, place]
+        columns |= {f"{x.name}_{x.unit}": values[:, i] for i, x in enumerate(self.lines) if i not in powers}
+        made: pd.DataFrame = pd.DataFrame(columns)
+        for at, text in self.marks(start, stop):
+            made.loc[int(np.searchsorted(t, at)), "marker"] = text
+        for _, end, count in self.gaps(start, stop):
+            made.loc[int(np.searchsorted(t, end)), "lost"] = count
+        return made

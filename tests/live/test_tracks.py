@@ -1,0 +1,149 @@
+"""What a stretch cost, by recordings and by sensors, against the truth of the virtual world."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pmtpy as pmt
+from pmtpy.core.clock import ManualClock
+from pmtpy.emulators.world import make_world
+from pmtpy.live.grown import Grown
+from pmtpy.live.tracks import JlsTrack, LiveTrack, TableTrack, Track, layout_of, select
+from pmtpy.sensor.sensor import Sensor
+from tests.support.worlds import Stream
+
+LOAD = "square:low=30,high=90,hz=1"
+
+
+@contextmanager
+def _fed(path: Path | None = None) -> Iterator[tuple[LiveTrack, ManualClock, Stream]]:
+    clock = ManualClock()
+    source = Stream(make_world(LOAD, clock=clock))
+    with Sensor(source, "stream", clock, history_s=30) as sensor:
+        if path is not None:
+            sensor.start_dump(path)
+        track = LiveTrack(sensor)
+        for k in range(200):
+            clock.advance(0.05)
+            if k == 100:
+                sensor.mark("solve start")
+            if k == 120:
+                sensor.mark("solve end")
+            track.take()
+        yield track, clock, source
+
+
+@pytest.fixture(params=["live", "csv", "jls"])
+def track(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Track]:
+    kind = request.param
+    if kind == "jls":
+        pytest.importorskip("pyjls")
+    path = tmp_path / f"a.{kind}"
+    with _fed(None if kind == "live" else path) as (live, _, _):
+        if kind == "live":
+            yield live
+    if kind == "jls":
+        yield JlsTrack("a.jls", path)
+    elif kind == "csv":
+        yield TableTrack("a.csv", pmt.load(path))
+
+
+def test_a_selection_is_the_curve_at_two_instants(track: Track) -> None:
+    first, last = track.span
+    assert last - first == pytest.approx(9.999, abs=0.002)
+    found = select(track, 2.0, 8.0)
+    assert [p.name for p in found.powers] == ["total", "pair0", "pair1"]
+    assert found.seconds == pytest.approx(6.0)
+    assert found.powers[0].joules == pytest.approx(360.0, abs=0.2)  # whole periods; a row is a millisecond of 90 W
+    assert found.powers[1].watts == pytest.approx(30.0, abs=0.05)
+    assert (found.powers[0].low, found.powers[0].high) == pytest.approx((30.0, 90.0), abs=0.1)
+    assert found.coverage == 1.0
+    assert 0 <= found.powers[0].uncertainty_joules < 1.0
+
+
+def test_selections_add_up(track: Track) -> None:
+    whole = select(track, 3.0, 3.1).powers[0].joules
+    parts = sum(select(track, 3.0 + k * 5e-3, 3.0 + (k + 1) * 5e-3).powers[0].joules for k in range(20))
+    assert parts == pytest.approx(whole, rel=1e-6)
+
+
+def test_beyond_its_ends_a_track_says_nothing(track: Track) -> None:
+    assert select(track, 20.0, 30.0).powers == []
+    assert select(track, -5.0, 30.0).seconds == pytest.approx(9.999, abs=0.002)
+
+
+def test_it_is_drawn_in_slices_that_hold_every_extreme_and_as_single_rows_close_up(track: Track) -> None:
+    wide = track.draw(0, 0.0, 10.0, 100)
+    assert 90 <= len(wide) <= 220
+    assert (np.nanmin(wide.low), np.nanmax(wide.high)) == pytest.approx((30.0, 90.0), abs=0.1)
+    close = track.draw(0, 3.0, 3.02, 100)
+    assert 19 <= len(close) <= 24
+    np.testing.assert_array_equal(close.low, close.high)
+    np.testing.assert_allclose(np.diff(close.t), 1e-3, atol=2e-6)
+
+
+def test_marks_stand_at_their_instants(track: Track) -> None:
+    marks = track.marks(0.0, 10.0)
+    assert [text for _, text in marks] == ["solve start", "solve end"]
+    assert marks[1][0] - marks[0][0] == pytest.approx(1.0, abs=0.051)
+    assert track.marks(8.0, 9.0) == []
+
+
+def test_a_stretch_is_exported_as_a_recording(track: Track, tmp_path: Path) -> None:
+    path = tmp_path / "part.csv"
+    track.table(2.0, 3.0).to_csv(path, index=False)
+    part = pmt.load(path)
+    assert len(part) == pytest.approx(1000, abs=2)
+    assert part["total_J"].iloc[-1] - part["total_J"].iloc[0] == pytest.approx(60.0, abs=0.2)
+
+
+def test_lost_rows_are_gaps_and_lower_the_coverage() -> None:
+    with _fed() as (live, clock, source):
+        first_ns = source.sent_ns + 1_000_000
+        source.drop = {first_ns + k * 1_000_000 for k in range(10, 110)}
+        clock.advance(1.0)
+        live.take()
+        stop = live.span[1]
+        found = select(live, stop - 1.0, stop)
+    assert found.lost == 100
+    assert found.coverage == pytest.approx(0.9, abs=0.002)
+
+
+def test_rows_that_the_history_has_dropped_are_a_gap_in_the_picture() -> None:
+    with _fed() as (live, clock, _):
+        for _ in range(120):  # nobody takes anything for a minute, and the history keeps half of it
+            clock.advance(0.5)
+            live.sensor.read()
+        live.take()
+        assert next(round(b - a) for a, b, _ in live.gaps(0.0, 100.0)) >= 10
+
+
+def test_old_rows_are_kept_as_slices_and_their_energy_exactly() -> None:
+    grown = Grown(1, 1, raw_s=5.0)
+    t = np.arange(0, 60.0, 1e-3)
+    for k in range(0, len(t), 700):
+        part = t[k : k + 700]
+        grown.append(part, (50 + 40 * np.sin(part))[:, None], (50 * part - 40 * np.cos(part))[:, None])
+    assert grown.span == pytest.approx((0.009, 59.999), abs=0.01)
+    old = grown.energy_at(20.0)[0] - grown.energy_at(10.0)[0]
+    assert old == pytest.approx(500 - 40 * (np.cos(20.0) - np.cos(10.0)), abs=2e-3)  # straight lines over 10 ms
+    assert grown.extremes(0, 0.0, 60.0) == pytest.approx((10.0, 90.0), abs=1e-3)
+    drawn = grown.draw(0, 0.0, 60.0, 200)
+    assert len(drawn) == 200
+    assert np.nanmax(drawn.high) == pytest.approx(90.0, abs=1e-3)
+
+
+def test_channels_are_read_back_from_metadata(tmp_path: Path) -> None:
+    with _fed(tmp_path / "a.csv") as (live, _, _):
+        assert live.layout is not None
+        channels = live.layout.energy
+    layout = layout_of(pmt.load(tmp_path / "a.csv").attrs["metadata"])
+    assert layout is not None
+    assert layout.energy == channels
+    assert layout_of({"channels": [{"name": "a"}]}) is None
+    assert layout_of(None) is None
