@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -120,6 +121,7 @@ class Page:
         drawn.legend.location = "top_left"
         drawn.legend.label_text_font_size = "9pt"
         drawn.legend.spacing = 0
+        drawn.legend.background_fill_alpha = 0.6
         drawn.add_tools(
             HoverTool(
                 tooltips=[("t", "@t{0.000000} s"), ("mean", f"@mean{{0.000}} {unit}"), ("low", "@low{0.000}"),
@@ -138,9 +140,10 @@ class Page:
         """Add marks and regions to each track's powers, and a name to the lowest axis."""
         for track, source in self._marks:
             panel = next(p for p in self._panels if p.track is track)
-            panel.figure.ray("x", 0, 0, angle=math.pi / 2, source=source, line_color="#555555", line_dash="2 3")
-            panel.figure.quad(
-                "left", "right", 1e9, -1e9, source=self._regions, fill_color="#999999", fill_alpha=0.13, line_alpha=0
+            panel.figure.y_range.renderers = list(panel.figure.renderers)  # its height is that of the curves alone
+            panel.figure.vspan("x", source=source, line_color="#555555", line_dash="2 3")
+            panel.figure.vstrip(
+                "left", "right", source=self._regions, fill_color="#999999", fill_alpha=0.15, line_alpha=0
             )
             for labelled, at in ((source, "x"), (self._regions, "left")):
                 panel.figure.add_layout(
@@ -150,7 +153,7 @@ class Page:
                 )
         origin = self._desk.origin_unix_s
         self._panels[-1].figure.xaxis.axis_label = (
-            "seconds since the first row" if math.isnan(origin) else f"seconds since Unix time {origin:.3f}"
+            "seconds since the first row" if math.isnan(origin) else f"seconds since {_utc(origin)}"
         )
 
     def _controls(self) -> None:
@@ -349,6 +352,10 @@ def _stalls(document: Document) -> bool:
 
 
 _HINT = "<p>Drag over a curve, or type two instants: joules, watts, uncertainty and coverage between them.</p>"
+
+
+def _utc(unix_s: float) -> str:
+    return datetime.fromtimestamp(unix_s, timezone.utc).isoformat(" ", "milliseconds").removesuffix("+00:00") + " UTC"
 
 
 def _columns(curve: Envelope) -> dict[str, Any]:
