@@ -26,6 +26,8 @@ from pmtpy.sensor.sensor import Sensor, acquisition_of
 if TYPE_CHECKING:
     import pandas as pd
 
+_BEFORE_S = 0.5  # asked for beyond what is new: that it is there shows that nothing between was dropped
+_MADE = {"quantity", "derivation", "method", "operands", "response", "energy_method"}  # of what metadata say otherwise
 _AROUND = 300  # rows on either side of an end: they tell how the power moves
 
 
@@ -167,15 +169,15 @@ def _uncertainties(track: Track, ends: tuple[float, float], joules: Floats, unkn
 
 def layout_of(facts: dict[str, Any] | None) -> Layout | None:
     """Return the channels that metadata describe; None where they do not."""
-    known = {f.name for f in fields(Channel) if f.init}
+    known = {f.name for f in fields(Channel)} | {"refresh_s", "window_s", "lag_s"}
     channels = []
     try:
         for each in (facts or {})["channels"]:
-            kept = {k: v for k, v in each.items() if k in known and k not in {"quantity", "derivation", "method"}}
+            kept = {k: v for k, v in each.items() if k in known and k not in _MADE}
             rule = each.get("rule")
             channels.append(
                 Channel(
-                    **{k: v for k, v in kept.items() if k != "operands"},
+                    **kept,
                     quantity=Quantity[each["quantity"].upper()],
                     derivation=Derivation(each.get("form", "direct")),
                     operands=tuple(each.get("of", ())),
@@ -379,8 +381,8 @@ class LiveTrack:
         self.note = f"lost: {made.failure}" if made.failure is not None else ""
         if made.failure is not None:
             return
-        newest = made.newest
-        since = None if newest is None or self._newest_ns < 0 else max(0.0, (newest.t_ns - self._newest_ns) / 1e9) + 0.5
+        # Up to now, not up to the newest row: asking for the history lets the source deliver first.
+        since = None if self._newest_ns < 0 else (made.clock.now_ns() - self._newest_ns) / 1e9 + _BEFORE_S
         try:
             recent = self.sensor.history(since)
         except PmtError as error:
