@@ -82,7 +82,7 @@ def test_a_part_has_its_rows_and_counts_from_the_first_row_of_the_recording(
 def test_what_is_no_part_is_refused(
     tmp_path: Path, start: float | None, stop: float | None, max_rows: int | None
 ) -> None:
-    with pytest.raises(TargetError, match="a later stop"):
+    with pytest.raises(TargetError, match=r"a later stop|is not a number of rows"):
         load(_write(tmp_path / "a.csv", 10), start, stop, max_rows)
 
 

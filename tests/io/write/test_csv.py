@@ -159,7 +159,7 @@ def test_a_full_device_is_refused_at_once(header: Header) -> None:
 
 
 def test_an_unknown_format_lists_those_there_are(tmp_path: Path, header: Header) -> None:
-    with pytest.raises(TargetError, match="csv, parquet, pmt, powersensor3"):
+    with pytest.raises(TargetError, match="csv, parquet, jls, pmt, powersensor3"):
         open_sink(tmp_path / "a", header, format="xls")
 
 
