@@ -92,7 +92,7 @@ def test_every_verb_has_an_example() -> None:
 def test_an_example_runs(line: str, folder: Path) -> None:
     line = rehearsed(line)
     verb = line.split()[1]
-    # A live characterisation takes at least ten seconds, these views end with Ctrl-C, a bench repeats: their own tests run them.
+    # These take ten seconds and more, or end with Ctrl-C: their own tests run them.
     elsewhere = verb in {"bench", "top", "view"} or (verb == "characterise" and ":virtual" in line)
     if elsewhere or missing_files(line, folder):
         _is_understood(line)
