@@ -340,7 +340,8 @@ def test_a_power_outside_the_calibrated_range_is_said() -> None:
                 clock.advance(0.1)
                 sensor.read()
         assert r["test"].joules == pytest.approx(100.0, rel=1e-3)
-        assert r["test"].channels["gpu"].uncertainty_joules == pytest.approx(math.hypot(1.0, 0.5 / 0.9), rel=0.01)
+        parts = dict(r["test"].channels["gpu"].components)
+        assert math.hypot(parts["gain"], parts["offset"]) == pytest.approx(math.hypot(1.0, 0.5 / 0.9), rel=0.01)
         assert any("outside the calibrated range, 10 to 60 W" in w for w in r["test"].warnings)
 
 

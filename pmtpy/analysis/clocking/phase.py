@@ -10,7 +10,6 @@ import numpy as np
 
 from pmtpy.analysis.clocking.intervals import Bools, Intervals
 from pmtpy.analysis.signal.estimate import Estimate
-from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 
 _STRAY = 0.01  # chance that a poll brings a change without an update (a torn reading, a step of a clock)
@@ -26,8 +25,7 @@ _PIECE_S = 30.0
 _WALKS = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3)
 _PERIODS = 9  # weighed at a time
 _UNLIKELY = 8.0  # nats
-_PATHS, _FEW_PATHS = 1000, 50  # through a recording; through the rows about a live region
-_FEW = 4  # changes that a clock of known period needs
+_PATHS = 1000
 _EXTREME = 3.0  # standard deviations: the most extreme stamp of some hundred
 
 
@@ -123,27 +121,6 @@ def follow(seen: Intervals, period: float, reach: float, resolution: float) -> P
     _, comb, period = max(tried, key=lambda row: row[0])
     found = [w for walk in _WALKS for w in _weigh(comb, period, _reach(walk, poll, span), walk)]
     return _drawn(found, comb, period, seen, _PATHS)
-
-
-def follow_known(seen: Intervals, period: Number, resolution: float) -> PhasePath | None:
-    """Follow a clock whose period is known through some rows; None where it explains them no better than chance."""
-    known = seen.known(period.value)
-    changes, polls = int(np.sum(seen.changed & known)), int(np.sum(known))
-    if changes < _FEW:
-        return None
-    edges, poll = _edges(seen, period.value), float(np.median(seen.length[known]))
-    q = _seen_share(seen, period.value)
-    comb = _Comb(seen, edges, period.value, q, max(0.3 * resolution, poll / 30.0))
-    reach = _EXTREME * period.u
-    # What the walk of a block holds is not worth a period of its own.
-    many = min(round(reach / period.value * math.sqrt(comb.block) / _WALKS[3]), _PERIODS)
-    periods = period.value + reach * np.linspace(-1.0, 1.0, 2 * many + 1) * (many > 0)
-    found = [w for walk in _WALKS[2:4] for w in _filter(comb, periods, walk)]
-    share = min(changes / polls, 1.0 - 1.0 / (polls + 1.0))
-    chance = changes * math.log(share / _STRAY) + (polls - changes) * math.log(1.0 - share)
-    if max(w.log for w in found) < chance + _UNLIKELY:
-        return None
-    return _drawn(found, comb, period.value, seen, _FEW_PATHS)
 
 
 def _drawn(found: list[_Walk], comb: _Comb, period: float, seen: Intervals, paths: int) -> PhasePath:
