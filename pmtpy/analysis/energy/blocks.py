@@ -52,13 +52,16 @@ class BandedCovariance:
         By how much.
     """
 
-    __slots__ = ("_block", "_blocks", "_pairs", "_places", "_rows")
+    __slots__ = ("_block", "_blocks", "_idle", "_pairs", "_places", "_rows")
 
     def __init__(self, rows: int, first: Ints, columns: Floats) -> None:
         wide = columns.shape[1]
         self._rows = rows
         self._block = b = rows if rows <= _ONE else max(_BLOCK, wide)
         self._blocks = -(-rows // b)
+        # Rows that nothing moves stand for none: those behind the last, and those of readings that are not there.
+        moved = np.bincount((first[:, None] + np.arange(wide)).ravel(), (columns != 0.0).ravel(), self._blocks * b)
+        self._idle = np.flatnonzero(moved == 0.0)
         above = np.triu_indices(wide)
         left, right = first[:, None] + above[0], first[:, None] + above[1]
         self._places = np.asarray(left * 2 * b + right - left // b * b, np.int64)
@@ -71,8 +74,7 @@ class BandedCovariance:
         flat = np.bincount(self._places.ravel(), (self._pairs * variance[:, None]).ravel(), n * b * 2 * b)
         whole = flat.reshape(n, b, 2 * b)
         diagonal, beside = whole[:, :, :b] + whole[:, :, :b].swapaxes(1, 2), whole[:, :, b:]
-        over = np.arange(self._rows - (n - 1) * b, b)
-        diagonal[-1, over, over] = 1.0
+        diagonal[self._idle // b, self._idle % b, self._idle % b] = 1.0
         padded = np.zeros((n * b, right.shape[1]))
         padded[: self._rows] = right
         sides = padded.reshape(n, b, -1)

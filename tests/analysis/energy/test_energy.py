@@ -557,3 +557,11 @@ def test_windows_of_a_recorded_square_wave_hold_the_meter_with_the_kernel_that_a
             )
             assert found.low <= ends[1] - ends[0] <= found.high
             assert found.joules == pytest.approx(ends[1] - ends[0], rel=0.015)
+
+
+def test_a_window_wider_than_all_readings_is_no_singular_matter() -> None:
+    # Nine readings of a mean over a second, every 0.1 s: each step moves more readings than there are.
+    t = np.arange(1, 10) * 0.1
+    wide = Response(0.1, window_s=1.0, noise_w=0.1)
+    found = region_energy(t, np.full(9, 60.0), wide, start_s=0.0, end_s=0.9)
+    assert found.joules == pytest.approx(54.0, rel=0.01)
