@@ -4,8 +4,10 @@ Facts: ``host/src/PowerSensor.cc`` of PowerSensor3 1.4 to 1.6.1. One line per fr
 time of *arrival*, microseconds since the line before, the board's time modulo 1024 us, then current, voltage and power
 of each pair in use, and the total. Up to 1.4 markers were lines of their own, ``M CHAR``, before the marked frame.
 
-Frames arrive in bursts, and relative times have six digits only, so the distance of rows is taken from the board's
-time stamps, and arrival only says how many of the board's 1024 us turns went by unseen.
+The distance of rows is taken from the board's time stamps; the host's times say how many of the board's 1024 us turns
+went by unseen. Where the microseconds since the line before agree with the stamps, they are those of the samples and
+tell the turns of each row. Otherwise frames arrived in bursts, and turns show only where many rows are put together.
+Relative times have six digits, so that from 100 s on they do not tell turns: the microseconds do.
 """
 
 from __future__ import annotations
@@ -29,6 +31,10 @@ _TURN_US = 1024
 _STAMP_LIMIT = 1e9  # no stamp is as great
 _BLOCK_S = 1.0  # arrival is compared with the board's time once in this span: long against a burst
 _NO_MARK = "S"
+_DIGITS = 6  # of relative times
+_SAME_US = 2  # two roundings
+_MOST = 0.9  # of the rows
+_CRYSTALS = 1e-4  # by so much two clocks may differ
 
 
 def recognises(recording: Recording) -> bool:
@@ -81,11 +87,20 @@ def _label(line: bytes) -> str:
 def _table(recording: Recording, values: Columns, at: Ints, marks: tuple[tuple[int, str], ...]) -> pd.DataFrame:
     arrival = values["time"]
     unix = bool(arrival[0] > _UNIX_S)
-    step_us, lost = _steps(values["device_timestamp"])
+    step_us = _steps(values["device_timestamp"])
+    host_us = None if step_us is None else _host_us(recording, values, step_us, at, unix=unix)
     if step_us is None:
         elapsed, how = arrival - arrival[0], "arrival at the host"
-    else:
+    elif host_us is None:
+        step_us[step_us == 0] = _TURN_US
         elapsed, how = _elapsed(step_us, arrival), "the board's time stamps, held to the host's clock"
+        _note_unseen(recording, step_us, arrival)
+    else:
+        step_us = np.maximum(step_us + _TURN_US * np.rint((host_us - step_us) / _TURN_US).astype(np.int64), 0)
+        elapsed = np.concatenate([[0], np.cumsum(step_us)]) / 1e6
+        how = "the board's time stamps, their turns counted by the host's times"
+    lost = None if step_us is None else _lost(step_us)
+    _hold_lost(recording, lost)
     means = _sidecar.means(recording.facts)
     numbers = [n.removeprefix("current") for n in values if n.startswith("current")]
     powers = tuple(
@@ -116,15 +131,72 @@ def _table(recording: Recording, values: Columns, at: Ints, marks: tuple[tuple[i
     )
 
 
-def _steps(stamps: Floats) -> tuple[Ints | None, Ints | None]:
-    """Microseconds from row to row by the board's 10-bit time, and rows missing before each row."""
+def _steps(stamps: Floats) -> Ints | None:
+    """Microseconds from row to row by the board's 10-bit time, less whole turns; None if it stands still."""
     step_us: Ints = np.mod(np.diff(stamps.astype(np.int64)), _TURN_US)
-    if not len(step_us) or not step_us.any():
-        return None, None
-    step_us[step_us == 0] = _TURN_US
+    return step_us if step_us.any() else None
+
+
+def _lost(step_us: Ints) -> Ints:
+    """Rows missing before each row."""
     usual = max(1.0, float(np.median(step_us)))
     lost = np.maximum(np.rint(step_us / usual).astype(np.int64) - 1, 0)
-    return step_us, np.concatenate([[0], lost])
+    return np.concatenate([[0], lost])
+
+
+def _host_us(recording: Recording, values: Columns, step_us: Ints, at: Ints, *, unix: bool) -> Floats | None:
+    """Microseconds from row to row by the host, where its times are those of samples; None if they are of bursts.
+
+    They are the microseconds since the line before; the times, where these say otherwise (a line was taken out) and
+    have digits enough to tell.
+    """
+    since_us = values.get("dt_micro")
+    if since_us is None:
+        return None
+    since_us = since_us[1:]
+    off = np.mod(since_us - step_us + _TURN_US / 2, _TURN_US) - _TURN_US / 2
+    if not np.mean(np.abs(off) <= _SAME_US) >= _MOST:
+        return None
+    time = values["time"]
+    digit_us = np.ones(len(step_us))
+    if not unix:
+        size = np.floor(np.log10(np.maximum(np.abs(time[1:]), 1.0)))
+        digit_us = 10.0 ** (size + 7 - _DIGITS)
+    coarse = np.flatnonzero(digit_us > _TURN_US / 2)
+    if len(coarse):
+        recording.notes.append(
+            f"line {at[coarse[0] + 1]} and later: the times have {_DIGITS} digits, which are steps of"
+            f" {digit_us[coarse[0]] / 1e6:g} s and more; gaps are told by dt_micro alone, and lines that were taken out"
+            " do not show; absolute times have all digits"
+        )
+    by_time_us = np.diff(time) * 1e6
+    differ = ~(np.abs(by_time_us - since_us) <= _TURN_US / 2 + digit_us)
+    return np.where(differ, by_time_us, since_us)
+
+
+def _note_unseen(recording: Recording, step_us: Ints, arrival: Floats) -> None:
+    """Note that turns went by unseen between bursts: it is not known between which rows."""
+    board = np.concatenate([[0], np.cumsum(step_us)]) / 1e6
+    behind = (arrival - arrival[0]) - board
+    third = len(behind) // 3
+    if not third:
+        return
+    ahead = float(behind[-third:].min() - behind[:third].min())
+    if ahead > max(_TURN_US / 2e6, _CRYSTALS * float(arrival[-1] - arrival[0])):
+        recording.notes.append(
+            f"by the host's clock it is {ahead:.4f} s longer than by the board's time stamps: rows were lost that are"
+            " not in the column lost, and where is not known, because frames arrived in bursts"
+        )
+
+
+def _hold_lost(recording: Recording, lost: Ints | None) -> None:
+    """Hold the rows that are missing by their times against the count that was written."""
+    written, found = (recording.facts or {}).get("lost"), 0 if lost is None else int(lost.sum())
+    if type(written) is int and written != found:
+        recording.notes.append(
+            f"{written} rows were lost by its metadata, {found} by the times of its rows: what was lost before the"
+            " first or after the last row, or within one interval, has no place in it"
+        )
 
 
 def _elapsed(step_us: Ints, arrival: Floats) -> Floats:

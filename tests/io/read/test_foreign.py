@@ -125,6 +125,51 @@ def test_turns_of_the_boards_time_that_went_by_unseen_are_made_good_by_arrival(t
     assert table["elapsed"].iloc[-1] == pytest.approx(4.99995 + 3 * 1024e-6, abs=1e-4)
 
 
+@pytest.mark.parametrize("start_s", [0, 250, 1_700_000_000])
+def test_gaps_of_any_length_keep_their_time_and_are_counted(tmp_path: Path, start_s: int) -> None:
+    missing = [10, 30, 40, 60, 2040, 6000]  # rows of 50 us: 0.5, 1.5, 2, 3, 102 and 300 ms; 6000 ends on a turn
+    steps = np.full(7000, 50)
+    places = 1000 * np.arange(1, 7)
+    steps[places] += 50 * np.array(missing)
+    t_us = np.cumsum(steps) - 50
+    written = "{:.6f}" if start_s > 1000 else "{:.6g}"
+    rows = ["marker time dt_micro device_timestamp current0 voltage0 power0 power_total"]
+    rows += [
+        f"S {written.format(start_s + t / 1e6)} {step} {t % 1024} 2 12 24 24"
+        for t, step in zip(t_us.tolist(), steps.tolist(), strict=True)
+    ]
+    path = _save(tmp_path, "\n".join(rows) + "\n")
+    table = load(path)
+    np.testing.assert_allclose(table["elapsed"], t_us / 1e6, atol=1e-9)
+    assert table["lost"].to_numpy()[places].tolist() == missing
+    assert table["lost"].sum() == sum(missing)
+    uncovered_s = sum(m + 1 for m in missing) * 50e-6
+    assert table.attrs["uncovered_s"] == pytest.approx(uncovered_s)
+    assert table["total_J"].iloc[-1] == pytest.approx(24 * (t_us[-1] / 1e6 - uncovered_s))
+    notes = table.attrs["notes"]
+    assert len(notes) == (start_s == 250)
+    assert all("steps of 0.001 s" in n and "dt_micro alone" in n for n in notes)
+
+
+def test_losses_of_the_metadata_that_the_times_do_not_show_are_told(tmp_path: Path) -> None:
+    header, frame = _board(1000)
+    sink = open_sink(tmp_path / "dump", header, format="powersensor3")
+    sink.write(frame)
+    sink.close(Ending(Anchor(0, 0), rows=1000, lost=7, dropped=0, complete=True))
+    (note,) = load(tmp_path / "dump").attrs["notes"]
+    assert note.startswith("7 rows were lost by its metadata, 0 by the times of its rows")
+
+
+def test_turns_lost_between_bursts_are_told(tmp_path: Path) -> None:
+    rows = ["marker time dt_micro device_timestamp current0 voltage0 power0 power_total"]
+    for k in range(2000):
+        gap_us = 100 * 1024 if k >= 1000 else 0
+        arrival = (k // 100 + 1) * 0.005 + gap_us / 1e6
+        rows.append(f"S {arrival:.6g} 0 {(k * 50 + gap_us) % 1024} 2 12 24 24")
+    (note,) = load(_save(tmp_path, "\n".join(rows) + "\n")).attrs["notes"]
+    assert "0.1024 s longer" in note
+
+
 def test_old_marker_lines_of_powersensor3_go_to_the_next_frame(tmp_path: Path) -> None:
     text = (
         "marker time dt_micro device_timestamp current0 voltage0 power0 power_total\n"
