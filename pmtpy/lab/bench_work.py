@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pmtpy.errors import TargetError, WorkFailedError
 
 _LAST_LINES = 5  # of what a command that failed has said on stderr
 _MOST_KEPT = 4096
+_ASYNC = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
 
 
 class Work(Protocol):
@@ -41,19 +43,43 @@ class Work(Protocol):
 
 
 class FunctionWork:
-    """Calls a function without arguments; its exceptions are its own."""
+    """Calls a function without arguments; its exceptions are its own.
+
+    Raises
+    ------
+    TargetError
+        Calling it only makes something to be awaited; also from the first :meth:`run`, where only its result tells.
+    """
 
     starts_process = False
 
     def __init__(self, function: Callable[[], object]) -> None:
         self.label: str = getattr(function, "__qualname__", None) or repr(function)
         self._function = function
+        self._seen = False
+        called = getattr(function, "__call__", None)  # noqa: B004 - an object may have an async one
+        if any(is_async(f) for f in (function, called) for is_async in _ASYNC):
+            raise self._not_done()
 
     def run(self, times: int) -> None:
         """Call it."""
         function = self._function
+        if times and not self._seen:  # once: looking takes as long as a short function
+            made = function()
+            if inspect.isawaitable(made) or inspect.isasyncgen(made):
+                if inspect.iscoroutine(made):
+                    made.close()
+                raise self._not_done()
+            self._seen = True
+            times -= 1
         for _ in range(times):
             function()
+
+    def _not_done(self) -> TargetError:
+        return TargetError(
+            f"{self.label} is asynchronous: calling it does not do its work, but makes something to be awaited;"
+            " wrap it: lambda: asyncio.run(f())"
+        )
 
 
 class CommandWork:

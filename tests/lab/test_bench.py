@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
+import functools
 import io
 import json
 import math
@@ -220,3 +222,19 @@ class TestExports:
         energy = json.loads(FORMATS["bencher"](compared))["old"]["energy"]
         assert energy == {"value": old.value, "lower_value": old.low, "upper_value": old.high}
         assert json.loads(FORMATS["pytest-benchmark"](compared))["new"]["energy_resolved"] is True
+
+
+async def _waits() -> None:
+    await asyncio.sleep(0)
+
+
+class _Waiting:
+    async def __call__(self) -> None:
+        await asyncio.sleep(0)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("work", [_waits, functools.partial(_waits), _Waiting(), lambda: _waits()])  # noqa: PLW0108
+def test_what_only_makes_something_to_be_awaited_is_refused(work: Callable[[], object]) -> None:
+    with pytest.raises(TargetError, match=r"wrap it: lambda: asyncio\.run\(f\(\)\)"):
+        pmt.bench(work, sensor="rapl:virtual", max_time=3.0, warmup=0.1)
