@@ -201,7 +201,9 @@ class _Conversion:
         if self._frames is None:
             start_s = self._beginning(block)
             self._header = self._header_of(meaning)
-            self._frames = Frames(meaning, self._header, start_s)
+            facts = self._recording.facts or {}
+            thinned = facts.get("interval_s") is not None and facts.get("polled_s") is None
+            self._frames = Frames(meaning, self._header, start_s, thinned=thinned)
             self._sink = self._into.opener(self._draft, self._header, self._options)
         frame = self._frames.frame(block.columns, block.labels)
         self._last_ns = int(frame.t_ns[-1])

@@ -186,16 +186,22 @@ class Frames:
     header : Header
     start_s : float
         Unix seconds of its beginning, where ``elapsed`` is zero.
+    thinned : bool
+        Whether the recording was thinned: then every power is a mean over the time that was covered.
     """
 
-    def __init__(self, meaning: RecordedLayout, header: Header, start_s: float) -> None:
+    def __init__(self, meaning: RecordedLayout, header: Header, start_s: float, *, thinned: bool = False) -> None:
         self._meaning = meaning
         anchor = header.anchor
         whole = int(start_s // 1)
         self._start_ns = whole * 10**9 + round((start_s - whole) * _NS) - (anchor.unix_ns - anchor.monotonic_ns)
-        counters = {c.name for c in meaning.layout.energy if c.energy_method is EnergyMethod.COUNTER}
-        self._counters = np.array([n in counters for n in meaning.layout.names])
-        self._before: tuple[int, Floats, Ints] | None = None  # time, joules and unknown time of the last row
+        layout = meaning.layout
+        counted = [c.energy_method is EnergyMethod.COUNTER for c in layout.energy]
+        means = [c.energy_method is EnergyMethod.MEAN for c in layout.energy]
+        parts = [i - 1 for i in layout.in_total]
+        self._counters = np.array([bool(parts) and all(counted[i] for i in parts), *counted])
+        self._means = np.array([bool(parts) and all(means[i] for i in parts), *means]) | thinned
+        self._before: _Known | None = None  # what is known at the last row
 
     def frame(self, found: dict[str, Any], labels: list[tuple[int, str]]) -> Frame:
         """Return the next rows."""
@@ -211,16 +217,57 @@ class Frames:
             if column.index >= 0:
                 arrays[column.array][:, column.index] = found[column.name]
         lost = np.asarray(found["lost"], np.int64)
-        unknown = self._unknown(t_ns, arrays["joules"], lost)
-        made = Frame(t_ns, arrays["watts"], arrays["joules"], arrays["values"], lost, unknown, tuple(labels))
-        self._before = (int(t_ns[-1]), arrays["joules"][-1], unknown[-1])
-        return made
+        unknown = self._unknown(t_ns, arrays["watts"], arrays["joules"], lost)
+        return Frame(t_ns, arrays["watts"], arrays["joules"], arrays["values"], lost, unknown, tuple(labels))
 
-    def _unknown(self, t_ns: Ints, joules: Floats, lost: Ints) -> Ints:
-        """Time since the beginning for which no energy is known: before losses, but for counters, which count on."""
-        t0, first, so_far = self._before or (int(t_ns[0]), joules[0], np.zeros(joules.shape[1], np.int64))
-        steps = np.diff(t_ns, prepend=t0)[:, None]
-        moved = np.diff(joules, axis=0, prepend=first[None, :])
-        missing = ((lost > 0)[:, None] & ~self._counters & (moved == 0.0)) | np.isnan(moved)
-        unknown: Ints = so_far + np.cumsum(np.where(missing, steps, 0), axis=0)
+    def _unknown(self, t_ns: Ints, watts: Floats, joules: Floats, lost: Ints) -> Ints:
+        """Time since the beginning for which no energy is known, of each column.
+
+        A step leads from a row with an energy to the next one that has one: rows without one between them cost
+        nothing, since the energy of the later row includes theirs. Until then the time since the last one is unknown.
+        A step over losses covers the time in which its power makes its energy, but for counters, which count on.
+        """
+        known = self._before or _Known.nothing(int(t_ns[0]), joules.shape[1])
+        unknown = np.empty(joules.shape, np.int64)
+        missing_rows = known.lost + np.cumsum(lost)
+        for j in range(joules.shape[1]):
+            rows = np.flatnonzero(np.isfinite(joules[:, j]))
+            at = np.concatenate([known.t_ns[j : j + 1], t_ns[rows]])
+            energy = np.concatenate([known.joules[j : j + 1], joules[rows, j]])
+            power = np.concatenate([known.watts[j : j + 1], watts[rows, j]])
+            gone = np.diff(np.concatenate([known.lost_then[j : j + 1], missing_rows[rows]])) > 0
+            dt, moved = np.diff(at), np.diff(energy)
+            mean = power[1:] if self._means[j] else (power[1:] + power[:-1]) / 2
+            with np.errstate(divide="ignore", invalid="ignore"):
+                made_in = np.clip(np.nan_to_num(moved / mean * _NS, nan=0.0, posinf=0.0, neginf=0.0), 0, dt)
+            covered = dt.astype(np.float64)
+            if not self._counters[j]:
+                covered = np.where(gone & np.isfinite(mean), made_in, covered)
+                covered[~np.isfinite(mean) & (moved == 0.0)] = 0.0
+            covered[np.isnan(moved)] = 0.0  # before the first energy
+            so_far = known.unknown[j] + np.concatenate([[0], np.cumsum(dt - np.rint(covered).astype(np.int64))])
+            last = np.searchsorted(rows, np.arange(len(t_ns)), side="right")  # the step that a row stands behind
+            unknown[:, j] = so_far[last] + (t_ns - at[last])
+            known.t_ns[j], known.joules[j], known.watts[j], known.unknown[j] = at[-1], energy[-1], power[-1], so_far[-1]
+            known.lost_then[j] = missing_rows[rows[-1]] if len(rows) else known.lost_then[j]
+        known.lost = int(missing_rows[-1])
+        self._before = known
         return unknown
+
+
+@dataclass(slots=True)
+class _Known:
+    """Of each column: time, energy and power of the last row that has an energy, and what was unknown by then."""
+
+    t_ns: Ints
+    joules: Floats
+    watts: Floats
+    unknown: Ints
+    lost_then: Ints
+    lost: int = 0
+
+    @classmethod
+    def nothing(cls, t_ns: int, width: int) -> _Known:
+        """Of the time before ``t_ns`` nothing is asked."""
+        zeros = np.zeros(width, np.int64)
+        return cls(np.full(width, t_ns, np.int64), np.full(width, np.nan), np.full(width, np.nan), zeros, zeros.copy())

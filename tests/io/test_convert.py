@@ -170,3 +170,35 @@ def test_a_beginning_without_a_zone_is_refused(tmp_path: Path, capsys: pytest.Ca
     log.write_text("timestamp total\n0.000 50.000\n1.000 60.000\n")
     assert main(["convert", str(log), str(tmp_path / "log.csv"), "--start", text]) == 2
     assert "Unix seconds" in capsys.readouterr().err
+
+
+def _table(path: Path, watts: list[float], joules: list[float], lost: list[int] | None = None) -> Path:
+    """Write rows 0.1 s apart; NaN: an empty field. Nothing stands beside it."""
+    rows = ["time,elapsed,marker,lost,total_W,total_J,cpu_W,cpu_J"]
+    for i, (w, j) in enumerate(zip(watts, joules, strict=True)):
+        fields = ",".join("" if v != v else f"{v:.6f}" for v in (w, j, w, j))  # noqa: PLR0124
+        rows.append(f"{1.7e9 + i / 10:.6f},{i / 10:.9f},,{lost[i] if lost else 0},{fields}")
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("empty", range(1, 9))
+def test_an_interval_over_an_empty_field_has_the_power_that_was_drawn(tmp_path: Path, empty: int) -> None:
+    watts, joules = [60.0] * 9, [6.0 * i for i in range(9)]
+    watts[empty] = joules[empty] = float("nan")
+    convert(_table(tmp_path / "a.csv", watts, joules), tmp_path / "b.csv", interval_s=0.2)
+    made = load(tmp_path / "b.csv")
+    np.testing.assert_allclose(made["total_W"], 60.0, atol=1e-3)
+    np.testing.assert_allclose(made["cpu_W"], 60.0, atol=1e-3)
+    np.testing.assert_allclose(made["total_J"].iloc[-1], 42.0 if empty == 8 else 48.0, atol=1e-5)
+
+
+def test_an_interval_over_lost_rows_has_the_power_of_the_time_that_was_covered(tmp_path: Path) -> None:
+    # 60 W; before row 3 are 0.1 s of which the energy of 0.02 s alone is known.
+    joules = [0.0, 6.0, 12.0, 13.2, 19.2, 25.2, 31.2]
+    source = _table(tmp_path / "a.csv", [60.0] * 7, joules, [0, 0, 0, 4, 0, 0, 0])
+    convert(source, tmp_path / "b.csv", interval_s=0.3)
+    made = load(tmp_path / "b.csv")
+    np.testing.assert_allclose(made["total_W"], 60.0, atol=1e-3)
+    np.testing.assert_allclose(made["total_J"].to_numpy(), [0.0, 13.2, 31.2], atol=1e-5)
+    assert made["lost"].tolist() == [0, 4, 0]

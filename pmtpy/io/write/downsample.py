@@ -1,11 +1,14 @@
 """Fewer rows than the sensor delivers: one for each interval, with nothing lost from the energy. Pure.
 
 The row of an interval is the last one that falls into it: its time and its joules stay. Its watts become the mean
-since the row before (energy over covered time), other values the mean over the interval's rows, losses their sum, and
+since the row before (energy over covered time; where its last rows have no energy, the energy of the last row that
+has one), other values the mean over the interval's rows, losses their sum, and
 marks move to it.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -65,7 +68,12 @@ class Thinner:
         if before is None or not len(ends):
             return piece(rows, 0, 0)
         last, starts = ends - 1, np.concatenate([[0], ends[:-1]])
-        t_ns, joules, uncovered = rows.t_ns[last], rows.joules[last], rows.uncovered_ns[last]
+        t_ns, uncovered = rows.t_ns[last], rows.uncovered_ns[last]
+        # What a row without an energy misses is in the next one that has one; until then the last known one stands.
+        found = np.where(np.isfinite(rows.joules), np.arange(1, len(rows) + 1)[:, None], 0)
+        found = np.maximum.accumulate(found, axis=0)[last]
+        joules = np.take_along_axis(np.concatenate([before.joules, rows.joules]), found, axis=0)
+        kept = piece(rows, len(rows) - 1, len(rows))
         known_ns = np.concatenate([before.t_ns, t_ns])[:, None] - np.concatenate([before.uncovered_ns, uncovered])
         covered_s = np.diff(known_ns, axis=0) / 1e9
         energy: Floats = np.diff(np.concatenate([before.joules, joules]), axis=0)
@@ -75,11 +83,20 @@ class Thinner:
         thinned = Frame(
             t_ns,
             watts,
-            joules,
-            np.add.reduceat(rows.values, starts, axis=0) / (ends - starts)[:, None],
+            np.where(found > starts[:, None], joules, np.nan),  # of an interval that has any
+            _means(rows.values, starts),
             np.add.reduceat(rows.lost, starts),
             uncovered,
             tuple((int(g), label) for g, (_, label) in zip(group, rows.marks, strict=True)),
         )
-        self._kept = piece(thinned, len(thinned) - 1, len(thinned))
+        self._kept = replace(kept, joules=joules[-1:])
         return thinned
+
+
+def _means(values: Floats, starts: Ints) -> Floats:
+    """Mean of the values that there are, of each group of rows."""
+    there = np.isfinite(values)
+    count = np.add.reduceat(there.astype(np.int64), starts, axis=0)
+    means = np.full(count.shape, np.nan)
+    np.divide(np.add.reduceat(np.where(there, values, 0.0), starts, axis=0), count, out=means, where=count > 0)
+    return means
