@@ -563,5 +563,5 @@ def test_a_window_wider_than_all_readings_is_no_singular_matter() -> None:
     # Nine readings of a mean over a second, every 0.1 s: each step moves more readings than there are.
     t = np.arange(1, 10) * 0.1
     wide = Response(0.1, window_s=1.0, noise_w=0.1)
-    found = region_energy(t, np.full(9, 60.0), wide, start_s=0.0, end_s=0.9)
+    found = region_energy(np.asarray(t, np.float64), np.full(9, 60.0), wide, start_s=0.0, end_s=0.9)
     assert found.joules == pytest.approx(54.0, rel=0.01)
