@@ -200,7 +200,7 @@ class _Conversion:
     def _take(self, block: RowBlock, meaning: RecordedLayout) -> None:
         if self._frames is None:
             start_s = self._beginning(block)
-            self._header = self._header_of(meaning)
+            self._header = self._header_of(meaning, start_s)
             facts = self._recording.facts or {}
             thinned = facts.get("interval_s") is not None and facts.get("polled_s") is None
             self._frames = Frames(meaning, self._header, start_s, thinned=thinned)
@@ -214,7 +214,7 @@ class _Conversion:
         facts = self._recording.facts
         return ending_of(facts, header, rows=self._rows, lost=self._lost, last_ns=self._last_ns, why=why)
 
-    def _header_of(self, meaning: RecordedLayout) -> Header:
+    def _header_of(self, meaning: RecordedLayout, start_s: float) -> Header:
         path = self._recording.path
         return header_of(
             self._recording.facts,
@@ -223,6 +223,7 @@ class _Conversion:
             converted_from=f"{path.name} ({self._recording.format})",
             version=__version__,
             interval_s=self._interval_s,
+            start_s=start_s,
         )
 
     def _pass_on(self, frame: Frame) -> None:

@@ -104,6 +104,7 @@ def header_of(
     converted_from: str,
     version: str,
     interval_s: float | None = None,
+    start_s: float = 0.0,
 ) -> Header:
     """Return the header of a recording that is written anew.
 
@@ -115,19 +116,23 @@ def header_of(
         Of this pmtpy, for a recording that does not say what wrote it.
     interval_s : float, optional
         The interval to which it is thinned now.
+    start_s : float
+        Unix seconds of its beginning: the anchor of a recording that has no times but those of the wall.
     """
     known = facts or {}
+    start_ns = round(start_s * _NS)
     given = known.get("identity")
     identity = Identity("recording", model=name)
     if isinstance(given, dict):
         fitting = {k: v for k, v in given.items() if k in Identity.__dataclass_fields__}
+        fitting["virtual"] = fitting.get("virtual") is True
         identity = Identity(**(fitting | {"notes": tuple(given.get("notes", ()))}))
     anchor = _anchor(known, "start") if known.get("clock", "host") == "host" else None
     return Header(
         str(known.get("target", name)),
         identity,
         layout,
-        anchor or Anchor(0, 0),
+        anchor or Anchor(start_ns, start_ns),
         interval_s or known.get("interval_s"),
         known.get("calibration"),
         str((known.get("versions") or {}).get("pmtpy", version)),
@@ -136,6 +141,7 @@ def header_of(
         host_clock=anchor is not None,
         converted_from=converted_from,
         regions=regions_of(facts),
+        virtual_known=type(known.get("virtual")) is bool,
     )
 
 

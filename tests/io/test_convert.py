@@ -202,3 +202,20 @@ def test_an_interval_over_lost_rows_has_the_power_of_the_time_that_was_covered(t
     np.testing.assert_allclose(made["total_W"], 60.0, atol=1e-3)
     np.testing.assert_allclose(made["total_J"].to_numpy(), [0.0, 13.2, 31.2], atol=1e-5)
     assert made["lost"].tolist() == [0, 4, 0]
+
+
+@pytest.mark.parametrize("target", ["b.csv", "b.parquet"])
+def test_what_a_recording_does_not_say_is_not_said_of_its_copy(tmp_path: Path, target: str) -> None:
+    convert(_table(tmp_path / "a.csv", [60.0] * 3, [0.0, 6.0, 12.0]), tmp_path / target)
+    made = load(tmp_path / target)
+    facts = made.attrs["metadata"]
+    assert made.attrs["virtual"] is facts["virtual"] is facts["identity"]["virtual"] is None
+    assert any("whether it is virtual" in n for n in made.attrs["notes"])
+    assert any("whether it is virtual" in n for n in facts["identity"]["notes"])
+    # Its times are of the wall alone: each anchor pairs one with itself, and no better clock is claimed.
+    start, end = facts["anchors"]["start"], facts["anchors"]["end"]
+    assert start["unix_ns"] == start["monotonic_ns"] == pytest.approx(1.7e18, abs=1e6)
+    assert end["unix_ns"] - start["unix_ns"] == pytest.approx(2e8, abs=1e6)
+    assert "monotonic" not in made.attrs["clock"]
+    convert(tmp_path / target, tmp_path / f"again-{target}")
+    assert load(tmp_path / f"again-{target}").attrs["virtual"] is None

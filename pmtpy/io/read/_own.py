@@ -183,7 +183,9 @@ def finished(
     made.attrs = {
         "path": str(recording.path),
         "format": kind,
-        "clock": "host's monotonic clock, with the wall time of the start",
+        "clock": "wall time, as of the recording that it was converted from"
+        if (facts or {}).get("clock") == "unix"
+        else "host's monotonic clock, with the wall time of the start",
         "total": " + ".join(summed) if summed else "as recorded",
         "joules": "recorded",
         "uncovered_s": None,

@@ -91,6 +91,8 @@ def count(table: pd.DataFrame, facts: dict[str, Any] | None) -> None:
 
     A line that was taken out, or stands there twice, may leave no other trace.
     """
+    if facts is not None and facts.get("converted_from") and facts.get("virtual") is None:
+        table.attrs["notes"].append("the recording that it was converted from does not say whether it is virtual")
     written = (facts or {}).get("rows")
     found = len(table) + len(table.attrs["broken_lines"])
     if type(written) is int and written != found:

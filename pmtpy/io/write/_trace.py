@@ -17,7 +17,7 @@ from pmtpy.core.channel import TOTAL, Channel, EnergyMethod
 from pmtpy.core.markers import paired
 from pmtpy.core.rows import Floats, Frame, Ints, Layout
 from pmtpy.io.columns import columns
-from pmtpy.io.write.base import Header, RecordedRegion
+from pmtpy.io.write.base import UNKNOWN_VIRTUAL, Header, RecordedRegion
 
 _NS = 1e9
 
@@ -90,6 +90,7 @@ def title(header: Header) -> str:
 def about(header: Header, counter: Counter | None) -> str:
     """Say how far the values of a counter, or of all of them, can be trusted."""
     said = ["virtual: its energy is emulated"] if header.identity.virtual else []
+    said += [] if header.virtual_known else [UNKNOWN_VIRTUAL]
     channel = counter.channel if counter is not None else None
     if counter is None:
         said += [" ".join(filter(None, (header.identity.model, header.identity.version))), header.converted_from]

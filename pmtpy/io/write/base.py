@@ -19,6 +19,8 @@ from pmtpy.io.channels import described
 FORMAT_VERSION = 1
 """Of the metadata written beside or inside a file; a reader refuses a greater one."""
 
+UNKNOWN_VIRTUAL = "it is not known whether it is virtual (whether its energy was emulated)"
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedRegion:
@@ -58,6 +60,8 @@ class Header:
         The recording that this one is made of, and its format; empty: of a sensor.
     regions : tuple of RecordedRegion
         Of a recording, those that it tells of. What is measured now ends with them instead (:class:`Ending`).
+    virtual_known : bool
+        Whether it is known if the far side is emulated; a recording may not say.
     """
 
     target: str
@@ -72,6 +76,7 @@ class Header:
     host_clock: bool = True
     converted_from: str = ""
     regions: tuple[RecordedRegion, ...] = ()
+    virtual_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +137,22 @@ def _known(anchor: Anchor) -> dict[str, int]:
     return {k: v for k, v in asdict(anchor).items() if v is not None}
 
 
+def _identity(header: Header) -> dict[str, object]:
+    known = asdict(header.identity)
+    if header.virtual_known:
+        return known
+    notes = [n for n in header.identity.notes if n != UNKNOWN_VIRTUAL]
+    return known | {"virtual": None, "notes": (*notes, UNKNOWN_VIRTUAL)}
+
+
 def metadata(header: Header, columns: tuple[str, ...], ending: Ending | None = None) -> dict[str, object]:
     """Everything about a dump that is not a row, ready for JSON. Without an ending it is marked incomplete."""
     in_total = {header.layout.energy[i - 1].name for i in header.layout.in_total}
     facts: dict[str, object] = {
         "format": FORMAT_VERSION,
         "target": header.target,
-        "virtual": header.identity.virtual,
-        "identity": asdict(header.identity),
+        "virtual": header.identity.virtual if header.virtual_known else None,
+        "identity": _identity(header),
         "columns": columns,
         "channels": [described(c, in_total=c.name in in_total) for c in header.layout.channels],
         "interval_s": header.interval_s,
