@@ -15,10 +15,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from pmtpy._version import __version__
+from pmtpy.core.channel import EnergyMethod
 from pmtpy.core.nearest import nearest
 from pmtpy.core.rows import Frame
 from pmtpy.errors import SinkError, TargetError
+from pmtpy.io.columns import join, piece
 from pmtpy.io.read.blocks import OpenRecording, RowBlock, open_blocks
 from pmtpy.io.recorded import Frames, RecordedLayout, ending_of, header_of, layout_of
 from pmtpy.io.write import FILE_FORMATS, Ending, FileFormat, Header, Options, Sink
@@ -172,6 +176,7 @@ class _Conversion:
         self._frames: Frames | None = None
         self._sink: Sink | None = None
         self._rows = self._lost = self._last_ns = 0
+        self._powers: _Powers | None = None
 
     def run(self, tell: Callable[[float], None]) -> Converted:
         recording = self._recording
@@ -187,6 +192,8 @@ class _Conversion:
             rest = self._thinner.flush() if self._thinner is not None else None
             if rest is not None:
                 self._pass_on(rest)
+            if self._powers is not None:
+                self._powers.judge(recording.path)
             sink, self._sink = self._sink, None
             sink.close(self._ending(self._header, self._why_not_whole()))
         finally:
@@ -204,6 +211,7 @@ class _Conversion:
             facts = self._recording.facts or {}
             thinned = facts.get("interval_s") is not None and facts.get("polled_s") is None
             self._frames = Frames(meaning, self._header, start_s, thinned=thinned)
+            self._powers = _Powers(self._header) if self._into.name.startswith("pmt") else None
             self._sink = self._into.opener(self._draft, self._header, self._options)
         frame = self._frames.frame(block.columns, block.labels)
         self._last_ns = int(frame.t_ns[-1])
@@ -229,6 +237,8 @@ class _Conversion:
     def _pass_on(self, frame: Frame) -> None:
         if self._sink is not None:
             self._sink.write(frame)
+        if self._powers is not None and len(frame):
+            self._powers.take(frame)
         self._rows += len(frame)
 
     def _beginning(self, block: RowBlock) -> float:
@@ -252,3 +262,41 @@ class _Conversion:
         if recording.own and recording.facts is None:
             return f"the metadata of {recording.path.name} are missing: it is not known whether it is whole"
         return ""
+
+
+class _Powers:
+    """Holds energies against what a reader makes of the powers alone, for a format that keeps no energies."""
+
+    def __init__(self, header: Header) -> None:
+        layout = header.layout
+        thinned = header.interval_s is not None and header.polled_s is None
+        means = [thinned or c.energy_method is not EnergyMethod.TRAPEZOID for c in layout.energy]
+        parts = [i - 1 for i in layout.in_total]
+        self._names = layout.names
+        self._means = np.array([bool(parts) and all(means[i] for i in parts), *means])
+        self._last: Frame | None = None
+        self._recorded = np.zeros(len(means) + 1)
+        self._integrated = np.zeros(len(means) + 1)
+
+    def take(self, frame: Frame) -> None:
+        """Add the steps that lead to the rows of ``frame``; those over losses are the reader's to find."""
+        rows = join([self._last, frame]) if self._last is not None else frame
+        self._last = piece(rows, len(rows) - 1, len(rows))
+        dt, energy, watts = np.diff(rows.t_ns)[:, None] / 1e9, np.diff(rows.joules, axis=0), rows.watts
+        made = dt * np.where(self._means, watts[1:], (watts[1:] + watts[:-1]) / 2)
+        known = np.isfinite(energy) & np.isfinite(made) & ((rows.lost[1:] == 0)[:, None] | self._means)
+        self._recorded += np.where(known, energy, 0.0).sum(axis=0)
+        self._integrated += np.where(known, made, 0.0).sum(axis=0)
+
+    def judge(self, path: Path) -> None:
+        """Refuse powers that do not make the energies."""
+        off = np.abs(self._integrated - self._recorded)
+        wrong = np.flatnonzero(off > np.maximum(0.01 * np.abs(self._recorded), 1e-3))
+        if len(wrong):
+            i = int(wrong[0])
+            msg = (
+                f"{path}: a pmt file keeps powers alone, and those of {self._names[i]} make"
+                f" {self._integrated[i]:.6g} J where {self._recorded[i]:.6g} J were recorded;"
+                " convert to .csv or .parquet, which keep energies"
+            )
+            raise SinkError(msg)

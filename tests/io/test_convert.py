@@ -219,3 +219,13 @@ def test_what_a_recording_does_not_say_is_not_said_of_its_copy(tmp_path: Path, t
     assert "monotonic" not in made.attrs["clock"]
     convert(tmp_path / target, tmp_path / f"again-{target}")
     assert load(tmp_path / f"again-{target}").attrs["virtual"] is None
+
+
+def test_powers_that_do_not_make_the_energy_are_not_kept_alone(tmp_path: Path) -> None:
+    # 12 J were counted; the powers at the rows make 6 J.
+    source = _table(tmp_path / "a.csv", [30.0] * 3, [0.0, 6.0, 12.0])
+    with pytest.raises(SinkError, match=r"6 J where 12 J were recorded; convert to .csv"):
+        convert(source, tmp_path / "b.pmt")
+    assert not list(tmp_path.glob("b.pmt*"))
+    convert(_table(tmp_path / "c.csv", [60.0] * 3, [0.0, 6.0, 12.0]), tmp_path / "c.pmt")
+    assert load(tmp_path / "c.pmt")["total_J"].iloc[-1] == pytest.approx(12.0, abs=1e-3)
