@@ -229,3 +229,18 @@ def test_powers_that_do_not_make_the_energy_are_not_kept_alone(tmp_path: Path) -
     assert not list(tmp_path.glob("b.pmt*"))
     convert(_table(tmp_path / "c.csv", [60.0] * 3, [0.0, 6.0, 12.0]), tmp_path / "c.pmt")
     assert load(tmp_path / "c.pmt")["total_J"].iloc[-1] == pytest.approx(12.0, abs=1e-3)
+
+
+def test_an_archive_that_the_library_cannot_finish_is_an_error_of_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    otf2 = pytest.importorskip("otf2")
+    fault = pytest.importorskip("_otf2.ErrorCodes").Error
+
+    def fail(_writer: object) -> None:
+        raise type("Fault", (fault,), {"__init__": lambda _self: None, "__str__": lambda _self: "full"})
+
+    monkeypatch.setattr(otf2.writer.Writer, "_write_global_definitions", fail)
+    with pytest.raises(SinkError, match="cannot write to"):
+        convert(recording(tmp_path / "a.csv"), tmp_path / "b.otf2")
+    assert not list(tmp_path.glob("*b.otf2*"))

@@ -12,8 +12,13 @@ momentary ``occ_power_system`` has no counterpart, because recordings hold means
 
 from __future__ import annotations
 
+import errno
+import importlib
+import os
 import re
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +30,7 @@ from pmtpy.io.write._trace import Counter, Slice, Story, about, counters, edges,
 from pmtpy.io.write.base import Ending, Header
 
 _TICKS = 10**9  # per second
+_LEAST_FREE = 1 << 16  # bytes; with less, a disk is full
 # The plugin's names by those of the firmware's sensors.
 _POWER9 = {
     "PWRSYS": "system", "PWRGPU": "gpu", "PWRPROC": "proc", "PWRVDD": "vdd", "PWRVDN": "vdn", "PWRMEM": "mem",
@@ -43,7 +49,8 @@ class Otf2Sink:
         except ImportError as error:
             msg = "writing OTF2 archives needs the package otf2: pip install 'pmtpy[otf2]'"
             raise SinkError(msg) from error
-        self._otf2, self._header = otf2, header
+        self._otf2, self._header, self._path = otf2, header, Path(target)
+        self._fault: type[Exception] = importlib.import_module("_otf2.ErrorCodes").Error
         self._shown = counters(header)
         self._story = Story(header, self._shown)
         self._first_ns: int | None = None
@@ -79,6 +86,18 @@ class Otf2Sink:
         """Append the rows of ``frame``."""
         if not len(frame):
             return
+        try:
+            self._write(frame)
+        except self._fault as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: Exception) -> SinkError:
+        """Give the archive up, which else would try again when it is deleted, and say why."""
+        self._archive._handle = None  # noqa: SLF001
+        full = shutil.disk_usage(self._path.parent).free < _LEAST_FREE
+        return SinkError(f"cannot write to {self._path}: {os.strerror(errno.ENOSPC) if full else error}")
+
+    def _write(self, frame: Frame) -> None:
         self._story.take(frame)
         values = np.stack([c.of(frame) for c in self._shown], axis=1) if self._shown else np.empty((len(frame), 0))
         write = self._events.metric
@@ -91,6 +110,12 @@ class Otf2Sink:
 
     def close(self, ending: Ending) -> Ending:
         """Append regions, markers and gaps, and close the archive."""
+        try:
+            return self._close(ending)
+        except self._fault as error:
+            raise self._failed(error) from error
+
+    def _close(self, ending: Ending) -> Ending:
         made, otf2 = self._archive.definitions, self._otf2
         marks = [Slice(label, t, t) for t, label in self._story.markers()]
         kinds: tuple[tuple[str, Sequence[Slice]], ...] = (
