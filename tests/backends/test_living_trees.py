@@ -87,7 +87,7 @@ def test_one_frozen_package_leaves_the_other_known(stage: Stage) -> None:
     zone(stage.tree, "1", "package-1", "55555\n")
     total = stage.measure("rapl", 0.5)
     assert total.coverage == 0.0
-    assert total.channels["package0"].coverage == 1.0
+    assert total.channels["package0"].coverage == pytest.approx(1.0, abs=1e-6)  # a row may come a moment late
     assert total.channels["package0"].joules == pytest.approx(50.0, abs=0.2)
     assert told(total, "package1", "rests")
 

@@ -493,6 +493,8 @@ def test_a_machine_without_amd_gpu_is_not_told_to_install_anything(broken: Broke
 @pytest.fixture(autouse=True)
 def _no_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ROCM_PATH", raising=False)
+    for name in [n for n in sys.modules if n.partition(".")[0] == "amdsmi"]:  # of a test before, with its own driver
+        monkeypatch.delitem(sys.modules, name)
 
 
 # -- settings, and readings that answer and say nothing ----------------------------------------------------------------
