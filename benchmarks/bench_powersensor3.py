@@ -19,12 +19,12 @@ import numpy as np
 
 import pmtpy as pmt
 from benchmarks.common import repeat, report
+from pmtpy.backends._serial.transport import DirectTransport, Piece, RelayTransport
 from pmtpy.backends.powersensor3 import open_source
 from pmtpy.backends.powersensor3.codec import FRAME_BYTES, Decoder
 from pmtpy.backends.powersensor3.device import Board, open_board
 from pmtpy.backends.powersensor3.source import PowerSensor3Source
-from pmtpy.backends.powersensor3.stream import FrameStream, Piece
-from pmtpy.backends.powersensor3.transport import DirectTransport, RelayTransport
+from pmtpy.backends.powersensor3.stream import FrameStream
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.core.integrate import Integrator
 from pmtpy.core.rows import Layout
@@ -155,7 +155,9 @@ def streaming_share(path: str, look: int, seconds: float = 5.0) -> tuple[float, 
     """CPU seconds per second of a sensor at 20 kHz that nobody reads but its pump: this process, and the relay."""
     board = open_board(path, clock=HOST_CLOCK)
     assert isinstance(board.transport, DirectTransport)
-    board.transport = relay = RelayTransport(board.transport.detach(), HOST_CLOCK, look=look)
+    board.transport = relay = RelayTransport(
+        board.transport.detach(), HOST_CLOCK, backend="powersensor3", stop=b"T", look=look
+    )
     with Sensor(PowerSensor3Source(board, HOST_CLOCK, virtual=True), "bench", HOST_CLOCK):
         time.sleep(0.5)
         begin, ours, theirs = time.perf_counter(), time.process_time(), cpu_of(relay.pid)
@@ -168,7 +170,7 @@ def dump_share(path: str, folder: Path, seconds: float = 5.0) -> float:
     """CPU seconds per second of a CSV dump of every frame at 20 kHz: this process with its writer, and the relay."""
     board = open_board(path, clock=HOST_CLOCK)
     assert isinstance(board.transport, DirectTransport)
-    board.transport = relay = RelayTransport(board.transport.detach(), HOST_CLOCK)
+    board.transport = relay = RelayTransport(board.transport.detach(), HOST_CLOCK, backend="powersensor3", stop=b"T")
     source = PowerSensor3Source(board, HOST_CLOCK, virtual=True)
     with Sensor(source, "bench", HOST_CLOCK) as sensor, sensor.dump(folder / "bench.csv", overwrite=True):
         time.sleep(0.5)

@@ -17,14 +17,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmtpy.backends._serial.port import list_ports
+from pmtpy.backends._serial.transport import DirectTransport, Transport
 from pmtpy.backends.powersensor3.codec import FRAME_BYTES, SENSORS, Decoder, Levels
 from pmtpy.backends.powersensor3.config import OLD_RECORD, RECORD, Records, pack_record, stored, unpack_record
 from pmtpy.backends.powersensor3.limits import refuse_implausible
-from pmtpy.backends.powersensor3.port import BACKEND, choose_port, list_ports, open_port
-from pmtpy.backends.powersensor3.transport import DirectTransport, Transport
+from pmtpy.backends.powersensor3.port import BACKEND, choose_port, open_port
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.errors import BackendUnavailableError, ProtocolError, ReadError, SourceLostError
 
+STOP = b"T"  # the command that ends a stream
 QUIET_S = 0.15  # the firmware pauses for 100 ms before the last words of a stop with acknowledgement
 REPLY_S = 1.0  # replies take milliseconds; redrawing the display comes first
 FLASH_S = 10.0  # erasing a sector takes seconds
@@ -152,7 +154,7 @@ class Board:
         """Stop the stream and throw away what comes until the line is quiet."""
         self._input = b""
         for _ in range(STOP_TRIES):
-            self.transport.write(b"T")
+            self.transport.write(STOP)
             deadline_ns = self._clock.now_ns() + STOP_LIMIT_NS
             seen = 0
             while self.transport.wait(QUIET_S):
@@ -170,7 +172,7 @@ class Board:
 
     def stop(self) -> None:
         """Silence the stream without waiting for the line."""
-        self.transport.write(b"T")
+        self.transport.write(STOP)
 
     def mark(self) -> None:
         """Have the next frame carry the marker bit."""

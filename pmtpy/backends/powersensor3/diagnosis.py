@@ -11,9 +11,10 @@ import fcntl
 import os
 from pathlib import Path
 
+from pmtpy.backends._serial.port import holders
 from pmtpy.backends._sysfs import entries, optional_text
 from pmtpy.backends.machine import Machine, load_module, may_use, no_sysfs, remake_nodes, why_denied
-from pmtpy.backends.powersensor3.port import BACKEND, USB_PRODUCT, USB_VENDOR, holders
+from pmtpy.backends.powersensor3.port import BACKEND, USB_PRODUCT, USB_VENDOR
 from pmtpy.errors import Finding, Obstacle, Verdict
 
 _RULES = ("60-pmtpy-powersensor3.rules",)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.backends._serial.journal import Journal
 from pmtpy.backends.powersensor3.codec import Levels
 from pmtpy.backends.powersensor3.config import (
     FULL_SCALE_V,
@@ -24,7 +25,6 @@ from pmtpy.backends.powersensor3.config import (
     Records,
     SensorRecord,
 )
-from pmtpy.backends.powersensor3.journal import Journal
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import TargetError
 

@@ -10,20 +10,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pmtpy.backends._serial.journal import Journal
+from pmtpy.backends._serial.port import is_pseudo_terminal, serial_of
+from pmtpy.backends._serial.transport import DirectTransport, Piece, RelayTransport, Transport
 from pmtpy.backends.powersensor3.channels import Sampling, pair_channels
 from pmtpy.backends.powersensor3.codec import Decoder
 from pmtpy.backends.powersensor3.config import PAIRS
-from pmtpy.backends.powersensor3.device import MARKER_S, STREAM_S, Board, open_board
-from pmtpy.backends.powersensor3.journal import Journal
+from pmtpy.backends.powersensor3.device import MARKER_S, STOP, STREAM_S, Board, open_board
 from pmtpy.backends.powersensor3.labels import MarkLabels
 from pmtpy.backends.powersensor3.limits import Ends, range_of
-from pmtpy.backends.powersensor3.port import (
-    BACKEND,
-    is_pseudo_terminal,
-    serial_of,
-)
-from pmtpy.backends.powersensor3.stream import FrameStream, Piece, Rows
-from pmtpy.backends.powersensor3.transport import DirectTransport, RelayTransport, Transport
+from pmtpy.backends.powersensor3.port import BACKEND
+from pmtpy.backends.powersensor3.stream import FrameStream, Rows
 from pmtpy.core.channel import Channel, Derivation, Identity
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.rows import Block
@@ -345,7 +342,7 @@ def open_source(
         raise TargetError(msg)
     try:
         if transport == "relay" and isinstance(board.transport, DirectTransport):
-            board.transport = RelayTransport(board.transport.detach(), clock)
+            board.transport = RelayTransport(board.transport.detach(), clock, backend=BACKEND, stop=STOP)
         return PowerSensor3Source(
             board, clock, serial=serial, virtual=virtual, silence_s=silence_s, plausible=plausible
         )

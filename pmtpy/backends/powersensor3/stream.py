@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmtpy.backends._serial.transport import Piece
 from pmtpy.backends.powersensor3.board_clock import BoardClock
 from pmtpy.backends.powersensor3.codec import SENSORS, Decoder, Levels
 from pmtpy.core.rows import Ints
-
-Piece = tuple[int, bytes]  # arrival on the host's monotonic clock in ns, and the bytes that had come by then
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pmtpy.backends._serial.transport import Piece
 from pmtpy.backends.powersensor3 import device as protocol
 from pmtpy.backends.powersensor3 import open_source
 from pmtpy.backends.powersensor3.config import (
@@ -26,7 +27,6 @@ from pmtpy.backends.powersensor3.config import (
     unpack_record,
 )
 from pmtpy.backends.powersensor3.limits import refuse_implausible
-from pmtpy.backends.powersensor3.stream import Piece
 from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.load import parse_load
 from pmtpy.emulators.powersensor3 import Board, BoardSpec, MemoryTransport, Stored, parse_pairs

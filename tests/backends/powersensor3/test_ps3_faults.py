@@ -26,12 +26,12 @@ from pathlib import Path
 import pytest
 
 import pmtpy
+from pmtpy.backends._serial.port import FoundPort, holders
+from pmtpy.backends._serial.transport import DirectTransport, Piece, RelayTransport
 from pmtpy.backends.powersensor3 import PowerSensor3Source, discover, open_source
 from pmtpy.backends.powersensor3.config import set_fields
 from pmtpy.backends.powersensor3.device import open_board
-from pmtpy.backends.powersensor3.port import FoundPort, choose_port, holders, open_port
-from pmtpy.backends.powersensor3.stream import Piece
-from pmtpy.backends.powersensor3.transport import DirectTransport, RelayTransport
+from pmtpy.backends.powersensor3.port import USB, choose_port, open_port
 from pmtpy.core.clock import HostClock
 from pmtpy.emulators.powersensor3 import BoardSpec, VirtualBoard, parse_pairs
 from pmtpy.errors import BackendUnavailableError, SensorClosedError, SourceLostError
@@ -441,14 +441,14 @@ def test_a_path_without_a_port_says_what_is_wrong(tmp_path: Path) -> None:
 
 
 def test_only_one_board_is_chosen_without_a_name() -> None:
-    board = FoundPort("/dev/ttyACM0", "A1", "PowerSensor3", is_board=True)
+    board = FoundPort("/dev/ttyACM0", "A1", "PowerSensor3", usb=USB)
     other = FoundPort("/dev/ttyS0", "", "16550A")
     assert choose_port([other, board]) is board
     with pytest.raises(BackendUnavailableError, match=r"none at all"):
         choose_port([])
     with pytest.raises(BackendUnavailableError, match=r"/dev/ttyS0 \(16550A\)"):
         choose_port([other])
-    twin = FoundPort("/dev/ttyACM1", "B2", is_board=True)
+    twin = FoundPort("/dev/ttyACM1", "B2", usb=USB)
     with pytest.raises(BackendUnavailableError, match=r"2 boards .*ttyACM0 \(serial A1\), .*ttyACM1 \(serial B2\)"):
         choose_port([board, twin])
 

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from pmtpy.backends._serial.journal import Journal
 from pmtpy.backends.powersensor3.channels import Sampling, pair_channels
 from pmtpy.backends.powersensor3.config import SensorRecord
-from pmtpy.backends.powersensor3.journal import Journal
 from pmtpy.backends.powersensor3.limits import Ends, implausible, range_of
 from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.powersensor3 import open_virtual

@@ -1,8 +1,9 @@
 """A process of its own that reads the port, so that the user's program cannot starve the measurement.
 
-Run as ``python -I -S _relay.py CONTROL TTY PARENT LOOK_MS``: the descriptors of a stream socket to the parent and of
-the open, configured, locked port, the parent's process id, and how often to look at the port. Imports nothing of
-pmtpy, so it starts in some 15 ms and survives whatever happens to the parent.
+Run as ``python -I -S relay.py CONTROL TTY PARENT LOOK_MS STOP``: the descriptors of a stream socket to the parent and
+of the open, configured, locked port, the parent's process id, how often to look at the port, and the bytes (in
+hexadecimal) that make the device stop streaming. Imports nothing of pmtpy, so it starts in some 15 ms and survives
+whatever happens to the parent.
 
 It sleeps on the socket, not on the port: waking for each USB packet would cost ten times as much. It looks at the port
 before that is full; more often at first, so that the parent can lay the board's clock on the host's; and at once when
@@ -47,7 +48,7 @@ BUFFER_BYTES = 64 << 20  # three minutes of a real stream
 EARLY_LOOK_MS = 1
 EARLY_NS = 100_000_000
 HOPELESS_MS = 500  # the port is gone: only the parent matters
-# The firmware hangs for good when it is told to stop while a marker waits for its frame; frames are 30 to 60 us apart.
+# A PowerSensor3 hangs for good when told to stop while a marker waits for its frame; frames are 30 to 60 us apart.
 MARKER_MS = 20
 QUIET_MS = 150  # longer than the 100 ms that the firmware may pause before its last words
 STOP_LIMIT_NS = 3_000_000_000
@@ -160,13 +161,13 @@ def _read_away(tty: int, quiet_ms: int, limit_ns: int) -> bool:
     return True
 
 
-def _stop_board(tty: int) -> None:
+def _stop_board(tty: int, stop: bytes) -> None:
     """Tell the board to stop and wait until it has; give up when the port is gone."""
     with contextlib.suppress(OSError):
         _read_away(tty, MARKER_MS, MARKER_MS * 1_000_000)
         begin_ns = time.monotonic_ns()
         while time.monotonic_ns() - begin_ns < STOP_LIMIT_NS:
-            os.write(tty, b"T")
+            os.write(tty, stop)
             if _read_away(tty, QUIET_MS, STOP_LIMIT_NS // 4):
                 break
     with contextlib.suppress(OSError):
@@ -176,14 +177,14 @@ def _stop_board(tty: int) -> None:
 
 def main(arguments: list[str]) -> None:
     """Serve the parent; afterwards leave a quiet board."""
-    control, tty, parent, look_ms = (int(a) for a in arguments)
+    control, tty, parent, look_ms = (int(a) for a in arguments[:4])
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     with socket.socket(fileno=control) as channel:
         channel.send(GREETING)
         channel.setblocking(False)
         if serve(_Relay(channel, tty), parent, look_ms):
-            _stop_board(tty)
+            _stop_board(tty, bytes.fromhex(arguments[4]))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The seam between the protocol and the outside: bytes to a board, pieces of its stream back, each with its arrival.
 
 :class:`DirectTransport` reads the port in this process. :class:`RelayTransport` has a small process of its own read it
-(see :mod:`pmtpy.backends.powersensor3._relay`), so that nothing is lost and no arrival is late when the user's
+(see :mod:`pmtpy.backends._serial.relay`), so that nothing is lost and no arrival is late when the user's
 program holds the interpreter. An emulated board is a third implementation of :class:`Transport`.
 
 Nothing here knows what the bytes mean.
@@ -20,12 +20,13 @@ import subprocess
 import threading
 from typing import Protocol
 
-from pmtpy.backends.powersensor3 import _relay
-from pmtpy.backends.powersensor3.port import above_standard
-from pmtpy.backends.powersensor3.relay_command import no_relay, relay_command
-from pmtpy.backends.powersensor3.stream import Piece
+from pmtpy.backends._serial import relay as _relay
+from pmtpy.backends._serial.port import above_standard
+from pmtpy.backends._serial.relay_command import no_relay, relay_command
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.errors import ReadError, SensorClosedError, SourceLostError
+
+Piece = tuple[int, bytes]  # arrival on the host's monotonic clock in ns, and the bytes that had come by then
 
 READ_BYTES = 1 << 16
 # A source that never runs dry (an emulated board in fast mode) must not keep receive() for ever.
@@ -203,7 +204,8 @@ def look_ms(fd: int) -> int:
 class RelayTransport:
     """Has the port read by a process of its own; commands are written from here. Takes over ``port``.
 
-    ``look`` is how often the port is read, in ms; by default as often as :func:`look_ms` says.
+    ``stop`` makes the device stop streaming, should this process die; ``backend`` is whose errors they are. ``look`` is
+    how often the port is read, in ms; by default as often as :func:`look_ms` says.
 
     Attributes
     ----------
@@ -211,8 +213,8 @@ class RelayTransport:
         Bytes that the relay had to drop because nobody fetched them for minutes.
     """
 
-    def __init__(self, port: Port, clock: Clock, *, look: int | None = None) -> None:
-        command = relay_command()
+    def __init__(self, port: Port, clock: Clock, *, backend: str, stop: bytes, look: int | None = None) -> None:
+        command = relay_command(backend)
         self.port = port
         self.dropped_bytes = 0
         self._clock = clock
@@ -223,7 +225,7 @@ class RelayTransport:
         self._ended: SourceLostError | None = None
         ours, theirs = socket.socketpair()
         self._socket, far_end = (socket.socket(fileno=above_standard(end.detach())) for end in (ours, theirs))
-        arguments = far_end.fileno(), port.fd, os.getpid(), look_ms(port.fd) if look is None else look
+        arguments = far_end.fileno(), port.fd, os.getpid(), look_ms(port.fd) if look is None else look, stop.hex()
         try:
             self._relay = subprocess.Popen(
                 [*command, *map(str, arguments)],
@@ -236,7 +238,7 @@ class RelayTransport:
             )
         except OSError as error:
             self._socket.close()
-            raise no_relay(f"cannot start the relay process: {error}") from error
+            raise no_relay(backend, f"cannot start the relay process: {error}") from error
         finally:
             far_end.close()
         self._limit(RELAY_START_S * 1_000_000)
@@ -248,7 +250,8 @@ class RelayTransport:
             self._relay.kill()
             self._socket.close()
             status = self._relay.wait()
-            raise no_relay(f"{command[0]} did not run the relay process (status {status}); is it a Python interpreter?")
+            why = f"{command[0]} did not run the relay process (status {status}); is it a Python interpreter?"
+            raise no_relay(backend, why)
         self._limit(ANSWER_US)
 
     def _limit(self, us: int) -> None:
