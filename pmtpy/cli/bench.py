@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     if failure is not None:
         say(f"pmtpy bench: {failure}")
     if result is None:
-        return _without_result(ended, failure)
+        return _without_result(ended, failure, bench)
     _write(result, args)
     return _status(result, failure)
 
@@ -114,9 +114,10 @@ def _share(text: str) -> float:
     return share
 
 
-def _without_result(ended: str, failure: PmtError | None) -> int:
+def _without_result(ended: str, failure: PmtError | None, bench: Bench) -> int:
     if failure is None:
-        say(f"pmtpy bench: nothing was measured: {'interrupted' if ended == 'interrupted' else 'max-time has passed'}")
+        why = "interrupted before anything was measured" if ended == "interrupted" else bench.shortfall()
+        say(f"pmtpy bench: {why}")
         return 130 if ended == "interrupted" else UNRESOLVED
     return NOT_FOUND if "command not found" in str(failure) else _failed(failure)
 
@@ -187,6 +188,8 @@ def page(result: BenchResult) -> Page:
     rows[0].append("")
     lines: list[Line | Table] = [Table(rows)]
     lines.append(_outcome(result))
+    if result.advice:
+        lines.append(note(result.advice))
     lines.append(Line(f"{result.blocks} blocks ({_ended(result)}); {result.order or 'no order'}"))
     lines.append(Line(result.method))
     lines.append(Line("+- is half of the interval of 95 %, with what is not known of the sensor's gain"))
@@ -231,12 +234,11 @@ def _compared(result: BenchResult, d: Difference) -> str:
 
 
 def _ended(result: BenchResult) -> str:
-    more = result.planned_blocks - result.blocks
     words = {
         "resolved": "narrow enough",
-        "time": "--max-time has passed",
+        "time": "no other fits into --max-time",
         "interrupted": "interrupted",
         "failed": "a command failed",
         "lost": "the sensor was lost",
     }
-    return words[result.ended] + (f"; about {more} more are needed" if more > 0 and result.ended != "resolved" else "")
+    return words[result.ended]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -171,6 +171,15 @@ class Source(ABC):
     def remarks(self, begin_ns: int, end_ns: int) -> Remarks:  # noqa: ARG002  (the default has nothing to say)
         """Return what is known of a stretch beyond its rows: by now, at any time, also after :meth:`close`."""
         return Remarks()
+
+    def limits(self) -> Mapping[str, float]:
+        """Return what keeps the device from running as fast as it could, by cause in words.
+
+        The value is for how many seconds it has done so by now, from any beginning, of which differences count;
+        infinite where all that is known is that it does so at this moment. Asks the device, so it is for times at
+        which nobody measures. May be called beside :meth:`read` from another thread; never raises.
+        """
+        return {}
 
     def mark(self, label: str) -> bool:  # noqa: ARG002  (the default has no use for it)
         """Put ``label`` into the device's own stream; return False where the device cannot."""

@@ -6,7 +6,7 @@ What the real source says of itself is passed on as it is, but for the word ``vi
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from pmtpy.core.clock import Anchor, Clock
@@ -147,6 +147,10 @@ class VirtualSource(Source):
     def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
         """As the real source has it."""
         return self._inner.remarks(begin_ns, end_ns)
+
+    def limits(self) -> Mapping[str, float]:
+        """As the real source has it."""
+        return self._inner.limits()
 
     def mark(self, label: str) -> bool:
         """Pass the label on to the device."""

@@ -84,6 +84,8 @@ class Bench:
         self.trials: list[Trial] = []
         self._told: list[str] = []
         self._begin_ns = 0
+        self._warmed_s = self._blocks_s = 0.0  # how long warming up took, and all blocks until now
+        self._lengths_s: list[float] = []  # of the last trial of each work; before the first: as planned
 
     # -- the procedure -------------------------------------------------------------------------------------------------
 
@@ -103,13 +105,21 @@ class Bench:
         self.plans = [plan_trial(self.timing, once, self.target) for once in once_s]
         offset = self._random.random()
         counts, block, blind = [0] * len(self.works), 0, 0
-        self._foresee(once_s)
+        self._lengths_s = [
+            plan.runs * once + plan.bursts * (plan.rest_s + plan.period_s / 2.0) + self._cooldown_s
+            for plan, once in zip(self.plans, once_s, strict=True)
+        ]
+        self._warmed_s = self._elapsed_s()
+        self._foresee()
         while not self._enough():
             order = self._random.choice(_ORDERS) if len(self.works) == 2 else (0,)
             began_s = self._elapsed_s()
+            if block and not self._fits(order):  # a part of a block says nothing of a difference
+                return "time"
             for side in order:
-                if self._elapsed_s() >= self._max_time_s:
+                if not self._fits((side,)):
                     return "time"
+                started_s = self._elapsed_s()
                 rest(self._made.clock, self._cooldown_s)
                 place = Place(side, block, counts[side], offset, self._begin_ns)
                 counts[side] += 1
@@ -122,7 +132,9 @@ class Bench:
                         raise
                 else:
                     blind = 0
+                self._lengths_s[side] = self._elapsed_s() - started_s
             block += 1
+            self._blocks_s += self._elapsed_s() - began_s
             self._report(self._elapsed_s() - began_s)
         return "resolved"
 
@@ -130,7 +142,7 @@ class Bench:
         """Return what was measured until now; None where of one of the works there is nothing."""
         if not self.plans:
             return None
-        identity = self.sensor.identity
+        identity, blocks = self.sensor.identity, len(relative_blocks(self.trials, len(self.works)))
         setting = Setting(
             [work.label for work in self.works],
             self.plans,
@@ -147,8 +159,29 @@ class Bench:
                 "channels": [self._made.layout.energy[i - 1].name for i in self._made.layout.in_total],
             },
             machine_facts(),
+            self._warmed_s,
+            self._blocks_s / blocks if blocks else math.fsum(self._lengths_s) * len(self.works),
         )
         return summarise(self.trials, setting, ended, (*told, *dict.fromkeys(self._told)))
+
+    def shortfall(self) -> str:
+        """Say why there is no result although nothing failed, and what to allow."""
+        return (
+            f"nothing was measured, for no trial fits into max_time ({self._max_time_s:g} s): {self._least()}; allow "
+            "that (--max-time), or make the work shorter"
+        )
+
+    def _least(self) -> str:
+        """Say how long the least that decides takes."""
+        return f"warming up and {LEAST_BLOCKS} blocks take about {self._least_s():.3g} s"
+
+    def _least_s(self) -> float:
+        warm_s = max(self._warmed_s, self._warmup_s * len(self.works))  # warming up may have been cut short
+        return warm_s + LEAST_BLOCKS * math.fsum(self._lengths_s) * len(self.works)
+
+    def _fits(self, order: Sequence[int]) -> bool:
+        """Whether trials of these works end in time, as far as can be foreseen."""
+        return self._elapsed_s() + math.fsum(self._lengths_s[side] for side in order) <= self._max_time_s
 
     def _elapsed_s(self) -> float:
         return (self._made.clock.now_ns() - self._begin_ns) / NS_PER_S
@@ -161,10 +194,11 @@ class Bench:
             work.run(times)
             took_s = (clock.now_ns() - start_ns) / NS_PER_S
             passed_s += took_s
-            if passed_s >= self._warmup_s and took_s >= _TIMED_S / 2.0:
+            spare_s = self._max_time_s - self._elapsed_s()
+            if (passed_s >= self._warmup_s and took_s >= _TIMED_S / 2.0) or spare_s <= 0.0:
                 return took_s / times
             # As long again as all until now, but no more than what is left, or than what times it well.
-            left_s = max(_TIMED_S, min(passed_s, self._warmup_s - passed_s))
+            left_s = min(spare_s, max(_TIMED_S, min(passed_s, self._warmup_s - passed_s)))
             times = max(1, min(1000 * times, math.ceil(left_s * times / max(took_s, 1e-9))))
 
     def _enough(self) -> bool:
@@ -172,19 +206,14 @@ class Bench:
 
     # -- what is told --------------------------------------------------------------------------------------------------
 
-    def _foresee(self, once_s: Sequence[float]) -> None:
+    def _foresee(self) -> None:
         """Say what is planned, and whether the time will do."""
-        lengths = [
-            plan.runs * once + plan.bursts * (plan.rest_s + plan.period_s / 2.0) + self._cooldown_s
-            for plan, once in zip(self.plans, once_s, strict=True)
-        ]
-        for work, plan, length in zip(self.works, self.plans, lengths, strict=True):
-            self._tell(f"{work.label}: {plan.runs} runs in each trial, about {length:.3g} s")
-        least_s = LEAST_BLOCKS * math.fsum(lengths) * len(self.works)
-        if self._elapsed_s() + least_s > self._max_time_s:
+        for work, plan, length_s in zip(self.works, self.plans, self._lengths_s, strict=True):
+            self._tell(f"{work.label}: {plan.runs} runs in each trial, about {length_s:.3g} s")
+        if self._least_s() > self._max_time_s:
             self._told.append(
-                f"the least of {LEAST_BLOCKS} blocks takes about {least_s:.0f} s, and max_time is {self._max_time_s:g} "
-                "s: allow more time (--max-time), or make the work shorter"
+                f"{self._least()}, and max_time is {self._max_time_s:g} s: allow more time (--max-time), or make the "
+                "work shorter"
             )
             self._tell(f"warning: {self._told[-1]}")
 
@@ -278,8 +307,7 @@ def bench(
         if opened is not sensor:
             opened.close()
     if found is None:
-        msg = "no trial ended within max_time; allow more time, or make the work shorter"
-        raise CoverageError(msg)
+        raise CoverageError(running.shortfall())
     return found
 
 

@@ -24,15 +24,15 @@ def as_json(result: BenchResult) -> str:
 
 
 def as_csv(result: BenchResult) -> str:
-    """Return a line for each trial, with the temperatures and clocks before and after it."""
+    """Return a line for each trial, with the temperatures and clocks before and after it, and what held these back."""
     names = list(dict.fromkeys(n for t in result.trials for n in (*t.before, *t.after)))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["work", *_FIELDS, *(f"{n}_{when}" for n in names for when in ("before", "after"))])
+    writer.writerow(["work", *_FIELDS, *(f"{n}_{when}" for n in names for when in ("before", "after")), "held_back"])
     for t in result.trials:
         numbers = [getattr(t, field) for field in _FIELDS]
         around = [when.get(n, "") for n in names for when in (t.before, t.after)]
-        writer.writerow([result.sides[t.side].label, *numbers, *around])
+        writer.writerow([result.sides[t.side].label, *numbers, *around, ", ".join(t.held_back)])
     return text.getvalue().rstrip("\n")
 
 

@@ -19,13 +19,18 @@ from pmtpy.analysis.repetition.resolve import (
     drift,
     enough,
     estimate,
+    half_width,
     outliers,
     planned,
 )
+from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR
 from pmtpy.lab.bench_trial import Trial
 
 FORMAT = "pmtpy-bench"
 _LAUNCHES_COUNT_S = 0.1  # below it the start of a process, one to three milliseconds, is more than a percent of it
+_BROKEN = ("failed", "lost")  # ends to which no advice about repetitions is an answer
+_WIDEST = 0.5  # no target beyond it is worth a word
+_SPARE = 1.1
 _ANSWERED = ("too short", "alias")  # warnings about single regions to which the repetitions are the answer
 
 
@@ -76,6 +81,8 @@ class BenchResult:
     sensor, machine : mapping
     trials : tuple of Trial
         All of them, those of a block that was not finished too.
+    advice : str
+        What would resolve it; empty where it is resolved.
     warnings : tuple of str
     """
 
@@ -92,6 +99,7 @@ class BenchResult:
     sensor: Mapping[str, object]
     machine: Mapping[str, str]
     trials: tuple[Trial, ...]
+    advice: str
     warnings: tuple[str, ...]
 
     @property
@@ -118,7 +126,8 @@ class BenchResult:
 
     def __str__(self) -> str:
         """Return the outcome in a few lines."""
-        return "\n".join([*(f"{s.label}: {_interval(s.joules, 'J')}" for s in self.sides), self.sentence])
+        lines = [*(f"{s.label}: {_interval(s.joules, 'J')}" for s in self.sides), self.sentence, self.advice]
+        return "\n".join(filter(None, lines))
 
     @property
     def sentence(self) -> str:
@@ -151,7 +160,13 @@ def _known(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a result is made from beside its trials."""
+    """What a result is made from beside its trials.
+
+    Attributes
+    ----------
+    warmed_s, block_s : float
+        How long it took before the first block, and how long a block takes.
+    """
 
     labels: Sequence[str]
     plans: Sequence[Plan]
@@ -160,6 +175,8 @@ class Setting:
     target: float
     sensor: Mapping[str, object]
     machine: Mapping[str, str]
+    warmed_s: float
+    block_s: float
 
 
 def block_means(trials: Sequence[Trial], sides: int) -> list[list[Trial]]:
@@ -197,6 +214,7 @@ def summarise(trials: Sequence[Trial], setting: Setting, ended: str, told: Seque
         means = [[_mean(block, side, "joules") for block in blocks] for side in (0, 1)]
         difference = compare_blocks(means[0], means[1], setting.target, _apart_u(trials))
     narrow = enough(relative, setting.target, paired=sides == 2)
+    needed = planned(relative, setting.target, paired=sides == 2)
     resolved = difference.verdict is not Verdict.UNRESOLVED if difference is not None else sides == 1 and narrow
     return BenchResult(
         tuple(_side(trials, blocks, i, setting) for i in range(sides)),
@@ -205,13 +223,14 @@ def summarise(trials: Sequence[Trial], setting: Setting, ended: str, told: Seque
         setting.target,
         ended,
         len(blocks),
-        planned(relative, setting.target, paired=sides == 2),
+        needed,
         _order(trials),
         _method(setting),
         setting.timing,
         setting.sensor,
         setting.machine,
         tuple(trials),
+        "" if resolved or ended in _BROKEN else _advice(trials, relative, setting, needed),
         (*told, *_warnings(trials, relative, setting, difference)),
     )
 
@@ -240,6 +259,31 @@ def _apart_u(trials: Sequence[Trial]) -> float:
     a, b = ([t for t in trials if t.side == side] for side in (0, 1))
     means = [[float(np.mean([getattr(t, u) for t in side])) for side in (a, b)] for u in ("offset_u", "ends_u")]
     return math.hypot(*(x - y for x, y in means), *(max(t.resolution_u for t in side) for side in (a, b)))
+
+
+def _advice(trials: Sequence[Trial], relative: Sequence[float], setting: Setting, needed: int) -> str:
+    """Return what would resolve it: more time, a wider target, or, where time is no help, longer work."""
+    paired, left = len(setting.labels) == 2, needed - len(relative)
+    half = half_width(relative)
+    if paired:  # half the target decides
+        half = 2.0 * math.hypot(half, COVERAGE_FACTOR * _apart_u(trials))
+    wider = f"what is known does for --target {_rounded_up(100 * half)}%" if half < _WIDEST else ""
+    if left > 0:
+        why = "would do, by the scatter until now" if len(relative) >= LEAST_BLOCKS else "are the least"
+        longest_s = math.ceil(_SPARE * (setting.warmed_s + needed * setting.block_s))
+        first = f"{left} more blocks {why}, which take {left * setting.block_s:.3g} s: --max-time {longest_s}"
+    else:
+        first = (
+            f"more blocks do not help: how the sensor rounds, and sees the ends of a run, leaves +-{50 * half:.2g} %"
+        )
+        first += "; let each run do more work"
+    return "; ".join(filter(None, [first, wider]))
+
+
+def _rounded_up(percent: float) -> str:
+    """Return a little more than this, with two digits."""
+    unit = 10.0 ** (math.floor(math.log10(percent)) - 1) if percent > 0.0 else 1.0
+    return f"{unit * math.ceil(percent / unit + 0.1):.6g}"
 
 
 def _order(trials: Sequence[Trial]) -> str:
@@ -279,7 +323,22 @@ def _warnings(
         found.append(
             "all blocks are the same to the last digit: the sensor rounds more than the work varies, or does not move"
         )
-    return found + _of_sensor(trials)
+    return [*found, *_of_limits(trials, setting.labels), *_of_sensor(trials)]
+
+
+def _of_limits(trials: Sequence[Trial], labels: Sequence[str]) -> list[str]:
+    """Say what held the clocks back: then the work is not what it is on a machine that runs free."""
+    found = []
+    for cause in dict.fromkeys(cause for t in trials for cause in t.held_back):
+        held = [t for t in trials if cause in t.held_back]
+        sides = [sum(t.side == side for t in held) for side in range(len(labels))]
+        where = (
+            f" ({', '.join(f'{n} of {label}' for n, label in zip(sides, labels, strict=True))})" if sides[1:] else ""
+        )
+        known_s = math.fsum(s for t in held if math.isfinite(s := t.held_back[cause]))
+        long = f", for {known_s:.3g} s in all" if known_s else ""
+        found.append(f"clocks were held back by {cause} in {len(held)} of {len(trials)} trials{where}{long}")
+    return found
 
 
 def _of_side(t_s: Sequence[float], joules: Sequence[float], label: str, target: float) -> list[str]:

@@ -11,7 +11,7 @@ from pmtpy.analysis.repetition.plan import Plan
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.errors import CoverageError
 from pmtpy.lab.bench_work import Work
-from pmtpy.lab.conditions import conditions
+from pmtpy.lab.conditions import conditions, held_back, limits
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of
@@ -45,6 +45,9 @@ class Trial:
         Share of the time for which the energy is known.
     before, after : mapping of str to float
         Temperatures and clocks.
+    held_back : mapping of str to float
+        What kept the clocks below what they could be, and for how many seconds of the trial; NaN where all that is
+        known is that it did so at its begin or end.
     warnings : tuple of str
         Of the sensor.
     """
@@ -64,6 +67,7 @@ class Trial:
     coverage: float
     before: Mapping[str, float]
     after: Mapping[str, float]
+    held_back: Mapping[str, float]
     warnings: tuple[str, ...]
 
 
@@ -91,6 +95,7 @@ def measure(sensor: Sensor, work: Work, plan: Plan, place: Place) -> Trial:
     """
     made = acquisition_of(sensor)
     clock = made.clock
+    looks = [limits(sensor)]
     anchor, start_ns, before = clock.anchor(), clock.now_ns(), conditions(sensor)
     found: list[Measurement] = []
     for burst in range(plan.bursts):
@@ -100,8 +105,10 @@ def measure(sensor: Sensor, work: Work, plan: Plan, place: Place) -> Trial:
         with Region(work.label, {sensor.target: sensor}) as region:
             work.run(plan.repetitions)
         work.run(plan.tail)
+        looks.append(limits(sensor))  # soon, before the clocks fall
         rest(clock, plan.rest_s)
         found.append(when_settled(region, sensor, clock))
+    end_ns, after = clock.now_ns(), conditions(sensor)
     seconds, joules = (math.fsum(values) for values in ([m.seconds for m in found], [m.joules for m in found]))
     coverage = min(m.coverage for m in found)
     if not coverage >= ENOUGH:
@@ -116,7 +123,7 @@ def measure(sensor: Sensor, work: Work, plan: Plan, place: Place) -> Trial:
         place.side,
         place.block,
         anchor.unix_s(start_ns),
-        ((start_ns + clock.now_ns()) / 2 - place.begin_ns) / NS_PER_S,
+        ((start_ns + end_ns) / 2 - place.begin_ns) / NS_PER_S,
         number,
         seconds / number,
         joules / number,
@@ -127,7 +134,8 @@ def measure(sensor: Sensor, work: Work, plan: Plan, place: Place) -> Trial:
         ends,
         coverage,
         before,
-        conditions(sensor),
+        after,
+        held_back(looks),
         tuple(dict.fromkeys(w for m in found for w in m.warnings)),
     )
 

@@ -1,14 +1,17 @@
 """Under which conditions something was measured: the machine, its temperatures and clocks.
 
 Facts: thermal/sysfs-api.rst (``temp`` in millidegrees) and pm/cpufreq.rst (``scaling_cur_freq`` in kHz) of the Linux
-documentation. What a machine does not tell is left out.
+documentation, arch/x86/kernel/cpu/mce/therm_throt.c (``core_throttle_total_time_ms``) of its source.
+What a machine does not tell is left out.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import platform
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pmtpy._version import __version__
@@ -55,6 +58,35 @@ def conditions(sensor: Sensor, sysfs: Path | None = None) -> dict[str, float]:
         found["machine_C"] = max(zones) / 1e3
     if clocks:
         found["machine_Hz"] = sum(clocks) / len(clocks) * 1e3
+    return found
+
+
+def limits(sensor: Sensor, sysfs: Path | None = None) -> dict[str, float]:
+    """Return what keeps the device and the processors from running as fast as they could, by cause.
+
+    For how many seconds it has done so by now, from any beginning; infinite: all that is known is that it does so now.
+    Of the processors those whose driver counts it (Intel's, in milliseconds), the worst of them.
+    """
+    root = sysfs or Path(os.environ.get("PMT_SYSFS_ROOT", _SYSFS))
+    found = dict(acquisition_of(sensor).source.limits())
+    throttled = _numbers(root / "devices/system/cpu", "cpu[0-9]*/thermal_throttle/*_throttle_total_time_ms")
+    if throttled:
+        found["heat of the processor"] = max(throttled) / 1e3
+    return found
+
+
+def held_back(looks: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return what held the clocks back from the first look to the last, and for how many seconds.
+
+    NaN where that is not known, only that it did so when somebody looked.
+    """
+    found = {}
+    for cause in dict.fromkeys(cause for look in looks for cause in look):
+        known = [look[cause] for look in looks if cause in look]
+        if math.inf in known:
+            found[cause] = math.nan
+        elif known[-1] > known[0]:
+            found[cause] = known[-1] - known[0]
     return found
 
 

@@ -1,51 +1,117 @@
+"""The verb ``bench``: in this process on a simulated sensor, and as a user runs it where processes matter."""
+
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from pmtpy.cli import bench as verb
+from pmtpy.cli import main
+from pmtpy.errors import WorkFailedError
 from tests.cli.conftest import Pmtpy, Started, wait_for
+from tests.support.repeated import FULL, Task, World
 
 VIRTUAL = ("-s", "rapl:virtual", "-o", "load=constant:60", "--warmup", "0")
 
 
-def sleeping(seconds: float) -> tuple[str, ...]:
-    return (sys.executable, "-S", "-c", f"import time; time.sleep({seconds})")
+class Command(Task):
+    """``work FACTOR [fails|gone AFTER]``: a command that draws so many times the power of the pattern."""
+
+    def __init__(self, world: World, words: list[str]) -> None:
+        super().__init__(world, factor=float(words[1]), label=" ".join(words))
+        self._what, self._after = words[2:4] if words[2:] else ("", "0")
+
+    def run(self, times: int) -> None:
+        super().run(times)
+        if self._what and self.calls > int(self._after):
+            if self._what == "fails":
+                raise WorkFailedError("work ended with status 1\n  out of memory")
+            self.world.source.gone = True
 
 
-def test_a_command_that_takes_three_times_as_long_uses_more(pmtpy: Pmtpy, tmp_path: Path) -> None:
-    done = pmtpy(
-        "bench", *VIRTUAL, "--target", "60%", "--json", "--output", "r.json", "--", *sleeping(0.3), "--", *sleeping(1.2)
-    )
-    assert done.returncode == 11, done.stderr
-    assert "more: the second uses +" in done.stderr
-    assert done.stdout == ""
-    document = json.loads((tmp_path / "r.json").read_text())
-    assert document["difference"]["low"] > 0.0
-    assert document["sides"][0]["watts"]["value"] == pytest.approx(60.0, rel=0.05)
+Bench = Callable[..., int]
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """Run the verb on a simulated sensor, in simulated time; return its status."""
+    with World(FULL, 3) as world:
+
+        @contextlib.contextmanager
+        def opened(_targets: object, _options: object) -> Iterator[list[object]]:
+            yield [world.sensor]
+
+        monkeypatch.setattr(verb, "opened", opened)
+        monkeypatch.setattr(verb, "CommandWork", lambda words, **_: Command(world, words))
+        yield lambda *words: main(["bench", "-s", "rapl:virtual", "--seed", "1", *words])
+
+
+@pytest.mark.parametrize(
+    ("second", "outcome"),
+    [
+        ("1.1", (11, "more: the second uses +")),
+        ("0.9", (10, "less: the second uses -")),
+        ("1", (12, "no difference larger")),
+    ],
+)
+def test_each_verdict_has_a_status_of_its_own(
+    bench: Bench, capsys: pytest.CaptureFixture[str], tmp_path: Path, second: str, outcome: tuple[int, str]
+) -> None:
+    (status, says), path = outcome, tmp_path / "r.json"
+    code = bench("--target", "3%", "--json", "--output", str(path), "--", "work", "1", "--", "work", second)
+    out, err = capsys.readouterr()
+    assert code == status, err
+    assert says in err
+    assert out == ""
+    document = json.loads(path.read_text())
+    assert document["difference"]["low"] <= float(second) - 1.0 <= document["difference"]["high"]
+    assert document["advice"] == ""
     assert document["blocks"] >= 5
 
 
-def test_one_command_is_resolved_with_status_zero(pmtpy: Pmtpy) -> None:
-    done = pmtpy("bench", *VIRTUAL, "--target", "90%", "--", *sleeping(0.2))
-    assert done.returncode == 0, done.stderr
-    assert "resolved: repeats to" in done.stdout
+def test_one_command_is_resolved_with_status_zero(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench("--", "work", "1") == 0
+    assert "resolved: repeats to" in capsys.readouterr().out
 
 
-def test_when_the_time_is_over_it_is_unresolved_and_has_a_status_of_its_own(pmtpy: Pmtpy) -> None:
-    done = pmtpy("bench", *VIRTUAL, "--target", "1%", "--max-time", "4", "--", *sleeping(0.5))
-    assert done.returncode == 13, done.stderr
-    assert "unresolved" in done.stdout
-    assert "allow more time" in done.stderr
+def test_when_the_time_is_over_it_is_unresolved_and_says_what_would_resolve_it(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bench("--target", "0.05%", "--max-time", "60", "--", "work", "1") == 13
+    out, err = capsys.readouterr()
+    assert "unresolved: repeats to" in out
+    advised = re.search(r"more blocks would do, by the scatter until now, .*: --max-time \d+; .* --target [\d.]+%", out)
+    assert advised is not None
+    assert bench("--max-time", "4", "--", "work", "1", "--", "work", "1") == 13
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "no trial fits into max_time (4 s): warming up and 5 blocks take about" in err
 
 
-def test_a_command_that_fails_on_the_way_leaves_what_was_measured(pmtpy: Pmtpy, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("what", "status", "ended"), [("fails", 1, "failed"), ("gone", 4, "lost")])
+def test_what_breaks_on_the_way_leaves_what_was_measured(
+    bench: Bench, capsys: pytest.CaptureFixture[str], what: str, status: int, ended: str
+) -> None:
+    assert bench("--target", "0.01%", "--format", "json", "--", "work", "1", what, "20") == status
+    out, err = capsys.readouterr()
+    assert ("out of memory" if what == "fails" else "pulled out") in err
+    document = json.loads(out)
+    assert document["ended"] == ended
+    assert len(document["trials"]) >= 3
+    assert document["advice"] == ""
+
+
+def test_a_real_command_that_fails_on_the_way_leaves_what_was_measured(pmtpy: Pmtpy, tmp_path: Path) -> None:
     code = (
         "import pathlib, sys, time; p = pathlib.Path('n'); n = len(p.read_text()) if p.exists() else 0\n"
-        "p.write_text('x' * (n + 1)); time.sleep(0.3)\n"
+        "p.write_text('x' * (n + 1)); time.sleep(0.2)\n"
         "sys.exit('out of memory' if n > 12 else 0)"
     )
     done = pmtpy("bench", *VIRTUAL, "--json", "--", sys.executable, "-S", "-c", code)
@@ -79,13 +145,13 @@ def test_ctrl_c_shows_what_was_measured(started: Started, tmp_path: Path) -> Non
         (("--max-time", "soon", "--", "true"), "is not a duration"),
     ],
 )
-def test_what_makes_no_sense_is_a_usage_error(pmtpy: Pmtpy, words: tuple[str, ...], says: str) -> None:
-    done = pmtpy("bench", *VIRTUAL, *words)
-    assert done.returncode == 2
-    assert says in done.stderr
+def test_what_makes_no_sense_is_a_usage_error(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str
+) -> None:
+    assert main(["bench", *VIRTUAL, *words]) == 2
+    assert says in capsys.readouterr().err
 
 
-def test_a_command_that_does_not_exist_is_told_as_a_shell_does(pmtpy: Pmtpy) -> None:
-    done = pmtpy("bench", *VIRTUAL, "--", "no-such-command")
-    assert done.returncode == 127
-    assert "command not found" in done.stderr
+def test_a_command_that_does_not_exist_is_told_as_a_shell_does(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", *VIRTUAL, "--", "no-such-command"]) == 127
+    assert "command not found" in capsys.readouterr().err

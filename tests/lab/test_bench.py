@@ -8,6 +8,7 @@ import functools
 import io
 import json
 import math
+import re
 import sys
 from collections.abc import Callable
 
@@ -16,7 +17,7 @@ import pytest
 
 import pmtpy as pmt
 from pmtpy.emulators.gpu_sensor import SensorModel
-from pmtpy.errors import BenchStoppedError, SourceLostError, TargetError, WorkFailedError
+from pmtpy.errors import BenchStoppedError, CoverageError, SourceLostError, TargetError, WorkFailedError
 from pmtpy.lab.bench import Bench
 from pmtpy.lab.bench_exports import FORMATS, extra_info
 from pmtpy.lab.bench_result import BenchResult
@@ -112,6 +113,63 @@ def test_it_ends_when_the_time_is_over_and_says_how_much_is_missing() -> None:
         assert found is not None
         assert found.verdict == "unresolved"
         assert found.planned_blocks > found.blocks >= 5
+        assert world.now_s <= 200.0
+        assert all(t.held_back == {} for t in found.trials)
+
+
+def test_what_it_advises_where_it_is_unresolved_resolves_it() -> None:
+    with World(FULL, 1, scatter=0.012) as world:
+        bench = Bench([Task(world), Task(world)], world.sensor, target=0.01, max_time_s=150.0, seed=1)
+        found = bench.result(bench.run())
+    assert found is not None
+    assert not found.resolved
+    allowed, reached = re.search(r"--max-time (\d+); what is known does for --target ([\d.]+)%", found.advice).groups()  # type: ignore[union-attr]
+    for target, max_time_s in ((0.01, float(allowed)), (float(reached) / 100.0, 165.0)):
+        with World(FULL, 1, scatter=0.012) as world:
+            bench = Bench([Task(world), Task(world)], world.sensor, target=target, max_time_s=max_time_s, seed=1)
+            again = bench.result(bench.run())
+            assert again is not None
+            assert again.resolved
+            assert again.advice == ""
+
+
+def test_where_more_time_is_no_help_it_says_so() -> None:
+    with World(SensorModel(update_s=0.1, window_s=0.1, step_w=20.0), 1, scatter=0.0) as world:
+        found = finished(world, Task(world), Task(world, factor=1.001))
+        assert found.verdict == "unresolved"
+        assert "more blocks do not help" in found.advice
+        assert found.advice in str(found)
+
+
+@pytest.mark.parametrize("max_time", [6.0, 0.05])
+def test_without_time_for_a_single_trial_it_says_how_much_is_needed(max_time: float) -> None:
+    with World(FULL, 1) as world:
+        run = work_function(Task(world))
+        with pytest.raises(CoverageError, match="no trial fits") as told:
+            pmt.bench(run, sensor=world.sensor, max_time=max_time, warmup=2.0)
+        assert world.now_s <= max(max_time, 0.1) + 1e-6  # one run is not cut short
+        needed = re.search(r"about ([\d.]+) s", str(told.value))
+        assert needed is not None
+        assert pmt.bench(run, sensor=world.sensor, max_time=float(needed[1]) * 1.1).blocks >= 5
+
+
+def test_what_held_the_clocks_back_is_told_of_each_trial_and_in_a_warning() -> None:
+    with World(FULL, 1) as world:
+        run, source = work_function(Task(world)), world.source
+
+        def hot() -> None:
+            source.held_back = {"power": source.held_back.get("power", 5.0) + 0.01, "heat": math.inf}
+            run()
+
+        found = pmt.bench(run, hot, sensor=world.sensor, target=0.05, warmup=0.0, seed=1)
+    a, b = ([t.held_back for t in found.trials if t.side == side] for side in (0, 1))
+    assert all(math.isnan(t["heat"]) for t in [*a, *b])  # it was never taken back
+    assert all(t["power"] == pytest.approx(0.01 * found.sides[1].plan.runs) for t in b)
+    assert all("power" not in t for t in a)
+    said = "\n".join(found.warnings)
+    assert f"held back by power in {len(b)} of {len(found.trials)} trials (0 of " in said
+    assert ", for " in said
+    assert json.loads(FORMATS["json"](found))["trials"][-1]["held_back"]["heat"] is None
 
 
 def test_what_failed_on_the_way_loses_nothing_of_what_was_measured() -> None:

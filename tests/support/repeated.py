@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -110,6 +110,10 @@ class Simulated(Source):
         self._begin_ns = clock.now_ns()
         self._tick = int(model.last_tick(0.0)) - 100
         self.gone = False
+        self.held_back: dict[str, float] = {}
+
+    def limits(self) -> Mapping[str, float]:
+        return dict(self.held_back)
 
     def read(self) -> Block:
         if self.gone:

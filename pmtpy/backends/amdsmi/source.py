@@ -9,7 +9,7 @@ known energy, and the power goes on.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -84,6 +84,15 @@ class Registers:
 _POWERS = {"current_socket_power": "gpu.current_power", "average_socket_power": "gpu.average_power"}
 # All releases have the first call; some fail it where only the power cap cannot be read, and the second one answers.
 _POWER_CALLS = ("amdsmi_get_power_info", "amdsmi_get_gpu_metrics_info")
+
+# Members of amdsmi_violation_status_t that say what acts now. The library takes a tenth of a second to answer.
+_LIMITS = {
+    "active_prochot_thrm": "heat of the processor",
+    "active_ppt_pwr": "power",
+    "active_socket_thrm": "heat",
+    "active_vr_thrm": "heat of the voltage regulators",
+    "active_hbm_thrm": "heat of the memory",
+}
 
 
 def find(library: Library, handle: object, domain: str, *, energy: bool) -> Registers | None:
@@ -302,6 +311,15 @@ class SmiSource(PolledSource):
             return
         if not math.isnan(counts[1]):
             self._check.row(t_ns, counts[0] * self._unit, counts[1])
+
+    def limits(self) -> Mapping[str, float]:
+        """Return what holds the GPU's clocks back at this moment; its counts of that are in no stated unit."""
+        try:
+            status = self._library.optional("amdsmi_get_violation_status", self._handle)
+        except Fault:  # the next reading will tell
+            return {}
+        active = status if isinstance(status, dict) else {}
+        return {cause: math.inf for flag, cause in _LIMITS.items() if active.get(flag) is True}
 
     def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
         """Say where the counter contradicted the power."""

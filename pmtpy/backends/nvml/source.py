@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pmtpy.backends._counter_check import CounterCheck
-from pmtpy.backends.nvml import errors
+from pmtpy.backends.nvml import errors, limits
 from pmtpy.backends.nvml.channels import Register
 from pmtpy.backends.nvml.device import Answer, Library
 from pmtpy.backends.nvml.errors import Fault
@@ -71,6 +71,13 @@ class NvmlSource(PolledSource):
     @abstractmethod
     def _take(self) -> Block | None:
         """Take one reading. Raises Fault or ReadError."""
+
+    def limits(self) -> Mapping[str, float]:
+        """Return what holds the GPU's clocks back: for how long until now, or that it does so now."""
+        try:
+            return limits.ask(self._library, self._handle)
+        except Fault:  # the next reading will tell
+            return {}
 
     @property
     def _who(self) -> str:

@@ -48,6 +48,8 @@ class VirtualCard:
         Instant at which its registers stopped to refresh.
     millidegrees : bool
         Whether temperatures come in thousandths.
+    slowed_by : tuple of str
+        What holds its clocks back now, as the library's structure calls it: ``ppt_pwr``.
     """
 
     name: str
@@ -64,6 +66,7 @@ class VirtualCard:
     count: int = 10_000_000
     frozen_ns: int | None = None
     millidegrees: bool = False
+    slowed_by: tuple[str, ...] = ()
 
     @property
     def bus(self) -> int:
@@ -130,6 +133,7 @@ class VirtualSmi:
             "amdsmi_get_gpu_asic_info": self._asic,
             "amdsmi_get_gpu_enumeration_info": self._enumeration,
             "amdsmi_get_gpu_kfd_info": self._kfd,
+            "amdsmi_get_violation_status": self._violations,
         }
         self._symbols: dict[str, _Symbol] = {}
 
@@ -192,6 +196,12 @@ class VirtualSmi:
     def _now_s(self, card: VirtualCard) -> float:
         now_ns = self._world.clock.now_ns() if card.frozen_ns is None else card.frozen_ns
         return float(self._world.seconds_since_epoch(now_ns))
+
+    @staticmethod
+    def _violations(card: VirtualCard, out: Any) -> int:
+        for name in card.slowed_by:
+            setattr(out._obj, f"active_{name}", 1)  # noqa: SLF001  (how ctypes.byref shows what it points at)
+        return OK
 
     def _power(self, card: VirtualCard, out: Any) -> int:
         info = out._obj  # noqa: SLF001  (as above)

@@ -73,6 +73,10 @@ class VirtualGpu:
         Instant at which its registers stopped to refresh.
     mig : tuple of str
         UUIDs of its parts.
+    slowed_by : int
+        Reasons for which its clocks are held back now, as NVML's bits.
+    slowed_ns : dict or None
+        For how long each of NVML's policies has held them back; None: this driver does not count it.
     limits_mw : (int, int)
         Least and largest power limit that can be set; wide, so that any load may be rehearsed.
     """
@@ -86,6 +90,8 @@ class VirtualGpu:
     counter_mj: int = 50_000_000
     frozen_ns: int | None = None
     mig: tuple[str, ...] = ()
+    slowed_by: int = 0
+    slowed_ns: dict[int, int] | None = field(default_factory=dict)
     limits_mw: tuple[int, int] = (100_000, 3_000_000)
 
     @property

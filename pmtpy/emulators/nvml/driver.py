@@ -91,6 +91,8 @@ class VirtualDriver:
             "nvmlDeviceGetClockInfo": lambda _gpu, kind, out: _set(out, 2619 if kind.value == 2 else 1755),  # H100, MHz
             "nvmlDeviceGetFieldValues": self._fields,
             "nvmlDeviceGetSamples": self._samples,
+            "nvmlDeviceGetViolationStatus": self._violation,
+            "nvmlDeviceGetCurrentClocksEventReasons": lambda gpu, out: _set(out, gpu.slowed_by),
         }
 
     def leave(self) -> None:
@@ -175,6 +177,13 @@ class VirtualDriver:
 
     def _temperature(self, gpu: VirtualGpu, out: Any) -> int:
         out._obj.temperature = self._celsius(gpu)  # noqa: SLF001  (as above)
+        return OK
+
+    @staticmethod
+    def _violation(gpu: VirtualGpu, policy: Any, out: Any) -> int:
+        if gpu.slowed_ns is None:
+            return NOT_SUPPORTED
+        out._obj.violationTime = gpu.slowed_ns.get(policy.value, 0)  # noqa: SLF001  (how ctypes.byref shows it)
         return OK
 
     def _usage(self, gpu: VirtualGpu, out: Any) -> int:
