@@ -17,6 +17,7 @@ from pmtpy.integrations import old_names
 
 if TYPE_CHECKING:
     from pmtpy._version import __version__
+    from pmtpy.cluster import prometheus
     from pmtpy.core.state import State, joules, seconds, watts
     from pmtpy.errors import (
         BackendUnavailableError,
@@ -73,6 +74,7 @@ _HOME = {
     "seconds": "pmtpy.core.state",
     "watts": "pmtpy.core.state",
     "load": "pmtpy.io.read",
+    "prometheus": "pmtpy.cluster",
     "Measurement": "pmtpy.regions.measurement",
     "Region": "pmtpy.regions.region",
     "dump": "pmtpy.regions.decorators",
@@ -115,6 +117,7 @@ __all__ = [
     "list_sensors",
     "load",
     "measure",
+    "prometheus",
     "region",
     "seconds",
     "watts",
@@ -130,8 +133,10 @@ def __getattr__(name: str) -> object:
     if name not in _HOME:
         msg = f"module 'pmtpy' has no attribute {name!r}"
         raise AttributeError(msg)
-    value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
-    return value
+    home = importlib.import_module(_HOME[name])
+    found = vars(home)[name] if name in vars(home) else importlib.import_module(f"{_HOME[name]}.{name}")
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

@@ -28,6 +28,7 @@ VERBS: Mapping[str, str] = types.MappingProxyType(
         "read": "take one reading of each sensor, per channel",
         "top": "watch all sensors live on one screen",
         "view": "show sensors or recordings on a page in the browser",
+        "serve": "give sensors to Prometheus as metrics",
         "run": "run a command and report its energy",
         "bench": "repeat a command, or two in turns, until the energy is resolved",
         "dump": "log sensors continuously to files",
@@ -57,6 +58,8 @@ EXTRAS: Mapping[str, str] = types.MappingProxyType(
         "textual": "live",
         "bokeh": "live",
         "tornado": "live",
+        "prometheus_client": "prometheus",
+        "duckdb": "dataset",
     }
 )
 

@@ -1,0 +1,50 @@
+"""``pmtpy serve``: sensors as metrics, for Prometheus to scrape."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+
+from pmtpy.cli.common import add_options, chosen_targets, open_all, say
+from pmtpy.cluster.prometheus import LOOPBACK, PORT, Server
+from pmtpy.errors import TargetError
+
+_FOREVER_S = 1e9
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="name[:device]; without any, all available")
+    add_options(parser)
+    parser.add_argument(
+        "--port", type=int, default=PORT, metavar="N", help=f"listen here (default {PORT}; 0: a free one)"
+    )
+    parser.add_argument(
+        "--address",
+        default=LOOPBACK,
+        metavar="IP",
+        help="listen at this address instead of for this machine alone; whoever reaches it reads everything, so keep it"
+        " behind the firewall of the nodes",
+    )
+    parser.epilog = (
+        "examples:\n  pmtpy serve\n  pmtpy serve rapl nvml:0 --address 10.0.0.7\n  pmtpy serve rapl:virtual --port 0"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until Ctrl-C."""
+    if not 0 <= args.port < 65536:
+        msg = f"--port {args.port} is no port: they go from 0 to 65535"
+        raise TargetError(msg)
+    targets = chosen_targets(args.targets, everything=True)
+    with (
+        open_all(targets, args.option, strict=bool(args.targets)) as sensors,
+        Server(sensors, args.address, args.port) as server,
+    ):
+        print(server.url, flush=True)
+        if not server.address.startswith("127.") and server.address != "::1":
+            say(f"warning: whoever reaches {server.address} can read the metrics; nothing is encrypted")
+        logging.getLogger("pmtpy").info("serving %s", ", ".join(s.target for s in sensors))
+        with args.stop.taken():
+            args.stop.rest(_FOREVER_S)
+    return 0

@@ -1,0 +1,283 @@
+"""Sensors for those who ask again and again: what an exporter shows of each, as plain records.
+
+Energies count from the first reading and never fall, whatever the sensor learns later of its past. What is not known is
+None, never 0: the power of a sensor that is lost, or that nobody could read for a while. A lost sensor is opened again,
+and its counters go on where they stood. No exporter's library is known here.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from pmtpy.core.channel import TOTAL, Quantity
+from pmtpy.core.clock import NS_PER_S
+from pmtpy.core.state import State
+from pmtpy.errors import PmtError
+from pmtpy.regions.measurement import Measurement
+from pmtpy.regions.region import Region
+from pmtpy.sensor.registry import split_target
+from pmtpy.sensor.sensor import Sensor, acquisition_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_log = logging.getLogger("pmtpy")
+_AGAIN_NS = 10 * NS_PER_S  # between two attempts to open a lost device
+_JUDGED_NS = 5 * NS_PER_S  # at least between two judgements of one sensor, which cost more than readings
+_FIRST_NS = NS_PER_S // 10  # before the first of them
+_STALE_S, _STALE_REFRESHES = 1.0, 3.0  # a power that was last read longer ago is not shown as that of now
+# What an interval does not know in the same way as the next one does; the rest is new in each, and adds in squares.
+_LASTING = frozenset({"gain", "offset", "lag", "uncovered", "lost", "contradiction", "kernel"})
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelNow:
+    """What one channel, or the total, shows.
+
+    Attributes
+    ----------
+    name, domain, method : str
+        ``total``, or the channel; the physical part it measures; how its energy comes about.
+    joules : float
+        Since the first reading; never falls.
+    watts : float or None
+        Now; None where it is not known.
+    uncertainty_joules : float or None
+        Standard uncertainty of ``joules``, by the last judgement.
+    uncovered_s : float
+        Time since the first reading without known energy, whose energy is not in ``joules``; never falls.
+    refresh_s : float or None
+        How often the register changes, where that is known.
+    in_total : bool
+        Whether the sensor's total has it.
+    """
+
+    name: str
+    domain: str
+    method: str
+    joules: float
+    watts: float | None
+    uncertainty_joules: float | None
+    uncovered_s: float
+    refresh_s: float | None
+    in_total: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SensorNow:
+    """What one sensor shows.
+
+    Attributes
+    ----------
+    target, backend, device, model, serial, calibration : str
+        ``calibration`` is the digest of the profile that is applied; empty: none.
+    virtual : bool
+        Its energy is emulated.
+    why : str
+        Why it cannot be read; empty while it can.
+    lost : int
+        Rows lost since the first reading; never falls.
+    channels : tuple of ChannelNow
+        The total first, where there is one.
+    values : tuple of (name, Quantity, value)
+        Voltages, currents and what else the newest row holds.
+    """
+
+    target: str
+    backend: str
+    device: str
+    model: str
+    serial: str
+    calibration: str
+    virtual: bool
+    why: str
+    lost: int
+    channels: tuple[ChannelNow, ...]
+    values: tuple[tuple[str, Quantity, float], ...]
+
+
+class Watched:
+    """Sensors that are read together, by any thread. They stay the caller's; leaving ends the watching alone.
+
+    A region is kept open over each sensor, so that its counters are read before they turn over and a counter that rests
+    or leaps is found out. Now and then it is judged and begun anew: one sensor for each :meth:`read`, so that no read
+    pays for all.
+    """
+
+    def __init__(self, sensors: Sequence[Sensor]) -> None:
+        self._lock = threading.Lock()
+        self._accounts = [_Account(s) for s in sensors]
+
+    def read(self) -> list[SensorNow]:
+        """Read every sensor once."""
+        with self._lock:
+            found = [account.read() for account in self._accounts]
+            oldest = min(self._accounts, key=lambda a: a.judged_ns, default=None)
+            if oldest is not None:
+                oldest.judge()
+            return found
+
+    def close(self) -> None:
+        """End the watching; the sensors stay open."""
+        with self._lock:
+            for account in self._accounts:
+                account.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Account:
+    """One sensor: what it has counted, and how uncertain that is."""
+
+    def __init__(self, sensor: Sensor) -> None:
+        self._sensor = sensor
+        made = acquisition_of(sensor)
+        self._clock, layout = made.clock, made.layout
+        self._target = sensor.target
+        self._backend, device = split_target(sensor.target)
+        self._device = device or ""
+        calibration = made.calibration
+        self._calibration = (calibration.digest or "") if calibration is not None else ""
+        self._names = [n for n in layout.names if n != TOTAL or layout.has_total]
+        self._columns = [layout.names.index(n) for n in self._names]
+        by_name = {c.name: (c, i in layout.in_total) for i, c in enumerate(layout.energy, 1)}
+        self._facts = [by_name.get(n) for n in self._names]
+        # Units of numbers that are no energy, in the order of a row's values.
+        self._values = [(c.name, c.quantity) for c in layout.values]
+        self._base: State | None = None
+        self._joules = [0.0] * len(self._names)
+        self._uncovered = [0.0] * len(self._names)
+        self._lost = 0
+        self._lasting = [0.0] * len(self._names)
+        self._squares = [0.0] * len(self._names)
+        self._judged_joules: list[float] | None = None  # of the last judgement
+        self._asked_ns = self._clock.now_ns()
+        self.judged_ns = self._clock.now_ns()
+        self._region = self._begun()
+
+    def _begun(self) -> Region:
+        region = Region("watched", {self._target: self._sensor}, without_lost=True)
+        region.__enter__()
+        return region
+
+    def close(self) -> None:
+        self._region.abandon()
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self) -> SensorNow:
+        why, state = "", None
+        try:
+            self._reopen()
+            state = self._sensor.read()
+        except PmtError as error:
+            why = str(error)
+        watts: list[float | None] = [None] * len(self._names)
+        values: tuple[tuple[str, Quantity, float], ...] = ()
+        if state is not None:
+            self._count(state)
+            watts = [self._power(state, k) for k in range(len(self._names))]
+            newest = acquisition_of(self._sensor).newest
+            seen = newest.values if newest is not None and not self._stale(state, None) else ()
+            values = tuple((n, q, float(v)) for (n, q), v in zip(self._values, seen, strict=False) if math.isfinite(v))
+        identity = self._sensor.identity
+        channels = tuple(self._channel(k, w) for k, w in enumerate(watts))
+        return SensorNow(
+            self._target,
+            self._backend,
+            self._device,
+            identity.model,
+            identity.serial,
+            self._calibration,
+            identity.virtual,
+            why,
+            self._lost,
+            channels,
+            values,
+        )
+
+    def _reopen(self) -> None:
+        """Open a lost device again, now and then; raises as long as that fails."""
+        made = acquisition_of(self._sensor)
+        if made.failure is None or made.unusable:
+            return
+        now_ns = self._clock.now_ns()
+        if now_ns - self._asked_ns < _AGAIN_NS:
+            raise made.failure
+        self._asked_ns = now_ns
+        self._sensor.reopen()
+        _log.warning("%s is back", self._target)
+
+    def _count(self, state: State) -> None:
+        """Add what was used since the first reading; what the sensor takes back waits until it is used again."""
+        base = self._base = self._base or state
+        for k, i in enumerate(self._columns):
+            self._joules[k] = max(self._joules[k], state.joules[i] - base.joules[i])
+            known = bool(state.uncovered_ns and base.uncovered_ns)
+            gap = (state.uncovered_ns[i] - base.uncovered_ns[i]) / NS_PER_S if known else 0.0
+            self._uncovered[k] = max(self._uncovered[k], gap)
+        self._lost = max(self._lost, state.lost - base.lost)
+
+    def _power(self, state: State, k: int) -> float | None:
+        watts = state.watts[self._columns[k]]
+        fact = self._facts[k]
+        return None if not math.isfinite(watts) or self._stale(state, fact[0].refresh_s if fact else None) else watts
+
+    def _stale(self, state: State, refresh_s: float | None) -> bool:
+        """Whether the newest reading is too old to tell of now."""
+        slowest = max([refresh_s or 0.0, *(f[0].refresh_s or 0.0 for f in self._facts if f)])
+        period_s = acquisition_of(self._sensor).period_s
+        return state.extended_ns / NS_PER_S > max(_STALE_S, _STALE_REFRESHES * max(slowest, period_s))
+
+    def _channel(self, k: int, watts: float | None) -> ChannelNow:
+        fact = self._facts[k]
+        # What lasts (the gain) goes on with the energy until the next judgement.
+        judged_joules = self._judged_joules[k] if self._judged_joules is not None else 0.0
+        grown = max(1.0, self._joules[k] / judged_joules) if judged_joules > 0.0 else 1.0
+        u = math.hypot(self._lasting[k] * grown, math.sqrt(self._squares[k]))
+        judged = self._judged_joules is not None and math.isfinite(u)
+        return ChannelNow(
+            self._names[k],
+            fact[0].domain if fact else "",
+            fact[0].energy_method.value if fact else "sum",
+            self._joules[k],
+            watts,
+            u if judged else None,
+            self._uncovered[k],
+            fact[0].refresh_s if fact else None,
+            fact[1] if fact else False,
+        )
+
+    # -- judging -----------------------------------------------------------------------------------------------------
+
+    def judge(self) -> None:
+        """Judge what was counted since the last judgement, if that is long ago."""
+        now_ns = self._clock.now_ns()
+        if now_ns - self.judged_ns < (_FIRST_NS if self._judged_joules is None else _JUDGED_NS):
+            return
+        self.judged_ns = now_ns
+        ended = self._region
+        ended.__exit__(None, None, None)
+        self._region = self._begun()
+        measured = ended.outcomes()[self._target]
+        if not isinstance(measured, Measurement):
+            return  # it was lost: the time without known energy tells of it
+        for k, name in enumerate(self._names):
+            one = measured if name == TOTAL else measured.channels[name]
+            self._lasting[k] += math.fsum(u for part, u in one.components if part in _LASTING)
+            self._squares[k] += math.fsum(u * u for part, u in one.components if part not in _LASTING)
+            if not math.isfinite(one.uncertainty_joules):
+                self._squares[k] = math.nan
+        self._judged_joules = list(self._joules)
