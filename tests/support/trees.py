@@ -11,12 +11,14 @@ import itertools
 import math
 import struct
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pmtpy.core.clock import Anchor
 
 _PATIENCE_S = 20.0  # real time that a thread gets to come back to the clock
+_BLOCKED_S = 2.0  # real time after which a thread that was woken is taken to wait for a lock of the conductor's
 
 
 class SteppedClock:
@@ -28,7 +30,8 @@ class SteppedClock:
     def __init__(self, start_ns: int = 5_000_000_000_123) -> None:
         self._now = start_ns
         self._change = threading.Condition()
-        self._waiting: list[tuple[int, int, threading.Event, threading.Event]] = []
+        self._waiting: list[tuple[int, int, threading.Event, threading.Event, threading.Thread]] = []
+        self._awake: list[threading.Thread] = []  # woken, and not yet seen to wait again
         self._order = itertools.count()
         self._movers: list[Callable[[float], None]] = []
         self._conductor = threading.current_thread()
@@ -58,7 +61,8 @@ class SteppedClock:
         with self._change:
             if t_ns <= self._now or wake.is_set():
                 return wake.is_set()
-            heapq.heappush(self._waiting, (t_ns, next(self._order), go, wake))
+            self._awake = [thread for thread in self._awake if thread is not threading.current_thread()]
+            heapq.heappush(self._waiting, (t_ns, next(self._order), go, wake, threading.current_thread()))
             self._change.notify_all()
         while not go.wait(0.002):
             if wake.is_set():
@@ -77,15 +81,31 @@ class SteppedClock:
         """Go on by ``seconds``; ``sleepers`` threads are known to wait, and are waited for after each appointment."""
         until = self._now + round(seconds * 1e9)
         while True:
+            self._let_finish()
             with self._change:
                 if sleepers and not self._change.wait_for(lambda: len(self._waiting) >= sleepers, _PATIENCE_S):
                     raise TimeoutError("a thread did not come back to the clock")
                 if not self._waiting or self._waiting[0][0] > until:
                     break
-                t_ns, _, go, _ = heapq.heappop(self._waiting)
+                t_ns, _, go, _, thread = heapq.heappop(self._waiting)
                 self._move(t_ns)
+                self._awake.append(thread)
                 go.set()
         self._move(until)
+
+    def _let_finish(self) -> None:
+        """Wait until who was woken waits again or has ended: a reading during a move is stamped and read apart.
+
+        Who waits for a lock of the conductor's comes back only later, and is given up after a moment.
+        """
+        given_up = time.monotonic() + _BLOCKED_S
+        while time.monotonic() < given_up:
+            with self._change:
+                self._awake = [thread for thread in self._awake if thread.is_alive()]
+                if not self._awake or self._change.wait_for(lambda: not self._awake, 0.02):
+                    return
+        with self._change:
+            self._awake.clear()
 
 
 class Load:
