@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from pmtpy.cli.stopping import Stop
 from pmtpy.emulators.powersensor3 import serve
 from pmtpy.errors import TargetError
 from pmtpy.sensor.registry import canonical
@@ -23,4 +24,5 @@ def run(args: argparse.Namespace) -> int:
     if canonical(args.instrument) not in INSTRUMENTS:
         msg = f"only {', '.join(INSTRUMENTS)} can be simulated behind a terminal; other sensors: NAME:virtual"
         raise TargetError(msg)
-    return serve.run(args)
+    stop: Stop = args.stop
+    return serve.run(args, asked_to_end=lambda: stop.asked)

@@ -54,6 +54,11 @@ class Stop:
             self._asked, self._due = number, True
             raise Stopped(number)
 
+    @property
+    def asked(self) -> bool:
+        """Whether an end was asked for."""
+        return self._asked is not None
+
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
         """Take the request to end as the end of what is inside, and go on behind it."""

@@ -102,7 +102,7 @@ class PtyServer:
     def run(self, ready: Callable[[], object] = lambda: None) -> None:
         """Call ``ready`` when the port is there, then serve.
 
-        Returns when the control line ends, ``quit`` is sent or the controlling program dies; a signal may raise.
+        Returns when the control line ends, ``quit`` is sent, :meth:`stop` is called or the controlling program dies.
         """
         try:
             self._attach()
@@ -112,6 +112,10 @@ class PtyServer:
                 self._turn()
         finally:
             self._detach()
+
+    def stop(self) -> None:
+        """End the serving within a tick; a handler of signals may call it, also before :meth:`run`."""
+        self._running = False
 
     def inject(self, fault: str, options: dict[str, float]) -> None:
         """Switch a fault on or off; see :meth:`Board.inject`. Here, ``hold`` delays what the board has sent."""
@@ -259,7 +263,7 @@ class PtyServer:
         return self.board.history.as_json()
 
     def _quit(self) -> dict[str, Any]:
-        self._running = False
+        self.stop()
         return {}
 
     def _unplug(self) -> dict[str, Any]:

@@ -10,10 +10,9 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
+from typing import Any
 
 from pmtpy.emulators.powersensor3.pty_server import HOST_BUFFER_BYTES, PtyServer
 from pmtpy.emulators.powersensor3.spec import DEFAULT_PAIRS, VARIANTS, BoardSpec, Stored, parse_pairs
@@ -127,8 +126,11 @@ def parse_fault(text: str) -> tuple[str, dict[str, float]]:
         raise TargetError(f"fault {text!r}: a fault is NAME:KEY=NUMBER,..., e.g. lose:rate=1e-6,burst=3") from None
 
 
-def run(options: argparse.Namespace) -> int:
-    """Serve a board with parsed options until Ctrl-C or SIGTERM; say on stderr at the end what it did."""
+def run(options: argparse.Namespace, *, asked_to_end: Callable[[], bool] = lambda: False) -> int:
+    """Serve a board with parsed options until Ctrl-C or SIGTERM; say on stderr at the end what it did.
+
+    ``asked_to_end`` tells whether a signal came before this listened to them.
+    """
     with tempfile.TemporaryDirectory(prefix="pmtpy-board-") as folder:
         link = options.link or Path(folder) / "PowerSensor3"
         server = PtyServer(
@@ -142,14 +144,17 @@ def run(options: argparse.Namespace) -> int:
         )
         for text in options.fault:
             server.inject(*parse_fault(text))
+        # A handler that raises can be lost where C code calls Python back, so it only tells the server. A board that a
+        # program started ends with its control line: a signal to a whole group is for the program.
+        handler: Any = signal.SIG_IGN if options.control else lambda *_: server.stop()
         for number in (signal.SIGINT, signal.SIGTERM):  # a shell lets the jobs of a script ignore SIGINT
-            # A board that a program started ends with its control line: a signal to a whole group is for the program.
-            signal.signal(number, signal.SIG_IGN if options.control else _interrupt)
+            signal.signal(number, handler)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
-            signal.signal(signal.SIGHUP, signal.SIG_IGN if options.control else _interrupt)
+            signal.signal(signal.SIGHUP, handler)
+        if asked_to_end():
+            server.stop()
         start_ns = time.monotonic_ns()
-        with suppress(KeyboardInterrupt):
-            server.run(lambda: None if options.control else _say(f"{link}\n"))
+        server.run(lambda: None if options.control else _say(f"{link}\n"))
         if not options.control:
             sys.stderr.write(_summary(server, start_ns))
     return 0
@@ -158,10 +163,6 @@ def run(options: argparse.Namespace) -> int:
 def _say(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _summary(server: PtyServer, start_ns: int) -> str:
