@@ -9,6 +9,10 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+# The tests of several workers share the cores; numpy's own threads would only wait for each other. Said before numpy
+# is imported, and to the programs that are started here.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import pytest
 from hypothesis import HealthCheck, settings
 

@@ -10,7 +10,6 @@ Pure; times are seconds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,7 +54,7 @@ class Grid:
         lags = first + step * np.arange(offsets + int(WIDEST * period_s / step) + 1)
         thin = reference.thinned(step / 2.0)
         energy = np.interp(t[:, None] - lags, thin.t_s, thin.joules)
-        power = (energy[:, :-1] - energy[:, 1:]) / step
+        power = np.asfortranarray((energy[:, :-1] - energy[:, 1:]) / step)  # it is asked for lag by lag
         # Only what varies from update to update counts: a gain is fitted, and an intercept takes the mean.
         power -= np.mean(power, axis=0)
         return Grid(
@@ -77,7 +76,7 @@ class Grid:
         """Return the reference behind a one-pole at the lags, centred; shape (updates, lags)."""
         q = float(np.exp(-self.step_s / tau_s))
         state = self.oldest(self.t - self.lags_s[-1], 0.0, tau_s)
-        out = np.empty((len(self.t), len(self.lags_s)))
+        out = np.empty((len(self.t), len(self.lags_s)), order="F")
         out[:, -1] = state - np.mean(state)
         for j in range(len(self.lags_s) - 2, -1, -1):
             out[:, j] = q * out[:, j + 1] + (1.0 - q) * self.power[:, j]
@@ -105,27 +104,33 @@ def seeds(grid: Grid, period_s: float, within_s: float = math.inf) -> dict[str, 
     Only those whose mean age, ``offset + window / 2 + tau``, is within ``within_s`` of none.
     """
     windows, plain = grid.windows(None, 0.0)
-    taus = period_s * np.geomspace(0.04, _SLOWEST, _TAUS)
+    taus = np.asarray(period_s * np.geomspace(0.04, _SLOWEST, _TAUS), np.float64)
     poles, mixed = np.empty((_TAUS, grid.offsets)), []
-    for i, tau in enumerate(taus):
-        slow = grid.slowed(float(tau))
+    for i, tau in enumerate(taus.tolist()):
+        slow = grid.slowed(tau)
         x = slow[:, : grid.offsets]
         poles[i] = grid.losses(x.T @ grid.y, np.sum(x * x, axis=0))
         if i % 4 == 2:  # time constants 1.8 apart, half of what a fit finds its way over
-            mixed += [(loss, d, w, tau) for loss, d, w in _minima(grid, windows, grid.windows(slow, float(tau))[1])]
+            minima = _minima(grid, windows, grid.windows(slow, tau)[1])
+            mixed.append(np.insert(minima, 3, tau, axis=1))
     found = {
-        BOXCAR: [(loss, d, w, 0.0) for loss, d, w in _minima(grid, windows, plain)],
-        ONE_POLE: [(loss, d, 0.0, tau) for loss, d, tau in _minima(grid, np.asarray(taus, np.float64), poles)],
-        BOTH: mixed,
+        BOXCAR: np.insert(_minima(grid, windows, plain), 3, 0.0, axis=1),
+        ONE_POLE: np.insert(_minima(grid, taus, poles), 2, 0.0, axis=1),
+        BOTH: np.concatenate(mixed),
     }
-    near = {f: [r for r in rows if abs(r[1] + r[2] / 2.0 + r[3]) <= within_s] for f, rows in found.items()}
-    return {family: [np.array(r[1:]) for r in sorted(rows)[: _MOST[family]]] for family, rows in near.items()}
+    return {family: _deepest(rows, within_s)[: _MOST[family]] for family, rows in found.items()}
 
 
-def _minima(grid: Grid, widths: Floats, losses: Floats) -> Iterator[tuple[float, float, float]]:
-    """Yield (loss, offset, width) of each cell that is no higher than its eight neighbours."""
-    m, n = losses.shape
+def _deepest(rows: Floats, within_s: float) -> list[Floats]:
+    """Return the vectors of rows (loss, offset, window, tau) by their loss, equal ones by their offset and so on."""
+    near = rows[np.abs(rows[:, 1] + rows[:, 2] / 2.0 + rows[:, 3]) <= within_s]
+    return [*near[np.lexsort(near.T[::-1]), 1:]]
+
+
+def _minima(grid: Grid, widths: Floats, losses: Floats) -> Floats:
+    """Return a row (loss, offset, width) for each cell that is no higher than its eight neighbours."""
     walled = np.pad(losses, 1, constant_values=np.inf)
-    around = [walled[1 + a : 1 + a + m, 1 + b : 1 + b + n] for a in (-1, 0, 1) for b in (-1, 0, 1)]
-    for i, j in zip(*np.nonzero(losses <= np.min(around, axis=0)), strict=True):
-        yield float(losses[i, j]), float(grid.lags_s[j]), float(widths[i])
+    rows = np.minimum(np.minimum(walled[:-2], walled[1:-1]), walled[2:])
+    least = np.minimum(np.minimum(rows[:, :-2], rows[:, 1:-1]), rows[:, 2:])
+    i, j = np.nonzero(losses <= least)
+    return np.stack([losses[i, j], grid.lags_s[j], widths[i]], axis=1)
