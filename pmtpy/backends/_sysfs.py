@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import math
-import operator
+import mmap
 import os
 import re
 from collections.abc import Callable, Collection, Sequence
@@ -161,7 +161,7 @@ class Registers:
         anew, so counters need not continue.
     """
 
-    __slots__ = ("_alone", "_fds", "_last", "_last_error", "_locate", "_unchanged", "openings", "paths")
+    __slots__ = ("_alone", "_fds", "_last_error", "_locate", "_replaceable", "openings", "paths")
 
     def __init__(self, locate: Callable[[], Sequence[Path]], alone: Collection[int] = ()) -> None:
         """Open the files that ``locate`` names; it is asked again, for the same files in order, when they vanish.
@@ -182,9 +182,8 @@ class Registers:
         self._locate = locate
         self._alone = frozenset(alone)
         self._fds: list[int] = []
-        self._last: Sequence[bytes | None] = []
         self._last_error: OSError | None = None  # of a file that may fail alone
-        self._unchanged = 0
+        self._replaceable = False
         self.paths: tuple[Path, ...] = ()
         self.openings = 0
         self._open()
@@ -199,12 +198,9 @@ class Registers:
         """
         pread = os.pread
         try:
+            if self._replaceable:
+                self._follow()
             raw = [pread(fd, 64, 0) for fd in self._fds]
-            if self._last and not any(map(operator.eq, raw, self._last)):
-                self._unchanged = 0
-            elif self._replaced():
-                raw = [pread(fd, 64, 0) for fd in self._fds]
-            self._last = raw
             # This is the path that a reading within a region pays for: the tests of number() for all files at once.
             if not b"".join(raw).translate(None, b"0123456789\n"):
                 numbers = list(map(int, raw))
@@ -230,11 +226,6 @@ class Registers:
             A file could not be read. The message names it and says why.
         """
         contents = self._contents(_PAGE)
-        if self._last and not any(map(operator.eq, contents, self._last)):
-            self._unchanged = 0
-        elif self._replaced():
-            contents = self._contents(_PAGE)
-        self._last = contents
         return [(raw or b"").decode("utf-8", "replace").strip(" \t\r\n\0") for raw in contents]
 
     def close(self) -> None:
@@ -244,23 +235,15 @@ class Registers:
             if fd >= 0:
                 os.close(fd)
 
-    def _replaced(self) -> bool:
-        """Open the files again if other files have taken their places; say whether that was so.
+    def _follow(self) -> None:
+        """Open the files again if others have taken their places.
 
         The kernel rewrites what an open descriptor shows, but a tree made by a program (a rehearsal, a mirror of a
-        host's tree) may replace files, and the old ones would show the same for ever. So this is called when something
-        shows the same as before, and looks at the 1st, 2nd, 4th, ... and every 64th reading of that kind.
+        host's tree) may replace files, and the old ones would show the same for ever.
         """
-        self._unchanged = n = self._unchanged + 1
-        if n & (n - 1) and n % 64:
-            return False
-        if all(os.fstat(fd).st_nlink for fd in self._fds if fd >= 0):
-            return False
-        before = self.openings
-        self._open()
-        self.openings = before  # the same devices go on counting
-        self._unchanged = 0
-        return True
+        if not all(os.fstat(fd).st_nlink for fd in self._fds if fd >= 0):
+            self._open()
+            self.openings -= 1  # the same devices go on counting
 
     @staticmethod
     def _opened(path: Path, *, alone: bool) -> int:
@@ -275,6 +258,8 @@ class Registers:
         try:
             if not self._fds:
                 self._open()
+            elif self._replaceable:
+                self._follow()
             try:
                 return [self._one(i, size) for i in range(len(self._fds))]
             except OSError as error:
@@ -315,3 +300,10 @@ class Registers:
             raise
         self.paths = paths
         self.openings += 1
+        self._replaceable = not all(_of_the_kernel(fd) for fd in self._fds if fd >= 0)
+
+
+def _of_the_kernel(fd: int) -> bool:
+    """Whether a file is an attribute of sysfs, which is a page on no disk and is never replaced (``fs/sysfs/file.c``)."""
+    told = os.fstat(fd)
+    return told.st_size == mmap.PAGESIZE and told.st_blocks == 0

@@ -61,13 +61,9 @@ class Counter:
     moved_ns : int
         The row that first showed it.
     odd : bool
-        It rests longer than it should, was not read, or is slower than stated: :meth:`advance` must see every row.
-    dead : bool
-        It rests longer than a powered part can.
+        It rests longer than it should, or is slower than stated: :meth:`advance` must see every row.
     quick_ns : float
         The longest rest that is not odd.
-    pending_ns : int
-        Time up to the newest row of which it is not known yet whether the counter has counted it.
     watts : float
         Mean power since it last moved; NaN where that is not known.
     doubt : str
@@ -75,8 +71,8 @@ class Counter:
     """
 
     __slots__ = (
-        "_before_ns", "_pace_ns", "_seen_ns", "_unread", "channel", "column", "columns", "dead", "doubt", "hold_ns",
-        "moved_ns", "odd", "old", "pending_ns", "quick_ns", "refresh_ns", "scale", "transform", "watts",
+        "_before_ns", "_dead", "_pace_ns", "channel", "column", "columns", "doubt", "hold_ns", "moved_ns", "odd", "old",
+        "quick_ns", "refresh_ns", "scale", "transform", "watts",
     )  # fmt: skip
 
     def __init__(self, channel: Channel, column: int, transform: Transform | None) -> None:
@@ -94,16 +90,14 @@ class Counter:
         self._begin(0)
 
     def _begin(self, t_ns: int) -> None:
-        self.moved_ns, self._seen_ns, self.pending_ns = t_ns, t_ns, 0
+        self.moved_ns = t_ns
         self._before_ns = self._pace_ns = 0  # the last two rests that were seen: the last but one, the longer of both
-        self._unread = self.odd = self.dead = False
+        self._dead = self.odd = False  # dead: it rests longer than a powered part can
 
     def start(self, counts: Sequence[float], t_ns: int) -> None:
         """Count from these counts on."""
         self._begin(t_ns)
         self.old = counts[self.column]
-        if math.isnan(self.old):
-            self._miss(t_ns, t_ns)
 
     def advance(self, counts: Sequence[float], t_ns: int, dt_ns: int) -> tuple[float, int]:
         """Take the row at ``t_ns``, ``dt_ns`` after the one before.
@@ -111,82 +105,63 @@ class Counter:
         Returns
         -------
         (joules, unknown_ns)
-            The energy counted since the count was read before, and the time up to now for which none is known for good.
+            The energy counted since the row before, and the time up to now for which none is known: ``dt_ns``, or more
+            where a rest turns out to be too long.
         """
         new, old = counts[self.column], self.old
-        seen_ns = self._seen_ns if self._unread else t_ns - dt_ns
-        since_ns = t_ns - seen_ns
+        self.old = new
         if math.isnan(new):
-            self._miss(seen_ns, t_ns)
-            return 0.0, 0
-        self.old, self._unread = new, False
-        if math.isnan(old):  # the first time that it can be read
+            self.watts, self.doubt = math.nan, _UNREAD
+            return 0.0, dt_ns
+        if math.isnan(old):
             self._begin(t_ns)
-            return 0.0, since_ns
-        rested_ns = seen_ns - self.moved_ns
-        if new == old and since_ns <= self.hold_ns:
+            return 0.0, dt_ns
+        rested_ns = t_ns - dt_ns - self.moved_ns
+        if new == old and dt_ns <= self.hold_ns:
             joules: float | None = 0.0
         else:
             usual_ns = rested_ns if new > old else min(rested_ns, 2 * self._pace_ns)
-            joules = increment(new, old, self.channel, since_ns * 1e-9, usual_ns * 1e-9)
+            joules = increment(new, old, self.channel, dt_ns * 1e-9, usual_ns * 1e-9)
         if joules is None:
-            unknown_ns = max(since_ns, t_ns - self.moved_ns if self.pending_ns else 0)
             self._begin(t_ns)
             self.doubt = _RESTARTED
-            return 0.0, unknown_ns
-        if self.transform is not None:
-            joules = float(self.transform(np.array([joules / (since_ns * 1e-9)]))[0]) * since_ns * 1e-9
+            return 0.0, dt_ns
         if new == old:
-            self._rest(t_ns)
-            return joules, 0
-        return joules, self._move(joules, t_ns, seen_ns)
+            return 0.0, self._rest(t_ns, dt_ns)
+        if self.transform is not None:
+            joules = float(self.transform(np.array([joules / (dt_ns * 1e-9)]))[0]) * dt_ns * 1e-9
+        dead, self._dead = self._dead, False
+        # What moved in one refresh was used in one refresh, however soon after the last row it was seen.
+        self.watts = math.nan if dead else joules / (max(t_ns - self.moved_ns, self.refresh_ns) * 1e-9)
+        self.moved_ns, self._pace_ns, self._before_ns = t_ns, max(self._before_ns, rested_ns), rested_ns
+        self.odd = self._pace_ns > self.quick_ns
+        return (0.0, dt_ns) if dead else (joules, 0)
 
-    def _miss(self, seen_ns: int, t_ns: int) -> None:
-        """It could not be read: what it has counted meanwhile will be known when it can."""
-        self._seen_ns, self._unread, self.odd, self.dead = seen_ns, True, True, False
-        self.pending_ns, self.watts, self.doubt = t_ns - seen_ns, math.nan, _UNREAD
-
-    def _rest(self, t_ns: int) -> None:
-        """It shows the count of the row before."""
+    def _rest(self, t_ns: int, dt_ns: int) -> int:
+        """It shows the count of the row before; return the time for which that leaves no energy known."""
         rest_ns = t_ns - self.moved_ns
-        self.pending_ns, self.dead = 0, False
+        if self._dead:
+            return dt_ns
         if rest_ns > max(self.quick_ns, _DOUBTED_RESTS * self._pace_ns):
-            self.pending_ns, self.watts, self.odd, self.doubt = rest_ns, math.nan, True, _RESTS
-            self.dead = True
-        elif rest_ns > self.hold_ns:
+            self.watts, self.doubt = math.nan, _RESTS
+            self.odd = self._dead = True
+            return rest_ns
+        if rest_ns > self.hold_ns:
             # At rest for long: the power is below one step in that time.
             bound = self.scale / (rest_ns * 1e-9)
             self.watts = bound if math.isnan(self.watts) else min(self.watts, bound)
-
-    def _move(self, joules: float, t_ns: int, seen_ns: int) -> int:
-        """It has moved since it was read at ``seen_ns``; return the time for which that leaves no energy known.
-
-        A rest that was doubted has been counted after all if so much cannot have been used since the counter was last
-        seen resting: it is slower than stated. Else it may have stood still, and what it shows is of the time since.
-        """
-        rested_ns, since_ns, channel = seen_ns - self.moved_ns, t_ns - seen_ns, self.channel
-        doubted = rested_ns > max(self.quick_ns, _DOUBTED_RESTS * self._pace_ns)
-        if doubted and channel.max_watts is not None:
-            possible = channel.max_watts * (since_ns + 2 * self.refresh_ns) * 1e-9 + self.scale
-            doubted = joules <= possible
-        # What moved in one refresh was used in one refresh, however soon after the last row it was seen.
-        span_ns = max(since_ns if doubted else t_ns - self.moved_ns, self.refresh_ns)
-        self.watts, self.moved_ns, self.pending_ns, self.dead = joules / (span_ns * 1e-9), t_ns, 0, False
-        self._pace_ns, self._before_ns = max(self._before_ns, rested_ns), rested_ns
-        self.odd = self._pace_ns > self.quick_ns
-        return rested_ns if doubted else 0
+        return 0
 
 
 class Ratio:
     """A sum and a count of samples: the mean over the interval is their ratio."""
 
-    __slots__ = ("channel", "columns", "counters", "doubt", "pending_ns", "transform", "watts")
+    __slots__ = ("channel", "columns", "counters", "doubt", "transform", "watts")
 
     def __init__(self, channel: Channel, operands: tuple[Counter, Counter], transform: Transform | None) -> None:
         self.channel, self.counters, self.transform = channel, operands, transform
         self.columns = frozenset(c.column for c in operands)
         self.watts = math.nan
-        self.pending_ns = 0
         self.doubt = ""
 
     def start(self, counts: Sequence[float], t_ns: int) -> None:

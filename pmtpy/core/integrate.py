@@ -13,7 +13,6 @@ An :class:`Integrator` is driven by one owner, the sensor, under its lock. It do
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -27,6 +26,7 @@ _new = tuple.__new__  # what Point(...) does in the end, at half the cost
 
 _UNKNOWN = "it was not measured, or shows an impossible value"
 
+_NEVER_NS = -(1 << 62)
 _FEW_ROWS = 8  # below this, plain numbers are faster than arrays
 
 
@@ -50,12 +50,11 @@ class Integrator:
         self._t_ns = 0
         self._watts = [math.nan] * len(layout.names)  # as the columns of a Frame: the total first
         self._joules = [0.0 if layout.in_total else math.nan] + [0.0] * len(layout.energy)
-        self._unknown_ns = [0] * len(layout.names)  # known for good to be unknown
-        self._pending_ns = [0] * len(layout.names)  # not known yet
+        self._unknown_ns = [0] * len(layout.names)
         self._uncovered_ns = tuple(self._unknown_ns)
         self._same = Ordinary(self._uncovered_ns, 0)
         self.lost = 0
-        self._row_unknown = (-1, 0)  # instant of a row, and how much of the time before it the total does not know
+        self._hole = (_NEVER_NS, _NEVER_NS)  # begin and end of the newest stretch that the total does not know
         self.doubts: dict[int, tuple[int, str]] = {}
 
     def _plan(self, layout: Layout) -> None:
@@ -135,7 +134,7 @@ class Integrator:
         for out, counter in (*self._plain, *self._counters):
             if not counter.columns.isdisjoint(columns):
                 counter.start(counts, t_ns)
-                self._uncover(t_ns, {out: (unknown_ns, 0, "its counter restarted")})
+                self._uncover(t_ns, {out: (unknown_ns, "its counter restarted")})
 
     # -- one row, plain numbers ------------------------------------------------------------------------------------
 
@@ -177,15 +176,11 @@ class Integrator:
             for out, counter in self._plain:
                 self._advance(out, counter, t_ns, counts, dt_ns)
             return
-        watts, joules, still = self._watts, self._joules, False
+        watts, joules = self._watts, self._joules
         for counter, out, column, scale, max_watts, slack_s, refresh_ns, hold_ns, quick_ns in self._ordinary:
             grown = counts[column] - counter.old
             rest_ns = t_ns - counter.moved_ns
-            if counter.dead and not grown:  # as before, and so is all else that is known of it
-                counter.pending_ns = self._pending_ns[out] = rest_ns
-                self.doubts[out] = t_ns, counter.doubt
-                still = True
-            elif counter.odd or (rest_ns > quick_ns and not (grown and counter.moved_ns == before_ns)):
+            if counter.odd or (rest_ns > quick_ns and not (grown and counter.moved_ns == before_ns)):
                 self._advance(out, counter, t_ns, counts, dt_ns)
             elif not grown:
                 if rest_ns > hold_ns and not watts[out] <= scale / (rest_ns * 1e-9):
@@ -198,40 +193,34 @@ class Integrator:
             else:
                 self._advance(out, counter, t_ns, counts, dt_ns)
 
-        if still:
-            self._sum_uncovered()
-
-    def _sum_uncovered(self) -> None:
-        """Put together the time without known energy, of each column and of the total."""
-        unknown, pending = self._unknown_ns, self._pending_ns
-        pending[0] = max([pending[i] for i in self._in_total or range(1, len(pending))], default=0)
-        self._uncovered_ns = tuple(map(operator.add, unknown, pending))
-
     def _advance(self, out: int, counter: Counter | Ratio, t_ns: int, counts: Sequence[float], dt_ns: int) -> None:
         """Add what one counter has counted in one interval, and the time for which that is not known."""
         joules, unknown_ns = counter.advance(counts, t_ns, dt_ns)
         self._watts[out] = counter.watts
         self._joules[out] += joules
-        if unknown_ns or counter.pending_ns or self._pending_ns[out]:
-            self._uncover(t_ns, {out: (unknown_ns, counter.pending_ns, counter.doubt)})
+        if unknown_ns:
+            self._uncover(t_ns, {out: (unknown_ns, counter.doubt)})
 
-    def _uncover(self, t_ns: int, found: Mapping[int, tuple[int, int, str]]) -> None:
-        """Count time without known energy of some columns: that which is so for good, and that which is pending.
+    def _uncover(self, t_ns: int, found: Mapping[int, tuple[int, str]]) -> None:
+        """Count the time up to now without known energy of some columns.
 
-        Of the total nothing is known while one of its parts is not.
+        Of the total nothing is known while one of its parts is not: their times count once where they overlap.
         """
-        unknown, pending = self._unknown_ns, self._pending_ns
-        for out, (unknown_ns, pending_ns, doubt) in found.items():
+        unknown = self._unknown_ns
+        for out, (unknown_ns, doubt) in found.items():
             unknown[out] += unknown_ns
-            pending[out] = pending_ns
-            if doubt and (unknown_ns or pending_ns):
+            if doubt and unknown_ns:
                 self.doubts[out] = t_ns, doubt
         parts = self._in_total or range(1, len(unknown))
-        counted_ns = self._row_unknown[1] if self._row_unknown[0] == t_ns else 0  # of this row, for another part
-        row_ns = max(counted_ns, *(found[i][0] for i in parts if i in found), 0)
-        unknown[0] += row_ns - counted_ns
-        self._row_unknown = t_ns, row_ns
-        self._sum_uncovered()
+        longest_ns = max([found[i][0] for i in parts if i in found], default=0)
+        if longest_ns:
+            begin, (before, end) = t_ns - longest_ns, self._hole
+            counted = 0
+            if begin <= end:
+                begin, counted = min(begin, before), end - before
+            unknown[0] += t_ns - begin - counted
+            self._hole = begin, t_ns
+        self._uncovered_ns = tuple(unknown)
 
     def _correct_values(self, values: tuple[float, ...]) -> tuple[float, ...]:
         plan = zip(values, self._values, strict=True)
@@ -265,11 +254,11 @@ class Integrator:
             self._watts[out] = self._believed(out, channel, self._sample(counts, channel, i, j), t_ns)
         first, self._started = not self._started, True
         if not first:
-            self._uncover(t_ns, dict.fromkeys(range(1, len(self._watts)), (dt_ns, 0, "the device restarted")))
+            self._uncover(t_ns, dict.fromkeys(range(1, len(self._watts)), (dt_ns, "the device restarted")))
 
     def _add(self, t_ns: int, counts: Sequence[float], dt_ns: int, *, gap: bool) -> None:
         """Add the energy of one interval, of all but plain counters."""
-        found: dict[int, tuple[int, int, str]] = {}
+        found: dict[int, tuple[int, str]] = {}
         for out, counter in self._counters:
             self._advance(out, counter, t_ns, counts, dt_ns)
         for out, channel, i, j in self._samples:
@@ -283,7 +272,7 @@ class Integrator:
             if known_ns:
                 self._joules[out] += mean * known_ns * 1e-9
             if known_ns < dt_ns:
-                found[out] = dt_ns - known_ns, 0, ""
+                found[out] = dt_ns - known_ns, ""
         if found:
             self._uncover(t_ns, found)
 

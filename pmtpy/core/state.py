@@ -45,7 +45,7 @@ class State:
     watts : tuple of float
         Power at the instant, per name (for a counter: the mean since it last moved).
     uncovered_ns : tuple of int
-        Time without known energy since opening, per name; it falls where a slow counter catches up.
+        Time without known energy since opening, per name.
     lost : int
         Rows lost since opening.
     extended_ns : int

@@ -106,10 +106,7 @@ class _Stretch:
         interval = Interval(
             (b.t_ns - a.t_ns) / 1e9,
             [y - x for x, y in zip(a.joules[1:], b.joules[1:], strict=True)],
-            [
-                min(abs(y - x), b.t_ns - a.t_ns) / 1e9
-                for x, y in zip(a.uncovered_ns[1:], b.uncovered_ns[1:], strict=True)
-            ],
+            [min(y - x, b.t_ns - a.t_ns) / 1e9 for x, y in zip(a.uncovered_ns[1:], b.uncovered_ns[1:], strict=True)],
             b.lost - a.lost,
             remarks.time_u_s,
         )
@@ -323,7 +320,7 @@ def _recorded(stretch: _Stretch, found: Sequence[_Found], peaks: Sequence[float]
     parts = [found[i - 1] for i in layout.in_total]
     summed = sum_budgets([p.budget for p in parts]) if parts else UncertaintyBudget(math.nan)
     joules = sum([p.joules for p in parts]) if parts else math.nan
-    uncovered_s = min(abs(b.uncovered_ns[0] - a.uncovered_ns[0]), b.t_ns - a.t_ns) / 1e9
+    uncovered_s = min(b.uncovered_ns[0] - a.uncovered_ns[0], b.t_ns - a.t_ns) / 1e9
     uncovered_s = max([uncovered_s, *[p.uncovered_s for p in parts]])
     no_total = f"{target}: which channels make a total is not known for this device; read the channels"
     return Measurement(

@@ -37,8 +37,7 @@ class CurvePoint(NamedTuple):
     extended_ns : int
         How far the instant lies beyond the newest row, whose power was then assumed to go on; 0 if rows surround it.
     uncovered_ns : tuple of int
-        Time without known energy up to the instant, total first. Only differences count, and only their size: before
-        the first row it is negative, and it falls where a slow counter catches up.
+        Time without known energy up to the instant, total first; negative before the first row. Only differences count.
     lost, rows : int
         Rows lost and rows seen, up to the instant.
     """

@@ -171,12 +171,32 @@ def test_files_that_are_replaced_rather_than_rewritten_are_followed(tmp_path: Pa
     registers.close()
 
 
-def test_a_number_that_rests_for_long_is_still_seen_to_be_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", [0, 1, 2, 3, 1000])
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_a_replaced_file_is_seen_at_the_first_reading_whatever_was_read_before(
+    tmp_path: Path, before: int, *, rewritten: bool
+) -> None:
     paths = _files(tmp_path, "1\n")
     registers = Registers(lambda: paths)
-    for _ in range(1000):
+    for _ in range(before):
         assert registers.numbers() == [1]
-    (tmp_path / "new").write_text("2\n")
+    if rewritten:
+        paths[0].write_text("2\n")
+    (tmp_path / "new").write_text("3\n")
     (tmp_path / "new").replace(paths[0])
-    assert 2 in [registers.numbers()[0] for _ in range(65)]
+    assert registers.numbers() == [3]
+    registers.close()
+
+
+def test_files_of_the_kernel_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Path("/sys/kernel/mm/transparent_hugepage/khugepaged/defrag")
+    if not path.exists():
+        pytest.skip(f"this machine's sysfs has no {path}")
+    registers = Registers(lambda: [path])
+    looks: list[int] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fstat", looks.append)
+        shown = registers.numbers()
+    assert shown[0] in {0, 1}
+    assert not looks
     registers.close()

@@ -118,29 +118,56 @@ def test_a_counter_that_dies_is_known_up_to_its_last_move() -> None:
 
 @pytest.mark.parametrize("watts", [30.0, 100.0, 900.0])
 @pytest.mark.parametrize("step_s", [0.1, 1.0, 3.0])
-def test_a_counter_slower_than_stated_loses_nothing(watts: float, step_s: float) -> None:
+def test_of_a_counter_slower_than_stated_the_first_step_alone_is_unknown(watts: float, step_s: float) -> None:
     """Steps of a second read at 50 Hz: more than can be used in 20 ms, so they are of the time since the last."""
     lumps = [(t, [watts * step_s * math.floor(t / step_s + 1e-9)]) for t in np.arange(0.0, 30.0001, 0.02).tolist()]
     point, _ = follow([PACKAGE], lumps)
-    assert point.joules[0] == pytest.approx(30.0 * watts)
-    # 30 W for 0.1 s may as well have been used within the 20 ms between two looks; then the first rest stays unknown.
-    assert point.uncovered_ns[0] <= step_s * 1e9
+    assert point.joules[0] == pytest.approx((30.0 - step_s) * watts)
+    assert point.uncovered_ns[0] == pytest.approx(step_s * 1e9, abs=1)
 
 
 def test_a_counter_that_stood_still_and_goes_on_has_not_counted_that_time() -> None:
     times = np.arange(0.0, 30.01, 0.1).tolist()
     point, _ = follow([PACKAGE], [(t, [100.0 * (t if t <= 10 else max(10.0, t - 10.0))]) for t in times])
-    assert point.joules[0] == pytest.approx(2000.0)
-    assert point.uncovered_ns[0] == pytest.approx(10e9, rel=0.02)
+    assert point.joules[0] == pytest.approx(1990.0)  # its first move may have been made at any time since the last
+    assert point.uncovered_ns[0] == pytest.approx(10.1e9, abs=1)
 
 
-def test_a_counter_that_was_not_read_goes_on_where_it_is_read_again() -> None:
+@pytest.mark.parametrize("shown", [10.0, 20.0, 10.001], ids=["goes on", "catches up", "falls behind"])
+def test_in_the_time_without_known_energy_no_energy_is_counted(shown: float) -> None:
+    """So the energy of any interval, wherever it begins and ends, is that of its covered part and of nothing else."""
+    times = np.arange(0.0, 30.01, 0.1).tolist()
+
+    def joules(t: float) -> float:
+        return 100.0 * (t if t <= 10 else 10.0 if t < 20.0 else shown + t - 20.0)
+
+    integrator = Integrator(Layout((PACKAGE,)))
+    points = [integrator.advance(Row(round(t * 1e9), [round(joules(t) * 1e6)])) for t in times]
+    for a in points[::7]:
+        for b in points[::11]:
+            assert isinstance(a, Point)
+            assert isinstance(b, Point)
+            if a.t_ns < b.t_ns:
+                unknown_s = (b.uncovered_ns[0] - a.uncovered_ns[0]) / 1e9
+                assert b.joules[0] - a.joules[0] == pytest.approx(100.0 * ((b.t_ns - a.t_ns) / 1e9 - unknown_s))
+                assert a.uncovered_ns[0] == a.uncovered_ns[1]
+
+
+def test_what_two_parts_do_not_know_at_once_counts_once_in_the_total() -> None:
+    times = np.arange(0.0, 10.01, 0.1).tolist()
+    rows = [(t, [100.0 * (t if t < 2 or t > 6 else 2.0), 100.0 * (t if t < 4 or t > 8 else 4.0)]) for t in times]
+    point, _ = follow([PACKAGE, OTHER], rows)
+    assert point.uncovered_ns[1] == point.uncovered_ns[2] == pytest.approx(4.1e9, abs=0.11e9)
+    assert point.uncovered_ns[0] == pytest.approx(6.1e9, abs=0.11e9)
+
+
+def test_a_counter_that_was_not_read_begins_anew_where_it_is_read_again() -> None:
     times = np.arange(0.0, 3.01, 0.1).tolist()
     point, integrator = follow(
         [PACKAGE, OTHER], [(t, [100.0 * t, math.nan if 1 < t < 2.05 else 10 * t]) for t in times]
     )
-    assert point.joules == pytest.approx((330.0, 300.0, 30.0))
-    assert point.uncovered_ns == (0, 0, 0)
+    assert point.joules == pytest.approx((319.0, 300.0, 19.0))
+    assert point.uncovered_ns == pytest.approx((1.1e9, 0, 1.1e9), abs=1)
     point, integrator = follow([PACKAGE, OTHER], [(t, [100.0 * t, math.nan if t > 1 else 10 * t]) for t in times])
     assert point.joules[2] == pytest.approx(10.0)
     assert point.uncovered_ns[1] == 0

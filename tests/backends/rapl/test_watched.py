@@ -54,16 +54,16 @@ class Faulty:
         joules = 10_000.0 + (self.fault(tick, self.load) if self.fault else self.load.joules(tick))
         return f"{math.floor(joules / UNIT_J) * round(UNIT_J * 1e9) // 1000 % RANGE_UJ}\n"
 
-    def measure(self, seconds: float = 10.0) -> Measurement:
+    def measure(self, seconds: float = 10.0, *, begin_s: float = 0.0) -> Measurement:
         with self.sensor as sensor:
-            self.clock.advance(0.05)
+            self.clock.advance(0.05 + begin_s)
             with pmt.region("x", sensor) as region:
                 self.clock.advance(seconds, sleepers=1)
             return region[sensor.target]
 
 
 @pytest.mark.parametrize("load", [Constant(40.0), Square(15.0, 90.0, 0.73)], ids=["steady", "moving"])
-@pytest.mark.parametrize("fault", [frozen, leaping, restarted])
+@pytest.mark.parametrize("fault", [frozen, resting, leaping, restarted])
 def test_a_fault_inside_a_region_is_uncovered_bounded_and_named(tmp_path: Path, fault: _JOULES, load: Load) -> None:
     bench = Faulty(tmp_path / "sys", fault, load)
     measured = bench.measure()
@@ -77,10 +77,17 @@ def test_a_fault_inside_a_region_is_uncovered_bounded_and_named(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("load", [Constant(40.0), Square(15.0, 90.0, 0.73)], ids=["steady", "moving"])
-def test_a_counter_that_was_only_slow_has_counted_all(tmp_path: Path, load: Load) -> None:
-    measured = Faulty(tmp_path / "sys", resting, load).measure()
-    assert abs(measured.joules - load.between(0.0, 10.0)) < 2 * measured.uncertainty_joules
-    assert measured.coverage == 1.0  # it shows more at once than the package can use since it was last seen
+@pytest.mark.parametrize("fault", [frozen, resting])
+def test_a_region_that_begins_in_a_fault_has_none_of_the_energy_before_it(
+    tmp_path: Path, fault: _JOULES, load: Load
+) -> None:
+    bench = Faulty(tmp_path / "sys", fault, load)
+    measured = bench.measure(begin_s=BEGIN_S + 1.0)
+    truth = load.between(END_S - 0.002, BEGIN_S + 11.0)
+    assert measured.coverage == pytest.approx(0.9, abs=0.012)
+    assert measured.joules == pytest.approx(truth, abs=90 * 0.11)  # which ends within one look at the counter
+    assert abs(measured.joules - load.between(BEGIN_S + 1.0, BEGIN_S + 11.0)) < 2 * measured.uncertainty_joules
+    assert any("the joules do not contain it" in w for w in measured.warnings)
 
 
 def test_a_region_of_a_sound_counter_is_covered_and_exact(tmp_path: Path) -> None:
