@@ -304,6 +304,6 @@ class Registers:
 
 
 def _of_the_kernel(fd: int) -> bool:
-    """Whether a file is an attribute of sysfs, which is a page on no disk and is never replaced (``fs/sysfs/file.c``)."""
+    """Whether a file is an attribute of sysfs: a page, on no disk, which is never replaced (``fs/sysfs/file.c``)."""
     told = os.fstat(fd)
     return told.st_size == mmap.PAGESIZE and told.st_blocks == 0
