@@ -7,7 +7,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pmtpy.cli import report
@@ -26,7 +26,7 @@ from pmtpy.cli.terminal import progress, show
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, duration_of
 from pmtpy.core.nearest import nearest
 from pmtpy.errors import PmtError, SourceLostError, TargetError
-from pmtpy.io.write import FORMATS, SUFFIXES
+from pmtpy.io.write import FORMATS, SUFFIXES, Ending
 from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of, dump_error_of
 
@@ -76,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
         region = Region("dump", {s.target: s for s in sensors})
         started: list[Sensor] = []
         problems: list[PmtError] = []
+        endings: dict[str, Ending] = {}
         try:
             for sensor, path in zip(sensors, paths, strict=True):
                 where = sys.stdout if path is None else path
@@ -84,8 +85,8 @@ def run(args: argparse.Namespace) -> int:
             with region:
                 code = run_command(args.command) if args.command else _watch(args, sensors, seconds)
         finally:
-            problems += end_dumps(started)
-        _report(args, region, paths, problems)
+            problems += end_dumps(started, endings)
+        _report(args, region, paths, endings, problems)
     if args.command:
         return code
     lost = any(isinstance(p, SourceLostError) for p in problems)
@@ -141,16 +142,24 @@ def _watch(args: argparse.Namespace, sensors: Sequence[Sensor], seconds: float |
     return 0
 
 
-def end_dumps(sensors: Sequence[Sensor]) -> list[PmtError]:
-    """End all dumps; return what went wrong."""
+def end_dumps(sensors: Sequence[Sensor], endings: dict[str, Ending] | None = None) -> list[PmtError]:
+    """End all dumps; return what went wrong, and put down by target how each ended that ended well."""
     problems: list[PmtError] = []
     for sensor in sensors:
         try:
-            sensor.stop_dump()
+            ending = sensor.stop_dump()
+            if endings is not None:
+                endings[sensor.target] = ending
         except PmtError as error:  # noqa: PERF203  (the other files must be ended too)
             if not _reader_gone(error):
                 problems.append(error)
     return problems
+
+
+def _amount(ending: Ending) -> str:
+    """Say how much is in a file: it begins before and ends after the stretch that is reported, by a few rows."""
+    lost = f", {ending.lost:,} lost" if ending.lost else ""
+    return f" ({ending.rows:,} row{'s' if ending.rows != 1 else ''}{lost})"
 
 
 def _reader_gone(error: PmtError) -> bool:
@@ -162,10 +171,16 @@ def _reader_gone(error: PmtError) -> bool:
 
 
 def _report(
-    args: argparse.Namespace, region: Region, paths: Sequence[Path | None], problems: Sequence[PmtError]
+    args: argparse.Namespace,
+    region: Region,
+    paths: Sequence[Path | None],
+    endings: Mapping[str, Ending],
+    problems: Sequence[PmtError],
 ) -> None:
     made = report.page(region.outcomes(), None, summed=False)
-    made += [Line(f"written: {path}") for path in paths if path is not None]
+    for target, path in zip(region.targets, paths, strict=True):
+        if path is not None:
+            made.append(Line(f"written: {path}{_amount(endings[target]) if target in endings else ''}"))
     made += [Line(f"warning: {p}", Kind.WARNING) for p in problems]
     if args.output:
         write_report(made, args.output)

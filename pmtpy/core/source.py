@@ -119,10 +119,13 @@ class Remarks:
     warnings : tuple of str
         What a reader of an energy of this stretch must know, in whole sentences; where one speaks of a channel, it
         begins with its name and a colon.
+    missing_s : float
+        Standard uncertainty of how much time lies between the rows, seconds: some may be missing that nothing counts.
     """
 
     time_u_s: float = 0.0
     warnings: tuple[str, ...] = ()
+    missing_s: float = 0.0
 
 
 class Source(ABC):

@@ -180,6 +180,8 @@ def ending_of(facts: dict[str, Any] | None, header: Header, *, rows: int, lost: 
         complete=not why and known.get("complete", True) is True,
         error=text,
         regions=regions_of(facts),
+        remarks=tuple(r for r in known.get("remarks") or () if isinstance(r, str)),
+        time_u_s=known["time_u_s"] if isinstance(known.get("time_u_s"), float) else 0.0,
     )
 
 

@@ -109,6 +109,7 @@ class _Stretch:
             [min(y - x, b.t_ns - a.t_ns) / 1e9 for x, y in zip(a.uncovered_ns[1:], b.uncovered_ns[1:], strict=True)],
             b.lost - a.lost,
             remarks.time_u_s,
+            remarks.missing_s,
         )
         t_s = np.asarray(rows.t_ns - a.t_ns, np.float64) / 1e9
         return cls(made, a, b, rows, t_s, rows.watts.T[1:], interval, remarks.warnings)
@@ -117,7 +118,7 @@ class _Stretch:
         """Return what was integrated of some channels."""
         all_of = self.interval
         joules, unknown = ([values[i] for i in columns] for values in (all_of.joules, all_of.uncovered_s))
-        return Interval(all_of.seconds, joules, unknown, all_of.lost, all_of.time_u_s)
+        return Interval(all_of.seconds, joules, unknown, all_of.lost, all_of.time_u_s, all_of.missing_s)
 
     def settled(self, reach: Sequence[float]) -> bool:
         """Whether no later row can change the judgement: all that tell of the end have come, or it was read there."""

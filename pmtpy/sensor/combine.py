@@ -132,7 +132,7 @@ class _Combined(PolledSource):
         """Return what is known of a stretch of any of the rails."""
         told = [source.remarks(begin_ns, end_ns) for source in self._sources]
         warnings = dict.fromkeys(warning for t in told for warning in t.warnings)
-        return Remarks(max(t.time_u_s for t in told), tuple(warnings))
+        return Remarks(max(t.time_u_s for t in told), tuple(warnings), max(t.missing_s for t in told))
 
     def close(self) -> None:
         """Close all rails."""

@@ -73,6 +73,7 @@ class Sensor:
         )
         self._open_again = open_again
         self._dump: Writer | None = None
+        self._dumped_since_ns = 0
         self._life = Lifecycle(self, self._acquisition.drop, self._acquisition.disown, target)
 
     # -- what it is ------------------------------------------------------------------------------------------------
@@ -232,7 +233,7 @@ class Sensor:
             sink = open_sink(path, header, format=format, overwrite=overwrite, absolute=absolute, columns=columns)
             made.step_quietly()  # what came before belongs to no dump
             thin_s = interval_s if interval_s is not None and traits.streaming else None
-            self._dump = Writer(sink, interval_s=thin_s)
+            self._dump, self._dumped_since_ns = Writer(sink, interval_s=thin_s), header.anchor.monotonic_ns
             self._life.keep(needed=True)
             made.start_feed(self._dump.put, interval_s)
             if not traits.streaming:
@@ -284,7 +285,8 @@ class Sensor:
         """
         made = self._acquisition
         with made.lock:
-            writer.end(made.clock.anchor(), str(made.failure or ""))
+            now = made.clock.anchor()
+            writer.end(now, str(made.failure or ""), made.remarks(self._dumped_since_ns, now.monotonic_ns))
             if self._dump is writer:
                 made.end_feed()
         ending = writer.wait()

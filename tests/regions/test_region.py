@@ -18,6 +18,7 @@ from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Quantity
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.response import Number
+from pmtpy.core.source import Remarks
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import TargetError
 from pmtpy.regions.measurement import Measurement
@@ -488,3 +489,19 @@ def test_the_work_of_a_device_is_stamped_with_its_sensor() -> None:
         assert load.on_s == pytest.approx([-1.0, 1.0])
         assert load.off_s == pytest.approx([0.0, 3.0])
         assert (load.since_s, load.until_s) == pytest.approx((-1.0, 3.0))
+
+
+def test_time_that_may_be_missing_between_the_rows_is_in_the_uncertainty() -> None:
+    clock, source, sensor = counter_sensor()
+    with sensor:
+        clock.advance(1.0)
+        sure, unsure = pmt.region("sure", sensor), pmt.region("unsure", sensor)
+        for region in (sure, unsure):
+            with region:
+                clock.advance(1.0)
+        known = sure.total
+        source.remarks = lambda _begin, _end: Remarks(0.0, ("test: some of it may be missing",), 0.1)  # type: ignore[method-assign]
+        doubted = unsure.total
+    assert known.uncertainty_joules < 3.0
+    assert doubted.uncertainty_joules == pytest.approx(math.hypot(known.uncertainty_joules, 0.1 * 60.0), rel=0.05)
+    assert "test: some of it may be missing" in doubted.warnings

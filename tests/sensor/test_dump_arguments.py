@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pmtpy.core.source import Remarks
 from pmtpy.errors import PmtError, SinkError, TargetError
+from pmtpy.io.convert import convert
+from pmtpy.io.read import load
 from pmtpy.io.write import Ending
 from tests.support.worlds import counter_sensor
 
@@ -25,6 +28,29 @@ def test_a_bad_interval_is_refused_and_the_file_left_as_it_was(tmp_path: Path, i
             sensor.stop_dump()
     assert path.read_text() == "precious"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "pmt"])
+def test_what_the_sensor_remarks_on_the_time_of_a_dump_is_noted_in_the_file(tmp_path: Path, suffix: str) -> None:
+    clock, source, sensor = counter_sensor()
+    path, again = tmp_path / f"a.{suffix}", tmp_path / "b.csv"
+
+    def remarks(begin_ns: int, end_ns: int) -> Remarks:
+        return Remarks(3e-3, (f"test: silent for {(end_ns - begin_ns) // 10**9} s",))
+
+    source.remarks = remarks  # type: ignore[method-assign]
+    with sensor:
+        clock.advance(5.0)
+        with sensor.dump(path):
+            for _ in range(3):
+                clock.advance(1.0)
+                sensor.read()
+    table = load(path)
+    assert table.attrs["metadata"]["time_u_s"] == 3e-3
+    assert "test: silent for 3 s" in table.attrs["notes"]
+    convert(path, again)
+    assert "test: silent for 3 s" in load(again).attrs["notes"]
+    assert load(again).attrs["metadata"]["time_u_s"] == 3e-3
 
 
 @pytest.mark.parametrize("path", [None, 3, b"a.csv", object()])

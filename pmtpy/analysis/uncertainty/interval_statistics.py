@@ -95,7 +95,8 @@ class IntervalStatistics:
     lost : int
         Rows lost inside the interval.
     clock_joules : float
-        By how much the energy changes when all rows are shifted by what their times may be off.
+        By how much the energy changes when all rows are shifted by what their times may be off, and by what may be
+        missing between them.
     range_watts : float
         Largest less smallest power seen in and around the interval.
     unseen_s : float
@@ -141,6 +142,8 @@ class Interval:
         Rows lost inside.
     time_u_s : float
         Standard uncertainty of the times of the rows, common to all of them.
+    missing_s : float
+        Standard uncertainty of the time between the rows, some of which may be missing.
     """
 
     seconds: float
@@ -148,6 +151,7 @@ class Interval:
     uncovered_s: Sequence[float]
     lost: int = 0
     time_u_s: float = 0.0
+    missing_s: float = 0.0
 
 
 def is_power(channel: Channel) -> bool:
@@ -294,6 +298,9 @@ class _Together:
         starts, ends = self._edge(0.0), self._edge(length)
         nothing = [0.0] * len(self.p)
         late, most, clock = self._energies(length, interval.time_u_s)
+        if interval.missing_s and length > 0.0:
+            share = interval.missing_s / length
+            clock = [math.hypot(c, share * interval.joules[i]) for c, i in zip(clock, columns, strict=True)]
         curvature = self._curvature(length)
         around = self._near(0.0, length)
         peaks: list[float] = around.max(axis=1).tolist()

@@ -10,8 +10,8 @@ rest follows:
    the line, nothing was missing but what the stamps say. Only where the smallest and the largest delay have risen by
    the same amount, and a number of frames that the stamps do not contradict explains it, frames are missing.
 3. Until that is known, rows behind a gap wait for the next arrivals (0.3 s at most). What is not settled by then, or
-   left no gap in the stamps, is doubt: rows may be early by as much as the points lie above the line, and
-   :meth:`BoardClock.error_ns` says so for every stretch.
+   left no gap in the stamps, is doubt: rows may be early by as much as the points lie above the line, and as much
+   time may be missing between them. :meth:`BoardClock.missing_ns` says so for every stretch, and so does its error.
 
 Pure: arrays and integers in and out; no port, no thread, no clock.
 """
@@ -143,14 +143,17 @@ class BoardClock:
 
     def error_ns(self, begin_ns: int, end_ns: int) -> float:
         """Return the standard uncertainty of the times of rows between two instants, common to all of them."""
-        doubt = max((d.ns for d in tuple(self._doubts) if d.begin <= end_ns and d.end >= begin_ns), default=0.0)
-        if end_ns >= self._above_ns:
-            doubt = max(doubt, self._height)
         drifted = _DRIFT_U * (end_ns - self._began[1]) if self._envelope.young else 0.0
         # The fastest of n delays that fall off exponentially is an n-th of their mean.
         habit = tuple(self._habit)
         fastest = max(0.0, math.fsum(habit) / len(habit)) / self._seen if habit else 0.0
+        doubt = self.missing_ns(begin_ns, end_ns)
         return math.hypot(GUARD_NS / _BOUND, doubt / _BOUND, self._aside_ns, drifted, fastest)
+
+    def missing_ns(self, begin_ns: int, end_ns: int) -> float:
+        """Return how much time frames may have taken, between two instants, that were not counted as missing."""
+        doubt = max((d.ns for d in tuple(self._doubts) if d.begin <= end_ns and d.end >= begin_ns), default=0.0)
+        return max(doubt, self._height) if end_ns >= self._above_ns else doubt
 
     def feed(self, stamps: Levels, arrivals: Sequence[tuple[int, int]], *, last: bool = False) -> Placed:
         """Place frames on the host's clock.

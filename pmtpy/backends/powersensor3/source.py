@@ -6,6 +6,7 @@ The levels are handed on as they came; what they mean is in the channels, comput
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -42,6 +43,8 @@ SETTLE_LIMIT_NS = 250_000_000
 SETTLE_BYTES = 64 * 18
 # After a program held the interpreter for minutes much has arrived; arrays of all of it would take hundreds of MB.
 AT_ONCE_BYTES = 1 << 20
+_WORTH_A_WARNING_S = 1e-3
+_BOUND = math.sqrt(3.0)  # half-width of a rectangular distribution over its standard deviation
 # What is said of a stretch, by the kind of event.
 _DAMAGE = ("damaged", "skipped", "dropped", "returned")
 _SENTENCES = {
@@ -241,8 +244,14 @@ class PowerSensor3Source(Source):
             if kind in found
         ]
         warnings += self._ends.sentences(found)
-        time_u_s = self._stream.clock.error_ns(begin_ns, end_ns) / NS_PER_S
-        return Remarks(time_u_s, tuple(warnings))
+        clock = self._stream.clock
+        missing_s = clock.missing_ns(begin_ns, end_ns) / NS_PER_S
+        if missing_s > _WORTH_A_WARNING_S and not found.keys().isdisjoint(_DAMAGE):
+            warnings.append(
+                f"{self._board.name}: so much was damaged that frames of up to {missing_s * 1e3:.3g} ms may be missing"
+                " which nothing counts; rows may be early by as much"
+            )
+        return Remarks(clock.error_ns(begin_ns, end_ns) / NS_PER_S, tuple(warnings), missing_s / _BOUND)
 
     def _check_silence(self) -> None:
         if self._silence_s is None or self._lost is not None:

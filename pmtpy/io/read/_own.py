@@ -193,7 +193,7 @@ def finished(
         "complete": (facts or {}).get("complete"),
         "metadata": facts,
         "broken_lines": recording.broken_lines,
-        "notes": recording.notes + ([] if part.whole else [part.note()]),
+        "notes": recording.notes + _sidecar.said(facts) + ([] if part.whole else [part.note()]),
     }
     if part.whole:
         _sidecar.count(made, facts)

@@ -79,10 +79,25 @@ def summed(facts: dict[str, Any] | None) -> list[str]:
     return [c["name"] for c in (facts or {}).get("channels", []) if c.get("in_total")]
 
 
+def said(facts: dict[str, Any] | None) -> list[str]:
+    """Return what metadata say of how the recording came about that a reader of its numbers must know."""
+    known = facts or {}
+    remarks, error, dropped = known.get("remarks"), known.get("error"), known.get("dropped")
+    told = [r for r in remarks if isinstance(r, str)] if isinstance(remarks, list) else []
+    if isinstance(error, str) and error:
+        told.append(f"when it ended: {error}")
+    elif type(dropped) is int and dropped > 0:
+        told.append(
+            f"{dropped} rows are missing that the sensor delivered: the writer fell behind, or the disk refused"
+        )
+    return told
+
+
 def describe(table: pd.DataFrame, facts: dict[str, Any] | None) -> None:
     """Put what metadata say into ``attrs``, where there are any."""
     if facts is not None and "virtual" in facts and "target" in facts:
         table.attrs |= {"virtual": facts["virtual"], "complete": facts.get("complete"), "metadata": facts}
+        table.attrs["notes"] += said(facts)
         count(table, facts)
 
 

@@ -18,7 +18,7 @@ from pmtpy.io.read import _own, _parquet, load
 from pmtpy.io.read._delimited import Columns
 from pmtpy.io.read._memory import Budget, free_bytes
 from pmtpy.io.read._recording import Recording
-from pmtpy.io.read._sidecar import beside
+from pmtpy.io.read._sidecar import beside, said
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,6 +106,7 @@ def open_blocks(
 def _streamed(recording: Recording, kind: str, names: list[str], blocks: Iterator[RowBlock]) -> OpenRecording:
     numeric = [n for n in names if n != "marker"]
     facts, notes, broken = recording.facts, recording.notes, recording.broken_lines
+    notes += said(facts)
     return OpenRecording(recording.path, kind, numeric, facts, "recorded", notes, broken, blocks)
 
 

@@ -99,6 +99,10 @@ class Ending:
         What went wrong; empty if nothing did.
     regions : tuple of RecordedRegion
         Regions that the program measured meanwhile.
+    remarks : tuple of str
+        What the sensor knows of the dump beyond its rows, in whole sentences.
+    time_u_s : float
+        Standard uncertainty of the times of the rows, common to all of them, seconds.
     """
 
     anchor: Anchor
@@ -108,6 +112,8 @@ class Ending:
     complete: bool
     error: str = ""
     regions: tuple[RecordedRegion, ...] = ()
+    remarks: tuple[str, ...] = ()
+    time_u_s: float = 0.0
 
 
 class Sink(Protocol):
@@ -166,6 +172,8 @@ def metadata(header: Header, columns: tuple[str, ...], ending: Ending | None = N
         "dropped": ending.dropped if ending else None,
         "complete": ending.complete if ending else False,
         "error": ending.error if ending else "",
+        "remarks": ending.remarks if ending else (),
+        "time_u_s": ending.time_u_s if ending else None,
     }
     if ending is not None and ending.regions:
         facts["regions"] = [asdict(r) for r in ending.regions]

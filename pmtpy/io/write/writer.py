@@ -16,11 +16,13 @@ from dataclasses import dataclass, replace
 
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Frame
+from pmtpy.core.source import Remarks
 from pmtpy.errors import SinkError
 from pmtpy.io.columns import join, piece, with_gap
 from pmtpy.io.write.base import Ending, RecordedRegion, Sink
 from pmtpy.io.write.downsample import Thinner
 
+_NOTHING = Remarks()
 _MOST_REGIONS = 100_000  # some megabytes of metadata
 DEFAULT_MAX_ROWS = 200_000
 """Rows that may wait: ten seconds of a PowerSensor3, some 35 MB with four pairs."""
@@ -79,7 +81,7 @@ class Writer:
         self._missing = _Gap()  # on the way out of it; of the thread alone, as is the next
         self._rows = 0
         self._wake = threading.Event()
-        self._end: tuple[Anchor, str] | None = None  # when and why it was told to end
+        self._end: tuple[Anchor, str, Remarks] | None = None  # when and why it was told to end, and what is known then
         self._finished = threading.Event()  # joining would not do: on Python 3.10 Ctrl-C in join() spoils the thread
         self._ending: Ending | None = None
         self._thread = threading.Thread(target=self._run, name="pmtpy-writer", daemon=True)
@@ -110,7 +112,7 @@ class Writer:
             if len(self._regions) < _MOST_REGIONS:
                 self._regions.append(region)
 
-    def end(self, anchor: Anchor, failure: str = "") -> None:
+    def end(self, anchor: Anchor, failure: str = "", remarks: Remarks = _NOTHING) -> None:
         """Tell the thread to write what waits, close the sink and end. Does not wait; only the first call counts.
 
         Parameters
@@ -119,10 +121,12 @@ class Writer:
             Wall and monotonic time of the end.
         failure : str
             Why the dump ends early, if it does (the sensor was lost); the file is then marked incomplete.
+        remarks : Remarks
+            What the sensor knows of the time of the dump beyond its rows.
         """
         with self._lock:
             if self._end is None:
-                self._end = (anchor, failure)
+                self._end = (anchor, failure, remarks)
         self._wake.set()
 
     def wait(self) -> Ending:
@@ -173,7 +177,7 @@ class Writer:
             self.error = error if isinstance(error, SinkError) else SinkError(f"a row could not be written: {error!r}")
             self.error.__cause__ = error.__cause__ if isinstance(error, SinkError) else error
 
-    def _finish(self, anchor: Anchor, failure: str) -> Ending:
+    def _finish(self, anchor: Anchor, failure: str, remarks: Remarks) -> Ending:
         self._flush()
         left = self._gap.labels + self._missing.labels
         unmarked = f"markers without a row: {', '.join(left)}" if left else ""
@@ -183,7 +187,17 @@ class Writer:
             first, self.error = self.error, SinkError(f"{self.error}; {self._dropped} rows are missing")
             self.error.__cause__ = first
         text = "; ".join(filter(None, (failure, str(self.error or ""), unmarked)))
-        ending = Ending(anchor, self._rows, self._lost, self._dropped, not text, text, tuple(self._regions))
+        ending = Ending(
+            anchor,
+            self._rows,
+            self._lost,
+            self._dropped,
+            not text,
+            text,
+            tuple(self._regions),
+            remarks.warnings,
+            remarks.time_u_s,
+        )
         try:
             ending = self._sink.close(ending)
         except Exception as error:  # noqa: BLE001  (as above)

@@ -187,6 +187,7 @@ def test_a_disk_that_is_full_refuses_rows_and_the_file_stays_whole(
     assert len(table) == 6000
     assert table["lost"].sum() == 3000
     assert table.attrs["complete"] is False
+    assert any("3000 rows are missing" in note for note in table.attrs["notes"])
 
 
 def test_a_file_that_is_being_written_is_not_touched(tmp_path: Path, stream: Header) -> None:
