@@ -500,7 +500,7 @@ def test_time_that_may_be_missing_between_the_rows_is_in_the_uncertainty() -> No
             with region:
                 clock.advance(1.0)
         known, told = sure.total, ("test: some of it may be missing",)
-        source.remarks = lambda begin_ns, end_ns: Remarks(0.0, told, 0.1)  # type: ignore[method-assign]  # noqa: ARG005
+        source.remarks = lambda begin_ns, end_ns: Remarks(0.0, told, 0.1)  # type: ignore[method-assign]
         doubted = unsure.total
     assert known.uncertainty_joules < 3.0
     assert doubted.uncertainty_joules == pytest.approx(math.hypot(known.uncertainty_joules, 0.1 * 60.0), rel=0.05)
