@@ -163,28 +163,62 @@ _WORTH_A_WARNING = 1e-3  # share of an interval without known energy that a user
 _TOO_MUCH = 0.05  # share above which a sum of joules would pass for something that it is not
 
 
-def _check_coverage(a: State, b: State, i: int) -> None:
-    length = abs(b.t_ns - a.t_ns)
-    unknown = min(abs(b.uncovered_ns[i] - a.uncovered_ns[i]), length) if a.uncovered_ns and b.uncovered_ns else 0
-    if unknown <= _WORTH_A_WARNING * length:
-        return
-    msg = f"{a.target}: the energy of {unknown / 1e9:g} s of the {length / 1e9:g} s between the two states is not known"
-    if unknown > _TOO_MUCH * length:
-        msg += (
-            " (lost rows, a restart, a counter that rests although its part is powered, or counters that were not read"
-            " in time; a region keeps them read)"
-        )
-        raise CoverageError(msg)
-    warnings.warn(msg, stacklevel=4)
+@dataclass(frozen=True, slots=True)
+class KnownEnergy:
+    """What is known of the energy between two states.
+
+    Attributes
+    ----------
+    joules : float
+        Of the time that is covered.
+    covered_s : float
+        How much that is, seconds; negative between states in reverse order.
+    doubt : str
+        What is not known, in a sentence; empty where all is.
+    too_little : bool
+        The joules would pass for something that they are not.
+    """
+
+    joules: float
+    covered_s: float
+    doubt: str = ""
+    too_little: bool = False
 
 
-def _energy(a: State, b: State, i: int) -> float:
-    """Joules from ``a`` to ``b`` of one name, both by the rows that have come by now."""
+def known_energy(a: State, b: State, channel: str | int | None = None) -> KnownEnergy:
+    """Return what is known of the energy from ``a`` to ``b``, by the rows that have come by now. Refuses no gap.
+
+    Raises
+    ------
+    TargetError
+        The states belong to different sensors, or there is no such channel.
+    """
+    i = _index(a, b, channel)
     place = a.place or b.place
     if place is not None:
         a, b = place.settle((a, b))
-    _check_coverage(a, b, i)
-    return b.joules[i] - a.joules[i]
+    span = b.t_ns - a.t_ns
+    length = abs(span)
+    unknown = min(abs(b.uncovered_ns[i] - a.uncovered_ns[i]), length) if a.uncovered_ns and b.uncovered_ns else 0
+    energy, covered_s = b.joules[i] - a.joules[i], (length - unknown) / (1e9 if span >= 0 else -1e9)
+    if unknown <= _WORTH_A_WARNING * length:
+        return KnownEnergy(energy, covered_s)
+    msg = f"{a.target}: the energy of {unknown / 1e9:g} s of the {length / 1e9:g} s between the two states is not known"
+    return KnownEnergy(energy, covered_s, msg, unknown > _TOO_MUCH * length)
+
+
+def _energy(a: State, b: State, channel: str | int | None) -> float:
+    """Joules from ``a`` to ``b`` of one name, refused where too little of them is known."""
+    known = known_energy(a, b, channel)
+    if known.too_little:
+        msg = (
+            f"{known.doubt} (lost rows, a restart, a counter that rests although its part is powered, or counters that"
+            " were not read in time; a region keeps them read)"
+        )
+        raise CoverageError(msg)
+    if known.doubt:
+        warnings.warn(known.doubt, stacklevel=3)
+    return known.joules
 
 
 def joules(a: State, b: State, channel: str | int | None = None) -> float:
@@ -201,7 +235,7 @@ def joules(a: State, b: State, channel: str | int | None = None) -> float:
     CoverageError
         More than 5 % of the time between them has no known energy.
     """
-    return _energy(a, b, _index(a, b, channel))
+    return _energy(a, b, channel)
 
 
 def watts(a: State, b: State, channel: str | int | None = None) -> float:
@@ -217,4 +251,4 @@ def watts(a: State, b: State, channel: str | int | None = None) -> float:
     i = _index(a, b, channel)
     if a.t_ns == b.t_ns:
         return b.watts[i]
-    return _energy(a, b, i) / ((b.t_ns - a.t_ns) / 1e9)
+    return _energy(a, b, channel) / ((b.t_ns - a.t_ns) / 1e9)

@@ -9,9 +9,11 @@ import logging
 import math
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Sequence
 
+from pmtpy.core import state as states
 from pmtpy.core.state import State
 from pmtpy.errors import PmtError, ReadError
 from pmtpy.sensor.registry import VIRTUAL
@@ -37,6 +39,27 @@ def warm_up(sensor: Sensor) -> None:
         if now_ns > limit_ns:
             return
         clock.wait_until(now_ns + _STEP_NS, threading.Event())
+
+
+def known_energy(start: State, end: State, channel: str | int | None = None) -> float:
+    """Return the joules that are known between two states; a warning says what is not.
+
+    The originals never raise here, and neither do programs written for them expect it.
+    """
+    known = states.known_energy(start, end, channel)
+    if known.doubt:
+        warnings.warn(f"{known.doubt}; the joules do not contain it", stacklevel=3)
+    return known.joules
+
+
+def known_power(start: State, end: State, channel: str | int | None = None) -> float:
+    """Return the mean power of the time between two states that is covered, watts; NaN where nothing is."""
+    if start.t_ns == end.t_ns:
+        return states.watts(start, end, channel)
+    known = states.known_energy(start, end, channel)
+    if known.doubt:
+        warnings.warn(known.doubt, stacklevel=3)
+    return known.joules / known.covered_s if known.covered_s else math.nan
 
 
 class Held:

@@ -1,7 +1,8 @@
 """What ``import pmt`` gives: the names, arguments and results of PMT's own Python binding, on pmtpy's sensors.
 
 Differences, each on purpose: an unknown or absent sensor raises, where PMT measures 0 J; ``create`` takes a name alone;
-``dump`` works; States also tell joules per measurement; energies are float64 and use the sensor's counter.
+``dump`` works; States also tell joules per measurement; energies are float64 and use the sensor's counter. Energy that
+is not known is warned of (``warnings``), since no program written for PMT expects an error between two states.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from pmtpy.core import state as states
 from pmtpy.errors import BackendUnavailableError, TargetError
 from pmtpy.integrations.drop_ins._columns import Column, columns
-from pmtpy.integrations.drop_ins._held import Held, rehearsed
+from pmtpy.integrations.drop_ins._held import Held, known_energy, known_power, rehearsed
 from pmtpy.sensor.registry import backend_of, split_target
 from pmtpy.sensor.registry import create as open_sensor
 from pmtpy.sensor.sensor import Sensor, acquisition_of
@@ -89,13 +90,13 @@ class PMT:
     def joules(start: State, end: State) -> float:
         """Return the energy of the first measurement from one state to the other, joules: of RAPL the packages'."""
         first = start._columns[0].joules  # noqa: SLF001
-        return math.fsum(states.joules(start._state, end._state, i) for i in first)  # noqa: SLF001
+        return math.fsum([known_energy(start._state, end._state, i) for i in first])  # noqa: SLF001
 
     @staticmethod
     def watts(start: State, end: State) -> float:
         """Return the mean power of the first measurement from one state to the other, watts: of RAPL the packages'."""
         first = start._columns[0].joules  # noqa: SLF001
-        return math.fsum(states.watts(start._state, end._state, i) for i in first)  # noqa: SLF001
+        return math.fsum([known_power(start._state, end._state, i) for i in first])  # noqa: SLF001
 
     def read(self) -> State:
         """Return a new state, later than the one before."""

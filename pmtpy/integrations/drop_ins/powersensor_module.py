@@ -17,7 +17,7 @@ import numpy as np
 
 from pmtpy.core import state as states
 from pmtpy.errors import TargetError
-from pmtpy.integrations.drop_ins._held import Held, rehearsed
+from pmtpy.integrations.drop_ins._held import Held, known_energy, known_power, rehearsed
 from pmtpy.sensor.registry import create
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
@@ -177,7 +177,7 @@ def Joules(first_state: State, second_state: State, sensor_pair: int = -1) -> fl
     channel, absent = _channel(first_state, second_state, sensor_pair)
     if absent is not None:
         return absent
-    return states.joules(first_state._state, second_state._state, channel)  # noqa: SLF001
+    return known_energy(first_state._state, second_state._state, channel)  # noqa: SLF001
 
 
 def seconds(first_state: State, second_state: State) -> float:
@@ -193,4 +193,4 @@ def Watt(first_state: State, second_state: State, sensor_pair: int = -1) -> floa
     channel, absent = _channel(first_state, second_state, sensor_pair)
     if absent is not None:
         return absent
-    return states.watts(first_state._state, second_state._state, channel)  # noqa: SLF001
+    return known_power(first_state._state, second_state._state, channel)  # noqa: SLF001
