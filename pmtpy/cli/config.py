@@ -14,6 +14,7 @@ from pmtpy.backends.powersensor3 import config
 from pmtpy.backends.powersensor3.config import Records
 from pmtpy.backends.powersensor3.device import Board, open_board
 from pmtpy.backends.powersensor3.limits import refuse_implausible
+from pmtpy.cli import config_pmd
 from pmtpy.cli.common import say
 from pmtpy.cli.page import Kind, Line, Page, Table, notes
 from pmtpy.cli.terminal import show
@@ -36,7 +37,11 @@ _EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     add = parser.add_argument
-    add("target", metavar="powersensor3[:DEVICE]", help="the board; without DEVICE, the only one that is connected")
+    add(
+        "target",
+        metavar="powersensor3[:DEVICE]",
+        help="the board; without DEVICE, the only one that is connected; or pmd:PORT",
+    )
     add("--sensor", type=int, action="append", default=[], metavar="N",
         help="sensor to change, 0 to 7 (even: current, odd: voltage); may be repeated")  # fmt: skip
     add("--type", metavar="NAME", help="module type; MLX10, MLX20, MLX50 and MLX75 bring their sensitivity")
@@ -55,14 +60,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--reboot", action="store_true", help="reboot the board at the end")
     add("--dfu", action="store_true", help="reboot the board into its boot loader at the end")
     add("--json", action="store_true", help="print one JSON document instead of the table")
+    config_pmd.add_arguments(parser)
     parser.epilog = _EXAMPLES
 
 
 def run(args: argparse.Namespace) -> int:
     """Open the board, make the changes in the order of the options, store them at once, show the result."""
     name, device = split_target(canonical(args.target))
+    if name == "pmd":
+        return config_pmd.run(args, device)
     if name != "powersensor3":
-        msg = f"only powersensor3 boards have a stored configuration, not {name!r}"
+        msg = f"only powersensor3 and pmd have a stored configuration, not {name!r}"
         raise TargetError(msg)
     wants_sensor = any(getattr(args, f) is not None for f in _FIELDS) or _calibrates(args)
     if wants_sensor and not args.sensor:

@@ -54,3 +54,11 @@ def number(value: object, what: str, *, least: float = -math.inf, most: float = 
 
 def _refused(value: object, what: str) -> TargetError:
     return TargetError(f"{value!r} is not {what}")
+
+
+def one_of(value: _T, allowed: Sequence[_T], what: str) -> _T:
+    """Return ``value`` if it is one of those that there are."""
+    if value not in allowed:
+        msg = f"{what} {value!r} is unknown; there are: {', '.join(str(a) or 'none' for a in allowed)}"
+        raise TargetError(msg)
+    return value

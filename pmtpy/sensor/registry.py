@@ -64,6 +64,9 @@ BACKENDS: Mapping[str, Backend] = types.MappingProxyType(
             Backend("nvml", "pmtpy.backends.nvml", "pmtpy.emulators.nvml", "NVIDIA GPUs", ("nvidia",)),
             Backend("occ", "pmtpy.backends.occ", "pmtpy.emulators.occ", "POWER9 on-chip controllers"),
             Backend(
+                "pmd", "pmtpy.backends.pmd", "pmtpy.emulators.pmd", "ElmorLabs PMD-USB, PMD2, PMD2X; WireView Pro II"
+            ),
+            Backend(
                 "powersensor3",
                 "pmtpy.backends.powersensor3",
                 "pmtpy.emulators.powersensor3",

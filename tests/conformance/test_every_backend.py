@@ -28,6 +28,7 @@ ALLOWED = {
     "jetson": 0.02,  # quantised currents (8 mA at 5 V and more), conversions of some ms
     "nvml": 0.01,  # an energy counter that steps every 100 ms: 10 J at either end
     "occ": 0.02,  # whole watts; 40 ms between buffers
+    "pmd": 0.002,  # quantisation, dithered by noise; 0.02 % of the voltage's rounding
     "powersensor3": 0.002,  # quantisation, dithered by noise
     "rapl": 0.001,  # a counter of microjoules that steps every millisecond
 }
@@ -90,6 +91,7 @@ STAMPS = [
     ("nvml", {}, Timestamps.DEVICE_READ),
     ("nvml", {"samples": True}, Timestamps.DEVICE_UPDATE),
     ("occ", {}, Timestamps.DEVICE_UPDATE),
+    ("pmd", {}, Timestamps.DEVICE_UPDATE),
     ("powersensor3", {}, Timestamps.DEVICE_UPDATE),
     ("rapl", {}, Timestamps.HOST_READ),
 ]

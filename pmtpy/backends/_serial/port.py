@@ -52,8 +52,19 @@ def list_ports() -> list[FoundPort]:
 
 def serial_of(path: str) -> str:
     """Return the USB serial number of the board at a port; empty where the USB knows none."""
+    found = _at(path)
+    return found.serial if found else ""
+
+
+def usb_of(path: str) -> tuple[int, int]:
+    """Return USB vendor and product of what is at a port; zeros where the USB knows it not."""
+    found = _at(path)
+    return found.usb if found else (0, 0)
+
+
+def _at(path: str) -> FoundPort | None:
     real = os.path.realpath(path)
-    return next((p.serial for p in list_ports() if os.path.realpath(p.path) == real), "")
+    return next((p for p in list_ports() if os.path.realpath(p.path) == real), None)
 
 
 def is_pseudo_terminal(path: str) -> bool:

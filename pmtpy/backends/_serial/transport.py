@@ -21,7 +21,7 @@ import threading
 from typing import Protocol
 
 from pmtpy.backends._serial import relay as _relay
-from pmtpy.backends._serial.port import above_standard
+from pmtpy.backends._serial.port import above_standard, set_baud
 from pmtpy.backends._serial.relay_command import no_relay, relay_command
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.errors import ReadError, SensorClosedError, SourceLostError
@@ -181,6 +181,11 @@ class DirectTransport:
         """Wait until something can be received or the board has gone."""
         self.port.check()
         return _poll(self.port.fd, select.POLLIN, timeout_s * 1000)
+
+    def set_baud(self, baud: int) -> None:
+        """Set the rate of the line."""
+        self.port.check()
+        set_baud(self.port.fd, baud)
 
     def detach(self) -> Port:
         """Hand the port to another transport; this one is closed."""

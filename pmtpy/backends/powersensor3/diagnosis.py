@@ -6,14 +6,11 @@ boot loader's USB identity), PowerSensor3 ``docs/INSTALLATION_DEVICE.md``; for W
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
 from pathlib import Path
 
-from pmtpy.backends._serial.port import holders
+from pmtpy.backends._serial.diagnosis import port_finding
 from pmtpy.backends._sysfs import entries, optional_text
-from pmtpy.backends.machine import Machine, load_module, may_use, no_sysfs, remake_nodes, why_denied
+from pmtpy.backends.machine import Machine, load_module, no_sysfs
 from pmtpy.backends.powersensor3.port import BACKEND, USB_PRODUCT, USB_VENDOR
 from pmtpy.errors import Finding, Obstacle, Verdict
 
@@ -28,7 +25,7 @@ _FROM_WINDOWS = (
 def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:
     """Say of each board, or of the port that is named, whether it can be used."""
     if device is not None:
-        return (_port(Path(device), machine),)
+        return (port_finding(BACKEND, Path(device), machine, rules=_RULES),)
     usb = _usb(machine)
     findings = []
     for name, product in usb.items():
@@ -46,7 +43,9 @@ def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:
                     load_module("cdc_acm", machine),
                 )
             )
-        findings += [_port(machine.at(f"/dev/{port}"), machine, on_usb=True) for port in ports]
+        findings += [
+            port_finding(BACKEND, machine.at(f"/dev/{port}"), machine, on_usb=True, rules=_RULES) for port in ports
+        ]
     if findings:
         return tuple(findings)
     reason = f"nothing on the USB has the identity {USB_VENDOR:04x}:{USB_PRODUCT:04x} of a board"
@@ -83,54 +82,3 @@ def _in_boot_loader(usb: str) -> Finding:
     )
     reason = f"a board ({usb}) is in its boot loader"
     return Finding(BACKEND, "", Verdict.BROKEN, reason, Obstacle.FIRMWARE, cure)
-
-
-def _port(path: Path, machine: Machine, *, on_usb: bool = False) -> Finding:
-    name = str(path)
-    if not path.exists():
-        return _without_node(name, machine, on_usb=on_usb)
-    if not may_use(path, write=True):
-        obstacle, cure = why_denied(path)
-        reason = f"no permission to read and write {name}"
-        return Finding(BACKEND, name, Verdict.BROKEN, reason, obstacle, cure, _RULES)
-    if not path.is_char_device():
-        cure = ("name the port of the board, as $ pmtpy list shows it",)
-        return Finding(BACKEND, name, Verdict.BROKEN, f"{name} is not a serial port", Obstacle.SETTING, cure)
-    users = holders(name)
-    if users or _locked(path):
-        who = ", ".join(users) or "a program that cannot be seen from here (another user, a container)"
-        numbers = [user.split()[1] for user in users if user.startswith("pid ")]
-        cure = ("wait until it has ended, or end it:", f"$ kill {' '.join(numbers)}") if numbers else ()
-        modem = _RULES if "ModemManager" in who else ()
-        return Finding(BACKEND, name, Verdict.BROKEN, f"{name} is in use by {who}", Obstacle.BUSY, cure, modem)
-    return Finding(BACKEND, name, Verdict.WORKS, f"{name} is there and free")
-
-
-def _without_node(name: str, machine: Machine, *, on_usb: bool) -> Finding:
-    reason = f"a board is on the USB, but its port {name} does not exist" if on_usb else f"{name} does not exist"
-    if machine.in_container:
-        cure: tuple[str, ...] = (
-            "give the port of the host to the container:",
-            f"$ docker run --device {name} IMAGE COMMAND",
-        )
-        return Finding(BACKEND, name, Verdict.BROKEN, f"{reason} in this container", Obstacle.CONTAINER, cure)
-    if on_usb:
-        return Finding(BACKEND, name, Verdict.BROKEN, reason, Obstacle.DRIVER, remake_nodes("tty"))
-    cure = ("connect the board, and see under which name it appears: $ pmtpy list",)
-    return Finding(BACKEND, name, Verdict.BROKEN, reason, Obstacle.HARDWARE, cure)
-
-
-def _locked(path: Path) -> bool:
-    """Whether another program holds the lock of the port; looking at it disturbs no stream."""
-    fd = -1
-    with contextlib.suppress(OSError):
-        fd = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if fd < 0:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(fd)
-    return False

@@ -2,7 +2,8 @@
 
 Facts: Yang, Adamek, Armour, GitHub ``JimZeyuYang/GPU_Power_Benchmark``, and their recordings. Records of nine
 little-endian ``uint16``: a tick count and four pairs of voltage and current, 12-bit codes in the upper bits, 7.568 mV
-and 48.8 mA a code. Codes with the top bit set are small negatives and count as zero. The tick runs at about 2933.5 per
+and 48.8 mA a code. Codes are signed: their authors clamp negatives to 0, which gives an idle pair 0.6 W too much, and
+scale the voltage of the third pair by 7.5 mV, a slip; neither is done here. The tick runs at about 2933.5 per
 ms, which differs by 0.1 % from session to session, and turns over every 22 ms. The streaming was noted 50 ms after its
 first sample, in ``PMD_start_ts.txt`` beside the recording.
 """
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 _RECORD = 18  # bytes
 _TICKS_PER_MS = 2933.5
 _VOLTS, _AMPERES = 0.007568, 0.0488  # per code
-_NEGATIVE = 0x800
 _START_DELAY_S = 0.05
 _JITTER, _REGULAR = 0.1, 0.5  # more than half of the steps are within a tenth of the usual one
 _COST = 40  # bytes of memory per byte of the recording
@@ -64,8 +64,7 @@ def read(recording: Recording, ticks_per_ms: float | None) -> pd.DataFrame:
     elapsed = np.concatenate([[0], np.cumsum(steps)]) / (rate * 1000)
     usual = max(1.0, float(np.median(steps))) if len(steps) else 1.0
     lost = np.where(steps > _STRETCHED * usual, np.rint(steps / usual) - 1, 0).astype(np.int64)
-    codes = words[:, 1:] >> 4
-    codes = np.where(codes & _NEGATIVE, 0, codes).astype(np.float64)
+    codes = np.right_shift(words[:, 1:].astype(np.uint16).view(np.int16), 4).astype(np.float64)
     volts = np.asarray(codes[:, ::2] * _VOLTS, np.float64)
     amperes = np.asarray(codes[:, 1::2] * _AMPERES, np.float64)
     powers = tuple(
@@ -86,7 +85,7 @@ def read(recording: Recording, ticks_per_ms: float | None) -> pd.DataFrame:
         ),
         kind="PMD recording",
         clock=f"device ticks, {rate:g} per ms ({given}); {where}",
-        total="sum of the four pairs",
+        total="sum of the four pairs, negative currents kept (its authors clamp them: 0.6 W for an idle pair)",
     )
 
 

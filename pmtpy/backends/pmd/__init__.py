@@ -1,0 +1,53 @@
+"""ElmorLabs PMD-USB, PMD2, PMD2X and Thermal Grizzly WireView Pro II: power meters in the cables of a PC.
+
+``codec`` and ``tick_clock`` are pure and turn bytes into records with times; ``device`` speaks the commands;
+``channels`` says what columns mean; ``source`` is the waist.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pmtpy.backends._serial.diagnosis import port_finding
+from pmtpy.backends._sysfs import entries, optional_text
+from pmtpy.backends.machine import Machine
+from pmtpy.backends.pmd.device import BACKEND, USB, unnamed
+from pmtpy.backends.pmd.source import PmdSource, RailSource, open_source
+from pmtpy.core.source import Discovery
+from pmtpy.errors import Finding, Obstacle, Verdict
+
+__all__ = ["PmdSource", "RailSource", "discover", "open_source"]
+
+
+def discover() -> Discovery:
+    """Say at which ports a meter could be; none is asked, since a port may belong to anything."""
+    why, cure = unnamed()
+    return Discovery((), (Finding(BACKEND, "", Verdict.ABSENT, why, Obstacle.HARDWARE, (cure,)),))
+
+
+def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:
+    """Say whether the port that is named can be used, or at which ports a meter could be."""
+    if device is not None:
+        return (port_finding(BACKEND, Path(device), machine),)
+    grabbed = _grabbed(machine)
+    if grabbed is not None:
+        return (grabbed,)
+    return discover().findings
+
+
+def _grabbed(machine: Machine) -> Finding | None:
+    """brltty, a driver of Braille displays, takes every CH340 of Ubuntu 22.04 away from its serial driver."""
+    for path in entries(machine.sysfs / "bus/usb/devices").paths:
+        identity = optional_text(path / "idVendor"), optional_text(path / "idProduct")
+        if identity != ("1a86", "7523"):
+            continue
+        interfaces = [p for p in entries(path.parent).paths if p.name.startswith(f"{path.name}:")]
+        if any(list(p.glob("ttyUSB*")) or list(p.glob("tty/*")) for p in interfaces):
+            continue
+        if any(machine.at(f"/{folder}/brltty").exists() for folder in ("usr/bin", "bin", "sbin", "usr/sbin")):
+            found = (
+                f"a {USB[0x1A86, 0x7523]} could be on the USB ({path.name}), but brltty has taken it: no port was made"
+            )
+            cure = ("$ sudo apt-get remove brltty", "then unplug it and plug it in again")
+            return Finding(BACKEND, "", Verdict.BROKEN, found, Obstacle.BUSY, cure)
+    return None

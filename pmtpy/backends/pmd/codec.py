@@ -1,0 +1,295 @@
+"""Bytes of ElmorLabs and Thermal Grizzly power meters to records, answers and configurations. Pure.
+
+Facts: the maker's own program (``ElmorLabs/PMD-USB``, ``PMD/FormPMD.cs``) and loggers (``PMD2-Python`` and
+``pmd-usb-serial-interface-fast`` of ElmorLabs, ``WireViewPro2-Python`` of ElmorLabs-ThermalGrizzly), and the recordings
+of ``JimZeyuYang/GPU_Power_Benchmark``.
+"""
+
+from __future__ import annotations
+
+import binascii
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
+from pmtpy.core.rows import Ints
+from pmtpy.errors import ProtocolError
+
+PAIRS = ("pcie1", "pcie2", "eps1", "eps2")
+# 31 V and 200 A over 4096 codes (Yang et al., and the maker's logger).
+VOLTS_PER_CODE, AMPERES_PER_CODE = 0.007568, 0.0488
+END_CODES = (-2048, 2047)
+WELCOME, READ_ID, READ_CONFIG, WRITE_CONFIG, READ_VALUES = b"\x00", b"\x01", b"\x04", b"\x05", b"\x04"
+STOP = bytes((7, 0, 0, 0))
+BAUDS = (115200, 921600, 460800, 230400, 2000000, 1500000)  # 115200 after power-up; the others have been seen in use
+AVERAGED = (1, 64, 4096, 32768)  # samples of 29 us: what the setting ``averaging`` means
+Codes = npt.NDArray[np.int16]
+
+_TICKS = (300, 5000)  # between two records: 500 to 1100 at 921600 baud, fewer at 2 Mbaud
+_SLOWEST = 64  # times the usual step, beyond which a step is not a gap but a damaged stamp
+_AGREE = 3  # records that must agree before the stream is believed again
+
+
+def start_command(stamp_bytes: int) -> bytes:
+    """Return the command that starts the stream of all channels with stamps of 2 or 4 bytes."""
+    return bytes((7, 1, stamp_bytes, 0xFF))
+
+
+def baud_command(baud: int) -> bytes:
+    """Return the command that sets the rate of the line, 8 bits, no parity, 1 stop bit."""
+    return b"\x08" + struct.pack("<4I", baud, 2, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Whole records of the stream.
+
+    Attributes
+    ----------
+    ticks : int64, shape (n,)
+        As sent, modulo 2^16 or 2^32.
+    codes : int16, shape (n, 8)
+        Signed codes: volts and amperes of each pair in turn.
+    ends : int64, shape (n,)
+        Bytes of this feed that had come when the record was whole.
+    """
+
+    ticks: Ints
+    codes: Codes
+    ends: Ints
+
+    def __len__(self) -> int:
+        """Number of records."""
+        return len(self.ticks)
+
+
+class Decoder:
+    """Cuts a stream without sync bytes into records. Used by one thread at a time.
+
+    A record has 32 bits that are always 0, and its stamp follows that of the one before by a plausible step. Where that
+    fails, it slides on byte by byte until three records agree.
+
+    Attributes
+    ----------
+    skipped_bytes : int
+        Bytes that belonged to no record.
+    damaged : int
+        How often the sequence was broken.
+    """
+
+    def __init__(self, stamp_bytes: int) -> None:
+        self.record = stamp_bytes + 16
+        self.skipped_bytes = self.damaged = 0
+        self._dtype = np.dtype([("tick", f"<u{stamp_bytes}"), ("word", "<i2", (8,))])
+        self._modulo = 1 << (8 * stamp_bytes)
+        self._rest = b""
+        self._synced = False
+        self._last = -1  # stamp of the last record
+
+    def feed(self, data: bytes) -> Records:
+        """Take the next bytes; return the records that are whole by now."""
+        held = len(self._rest)
+        data, at = self._rest + data, 0
+        ticks: list[Ints] = []
+        codes: list[Codes] = []
+        ends: list[Ints] = []
+        while len(data) - at >= self.record * (1 if self._synced else _AGREE):
+            if not self._synced:
+                found = self._search(data, at)
+                self.skipped_bytes += found - at
+                at = found
+                self._last = -1
+                if not self._synced:
+                    break
+            whole = np.frombuffer(data, self._dtype, (len(data) - at) // self.record, at)
+            good = self._good(whole)
+            keep = whole[: len(whole) if good.all() else int(np.argmin(good))]
+            if len(keep):
+                ticks.append(keep["tick"].astype(np.int64))
+                codes.append(np.right_shift(keep["word"], 4))
+                ends.append(at - held + self.record * np.arange(1, len(keep) + 1))
+                self._last = int(keep["tick"][-1])
+                at += self.record * len(keep)
+            if len(keep) < len(whole):
+                self._synced = False
+                self.damaged += 1
+        self._rest = data[at:]
+        if not ticks:
+            return Records(np.empty(0, np.int64), np.empty((0, 8), np.int16), np.empty(0, np.int64))
+        return Records(np.concatenate(ticks), np.concatenate(codes), np.concatenate(ends))
+
+    def _good(self, whole: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+        """Which records follow the one before."""
+        words: npt.NDArray[np.int16] = whole["word"]
+        ticks: Ints = whole["tick"].astype(np.int64)
+        clean = np.asarray((words & 0xF).max(axis=1) == 0)
+        before = self._last if self._last >= 0 else int(ticks[0])
+        step: Ints = np.mod(np.diff(ticks, prepend=before), self._modulo)
+        if self._modulo > 1 << 16:  # shorter stamps turn over within any gap
+            clean &= (step >= _TICKS[0]) & (step <= _TICKS[1] * _SLOWEST) | (step == 0) & (np.arange(len(step)) == 0)
+        return clean
+
+    def _search(self, data: bytes, at: int) -> int:
+        """Find where three records agree; else where the next feed goes on looking."""
+        last = len(data) - _AGREE * self.record
+        for start in range(at, last + 1):
+            three = np.frombuffer(data, self._dtype, _AGREE, start)
+            steps: Ints = np.mod(np.diff(three["tick"].astype(np.int64)), self._modulo)
+            if not (three["word"] & 0xF).any() and (steps >= _TICKS[0]).all() and (steps <= _TICKS[1]).all():
+                self._synced = True
+                return start
+        return max(at, last + 1)
+
+
+# -- the stored configuration ------------------------------------------------------------------------------------------
+
+# Packing 2: version, crc, offsets, OLED, time-out, its action, speed, restart, calibrate, update, rotation, averaging.
+_CONFIG = struct.Struct("<BxH8bBxHBBBBBBB")
+_V4, _V5 = 26, 34
+_UPDATE_AT, STORE, APPLY = 20, 1, 3
+_FIELDS = ("oled_off", "timeout", "timeout_action", "oled_speed", "rotation", "averaging")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The configuration stored in a PMD-USB.
+
+    Attributes
+    ----------
+    version : int
+        5 from firmware 6 on.
+    offsets : tuple of int
+        Codes added to what each converter says: volts and amperes of each pair in turn.
+    oled_off, timeout, timeout_action, oled_speed, rotation : int
+        Of its display.
+    averaging : int
+        0 to 3: of 1, 64, 4096 or 32768 samples of 29 us. Whether the stream is averaged too is not known.
+    rest : bytes
+        What follows, kept as it is; in version 5 gains whose unit nobody knows.
+    """
+
+    version: int
+    offsets: tuple[int, ...]
+    oled_off: int
+    timeout: int
+    timeout_action: int
+    oled_speed: int
+    rotation: int
+    averaging: int
+    rest: bytes
+
+    def but(self, **changes: int | tuple[int, ...]) -> Config:
+        """Return the configuration with some fields changed.
+
+        Raises
+        ------
+        ValueError
+            A value that does not fit.
+        """
+        made = replace(self, **changes)  # type: ignore[arg-type]
+        if len(made.offsets) != 8 or not all(-128 <= o <= 127 for o in made.offsets):
+            msg = f"offsets are eight codes from -128 to 127, not {made.offsets}"
+            raise ValueError(msg)
+        if not 0 <= made.averaging < len(AVERAGED):
+            msg = f"averaging is 0 to 3 (1, 64, 4096 or 32768 samples), not {made.averaging}"
+            raise ValueError(msg)
+        return made
+
+
+def config_size(firmware: int) -> int:
+    """Return how long the configuration of a firmware is."""
+    return _V5 if firmware >= 6 else _V4
+
+
+def parse_config(data: bytes) -> Config:
+    """Understand the answer to the command that reads the configuration.
+
+    Raises
+    ------
+    ProtocolError
+        It is none: another version, or a wrong length.
+    """
+    version = data[0] if data else 0
+    if (version, len(data)) not in {(4, _V4), (5, _V5)}:
+        msg = f"a configuration has {_V4} (version 4) or {_V5} bytes (5); this has {len(data)}, version {version}"
+        raise ProtocolError(msg)
+    _, _, *offsets, off, timeout, action, speed, _, _, _, rotation, averaging = _CONFIG.unpack_from(data)
+    return Config(version, tuple(offsets), off, timeout, action, speed, rotation, averaging, data[_CONFIG.size :])
+
+
+def pack_config(config: Config, *, store: bool) -> bytes:
+    """Return the bytes that set a configuration, until power is lost or (``store``) for good. It calibrates nothing."""
+    body = bytearray(
+        _CONFIG.pack(
+            config.version, 0, *config.offsets, config.oled_off, config.timeout, config.timeout_action,
+            config.oled_speed, 0, 0, STORE if store else APPLY, config.rotation, config.averaging,
+        )
+        + config.rest
+    )  # fmt: skip
+    # The maker's program takes the range of version 4 also for version 5, so its sum leaves the gains out.
+    struct.pack_into("<H", body, 2, binascii.crc_hqx(bytes(body[4:23]), 0xFFFF))
+    return bytes(body)
+
+
+# -- answers of the polled meters --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The answer to "read sensor values" of a polled meter.
+
+    Attributes
+    ----------
+    model : str
+        How it introduces itself.
+    rails : tuple of str
+        Names of its readings, in order; ``a.b`` is a part of ``a``.
+    first, step, size : int
+        Bytes before the first reading, from one to the next, of the whole answer.
+    reading : str
+        ``struct`` format of a reading: millivolts, milliamperes, milliwatts.
+    """
+
+    model: str
+    rails: tuple[str, ...]
+    first: int
+    step: int
+    size: int
+    reading: str = "<hii"
+
+    def counts(self, answer: bytes) -> list[float]:
+        """Return millivolts, milliamperes and milliwatts of each rail."""
+        take = struct.Struct(self.reading)
+        return [
+            float(v)
+            for v in chain(*(take.unpack_from(answer, self.first + i * self.step) for i in range(len(self.rails))))
+        ]
+
+    def pack(self, readings: Sequence[tuple[int, int, int]]) -> bytes:
+        """Return an answer with these readings and zeros elsewhere: for a virtual meter."""
+        answer = bytearray(self.size)
+        for i, reading in enumerate(readings):
+            struct.pack_into(self.reading, answer, self.first + i * self.step, *reading)
+        return bytes(answer)
+
+
+_PMD2 = ("atx12v", "atx5v", "atx5vsb", "atx3v3", "hpwr", "eps1", "eps2", "pcie1", "pcie2", "pcie3")
+_WIRES = tuple(f"hpwr.wire{n}" for n in range(1, 7))
+STREAMING = "ElmorLabs PMD-USB"
+SHORTEST = len("ElmorLabs PMD2\0")  # of what they call themselves
+POLLED = (
+    Layout("ElmorLabs PMD2X", _PMD2 + _WIRES, 8, 10, 192),
+    Layout("ElmorLabs PMD2", _PMD2, 4, 10, 122),
+    Layout("Thermal Grizzly WireView Pro II", tuple(f"wire{n}" for n in range(1, 7)), 12, 12, 100, "<hxxii"),
+)
+
+
+def introduced(text: bytes) -> str | Layout | None:
+    """Return which meter has introduced itself: :data:`STREAMING`, a layout, or None for something else."""
+    if STREAMING.encode() in text:
+        return STREAMING
+    return next((layout for layout in POLLED if layout.model.encode() + b"\0" in text), None)

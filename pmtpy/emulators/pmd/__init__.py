@@ -1,0 +1,66 @@
+"""Virtual power meters of ElmorLabs: a PMD-USB that streams, and those that are asked, on the shared load."""
+
+from __future__ import annotations
+
+from pmtpy.backends import pmd
+from pmtpy.backends.pmd import codec
+from pmtpy.core.arguments import one_of
+from pmtpy.core.clock import Clock
+from pmtpy.core.source import Source
+from pmtpy.emulators._virtual_source import check_device, open_on
+from pmtpy.emulators.pmd.board import PmdBoard, RailBoard
+from pmtpy.emulators.serial_board import MemoryLine
+from pmtpy.emulators.world import shared_world
+
+__all__ = ["PmdBoard", "RailBoard", "open_virtual"]
+
+MODELS = ("usb", "pmd2", "pmd2x", "wireview")
+
+
+def open_virtual(
+    device: str | None = None,
+    *,
+    clock: Clock,
+    load: str | None = None,
+    model: str = "usb",
+    noise: bool = True,
+    streaming: bool = False,
+    left_at: int = 115200,
+    slot: str = "",
+    pairs: str = ",".join(codec.PAIRS),
+    stamps: int = 4,
+) -> Source:
+    """Open the real backend on a virtual meter, through which the whole load flows.
+
+    Parameters
+    ----------
+    device : str or None
+        None, or "virtual".
+    clock : Clock
+    load : str or None
+        The load of the emulated world; None joins the one there is.
+    model : {"usb", "pmd2", "pmd2x", "wireview"}
+    noise : bool
+        As in recordings; off: a constant input gives a constant code.
+    streaming, left_at
+        The state in which an earlier program left a PMD-USB: streaming, and the rate of its line.
+    slot, pairs, stamps
+        As of the real one.
+    """
+    check_device("pmd", device)
+    one_of(model, MODELS, "the model")
+    world = shared_world(load, clock=clock)
+    layouts = dict(zip(MODELS[1:], (codec.POLLED[1], codec.POLLED[0], codec.POLLED[2]), strict=True))
+    board: PmdBoard | RailBoard
+    if model == "usb":
+        board = PmdBoard(world, noise_codes=1.5 if noise else 0.0, streaming=streaming, baud=left_at)
+    else:
+        board = RailBoard(world, layouts[model])
+    line = MemoryLine(board, clock)
+    return open_on(
+        world,
+        lambda at: pmd.open_source(
+            "virtual", clock=at, transport=line, slot=slot, pairs=pairs, stamps=stamps, virtual=True
+        ),
+        leave=lambda: None,
+    )
