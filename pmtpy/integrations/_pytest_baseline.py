@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,11 +28,17 @@ class Baseline:
     tests : mapping of node id to record
     note : str
         What a reader of a comparison must know; empty where all is as it was.
+    forced : bool
+        Compare other devices nevertheless.
+    limit : float or None
+        The relative increase beyond which a run fails; None: none does.
     """
 
     path: str
     tests: Mapping[str, Record]
     note: str
+    forced: bool
+    limit: float | None
 
 
 def read_baseline(config: pytest.Config) -> Baseline:
@@ -40,8 +47,12 @@ def read_baseline(config: pytest.Config) -> Baseline:
     Raises
     ------
     UsageError
-        It cannot be read, or is of another machine.
+        It cannot be read, or is of another machine; or what is allowed makes no sense.
     """
+    limit = _limit(config.getoption("energy_compare_fail"))
+    if not config.getoption("energy_compare"):
+        msg = "--energy-compare-fail needs the file to compare with: --energy-compare OLD.json"
+        raise pytest.UsageError(msg)
     path = str(config.getoption("energy_compare"))
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -57,17 +68,28 @@ def read_baseline(config: pytest.Config) -> Baseline:
     here = machine_facts()
     other = [f"{machine.get(fact)} there, {here[fact]} here" for fact in _SAME if machine.get(fact) != here[fact]]
     note = f"{path} is of another machine: {'; '.join(other)}" if other else ""
-    if note and not config.getoption("energy_force"):
+    forced = bool(config.getoption("energy_force"))
+    if note and not forced:
         msg = (
             f"--energy-compare {note}; make a baseline here with --energy-json, or compare nevertheless: --energy-force"
         )
         raise pytest.UsageError(msg)
-    return Baseline(path, tests, note)
+    return Baseline(path, tests, note, forced, limit)
 
 
-def conclude(
-    config: pytest.Config, reporter: pytest.TerminalReporter, found: Mapping[str, Record], baseline: Baseline | None
-) -> None:
+def _limit(text: str | None) -> float | None:
+    """Return the share that a text such as ``5%`` or ``5`` means."""
+    if text is None:
+        return None
+    with contextlib.suppress(ValueError):
+        share = float(text.strip().rstrip("%")) / 100.0
+        if 0.0 <= share < math.inf:
+            return share
+    msg = f"--energy-compare-fail {text}: write how much more is allowed in percent, such as 5%"
+    raise pytest.UsageError(msg)
+
+
+def conclude(config: pytest.Config, reporter: pytest.TerminalReporter, found: Mapping[str, Record]) -> None:
     """Show the energies of a run, and write them to a file."""
     reporter.section("energy")
     width = max((len(nodeid) for nodeid in found), default=0)
@@ -76,14 +98,15 @@ def conclude(
             reporter.line(f"{nodeid.ljust(width)}  {line}")
     if not found:
         reporter.line("no test was measured")
+    refused = sum("unavailable" in record and not record["targets"] for record in found.values())
+    if refused:
+        reporter.line(f"{refused} test{'s were' if refused > 1 else ' was'} not judged", yellow=True)
     if any(record.get("shared") for record in found.values()):
         reporter.line(
             "note: several workers ran side by side: each energy is that of all of them (-n 0 measures each test)"
         )
     if any(t["device"]["virtual"] for record in found.values() for t in record["targets"].values()):
         reporter.line("note: virtual sensors: their energy is emulated")
-    if baseline is not None:
-        _compare(config, reporter, found, baseline)
     path = config.getoption("energy_json")
     if path:
         document = {"format": _FORMAT, "version": 1, "machine": machine_facts(), "tests": dict(found)}
@@ -115,45 +138,108 @@ def _text(numbers: Mapping[str, object]) -> str:
 # -- the comparison ----------------------------------------------------------------------------------------------------
 
 
-def _compare(
-    config: pytest.Config, reporter: pytest.TerminalReporter, found: Mapping[str, Record], baseline: Baseline
-) -> None:
-    reporter.section(f"energy against {baseline.path}")
-    if baseline.note:
-        reporter.line(f"note: {baseline.note}; compared because of --energy-force")
-    forced = bool(config.getoption("energy_force"))
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One test by one sensor, now against before.
+
+    Attributes
+    ----------
+    name : str
+        Of the test and the sensor.
+    change, half : float
+        Relative change and the half-width of its interval of 95 %; NaN where they are not known.
+    why : str
+        Why they are not; empty where they are.
+    """
+
+    name: str
+    change: float = math.nan
+    half: float = math.nan
+    why: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """``less``, ``more``, ``unresolved``, or empty where there is none."""
+        if not math.isfinite(self.half):
+            return ""
+        return "unresolved" if abs(self.change) <= self.half else "more" if self.change > 0.0 else "less"
+
+    def against(self, limit: float) -> str:
+        """``over`` or ``within`` an increase that is allowed, ``unresolved``, or empty where nothing can be said."""
+        if not math.isfinite(self.half):
+            return ""
+        low, high = self.change - self.half, self.change + self.half
+        return "over" if low > limit else "within" if high <= limit else "unresolved"
+
+    def __str__(self) -> str:
+        """Return a line for people."""
+        if not self.verdict:
+            return f"{self.name}: {self.why}"
+        return f"{self.name}: {self.verdict}: {100 * self.change:+.3g} % +- {100 * self.half:.2g} %{self.why}"
+
+
+def compare(found: Mapping[str, Record], baseline: Baseline) -> list[Compared]:
+    """Hold the energies of a run against those of the baseline."""
+    pairs: list[Compared] = []
     for nodeid, record in found.items():
         old = baseline.tests.get(nodeid)
         if old is None:
-            reporter.line(f"{nodeid}: not in the baseline")
+            pairs.append(Compared(nodeid, why="not in the baseline"))
             continue
+        shared = bool(record.get("shared") or old.get("shared"))
         for target, new in record["targets"].items():
-            before = old["targets"].get(target)
-            verdict, line = compared(before, new, forced=forced, shared=bool(record["shared"] or old.get("shared")))
-            reporter.line(f"{nodeid}: {target}: {line}", red=verdict == "more", green=verdict == "less")
+            name = f"{nodeid}: {target}"
+            pairs.append(compared(name, old["targets"].get(target), new, forced=baseline.forced, shared=shared))
+    return pairs
 
 
 def compared(
-    old: Mapping[str, object] | None, new: Mapping[str, object], *, forced: bool, shared: bool
-) -> tuple[str, str]:
-    """Return whether a test uses less or more than it did, and a line that says so.
-
-    The gain of the sensor cancels. Of a single run the scatter is not known, so it has no verdict.
-    """
+    name: str, old: Mapping[str, object] | None, new: Mapping[str, object], *, forced: bool, shared: bool
+) -> Compared:
+    """Compare a test with what it was. The gain of the sensor cancels; the scatter of a single run is not known."""
     if old is None:
-        return "", "not in the baseline"
-    if old.get("device") != new.get("device") and not forced:
-        return "", "not compared: the baseline is of another device (--energy-force compares nevertheless)"
+        return Compared(name, why="not in the baseline")
+    same = old.get("device") == new.get("device")
+    if not same and not forced:
+        return Compared(
+            name, why="not compared: the baseline is of another device (--energy-force compares nevertheless)"
+        )
     a, b = (x.get("joules") for x in (old, new))
     if shared or not (isinstance(a, float) and isinstance(b, float) and a > 0.0):
-        return "", "not compared: its energy is not known" + (", because several workers ran" if shared else "")
-    wide = [x.get("apart_joules") for x in (old, new)]
-    other = "" if old.get("device") == new.get("device") else ", another device"
-    change = f"{100 * (b / a - 1):+.3g} %{other}"
-    if not all(isinstance(w, (int, float)) for w in wide):
-        return "", f"unresolved: {change}, of single runs; --energy-repeat 5 tells their scatter, on both sides"
-    half = math.hypot(*(float(w) for w in wide if isinstance(w, (int, float))))
-    if abs(b - a) <= half:
-        return "unresolved", f"unresolved: {change} +- {100 * half / a:.2g} %"
-    verdict = "more" if b > a else "less"
-    return verdict, f"{verdict}: {change} +- {100 * half / a:.2g} %"
+        why = ", because several workers ran" if shared else ""
+        return Compared(name, why=f"not compared: its energy is not known{why}")
+    change = b / a - 1.0
+    wide = [float(w) for x in (old, new) if isinstance(w := x.get("apart_joules"), (int, float))]
+    if len(wide) < 2:
+        why = f"unresolved: {100 * change:+.3g} %, of single runs; --energy-repeat 5 tells their scatter, on both sides"
+        return Compared(name, change, why=why)
+    return Compared(name, change, math.hypot(*wide) / a, "" if same else ", another device")
+
+
+def fails(config: pytest.Config, pairs: Sequence[Compared], baseline: Baseline) -> bool:
+    """Whether the comparison makes the run fail: too much more, or nothing sure where something sure is required."""
+    if baseline.limit is None:
+        return False
+    judged = [pair.against(baseline.limit) for pair in pairs]
+    return "over" in judged or (bool(config.getoption("energy_required")) and (set(judged) != {"within"}))
+
+
+def show(
+    config: pytest.Config, reporter: pytest.TerminalReporter, pairs: Sequence[Compared], baseline: Baseline
+) -> None:
+    """Show the comparison, and whether it makes the run fail."""
+    reporter.section(f"energy against {baseline.path}")
+    if baseline.note:
+        reporter.line(f"note: {baseline.note}; compared because of --energy-force")
+    for pair in pairs:
+        reporter.line(str(pair), red=pair.verdict == "more", green=pair.verdict == "less")
+    if not pairs:
+        reporter.line("nothing was compared: no test was measured")
+    if baseline.limit is None:
+        return
+    judged = [pair.against(baseline.limit) or "unresolved" for pair in pairs]
+    counts = ", ".join(f"{judged.count(word)} {word}" for word in ("over", "within", "unresolved") if word in judged)
+    failing = fails(config, pairs, baseline)
+    reporter.line(
+        f"allowed: {100 * baseline.limit:+g} %: {counts or 'nothing compared'}", red=failing, green=not failing
+    )

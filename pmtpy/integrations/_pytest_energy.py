@@ -214,9 +214,6 @@ class Meter:
         self.workers = int(worker.get("workercount", 1))
         self.required = bool(config.getoption("energy_required"))
         self.repeats = int(config.getoption("energy_repeat"))
-        if self.repeats < 1:
-            msg = "--energy-repeat needs at least 1"
-            raise pytest.UsageError(msg)
 
     def close(self) -> None:
         """Close the sensors."""
@@ -251,17 +248,19 @@ class Meter:
         """Return what is to be entered around a test body."""
         return TestRun(self, item)
 
-    def refuse(self, why: str) -> None:
-        """Skip the running test, or fail it where energy is required."""
+    def refuse(self, item: pytest.Item, why: str) -> None:
+        """Skip the running test, or fail it where energy is required; the summary says why in any case."""
+        item.stash[_RECORD] = {"targets": {}, **(self.record_of(item) or {}), "unavailable": why}
         if self.required:
             pytest.fail(f"its energy cannot be judged: {why}", pytrace=False)
         pytest.skip(f"its energy cannot be judged: {why}")
 
-    def refuse_company(self) -> None:
+    def refuse_company(self, item: pytest.Item) -> None:
         """Refuse to judge one test beside others."""
         if self.workers > 1:
             self.refuse(
-                f"{self.workers} workers run side by side, and a sensor counts them all; run it alone: -n 0, or -n 1"
+                item,
+                f"{self.workers} workers run side by side, and a sensor counts them all; run it alone: -n 0, or -n 1",
             )
 
     @staticmethod
@@ -271,11 +270,11 @@ class Meter:
 
     def fixture(self, request: pytest.FixtureRequest) -> EnergyFixture:
         """Return the fixture of one test."""
-        self.refuse_company()
+        self.refuse_company(request.node)
         try:
             self.sensors()
         except PmtError as error:
-            self.refuse(str(error))
+            self.refuse(request.node, str(error))
         return EnergyFixture(self, request.node)
 
 
@@ -292,14 +291,14 @@ class TestRun:
 
     def __enter__(self) -> Self:
         if self._budget is not None:
-            self._meter.refuse_company()
+            self._meter.refuse_company(self._item)
         try:
             named = [self._budget.sensor] if self._budget is not None and self._budget.sensor else []
             self._sensors = self._meter.sensors(named)
             self._new().__enter__()
         except PmtError as error:
             if self._budget is not None or self._meter.required:
-                self._meter.refuse(str(error))
+                self._meter.refuse(self._item, str(error))
             self._regions.clear()
             self._note({"unavailable": str(error), "targets": {}})
         return self
@@ -325,7 +324,9 @@ class TestRun:
         found = self._of_budget()
         if found is None:
             names = ", ".join(s.target for s in self._sensors)
-            self._meter.refuse(f"no sum of {names} can be told; name one: energy_budget(..., sensor='{names}')")
+            self._meter.refuse(
+                self._item, f"no sum of {names} can be told; name one: energy_budget(..., sensor='{names}')"
+            )
             return
         verdict, why = judge(found, self._budget)
         record["budget"] = {"joules": self._budget.joules, "watts": self._budget.watts, "verdict": verdict, "why": why}
@@ -371,7 +372,7 @@ class TestRun:
         runs = self._runs()
         missing = [s.target for s in self._sensors if s.target not in runs]
         if missing:
-            self._meter.refuse(f"{', '.join(missing)} was lost while the test ran")
+            self._meter.refuse(self._item, f"{', '.join(missing)} was lost while the test ran")
         if len(self._sensors) == 1:
             return found_of(runs[self._sensors[0].target])
         totals = [sum_up(self._sensors, {t: ms[i] for t, ms in runs.items()}) for i in range(len(self._regions))]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pmtpy.integrations._pytest_baseline import Baseline
+    from pmtpy.integrations._pytest_baseline import Baseline, Compared
     from pmtpy.integrations._pytest_energy import EnergyFixture, Meter, Record
 
 _MARKER = (
@@ -30,6 +30,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--energy-sensors", action="append", default=[], metavar="TARGET", help="with this sensor (repeatable)")
     add("--energy-json", metavar="FILE", help="write the energies to FILE, a baseline for later runs")
     add("--energy-compare", metavar="OLD.json", help="compare with the energies in a file of --energy-json")
+    limit = "fail the run if a test surely uses more than this over the baseline (5%%); needs --energy-compare"
+    add("--energy-compare-fail", metavar="PERCENT", help=limit)
     add("--energy-force", action="store_true", help="compare, though machine or sensor is another one")
     required = "fail, instead of skip, tests whose budget cannot be judged, and those of unresolved budgets"
     add("--energy-required", action="store_true", help=required)
@@ -44,7 +46,8 @@ class _Collector:
         self._config = config
         self._found: dict[str, Record] = {}
         self._baseline: Baseline | None = None
-        if config.getoption("energy_compare"):
+        self._compared: list[Compared] = []
+        if config.getoption("energy_compare") or config.getoption("energy_compare_fail"):
             from pmtpy.integrations._pytest_baseline import read_baseline
 
             self._baseline = read_baseline(config)
@@ -55,13 +58,25 @@ class _Collector:
         if record is not None:
             self._found[report.nodeid] = record
 
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Hold the energies against the baseline; a run that surely uses too much more fails."""
+        if self._baseline is None:
+            return
+        from pmtpy.integrations._pytest_baseline import compare, fails
+
+        self._compared = compare(self._found, self._baseline)
+        if session.exitstatus == pytest.ExitCode.OK and fails(self._config, self._compared, self._baseline):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Show the energies, and write them to a file."""
         if not self._found and not _wanted(self._config):
             return
-        from pmtpy.integrations._pytest_baseline import conclude
+        from pmtpy.integrations._pytest_baseline import conclude, show
 
-        conclude(self._config, terminalreporter, self._found, self._baseline)
+        conclude(self._config, terminalreporter, self._found)
+        if self._baseline is not None:
+            show(self._config, terminalreporter, self._compared, self._baseline)
 
 
 def _wanted(config: pytest.Config) -> bool:
@@ -71,6 +86,9 @@ def _wanted(config: pytest.Config) -> bool:
 def pytest_configure(config: pytest.Config) -> None:
     """Name the marker, and gather what is measured."""
     config.addinivalue_line("markers", _MARKER)
+    if config.getoption("energy_repeat") < 1:
+        msg = "--energy-repeat needs at least 1"
+        raise pytest.UsageError(msg)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Collector(config), "pmtpy-energy-collector")
 
@@ -110,7 +128,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Let what was measured travel with the report, from workers too."""
     report = yield
-    if call.when == "call" and _METER in item.config.stash:
+    if call.when != "teardown" and _METER in item.config.stash:
         record = item.config.stash[_METER].record_of(item)
         if record is not None:
             setattr(report, "pmtpy_energy", record)  # noqa: B010  (an attribute of ours)
