@@ -17,7 +17,7 @@ from pmtpy.integrations import old_names
 
 if TYPE_CHECKING:
     from pmtpy._version import __version__
-    from pmtpy.cluster import prometheus
+    from pmtpy.cluster import mpi, prometheus
     from pmtpy.core.state import State, joules, seconds, watts
     from pmtpy.errors import (
         BackendUnavailableError,
@@ -74,6 +74,7 @@ _HOME = {
     "seconds": "pmtpy.core.state",
     "watts": "pmtpy.core.state",
     "load": "pmtpy.io.read",
+    "mpi": "pmtpy.cluster",
     "prometheus": "pmtpy.cluster",
     "Measurement": "pmtpy.regions.measurement",
     "Region": "pmtpy.regions.region",
@@ -117,6 +118,7 @@ __all__ = [
     "list_sensors",
     "load",
     "measure",
+    "mpi",
     "prometheus",
     "region",
     "seconds",

@@ -66,6 +66,7 @@ SLOW = frozenset(
 TOGETHER = frozenset(
     {
         *("analysis/characterisation/test_characterise.py", "analysis/comparison/test_compare.py"),
+        "cluster/test_mpi.py",
         *("calibration/test_device_session.py", "cli/test_examples.py", "docs/test_example_backend.py"),
         *("docs/test_site.py", "integrations/test_kernel_tuner.py", "lab/test_cards.py", "packaging/test_wheel.py"),
     }

@@ -239,14 +239,20 @@ class Region(Mapping[str, Measurement]):
     @property
     def seconds(self) -> float:
         """Length of the region in seconds, by the first sensor that lasted; if none did, by when it was left."""
+        begun_ns, ended_ns = self.span_ns
+        return (ended_ns - begun_ns) / 1e9
+
+    @property
+    def span_ns(self) -> tuple[int, int]:
+        """When it began and ended, on the host's monotonic clock; by whom, as for :attr:`seconds`."""
         if self._open is None or self._ends is None:
             msg = f"the region {self.label!r} has not ended yet"
             raise CoverageError(msg)
         for target, end in self._ends.items():
             if isinstance(end, Bookmark):
-                return (end.t_ns - self._open[target].start.t_ns) / 1e9
+                return self._open[target].start.t_ns, end.t_ns
         begun_ns = min((stretch.start.t_ns for stretch in self._open.values()), default=self._entered_ns)
-        return (self._left_ns - begun_ns) / 1e9
+        return begun_ns, self._left_ns
 
     @property
     def total(self) -> Measurement:

@@ -1,0 +1,157 @@
+"""The results of a job's nodes in one folder, added up: one job, one time, every node once; else what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pmtpy.cluster.job import JobEnergy
+from pmtpy.cluster.node import SUFFIX, Found, NodeEnergy, read_node
+from pmtpy.errors import FileFormatError, TargetError
+
+_KILLED = "it began and did not end: it was killed, or still runs"
+_CLOCKS_S = 1.0  # by which the wall clocks of a cluster's nodes may differ
+_MOST_NAMED = 20
+
+
+def gather(folder: Path, *, job: str | None = None) -> JobEnergy:
+    """Add up the results in a folder.
+
+    Parameters
+    ----------
+    job : str, optional
+        Which job, where the folder holds several.
+
+    Raises
+    ------
+    TargetError
+        There is no such folder, no result in it, or those of several jobs.
+    """
+    if not folder.is_dir():
+        msg = f"there is no folder {folder}"
+        raise TargetError(msg)
+    found, problems = _read(folder)
+    if not found:
+        more = f" ({'; '.join(problems)})" if problems else ""
+        msg = f"{folder} holds no result of a node{more}; 'pmtpy run --into {folder} -- COMMAND' on each node makes one"
+        raise TargetError(msg)
+    return add_up(_of_one_job(folder, found, job), problems)
+
+
+def _read(folder: Path) -> tuple[list[Found], list[str]]:
+    found, problems = [], []
+    for path in sorted(folder.iterdir()):
+        if path.name.endswith(f"{SUFFIX}.tmp"):
+            problems.append(f"{path.name} was not written to its end: its node is missing, or in an older state")
+        elif path.name.endswith(SUFFIX):
+            try:
+                found.append(read_node(path))
+            except FileFormatError as error:
+                problems.append(str(error))
+    return found, problems
+
+
+def _of_one_job(folder: Path, found: Sequence[Found], job: str | None) -> list[Found]:
+    jobs = {f.job for f in found}
+    if job is not None:
+        if job not in jobs:
+            msg = f"{folder} holds no result of the job {job!r}, but of: {_named(jobs)}"
+            raise TargetError(msg)
+        return [f for f in found if f.job == job]
+    if len(jobs) > 1:
+        msg = f"{folder} holds results of several jobs: {_named(jobs)}; say which by --job"
+        raise TargetError(msg)
+    return list(found)
+
+
+def _named(jobs: set[str]) -> str:
+    return ", ".join(repr(j) for j in sorted(jobs))
+
+
+def add_up(found: Sequence[Found], problems: Sequence[str] = ()) -> JobEnergy:
+    """Add up what was read of one job."""
+    wrong = [*problems]
+    abouts = sorted({f.about for f in found})
+    if len(abouts) > 1:
+        wrong.append(f"the nodes measured different things: {'; '.join(abouts[:3])}")
+    ended = [f for f in found if f.energy is not None]
+    energies, missing = _each_once(ended)
+    for f in found:
+        if f.energy is None and f.host not in {e.host for e in energies}:
+            missing[f.host] = _KILLED
+    energies = _of_one_time(energies, missing)
+    _cover(found, energies, missing, wrong)
+    wrong += [f"{f.host}: the command ended with status {f.exit_status}" for f in ended if f.exit_status]
+    return JobEnergy(abouts[0], energies, missing, wrong)
+
+
+def _each_once(ended: Sequence[Found]) -> tuple[list[NodeEnergy], dict[str, str]]:
+    """Return the results of nodes that have one; those of a node that has several would count twice."""
+    by_node: dict[str, list[Found]] = {}
+    for f in ended:
+        by_node.setdefault(f.node, []).append(f)
+    missing = {}
+    energies = []
+    for several in by_node.values():
+        if len(several) > 1:
+            files = ", ".join(f.path.name for f in several)
+            missing[several[0].host] = f"{len(several)} results are of this node, and would count twice: {files}"
+        elif several[0].energy is not None:
+            energies.append(several[0].energy)
+    return energies, missing
+
+
+def _of_one_time(energies: list[NodeEnergy], missing: dict[str, str]) -> list[NodeEnergy]:
+    """Leave out nodes that measured at another time than most; their clocks or their job are others."""
+    timed = [e for e in energies if e.joules is not None]
+    if len(timed) < 2:
+        return energies
+    begins, ends = sorted(e.begin_s for e in timed), sorted(e.end_s for e in timed)
+    middle_begin, middle_end = begins[len(begins) // 2], ends[(len(ends) - 1) // 2]
+    kept = []
+    for e in energies:
+        apart = e.joules is not None and (
+            e.begin_s > max(middle_end, middle_begin) + _CLOCKS_S or e.end_s < min(middle_begin, middle_end) - _CLOCKS_S
+        )
+        if apart:
+            missing[e.host] = (
+                f"it measured at another time than the others, {e.begin_s - middle_begin:+.6g} s off: another run, or a"
+                " clock that is wrong"
+            )
+        else:
+            kept.append(e)
+    return kept
+
+
+def _cover(found: Sequence[Found], energies: Sequence[NodeEnergy], missing: dict[str, str], wrong: list[str]) -> None:
+    """Note the nodes of the job that nothing is here of."""
+    here = {f.host for f in found} | {e.host for e in energies} | set(missing)
+    names = {name for f in found for name in _texts(f.launch, "hosts")}
+    if names:
+        short = {h.partition(".")[0] for h in here}
+        absent = sorted(n for n in names if n not in here and n.partition(".")[0] not in short)
+        missing.update(dict.fromkeys(absent[:_MOST_NAMED], "no result of it is here"))
+        if len(absent) > _MOST_NAMED:
+            wrong.append(f"of {len(absent)} nodes there is no result; the first {_MOST_NAMED} are named")
+        return
+    number = max((n for f in found if (n := _number(f.launch, "nodes")) is not None), default=None)
+    nodes = {f.node for f in found}
+    if number is not None and len(nodes) < number:
+        wrong.append(f"the job has {number} nodes, and {len(nodes)} told something: {number - len(nodes)} are missing")
+        return
+    size = max((n for f in found if (n := _number(f.launch, "size")) is not None), default=None)
+    by_node = {f.node: _number(f.launch, "local_size") for f in found}
+    if number is None and size is not None and all(n is not None for n in by_node.values()):
+        told = sum(n for n in by_node.values() if n is not None)
+        if told != size:
+            wrong.append(f"the job has {size} ranks, and nodes with {told} of them told something")
+
+
+def _texts(facts: Mapping[str, object], name: str) -> list[str]:
+    found = facts.get(name)
+    return [str(t) for t in found] if isinstance(found, list) else []
+
+
+def _number(facts: Mapping[str, object], name: str) -> int | None:
+    found = facts.get(name)
+    return found if isinstance(found, int) and not isinstance(found, bool) else None

@@ -1,0 +1,159 @@
+"""Where a process stands in its job: scheduler, job, rank, rank within the node. Read from the environment, no library.
+
+The innermost launcher knows best: what ``torchrun`` starts inherits the variables of the Slurm step around it, and
+those would give all its ranks one place. Sources: srun(1) and sbatch(1) of Slurm 22.05, the manual of ``torchrun``,
+what the process managers of MPICH 5.0 and Open MPI 5.0 set.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+NODE = "PMT_NODE"
+"""Takes the place of the host's name and of the kernel's boot id, to rehearse several nodes on one machine."""
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What a launcher says of a process and its job.
+
+    Attributes
+    ----------
+    scheduler : str
+        ``slurm``, ``torchrun``, ``openmpi``, ``mpich``; empty: none.
+    job : str
+        What tells this job from others: its id, and that of the step; empty where nobody says.
+    rank, size, local_rank, local_size : int or None
+        Of the process: in the job, and on its node.
+    nodes : int or None
+        How many the job has.
+    hosts : tuple of str
+        Their names, where they are said.
+    cpus : int or None
+        Of this node, that the job may use.
+    """
+
+    scheduler: str = ""
+    job: str = ""
+    rank: int | None = None
+    size: int | None = None
+    local_rank: int | None = None
+    local_size: int | None = None
+    nodes: int | None = None
+    hosts: tuple[str, ...] = ()
+    cpus: int | None = None
+
+    @property
+    def reads(self) -> bool:
+        """Whether this process is the one of its node that measures."""
+        return not self.local_rank
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        return asdict(self)
+
+
+def launch_of(environ: Mapping[str, str]) -> Launch:
+    """Read the environment of a process."""
+
+    def number(*names: str) -> int | None:
+        for name in names:
+            text = environ.get(name, "")
+            if text.isdecimal():
+                return int(text)
+        return None
+
+    slurm = environ.get("SLURM_JOB_ID", "")
+    step = environ.get("SLURM_STEP_ID", "")
+    job = ".".join(filter(None, (environ.get("SLURM_CLUSTER_NAME", ""), slurm, step))) if slurm else ""
+    cpus = number("SLURM_CPUS_ON_NODE")
+    hosts = tuple(host_names(environ.get("SLURM_STEP_NODELIST", "") or environ.get("SLURM_JOB_NODELIST", "")))
+    nodes = number("SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES") if slurm else None
+    if "LOCAL_RANK" in environ and "WORLD_SIZE" in environ:
+        size, local = number("WORLD_SIZE"), number("LOCAL_WORLD_SIZE")
+        whole = size // local if size and local and size % local == 0 else None
+        run = environ.get("TORCHELASTIC_RUN_ID", "")
+        job = "/".join(filter(None, (job, run if run != "none" else "")))
+        return Launch("torchrun", job, number("RANK"), size, number("LOCAL_RANK"), local, whole or nodes, hosts, cpus)
+    if "OMPI_COMM_WORLD_RANK" in environ:
+        job = job or environ.get("PMIX_NAMESPACE", "")
+        local = number("OMPI_COMM_WORLD_LOCAL_SIZE")
+        ranks = number("OMPI_COMM_WORLD_RANK"), number("OMPI_COMM_WORLD_SIZE")
+        return Launch("openmpi", job, *ranks, number("OMPI_COMM_WORLD_LOCAL_RANK"), local, nodes, hosts, cpus)
+    if "PMI_RANK" in environ and "MPI_LOCALRANKID" in environ:
+        ranks = number("PMI_RANK"), number("PMI_SIZE")
+        local = number("MPI_LOCALNRANKS")
+        return Launch("mpich", job, *ranks, number("MPI_LOCALRANKID"), local, nodes, hosts, cpus)
+    if slurm:
+        ranks = number("SLURM_PROCID"), number("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")
+        own = number("SLURM_NODEID")
+        tasks = list(tasks_per_node(environ.get("SLURM_STEP_TASKS_PER_NODE", "")))
+        here = tasks[own] if own is not None and own < len(tasks) else None
+        return Launch("slurm", job, *ranks, number("SLURM_LOCALID"), here, nodes, hosts, cpus)
+    return Launch()
+
+
+def host_names(text: str) -> Iterator[str]:
+    """Yield the names in a list of Slurm's: ``node[01-03,7],login`` is node01, node02, node03, node7, login."""
+    for part in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text):
+        found = re.match(r"([^\[]*)\[([^\]]*)\](.*)$", part)
+        if found is None:
+            yield part
+            continue
+        before, ranges, after = found.groups()
+        for item in ranges.split(","):
+            first, _, last = item.partition("-")
+            ends = list(host_names(after)) or [""]
+            if not (first.isdecimal() and (last or first).isdecimal()):
+                continue
+            for n in range(int(first), int(last or first) + 1):
+                yield from (f"{before}{n:0{len(first)}d}{end}" for end in ends)
+
+
+def tasks_per_node(text: str) -> Iterator[int]:
+    """Yield the numbers in a list of Slurm's: ``2(x3),1`` is 2, 2, 2, 1."""
+    for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", text):
+        yield from [int(count)] * int(times or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The node that this process runs on.
+
+    Attributes
+    ----------
+    host : str
+        Its name; containers share or invent them.
+    node : str
+        What tells it from others: the kernel's boot id, which processes have in common that see the same counters.
+    cpus : int
+        All that it has.
+    """
+
+    host: str
+    node: str
+    cpus: int
+
+
+def this_machine(environ: Mapping[str, str]) -> Machine:
+    """Look at the node that this process runs on."""
+    rehearsed = environ.get(NODE, "")
+    host = rehearsed or environ.get("SLURMD_NODENAME", "") or platform.node() or "localhost"
+    try:
+        boot = _BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        boot = ""  # another system: its name has to do
+    return Machine(host, rehearsed or boot or host, os.cpu_count() or 0)
+
+
+def is_shared(launch: Launch, machine: Machine) -> bool | None:
+    """Whether others may run on this node at the same time: the job has fewer CPUs than it; None: nobody says."""
+    return None if launch.cpus is None or not machine.cpus else launch.cpus < machine.cpus

@@ -1,0 +1,269 @@
+"""Regions of an MPI program: each node measured once, the sum known on every rank. Needs mpi4py, in the user's hands.
+
+Sensors of a machine see all its ranks, so one rank of each node reads them: ranks are grouped by the kernel's boot id,
+by which containers of one machine are told to be one, and the shared-memory split says who speaks for whom. All
+messages go through a communicator of our own, so none meets the program's. Nothing here initialises or ends MPI, or
+imports mpi4py: whoever has a communicator has done so. Facts: MPI 4.1 (7.4.2 split, 7.7 attributes), mpi4py 4.1.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from pmtpy.cluster.job import JobEnergy
+from pmtpy.cluster.launch import Launch, Machine, launch_of, this_machine
+from pmtpy.cluster.node import NodeEnergy, node_energy, unknown_node
+from pmtpy.core import arguments
+from pmtpy.errors import BackendUnavailableError, CoverageError, PmtError, TargetError, WorkFailedError
+from pmtpy.regions.measurement import Measurement
+from pmtpy.regions.pool import check_targets, watching
+from pmtpy.regions.region import Region
+from pmtpy.sensor.registry import canonical
+from pmtpy.sensor.sensor import Sensor
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where this rank stands among the nodes.
+
+    Attributes
+    ----------
+    comm, node : communicator
+        Our own, of all ranks, and of those of this node.
+    leaders : communicator or None
+        Of one rank of each node; None on the others.
+    machine : Machine
+    launch : Launch
+    ranks : tuple of int
+        Of this node; on its leader alone.
+    """
+
+    comm: Any
+    node: Any
+    leaders: Any
+    machine: Machine
+    launch: Launch
+    ranks: tuple[int, ...]
+
+    @property
+    def reads(self) -> bool:
+        return self.leaders is not None
+
+
+class MpiRegion:
+    """A stretch of an MPI program, measured on every node. Made by :func:`region`; use it in a with-statement, once.
+
+    Attributes
+    ----------
+    label : str
+    """
+
+    def __init__(self, label: str, place: _Place, sensors: dict[str, Sensor], why: str, *, barrier: bool) -> None:
+        self.label = label
+        self._place, self._barrier, self._why = place, barrier, why
+        self._region = Region(label, sensors, without_lost=True) if sensors else None
+        self._waiting = Region(label, sensors, without_lost=True) if sensors and barrier else None
+        self._result: JobEnergy | None = None
+        self._left = False
+
+    def __enter__(self) -> Self:
+        if self._barrier:
+            self._place.comm.Barrier()
+        if self._region is not None:
+            self._region.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._barrier:
+            self._place.node.Barrier()
+            if self._waiting is not None:
+                self._waiting.__enter__()
+            self._place.comm.Barrier()
+            if self._waiting is not None:
+                self._waiting.__exit__(None, None, None)
+        if self._region is not None:
+            self._region.__exit__(None, None, None)
+        self._left = True
+        if self._barrier:
+            self._exchange(error)
+
+    def collect(self) -> JobEnergy:
+        """Bring the results of all nodes together; every rank has to call it, outside or behind the region.
+
+        Without barriers, nothing is exchanged before. With them it was done at the end of the region; doing it again
+        asks the sensors again, of which slow ones may know more by then.
+        """
+        if not self._left:
+            msg = f"the region {self.label!r} has not ended yet"
+            raise CoverageError(msg)
+        self._exchange(None)
+        return self.result
+
+    @property
+    def result(self) -> JobEnergy:
+        """What all nodes used; the same on every rank.
+
+        Raises
+        ------
+        CoverageError
+            The region has not ended, or nothing was exchanged yet.
+        """
+        if self._result is None:
+            why = "has no barriers, so nothing was exchanged: let every rank call collect()"
+            msg = f"the region {self.label!r} {why if self._left else 'has not ended yet'}"
+            raise CoverageError(msg)
+        return self._result
+
+    @property
+    def total(self) -> Measurement:
+        """The sum over all nodes; see :attr:`JobEnergy.total`, which raises where that of a node is not known."""
+        return self.result.total
+
+    def __getitem__(self, host: str) -> NodeEnergy:
+        return self.result[host]
+
+    def __str__(self) -> str:
+        return str(self._result) if self._result is not None else repr(self)
+
+    def __repr__(self) -> str:
+        return f"<MpiRegion {self.label!r}: {'ended' if self._left else 'not ended'}>"
+
+    def _exchange(self, error: BaseException | None) -> None:
+        """Tell all ranks what all nodes used, and which ranks failed: everybody takes part, whatever happened to it."""
+        place = self._place
+        failure = None if error is None else f"rank {place.comm.rank} raised {error!r}"
+        failures = [f for f in place.node.gather(failure) or () if f]
+        told: tuple[Sequence[NodeEnergy], Sequence[str]] | None = None
+        if place.reads:
+            each = place.leaders.gather((self._own(), failures))
+            if each is not None:
+                told = ([_interned(e) for e, _ in each], [f for _, some in each for f in some])
+        energies, failures = place.comm.bcast(told)
+        self._result = JobEnergy(self.label, energies)
+        if failures and error is None:
+            msg = f"the region {self.label!r} failed elsewhere: {'; '.join(failures[:3])}"
+            raise WorkFailedError(msg)
+
+    def _own(self) -> NodeEnergy:
+        """Return what this node used; never raises: the others wait for it."""
+        place = self._place
+        try:
+            if self._region is not None:
+                waiting = self._waiting
+                return node_energy(self._region, place.machine, place.launch, waiting=waiting, ranks=place.ranks)
+            why = self._why
+        except Exception as error:  # noqa: BLE001
+            why = f"its energy cannot be evaluated: {error!r}"
+        return unknown_node(place.machine, place.launch, why, place.ranks)
+
+
+def _interned(energy: NodeEnergy) -> NodeEnergy:
+    """Return the record with texts that equal ones share, so that they are sent once."""
+    return replace(
+        energy,
+        warnings=tuple(map(sys.intern, energy.warnings)),
+        why=sys.intern(energy.why),
+        common=tuple((sys.intern(kind), u) for kind, u in energy.common),
+    )
+
+
+def region(label: str, comm: Any, *targets: str | Sensor, barrier: bool = True) -> MpiRegion:
+    """Make a region of an MPI program, to be used in a with-statement by all ranks of ``comm``.
+
+    Parameters
+    ----------
+    label : str
+        Its name.
+    comm : mpi4py.MPI.Intracomm
+        Whose ranks take part. The first region of each is collective: it finds out who shares a node.
+    *targets : str or Sensor
+        As for :func:`pmtpy.region`; opened on one rank of each node, once, until the process ends. A node where that
+        fails measures nothing, and is named in the result.
+    barrier : bool
+        Wait for all ranks at the beginning and at the end: then all nodes measure one stretch, the time that they wait
+        for each other is known, and the result is there on every rank when the region ends. False, for short
+        regions: nobody waits, each node measures its own stretch, and :meth:`MpiRegion.collect` brings them together.
+
+    Raises
+    ------
+    TargetError
+        ``comm`` is no communicator of mpi4py, or there is no such target.
+    BackendUnavailableError
+        mpi4py is not there.
+    WorkFailedError
+        At the end of the region, with barriers: another rank left it by an exception. On that rank it is its own.
+    """
+    arguments.instance(label, str, "the label of a region, which comes first: region('solve', comm, 'rapl')")
+    if not targets:
+        msg = "a region needs at least one sensor: pmt.mpi.region('solve', comm, 'rapl')"
+        raise TargetError(msg)
+    check_targets(targets)
+    for target in targets:
+        if isinstance(target, str):
+            canonical(target)
+    place = _place_of(comm)
+    sensors, why = {}, ""
+    if place.reads:
+        try:
+            sensors = watching(targets)
+        except (PmtError, OSError) as error:
+            why = str(error)
+    return MpiRegion(label, place, sensors, why, barrier=barrier)
+
+
+def _place_of(comm: Any) -> _Place:
+    library = sys.modules.get("mpi4py.MPI")
+    if library is None:
+        found = "no communicator can be had: mpi4py is not imported"
+        raise BackendUnavailableError(
+            "mpi", found, "pip install 'pmtpy[mpi]', and in the program: from mpi4py import MPI"
+        )
+    if not isinstance(comm, library.Intracomm) or comm == library.COMM_NULL:
+        msg = f"a region of an MPI program needs a communicator such as MPI.COMM_WORLD, not {comm!r}"
+        raise TargetError(msg)
+    if not library.Is_initialized() or library.Is_finalized():
+        msg = "MPI is not initialised, or was ended: a region needs it between MPI_Init and MPI_Finalize"
+        raise TargetError(msg)
+    key = _key(library)
+    place: _Place | None = comm.Get_attr(key)
+    if place is None:
+        place = _set_up(comm, library)
+        comm.Set_attr(key, place)
+    return place
+
+
+@functools.cache
+def _key(library: Any) -> Any:
+    """Return the name by which a communicator keeps what was found out of it."""
+    return library.Comm.Create_keyval()
+
+
+def _set_up(comm: Any, library: Any) -> _Place:
+    """Find out who shares a node; collective."""
+    own = comm.Dup()
+    machine, launch = this_machine(os.environ), launch_of(os.environ)
+    shared = own.Split_type(library.COMM_TYPE_SHARED, own.rank)
+    heads = own.Split(0 if shared.rank == 0 else library.UNDEFINED, own.rank)
+    leader = 0
+    if heads != library.COMM_NULL:
+        # Groups without memory in common can still be on one machine, whose counters are then the same.
+        leader = min(rank for node, rank in heads.allgather((machine.node, own.rank)) if node == machine.node)
+        heads.Free()
+    leader = shared.bcast(leader)
+    shared.Free()
+    node = own.Split(leader, own.rank)
+    ranks = node.gather(own.rank)
+    leaders = own.Split(0 if node.rank == 0 else library.UNDEFINED, own.rank)
+    reads = leaders != library.COMM_NULL
+    return _Place(own, node, leaders if reads else None, machine, launch, tuple(ranks or ()))

@@ -1,0 +1,309 @@
+"""What one node of a job used, or why that is not known; and its file, which :mod:`pmtpy.cluster.gather` reads.
+
+The file says that the measurement has begun until it is replaced by the result, in one step. So a node that was killed
+is known by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from pmtpy.cluster.launch import Launch, Machine, is_shared
+from pmtpy.errors import FileFormatError, PmtError, SinkError
+from pmtpy.regions.measurement import Measurement
+from pmtpy.regions.region import Region
+from pmtpy.regions.total import sum_up
+from pmtpy.sensor.sensor import acquisition_of
+
+SUFFIX = ".node.json"
+_FORMAT = 1
+# What sensors of one kind have in common: they were calibrated alike, so all of them may be off the same way.
+_COMMON = frozenset({"gain", "offset", "kernel"})
+_LEAST_COVERED = 0.95  # of the time: below, a sum would pass for something that it is not (as between two states)
+_NO_TOTAL = "its sensors make no sum: two of them may see the same device, so name fewer"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEnergy:
+    """What one node used.
+
+    Attributes
+    ----------
+    host, node : str
+        Its name, and what tells it from others (:class:`~pmtpy.cluster.launch.Machine`).
+    begin_s, end_s : float
+        When, in Unix seconds of the node's own clock.
+    seconds : float
+    joules : float or None
+        None: not known; ``why`` says why.
+    uncertainty_joules : float
+        Standard uncertainty; NaN where it is not known.
+    common : tuple of (str, float)
+        The parts of it, joules, that it shares with nodes whose sensors are of the same kind, by kind.
+    waiting_joules, waiting_seconds : float or None
+        Of that, at the closing barrier, after the last rank of the node had come.
+    coverage : float
+    lost : int
+    virtual : bool
+    shared : bool or None
+        Whether other jobs may have run on the node; None: nobody says.
+    warnings : tuple of str
+    why : str
+        Why the energy is not known; empty: it is.
+    ranks : tuple of int
+        Of the job, on this node, as far as they are known.
+    """
+
+    host: str
+    node: str
+    begin_s: float
+    end_s: float
+    seconds: float
+    joules: float | None
+    uncertainty_joules: float = math.nan
+    common: tuple[tuple[str, float], ...] = ()
+    waiting_joules: float | None = None
+    waiting_seconds: float | None = None
+    coverage: float = 0.0
+    lost: int = 0
+    virtual: bool = False
+    shared: bool | None = None
+    warnings: tuple[str, ...] = ()
+    why: str = ""
+    ranks: tuple[int, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold: a number that is not known is None."""
+        return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> NodeEnergy:
+        """Return what :meth:`to_dict` gave.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            The facts are not those of a node.
+        """
+        known = {f.name: facts[f.name] for f in fields(cls) if f.name in facts}
+        joules = None if known["joules"] is None else float(known["joules"])
+        if joules is not None and not math.isfinite(joules):
+            msg = "joules is no number"
+            raise ValueError(msg)
+        known["joules"] = joules
+        for name in ("begin_s", "end_s", "seconds"):
+            known[name] = float(known[name])
+        u = known.get("uncertainty_joules")
+        known["uncertainty_joules"] = math.nan if u is None else float(u)
+        known["common"] = tuple((str(kind), float(value)) for kind, value in known.get("common", ()))
+        known["warnings"] = tuple(map(str, known.get("warnings", ())))
+        known["ranks"] = tuple(map(int, known.get("ranks", ())))
+        return cls(**known)
+
+
+def node_energy(
+    region: Region,
+    machine: Machine,
+    launch: Launch,
+    *,
+    waiting: Region | None = None,
+    ranks: Sequence[int] = (),
+) -> NodeEnergy:
+    """Evaluate a region as that of a node; what goes wrong is what is said of the node."""
+    outcomes = region.outcomes()
+    failed = [f"{target}: {m}" for target, m in outcomes.items() if isinstance(m, PmtError)]
+    good = {t: m for t, m in outcomes.items() if isinstance(m, Measurement)}
+    total = sum_up(region.sensors, good) if good and not failed else None
+    begin_s, end_s = _span(region)
+    shared = is_shared(launch, machine)
+    why = "; ".join(failed)
+    if total is None:
+        why = why or _NO_TOTAL
+    elif total.coverage < _LEAST_COVERED:
+        why = f"of {1.0 - total.coverage:.1%} of the time the energy is not known: {'; '.join(total.warnings[:3])}"
+    if total is None or why:
+        return NodeEnergy(
+            machine.host, machine.node, begin_s, end_s, region.seconds, None, shared=shared, why=why, ranks=tuple(ranks)
+        )
+    idle = _waited(waiting)
+    return NodeEnergy(
+        machine.host,
+        machine.node,
+        begin_s,
+        end_s,
+        total.seconds,
+        total.joules,
+        total.uncertainty_joules,
+        tuple(common_parts(region, total).items()),
+        None if idle is None else idle.joules,
+        None if idle is None else idle.seconds,
+        total.coverage,
+        total.lost,
+        total.virtual,
+        shared,
+        total.warnings,
+        ranks=tuple(ranks),
+    )
+
+
+def unknown_node(machine: Machine, launch: Launch, why: str, ranks: Sequence[int] = ()) -> NodeEnergy:
+    """Return the record of a node that cannot measure."""
+    nan = math.nan
+    shared = is_shared(launch, machine)
+    return NodeEnergy(machine.host, machine.node, nan, nan, nan, None, shared=shared, why=why, ranks=tuple(ranks))
+
+
+def _span(region: Region) -> tuple[float, float]:
+    """Return when a region began and ended, Unix seconds."""
+    made = acquisition_of(region.sensors[0])
+    now = made.clock.anchor()
+    begin_ns, end_ns = region.span_ns
+    return now.unix_s(begin_ns), now.unix_s(end_ns)
+
+
+def _waited(region: Region | None) -> Measurement | None:
+    if region is None:
+        return None
+    outcomes = region.outcomes()
+    good = {t: m for t, m in outcomes.items() if isinstance(m, Measurement)}
+    return sum_up(region.sensors, good) if len(good) == len(outcomes) else None
+
+
+def common_parts(region: Region, total: Measurement) -> dict[str, float]:
+    """Return the joules of uncertainty that sensors of one kind share, by kind."""
+    found: dict[str, float] = {}
+    for sensor in region.sensors:
+        identity, calibration = sensor.identity, acquisition_of(sensor).calibration
+        digest = (calibration.digest or "") if calibration is not None else ""
+        for name in (c.name for c in sensor.channels):
+            part = total.channels.get(f"{sensor.target}/{name}")
+            if part is None:
+                continue
+            kind = f"{identity.backend}/{identity.model}/{digest}/{name}"
+            squares = math.fsum(u * u for what, u in part.components if what in _COMMON)
+            if squares:
+                found[kind] = found.get(kind, 0.0) + math.sqrt(squares)
+    return found
+
+
+# -- its file ----------------------------------------------------------------------------------------------------------
+
+
+class NodeFile:
+    """The file of this node in a folder that a job's nodes share. Made before the work begins.
+
+    Raises
+    ------
+    SinkError
+        The folder cannot be written to.
+    """
+
+    def __init__(self, folder: Path, machine: Machine, launch: Launch, about: str, begun_s: float) -> None:
+        name = re.sub(r"[^A-Za-z0-9_.-]+", "_", machine.host)
+        # Neither the time nor the process tells two apart: containers of one machine have processes of one number.
+        self.path = folder / f"{name}.{round(begun_s * 1e6)}.{secrets.token_hex(4)}{SUFFIX}"
+        self._facts: dict[str, Any] = {
+            "pmtpy_node": _FORMAT,
+            "host": machine.host,
+            "node": machine.node,
+            "launch": launch.to_dict(),
+            "about": about,
+            "begun_s": begun_s,
+        }
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            msg = f"cannot make {folder}: {error.strerror}"
+            raise SinkError(msg) from error
+        self._write({**self._facts, "energy": None})
+
+    def finish(self, energy: NodeEnergy, status: int | None = None) -> None:
+        """Put the result in the place of the beginning."""
+        self._write({**self._facts, "energy": energy.to_dict(), "exit_status": status})
+
+    def _write(self, facts: Mapping[str, Any]) -> None:
+        draft = self.path.with_name(self.path.name + ".tmp")
+        try:
+            with draft.open("w", encoding="utf-8") as file:
+                json.dump(facts, file, allow_nan=False)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(self.path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
+            msg = f"cannot write {self.path}: {error.strerror}"
+            raise SinkError(msg) from error
+
+
+def _check_format(told: object) -> None:
+    if told != _FORMAT:
+        msg = f"its format is {told!r}, and this version of pmtpy knows {_FORMAT}"
+        raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file of a node, as it was read.
+
+    Attributes
+    ----------
+    path : Path
+    host, node, about, job : str
+    launch : dict
+    begun_s : float
+    energy : NodeEnergy or None
+        None: it has begun and has not ended.
+    exit_status : int or None
+    """
+
+    path: Path
+    host: str
+    node: str
+    about: str
+    job: str
+    launch: Mapping[str, Any]
+    begun_s: float
+    energy: NodeEnergy | None
+    exit_status: int | None
+
+
+def read_node(path: Path) -> Found:
+    """Read the file of a node.
+
+    Raises
+    ------
+    FileFormatError
+        It is not one, or not whole.
+    """
+    try:
+        facts = json.loads(path.read_bytes())
+        _check_format(facts["pmtpy_node"])
+        energy = None if facts["energy"] is None else NodeEnergy.from_dict(facts["energy"])
+        launch = dict(facts["launch"])
+        return Found(
+            path,
+            str(facts["host"]),
+            str(facts["node"]),
+            str(facts["about"]),
+            str(launch["job"]),
+            launch,
+            float(facts["begun_s"]),
+            energy,
+            facts.get("exit_status"),
+        )
+    except OSError as error:
+        msg = f"{path} cannot be read: {error.strerror}"
+        raise FileFormatError(msg) from error
+    except (ValueError, KeyError, TypeError) as error:
+        msg = f"{path} is not the whole file of a node: {error!r}"
+        raise FileFormatError(msg) from error

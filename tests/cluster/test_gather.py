@@ -1,0 +1,274 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pmtpy.cluster.gather import gather
+from pmtpy.cluster.job import JobEnergy, summed_uncertainty
+from pmtpy.cluster.launch import Launch, Machine, host_names, is_shared, launch_of, tasks_per_node, this_machine
+from pmtpy.cluster.node import NodeEnergy, NodeFile, node_energy, read_node
+from pmtpy.core.clock import ManualClock
+from pmtpy.emulators.world import make_world
+from pmtpy.errors import CoverageError, FileFormatError, SinkError, TargetError
+from pmtpy.regions.region import Region
+from pmtpy.sensor.sensor import Sensor
+from tests.support.worlds import Counter
+
+NODE = NodeEnergy("n0", "boot0", 1000.0, 1010.0, 10.0, 500.0, 5.0, (("rapl/x//package0", 4.0),), coverage=1.0)
+JOB = Launch("slurm", "7.0", 0, 8, 0, 2, 4, ("n0", "n1", "n2", "n3"))
+
+
+def node(i: int, **other: Any) -> NodeEnergy:
+    return dataclasses.replace(NODE, host=f"n{i}", node=f"boot{i}", **other)
+
+
+def write(folder: Path, energy: NodeEnergy, launch: Launch = JOB, *, about: str = "./solve", status: int = 0) -> Path:
+    machine = Machine(energy.host, energy.node, 8)
+    file = NodeFile(folder, machine, launch, about, energy.begin_s)
+    file.finish(energy, status)
+    return file.path
+
+
+# -- the sum -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_sensors_of_one_kind_share_adds_linearly_and_the_rest_in_squares() -> None:
+    assert summed_uncertainty([node(0)]) == pytest.approx(5.0)
+    assert summed_uncertainty([node(i) for i in range(100)]) == pytest.approx(math.hypot(400.0, 3.0 * 10.0))
+    other = node(1, common=(("nvml/y//gpu", 4.0),))
+    assert summed_uncertainty([node(0), other]) == pytest.approx(math.sqrt(2 * 25.0))
+    assert math.isnan(summed_uncertainty([node(0), node(1, uncertainty_joules=math.nan)]))
+
+
+def test_a_job_with_a_node_that_is_not_known_has_no_total_but_says_what_is_known() -> None:
+    job = JobEnergy("solve", [node(0), node(1, joules=None, why="no sensor")])
+    with pytest.raises(CoverageError, match="n1: no sensor"):
+        _ = job.total
+    assert job.known.joules == 500.0
+    assert job.known.coverage == 0.5
+    assert JobEnergy("solve", [node(0), node(1)]).total.joules == 1000.0
+
+
+def test_the_slowest_is_who_worked_longest_not_who_waited() -> None:
+    waited = node(0, waiting_seconds=8.0, waiting_joules=300.0)
+    worked = node(1, waiting_seconds=0.5, waiting_joules=20.0)
+    job = JobEnergy("solve", [waited, worked])
+    assert job.slowest == "n1"
+    assert job.imbalance_joules == 320.0
+
+
+def test_two_nodes_of_one_name_stay_two() -> None:
+    job = JobEnergy("solve", [node(0), dataclasses.replace(node(1), host="n0")])
+    assert list(job) == ["n0", "n0 (boot1)"]
+    assert job.total.joules == 1000.0
+
+
+def test_a_region_becomes_a_node_with_the_gain_as_its_common_part() -> None:
+    clock = ManualClock()
+    source = Counter(make_world("constant:60", clock=clock))
+    source.channels = tuple(dataclasses.replace(c, gain_u=0.02) for c in source.channels)
+    with Sensor(source, "test", clock) as sensor:
+        region = Region("x", {"test": sensor})
+        with region:
+            clock.advance(10.0)
+        made = node_energy(region, Machine("n0", "boot", 8), dataclasses.replace(JOB, cpus=4))
+    assert made.joules == pytest.approx(600.0)
+    assert made.end_s - made.begin_s == pytest.approx(10.0)
+    assert dict(made.common) == pytest.approx({"test/counter//package0": 8.0, "test/counter//dram0": 4.0})
+    assert made.shared
+    assert NodeEnergy.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+
+
+def test_a_node_of_which_too_much_is_not_known_is_not_known() -> None:
+    clock = ManualClock()
+    source = Counter(make_world("constant:60", clock=clock))
+    with Sensor(source, "test", clock, open_again=lambda: Counter(source.world)) as sensor:
+        region = Region("x", {"test": sensor})
+        with region:
+            clock.advance(5.0)
+            source.gone = True
+            with pytest.raises(Exception, match="pulled out"):
+                sensor.read()
+            clock.advance(5.0)
+            sensor.reopen()
+            clock.advance(1.0)
+        made = node_energy(region, Machine("n0", "boot", 8), JOB)
+    assert made.joules is None
+    assert "the energy is not known" in made.why
+
+
+# -- the folder --------------------------------------------------------------------------------------------------------
+
+
+def test_a_whole_job_is_added_up(tmp_path: Path) -> None:
+    for i in range(4):
+        write(tmp_path, node(i))
+    job = gather(tmp_path)
+    assert job.complete, job.problems
+    assert job.total.joules == 2000.0
+    assert job.total.target == "4 nodes"
+
+
+def test_nodes_that_told_nothing_are_named(tmp_path: Path) -> None:
+    write(tmp_path, node(0))
+    write(tmp_path, node(2, joules=None, why="rapl: permission denied"))
+    NodeFile(tmp_path, Machine("n3", "boot3", 8), JOB, "./solve", 1000.0)
+    job = gather(tmp_path)
+    assert not job.complete
+    assert "no result" in job.missing["n1"]
+    assert "permission denied" in job.missing["n2"]
+    assert "did not end" in job.missing["n3"]
+    assert job.known.joules == 500.0
+
+
+def test_nodes_are_counted_where_their_names_are_not_said(tmp_path: Path) -> None:
+    torch = Launch("torchrun", "", 0, 8, 0, 2, 4)
+    for i in range(3):
+        write(tmp_path, node(i), torch)
+    assert "4 nodes, and 3 told something" in gather(tmp_path).problems[0]
+    mpich = Launch("mpich", "", 0, 8, 0, 2)
+    other = tmp_path / "other"
+    for i in range(3):
+        write(other, node(i), mpich)
+    assert "8 ranks, and nodes with 6 of them" in gather(other).problems[0]
+
+
+def test_two_jobs_in_one_folder_are_not_mixed(tmp_path: Path) -> None:
+    for i in range(4):
+        write(tmp_path, node(i))
+        write(tmp_path, node(i, joules=1.0), dataclasses.replace(JOB, job="8.0"))
+    with pytest.raises(TargetError, match=r"several jobs: '7\.0', '8\.0'"):
+        gather(tmp_path)
+    assert gather(tmp_path, job="7.0").total.joules == 2000.0
+    assert gather(tmp_path, job="8.0").total.joules == 4.0
+    with pytest.raises(TargetError, match="no result of the job '9'"):
+        gather(tmp_path, job="9")
+
+
+def test_a_node_that_told_twice_is_not_counted_twice(tmp_path: Path) -> None:
+    for i in range(4):
+        write(tmp_path, node(i))
+    write(tmp_path, dataclasses.replace(node(3), host="container17"))  # another name, the same kernel
+    job = gather(tmp_path)
+    assert not job.complete
+    assert "would count twice" in next(iter(job.missing.values()))
+    assert job.known.joules == 1500.0
+
+
+def test_a_node_that_measured_at_another_time_is_not_added(tmp_path: Path) -> None:
+    for i in range(3):
+        write(tmp_path, node(i, begin_s=1000.0 + 0.2 * i))
+    write(tmp_path, node(3, begin_s=8000.0, end_s=8010.0))
+    job = gather(tmp_path)
+    assert "at another time" in job.missing["n3"]
+    assert job.known.joules == 1500.0
+
+
+def test_a_step_of_a_wall_clock_within_the_run_is_no_reason_to_leave_a_node_out(tmp_path: Path) -> None:
+    for i in range(4):
+        write(tmp_path, node(i, begin_s=1000.0 - 3.0 * (i == 2)))  # still at the same time for seven seconds
+    assert gather(tmp_path).complete
+
+
+def test_a_file_that_is_half_written_is_told_of(tmp_path: Path) -> None:
+    for i in range(4):
+        path = write(tmp_path, node(i))
+    whole = path.read_bytes()
+    for cut in (0, 1, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:cut])
+        with pytest.raises(FileFormatError, match="not the whole file"):
+            read_node(path)
+    job = gather(tmp_path)
+    assert any("not the whole file" in p for p in job.problems)
+    assert "no result" in job.missing["n3"]
+    path.with_name(path.name + ".tmp").write_bytes(whole)
+    assert any("was not written to its end" in p for p in gather(tmp_path).problems)
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", '"5"x', "[]", "{}"])
+def test_joules_that_are_none_are_refused(value: str, tmp_path: Path) -> None:
+    path = write(tmp_path, node(0))
+    path.write_text(path.read_text().replace('"joules": 500.0', f'"joules": {value}'))
+    with pytest.raises(FileFormatError):
+        read_node(path)
+
+
+def test_a_shared_node_and_a_failed_command_are_told(tmp_path: Path) -> None:
+    for i in range(4):
+        write(tmp_path, node(i, shared=i == 1), status=9 * (i == 2))
+    job = gather(tmp_path)
+    assert any("n1: the job has not all CPUs" in w for w in job.known.warnings)
+    assert job.problems == ("n2: the command ended with status 9",)
+
+
+def test_a_folder_that_is_none_or_holds_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TargetError, match="no folder"):
+        gather(tmp_path / "x")
+    with pytest.raises(TargetError, match="holds no result"):
+        gather(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SinkError, match="cannot make"):
+        NodeFile(tmp_path / "file", Machine("n0", "b", 1), JOB, "x", 0.0)
+
+
+def test_a_hostile_name_stays_in_the_folder(tmp_path: Path) -> None:
+    file = NodeFile(tmp_path / "in", Machine("../../etc/x\n", "b", 1), JOB, "x", 0.0)
+    assert file.path.parent == tmp_path / "in"
+    assert file.path.exists()
+
+
+# -- launchers ---------------------------------------------------------------------------------------------------------
+
+SLURM = {
+    "SLURM_JOB_ID": "77", "SLURM_STEP_ID": "2", "SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_NODEID": "2",
+    "SLURM_STEP_NUM_NODES": "4", "SLURM_STEP_NUM_TASKS": "7", "SLURM_STEP_NODELIST": "node[01-03,7]",
+    "SLURM_STEP_TASKS_PER_NODE": "2(x3),1", "SLURM_CPUS_ON_NODE": "4", "SLURMD_NODENAME": "node03",
+}  # fmt: skip
+
+
+def test_slurm_says_where_a_task_stands() -> None:
+    found = launch_of(SLURM)
+    assert found == Launch("slurm", "77.2", 5, 7, 1, 2, 4, ("node01", "node02", "node03", "node7"), 4)
+    assert not found.reads
+    assert is_shared(found, Machine("x", "y", 8))
+    assert is_shared(found, Machine("x", "y", 4)) is False
+    assert is_shared(Launch(), Machine("x", "y", 4)) is None
+    assert this_machine(SLURM).host == "node03"
+
+
+def test_the_innermost_launcher_knows_the_rank_and_slurm_the_job() -> None:
+    torch = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
+    found = launch_of({**SLURM, **torch, "SLURM_LOCALID": "0"})
+    assert (found.scheduler, found.job, found.rank, found.local_rank, found.nodes) == ("torchrun", "77.2", 3, 1, 4)
+    mpich = {"PMI_RANK": "2", "PMI_SIZE": "4", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2"}
+    assert launch_of(mpich) == Launch("mpich", "", 2, 4, 0, 2)
+    ompi = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
+    assert launch_of({**ompi, "PMIX_NAMESPACE": "prterun-x"}).job == "prterun-x"
+    assert launch_of({}) == Launch()
+    assert launch_of({}).reads
+    assert launch_of({"SLURM_JOB_ID": "1", "SLURM_LOCALID": "x"}).local_rank is None
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", []),
+        ("a", ["a"]),
+        ("a,b", ["a", "b"]),
+        ("n[1-3]", ["n1", "n2", "n3"]),
+        ("n[08-10],m[1,3]-x", ["n08", "n09", "n10", "m1-x", "m3-x"]),
+        ("r[1-2]n[1-2]", ["r1n1", "r1n2", "r2n1", "r2n2"]),
+        ("n[x]", []),
+    ],
+)
+def test_lists_of_hosts_are_expanded(text: str, names: list[str]) -> None:
+    assert list(host_names(text)) == names
+
+
+def test_lists_of_tasks_are_expanded() -> None:
+    assert list(tasks_per_node("2(x3),1")) == [2, 2, 2, 1]

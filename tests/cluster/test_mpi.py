@@ -1,0 +1,104 @@
+"""Regions of an MPI program, under a real MPI: four ranks on two nodes, which one machine plays."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pmtpy as pmt
+from pmtpy.errors import BackendUnavailableError, TargetError
+
+ROOT = Path(__file__).parents[2]
+MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
+WATTS = {"nodea": 100, "nodeb": 60}
+
+pytest.importorskip("mpi4py", reason="mpi4py is not installed (extra mpi)")
+
+
+def mpi(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PMT_", "PMI_", "SLURM_"))}
+    return subprocess.run(
+        [str(MPIEXEC), "-launcher", "fork", "-hosts", "nodea:2,nodeb:2", "-n", "4", *words],
+        env={**clean, "PYTHONPATH": str(ROOT), **(env or {})},
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def solved(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, list[dict[str, Any]]]:
+    """The status of a program that goes through all that can happen, and what its ranks told."""
+    if MPIEXEC is None:
+        pytest.skip("no mpiexec beside Python (pip install mpich)")
+    out = tmp_path_factory.mktemp("solved")
+    done = mpi(sys.executable, str(ROOT / "tests/cluster/programs/solver.py"), str(out))
+    told = [json.loads(file.read_text()) for file in sorted(out.glob("?.json"))]
+    assert len(told) == 4, done.stdout + done.stderr
+    return done.returncode, told
+
+
+Solved = tuple[int, list[dict[str, Any]]]
+
+
+@pytest.mark.parametrize("how", ["works", "works again"])
+def test_each_node_is_measured_once_and_every_rank_knows_the_sum(how: str, solved: Solved) -> None:
+    told = [t[how] for t in solved[1]]
+    assert all(t == told[0] for t in told)
+    nodes = told[0]["nodes"]
+    assert {n: v["ranks"] for n, v in nodes.items()} == {"nodea": [0, 1], "nodeb": [2, 3]}
+    for name, node in nodes.items():
+        truth = WATTS[name] * node["seconds"]
+        assert abs(node["joules"] - truth) <= 4 * node["uncertainty_joules"]
+        assert 0.0 <= node["waiting_seconds"] <= node["seconds"]
+        assert node["virtual"]
+    assert told[0]["total"] == pytest.approx(sum(v["joules"] for v in nodes.values()))
+    assert told[0]["complete"]
+    assert told[0]["slowest"] in nodes
+    assert told[0]["imbalance_joules"] == pytest.approx(sum(v["waiting_joules"] for v in nodes.values()))
+
+
+def test_without_barriers_nothing_is_exchanged_until_all_ask(solved: Solved) -> None:
+    told = [t["short"] for t in solved[1]]
+    assert all("let every rank call collect()" in t["raised"] for t in told)
+    assert all(len(t["nodes"]) == 2 and not t["problems"] for t in told)
+    assert told[0]["imbalance_joules"] is None
+
+
+@pytest.mark.parametrize(("how", "why"), [("without", "no counters on this node"), ("loses", "pulled out")])
+def test_a_node_without_a_sensor_or_that_lost_it_is_named_and_not_summed_over(
+    how: str, why: str, solved: Solved
+) -> None:
+    for t in (t[how] for t in solved[1]):
+        assert not t["complete"]
+        assert why in t["missing"]["nodeb"]
+        assert "nodeb" in t["total"], "the sum is refused"
+        assert t["known"]["joules"] == t["nodes"]["nodea"]["joules"]
+        assert t["known"]["target"] == "1 of 2 nodes"
+        assert "not in the sum: nodeb" in t["text"]
+
+
+def test_an_exception_on_one_rank_leaves_nobody_waiting(solved: Solved) -> None:
+    told = [t["raises"] for t in solved[1]]
+    assert told[3]["raised"].startswith("ValueError")
+    assert all("rank 3 raised ValueError" in t["raised"] for t in told[:3])
+
+
+def test_a_rank_that_dies_ends_the_job_rather_than_let_it_hang(solved: Solved) -> None:
+    assert solved[0] != 0
+
+
+def test_what_is_no_communicator_is_refused_and_nothing_is_imported_for_it() -> None:
+    with pytest.raises(TargetError, match="at least one sensor"):
+        pmt.mpi.region("solve", None)
+    with pytest.raises(TargetError, match="no sensor is called"):
+        pmt.mpi.region("solve", None, "rapk")
+    if "mpi4py.MPI" not in sys.modules:
+        with pytest.raises(BackendUnavailableError, match=r"pip install 'pmtpy\[mpi\]'"):
+            pmt.mpi.region("solve", object(), "rapl:virtual")
+        assert "mpi4py.MPI" not in sys.modules
