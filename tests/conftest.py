@@ -16,6 +16,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.prepared import Prepared
+
 # No test depends on how fast the machine is. And `make test` tries the same examples each time, so that no change is
 # refused for a find that has nothing to do with it. They are few; `make search` looks for new ones. No test says how
 # many examples it needs: that would hold for the search too.
@@ -42,6 +44,14 @@ def recordings() -> Path:
     if not path.is_dir():
         pytest.skip(f"the real recordings are not at {path}; set PMTPY_SHARED to the folder that holds them")
     return path
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prepared]:
+    """Begin the command line in processes that have imported already."""
+    interpreter = Prepared(tmp_path_factory.mktemp("prepared"))
+    yield interpreter
+    interpreter.close()
 
 
 # Tests that take more than a few seconds, by file and function: simulations of many regions, verbs that record for

@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from pmtpy.emulators.powersensor3 import VirtualBoard
+from tests.support.prepared import Prepared
 
 ROOT = Path(__file__).parents[2]
 Pmtpy = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -24,13 +25,15 @@ def _environment() -> dict[str, str]:
 
 
 @pytest.fixture
-def pmtpy(tmp_path: Path) -> Pmtpy:
+def pmtpy(tmp_path: Path, prepared: Prepared) -> Pmtpy:
     """Run ``pmtpy ARGS`` in an empty folder and return what it did."""
 
-    def run(*args: object, **options: object) -> subprocess.CompletedProcess[str]:
-        environment = {**_environment(), **options.pop("env", {})}  # type: ignore[dict-item]
+    def run(*args: object, env: Mapping[str, str] | None = None, **options: object) -> subprocess.CompletedProcess[str]:
+        environment = {**_environment(), **(env or {})}
+        of_the_interpreter = any(name.startswith(("PYTHON", "LANG", "LC_")) for name in env or ())
+        command = [sys.executable, "-m", "pmtpy"] if of_the_interpreter else prepared.command
         return subprocess.run(  # type: ignore[call-overload, no-any-return]
-            [sys.executable, "-m", "pmtpy", *map(str, args)],
+            [*command, *map(str, args)],
             cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False, **options,
         )  # fmt: skip
 

@@ -19,6 +19,7 @@ import pytest
 
 from pmtpy.cli import VERBS, _parser
 from pmtpy.cli.command import split_command
+from tests.support.prepared import Prepared
 
 ROOT = Path(__file__).parents[2]
 _FILE = re.compile(r"[\w./-]+\.(csv|json|gz|parquet|npz|bin|ps3|pmt)")
@@ -65,8 +66,8 @@ def missing_files(line: str, folder: Path) -> list[str]:
     return [w for w in given if _FILE.fullmatch(w) and not (folder / w).exists()]
 
 
-def shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = line.replace("pmtpy ", f"{shlex.quote(sys.executable)} -m pmtpy ", 1)
+def shell(line: str, folder: Path, prepared: Prepared) -> subprocess.CompletedProcess[str]:
+    command = line.replace("pmtpy ", f"{shlex.join(prepared.command)} ", 1)
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PMT_")}
     return subprocess.run(
         ["sh", "-c", command],
@@ -75,11 +76,11 @@ def shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, prepared: Prepared) -> Path:
     """A folder with the recordings that the examples speak of."""
     place = tmp_path_factory.mktemp("examples")
     for target, file in (("powersensor3", "run"), ("rapl", "rapl"), ("nvml", "nvml-0")):
-        done = shell(f"pmtpy dump {target}:virtual -f {file}.csv --duration 300ms", place)
+        done = shell(f"pmtpy dump {target}:virtual -f {file}.csv --duration 300ms", place, prepared)
         assert done.returncode == 0, done.stderr
     return place
 
@@ -89,7 +90,7 @@ def test_every_verb_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("line", [line for _, line in examples()], ids=lambda line: line[6:76])
-def test_an_example_runs(line: str, folder: Path) -> None:
+def test_an_example_runs(line: str, folder: Path, prepared: Prepared) -> None:
     line = rehearsed(line)
     verb = line.split()[1]
     # These take ten seconds and more, or end with Ctrl-C: their own tests run them.
@@ -102,7 +103,7 @@ def test_an_example_runs(line: str, folder: Path) -> None:
         line = line + " --overwrite" if verb in {"dump", "run"} and " -- " not in line and "|" not in line else line
         for file in ("report.json", "run.csv" if verb == "dump" else ""):
             (folder / file).unlink(missing_ok=True) if file else None
-        done = shell(line, folder)
+        done = shell(line, folder, prepared)
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from pmtpy.regions.pool import _pool
+from tests.support.prepared import Prepared
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -43,12 +44,12 @@ def blocks(page: Path) -> list[Fence]:
     ]
 
 
-def run_shell(line: str, folder: Path) -> None:
+def run_shell(line: str, folder: Path, prepared: Prepared) -> None:
     line = line.replace("pmt-dump", "pmtpy dump")
     words = shlex.split(line, comments=True)
     ours = re.match(r"(\w+=\S* +)*(?=pmtpy\b)", line)  # perhaps after variables, as in PMT_NAME=rapl pmtpy read
     if ours:
-        line = f"{ours[0]}{shlex.quote(sys.executable)} -m {line[ours.end() :]}"
+        line = f"{ours[0]}{shlex.join(prepared.command)}{line[ours.end() :].removeprefix('pmtpy')}"
     elif words and words[0] in {"python", "python3"}:
         line = line.replace(words[0], shlex.quote(sys.executable), 1)
     done = subprocess.run(
@@ -79,7 +80,9 @@ def _close_named_sensors() -> Iterator[None]:
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if any(map(can_run, blocks(p)))], ids=lambda p: str(p.relative_to(ROOT))
 )
-def test_a_page_can_be_followed(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_can_be_followed(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepared: Prepared
+) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "page"}
     for block in filter(can_run, blocks(page)):
@@ -91,7 +94,7 @@ def test_a_page_can_be_followed(page: Path, tmp_path: Path, monkeypatch: pytest.
         else:
             for line in block.body.splitlines():
                 if line.startswith("$ "):
-                    run_shell(line[2:], tmp_path)
+                    run_shell(line[2:], tmp_path, prepared)
 
 
 def test_links_between_pages_lead_somewhere() -> None:
