@@ -7,7 +7,8 @@ from pathlib import Path
 
 from pmtpy.cli.common import say
 from pmtpy.errors import TargetError
-from pmtpy.io.read import load
+from pmtpy.plotting.interactive import SUFFIX, write_html
+from pmtpy.plotting.overview import of_file
 from pmtpy.plotting.recording import SUFFIXES, plot
 from pmtpy.plotting.style import theme_of
 
@@ -18,7 +19,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files", nargs="+", metavar="FILE", help="a recording by pmtpy, PMT, PowerSensor3, nvidia-smi, ..."
     )
     parser.add_argument(
-        "-o", "--output", metavar="PICTURE", help=f"{', '.join(SUFFIXES)}; default: the first FILE with .png, here"
+        "-o",
+        "--output",
+        metavar="PICTURE",
+        help=f"{', '.join(SUFFIXES)}, or {SUFFIX}: a page for the browser that needs"
+        " nothing else; default: the first FILE with .png, here",
     )
     parser.add_argument("--overlay", action="store_true", help="all totals in one panel instead of one panel per FILE")
     parser.add_argument("--theme", choices=("light", "dark"), default="light", help="colours for light or dark paper")
@@ -32,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--utc-offset", type=float, metavar="SECONDS", help="how far wall times without a zone are ahead of UTC"
     )
     parser.epilog = (
-        "examples:\n  pmtpy plot run.csv -o run.png\n  pmtpy plot rapl.csv nvml-0.csv --overlay -o both.pdf\n"
+        "examples:\n  pmtpy plot run.csv -o run.png\n  pmtpy plot run.csv -o run.html\n"
+        "  pmtpy plot rapl.csv nvml-0.csv --overlay -o both.pdf\n"
         "  pmtpy plot gpudata.csv.gz PMD_data.bin.gz timestamps.csv --utc-offset 3600 -o meter.svg"
     )
 
@@ -40,20 +46,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Load, draw, say where the picture is."""
     paths = [Path(f) for f in args.files]
-    tables = {}
+    out = Path(args.output) if args.output else Path(paths[0].name.removesuffix(".gz")).with_suffix(".png")
+    into_page = out.suffix.lower() == SUFFIX
+    if into_page and args.overlay:
+        msg = f"an {SUFFIX} file shows recordings below each other, on one axis of time; leave --overlay out"
+        raise TargetError(msg)
+    shown = {}
     for path in paths:
         name = path.name if [p.name for p in paths].count(path.name) == 1 else str(path)
         try:
-            tables[name] = load(path, skip_broken=args.skip_broken, utc_offset_s=args.utc_offset)
+            shown[name] = of_file(path, skip_broken=args.skip_broken, utc_offset_s=args.utc_offset)
         except OSError as error:
             if error.errno is None:
                 raise
             msg = f"cannot read {path}: {error.strerror}"
             raise TargetError(msg) from error
-        broken = tables[name].attrs["broken_lines"]
+        broken = shown[name].facts["broken_lines"]
         if broken:
             say(f"{path}: {len(broken)} lines left out, the first is line {broken[0]}")
-    out = Path(args.output) if args.output else Path(paths[0].name.removesuffix(".gz")).with_suffix(".png")
-    plot(tables, out, overlay=args.overlay, channels=args.channel, theme=theme_of(args.theme))
+    if into_page:
+        write_html(shown, out, channels=args.channel, theme=theme_of(args.theme))
+    else:
+        plot(shown, out, overlay=args.overlay, channels=args.channel, theme=theme_of(args.theme))
     print(out)
     return 0

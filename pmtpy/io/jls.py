@@ -254,6 +254,22 @@ class JlsFile:
         at, seconds = self.elapsed(int(ids[0]), int(ids[-1]) + 1)
         return np.asarray(self._between(ids, at, seconds))
 
+    def times_at(self, ids: Ints) -> Floats:
+        """Return the seconds since the first row of some sample numbers, which may lie far apart."""
+        return np.array([float(self.times(ids[i : i + 1])[0]) for i in range(len(ids))])
+
+    def energies(self, name: str, ids: Ints) -> Floats:
+        """Return an energy at some sample numbers, which may lie far apart: by straight lines between checkpoints."""
+        found = np.empty(len(ids))
+        for i, at in enumerate(ids.tolist()):
+            numbers, joules = self._checkpoints(name, at, at)
+            if len(numbers) and at <= numbers[-1]:
+                found[i] = np.interp(at, numbers, joules)
+            else:  # behind the last checkpoint: counted on, from the watts
+                rows = self.rows(at, at + 1)[0][name]
+                found[i] = rows[-1] if len(rows) else np.nan
+        return found
+
     def _between(self, ids: Ints, at: Ints, seconds: Floats) -> Floats:
         if not len(at):
             return np.asarray(ids / self.rate)

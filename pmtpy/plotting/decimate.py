@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from pmtpy.core.rows import Floats, Ints
+from pmtpy.core.rows import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +74,12 @@ def interrupted(curve: Envelope, starts: Floats, ends: Floats) -> Envelope:
     )
 
 
-def spans_before(t: Floats, flagged: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Starts and ends of the intervals that end at flagged rows; neighbouring ones are joined."""
-    rows: Ints = np.flatnonzero(flagged[1:]) + 1
-    if not len(rows):
+def joined_spans(starts: Floats, ends: Floats) -> tuple[Floats, Floats]:
+    """Join spans in order of time of which one begins where the one before ends."""
+    if not len(starts):
         return np.empty(0), np.empty(0)
-    apart = np.diff(rows) > 1
-    return t[rows[np.concatenate([[True], apart])] - 1], t[rows[np.concatenate([apart, [True]])]]
+    apart = starts[1:] > ends[:-1]
+    return starts[np.concatenate([[True], apart])], ends[np.concatenate([apart, [True]])]
 
 
 def widened(starts: Floats, ends: Floats, least: float) -> tuple[Floats, Floats]:

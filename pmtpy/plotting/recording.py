@@ -21,7 +21,9 @@ from pmtpy.core.channel import TOTAL, EnergyMethod
 from pmtpy.core.markers import Span, paired
 from pmtpy.core.rows import Floats
 from pmtpy.errors import BackendUnavailableError, SinkError, TargetError
-from pmtpy.plotting.decimate import envelope, interrupted, spans_before, widened
+from pmtpy.plotting.decimate import Envelope, interrupted, joined_spans, widened
+from pmtpy.plotting.overview import Overview
+from pmtpy.plotting.saying import common_origin, drawn_powers, has_power, overviews, shift, title
 from pmtpy.plotting.style import LIGHT, EndLabel, Theme, dress, label_ends
 
 if TYPE_CHECKING:
@@ -33,7 +35,6 @@ SUFFIXES = (".png", ".svg", ".pdf")
 _WIDTH_IN, _PANEL_IN, _DPI = 8.0, 2.9, 150
 _SLICES = 1600  # about two for each dot of the axis
 _MEANS = {EnergyMethod.COUNTER.value, EnergyMethod.MEAN.value}
-_MOST_LINES = 6  # more in one panel cannot be told apart
 _MOST_LABELS = 14
 _MOST_MARKS = 200
 _SHOWN_BAND = 0.01  # part of the height below which an uncertainty is thinner than its line
@@ -46,7 +47,9 @@ class _Line:
     Attributes
     ----------
     label : str
-    t, watts : float64, shape (n,)
+    curve : Envelope
+    rows : bool
+        Each point is a row, and not a slice.
     means : bool
         Each value is the mean since the row before, and not that of an instant.
     gain_u, offset_u : float
@@ -54,8 +57,8 @@ class _Line:
     """
 
     label: str
-    t: Floats
-    watts: Floats
+    curve: Envelope
+    rows: bool
     means: bool = False
     gain_u: float = 0.0
     offset_u: float = 0.0
@@ -76,7 +79,7 @@ class _Panel:
 
 
 def plot(
-    tables: Mapping[str, pd.DataFrame],
+    recordings: Mapping[str, Overview | pd.DataFrame],
     out: str | os.PathLike[str],
     *,
     overlay: bool = False,
@@ -90,8 +93,8 @@ def plot(
 
     Parameters
     ----------
-    tables : mapping of str to DataFrame
-        By the name to show.
+    recordings : mapping of str to Overview or DataFrame
+        By the name to show. A table is as :func:`pmtpy.load` makes it.
     out : path
     overlay : bool
         All totals in one panel, instead of one panel for each recording.
@@ -110,7 +113,7 @@ def plot(
     if path.suffix.lower() not in SUFFIXES:
         msg = f"a picture is written to a file that ends in {', '.join(SUFFIXES)}, not {path.name}"
         raise TargetError(msg)
-    figure = _figure(tables, overlay=overlay, channels=channels, theme=theme)
+    figure = _figure(recordings, overlay=overlay, channels=channels, theme=theme)
     try:
         figure.savefig(path, dpi=_DPI, facecolor=theme.ground)
     except OSError as error:
@@ -119,21 +122,21 @@ def plot(
 
 
 def _figure(
-    tables: Mapping[str, pd.DataFrame], *, overlay: bool, channels: Sequence[str] | None, theme: Theme = LIGHT
+    recordings: Mapping[str, Overview | pd.DataFrame],
+    *,
+    overlay: bool,
+    channels: Sequence[str] | None,
+    theme: Theme = LIGHT,
 ) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise BackendUnavailableError("plot", "pictures need matplotlib", "pip install 'pmtpy[plot]'") from error
-    powered = {name: t for name, t in tables.items() if t["total_W"].notna().any() or channels}
-    if not powered:
-        msg = f"there is no power over time in {', '.join(tables) or 'nothing'}"
-        raise TargetError(msg)
-    origin = _common_origin(tables)
-    marks = [mark for name, t in tables.items() if name not in powered for mark in _marks(t, origin)]
-    panels = [
-        _panel(name, t, origin, channels, extra=marks if origin is not None else []) for name, t in powered.items()
-    ]
+    shown = overviews(recordings, channels)
+    powered = {name: o for name, o in shown.items() if has_power(o) or channels}
+    origin = common_origin(shown)
+    marks = [mark for name, o in shown.items() if name not in powered for mark in _moved(o.marks, o, origin)]
+    panels = [_panel(name, o, origin, channels, marks if origin is not None else []) for name, o in powered.items()]
     if overlay:
         panels = [_overlaid(panels)]
     figure = Figure(figsize=(_WIDTH_IN, _PANEL_IN * len(panels) + 0.3), layout="constrained")
@@ -151,119 +154,51 @@ def _figure(
 # -- what to show ------------------------------------------------------------------------------------------------------
 
 
-def _common_origin(tables: Mapping[str, pd.DataFrame]) -> float | None:
-    """Unix time of the earliest row, if all recordings have Unix times and each overlaps another (or is alone)."""
-    spans = [(float(t["time"].iloc[0]), float(t["time"].iloc[-1])) for t in tables.values() if len(t)]
-    if not spans or any(math.isnan(a) or math.isnan(b) for a, b in spans):
-        return None
-    spans.sort()
-    reached = spans[0][1]
-    for start, end in spans[1:]:
-        if start > reached:
-            return None
-        reached = max(reached, end)
-    return spans[0][0]
-
-
-def _times(table: pd.DataFrame, origin: float | None) -> Floats:
-    elapsed = table["elapsed"].to_numpy(np.float64)
-    return elapsed if origin is None else elapsed + (float(table["time"].iloc[0]) - origin)
-
-
-def _marks(table: pd.DataFrame, origin: float | None) -> list[tuple[float, str]]:
-    rows = np.flatnonzero((table["marker"] != "").to_numpy())
-    t = _times(table, origin)
-    labels = table["marker"].iloc[rows].tolist()
-    return [(float(t[row]), part) for row, label in zip(rows, labels, strict=True) for part in label.split(";")]
+def _moved(marks: Sequence[tuple[float, str]], shown: Overview, origin: float | None) -> list[tuple[float, str]]:
+    by = shift(shown, origin)
+    return [(t + by, text) for t, text in marks]
 
 
 def _panel(
-    name: str, table: pd.DataFrame, origin: float | None, channels: Sequence[str] | None, extra: list[tuple[float, str]]
+    name: str, shown: Overview, origin: float | None, channels: Sequence[str] | None, extra: list[tuple[float, str]]
 ) -> _Panel:
-    t = _times(table, origin)
-    said = {c["name"]: c for c in (table.attrs.get("metadata") or {}).get("channels", ())}
-    lines = [_line(label, t, table, said) for label in _names(table, channels)]
-    found, single = paired(sorted(_marks(table, origin) + extra))
-    lost = table["lost"].to_numpy()
+    by = shift(shown, origin)
+    said = {c["name"]: c for c in (shown.facts.get("metadata") or {}).get("channels", ())}
+    lines = [_line(label, shown, by, said) for label in drawn_powers(shown, channels)]
+    found, single = paired(sorted(_moved(shown.marks, shown, origin) + extra))
+    starts, ends = (np.array([g[i] for g in shown.gaps], np.float64) + by for i in (0, 1))
     return _Panel(
-        _title(name, table, lines[0].label if len(lines) == 1 else ""),
-        _short(name, table),
+        title(name, shown, lines[0].label if len(lines) == 1 else ""),
+        _short(name, shown),
         name,
         lines,
         found,
         single,
-        int(lost.sum()),
-        spans_before(t, lost > 0),
+        shown.lost,
+        joined_spans(starts, ends),
     )
 
 
-def _line(label: str, t: Floats, table: pd.DataFrame, said: Mapping[str, Mapping[str, Any]]) -> _Line:
+def _line(label: str, shown: Overview, by: float, said: Mapping[str, Mapping[str, Any]]) -> _Line:
     """Return a curve, and what the file says of its channel; a total is what its channels are, if they are alike."""
     parts = [c for c in said.values() if c.get("in_total")] if label == TOTAL else [said.get(label, {})]
-    watts = table[f"{label}_W"].to_numpy(np.float64)
+    curve = shown.slices.curve(shown.columns.index(f"{label}_W"), _SLICES)
+    curve = Envelope(curve.t + by, curve.low, curve.mean, curve.high)
     means = bool(parts) and all(c.get("rule") in _MEANS for c in parts)
     gain_u, offset_u = (
         math.hypot(*(float(c.get(key) or 0.0) for c in parts)) if key == "offset_u" or len(parts) == 1
         else max((float(c.get(key) or 0.0) for c in parts), default=0.0)
         for key in ("gain_u", "offset_u")
     )  # fmt: skip
-    return _Line(label, t, watts, means, gain_u, offset_u)
+    return _Line(label, curve, shown.rows <= _SLICES, means, gain_u, offset_u)
 
 
-def _names(table: pd.DataFrame, channels: Sequence[str] | None) -> list[str]:
-    """Powers to draw: those asked for, else the total and the largest others."""
-    # A power has an energy beside it; other watts (a power limit) are settings.
-    there = [c.removesuffix("_W") for c in table.columns if c.endswith("_W") and f"{c.removesuffix('_W')}_J" in table]
-    if channels is not None:
-        missing = [c for c in channels if c not in there]
-        if missing:
-            msg = (
-                f"there is no power called {', '.join(missing)} in {table.attrs.get('path', 'the table')}; there are: "
-            )
-            raise TargetError(msg + ", ".join(there))
-        return list(channels)
-    others = [c for c in there if c != "total" and table[f"{c}_W"].notna().any()]
-    if table.attrs.get("total") in others or not table["total_W"].notna().any():
-        wanted = others  # the total is one of them, drawn under its own name
-    else:
-        wanted = ["total", *others] if len(others) > 1 else ["total"]
-    first = [c for c in wanted if c in {"total", table.attrs.get("total")}]
-    rest = sorted((c for c in wanted if c not in first), key=lambda c: -float(table[f"{c}_W"].mean()))
-    return [*first, *rest][:_MOST_LINES]
-
-
-def _title(name: str, table: pd.DataFrame, only: str) -> str:
-    attrs = table.attrs
-    target = (attrs.get("metadata") or {}).get("target", attrs.get("format", ""))
-    notes = [n for n, say in (("VIRTUAL", attrs.get("virtual")), ("incomplete", attrs.get("complete") is False)) if say]
-    who = "  ".join(filter(None, (name, f"({target})" if target else "", only)))
-    title = who + "".join(f"  [{n}]" for n in notes)
-    seconds = float(table["elapsed"].iloc[-1]) if len(table) else 0.0
-    joules = float(table["total_J"].iloc[-1] - table["total_J"].iloc[0]) if len(table) else math.nan
-    if math.isfinite(joules) and seconds > 0:
-        title += f"\n{_si(joules)}J in {seconds:.4g} s"
-        uncovered = attrs.get("uncovered_s")
-        if uncovered:
-            title += f", {uncovered:.3g} s of them not covered"
-        elif not (table["lost"] > 0).any():  # else nobody knows here for how long the energy stands
-            title += f", mean {_si(joules / seconds)}W"
-    return title
-
-
-def _short(name: str, table: pd.DataFrame) -> str:
+def _short(name: str, shown: Overview) -> str:
     """What a recording is called among others: the sensor's target where it is known."""
-    called = str((table.attrs.get("metadata") or {}).get("target") or name)
-    if table.attrs.get("virtual") and "virtual" not in called:
+    called = str((shown.facts.get("metadata") or {}).get("target") or name)
+    if shown.facts.get("virtual") and "virtual" not in called:
         called += " [VIRTUAL]"
-    return called + (" [incomplete]" if table.attrs.get("complete") is False else "")
-
-
-def _si(value: float) -> str:
-    """Write four digits and a prefix."""
-    for factor, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m")):
-        if abs(value) >= factor:
-            return f"{value / factor:.4g} {prefix}"
-    return f"{value:.4g} "
+    return called + (" [incomplete]" if shown.facts.get("complete") is False else "")
 
 
 def _overlaid(panels: Sequence[_Panel]) -> _Panel:
@@ -291,11 +226,11 @@ def _overlaid(panels: Sequence[_Panel]) -> _Panel:
 def _draw(ax: Axes, panel: _Panel, theme: Theme) -> None:
     start, end = _span([panel])
     length = max(end - start, 1e-9)
-    height = max(max((float(np.nanmax(line.watts, initial=0.0)) for line in panel.lines), default=0.0), 1e-9)
+    height = max(max((float(np.nanmax(line.curve.high, initial=0.0)) for line in panel.lines), default=0.0), 1e-9)
     for number, line in enumerate(panel.lines):
         colour, style = theme.line(number)
-        curve = interrupted(envelope(line.t, line.watts, _SLICES), *panel.gaps)
-        many = len(line.t) > _SLICES
+        curve = interrupted(line.curve, *panel.gaps)
+        many = not line.rows
         steps: Literal["pre"] | None = "pre" if line.means and not many else None
         u = 2.0 * np.hypot(line.gain_u * curve.mean, line.offset_u)
         if np.nanmax(u, initial=0.0) > _SHOWN_BAND * height:
@@ -322,9 +257,9 @@ def _end_labels(panel: _Panel, theme: Theme) -> list[EndLabel]:
     """Return the names of the curves where there are several, and how much was lost."""
     labels = []
     for number, line in enumerate(panel.lines if len(panel.lines) > 1 or not panel.title else ()):
-        known = np.flatnonzero(np.isfinite(line.watts))
-        last = slice(max(len(known) - max(len(known) // 50, 1), 0), None)  # a single noisy value tells no place
-        y = float(np.median(line.watts[known[last]])) if len(known) else math.nan
+        mean = line.curve.mean
+        last = slice(max(len(mean) - max(len(mean) // 50, 1), 0), None)  # a single noisy value tells no place
+        y = float(np.median(mean[last])) if len(mean) else math.nan
         labels.append(EndLabel(line.label, theme.line(number)[0], y))
     if panel.lost:
         labels.append(EndLabel(f"{panel.lost} sample{'s' * (panel.lost != 1)} lost", theme.ink, math.nan))
@@ -333,7 +268,8 @@ def _end_labels(panel: _Panel, theme: Theme) -> list[EndLabel]:
 
 def _span(panels: Sequence[_Panel]) -> tuple[float, float]:
     lines = [line for panel in panels for line in panel.lines]
-    return min(float(line.t[0]) for line in lines), max(float(line.t[-1]) for line in lines)
+    known = [line.curve.t for line in lines if len(line.curve)]
+    return min((float(t[0]) for t in known), default=0.0), max((float(t[-1]) for t in known), default=1.0)
 
 
 def _limit(axes: Sequence[Axes], panels: Sequence[_Panel], *, shared: bool) -> None:

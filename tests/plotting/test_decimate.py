@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.plotting.decimate import envelope, interrupted, spans_before, widened
+from pmtpy.plotting.decimate import envelope, interrupted, joined_spans, widened
 
 _CURVES = st.lists(
     st.tuples(st.integers(0, 5), st.one_of(st.floats(-1e6, 1e6), st.just(np.nan))), min_size=1, max_size=200
@@ -57,9 +57,7 @@ def test_slices_are_equal_in_time_and_not_in_rows() -> None:
 
 def test_a_curve_is_interrupted_where_rows_were_lost() -> None:
     t = np.array([0.0, 1.0, 2.0, 7.0, 8.0])
-    lost = np.array([False, False, False, True, False])
-    starts, ends = spans_before(t, lost)
-    assert (starts.tolist(), ends.tolist()) == ([2.0], [7.0])
+    starts, ends = np.array([2.0]), np.array([7.0])
     curve = interrupted(envelope(t, t, 10), starts, ends)
     assert curve.t.tolist() == [0.0, 1.0, 2.0, 4.5, 7.0, 8.0]
     assert np.isnan(curve.mean).tolist() == [False, False, False, True, False, False]
@@ -71,8 +69,7 @@ def test_a_short_loss_inside_a_slice_does_not_interrupt_it() -> None:
 
 
 def test_neighbouring_losses_are_one_span() -> None:
-    flags = np.array([True, False, True, True, False, True])
-    starts, ends = spans_before(np.arange(6.0), flags)
+    starts, ends = joined_spans(np.array([1.0, 2.0, 4.0]), np.array([2.0, 3.0, 5.0]))
     assert (starts.tolist(), ends.tolist()) == ([1.0, 4.0], [3.0, 5.0])
 
 

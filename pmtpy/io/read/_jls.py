@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 _VALUE = 8  # bytes
 _BLOCK = 1 << 19  # samples that are taken apart at once
+_BLOCK_ROWS = 1 << 16  # samples that are passed on at once
 
 
 def recognises(head: bytes) -> bool:
@@ -26,8 +29,9 @@ def recognises(head: bytes) -> bool:
     return head.startswith(jls.MAGIC)
 
 
-def read(recording: Recording, part: Part) -> pd.DataFrame:
-    """Read the rows of a part."""
+@contextlib.contextmanager
+def opened(recording: Recording) -> Iterator[jls.JlsFile]:
+    """Open a file; say of the recording what it says of itself."""
     try:
         import pyjls  # noqa: F401  (only to see that it is there)
     except ImportError as error:
@@ -37,36 +41,61 @@ def read(recording: Recording, part: Part) -> pd.DataFrame:
         recording.facts = file.facts
         if file.mended:
             recording.notes.append("the file had no end: its writer was stopped; read up to its last whole chunk")
-        names = [n for n in file.facts["columns"] if n not in {"time", "marker"}]
+        yield file
+
+
+def names(file: jls.JlsFile) -> list[str]:
+    """Return the columns that it stands for, ``marker`` among them."""
+    return list(file.facts["columns"])
+
+
+def read(recording: Recording, part: Part) -> pd.DataFrame:
+    """Read the rows of a part."""
+    with opened(recording) as file:
+        filled = [n for n in names(file) if n not in {"time", "marker"}]
         first = file.sample_at(part.start) if part.start > 0 else 0
         last = file.length if part.stop == math.inf else file.sample_at(part.stop)
         most = last - first
         if part.max_rows is not None:
             most = min(most, part.max_rows)
-        recording.budget.allow(most * (len(names) + 1) * _VALUE, f"{most:,} rows of {len(names) + 1} columns")
-        columns = {n: np.full(most, 0 if n == "lost" else np.nan, np.int64 if n == "lost" else float) for n in names}
+        recording.budget.allow(most * (len(filled) + 1) * _VALUE, f"{most:,} rows of {len(filled) + 1} columns")
+        columns = {n: np.full(most, 0 if n == "lost" else np.nan, np.int64 if n == "lost" else float) for n in filled}
         labels = _fill(file, columns, first, last, most)
         columns = {"time": file.start_unix_s + columns["elapsed"]} | columns
-    ordered = {n: columns[n] for n in file.facts["columns"] if n in columns}
+        ordered = {n: columns[n] for n in names(file) if n in columns}
     return _own.finished(recording, ordered, labels, part, "pmtpy JLS")
+
+
+def blocks(file: jls.JlsFile) -> Iterator[tuple[dict[str, npt.NDArray[Any]], list[tuple[int, str]], int]]:
+    """Yield all rows, some at a time: columns without the markers, these, and the sample number behind them."""
+    for first in range(0, file.length, _BLOCK_ROWS):
+        last = min(file.length, first + _BLOCK_ROWS)
+        found, marks = file.rows(first, last)
+        if len(found["elapsed"]):
+            found["time"] = file.start_unix_s + found["elapsed"]
+            yield {n: found[n] for n in names(file) if n in found}, _joined(marks), last
+
+
+def _joined(marks: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    labels = dict[int, str]()
+    for at, text in marks:
+        labels[at] = f"{labels[at]};{text}" if at in labels else text
+    return list(labels.items())
 
 
 def _fill(
     file: jls.JlsFile, columns: dict[str, npt.NDArray[Any]], first: int, last: int, most: int
 ) -> list[tuple[int, str]]:
     """Fill columns with the rows of the samples ``first`` to ``last``, cut to their number; return their labels."""
-    taken, labels = 0, dict[int, str]()
+    taken, labels = 0, list[tuple[int, str]]()
     while first < last and taken < most:
         end = min(last, first + _BLOCK, first + max(file.stride, most - taken))
         found, marks = file.rows(first, end)
         count = min(len(found["elapsed"]), most - taken)
         for name, values in found.items():
             columns[name][taken : taken + count] = values[:count]
-        for row, text in marks:
-            if row < count:
-                at = taken + row
-                labels[at] = f"{labels[at]};{text}" if at in labels else text
+        labels += [(taken + row, text) for row, text in _joined(marks) if row < count]
         taken, first = taken + count, end
     for name in columns:
         columns[name] = columns[name][:taken]
-    return list(labels.items())
+    return labels

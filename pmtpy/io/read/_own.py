@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv as csv_module
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -178,10 +179,30 @@ def finished(
     which[[row for row, _ in labels]] = range(1, len(labels) + 1)
     marker = pd.Series(["", *(text for _, text in labels)], dtype=str).array.take(which)
     made.insert(2, "marker", marker)
-    facts = recording.facts
+    said = _said(recording.path, kind, recording.facts, recording.broken_lines, recording.notes)
+    if part.whole:
+        _sidecar.count(said, len(made), recording.facts)
+    else:
+        said["notes"].append(part.note())
+    made.attrs.update(said)
+    return made
+
+
+def attrs(
+    path: Path, kind: str, facts: dict[str, Any] | None, *, broken_lines: list[int], notes: list[str], rows: int
+) -> dict[str, Any]:
+    """Return what is known of a recording of ours, all of whose ``rows`` rows were read: ``attrs`` of its table."""
+    said = _said(path, kind, facts, broken_lines, notes)
+    _sidecar.count(said, rows, facts)
+    return said
+
+
+def _said(
+    path: Path, kind: str, facts: dict[str, Any] | None, broken_lines: list[int], notes: list[str]
+) -> dict[str, Any]:
     summed = _sidecar.summed(facts)
-    made.attrs = {
-        "path": str(recording.path),
+    return {
+        "path": str(path),
         "format": kind,
         "clock": "wall time, as of the recording that it was converted from"
         if (facts or {}).get("clock") == "unix"
@@ -192,9 +213,6 @@ def finished(
         "virtual": (facts or {}).get("virtual"),
         "complete": (facts or {}).get("complete"),
         "metadata": facts,
-        "broken_lines": recording.broken_lines,
-        "notes": recording.notes + _sidecar.said(facts) + ([] if part.whole else [part.note()]),
+        "broken_lines": broken_lines,
+        "notes": [*notes, *_sidecar.said(facts)],
     }
-    if part.whole:
-        _sidecar.count(made, facts)
-    return made

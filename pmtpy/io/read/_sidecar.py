@@ -98,21 +98,21 @@ def describe(table: pd.DataFrame, facts: dict[str, Any] | None) -> None:
     if facts is not None and "virtual" in facts and "target" in facts:
         table.attrs |= {"virtual": facts["virtual"], "complete": facts.get("complete"), "metadata": facts}
         table.attrs["notes"] += said(facts)
-        count(table, facts)
+        count(table.attrs, len(table), facts)
 
 
-def count(table: pd.DataFrame, facts: dict[str, Any] | None) -> None:
-    """Hold the rows of a whole table against the number that was written; another number is noted, and not complete.
+def count(attrs: dict[Any, Any], rows: int, facts: dict[str, Any] | None) -> None:
+    """Hold the rows that were read against the number that was written; another is noted in ``attrs``: not complete.
 
     A line that was taken out, or stands there twice, may leave no other trace.
     """
     if facts is not None and facts.get("converted_from") and facts.get("virtual") is None:
-        table.attrs["notes"].append("the recording that it was converted from does not say whether it is virtual")
+        attrs["notes"].append("the recording that it was converted from does not say whether it is virtual")
     written = (facts or {}).get("rows")
-    found = len(table) + len(table.attrs["broken_lines"])
+    found = rows + len(attrs["broken_lines"])
     if type(written) is int and written != found:
-        table.attrs["complete"] = False
-        table.attrs["notes"].append(
+        attrs["complete"] = False
+        attrs["notes"].append(
             f"it has {found} rows where {written} were written: lines were taken out or added since;"
             " copy it again from its source"
         )

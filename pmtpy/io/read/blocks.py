@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pmtpy.io.read import _own, _parquet, load
+from pmtpy.io.read import _jls, _own, _parquet, load
 from pmtpy.io.read._delimited import Columns
 from pmtpy.io.read._memory import Budget, free_bytes
 from pmtpy.io.read._recording import Recording
@@ -22,6 +22,8 @@ from pmtpy.io.read._sidecar import beside, said
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from pmtpy.io.jls import JlsFile
 
 _ROWS = 1 << 16  # of a table that is in memory already
 
@@ -66,6 +68,10 @@ class OpenRecording:
         Lines that were left out; whole when the blocks have ended.
     blocks : iterator of RowBlock
         Its rows, once. Raises FileFormatError at the end if there were broken lines that were not to be skipped.
+    table : DataFrame or None
+        All of it, where the format is one that is read as a whole.
+    jls : JlsFile or None
+        The file, where it is one; open as long as this is.
     """
 
     path: Path
@@ -76,11 +82,20 @@ class OpenRecording:
     notes: list[str]
     broken_lines: list[int]
     blocks: Iterator[RowBlock]
+    table: pd.DataFrame | None = None
+    jls: JlsFile | None = None
 
     @property
     def own(self) -> bool:
         """Whether its rows were written by pmtpy."""
         return self.format.startswith("pmtpy")
+
+    def attrs(self, rows: int) -> dict[str, Any]:
+        """Return what :func:`pmtpy.load` says of it in ``attrs``, when its ``rows`` rows have been read."""
+        if self.table is not None:
+            return {str(k): v for k, v in self.table.attrs.items()}
+        broken, notes = self.broken_lines, self.notes
+        return _own.attrs(self.path, self.format, self.facts, broken_lines=broken, notes=notes, rows=rows)
 
 
 @contextlib.contextmanager
@@ -99,6 +114,10 @@ def open_blocks(
         recording.notes += [missing] if missing else []
         names = _own.header(recording)
         yield _streamed(recording, "pmtpy CSV", names, _of_csv(recording, names))
+    elif _jls.recognises(recording.head):
+        with _jls.opened(recording) as jls:
+            made = _streamed(recording, "pmtpy JLS", _jls.names(jls), _of_jls(jls))
+            yield replace(made, jls=jls)
     else:
         yield _whole(load(place, skip_broken=skip_broken, utc_offset_s=utc_offset_s))
 
@@ -125,6 +144,11 @@ def _of_parquet(recording: Recording, file: _parquet.ParquetRecording) -> Iterat
     recording.judge()
 
 
+def _of_jls(file: JlsFile) -> Iterator[RowBlock]:
+    for columns, labels, last in _jls.blocks(file):
+        yield RowBlock(columns, labels, last / file.length)
+
+
 def _whole(table: pd.DataFrame) -> OpenRecording:
     attrs = table.attrs
     numeric = [n for n in table.columns if n != "marker" and table[n].dtype.kind in "iuf"]
@@ -132,7 +156,9 @@ def _whole(table: pd.DataFrame) -> OpenRecording:
     notes = [*attrs["notes"], *(f"column {n} holds no numbers, and is left out" for n in left_out)]
     blocks = _cut(table, numeric)
     path, kind = Path(attrs["path"]), attrs["format"]
-    return OpenRecording(path, kind, numeric, attrs["metadata"], attrs["joules"], notes, attrs["broken_lines"], blocks)
+    return OpenRecording(
+        path, kind, numeric, attrs["metadata"], attrs["joules"], notes, attrs["broken_lines"], blocks, table
+    )
 
 
 def _cut(table: pd.DataFrame, names: list[str]) -> Iterator[RowBlock]:

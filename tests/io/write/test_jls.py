@@ -257,5 +257,6 @@ def test_a_writer_that_is_killed_loses_half_a_second_at_most(tmp_path: Path) -> 
     watts, seconds = table["total_W"].to_numpy(), table["elapsed"].to_numpy()
     joules = float(np.sum(np.diff(seconds) * (watts[1:] + watts[:-1]) / 2))
     if not table["lost"].any():
-        assert table["total_J"].iloc[-1] == pytest.approx(joules, rel=1e-5)
+        # Between two values of elapsed (10 ms) rows are dated evenly, which the board's clock is only to some 10 us.
+        assert table["total_J"].iloc[-1] == pytest.approx(joules, rel=1e-4)
     assert len(load(path)) == len(table)  # it was given an end, once

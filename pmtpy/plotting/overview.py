@@ -1,0 +1,219 @@
+"""What pictures show of a recording: its curves in slices, its marks, what was lost, and what its file says.
+
+A file is read block by block, so its length costs time and no memory; of a JLS file only its own pyramid is read.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pmtpy.core.channel import TOTAL
+from pmtpy.core.rows import Floats, Ints
+from pmtpy.io.jls import LONGEST_GAP_S, JlsFile, Statistics
+from pmtpy.io.read.blocks import OpenRecording, open_blocks
+from pmtpy.plotting.slices import Slicer, Slices
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_UNITS = ("W", "V", "A")
+JLS_SLICES = 4096
+"""Into so many a JLS recording is divided, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A recording in slices.
+
+    Attributes
+    ----------
+    facts : dict
+        As ``attrs`` of :func:`pmtpy.load`.
+    columns : tuple of str
+        The curves, named as in a table (``pair0_W``); those that have no value at all are not among them.
+    energies : tuple of str
+        The powers that have an energy, without their unit, in the order of ``slices.joules``.
+    start_unix_s : float
+        Of the zero of its times; NaN: not known.
+    first, last : float
+        Times of the first and last row, in seconds.
+    first_joules : float64, shape (p,)
+        Energies at the first row.
+    slices : Slices
+    slice_s : float
+        How long a slice is; 0: each is a row.
+    marks : list of (time, label)
+    gaps : list of (start, end, rows lost)
+    rows, lost : int
+    """
+
+    facts: dict[str, Any]
+    columns: tuple[str, ...]
+    energies: tuple[str, ...]
+    start_unix_s: float
+    first: float
+    last: float
+    first_joules: Floats
+    slices: Slices
+    slice_s: float
+    marks: Sequence[tuple[float, str]]
+    gaps: Sequence[tuple[float, float, int]]
+    rows: int
+    lost: int
+
+    @property
+    def joules(self) -> float:
+        """Energy of the total from the first to the last row; NaN where it is not known."""
+        if TOTAL not in self.energies or not len(self.slices):
+            return math.nan
+        i = self.energies.index(TOTAL)
+        return float(self.slices.joules[-1, i] - self.first_joules[i])
+
+    @property
+    def powers(self) -> list[str]:
+        """Names of the powers that have an energy beside them; other watts (a power limit) are settings."""
+        return [n for n in self.energies if f"{n}_W" in self.columns]
+
+    def mean(self, column: str) -> float:
+        """Return the mean over all rows that have a value; NaN: there is none."""
+        if column not in self.columns:
+            return math.nan
+        i = self.columns.index(column)
+        known = float(self.slices.known[:, i].sum())
+        return float(self.slices.total[:, i].sum()) / known if known else math.nan
+
+
+def _wanted(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the columns to draw, and the powers that have an energy."""
+    drawn = [n for n in names if n.rpartition("_")[2] in _UNITS and "_" in n]
+    return drawn, [n.removesuffix("_W") for n in drawn if n.endswith("_W") and f"{n.removesuffix('_W')}_J" in names]
+
+
+def of_table(table: pd.DataFrame, most: int | None = None) -> Overview:
+    """Make an overview of a table as :func:`pmtpy.load` makes it; ``most``: how many slices it has."""
+    drawn, energies = _wanted(list(table.columns))
+    slicer = Slicer() if most is None else Slicer(most)
+    marker = table["marker"].to_numpy()
+    rows = np.flatnonzero((table["marker"] != "").to_numpy())
+    labels = [(int(r), str(marker[r])) for r in rows]
+    t = table["elapsed"].to_numpy(np.float64)
+    values = table[drawn].to_numpy(np.float64).reshape(len(t), len(drawn))
+    joules = table[[f"{n}_J" for n in energies]].to_numpy(np.float64).reshape(len(t), len(energies))
+    slicer.add(t, values, joules, table["lost"].to_numpy(np.int64), labels)
+    unix = float(table["time"].iloc[0]) - t[0] if len(t) else math.nan
+    return _finished(slicer, {str(k): v for k, v in table.attrs.items()}, drawn, energies, unix)
+
+
+def of_file(
+    path: str | os.PathLike[str],
+    *,
+    most: int | None = None,
+    skip_broken: bool = False,
+    utc_offset_s: float | None = None,
+) -> Overview:
+    """Make an overview of a recording of any kind and length. Arguments and errors as :func:`pmtpy.load` has them."""
+    with open_blocks(path, skip_broken=skip_broken, utc_offset_s=utc_offset_s) as recording:
+        if recording.table is not None:
+            return of_table(recording.table, most)
+        if recording.jls is not None:
+            return _of_jls(recording, recording.jls)
+        return _of_blocks(recording, most)
+
+
+def _of_blocks(recording: OpenRecording, most: int | None) -> Overview:
+    drawn, energies = _wanted(recording.names)
+    slicer, unix = Slicer() if most is None else Slicer(most), math.nan
+    for block in recording.blocks:
+        found, t = block.columns, block.columns["elapsed"]
+        if len(t) and math.isnan(unix):
+            unix = float(found["time"][0]) - float(t[0])
+        values, joules = (
+            np.column_stack([found[n] for n in names]) if names else np.empty((len(t), 0))
+            for names in (drawn, [f"{n}_J" for n in energies])
+        )
+        slicer.add(t, values, joules, found["lost"], block.labels)
+    return _finished(slicer, recording.attrs(int(slicer.rows)), drawn, energies, unix)
+
+
+def _of_jls(recording: OpenRecording, file: JlsFile) -> Overview:
+    """Take what the file's own pyramid says: mean, least and greatest value of stretches of samples."""
+    drawn, energies = _wanted(recording.names)
+    length = file.length
+    step = max(1, -(-length // JLS_SLICES))
+    count = length // step  # what is behind the last whole stretch is drawn as one more
+    last = np.minimum(np.arange(1, count + 1 + (length % step > 0)) * step, length) - 1
+    first = np.concatenate([[0], last[:-1] + 1])
+    found = [_stretches(file, name, step, count) for name in drawn]
+    shape = len(last), len(drawn)
+    mean, low, high = (np.column_stack([getattr(f, k) for f in found]).reshape(shape) for k in ("mean", "low", "high"))
+    marks, losses = file.annotations(0, length)
+    seconds = _seconds(
+        file, np.unique(np.concatenate([first, last, [at for at, _ in marks + losses]]).astype(np.int64))
+    )
+    lost, missing = np.zeros(len(last), np.int64), np.zeros(len(last), np.int64)
+    for at, n in losses:
+        lost[np.searchsorted(last, at)] += n
+        missing[np.searchsorted(last, at)] += min(n, file.rate * LONGEST_GAP_S)
+    rows = np.maximum(last - first + 1 - missing, 1)
+    known = np.isfinite(mean) * rows[:, None]
+    middle = (seconds(first) + seconds(last)) / 2
+    joules = np.column_stack([file.energies(f"{n}_J", last) for n in energies]).reshape(len(last), len(energies))
+    made = Slices(rows, lost, middle * rows, seconds(last), known, np.nan_to_num(mean) * known, low, high, joules)
+    gaps = [(t - (n + 1) / file.rate, t, n) for t, n in ((float(seconds(at)), n) for at, n in losses)]
+    return Overview(
+        recording.attrs(int(file.facts.get("rows") or 0)),
+        tuple(drawn),
+        tuple(energies),
+        file.start_unix_s,
+        0.0,
+        float(seconds(length - 1)) if length else math.nan,
+        np.zeros(len(energies)),
+        made,
+        step / file.rate if step > 1 else 0.0,
+        [(float(seconds(at)), text) for at, text in marks],
+        gaps,
+        int(file.facts.get("rows") or rows.sum()),
+        int(lost.sum()),
+    )
+
+
+def _stretches(file: JlsFile, name: str, step: int, count: int) -> Statistics:
+    """Return the statistics of ``count`` stretches, and of the samples behind them where there are some."""
+    parts = [file.statistics(name, 0, step, count)] if count else []
+    rest = file.length - count * step
+    parts += [file.statistics(name, count * step, rest, 1)] if rest else []
+    return Statistics(*(np.concatenate([getattr(p, k) for p in parts] or [np.empty(0)]) for k in Statistics._fields))
+
+
+def _seconds(file: JlsFile, ids: Ints) -> Callable[[Any], Floats]:
+    """Return what gives the times of some sample numbers."""
+    known = file.times_at(ids)
+    return lambda wanted: np.asarray(np.interp(wanted, ids, known))
+
+
+def _finished(slicer: Slicer, facts: dict[str, Any], drawn: list[str], energies: list[str], unix: float) -> Overview:
+    made = slicer.slices()
+    if made is None:
+        nothing = np.empty((0, len(drawn)))
+        made = Slices.of_rows(np.empty(0), nothing, np.empty((0, len(energies))), np.empty(0, np.int64))
+    return Overview(
+        facts,
+        tuple(drawn),
+        tuple(energies),
+        unix,
+        slicer.first_t,
+        slicer.newest,
+        slicer.first_joules,
+        made,
+        slicer.width_s,
+        slicer.marks,
+        slicer.gaps,
+        int(made.rows.sum()),
+        int(made.lost.sum()),
+    )
