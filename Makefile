@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
 
-.PHONY: test setup demo check lint types contracts unit search pythons docs gallery bench clean
+.PHONY: test setup demo check lint types contracts unit slow search pythons docs gallery bench clean
 
 test: check unit
 
@@ -31,7 +31,11 @@ contracts: $(STAMP)
 	$(BIN)/lint-imports
 
 unit: $(STAMP)
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup -m "not slow"
+
+# The tests that take longer, listed in tests/conftest.py: with `make test` that is all of them.
+slow: $(STAMP)
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup -m slow
 
 # Each property with a thousand new examples: for a night, not for each change.
 search: $(STAMP)
@@ -44,7 +48,7 @@ demo: $(STAMP)
 # The tests on every Python of this machine that pmtpy supports, each in an environment of its own.
 pythons: $(STAMP)
 	for python in $$($(BIN)/python -m tests.packaging.interpreters); do \
-		$(MAKE) unit PYTHON=$$python VENV=build/venv-$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])') || exit 1; \
+		$(MAKE) unit slow PYTHON=$$python VENV=build/venv-$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])') || exit 1; \
 	done
 
 docs: $(STAMP)

@@ -54,21 +54,63 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prepared]:
     interpreter.close()
 
 
-# Tests that take more than a few seconds, by file and function: simulations of many regions, verbs that record for
-# seconds, wheels that are installed. `-m "not slow"` leaves them out.
-SLOW = frozenset(
-    {
-        ("cli/test_characterise_verb.py", "test_a_counter_is_characterised_by_its_moves"),
-        ("cli/test_characterise_verb.py", "test_a_virtual_gpu_is_found_to_be_what_it_is"),
-        ("cli/test_compare_verb.py", "test_recordings_are_compared_on_clocks_that_are_fitted"),
-        ("cli/test_compare_verb.py", "test_virtual_sensors_are_compared_with_each_other_and_with_the_truth"),
-        ("packaging/test_wheel.py", "test_the_wheel_lists_reads_and_measures"),
-        ("regions/test_uncertainty_live.py", "test_a_profile_with_a_kernel_corrects_live_regions_of_a_slow_sensor"),
-        ("regions/test_uncertainty_live.py", "test_stated_intervals_of_live_regions_hold_the_truth"),
-        ("regions/test_uncertainty_stamped.py", "test_a_profile_whose_window_is_off_by_what_it_states_holds_the_truth"),
-        ("regions/test_uncertainty_stamped.py", "test_intervals_of_stamped_regions_hold_over_loads_and_lengths"),
-    }
-)
+# Tests that take more than a few seconds, by file: simulations of many regions, verbs that record for seconds, the
+# site. `make test` leaves them, and the wheel on other Pythons, to `make slow`; continuous integration runs both.
+SLOW = {
+    "analysis/characterisation/test_characterise.py": (
+        "test_a_meter_that_lost_samples_under_the_load_is_declined",
+        "test_load_stamps_alone_give_the_kernel_but_no_gradient",
+        "test_the_recorded_ampere_step_is_reproduced",
+    ),
+    "analysis/characterisation/test_kernel.py": (
+        "test_intervals_cover_the_truth_as_often_as_they_say",
+        "test_intervals_from_one_step_hold_on_boards_that_are_off_their_line",
+    ),
+    "analysis/characterisation/test_means.py": (
+        "test_a_finer_meter_knows_a_kernel_better",
+        "test_a_kernel_is_found_within_its_interval_whatever_the_meters_rows",
+        "test_one_clock_ties_the_kernels_end_to_the_readings_without_a_load",
+    ),
+    "analysis/characterisation/test_unmetered.py": (
+        "test_another_power_before_and_after_the_load_does_not_bend_the_kernel",
+        "test_power_that_sags_is_in_the_interval_where_few_phases_are_seen",
+        "test_what_load_stamps_are_worth_is_in_the_interval",
+        "test_of_offsets_whole_periods_apart_the_nearest_to_zero_is_taken_and_this_is_said",
+        "test_the_power_at_rest_tells_a_window_from_its_aliases_under_a_regular_load",
+    ),
+    "analysis/clocking/test_updates.py": ("test_intervals_cover_the_truth_as_often_as_they_say",),
+    "analysis/comparison/test_compare.py": (
+        "test_a_load_that_only_repeats_moves_no_lag_by_whole_periods",
+        "test_a_mean_over_a_second_has_the_gain_of_the_sensor_and_not_that_of_its_swing",
+        "test_the_k40m_is_a_low_pass_of_55_ms",
+    ),
+    "analysis/uncertainty/test_uncertainty.py": ("test_stated_intervals_cover_the_truth_as_often_as_they_say",),
+    "calibration/test_device_session.py": ("test_the_report_finds_the_sensor_that_was_emulated",),
+    "cli/test_characterise_verb.py": (
+        "test_a_counter_is_characterised_by_its_moves",
+        "test_a_virtual_gpu_is_found_to_be_what_it_is",
+    ),
+    "cli/test_compare_verb.py": ("test_virtual_sensors_are_compared_with_each_other_and_with_the_truth",),
+    "docs/test_site.py": ("test_every_public_name_is_in_the_reference",),
+    "integrations/test_kernel_tuner.py": (
+        "test_a_configuration_without_energy_does_not_end_the_tuning_and_the_others_are_measured",
+        "test_kernel_tuners_own_observer_for_powersensor3_runs_unmodified",
+    ),
+    "lab/test_cards.py": (
+        "test_a_card_is_found_and_another_recording_of_it_corrected",
+        "test_a_log_that_ends_before_the_load_begins_gives_no_gradient",
+        "test_a_meter_of_another_day_is_declined",
+    ),
+    "lab/test_procedures.py": ("test_a_virtual_occ_samples_as_often_as_that_of_the_study",),
+    "regions/test_uncertainty_live.py": (
+        "test_a_profile_with_a_kernel_corrects_live_regions_of_a_slow_sensor",
+        "test_stated_intervals_of_live_regions_hold_the_truth",
+    ),
+    "regions/test_uncertainty_stamped.py": (
+        "test_a_profile_whose_window_is_off_by_what_it_states_holds_the_truth",
+        "test_intervals_of_stamped_regions_hold_over_loads_and_lengths",
+    ),
+}
 
 
 # Files whose tests share what is costly to make: a wheel, a site, a recording. With `--dist loadgroup`, as `make unit`
@@ -91,7 +133,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not item.path.is_relative_to(folder):
             continue
         file = item.path.relative_to(folder).as_posix()
-        if (file, getattr(item, "originalname", item.name)) in SLOW:
+        if getattr(item, "originalname", item.name) in SLOW.get(file, ()):
             item.add_marker(pytest.mark.slow)
         if file in TOGETHER:
             item.add_marker(pytest.mark.xdist_group(file))

@@ -70,7 +70,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-@pytest.fixture(scope="session", params=interpreters().items(), ids=lambda item: item[0])
+@pytest.fixture(
+    scope="session",
+    params=[
+        pytest.param(item, id=item[0], marks=() if item[0] == THIS else pytest.mark.slow)
+        for item in interpreters().items()
+    ],
+)
 def environment(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """Install the wheel without extras into an empty environment of each Python."""
     name, interpreter = request.param
