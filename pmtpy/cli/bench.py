@@ -11,6 +11,7 @@ from pmtpy.cli.command import NOT_FOUND, split_command
 from pmtpy.cli.common import add_options, check_writable, chosen_targets, exit_code, opened, say, write_report
 from pmtpy.cli.page import Kind, Line, Page, Table, note
 from pmtpy.cli.terminal import is_terminal, show
+from pmtpy.cli.values import duration_or_none
 from pmtpy.core.clock import duration_of
 from pmtpy.errors import PmtError, TargetError, WorkFailedError
 from pmtpy.lab.bench import MAX_TIME_S, WARMUP_S, Bench, ending_of
@@ -34,10 +35,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how narrow the interval of 95 %% has to be (default 1%%); of two commands, the difference that matters",
     )  # fmt: skip
     longest = f"end after this time in any case (default {MAX_TIME_S:g} s)"
-    add("--max-time", default=f"{MAX_TIME_S:g}", metavar="TIME", help=longest)
+    add("--max-time", type=duration_of, default=f"{MAX_TIME_S:g}", metavar="TIME", help=longest)
     warm = f"run each command for this long before, unmeasured (default {WARMUP_S:g} s; once at least)"
-    add("--warmup", default=f"{WARMUP_S:g}", metavar="TIME", help=warm)
-    add("--cooldown", metavar="TIME", help="rest for this long before each trial (default: none, a warm steady state)")
+    add("--warmup", type=duration_or_none, default=f"{WARMUP_S:g}", metavar="TIME", help=warm)
+    add(
+        "--cooldown",
+        type=duration_or_none,
+        default="0",
+        metavar="TIME",
+        help="rest for this long before each trial (default: none, a warm steady state)",
+    )
     add("--seed", type=int, metavar="N", help="of the order of blocks and the phases of bursts (default: by chance)")
     add("--show-output", action="store_true", help="let the commands' output through, to stderr")
     add("--format", choices=("table", *FORMATS), default="table", help="how the result is written (default: table)")
@@ -61,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     """Measure, show, return the verdict's status."""
     works = _works(args)
     target = _share(args.target)
-    times = [duration_of(args.max_time), _time(args.warmup), _time(args.cooldown)]
+    times = [args.max_time, args.warmup, args.cooldown]
     check_writable(args.output)
     targets = chosen_targets([args.sensor] if args.sensor else [], everything=True)
     if len(targets) > 1:
@@ -97,10 +104,6 @@ def _works(args: argparse.Namespace) -> list[Work]:
         msg = "one command or two; of a command that has -- among its own words make a script"
         raise TargetError(msg)
     return [CommandWork(words, show=args.show_output) for words in (first, second) if words]
-
-
-def _time(text: str | None) -> float:
-    return 0.0 if text is None or text.strip() in {"0", "0s"} else duration_of(text)
 
 
 def _share(text: str) -> float:

@@ -42,8 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--channel", metavar="NAME", help="which power; default: the first that the sensor reads")
     parser.add_argument("--load", metavar="FILE", help="when the load was on (recordings only)")
     parser.add_argument("--meter", metavar="FILE", help="a reference meter's recording of the same time")
-    parser.add_argument("--duration", default="20s", metavar="TIME", help="how long to record a sensor (default 20s)")
-    parser.add_argument("--interval", metavar="TIME", help="mean time between polls of a sensor (default: 3ms or less)")
+    parser.add_argument(
+        "--duration", type=duration_of, default="20s", metavar="TIME", help="how long to record a sensor (default 20s)"
+    )
+    parser.add_argument(
+        "--interval", type=seconds_of, metavar="TIME", help="mean time between polls of a sensor (default: 3ms or less)"
+    )
     parser.add_argument("--skip-broken", action="store_true", help="leave out lines that cannot be read")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
     add_options(parser)
@@ -111,14 +115,14 @@ def _one(target: str, args: argparse.Namespace) -> _Made:
         raise TargetError(msg)
     from pmtpy.lab.record import OF_SENSORS, record
 
-    interval = seconds_of(args.interval) if args.interval else None
+    interval: float | None = args.interval
     target = canonical(target)
     said = load_settings().texts_for(target, os.environ)
     live = record(
         target,
         {key: text for key, text in said.items() if key not in OF_SENSORS} | parse_options(args.option),
         channel=args.channel,
-        seconds=duration_of(args.duration),
+        seconds=args.duration,
         interval_s=interval,
         progress=_progress,
     )

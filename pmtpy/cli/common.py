@@ -14,7 +14,6 @@ from pathlib import Path
 from pmtpy.cli.page import Page, plain, told
 from pmtpy.cli.settings import load_settings
 from pmtpy.cli.terminal import show
-from pmtpy.core.clock import seconds_of
 from pmtpy.errors import (
     BackendUnavailableError,
     CalibrationError,
@@ -141,7 +140,7 @@ def _settings_for(targets: Sequence[str]) -> dict[str, dict[str, object]]:
 
 
 @contextlib.contextmanager
-def opened(targets: Sequence[str], pairs: Sequence[str], *, interval: str | None = None) -> Iterator[list[Sensor]]:
+def opened(targets: Sequence[str], pairs: Sequence[str], *, interval: float | None = None) -> Iterator[list[Sensor]]:
     """Open sensors; close all of them at the end, whatever happens."""
     with open_all(targets, pairs, interval=interval, strict=True) as sensors:
         yield sensors
@@ -149,7 +148,7 @@ def opened(targets: Sequence[str], pairs: Sequence[str], *, interval: str | None
 
 @contextlib.contextmanager
 def open_all(
-    targets: Sequence[str], pairs: Sequence[str], *, strict: bool, interval: str | None = None
+    targets: Sequence[str], pairs: Sequence[str], *, strict: bool, interval: float | None = None
 ) -> Iterator[list[Sensor]]:
     """Open sensors; close all of them at the end. Unless ``strict``, one that cannot be opened is told and left out.
 
@@ -165,7 +164,7 @@ def open_all(
             options = typed[target]
             # The interval of -o wins over --interval, and both over that of the settings file.
             if interval is not None and "interval" not in parse_options(pairs):
-                options["interval"] = seconds_of(interval)
+                options["interval"] = interval
             try:
                 sensors.append(stack.enter_context(create(*split_target(target), **options)))  # type: ignore[arg-type]
             except (BackendUnavailableError, SourceLostError, ReadError, ProtocolError) as error:

@@ -29,8 +29,9 @@ from pmtpy.cli.comparison_report import page
 from pmtpy.cli.dump import end_dumps
 from pmtpy.cli.stopping import Stop
 from pmtpy.cli.terminal import progress, show
+from pmtpy.cli.values import utc_offset
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
-from pmtpy.core.clock import HOST_CLOCK, duration_of
+from pmtpy.core.clock import HOST_CLOCK, duration_of, seconds_of
 from pmtpy.core.markers import Span, paired
 from pmtpy.core.rows import Floats
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
@@ -77,9 +78,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--channel", action="append", default=[], metavar="NAME", help="this power of each FILE (repeatable)")
     clock = "whether the times of all FILEs come from one clock; default: one if one run wrote them"
     add("--clock", choices=("one", "unknown"), help=clock)
-    add("--duration", metavar="TIME", help=f"how long to watch sensors without a command (default {_DURATION})")
-    add("--interval", metavar="TIME", help="how often sensors that must be polled are polled (10ms, 100Hz)")
-    add("--utc-offset", type=float, metavar="SECONDS", help="how far wall times without a zone are ahead of UTC")
+    add(
+        "--duration",
+        type=duration_of,
+        metavar="TIME",
+        help=f"how long to watch sensors without a command (default {_DURATION})",
+    )
+    add(
+        "--interval",
+        type=seconds_of,
+        metavar="TIME",
+        help="how often sensors that must be polled are polled (10ms, 100Hz)",
+    )
+    add("--utc-offset", type=utc_offset, metavar="SECONDS", help="how far wall times without a zone are ahead of UTC")
     add("--skip-broken", action="store_true", help="leave out lines of FILEs that cannot be read")
     add("--json", action="store_true", help="print one JSON document; a command's stdout then goes to stderr")
     add("--output", metavar="FILE", help="write the report to FILE; a command's streams are then left alone")
@@ -298,7 +309,7 @@ def _live(args: argparse.Namespace, options: Sequence[str]) -> _Watched:
         msg = f"a comparison needs two or more sensors, or channels of one (TARGET#CHANNEL); {args.things[0]} is one"
         raise TargetError(msg)
     targets = list(dict.fromkeys(target for target, _ in wanted))
-    seconds = duration_of(args.duration or _DURATION)
+    seconds = args.duration or duration_of(_DURATION)
     stop: Stop = args.stop
     with opened(targets, options, interval=args.interval) as sensors, tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / f"{i}.csv" for i in range(len(sensors))]

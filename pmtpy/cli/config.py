@@ -18,6 +18,7 @@ from pmtpy.cli import config_pmd
 from pmtpy.cli.common import say
 from pmtpy.cli.page import Kind, Line, Page, Table, notes
 from pmtpy.cli.terminal import show
+from pmtpy.cli.values import count
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.errors import FileFormatError, TargetError
 from pmtpy.sensor.registry import canonical, split_target
@@ -52,7 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--in-use", choices=("on", "off"), help="whether the sensor is connected")
     add("--calibrate-zero", action="store_true", help="make what the sensor reads now its zero")
     add("--calibrate-gain", type=float, metavar="VALUE", help="make what the sensor reads now VALUE amperes or volts")
-    add("--samples", type=int, default=SAMPLES, metavar="N", help=f"frames to average over (default {SAMPLES})")
+    add(
+        "--samples",
+        type=count(most=1_000_000),
+        default=SAMPLES,
+        metavar="N",
+        help=f"frames to average over (default {SAMPLES})",
+    )
     add("--import", dest="source", metavar="FILE", help="take the configuration of all sensors from a file")
     add("--export", metavar="FILE", help="write the configuration to a file ('-': stdout)")
     add("--force", action="store_true", help="store also values that no known module can have")
@@ -75,8 +82,6 @@ def run(args: argparse.Namespace) -> int:
     wants_sensor = any(getattr(args, f) is not None for f in _FIELDS) or _calibrates(args)
     if wants_sensor and not args.sensor:
         raise TargetError("say which sensor to change: --sensor N, 0 to 7")
-    if args.samples < 1:
-        raise TargetError("--samples must be at least 1")
     with _opened(device) as board:
         records = _changed(board, args)
         if not args.force:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pmtpy.cli.common import check_writable, say
 from pmtpy.cli.terminal import progress
+from pmtpy.cli.values import utc_offset
 from pmtpy.core.clock import seconds_of
 from pmtpy.errors import TargetError
 from pmtpy.io.convert import convert, format_for
@@ -24,7 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("target", metavar="NEW_FILE", help="where to; its suffix says the format, unless --format does")
     parser.add_argument("--format", choices=[f.name for f in FILE_FORMATS], help="format of NEW_FILE")
-    parser.add_argument("--interval", metavar="TIME", help="one row per TIME: 10ms, 0.5s, 100Hz; default: every row")
+    parser.add_argument(
+        "--interval", type=seconds_of, metavar="TIME", help="one row per TIME: 10ms, 0.5s, 100Hz; default: every row"
+    )
     parser.add_argument(
         "--start",
         metavar="TIME",
@@ -34,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--skip-broken", action="store_true", help="leave out lines that cannot be read, and say how many"
     )
     parser.add_argument(
-        "--utc-offset", type=float, metavar="SECONDS", help="how far wall times without a zone are ahead of UTC"
+        "--utc-offset", type=utc_offset, metavar="SECONDS", help="how far wall times without a zone are ahead of UTC"
     )
     parser.add_argument(
         "--merge",
@@ -62,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     into = format_for(args.target, args.format)
     check_writable(args.target)
     options = Options(overwrite=args.overwrite, into=Path(args.merge) if args.merge else None)
-    interval_s = seconds_of(args.interval) if args.interval else None
+    interval_s: float | None = args.interval
     start_s = start_of(args.start) if args.start else None
     with progress(f"converting to {into.name}", _PERCENT, enabled=not args.quiet) as tell:
         try:

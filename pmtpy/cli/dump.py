@@ -23,7 +23,7 @@ from pmtpy.cli.common import (
 from pmtpy.cli.page import Kind, Line
 from pmtpy.cli.stopping import Stop
 from pmtpy.cli.terminal import progress, show
-from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, duration_of
+from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, duration_of, seconds_of
 from pmtpy.core.nearest import nearest
 from pmtpy.errors import PmtError, SourceLostError, TargetError
 from pmtpy.io.write import FORMATS, SUFFIXES, Ending
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-f",
         "--file",
-        default=os.environ.get("PMT_DUMP_FILE"),
+        default=os.environ.get("PMT_DUMP_FILE") or None,
         metavar="FILE",
         help="where to write (PMT_DUMP_FILE); several targets each get FILE with their name put in; "
         "without it one target writes to stdout",
@@ -48,11 +48,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=FORMATS, help="file format; default: by the suffix of FILE, else csv")
     parser.add_argument(
         "--interval",
-        default=os.environ.get("PMT_DUMP_INTERVAL"),
+        type=seconds_of,
+        default=os.environ.get("PMT_DUMP_INTERVAL") or None,
         metavar="TIME",
         help="one row per TIME: 10ms, 0.5s, 100Hz, or bare milliseconds (PMT_DUMP_INTERVAL); default: every row",
     )
-    parser.add_argument("--duration", metavar="TIME", help="end after this time (bare: seconds); default: at Ctrl-C")
+    parser.add_argument(
+        "--duration", type=duration_of, metavar="TIME", help="end after this time (bare: seconds); default: at Ctrl-C"
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
     parser.add_argument("--output", metavar="FILE", help="write the summary to FILE instead of stderr")
     parser.usage = "pmtpy dump TARGET... [-f FILE] [options] [-- COMMAND...]"
@@ -70,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     if args.format is None:
         check_suffix(args.file, "; or --format says what it is")
     targets = chosen_targets(args.targets)
-    seconds = duration_of(args.duration) if args.duration else None
+    seconds: float | None = args.duration
     paths = dump_paths(targets, args.file, args.format)
     with opened(targets, args.option, interval=args.interval) as sensors:
         region = Region("dump", {s.target: s for s in sensors})

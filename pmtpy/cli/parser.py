@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from pmtpy.cli.terminal import console_of, help_on
 from pmtpy.core.nearest import nearest
+from pmtpy.errors import TargetError
 
 
 class Parser(argparse.ArgumentParser):
@@ -28,6 +29,18 @@ class Parser(argparse.ArgumentParser):
         word = words[0].partition("=")[0]
         near = nearest(word, self.options()) if word.startswith("-") else ""
         self.error(f"{' '.join(words)}: not understood{hint}{near}")
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        if not arg_string:
+            raise argparse.ArgumentError(action, "it needs a value, and this is empty")
+        if callable(action.type):
+            try:
+                return action.type(arg_string)
+            except TargetError as error:  # says more than argparse would, which asks again
+                raise argparse.ArgumentError(action, str(error)) from error
+            except (ValueError, TypeError):
+                pass
+        return super()._get_value(action, arg_string)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from pmtpy.cli.common import say
+from pmtpy.cli.values import utc_offset
 from pmtpy.errors import TargetError
 from pmtpy.plotting.interactive import SUFFIX, write_html
 from pmtpy.plotting.overview import of_file
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--skip-broken", action="store_true", help="leave out lines that cannot be read, and say how many"
     )
     parser.add_argument(
-        "--utc-offset", type=float, metavar="SECONDS", help="how far wall times without a zone are ahead of UTC"
+        "--utc-offset", type=utc_offset, metavar="SECONDS", help="how far wall times without a zone are ahead of UTC"
     )
     parser.epilog = (
         "examples:\n  pmtpy plot run.csv -o run.png\n  pmtpy plot run.csv -o run.html\n"

@@ -20,6 +20,7 @@ from pmtpy.cli.common import parse_options, say
 from pmtpy.cli.page import Kind, Line, Page, Table, note
 from pmtpy.cli.settings import load_settings
 from pmtpy.cli.terminal import is_terminal, show
+from pmtpy.cli.values import count
 from pmtpy.core.channel import TOTAL
 from pmtpy.core.clock import duration_of
 from pmtpy.errors import DeclinedError, TargetError
@@ -64,15 +65,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     one.add_argument("--against", metavar="FILE", help="mean powers of workloads against a reference (recordings)")
     one.add_argument("--parts", action="store_true", help="the sum of the parts against the whole (recordings)")
-    group.add_argument("--reads", type=int, default=_READS, metavar="N", help=f"of --latency (default {_READS})")
+    group.add_argument("--reads", type=count(), default=_READS, metavar="N", help=f"of --latency (default {_READS})")
     group.add_argument(
         "--frequencies",
+        type=_frequencies,
         default=_TWO_KILOHERTZ,
         metavar="HZ,HZ,HZ",
         help=f"of --internal-rate: three near the rate (default {_TWO_KILOHERTZ}), each for --duration",
     )
     group.add_argument(
-        "--window", default="1s", metavar="TIME", help="of --against and --parts, where no markers enclose regions (1s)"
+        "--window",
+        type=duration_of,
+        default="1s",
+        metavar="TIME",
+        help="of --against and --parts, where no markers enclose regions (1s)",
     )
 
 
@@ -118,9 +124,20 @@ def _sensor(target: str, args: argparse.Namespace) -> tuple[str, dict[str, str]]
 
 def _recording(target: str, args: argparse.Namespace) -> Any:
     if not Path(target).exists():
-        msg = f"there is no recording {target}: make one first, with 'pmtpy dump' while the workloads run"
+        known = _is_sensor(target)
+        what = f"{target} is a sensor, this procedure needs a recording" if known else f"there is no recording {target}"
+        how = f"pmtpy dump {target if known else 'TARGET'} -f run.csv -- COMMAND"
+        msg = f"{what}: make one while the workloads run: {how}"
         raise TargetError(msg)
     return read_file(target, skip_broken=args.skip_broken, report=say)
+
+
+def _is_sensor(target: str) -> bool:
+    try:
+        canonical(target)
+    except TargetError:
+        return False
+    return True
 
 
 def _progress(text: str) -> None:
@@ -163,10 +180,10 @@ def _histogram(cost: ReadCost) -> list[Line]:
     """Bars of the bins that hold more than a two-hundredth of the readings."""
     highest = int(cost.counts.max())
     lines = []
-    for count, low, high in zip(cost.counts.tolist(), cost.edges_s[:-1], cost.edges_s[1:], strict=True):
-        if count * 200 >= cost.reads:
-            bar = "#" * max(1, round(_BAR * count / highest))
-            lines.append(Line(f"  {1e6 * low:9.2f} to {1e6 * high:9.2f} us  {100 * count / cost.reads:5.1f} %  {bar}"))
+    for number, low, high in zip(cost.counts.tolist(), cost.edges_s[:-1], cost.edges_s[1:], strict=True):
+        if number * 200 >= cost.reads:
+            bar = "#" * max(1, round(_BAR * number / highest))
+            lines.append(Line(f"  {1e6 * low:9.2f} to {1e6 * high:9.2f} us  {100 * number / cost.reads:5.1f} %  {bar}"))
     return lines
 
 
@@ -187,7 +204,7 @@ def _cost(cost: ReadCost) -> dict[str, Any]:
 
 def _updates(target: str, args: argparse.Namespace) -> _Found:
     target, options = _sensor(target, args)
-    found = measure_updates(target, options, duration_of(args.duration), progress=_progress)
+    found = measure_updates(target, options, args.duration, progress=_progress)
     mean, detail = found.mean_s.scaled(1e3), found.detail
     page: list[Line | Table] = [
         Line(f"{target}: how often the value is renewed", Kind.HEADING),
@@ -224,7 +241,7 @@ def _estimate(e: Estimate, unit: str) -> str:
 
 
 def _internal_rate(args: argparse.Namespace) -> _Found:
-    frequencies = _frequencies(args.frequencies)
+    frequencies = args.frequencies
     recorded = [Path(t).is_file() for t in args.targets]
     if any(recorded):
         found, names = _of_recordings(frequencies, args)
@@ -252,7 +269,7 @@ def _frequencies(text: str) -> list[float]:
     except ValueError:
         found = []
     if len(set(found)) < 3 or not all(math.isfinite(f) and f > 0.0 for f in found):
-        msg = f"--frequencies {text!r}: give three frequencies of a load in hertz, such as {_TWO_KILOHERTZ}"
+        msg = f"{text!r}: give three frequencies of a load in hertz, such as {_TWO_KILOHERTZ}"
         raise TargetError(msg)
     return found
 
@@ -270,7 +287,7 @@ def _of_recordings(frequencies: list[float], args: argparse.Namespace) -> tuple[
 
 def _of_sensor(target: str, frequencies: list[float], args: argparse.Namespace) -> tuple[InternalRate, str]:
     target, options = _sensor(target, args)
-    seconds = duration_of(args.duration)
+    seconds: float = args.duration
     patterns = []
     for hz in frequencies:
         _progress(f"{target}: a load of {hz:g} Hz for {seconds:g} s")
@@ -283,7 +300,7 @@ def _of_sensor(target: str, frequencies: list[float], args: argparse.Namespace) 
 
 def _against(target: str, args: argparse.Namespace) -> _Found:
     tables = [_recording(path, args) for path in (target, args.against)]
-    windows = windows_of(tables, duration_of(args.window))
+    windows = windows_of(tables, args.window)
     times = time_column(tables)
     columns = [power_column(tables[0], args.channel, target), power_column(tables[1], None, args.against)]
     watts = [mean_watts(t, c, windows, times) for t, c in zip(tables, columns, strict=True)]
@@ -303,7 +320,7 @@ def _parts(target: str, args: argparse.Namespace) -> _Found:
     if not wholes:
         msg = f"{target} says of no two channels that they are parts of a third (its PATH.json would)"
         raise TargetError(msg)
-    windows = windows_of([table], duration_of(args.window))
+    windows = windows_of([table], args.window)
     times = time_column([table])
     page: list[Line | Table] = [Line(f"{target}: the sum of the parts against the whole", Kind.HEADING)]
     document: dict[str, Any] = {"target": target, "marked": windows.marked, "wholes": {}, "declined": {}}

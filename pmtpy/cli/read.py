@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--for",
         dest="duration",
+        type=duration_of,
         default=_WATCH,
         metavar="TIME",
         help=f"watch this long before reading, so that counters have a power (default {_WATCH})",
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Open, watch for a moment, read, print."""
-    watch_s = duration_of(args.duration)
+    watch_s: float = args.duration
     with opened(chosen_targets(args.targets), args.option) as sensors:
         begun_ns = {s.target: _first_row_ns(s) for s in sensors}
         region = Region("read", {s.target: s for s in sensors})

@@ -27,6 +27,7 @@ from pmtpy.cli.page import Line, Page
 from pmtpy.cli.progress import Progress
 from pmtpy.cli.stopping import Stop
 from pmtpy.cli.terminal import progress, show
+from pmtpy.cli.values import count
 from pmtpy.core.clock import duration_of
 from pmtpy.errors import PmtError, SinkError, TargetError
 from pmtpy.regions.measurement import Measurement
@@ -67,9 +68,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--output", metavar="FILE", help="write the report to FILE; the command's streams are then left alone")
     add("--dump", metavar="FILE", help="log all sensors meanwhile, as pmtpy dump does")
     add("--overwrite", action="store_true", help="replace dump files that exist")
-    add("--repeat", type=int, default=1, metavar="N", help="run N times; report mean, spread and 95 %% interval")
-    add("--warmup", type=int, default=0, metavar="N", help="run N times before, unmeasured")
-    add("--baseline", metavar="TIME", help="measure the idle machine this long first; reported, never subtracted")
+    add("--repeat", type=count(), default=1, metavar="N", help="run N times; report mean, spread and 95 %% interval")
+    add("--warmup", type=count(0), default=0, metavar="N", help="run N times before, unmeasured")
+    add(
+        "--baseline",
+        type=duration_of,
+        metavar="TIME",
+        help="measure the idle machine this long first; reported, never subtracted",
+    )
     parser.usage = "pmtpy run [-s TARGET]... [options] -- COMMAND..."
     parser.epilog = (
         "examples:\n"
@@ -84,14 +90,11 @@ def run(args: argparse.Namespace) -> int:
     if not args.command:
         msg = "a command is expected after --, for example: pmtpy run -- sleep 1"
         raise TargetError(msg)
-    if args.repeat < 1 or args.warmup < 0:
-        msg = "--repeat needs at least 1, --warmup at least 0"
-        raise TargetError(msg)
     check_writable(args.output)
     check_suffix(args.dump)
     named = bool(args.sensor)
     targets = chosen_targets(args.sensor, everything=True)
-    baseline_s = duration_of(args.baseline) if args.baseline else None
+    baseline_s: float | None = args.baseline
     divert = args.json and not args.output
     with open_all(targets, args.option, strict=named) as sensors:
         baseline = _idle(sensors, baseline_s, args.stop) if baseline_s is not None else None

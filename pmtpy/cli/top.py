@@ -22,8 +22,16 @@ _LINE_S = 1.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     add_targets(parser)
-    parser.add_argument("--window", default="10s", metavar="TIME", help="mean, min and max are over this (default 10s)")
-    parser.add_argument("--duration", metavar="TIME", help="end after this time; default: at q or Ctrl-C")
+    parser.add_argument(
+        "--window",
+        type=duration_of,
+        default="10s",
+        metavar="TIME",
+        help="mean, min and max are over this (default 10s)",
+    )
+    parser.add_argument(
+        "--duration", type=duration_of, metavar="TIME", help="end after this time; default: at q or Ctrl-C"
+    )
     parser.add_argument(
         "-f", "--file", metavar="FILE", help="what the key d records into (default top-0.csv, top-1.csv, ...)"
     )
@@ -37,11 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Open the sensors, show them until the user has seen enough."""
-    window_s = duration_of(args.window)
+    window_s: float = args.window
     if not window_s > 0:
         msg = f"--window must be longer than nothing, not {args.window}"
         raise TargetError(msg)
-    limit_s = duration_of(args.duration) if args.duration else None
+    limit_s: float | None = args.duration
     check_suffix(args.file)
     screen = is_terminal(sys.stdout) and is_terminal(sys.stdin)
     if screen:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from pmtpy.cli import VERBS, _parser, main
 from pmtpy.core.clock import duration_of, seconds_of
 from pmtpy.errors import TargetError
 from tests.cli.conftest import Pmtpy
@@ -79,3 +82,81 @@ def test_the_same_warning_stands_once_for_all_that_it_is_about(pmtpy: Pmtpy) -> 
     notes = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
     ends = [note.rpartition(": ")[2] for note in notes]
     assert len(ends) == len(set(ends)), notes
+
+
+@cache
+def _options() -> list[tuple[str, str, argparse.Action]]:
+    """Every option of every verb that takes a value, with the words before it."""
+    found = []
+    for verb in VERBS:
+        (top,) = (a for a in _parser(verb)._actions if isinstance(a, argparse._SubParsersAction))
+        waiting: list[tuple[str, argparse.ArgumentParser]] = [(verb, top.choices[verb])]
+        while waiting:
+            words, parser = waiting.pop()
+            for action in parser._actions:
+                if isinstance(action, argparse._SubParsersAction):
+                    waiting += [(f"{words} {name}", sub) for name, sub in action.choices.items()]
+                elif action.option_strings and action.nargs is None:
+                    found.append((words, action.option_strings[-1], action))
+    return found
+
+
+def _refused(words: str, option: str, value: str, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as ended:
+        _parser(words.split(maxsplit=1)[0]).parse_known_args([*words.split(), f"{option}={value}"])
+    assert ended.value.code == 2, (words, option, value)
+    return capsys.readouterr().err
+
+
+def test_no_option_takes_an_empty_value(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a script's unset variable makes of ``--duration=$SECONDS``."""
+    found = _options()
+    assert len(found) > 80
+    for words, option, _ in found:
+        assert "needs a value" in _refused(words, option, "", capsys)
+
+
+def test_an_option_that_takes_a_number_refuses_all_else_before_anything_begins(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    typed = [(words, option, action) for words, option, action in _options() if action.type not in {None, Path}]
+    assert len(typed) > 30
+    for words, option, action in typed:
+        wrong = ["abc", "1 2 x"] if action.type is float else ["abc", "nan", "1e999", "1.5.2"]
+        for value in wrong:
+            said = _refused(words, option, value, capsys)
+            assert option in said
+            assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("run --repeat 0 -- true", "'0' is not a whole number from 1"),
+        ("run --warmup -1 -- true", "'-1' is not a whole number from 0"),
+        ("characterise rapl:virtual --updates --reads 0", "'0' is not a whole number from 1"),
+        ("characterise a.csv --window -1s", "'-1s' is not a duration; it has to be more than zero"),
+        ("characterise a.csv --frequencies 1,2", "give three frequencies"),
+        ("characterise rapl:virtual --parts", "is a sensor, this procedure needs a recording"),
+        ("characterise rapl:virtual --parts", "pmtpy dump rapl:virtual -f run.csv -- COMMAND"),
+        ("plot a.csv --utc-offset nan", "'nan' is not a number of seconds ahead of UTC"),
+        ("read rapl:virtual --for 1e20", "it is longer than thirty years"),
+        ("dump rapl:virtual --interval 1e20", "it is longer than thirty years"),
+        ("sim powersensor3 --seed -1", "-1 is not a seed"),
+        ("sim powersensor3 --drift-ppm nan", "nan is not a drift"),
+        ("sim powersensor3 --jitter-us -1", "-1.0 is not a jitter"),
+        ("sim powersensor3 --open-level 1024", "1024 is not a level"),
+        ("sim powersensor3 --boot-s inf", "inf is not a time"),
+        ("sim powersensor3 --firmware abc", "'abc' is not the version of a firmware"),
+        ("sim powersensor3 --buffer 0", "0 is not a number of bytes"),
+        ("sim powersensor3 --pairs 99999999999999999999", "pairs '99999999999999999999'"),
+        ("config powersensor3:virtual --samples 0", "'0' is not a whole number from 1"),
+    ],
+)
+def test_a_value_that_cannot_be_is_explained(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = main(words.split())
+    except SystemExit as ended:  # the parser's own
+        code = int(ended.code or 0)
+    assert code == 2
+    assert said in capsys.readouterr().err

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pmtpy.core import arguments
 from pmtpy.emulators.powersensor3.pty_server import HOST_BUFFER_BYTES, PtyServer
 from pmtpy.emulators.powersensor3.spec import DEFAULT_PAIRS, VARIANTS, BoardSpec, Stored, parse_pairs
 from pmtpy.emulators.world import DEFAULT_LOAD
@@ -133,6 +134,7 @@ def run(options: argparse.Namespace, *, asked_to_end: Callable[[], bool] = lambd
     """
     with tempfile.TemporaryDirectory(prefix="pmtpy-board-") as folder:
         link = options.link or Path(folder) / "PowerSensor3"
+        arguments.number(options.buffer, "a number of bytes to hold: 1 to 1e12", least=1, most=1e12)
         server = PtyServer(
             _spec_of(options),
             options.load,

@@ -7,10 +7,12 @@ before it where they differ) and from the ISPASS 2025 paper; where a figure is a
 from __future__ import annotations
 
 import enum
+import re
 import struct
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from pmtpy.core.arguments import number
 from pmtpy.errors import TargetError
 
 SENSORS = 8
@@ -121,7 +123,7 @@ def parse_pairs(text: str) -> tuple[Pair, ...]:
     TargetError
         Unknown module, malformed number, no pair or more than four, or shares that do not sum to 1.
     """
-    if text.isdigit():
+    if len(text) == 1 and text.isdigit():
         text = ",".join(["MLX10"] * int(text))
     fields = [(*item.split(":"), "", "", "")[:4] for item in text.split(",")]
     try:
@@ -212,6 +214,14 @@ class BoardSpec:
             raise TargetError(f"no variant {self.variant!r} of the board; there are {', '.join(VARIANTS)}")
         if not 1 <= len(self.pairs) <= PAIRS:
             raise TargetError(f"a board has one to four pairs, not {len(self.pairs)}")
+        number(self.seed, "a seed: a whole number, 0 or more", least=0)
+        number(self.drift_ppm, "a drift in parts per million: no crystal is off by 10,000", least=-1e4, most=1e4)
+        number(self.jitter_us, "a jitter in microseconds: 0 to 1000", least=0, most=1e3)
+        number(self.open_level, "a level: 0 to 1023", least=0, most=1023)
+        for seconds in (self.flash_s, self.boot_s):
+            number(seconds, "a time of the board's in seconds: 0 to 3600", least=0, most=3600)
+        if not re.fullmatch(r"\d{1,3}(\.[\w-]{1,9})*", self.version):
+            raise TargetError(f"{self.version!r} is not the version of a firmware, such as 1.6.1")
 
     @property
     def hardware(self) -> Variant:
