@@ -30,9 +30,12 @@ class Parser(argparse.ArgumentParser):
         near = nearest(word, self.options()) if word.startswith("-") else ""
         self.error(f"{' '.join(words)}: not understood{hint}{near}")
 
-    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
-        if not arg_string:
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        if action.option_strings and "" in arg_strings:  # what a script makes of a variable that is not set
             raise argparse.ArgumentError(action, "it needs a value, and this is empty")
+        return super()._get_values(action, arg_strings)
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         if callable(action.type):
             try:
                 return action.type(arg_string)
