@@ -127,7 +127,7 @@ def _recording(target: str, args: argparse.Namespace) -> Any:
         known = _is_sensor(target)
         what = f"{target} is a sensor, this procedure needs a recording" if known else f"there is no recording {target}"
         how = f"pmtpy dump {target if known else 'TARGET'} -f run.csv -- COMMAND"
-        msg = f"{what}: make one while the workloads run: {how}"
+        msg = f"{what}: make one first, while the workloads run: {how}"
         raise TargetError(msg)
     return read_file(target, skip_broken=args.skip_broken, report=say)
 
