@@ -74,6 +74,9 @@ BACKENDS: Mapping[str, Backend] = types.MappingProxyType(
                 ("ps3",),
             ),
             Backend("rapl", "pmtpy.backends.rapl", "pmtpy.emulators.rapl", "Intel and AMD processors"),
+            Backend(
+                "tinkerforge", "pmtpy.backends.tinkerforge", "pmtpy.emulators.tinkerforge", "Tinkerforge bricklets"
+            ),
         )
     }
 )

@@ -30,6 +30,8 @@ ALLOWED = {
     "occ": 0.02,  # whole watts; 40 ms between buffers
     "pmd": 0.002,  # quantisation, dithered by noise; 0.02 % of the voltage's rounding
     "powersensor3": 0.002,  # quantisation, dithered by noise
+    # Whole mW; two of five rails are asked every 20 ms: half of 60 W x 20 ms x 0.45 at each of ten edges, of 1400 J.
+    "tinkerforge": 0.003,
     "rapl": 0.001,  # a counter of microjoules that steps every millisecond
 }
 
@@ -94,6 +96,7 @@ STAMPS = [
     ("pmd", {}, Timestamps.DEVICE_UPDATE),
     ("powersensor3", {}, Timestamps.DEVICE_UPDATE),
     ("rapl", {}, Timestamps.HOST_READ),
+    ("tinkerforge", {}, Timestamps.HOST_READ),
 ]
 
 

@@ -1,0 +1,109 @@
+"""What each kind of bricklet measures, and how it is asked. Pure.
+
+Facts: ``Tinkerforge/generators`` (``bricklet_*_config.py``), firmware of the Voltage/Current Bricklets 1.0 and 2.0,
+data sheet of the INA226.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pmtpy.core.channel import Channel, EnergyMethod, Quantity
+
+AVERAGES = (1, 4, 16, 64, 128, 256, 512, 1024)
+TIMES_US = (140, 204, 332, 588, 1100, 2116, 4156, 8244)
+_FULL_AMPERES = 20.0
+# 4 milliohm of 1 % (the commonest; none is stated), and 0.1 % of the chip for current and for voltage: rectangular.
+_GAIN_U = math.hypot(0.01, 0.001, 0.001) / math.sqrt(3.0)
+_OFFSET_A = 2.5e-3 / math.sqrt(3.0)  # 10 uV of the INA226's input (data sheet) over 4 milliohm
+_MOST_W = 1.1 * 720.0
+_REFERENCE = "INA226 data sheet; Tinkerforge voltage-current-v2-bricklet, software/src/ina226.c"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of bricklet.
+
+    Attributes
+    ----------
+    name : str
+    outputs : int
+        Readings that it has.
+    get : int
+        Function that reads one.
+    callback : int
+        Function of its periodic callback; 0: it is asked, since it calls back only what changed.
+    configure, averaging, set_callback : int
+        Functions that set the callback, and averaging and times of conversion, where it has them.
+    unit : Quantity
+    scale : float
+        SI value of one count.
+    indexed : bool
+        A reading is asked for by its number.
+    """
+
+    name: str
+    outputs: int
+    get: int
+    callback: int
+    set_callback: int
+    averaging: int
+    unit: Quantity
+    scale: float
+    indexed: bool = False
+
+
+KINDS: Mapping[int, Kind] = {
+    227: Kind("Voltage/Current", 1, 3, 0, 0, 4, Quantity.POWER, 1e-3),
+    2105: Kind("Voltage/Current 2.0", 1, 9, 12, 10, 13, Quantity.POWER, 1e-3),
+    228: Kind("Industrial Dual 0-20mA", 2, 1, 0, 0, 0, Quantity.CURRENT, 1e-9, indexed=True),
+    2120: Kind("Industrial Dual 0-20mA 2.0", 2, 1, 4, 2, 0, Quantity.CURRENT, 1e-9, indexed=True),
+    249: Kind("Industrial Dual Analog In", 2, 1, 0, 0, 0, Quantity.VOLTAGE, 1e-3, indexed=True),
+    2121: Kind("Industrial Dual Analog In 2.0", 2, 1, 4, 2, 0, Quantity.VOLTAGE, 1e-3, indexed=True),
+}
+
+
+def conversion_s(averaging: int, times: tuple[int, int]) -> float:
+    """Return how long one value takes: averages of a voltage's and a current's conversion in turn."""
+    return AVERAGES[averaging] * (TIMES_US[times[0]] + TIMES_US[times[1]]) * 1e-6
+
+
+def counts(kind: Kind, payload: bytes) -> tuple[int, int]:
+    """Return (which reading, count) of a callback.
+
+    Raises
+    ------
+    ValueError
+        It is none.
+    """
+    try:
+        return struct.unpack("<Bi", payload) if kind.indexed else (0, *struct.unpack("<i", payload))
+    except struct.error as error:
+        msg = f"a value of {len(payload)} bytes came from a {kind.name}"
+        raise ValueError(msg) from error
+
+
+def channel(kind: Kind, uid: str, name: str, *, window_s: float, host: str, full_scale: float | None) -> Channel:
+    """Return the channel ``name`` of a reading. ``full_scale``: watts at 20 mA (4 mA is none), or watts per volt."""
+    domain = f"external/{host}/{name}"
+    common = {"label": f"{kind.name} {uid}", "refresh_s": window_s, "window_s": window_s, "reference": _REFERENCE}
+    if kind.unit is Quantity.POWER:
+        volts = 12.0
+        return Channel(
+            name, Quantity.POWER, kind.scale, method=EnergyMethod.MEAN, domain=domain, gain_u=_GAIN_U,
+            offset_u=volts * _OFFSET_A, max_watts=_MOST_W, lag_s=window_s / 2, **common,  # type: ignore[arg-type]
+        )  # fmt: skip
+    if full_scale is None:
+        return Channel(name, kind.unit, kind.scale, gain_u=0.003, **common)  # type: ignore[arg-type]
+    if kind.unit is Quantity.CURRENT:
+        return Channel(
+            name, Quantity.POWER, kind.scale / 16e-3 * full_scale, -4e-3 / kind.scale, method=EnergyMethod.MEAN,
+            domain=domain, gain_u=0.01, **common,  # type: ignore[arg-type]
+        )  # fmt: skip
+    return Channel(
+        name, Quantity.POWER, kind.scale * full_scale, method=EnergyMethod.MEAN, domain=domain, gain_u=0.01,
+        **common,  # type: ignore[arg-type]
+    )  # fmt: skip

@@ -1,0 +1,213 @@
+"""A connection to a Brick Daemon: calls with answers, callbacks as they come, each with its instant of arrival."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from pmtpy.backends.tinkerforge import protocol
+from pmtpy.backends.tinkerforge.protocol import Cutter, Enumerated, Packet
+from pmtpy.core.clock import Clock
+from pmtpy.errors import BackendUnavailableError, ProtocolError, ReadError
+
+BACKEND = "tinkerforge"
+SECRET = "PMT_TINKERFORGE_SECRET"  # noqa: S105  (the name of a variable)
+_ANSWER_S = 2.5  # as in Tinkerforge's own binding
+_QUIET_S = 0.2  # after the last device has said that it is there
+_READ_BYTES = 1 << 16
+_PASS_BYTES = 1 << 20
+
+
+class Link(Protocol):
+    """Bytes to and from a daemon. Used by one thread at a time; a connection that is gone raises ConnectionError."""
+
+    def send(self, data: bytes) -> None:
+        """Send all bytes."""
+        ...
+
+    def receive(self) -> bytes:
+        """Return what has come, without waiting."""
+        ...
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until something can be received; False when nothing came within ``timeout_s``."""
+        ...
+
+    def close(self) -> None:
+        """End the connection. May be called twice."""
+        ...
+
+
+class TcpLink:
+    """A TCP connection."""
+
+    def __init__(self, host: str, port: int, timeout_s: float) -> None:
+        self._socket = socket.create_connection((host, port), timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._timeout_s = timeout_s
+
+    def send(self, data: bytes) -> None:
+        """Send all bytes, waiting for room at most as long as for a connection."""
+        self._socket.settimeout(self._timeout_s)
+        try:
+            self._socket.sendall(data)
+        except TimeoutError as error:
+            raise ConnectionError("the daemon takes nothing any more") from error
+
+    def receive(self) -> bytes:
+        """Return what has come, at most a megabyte at a time."""
+        self._socket.setblocking(False)
+        parts: list[bytes] = []
+        size = 0
+        while size < _PASS_BYTES:
+            try:
+                part = self._socket.recv(_READ_BYTES)
+            except BlockingIOError:
+                break
+            if not part:
+                if parts:
+                    break
+                raise ConnectionError("the daemon closed the connection")
+            parts.append(part)
+            size += len(part)
+        return b"".join(parts)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until something can be received."""
+        return bool(select.select([self._socket], [], [], timeout_s)[0])
+
+    def close(self) -> None:
+        """End the connection."""
+        self._socket.close()
+
+
+class Client:
+    """Calls over a link. Used by one thread at a time."""
+
+    def __init__(self, link: Link, clock: Clock) -> None:
+        self._link, self._clock = link, clock
+        self._cutter = Cutter()
+        self._sequence = 0
+        self._waiting: list[tuple[Packet, int]] = []
+
+    def packets(self) -> list[tuple[Packet, int]]:
+        """Return what has come, with the instant (ns) at which it was seen."""
+        data = self._link.receive()
+        seen_ns = self._clock.now_ns()
+        waiting, self._waiting = self._waiting, []
+        return waiting + [(packet, seen_ns) for packet in self._cutter.feed(data)]
+
+    def post(self, uid: int, function: int, payload: bytes = b"") -> None:
+        """Send a call and do not wait: its answer comes with the other packets."""
+        self._sequence = self._sequence % 15 + 1
+        self._link.send(protocol.pack(uid, function, payload, sequence=self._sequence, answer=True))
+
+    def call(self, uid: int, function: int, payload: bytes = b"", *, size: int = 0) -> bytes:
+        """Call and wait for the answer; callbacks that come meanwhile are kept.
+
+        Raises
+        ------
+        ReadError
+            No answer, an error, or an answer of another size.
+        """
+        self.post(uid, function, payload)
+        kept: list[tuple[Packet, int]] = []
+        who = f"function {function} of {protocol.uid_text(uid)}"
+        try:
+            while True:
+                if not self._waiting and not self._link.wait(_ANSWER_S):
+                    msg = f"{who}: no answer within {_ANSWER_S:g} s"
+                    raise ReadError(msg)
+                for packet, seen_ns in self.packets():
+                    if (packet.uid, packet.function, packet.sequence) != (uid, function, self._sequence):
+                        kept.append((packet, seen_ns))
+                        continue
+                    if packet.error or len(packet.payload) != size:
+                        why = protocol.ERRORS.get(packet.error, f"{len(packet.payload)} bytes came, not {size}")
+                        msg = f"{who}: {why}"
+                        raise ReadError(msg)
+                    return packet.payload
+        finally:
+            self._waiting = kept + self._waiting
+
+    def authenticate(self, secret: str) -> None:
+        """Show the daemon that the secret is known.
+
+        Raises
+        ------
+        ConnectionError
+            It is wrong, or the daemon wants none: the daemon closes the connection.
+        """
+        server = self.call(protocol.DAEMON, protocol.GET_NONCE, size=4)
+        ours = os.urandom(4)
+        self.call(protocol.DAEMON, protocol.AUTHENTICATE, ours + protocol.digest(secret, server, ours))
+
+    def enumerate(self) -> tuple[list[Enumerated], list[str]]:
+        """Ask which devices there are; return them, and what was wrong with others."""
+        self._link.send(protocol.pack(protocol.BROADCAST, protocol.ENUMERATE, sequence=1))
+        found: dict[int, Enumerated] = {}
+        wrong: list[str] = []
+        while self._link.wait(_QUIET_S if found else _ANSWER_S):
+            for packet, _ in self.packets():
+                if packet.function != protocol.ENUMERATED or packet.sequence:
+                    continue
+                try:
+                    one = protocol.enumerated(packet.payload)
+                except ValueError as error:
+                    wrong.append(str(error))
+                    continue
+                found[one.uid] = one
+        return list(found.values()), wrong
+
+    def close(self) -> None:
+        """End the connection. May be called twice."""
+        self._link.close()
+
+
+def secret_of(file: str, environment: Mapping[str, str]) -> str:
+    """Return the secret from a file, else from the environment; empty if there is none. It is never shown.
+
+    Raises
+    ------
+    BackendUnavailableError
+        The file cannot be read, or its text is not ASCII.
+    """
+    try:
+        text = Path(file).read_text(encoding="ascii").strip() if file else environment.get(SECRET, "")
+        text.encode("ascii")
+    except (OSError, UnicodeError) as error:
+        why = f"the secret's file {file} cannot be read" if isinstance(error, OSError) else "the secret is not ASCII"
+        raise BackendUnavailableError(BACKEND, why, "write the daemon's secret into the file, as plain text") from error
+    return text
+
+
+def connect(open_link: Callable[[], Link], where: str, secret: str, clock: Clock) -> Client:
+    """Connect to a daemon and, where a secret is given, authenticate.
+
+    Raises
+    ------
+    BackendUnavailableError
+        Refused, no answer, or the secret is wrong.
+    """
+    try:
+        client = Client(open_link(), clock)
+    except OSError as error:
+        why = error.strerror or str(error) or "no answer"
+        cure = "start the Brick Daemon there ($ sudo systemctl start brickd), or name it: tinkerforge:HOST:PORT"
+        raise BackendUnavailableError(BACKEND, f"no Brick Daemon at {where}: {why}", cure) from error
+    if not secret:
+        return client
+    try:
+        client.authenticate(secret)
+    except (OSError, ProtocolError) as error:
+        with contextlib.suppress(OSError):
+            client.close()
+        why = f"the daemon at {where} does not accept the secret, or wants none"
+        cure = f"give the secret of its brickd.conf by secret_file= or {SECRET}; unset it where authentication is off"
+        raise BackendUnavailableError(BACKEND, why, cure) from error
+    return client
