@@ -7,13 +7,17 @@ import math
 from datetime import datetime
 from pathlib import Path
 
+from pmtpy.analysis.uncertainty.interval_statistics import Interval
+from pmtpy.analysis.uncertainty.recorded import recorded_uncertainties
 from pmtpy.cli.common import check_writable, say
 from pmtpy.cli.terminal import progress
 from pmtpy.cli.values import utc_offset
 from pmtpy.core.clock import seconds_of
+from pmtpy.core.rows import Floats
 from pmtpy.errors import TargetError
 from pmtpy.io.convert import convert, format_for
 from pmtpy.io.write import FILE_FORMATS, Options
+from pmtpy.io.write.base import Judged
 
 _PERCENT = 100.0
 
@@ -78,6 +82,7 @@ def run(args: argparse.Namespace) -> int:
                 start_s=start_s,
                 skip_broken=args.skip_broken,
                 utc_offset_s=args.utc_offset,
+                judge=_judge,
                 tell=lambda share: tell(_PERCENT * share),
             )
         except OSError as error:
@@ -92,6 +97,13 @@ def run(args: argparse.Namespace) -> int:
             say(f"note: {note}")
     print(Path(args.target))
     return 0
+
+
+def _judge(stretch: Judged) -> Floats:
+    """Return the uncertainties of the energies of a region."""
+    interval = Interval(stretch.seconds, stretch.joules[1:].tolist(), stretch.unknown_s[1:].tolist(), stretch.lost)
+    around = stretch.t_s, stretch.around_watts, stretch.around_joules
+    return recorded_uncertainties(stretch.layout, *around, interval)
 
 
 def start_of(text: str) -> float:

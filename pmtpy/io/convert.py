@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +27,7 @@ from pmtpy.io.read.blocks import OpenRecording, RowBlock, open_blocks
 from pmtpy.io.recorded import Frames, RecordedLayout, ending_of, header_of, layout_of
 from pmtpy.io.write import FILE_FORMATS, Ending, FileFormat, Header, Options, Sink
 from pmtpy.io.write._file import already_there
+from pmtpy.io.write.base import Judge
 from pmtpy.io.write.downsample import Thinner
 
 
@@ -82,6 +83,7 @@ def convert(
     start_s: float | None = None,
     skip_broken: bool = False,
     utc_offset_s: float | None = None,
+    judge: Judge | None = None,
     tell: Callable[[float], None] = lambda _share: None,
 ) -> Converted:
     """Write a recording in another format.
@@ -100,6 +102,8 @@ def convert(
         Unix seconds at which the recording began, for one that does not tell.
     skip_broken, utc_offset_s
         As for :func:`pmtpy.load`.
+    judge : callable, optional
+        Judges the energies of regions, for traces, which state them.
     tell : callable
         Called with the share that is done, 0 to 1.
 
@@ -127,7 +131,7 @@ def convert(
         open_blocks(source, skip_broken=skip_broken, utc_offset_s=utc_offset_s) as recording,
         _placed(Path(target), overwrite=how.overwrite) as draft,
     ):
-        return _Conversion(recording, into, draft, how, interval_s=interval_s, start_s=start_s).run(tell)
+        return _Conversion(recording, into, draft, how, interval_s=interval_s, start_s=start_s, judge=judge).run(tell)
 
 
 @contextlib.contextmanager
@@ -168,7 +172,9 @@ class _Conversion:
         *,
         interval_s: float | None,
         start_s: float | None,
+        judge: Judge | None,
     ) -> None:
+        self._judge = judge
         self._recording, self._into, self._draft, self._options = recording, into, draft, options
         self._interval_s, self._start_s = interval_s, start_s
         self._thinner = Thinner(interval_s) if interval_s is not None else None
@@ -224,7 +230,7 @@ class _Conversion:
 
     def _header_of(self, meaning: RecordedLayout, start_s: float) -> Header:
         path = self._recording.path
-        return header_of(
+        header = header_of(
             self._recording.facts,
             meaning.layout,
             name=path.name,
@@ -233,6 +239,8 @@ class _Conversion:
             interval_s=self._interval_s,
             start_s=start_s,
         )
+        # Of a sensor that does not say what it knows of itself, no energy can be judged.
+        return header if meaning.layout.total_apart else replace(header, judge=self._judge)
 
     def _pass_on(self, frame: Frame) -> None:
         if self._sink is not None:

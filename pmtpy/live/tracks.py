@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, sum_budgets, uncertainty_budget
-from pmtpy.analysis.uncertainty.interval_statistics import Interval, is_power, lag_corrected, summarise
+from pmtpy.analysis.uncertainty.interval_statistics import Interval
+from pmtpy.analysis.uncertainty.recorded import recorded_uncertainties
 from pmtpy.core.channel import TOTAL, Channel, Derivation, EnergyMethod, Quantity
 from pmtpy.core.rows import Floats, Layout
 from pmtpy.errors import PmtError
@@ -150,21 +150,9 @@ def _uncertainties(track: Track, ends: tuple[float, float], joules: Floats, unkn
     near = [track.around(a), track.around(b)]
     t = np.concatenate([r.t for r in near])
     t, keep = np.unique(t, return_index=True)
-    watts, energy = (np.concatenate([getattr(r, k) for r in near])[keep].T[1:] for k in ("watts", "joules"))
-    if len(t) < 2:
-        return [math.nan] * len(joules)
+    watts, energy = (np.concatenate([getattr(r, k) for r in near])[keep] for k in ("watts", "joules"))
     interval = Interval(b - a, joules[1:].tolist(), [unknown] * len(layout.energy), lost, 0.0)
-    moved = None
-    if not all(is_power(c) for c in layout.energy):
-        moved = np.ones(watts.shape, np.bool_)
-        moved[:, 1:] = np.diff(energy, axis=1) > 0
-        moved[[is_power(c) for c in layout.energy]] = True
-    seen = summarise(layout.energy, t - a, watts, interval, moved)
-    budgets: list[UncertaintyBudget] = [
-        uncertainty_budget(c, lag_corrected(c, s)) for c, s in zip(layout.energy, seen, strict=True)
-    ]
-    whole = sum_budgets([budgets[i - 1] for i in layout.in_total]) if layout.in_total else None
-    return [whole.uncertainty_joules if whole else math.nan, *(x.uncertainty_joules for x in budgets)]
+    return [float(u) for u in recorded_uncertainties(layout, t - a, watts, energy, interval)]
 
 
 def layout_of(facts: dict[str, Any] | None) -> Layout | None:

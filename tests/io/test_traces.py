@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -20,6 +21,8 @@ from pmtpy.errors import FileFormatError, SinkError, TargetError
 from pmtpy.io.convert import convert
 from pmtpy.io.write import Ending, Header, Options, RecordedRegion, open_sink
 from pmtpy.io.write._trace import Slice, edges, lanes
+from pmtpy.regions.region import Region
+from tests.support.repeated import FULL, Task, World
 from tests.support.trace_processor import ERRORS, ask
 
 S = 10**9
@@ -61,6 +64,11 @@ def recording(path: Path, *, stepped_ns: int = 0, slept_ns: int = 0, layout: Lay
     return path
 
 
+# Standard uncertainties in "innen": 0.75 s of 30 W that are known to 1 % and counted in steps, one for each 0.1 s, and
+# of 20 W whose zero is known to 2 W.
+ZERO_J, GAIN_J = 0.75 * 2.0, 0.01 * 0.75 * 30.0
+
+
 def times() -> list[int]:
     return [START + k * STEP + (4 * STEP if k >= 60 else 0) for k in range(ROWS)]
 
@@ -69,7 +77,7 @@ def times() -> list[int]:
 
 
 def test_the_trace_processor_reads_what_was_recorded(tmp_path: Path) -> None:
-    convert(recording(tmp_path / "a.parquet"), tmp_path / "a.pftrace")
+    assert main(["convert", str(recording(tmp_path / "a.parquet")), str(tmp_path / "a.pftrace")]) == 0
     errors, tracks, gpu, package, joules, slices, marks, facts, virtual = ask(
         tmp_path / "a.pftrace",
         ERRORS,
@@ -107,6 +115,8 @@ def test_the_trace_processor_reads_what_was_recorded(tmp_path: Path) -> None:
     assert marks == [('a, "b"', times()[25] + shift)]
     costs = {(name, key.removeprefix("debug.")): float(value) for name, key, value in facts}
     assert costs["innen", "gpu joules"] == pytest.approx(20.0 * 0.75)
+    assert ZERO_J <= costs["innen", "gpu uncertainty_joules"] <= ZERO_J * 1.1
+    assert GAIN_J <= costs["innen", "package0 uncertainty_joules"] <= math.hypot(GAIN_J, 0.1 * 30.0 / 6.0)
     assert costs["Lösung 解", "package0 watts"] == pytest.approx(30.0)
     assert any("größe" in text and "gain +- 1.00%" in text for (text,) in virtual)
     assert all("virtual" in text for (text,) in virtual)
@@ -149,6 +159,35 @@ def test_many_channels_and_a_recording_on_the_wall_clock(tmp_path: Path) -> None
     assert ends == [(UNIX, UNIX + 4 * S)]
 
 
+def test_a_region_is_as_uncertain_in_a_trace_as_it_was_when_it_was_measured(tmp_path: Path) -> None:
+    with World(FULL, 1) as world:
+        work = Task(world, 0.33)
+        with world.sensor.dump(tmp_path / "a.parquet"):
+            world.clock.advance(2.0)
+            with Region("solve", {world.sensor.target: world.sensor}) as region:
+                work.run(4)
+            work.run(0)
+            world.clock.advance(2.0)
+            measured = region[world.sensor]
+    assert main(["convert", str(tmp_path / "a.parquet"), str(tmp_path / "a.json")]) == 0
+    events = json.loads((tmp_path / "a.json").read_text())["traceEvents"]
+    (facts,) = [e["args"] for e in events if e["name"] == "solve"]
+    # A live region is corrected by the lag; the recording holds what was shown.
+    assert facts["total joules"] == pytest.approx(measured.joules, rel=0.1)
+    assert facts["total uncertainty_joules"] == pytest.approx(measured.uncertainty_joules, rel=0.5)
+
+
+def test_without_knowledge_of_the_sensor_a_region_has_no_uncertainty(tmp_path: Path) -> None:
+    lines = ["timestamp total gpu", *(f"{1_700_000_000 + k}.000 23.000 23.000" for k in range(20))]
+    lines[5:5], lines[12:12] = ["M 1700000003.5 solve start"], ["M 1700000009.5 solve end"]
+    (tmp_path / "log.pmt").write_text("\n".join(lines) + "\n")
+    assert main(["convert", str(tmp_path / "log.pmt"), str(tmp_path / "a.json")]) == 0
+    events = json.loads((tmp_path / "a.json").read_text())["traceEvents"]
+    (facts,) = [e["args"] for e in events if e["name"] == "solve"]
+    assert "gpu joules" in facts
+    assert not any("uncertainty" in name for name in facts)
+
+
 # -- OTF2 ----------------------------------------------------------------------------------------------------------
 
 
@@ -179,13 +218,18 @@ def read_otf2(folder: Path) -> tuple[dict[str, tuple[str, str]], dict[str, list[
                     event.metric.member.name if hasattr(event.metric, "member") else event.members[0].name, []
                 ).append((event.time, event.values[0]))
             else:
-                regions.append((type(event).__name__, location.name, event.region.name, event.time))
+                known = {attribute.name: value for attribute, value in (event.attributes or {}).items()}
+                regions.append((type(event).__name__, location.name, event.region.name, event.time, known))
     return members, values, regions, clock
 
 
 def test_the_reader_of_otf2_sees_units_modes_values_and_regions(tmp_path: Path) -> None:
-    convert(recording(tmp_path / "a.parquet"), tmp_path / "a.otf2")
+    assert main(["convert", str(recording(tmp_path / "a.parquet")), str(tmp_path / "a.otf2")]) == 0
     members, values, regions, clock = read_otf2(tmp_path / "a.otf2")
+    known = {(one[2], name): value for one in regions for name, value in one[4].items()}
+    assert known["innen", "pmtpy::gpu joules"] == pytest.approx(20.0 * 0.75)
+    assert ZERO_J <= known["innen", "pmtpy::gpu uncertainty_joules"] <= ZERO_J * 1.1
+    regions = [one[:4] for one in regions]
     assert members["gpu"] == ("W", "ABSOLUTE_POINT")
     assert members["package0"] == ("W", "ABSOLUTE_LAST")
     assert members["package0 energy"] == ("J", "ACCUMULATED_START")

@@ -1,7 +1,7 @@
 """What the three kinds of trace have in common: counters with units, regions with their joules, gaps. Pure.
 
-Traces have no place for an uncertainty, so what is known of a channel goes into its description, and what a region's
-energy lacks into its annotations.
+Traces have no place for an uncertainty, so what is known of a channel goes into its description, and what is known of a
+region's energy into its annotations.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from pmtpy.core.channel import TOTAL, Channel, EnergyMethod
 from pmtpy.core.markers import paired
 from pmtpy.core.rows import Floats, Frame, Ints, Layout
 from pmtpy.io.columns import columns
-from pmtpy.io.write.base import UNKNOWN_VIRTUAL, Header, RecordedRegion
+from pmtpy.io.write.base import UNKNOWN_VIRTUAL, Header, Judged, RecordedRegion
 
 _NS = 1e9
+_AROUND = 100  # rows on either side of the end of a region that tell how the power moves there
+_MOST_ENDS = 4_000  # of which these are kept: of a hundred rows of ten channels each, 120 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,10 @@ def about(header: Header, counter: Counter | None) -> str:
         said += [" ".join(filter(None, (header.identity.model, header.identity.version))), header.converted_from]
         said += [f"one row for each {header.interval_s:g} s"] if header.interval_s else []
         said += [f"calibration {header.calibration}"] if header.calibration else []
-        said.append("joules of regions are those of the recording, without their uncertainty")
+        if header.judge is None:
+            said.append("joules of regions are those of the recording, without their uncertainty")
+        else:
+            said.append("joules of regions with standard uncertainties (68 %)")
     elif channel is None:
         parts = [header.layout.energy[i - 1].name for i in header.layout.in_total]
         said.append(f"sum of {', '.join(parts)}" if parts else f"{TOTAL} as recorded")
@@ -124,6 +129,9 @@ class Story:
 
     def __init__(self, header: Header, shown: Sequence[Counter]) -> None:
         self._names = header.layout.names
+        self._layout, self._judge = header.layout, header.judge
+        self._near = _Near()
+        self._losses: list[tuple[int, int]] = []  # when rows were lost, and how many
         self._regions = header.regions
         self._shown = [c for c in shown if c.array != "joules"]
         self._instants = sorted({t for r in header.regions for t in (r.start_ns, r.end_ns)})
@@ -136,6 +144,7 @@ class Story:
 
     def take(self, frame: Frame) -> None:
         """See the next rows, at least one."""
+        self._losses += [(int(frame.t_ns[row]), int(frame.lost[row])) for row in np.flatnonzero(frame.lost).tolist()]
         for row, label in frame.marks:
             t = int(frame.t_ns[row])
             self._marks.append((t, label))
@@ -145,7 +154,10 @@ class Story:
             t0, j0, u0 = self._before
             t_ns, joules, unknown = np.append(t0, t_ns), np.vstack([j0, joules]), np.vstack([u0, unknown])
         first = bisect.bisect_left(self._instants, int(t_ns[0]))
-        for t in self._instants[first : bisect.bisect_right(self._instants, int(t_ns[-1]))]:
+        inside = self._instants[first : bisect.bisect_right(self._instants, int(t_ns[-1]))]
+        if self._judge is not None:
+            self._near.take(frame, [*inside, *(int(frame.t_ns[row]) for row, _ in frame.marks)])
+        for t in inside:
             self._at[t] = (_between(t, t_ns, joules), _between(t, t_ns, unknown) / _NS)
         self._find_gaps(frame)
         self._before = (int(frame.t_ns[-1]), frame.joules[-1].copy(), frame.uncovered_ns[-1].copy())
@@ -188,15 +200,74 @@ class Story:
         if a is None or b is None or not end > start:
             return
         seconds = (end - start) / _NS
+        uncertain = self._uncertainties(start, end, b[0] - a[0], b[1] - a[1])
         for i, name in enumerate(self._names):
             joules, unknown = float(b[0][i] - a[0][i]), float(b[1][i] - a[1][i])
             if np.isfinite(joules):
                 yield f"{name} joules", joules
+                if np.isfinite(uncertain[i]):
+                    yield f"{name} uncertainty_joules", float(uncertain[i])
                 known = seconds - unknown
                 if known > 0:
                     yield f"{name} watts", joules / known
                 if unknown > 0:
                     yield f"{name} coverage", max(0.0, known / seconds)
+
+    def _uncertainties(self, start: int, end: int, joules: Floats, unknown_s: Floats) -> Floats:
+        rows = self._near.around(start, end)
+        if self._judge is None or rows is None or not np.isfinite(joules[1:]).all():
+            return np.full(len(joules), np.nan)
+        t_ns, watts, energies = rows
+        lost = sum(n for t, n in self._losses if start < t <= end)
+        t_s = np.asarray((t_ns - start) / _NS, np.float64)
+        return self._judge(Judged(self._layout, (end - start) / _NS, joules, unknown_s, lost, t_s, watts, energies))
+
+
+_Rows = tuple[Ints, Floats, Floats]  # times, powers, energies
+
+
+class _Near:
+    """Keeps the rows around the ends of regions while rows go by, for so many ends and no more."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, list[_Rows]] = {}
+        self._wanted: dict[int, int] = {}  # how many rows are still to come behind an end
+        self._before: _Rows | None = None
+
+    def take(self, frame: Frame, instants: Iterable[int]) -> None:
+        """See the next rows, and which of the instants lie among them."""
+        new: _Rows = (frame.t_ns, frame.watts, frame.joules)
+        for t, wanted in list(self._wanted.items()):
+            self._kept[t].append(_part(new, 0, wanted))
+            self._wanted[t] = wanted - len(frame)
+            if self._wanted[t] <= 0:
+                del self._wanted[t]
+        rows = new if self._before is None else _joined([self._before, new])
+        first, last = int(rows[0][0]), int(rows[0][-1])
+        for t in instants:
+            if first <= t <= last and t not in self._kept and len(self._kept) < _MOST_ENDS:
+                at = int(np.searchsorted(rows[0], t))
+                self._kept[t] = [_part(rows, max(0, at - _AROUND), at + _AROUND)]
+                if at + _AROUND > len(rows[0]):
+                    self._wanted[t] = at + _AROUND - len(rows[0])
+        self._before = _part(rows, max(0, len(rows[0]) - _AROUND), len(rows[0]))
+
+    def around(self, start: int, end: int) -> _Rows | None:
+        """Return the rows around two ends, each once; None where they were not kept."""
+        if start not in self._kept or end not in self._kept:
+            return None
+        rows = _joined([*self._kept[start], *self._kept[end]])
+        _, once = np.unique(rows[0], return_index=True)
+        return rows[0][once], rows[1][once], rows[2][once]
+
+
+def _part(rows: _Rows, start: int, stop: int) -> _Rows:
+    return rows[0][start:stop].copy(), rows[1][start:stop].copy(), rows[2][start:stop].copy()
+
+
+def _joined(parts: Sequence[_Rows]) -> _Rows:
+    t_ns, watts, joules = zip(*parts, strict=True)
+    return np.concatenate(t_ns), np.concatenate(watts), np.concatenate(joules)
 
 
 def _between(t: int, t_ns: Ints, values: npt.NDArray[np.float64] | Ints) -> Floats:

@@ -6,6 +6,7 @@ Pure data. Facts about the columns themselves are in :mod:`pmtpy.io.columns`.
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import Anchor
-from pmtpy.core.rows import Frame, Layout
+from pmtpy.core.rows import Floats, Frame, Layout
 from pmtpy.io.channels import described
 
 FORMAT_VERSION = 1
@@ -29,6 +30,38 @@ class RecordedRegion:
     label: str
     start_ns: int
     end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A stretch of a recording whose energies are to be judged. Arrays have a column for the total first.
+
+    Attributes
+    ----------
+    layout : Layout
+    seconds : float
+        Its length.
+    joules, unknown_s : float64, shape (1 + channels,)
+        Energies found in it, and the seconds for which none is known.
+    lost : int
+        Rows lost in it.
+    t_s : float64, shape (n,)
+        Times of the rows around both of its ends, from its begin.
+    around_watts, around_joules : float64, shape (n, 1 + channels)
+        Of those rows.
+    """
+
+    layout: Layout
+    seconds: float
+    joules: Floats
+    unknown_s: Floats
+    lost: int
+    t_s: Floats
+    around_watts: Floats
+    around_joules: Floats
+
+
+Judge = Callable[[Judged], Floats]  # standard uncertainties in joules, the total first; NaN: nothing is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +95,8 @@ class Header:
         Of a recording, those that it tells of. What is measured now ends with them instead (:class:`Ending`).
     virtual_known : bool
         Whether it is known if the far side is emulated; a recording may not say.
+    judge : callable or None
+        Judges the energies of regions, for formats that state them.
     """
 
     target: str
@@ -77,6 +112,7 @@ class Header:
     converted_from: str = ""
     regions: tuple[RecordedRegion, ...] = ()
     virtual_known: bool = True
+    judge: Judge | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ class Otf2Sink:
         self._fault: type[Exception] = importlib.import_module("_otf2.ErrorCodes").Error
         self._shown = counters(header)
         self._story = Story(header, self._shown)
+        self._attributes: dict[str, Any] = {}
         self._first_ns: int | None = None
         self._last_ns = 0
         self._archive: Any = otf2.writer.Writer(str(target), timer_resolution=_TICKS)
@@ -115,6 +116,13 @@ class Otf2Sink:
         except self._fault as error:
             raise self._failed(error) from error
 
+    def _attribute(self, name: str) -> Any:
+        if name not in self._attributes:
+            self._attributes[name] = self._archive.definitions.attribute(
+                name=f"pmtpy::{name}", description="of the region, by the recording", type=self._otf2.Type.DOUBLE
+            )
+        return self._attributes[name]
+
     def _close(self, ending: Ending) -> Ending:
         made, otf2 = self._archive.definitions, self._otf2
         marks = [Slice(label, t, t) for t, label in self._story.markers()]
@@ -133,7 +141,11 @@ class Otf2Sink:
                     key = (kind, one.label)
                     if key not in regions:
                         regions[key] = made.region(one.label, region_role=otf2.RegionRole.CODE)
-                    (events.enter if begins else events.leave)(t, regions[key])
+                    if begins:
+                        known = {self._attribute(name): value for name, value in one.facts}
+                        events.enter(t, regions[key], attributes=known or None)
+                    else:
+                        events.leave(t, regions[key])
         if self._first_ns is not None:
             # The package takes the time of its first call for that of the first event; a recording has its own.
             first = min([self._first_ns, *(one.start_ns for _, slices in kinds for one in slices)])

@@ -1,0 +1,47 @@
+"""The uncertainty of energies between two instants of a recording, by the rows around both."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pmtpy.analysis.uncertainty.budget import sum_budgets, uncertainty_budget
+from pmtpy.analysis.uncertainty.interval_statistics import Interval, is_power, lag_corrected, summarise
+from pmtpy.core.rows import Floats, Layout
+
+
+def recorded_uncertainties(layout: Layout, t_s: Floats, watts: Floats, joules: Floats, interval: Interval) -> Floats:
+    """Judge energies by what their channels know of themselves and how the power moves around the two ends.
+
+    Parameters
+    ----------
+    layout : Layout
+        Of the sensor, as its metadata state it.
+    t_s : float64, shape (n,)
+        Times of the rows around both ends, in order, each once; the interval begins at 0.
+    watts, joules : float64, shape (n, 1 + channels)
+        Of those rows, the total first.
+    interval : Interval
+        What is recorded of the interval, without the total.
+
+    Returns
+    -------
+    float64, shape (1 + channels,)
+        Standard uncertainties in joules, the total first; NaN where nothing can be said.
+    """
+    unknown = np.full(1 + len(layout.energy), math.nan)
+    if len(t_s) < 2 or not layout.energy:
+        return unknown
+    powers = [is_power(c) for c in layout.energy]
+    moved = None
+    if not all(powers):
+        moved = np.ones((len(powers), len(t_s)), np.bool_)
+        moved[:, 1:] = np.diff(joules.T[1:], axis=1) > 0
+        moved[powers] = True
+    seen = summarise(layout.energy, t_s, watts.T[1:], interval, moved)
+    budgets = [uncertainty_budget(c, lag_corrected(c, s)) for c, s in zip(layout.energy, seen, strict=True)]
+    unknown[1:] = [budget.uncertainty_joules for budget in budgets]
+    if layout.in_total:
+        unknown[0] = sum_budgets([budgets[i - 1] for i in layout.in_total]).uncertainty_joules
+    return unknown
