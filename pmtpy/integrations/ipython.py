@@ -104,6 +104,9 @@ class EnergyMagic:
         A cell that fails or is interrupted is measured up to there.
         """
         options, code = self._split(line, cell)
+        if _is_empty(code):
+            msg = "there is nothing to measure: write %energy STATEMENT, or %%energy as the first line of a cell"
+            raise UsageError(msg)
         args = _parser().parse_args(shlex.split(options))
         if args.runs < 1:
             msg = f"-r needs a number of runs from 1 on, not {args.runs}"
@@ -141,19 +144,29 @@ class EnergyMagic:
         """Run the code in the user's own names, as IPython runs a cell; return what was measured, and how it ended."""
         regions: list[Region] = []
         for _ in range(runs):
-            measured = region("cell", *targets)
             ended = "it was interrupted"
             try:
+                measured = region("cell", *targets)
                 with measured:
+                    regions.append(measured)
                     result: Any = self.shell.run_cell(code, store_history=False)
                     ended = _problem(result)
             except KeyboardInterrupt:  # before IPython took it, or behind
-                regions.append(measured)
-                return regions, ended
-            regions.append(measured)
+                if not regions:
+                    raise
+                break
+            except PmtError as error:
+                if not regions:
+                    raise
+                ended = str(error)
             if ended:
                 break
         return regions, ended
+
+
+def _is_empty(code: str) -> bool:
+    """Whether there is nothing to run: no word, or comments alone."""
+    return all(not line.strip() or line.lstrip().startswith("#") for line in code.splitlines())
 
 
 def _problem(result: Any) -> str:

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 pytest.importorskip("IPython", reason="IPython is not installed")
+from pmtpy.errors import SourceLostError
+from pmtpy.regions.region import region
+
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebooks.ipynb"
 RAPL = "-s rapl:virtual"
 
@@ -71,6 +74,30 @@ def test_a_cell_that_is_interrupted_is_reported_until_then(shell: Any) -> None:
     assert shell.user_ns["cost"]["rapl:virtual"].joules >= 0
 
 
+def test_an_interrupt_or_a_lost_sensor_leaves_the_runs_before_it(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell.user_ns.update(os=os, signal=signal, runs=[])
+    shell.run_cell(
+        f"%%energy {RAPL} -r 5 -o cost\nruns.append(1)\nif len(runs) == 3: os.kill(os.getpid(), signal.SIGINT)\n"
+        "for _ in range(10**9 if len(runs) == 3 else 0): pass\n"
+    )
+    cost = shell.user_ns["cost"]
+    assert len(cost.regions) == 3
+    assert cost.ended == "it was interrupted"
+    assert len(cost.joules["rapl:virtual"]) == 3
+    opened, made = region, iter(range(2))
+
+    def lost(*words: Any) -> Any:
+        if next(made, None) is None:
+            raise SourceLostError("rapl: the files are gone")
+        return opened(*words)
+
+    monkeypatch.setattr("pmtpy.integrations.ipython.region", lost)
+    shell.run_cell(f"%energy {RAPL} -r 5 -o cost pass")
+    cost = shell.user_ns["cost"]
+    assert len(cost.regions) == 2
+    assert "the files are gone" in repr(cost)
+
+
 def test_an_awaited_cell_is_measured_to_its_end(shell: Any) -> None:
     shell.run_cell(f"%%energy {RAPL} -o cost\nimport asyncio\nawait asyncio.sleep(0.05)\ndone = True\n")
     assert shell.user_ns["done"]
@@ -83,6 +110,9 @@ def test_an_awaited_cell_is_measured_to_its_end(shell: Any) -> None:
         ("-s nothing pass", "nothing"),
         ("-s rapl:virtual -r 0 pass", "from 1 on"),
         ("-s rapl:virtual -o 1x pass", "variable"),
+        ("", "nothing to measure"),
+        ("-s rapl:virtual", "nothing to measure"),
+        ("-s rapl:virtual # later", "nothing to measure"),
     ],
 )
 def test_what_cannot_be_done_is_a_message_and_no_traceback(shell: Any, line: str, said: str) -> None:

@@ -178,10 +178,9 @@ def test_a_region_is_as_uncertain_in_a_trace_as_it_was_when_it_was_measured(tmp_
 
 
 def test_without_knowledge_of_the_sensor_a_region_has_no_uncertainty(tmp_path: Path) -> None:
-    lines = ["timestamp total gpu", *(f"{1_700_000_000 + k}.000 23.000 23.000" for k in range(20))]
-    lines[5:5], lines[12:12] = ["M 1700000003.5 solve start"], ["M 1700000009.5 solve end"]
-    (tmp_path / "log.pmt").write_text("\n".join(lines) + "\n")
-    assert main(["convert", str(tmp_path / "log.pmt"), str(tmp_path / "a.json")]) == 0
+    recording(tmp_path / "log.csv")
+    (tmp_path / "log.csv.json").unlink()
+    assert main(["convert", str(tmp_path / "log.csv"), str(tmp_path / "a.json")]) == 0
     events = json.loads((tmp_path / "a.json").read_text())["traceEvents"]
     (facts,) = [e["args"] for e in events if e["name"] == "solve"]
     assert "gpu joules" in facts

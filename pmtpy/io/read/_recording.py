@@ -145,7 +145,8 @@ class Recording:
             return
         more = len(self.broken_lines) - len(self._reasons)
         msg = f"{self.path}: " + "; ".join(self._reasons) + (f"; and {more} more" if more > 0 else "")
-        raise FileFormatError(f"{msg}. skip_broken=True leaves such {self.unit}s out")
+        cure = "skip_broken=True leaves them out, as does --skip-broken on the command line"
+        raise FileFormatError(f"{msg}. {cure}")
 
     def error(self, why: str) -> FileFormatError:
         """Make an error about the file as a whole."""

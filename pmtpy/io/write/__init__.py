@@ -131,13 +131,9 @@ FILE_FORMATS = (
         _powersensor3,
         "energies, losses, other channels, more than one letter of a marker",
     ),
-    FileFormat(
-        "perfetto", (".pftrace", ".perfetto-trace"), _perfetto, "uncertainties but of regions and in words", live=False
-    ),
-    FileFormat("otf2", (".otf2",), _otf2, "uncertainties but of regions and in words", live=False),
-    FileFormat(
-        "chrome", (".json",), _chrome, "units but in words, uncertainties but of regions", live=False, merges=True
-    ),
+    FileFormat("perfetto", (".pftrace", ".perfetto-trace"), _perfetto, "uncertainties of curves", live=False),
+    FileFormat("otf2", (".otf2",), _otf2, "uncertainties of curves", live=False),
+    FileFormat("chrome", (".json",), _chrome, "units (but in names), uncertainties of curves", live=False, merges=True),
 )
 
 FORMATS = tuple(f.name for f in FILE_FORMATS if f.live)
