@@ -8,7 +8,7 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pmtpy.cli.page import Page, plain, told
@@ -24,6 +24,7 @@ from pmtpy.errors import (
     SourceLostError,
     TargetError,
 )
+from pmtpy.sensor.combine import combine
 from pmtpy.sensor.registry import canonical, create, list_sensors, options_from_text, split_target
 from pmtpy.sensor.sensor import Sensor
 
@@ -87,7 +88,8 @@ def chosen_targets(named: Sequence[str], *, everything: bool = False) -> list[st
     TargetError
         None was named and none can be chosen.
     """
-    targets = [canonical(t) for t in named or _default_targets()]
+    combinations = load_settings().combine
+    targets = [t if t in combinations else canonical(t) for t in named or _default_targets()]
     if not targets and everything:
         targets = [line.target for line in list_sensors() if line.available]
         if not targets:
@@ -157,21 +159,35 @@ def open_all(
     BackendUnavailableError
         One cannot be opened (strict), or none can.
     """
-    typed = options_for(targets, pairs)
+    settings = load_settings()
+    typed = options_for([rail for target in targets for rail in settings.rails(target)], pairs)
     with contextlib.ExitStack() as stack:
         sensors: list[Sensor] = []
         for target in targets:
-            options = typed[target]
+            options = typed.get(target, {})
             # The interval of -o wins over --interval, and both over that of the settings file.
             if interval is not None and "interval" not in parse_options(pairs):
                 options["interval"] = interval
             try:
+                if target in settings.combine:
+                    rails = {rail: typed[rail] for rail in settings.combine[target]}
+                    sensors.append(stack.enter_context(_combined(target, rails, interval)))
+                    continue
                 sensors.append(stack.enter_context(create(*split_target(target), **options)))  # type: ignore[arg-type]
             except (BackendUnavailableError, SourceLostError, ReadError, ProtocolError) as error:
                 if strict or (target == targets[-1] and not sensors):
                     raise
                 say(f"left out: {error}")
         yield sensors
+
+
+def _combined(name: str, rails: Mapping[str, dict[str, object]], interval: float | None) -> Sensor:
+    """Open the rails of a combination, each with its options."""
+    for rail, options in rails.items():
+        if options.pop("interval", None) is not None or "calibration" in options:
+            msg = f"{rail} is a rail of {name}, and cannot have an interval or a calibration of its own"
+            raise TargetError(msg)
+    return combine(name, list(rails), interval=interval, each=rails)
 
 
 def check_writable(*paths: str | None) -> None:

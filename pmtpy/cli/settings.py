@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pmtpy.errors import TargetError
-from pmtpy.sensor.registry import VIRTUAL, canonical, options_from_text, split_target
+from pmtpy.sensor.registry import BACKENDS, VIRTUAL, canonical, options_from_text, split_target
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -48,12 +48,19 @@ class Settings:
         ``rapl`` speaks for every device of the backend but virtual ones, ``nvml:0`` for that one alone.
     text : str
         The file as it is, to tell lines.
+    combine : mapping of name to targets
+        Rails that are parts of one device, which is a target by its name.
     """
 
     path: Path | None = None
     sensors: tuple[str, ...] = ()
     options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     text: str = ""
+    combine: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def rails(self, target: str) -> tuple[str, ...]:
+        """Return the targets of which a target is made: those of a combination, else itself."""
+        return self.combine.get(target, (target,))
 
     def options_for(self, target: str, environment: Mapping[str, str]) -> dict[str, object]:
         """Return the options for a target with the types that its backend expects.
@@ -132,22 +139,40 @@ def parse(text: str, path: Path) -> Settings:
         msg = f"{path}: {error}"
         raise TargetError(msg) from error
     for key in content:
-        if key not in {"sensors", "options"}:
-            raise _wrong(path, text, "", key, "there is no such setting; there are: sensors, options")
+        if key not in {"sensors", "options", "combine"}:
+            raise _wrong(path, text, "", key, "there is no such setting; there are: sensors, options, combine")
     sensors = content.get("sensors", [])
     if not isinstance(sensors, list) or not all(isinstance(s, str) for s in sensors):
         raise _wrong(path, text, "", "sensors", 'it must be a list of targets, for example ["rapl", "nvml:0"]')
     tables = content.get("options", {})
     if not isinstance(tables, dict):
         raise _wrong(path, text, "", "options", "it must be tables, for example [options.rapl]")
-    targets = tuple(_target(path, text, "", "sensors", s) for s in sensors)
+    combine = _combinations(path, text, content.get("combine", {}))
+    targets = tuple(s if s in combine else _target(path, text, "", "sensors", s) for s in sensors)
     options: dict[str, dict[str, str]] = {}
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise _wrong(path, text, "options", name, "it must be a table, for example [options.rapl]")
         target = _target(path, text, name, "", name)
         options[target] = {key: _as_text(path, text, name, key, value) for key, value in table.items()}
-    return Settings(path, targets, options, text)
+    return Settings(path, targets, options, text, combine)
+
+
+def _combinations(path: Path, text: str, tables: Any) -> dict[str, tuple[str, ...]]:
+    """Understand ``[combine.NAME]`` tables, each with the rails of one device."""
+    example = (
+        'it must be a table with rails, for example [combine.gpu] and rails = ["hwmon:ina226/0", "hwmon:ina226/1"]'
+    )
+    if not isinstance(tables, dict):
+        raise _wrong(path, text, "", "combine", example)
+    found: dict[str, tuple[str, ...]] = {}
+    for name, table in tables.items():
+        if not isinstance(table, dict) or set(table) != {"rails"} or not isinstance(table["rails"], list):
+            raise _wrong(path, text, "combine", name, example)
+        if ":" in name or any(name in {row.name, *row.aliases} for row in BACKENDS.values()):
+            raise _wrong(path, text, "combine", name, "a combination needs a name that no sensor has, without a colon")
+        found[name] = tuple(_target(path, text, f"combine.{name}", "rails", str(rail)) for rail in table["rails"])
+    return found
 
 
 def _target(path: Path, text: str, table: str, key: str, name: str) -> str:

@@ -1,21 +1,24 @@
 """Several rails as one sensor: an accelerator that is fed by more than one rail is one reading.
 
-The rails are read directly after each other and make one row, whose instant is the middle of the readings. Everything
-above the waist is as for any sensor: energy, regions, dumps, peak power of the *sum*.
+Rails that are asked are read directly after each other and make one row, whose instant is the middle of the readings.
+Where one has times of its own (a stream, readings that the device stamps), the curves of all are brought to common rows
+(:mod:`pmtpy.sensor.merged`). Everything above the waist is as for any sensor: energy, regions, dumps, peak power of the
+*sum*.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pmtpy.core import arguments
 from pmtpy.core.channel import Channel, Derivation, Identity, summable
 from pmtpy.core.clock import HOST_CLOCK, Clock, interval_seconds
 from pmtpy.core.rows import Block, Row
-from pmtpy.core.source import PolledSource, Remarks, Source, Traits
+from pmtpy.core.source import PolledSource, Remarks, Source, Timestamps, Traits
 from pmtpy.errors import ReadError, TargetError
+from pmtpy.sensor.merged import MergedSource, mean_channel
 from pmtpy.sensor.registry import canonical, opener, split_target
 from pmtpy.sensor.sensor import Sensor
 
@@ -27,6 +30,7 @@ def combine(
     interval: float | str | None = None,
     history_s: float = 2.0,
     clock: Clock = HOST_CLOCK,
+    each: Mapping[str, Mapping[str, object]] | None = None,
     **options: object,
 ) -> Sensor:
     """Open several sensors as one.
@@ -36,17 +40,18 @@ def combine(
     name : str
         Name of the whole, which becomes its target and the part that it measures.
     targets : sequence of str
-        The rails, e.g. ``["hwmon:ina226/0", "hwmon:ina226/1"]``. Each must be asked for its readings: a stream has
-        times of its own and cannot share a row.
+        The rails, e.g. ``["hwmon:ina226/0", "hwmon:ina226/1"]``.
     interval, history_s, clock
         As for :func:`pmtpy.create`.
+    each : mapping of target to options
+        Options of single rails, over those for all.
     **options
         For all rails alike.
 
     Raises
     ------
     TargetError
-        No rails, one of them twice, or one that cannot share a row.
+        No rails, one of them twice, or no sum of them because one may see what another sees.
     BackendUnavailableError
         One of them cannot be opened; the others are closed again.
     """
@@ -62,12 +67,43 @@ def combine(
     try:
         for rail in rails:
             backend, device = split_target(rail)
-            sources.append(opener(backend, device)(device, clock=clock, **options))
-        return Sensor(_Combined(name, rails, sources, clock), name, clock, history_s=history_s, interval_s=interval_s)
+            sources.append(opener(backend, device)(device, clock=clock, **{**options, **(each or {}).get(rail, {})}))
+        whole = _whole(name, rails, sources, clock)
+        return Sensor(whole, name, clock, history_s=history_s, interval_s=interval_s)
     except BaseException:
         for source in sources:
             source.close()
         raise
+
+
+def _whole(name: str, rails: Sequence[str], sources: Sequence[Source], clock: Clock) -> Source:
+    """Return the source of all rails."""
+    if all(s.traits.timestamps is Timestamps.HOST_READ and not s.traits.streaming for s in sources):
+        return _Combined(name, rails, sources, clock)
+    channels = [mean_channel(c) for c in _combined(name, rails, sources) if c.measures_energy]
+    whole = MergedSource(rails, sources, channels, clock)
+    whole.identity, whole.traits = _identity(name, rails, sources), _traits(sources)
+    return whole
+
+
+def _identity(name: str, rails: Sequence[str], sources: Sequence[Source]) -> Identity:
+    identities = [s.identity for s in sources]
+    return Identity(
+        name,
+        " + ".join(rails),
+        version=", ".join(dict.fromkeys(i.version for i in identities if i.version)),
+        virtual=any(i.virtual for i in identities),
+        notes=tuple(dict.fromkeys(note for i in identities for note in i.notes)),
+    )
+
+
+def _traits(sources: Sequence[Source]) -> Traits:
+    traits = [s.traits for s in sources]
+    return Traits(
+        interval_s=min(t.interval_s for t in traits),
+        deadline_s=min((t.deadline_s for t in traits if t.deadline_s is not None), default=None),
+        blocking=any(t.blocking for t in traits),
+    )
 
 
 class _Combined(PolledSource):
@@ -75,30 +111,14 @@ class _Combined(PolledSource):
 
     def __init__(self, name: str, rails: Sequence[str], sources: Sequence[Source], clock: Clock) -> None:
         super().__init__(clock)
-        for rail, source in zip(rails, sources, strict=True):
-            if source.traits.streaming:
-                msg = f"{name}: {rail} has times of its own and cannot share a row with others; open it beside them"
-                raise TargetError(msg)
         self._sources = list(sources)
         self._name = name
         self._last: list[list[float] | None] = [None] * len(sources)
         self._fresh = False  # a rail has restarted since the last row
         self._restarted: set[int] = set()  # columns whose counters have not gone on since the last row
         self.channels = _combined(name, rails, sources)
-        identities = [s.identity for s in sources]
-        self.identity = Identity(
-            name,
-            " + ".join(rails),
-            version=", ".join(dict.fromkeys(i.version for i in identities if i.version)),
-            virtual=any(i.virtual for i in identities),
-            notes=tuple(dict.fromkeys(note for i in identities for note in i.notes)),
-        )
-        traits = [s.traits for s in sources]
-        self.traits = Traits(
-            interval_s=min(t.interval_s for t in traits),
-            deadline_s=min((t.deadline_s for t in traits if t.deadline_s is not None), default=None),
-            blocking=any(t.blocking for t in traits),
-        )
+        self.identity = _identity(name, rails, sources)
+        self.traits = _traits(sources)
 
     def poll(self) -> Sequence[float] | Block:
         """Read every rail; one that has not refreshed keeps its counts, one that failed spoils the row.

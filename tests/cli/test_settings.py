@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pmtpy.cli import main
 from pmtpy.cli.settings import find, parse
 from pmtpy.errors import TargetError
 from tests.cli.conftest import Pmtpy
@@ -149,3 +150,43 @@ def test_the_file_in_the_docs_means_what_it_says() -> None:
     assert settings.options_for("nvml:1", {}) == {"total": "instant", "interval": "20ms"}
     assert settings.options_for("nvml:0", {})["calibration"] == "/etc/site/nvml0.json"
     assert settings.options_for("powersensor3:virtual", {}) == {"load": "constant:25"}
+
+
+ACCELERATOR = '[combine.accelerator]\nrails = ["tinkerforge:virtual", "pmd:virtual"]\n'
+
+
+def test_a_combination_is_a_target_by_its_name_and_its_rails_have_their_options() -> None:
+    settings = parse(
+        f'sensors = ["accelerator"]\n{ACCELERATOR}[options."pmd:virtual"]\nslot = "eps1"\n', Path("x.toml")
+    )
+    assert settings.sensors == ("accelerator",)
+    assert settings.rails("accelerator") == ("tinkerforge:virtual", "pmd:virtual")
+    assert settings.rails("rapl") == ("rapl",)
+    assert settings.options_for("pmd:virtual", {}) == {"slot": "eps1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[combine]\ngpu = ["rapl"]', "combine"),
+        ("[combine.gpu]\nrails = 7", "rails"),
+        ('[combine.gpu]\nrails = ["rapl"]\nother = 1', "rails"),
+        ('[combine.gpu]\nrails = ["rapll"]', "rapll"),
+        ('[combine.rapl]\nrails = ["pmd:virtual"]', "no sensor has"),
+    ],
+)
+def test_a_wrong_combination_stops_the_command(text: str, message: str) -> None:
+    with pytest.raises(TargetError, match=message):
+        parse(text, Path("x.toml"))
+
+
+def test_a_combination_is_measured_as_one_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.toml").write_text(ACCELERATOR)
+    monkeypatch.setenv("PMT_CONFIG", str(tmp_path / "x.toml"))
+    assert main(["read", "accelerator", "--json"]) == 0
+    (one,) = json.loads(capsys.readouterr().out)
+    assert one["target"] == "accelerator"
+    assert one["virtual"] is True
+    assert len([name for name in one["channels"] if "." in name]) >= 9

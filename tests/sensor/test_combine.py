@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -62,7 +63,7 @@ def test_the_rails_of_a_whole_are_counted_once_each() -> None:
         (["hwmon:virtual"], "at least two"),
         (["rapl:virtual", "rapl:virtual"], "different"),
         (["rapl:virtual", "nosuch"], "nosuch"),
-        (["rapl:virtual", "powersensor3:virtual"], "times of its own"),
+        (["rapl:virtual", "powersensor3:virtual"], "external meter"),
     ],
 )
 def test_what_cannot_be_combined_is_refused_and_nothing_stays_open(targets: list[str], message: str) -> None:
@@ -190,3 +191,32 @@ def test_a_combination_and_a_region_sum_by_one_rule(domains: tuple[str, str], jo
         assert region.total.joules == joules
     for sensor in beside:
         sensor.close()
+
+
+def test_rails_with_times_of_their_own_make_one_curve_and_a_lost_one_is_coverage() -> None:
+    clock = ManualClock()
+    rails = ["powersensor3:virtual", "tinkerforge:virtual"]
+    with pmt.combine("accelerator", rails, clock=clock, load="square:low=40,high=100,hz=0.5") as sensor:
+        states = []
+        for i in range(1050):
+            clock.advance(0.02)
+            step(sensor)
+            if i in {50, 1049}:
+                states.append(sensor.read())
+        joules = states[1].joules[0] - states[0].joules[0]
+        # Both see the whole load of 70 W on the mean; bricklets that are asked hold a step of 60 W for up to 20 ms.
+        assert joules == pytest.approx(140 * pmt.seconds(*states), rel=0.01)
+        parts = sum(states[1].joules[1:]) - sum(states[0].joules[1:])
+        assert parts == pytest.approx(joules, rel=1e-9)
+        bricklets = acquisition_of(sensor).source._sources[1]  # type: ignore[attr-defined]
+        bricklets._inner._client._link._daemon.mute = True
+        for _ in range(200):
+            clock.advance(0.02)
+            step(sensor)
+        seen = sensor.read()
+        watts = dict(zip(seen.names, seen.watts, strict=True))
+        assert math.isnan(watts["total"])
+        assert watts["rail0.pair0"] > 0
+        newest = acquisition_of(sensor).newest
+        assert newest is not None
+        assert newest.uncovered_ns[0] > 2e9  # of four seconds, but for the patience of one

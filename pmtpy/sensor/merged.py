@@ -1,0 +1,113 @@
+"""Rails of which some have times of their own, as one source: their curves of energy are read at common instants.
+
+A rail that fails, restarts or is lost is missing in the rows that it misses, and so is the sum there; the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Quantity
+from pmtpy.core.clock import NS_PER_S, Clock
+from pmtpy.core.integrate import Integrator
+from pmtpy.core.rails import Rails
+from pmtpy.core.rows import Block, Floats, Frame, Ints, Layout, Point
+from pmtpy.core.source import Remarks, Source
+from pmtpy.errors import SourceLostError
+
+_PATIENCE_S = 1.0
+
+
+class MergedSource(Source):
+    """The rails of a whole. Owns their sources.
+
+    Parameters
+    ----------
+    rails, sources
+        What they are called, and their sources.
+    channels : sequence of Channel
+        Channels of the whole that make energy, rail by rail in the order of each rail's layout.
+    clock : Clock
+    """
+
+    def __init__(
+        self, rails: Sequence[str], sources: Sequence[Source], channels: Sequence[Channel], clock: Clock
+    ) -> None:
+        self._names, self._sources, self._clock = list(rails), list(sources), clock
+        self._integrators = [Integrator(Layout(source.channels)) for source in sources]
+        columns = [len(i.layout.energy) for i in self._integrators]
+        slowest = max((c.refresh_s or 0.0 for c in channels), default=0.0)
+        self._shared = Rails(columns, round(max(_PATIENCE_S, 4 * slowest) * NS_PER_S))
+        self._lost: list[tuple[int, str] | None] = [None] * len(sources)
+        self.channels = tuple(channels)
+
+    def read(self) -> Block:
+        """Read each rail; return the rows that all have reached."""
+        for i, source in enumerate(self._sources):
+            if self._lost[i] is not None:
+                continue
+            try:
+                taken = source.read_row()
+            except SourceLostError as error:
+                self._lost[i] = self._clock.now_ns(), str(error)
+                if all(lost is not None for lost in self._lost):
+                    raise
+                continue
+            rows = self._integrators[i].advance(taken)
+            if rows is not None:
+                self._shared.add(i, *_curves(rows))
+        if all(lost is not None for lost in self._lost):
+            raise SourceLostError(f"all rails are lost; the last one: {self._lost[-1]}")
+        return self._shared.take(self._clock.now_ns()) or Block.empty(len(self.channels))
+
+    @property
+    def last_read_failed(self) -> bool:
+        """Whether any rail's last reading failed."""
+        return any(source.last_read_failed for source in self._sources)
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether any rail has more."""
+        return any(source.has_backlog for source in self._sources)
+
+    def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
+        """Return what is known of a stretch of any of the rails, and which are lost."""
+        told = [source.remarks(begin_ns, end_ns) for source in self._sources]
+        warnings = list(dict.fromkeys(warning for t in told for warning in t.warnings))
+        warnings += [
+            f"{name} was lost and is missing from then on: {lost[1]}"
+            for name, lost in zip(self._names, self._lost, strict=True)
+            if lost is not None and lost[0] < end_ns
+        ]
+        return Remarks(max(t.time_u_s for t in told), tuple(warnings))
+
+    def close(self) -> None:
+        """Close all rails."""
+        for source in self._sources:
+            source.close()
+
+
+def _curves(rows: Frame | Point) -> tuple[Ints, Floats, Floats]:
+    """Instants, joules and uncovered time of the parts; the total is made anew of all rails."""
+    if isinstance(rows, Point):
+        rows = Frame.of_points([rows])
+    return rows.t_ns, rows.joules[:, 1:], rows.uncovered_ns[:, 1:].astype(np.float64)
+
+
+def mean_channel(channel: Channel) -> Channel:
+    """Return a part's channel as the mean power since the row before."""
+    return replace(
+        channel,
+        quantity=Quantity.POWER,
+        scale=1.0,
+        offset=0.0,
+        wrap=None,
+        derivation=Derivation.DIRECT,
+        operands=(),
+        method=EnergyMethod.MEAN,
+        resolution=channel.smallest_step if channel.quantity is Quantity.POWER else 0.0,
+        least_watts=0.0,
+    )
