@@ -262,7 +262,7 @@ def _alike(channels: Sequence[Channel], used: npt.NDArray[np.bool_]) -> list[lis
     """Sort the channels by how they follow time and by the rows that count for them."""
     groups: dict[object, list[int]] = {}
     for i, c in enumerate(channels):
-        key = (c.energy_method, c.refresh_s, c.window_s, c.lag_s, used[i].tobytes())
+        key = (c.energy_method, c.response, used[i].tobytes())
         groups.setdefault(key, []).append(i)
     return list(groups.values())
 
@@ -285,6 +285,9 @@ class _Together:
         self.held = self.like.energy_method is not EnergyMethod.TRAPEZOID
         self.lag = lag_s(self.like)
         self.window = self.like.window_s or 0.0
+        # Of a single pole without a window: what it shows is what it is, but for its own rate times the time constant.
+        response = self.like.response
+        self.low_pass_s = response.tau_s if self.power and not self.held and not response.window_s else 0.0
 
     def seen(self, interval: Interval, columns: Sequence[int]) -> list[IntervalStatistics]:
         """Return what was seen of each channel."""
@@ -432,7 +435,9 @@ class _Together:
         if self.power:
             span = span_s(self.like)  # of a part-time sensor they say nothing, and of a wide window too little
             known = known and span is not None and 0.9 * sample <= span <= 1.5 * sample
-        instants = [0.0, lag, length, length + lag]
+        tau = self.low_pass_s
+        shift = lag - tau
+        instants = [0.0, shift, length, length + shift]
         if time_u:
             instants += [time_u, length + time_u, -time_u, length - time_u]
         if known:
@@ -442,12 +447,18 @@ class _Together:
             ]
         run = self._running(np.array(instants))
         late = run[:, 3] - run[:, 2] - run[:, 1] + run[:, 0]
+        if tau:
+            late = late + tau * (self._shown(length + shift) - self._shown(shift))
         clock = [0.0] * len(run)
         if time_u:
             later = run[:, 5] - run[:, 2] - run[:, 4] + run[:, 0]
             earlier = run[:, 2] - run[:, 7] - run[:, 0] + run[:, 6]
             clock = np.maximum(abs(later), abs(earlier)).tolist()
         return late.tolist(), (run[:, -1] - run[:, -2]).tolist() if known else [math.inf] * len(run), clock
+
+    def _shown(self, at: float) -> Floats:
+        """Power that was shown at an instant, by straight lines between rows; beyond them the nearest."""
+        return np.array([np.interp(at, self.t, p) for p in self.p])
 
     def _running(self, at: Floats) -> Floats:
         """Energy from the first row to instants, shape (g, instants); beyond the rows the nearest power goes on."""

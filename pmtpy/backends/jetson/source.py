@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pmtpy.backends._sysfs import Registers, number, why
 from pmtpy.backends.jetson.channels import KIT, MODULE, Board, Plan
@@ -13,6 +14,7 @@ from pmtpy.backends.jetson.device import Rail, rails
 from pmtpy.backends.machine import IN_A_CONTAINER
 from pmtpy.core.channel import Channel, Derivation, Identity, Quantity, unique_name
 from pmtpy.core.clock import Clock
+from pmtpy.core.response import Number, Response
 from pmtpy.core.rows import Layout
 from pmtpy.core.source import PolledSource, Traits
 from pmtpy.errors import BackendUnavailableError, ReadError
@@ -155,16 +157,23 @@ def _channels(live: list[Live], chosen: Plan) -> tuple[Channel, ...]:
     taken: set[str] = set()
     for item in live:
         rail = item.rail
+        # A span of more than one conversion is that of a low pass.
+        low_pass = rail.window_s > 1.5 * rail.refresh_s
+        in_time: dict[str, Any] = {"refresh_s": rail.refresh_s}
+        if low_pass:
+            in_time["response"] = Response.stated("one-pole", tau_s=Number(rail.window_s / 2.0))
+        else:
+            in_time["window_s"] = rail.window_s
         name = _name(rail, taken)
         taken.add(name)
         step_a = _step_a(rail, chosen.board)
         volts = Channel(
-            f"{name}.voltage", Quantity.VOLTAGE, scale=1e-3, label=rail.label, refresh_s=rail.refresh_s,
-            window_s=rail.window_s, resolution=rail.bus_step_v, reference=_REFERENCE,
+            f"{name}.voltage", Quantity.VOLTAGE, scale=1e-3, label=rail.label, resolution=rail.bus_step_v,
+            reference=_REFERENCE, **in_time,
         )  # fmt: skip
         amps = Channel(
-            f"{name}.current", Quantity.CURRENT, scale=1e-3, label=rail.label, refresh_s=rail.refresh_s,
-            window_s=rail.window_s, resolution=step_a, reference=_REFERENCE,
+            f"{name}.current", Quantity.CURRENT, scale=1e-3, label=rail.label, resolution=step_a,
+            reference=_REFERENCE, **in_time,
         )  # fmt: skip
         power = Channel(
             name,
@@ -173,13 +182,12 @@ def _channels(live: list[Live], chosen: Plan) -> tuple[Channel, ...]:
             operands=(volts.name, amps.name),
             domain=chosen.domains.get(rail.label, ""),
             label=rail.label,
-            refresh_s=rail.refresh_s,
-            window_s=rail.window_s,
             resolution=step_a * abs(item.volts) if step_a is not None else None,
             gain_u=_GAIN_U,
             max_watts=_MAX_WATTS,
             least_watts=_LEAST_WATTS if chosen.domains.get(rail.label, "") in {MODULE, KIT} else 0.0,
             reference=_REFERENCE,
+            **in_time,
         )
         channels += (volts, amps, power)
     return tuple(channels)

@@ -20,7 +20,7 @@ from pmtpy.analysis.uncertainty.interval_statistics import (
     summarise_one,
 )
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
-from pmtpy.core.response import UNKNOWN
+from pmtpy.core.response import UNKNOWN, Number, Response
 from pmtpy.core.rows import Floats
 from tests.support.uncertainty.worlds import random_trial
 
@@ -109,6 +109,24 @@ def test_a_lag_that_is_stated_is_corrected_and_one_that_is_guessed_is_not() -> N
     assert part(stated, corrected, "lag") == pytest.approx(0.3 * 200.0 * 0.5)
     guessed = replace(POWER, response=UNKNOWN.but(0.1, None, None))
     assert lag_corrected(guessed, shown) is shown
+
+
+@pytest.mark.parametrize("delay_s", [None, 0.05])
+@pytest.mark.parametrize("length_s", [0.2, 1.0, 5.0])
+def test_a_low_pass_of_one_pole_is_corrected_exactly(length_s: float, delay_s: float | None) -> None:
+    """The region is the work itself: 10 W before, 110 W inside, 10 W after, through a pole of 0.4 s."""
+    tau, late = 0.4, delay_s or 0.0
+    response = Response.stated("one-pole", tau_s=Number(tau), delay_s=None if delay_s is None else Number(delay_s))
+    channel = replace(POWER, response=response.but(1e-3, None, None))
+    t = np.arange(-3000, 12_000) * 1e-3
+    rise, fall = (np.where(t > e, -np.expm1(-np.maximum(t - e, 0.0) / tau), 0.0) for e in (late, late + length_s))
+    shown = 10.0 + 100.0 * (rise - fall)
+    inside = (t >= 0.0) & (t <= length_s)
+    joules = float(np.sum((shown[inside][1:] + shown[inside][:-1]) / 2 * np.diff(t[inside])))
+    t_ns = np.rint(t * 1e9).astype(np.int64)
+    seen = summarise_one(channel, t_ns, shown, start_ns=0, end_ns=round(length_s * 1e9), joules=joules)
+    assert abs(joules - 110.0 * length_s) > 10.0
+    assert lag_corrected(channel, seen).joules == pytest.approx(110.0 * length_s, rel=1e-3)
 
 
 def test_rows_whose_common_time_is_uncertain_say_what_a_shift_would_cost() -> None:

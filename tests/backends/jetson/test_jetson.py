@@ -125,6 +125,7 @@ def test_window_and_refresh_come_from_the_monitor_and_the_resolution_from_the_sh
     slow = channel(averaged.open(), "vdd_in")
     assert slow.refresh_s == pytest.approx(0.422)
     assert slow.window_s == pytest.approx(0.844)
+    assert slow.response.tau_s == pytest.approx(0.422)
     assert slow.resolution == pytest.approx(0.04)  # 40 uV over 5 mOhm at 5 V
     averaged.close()
 
