@@ -80,7 +80,9 @@ def test_a_profile_with_a_kernel_corrects_live_regions_of_a_slow_sensor() -> Non
         some = [t.error_joules / t.true_joules for t in found if 0.4 <= t.seconds < 2.0]
         return float(np.sqrt(np.mean(np.square(some))))
 
-    assert off(inverted) < off(plain) / 3
+    # What a pole shows is undone exactly at the ends of a region, whoever states the pole; shifted readings would be
+    # off by some 4 %.
+    assert max(off(inverted), off(plain)) < 0.015
 
 
 def test_a_step_that_a_late_sensor_shows_after_the_region_is_put_back_into_it(tmp_path: Path) -> None:

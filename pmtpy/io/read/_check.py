@@ -21,6 +21,7 @@ GREATEST = 1e12
 _LONG = 10.0  # times the usual interval: a row this late has others missing before it
 _FEW = 10  # rows; with fewer, none of their intervals is the usual one
 _ROUNDED = 2e-5  # relative; six significant digits are off by not more than 5e-6, of the total and of its parts
+_OTHERWISE = 0.1  # share of rows in which a total may be something else before it is no sum
 _APART_S = 1e-3  # between the two times of our own rows, which are of one clock
 _LAST_UNIX_S = 253_402_300_800.0  # the end of the year 9999: what calendars here can show
 
@@ -136,6 +137,19 @@ def possible(recording: Recording, name: str, values: Floats, at: Ints) -> Float
     return kept
 
 
+def mostly_sums(total: Floats, parts: Sequence[Floats]) -> bool:
+    """Whether a total is the sum of these parts in nine of ten rows, so that it is meant to be."""
+    return float(np.mean(_apart(total, parts))) < _OTHERWISE
+
+
+def _apart(total: Floats, parts: Sequence[Floats]) -> Where:
+    """Mark rows whose total is not the sum of its parts, by more than they are rounded."""
+    summed, size = np.sum(parts, axis=0), np.sum(np.abs(parts), axis=0)
+    with np.errstate(invalid="ignore"):
+        apart: Where = np.abs(total - summed) > _ROUNDED * (size + 1)
+    return apart
+
+
 def sums(recording: Recording, name: str, total: Floats, parts: Sequence[Floats], at: Ints) -> bool:
     """Note rows whose total is not the sum of its parts; return whether there are any.
 
@@ -147,11 +161,10 @@ def sums(recording: Recording, name: str, total: Floats, parts: Sequence[Floats]
     parts : sequence of float64, shape (n,)
         Written, like the total, with six significant digits, or six decimals, or more.
     """
-    summed, size = np.sum(parts, axis=0), np.sum(np.abs(parts), axis=0)
-    with np.errstate(invalid="ignore"):
-        off = np.flatnonzero(np.abs(total - summed) > _ROUNDED * (size + 1))
+    off = np.flatnonzero(_apart(total, parts))
     if not len(off):
         return False
+    summed = np.sum(parts, axis=0)
     i, more = off[0], f" (and {len(off) - 1} more)" if len(off) > 1 else ""
     recording.notes.append(
         f"line {at[i]}{more}: {name} is {total[i]:g}, its parts add up to {summed[i]:g}: one of them is wrong;"

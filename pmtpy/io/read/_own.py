@@ -14,6 +14,7 @@ from pmtpy.core.rows import Ints
 from pmtpy.io.columns import FIXED
 from pmtpy.io.read import _check, _sidecar
 from pmtpy.io.read._delimited import FLOAT, INT, TEXT, Columns, Delimited, Kind
+from pmtpy.io.read._laws import EnergyLaws
 from pmtpy.io.read._parts import Part
 from pmtpy.io.read._recording import Recording
 
@@ -81,12 +82,15 @@ def header(recording: Recording) -> list[str]:
 def csv_blocks(recording: Recording, names: list[str]) -> Iterator[tuple[Columns, int]]:
     """Yield the rows that hold, some megabytes at a time, and how many bytes have been read by then."""
     lines = Delimited(recording, {n: _KINDS.get(n, FLOAT) for n in names}, ",")
-    checks, read = Checks(recording, names), 0
+    checks, laws, read = Checks(recording, names), EnergyLaws(recording, names), 0
     for number, block in recording.blocks():
         columns, at = lines.rows(number, block)
         read += len(block)
         left = checks.left(columns, at)
-        yield columns if left.all() else {n: c[left] for n, c in columns.items()}, read
+        good = columns if left.all() else {n: c[left] for n, c in columns.items()}
+        laws.feed(good, at[left])
+        yield good, read
+    laws.end()
 
 
 class Checks:

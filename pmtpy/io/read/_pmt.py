@@ -57,6 +57,7 @@ def read(recording: Recording) -> pd.DataFrame:
     means = {"_".join(n.split()) for n in _sidecar.means(recording.facts)}
     powers = [Power(n, columns[f"W {n}"][left], mean=n in means) for n in names]
     main = next((p for p in powers if p.name == "total"), powers[0])
+    _hold_to_sum(recording, main, [p for p in powers if p is not main], at)
     summed = ["_".join(n.split()) for n in _sidecar.summed(recording.facts)]
     if main.name == "total" and summed:
         main = Power("total", main.watts, mean=means >= set(summed))
@@ -75,6 +76,17 @@ def read(recording: Recording) -> pd.DataFrame:
         clock="host's wall clock" if unix else "seconds since the start of the dump; when that was is not in the file",
         total=main.name,
     )
+
+
+def _hold_to_sum(recording: Recording, total: Power, others: list[Power], at: Ints) -> None:
+    """Note rows whose total is not the sum that it is in nearly all others: of RAPL's packages, or of all columns."""
+    if total.name != "total":
+        return
+    for parts in (others, [p for p in others if p.name.startswith("package")]):
+        watts = [p.watts for p in parts]
+        if watts and _check.mostly_sums(total.watts, watts):
+            _check.sums(recording, "total", total.watts, watts, at)
+            return
 
 
 def _steady(recording: Recording, time: Floats, at: Ints) -> tuple[Floats, _check.Where]:

@@ -11,8 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pmtpy.core.clock import ManualClock
+from pmtpy.emulators.world import make_world
 from pmtpy.errors import FileFormatError
 from pmtpy.io.read import load
+from pmtpy.sensor.sensor import Sensor
+from tests.support.worlds import Counter, Gauge, Stream
 
 
 def _smi(path: Path, rows: list[str], fields: str = "timestamp, power.draw [W]") -> Path:
@@ -201,3 +205,42 @@ def test_zero_bytes_are_no_recording(tmp_path: Path) -> None:
     path.write_bytes(bytes(1800))
     with pytest.raises(FileFormatError, match="not a recording of power"):
         load(path)
+
+
+def test_a_digit_that_the_total_of_a_pmt_dump_lost_is_noted(tmp_path: Path) -> None:
+    path = tmp_path / "dump.pmt"
+    rows = [f"{0.1 * i:.1f} {30.25 + i:.6g} {10.125 + i:.6g} {20.125:.6g} {5.5:.6g}" for i in range(40)]
+    head = "timestamp total package-0 package-1 psys"
+    path.write_text("\n".join([head, *rows]) + "\n")
+    assert not load(path).attrs["notes"]
+    rows[20] = rows[20].replace("50.25", "5.25")
+    path.write_text("\n".join([head, *rows]) + "\n")
+    (note,) = load(path).attrs["notes"]
+    assert note.startswith("line 22: total is 5.25, its parts add up to 50.25")
+
+
+@pytest.mark.parametrize("kind", [Counter, Gauge, Stream])
+@pytest.mark.parametrize("interval", [None, "40ms"])
+def test_one_field_of_ours_that_its_row_contradicts_is_noted(tmp_path: Path, kind: type, interval: str | None) -> None:
+    """Powers make the energies: by the rule of each channel, which the metadata tell."""
+    clock = ManualClock()
+    path = tmp_path / "run.csv"
+    sensor = Sensor(kind(make_world("square:low=20,high=90,hz=3", clock=clock)), "test", clock)
+    with sensor, sensor.dump(path, interval=interval):
+        for _ in range(150):
+            clock.advance(0.02)
+            sensor.read()
+    assert not load(path).attrs["notes"]
+    head, *rows = path.read_text().splitlines()
+    names = head.split(",")
+    channel = next(n.removesuffix("_W") for n in names if n.endswith("_W") and n != "total_W")
+    for column in (f"{channel}_W", f"{channel}_J"):
+        at = names.index(column)
+        for row in (30, 31, 32):  # one of which moved a counter
+            fields = rows[row].split(",")
+            fields[at] = f"{float(fields[at]) * 10:.6f}"
+            path.write_text("\n".join([head, *rows[:row], ",".join(fields), *rows[row + 1 :]]) + "\n")
+            found = [n for n in load(path).attrs["notes"] if f"{channel}_W is" in n]
+            energy = names.index(f"{channel}_J")
+            moved = rows[row].split(",")[energy] != rows[row - 1].split(",")[energy]
+            assert bool(found) or not moved
