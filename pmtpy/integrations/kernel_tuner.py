@@ -152,6 +152,8 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
 
     def before_start(self) -> None:
         """Prepare a run; it begins with the launch."""
+        if self._steady and not self._in_continuous:
+            return  # single runs are not what is asked for, and too short for what they would say
         while self._runs and sum(run.seconds for run in self._runs) > _KEPT_S:
             self._evaluate(self._runs.pop(0))
         self._next = region("kernel", *self._targets)
@@ -221,6 +223,10 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
 
     def get_results(self) -> dict[str, Any]:
         """Return the means over the runs since the last call; Kernel Tuner's mark of a failure where none is known."""
+        return {} if self._steady else self.results_of_runs()
+
+    def results_of_runs(self) -> dict[str, Any]:
+        """Return the same, of a steady run too."""
         try:
             return dict(self._results())
         except CoverageError as error:
@@ -282,7 +288,7 @@ class _Continuous(ContinuousObserver):  # type: ignore[misc]
 
     def get_results(self) -> dict[str, Any]:
         """Return the results of the parent, with energies per kernel."""
-        results: dict[str, Any] = self.parent.get_results()
+        results: dict[str, Any] = self.parent.results_of_runs()
         if "__error__" in results:
             return results
         kernel_s = self.results["time"] / 1e3
