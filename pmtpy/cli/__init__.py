@@ -30,6 +30,7 @@ VERBS: Mapping[str, str] = types.MappingProxyType(
         "view": "show sensors or recordings on a page in the browser",
         "serve": "give sensors to Prometheus as metrics",
         "run": "run a command and report its energy",
+        "gather": "add up what the nodes of a job used",
         "bench": "repeat a command, or two in turns, until the energy is resolved",
         "dump": "log sensors continuously to files",
         "compare": "compare sensors that measure the same power",

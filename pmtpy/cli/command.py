@@ -35,7 +35,11 @@ def split_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def run_command(
-    words: Sequence[str], *, divert_stdout: bool = False, started: Callable[[int], None] | None = None
+    words: Sequence[str],
+    *,
+    divert_stdout: bool = False,
+    started: Callable[[int], None] | None = None,
+    in_our_group: bool = False,
 ) -> int:
     """Run a command to its end; return its status as a shell gives it (128 + N if signal N ended it).
 
@@ -47,17 +51,21 @@ def run_command(
         Send its stdout to our stderr, because our stdout carries a document.
     started : callable, optional
         Called with the process id once the command runs.
+    in_our_group : bool
+        Leave it in our process group: whoever started us ends the whole group, even if we are killed.
     """
     stdout = sys.stderr if divert_stdout else None
-    apart = not _isatty(sys.stdin) or _isatty(sys.stdout)
+    apart = not in_our_group and (not _isatty(sys.stdin) or _isatty(sys.stdout))
+    # What we were given is the command's: a launcher of MPI, or make, speaks to it through a descriptor of its own.
+    # What we opened ourselves it does not inherit (PEP 446).
     with _PassedOn(to_group=apart) as passed_on:  # before the command exists, or a signal then would end us alone
         try:
             if not apart:
-                child = subprocess.Popen(words, stdout=stdout)
+                child = subprocess.Popen(words, stdout=stdout, close_fds=False)
             elif sys.version_info >= (3, 11):
-                child = subprocess.Popen(words, stdout=stdout, process_group=0)
+                child = subprocess.Popen(words, stdout=stdout, process_group=0, close_fds=False)
             else:
-                child = subprocess.Popen(words, stdout=stdout, preexec_fn=os.setpgrp)  # noqa: PLW1509
+                child = subprocess.Popen(words, stdout=stdout, preexec_fn=os.setpgrp, close_fds=False)  # noqa: PLW1509
         except FileNotFoundError:
             say(f"pmtpy: {words[0]}: command not found")
             return NOT_FOUND

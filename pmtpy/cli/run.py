@@ -76,12 +76,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="measure the idle machine this long first; reported, never subtracted",
     )
+    add(
+        "--into", metavar="DIR",
+        help="for a job on several nodes: one process of each node measures, and writes its result into DIR, which all"
+        " of them share; 'pmtpy gather DIR' adds them up",
+    )  # fmt: skip
+    add(
+        "--mpi", action="store_true",
+        help="the same under mpiexec or srun, and the first process reports the sum (--into is pmtpy-nodes by default)",
+    )  # fmt: skip
+    add(
+        "--patience", type=duration_of, default=30.0, metavar="TIME",
+        help="with --mpi: how long to wait for the results of other nodes once the command has ended (30s)",
+    )  # fmt: skip
     parser.usage = "pmtpy run [-s TARGET]... [options] -- COMMAND..."
     parser.epilog = (
         "examples:\n"
         "  pmtpy run -- ./solve --size 1000\n"
         "  pmtpy run -s rapl -s nvml:0 --repeat 5 --warmup 1 --baseline 5s -- python train.py\n"
-        "  pmtpy run -s rapl:virtual --json --output report.json -- sleep 1"
+        "  pmtpy run -s rapl:virtual --json --output report.json -- sleep 1\n"
+        "  mpiexec -n 64 pmtpy run --mpi -s rapl -- ./solve"
     )
 
 
@@ -91,6 +105,10 @@ def run(args: argparse.Namespace) -> int:
         msg = "a command is expected after --, for example: pmtpy run -- sleep 1"
         raise TargetError(msg)
     check_writable(args.output)
+    if args.into or args.mpi:
+        from pmtpy.cli.run_node import run_on_node
+
+        return run_on_node(args)
     check_suffix(args.dump)
     named = bool(args.sensor)
     targets = chosen_targets(args.sensor, everything=True)

@@ -11,6 +11,7 @@ from pmtpy.errors import FileFormatError, TargetError
 
 _KILLED = "it began and did not end: it was killed, or still runs"
 _CLOCKS_S = 1.0  # by which the wall clocks of a cluster's nodes may differ
+_BEGINS_S = 60.0  # within which all processes of a job begin
 _MOST_NAMED = 20
 
 
@@ -30,7 +31,7 @@ def gather(folder: Path, *, job: str | None = None) -> JobEnergy:
     if not folder.is_dir():
         msg = f"there is no folder {folder}"
         raise TargetError(msg)
-    found, problems = _read(folder)
+    found, problems = read_folder(folder)
     if not found:
         more = f" ({'; '.join(problems)})" if problems else ""
         msg = f"{folder} holds no result of a node{more}; 'pmtpy run --into {folder} -- COMMAND' on each node makes one"
@@ -38,7 +39,8 @@ def gather(folder: Path, *, job: str | None = None) -> JobEnergy:
     return add_up(_of_one_job(folder, found, job), problems)
 
 
-def _read(folder: Path) -> tuple[list[Found], list[str]]:
+def read_folder(folder: Path) -> tuple[list[Found], list[str]]:
+    """Return the results in a folder, and what is wrong with others."""
     found, problems = [], []
     for path in sorted(folder.iterdir()):
         if path.name.endswith(f"{SUFFIX}.tmp"):
@@ -49,6 +51,17 @@ def _read(folder: Path) -> tuple[list[Found], list[str]]:
             except FileFormatError as error:
                 problems.append(str(error))
     return found, problems
+
+
+def of_this_run(found: Sequence[Found], own: Found) -> list[Found]:
+    """Return what belongs to the run that ``own`` is of, and not to an earlier one in the same folder."""
+    return [
+        f
+        for f in found
+        if (f.job, f.about, f.launch.get("size")) == (own.job, own.about, own.launch.get("size"))
+        and abs(f.begun_s - own.begun_s) < _BEGINS_S
+        and not (f.energy is not None and f.energy.end_s < own.begun_s - _CLOCKS_S)
+    ]
 
 
 def _of_one_job(folder: Path, found: Sequence[Found], job: str | None) -> list[Found]:

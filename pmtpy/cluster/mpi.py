@@ -17,10 +17,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pmtpy.cluster.job import JobEnergy
-from pmtpy.cluster.launch import Launch, Machine, launch_of, this_machine
 from pmtpy.cluster.node import NodeEnergy, node_energy, unknown_node
 from pmtpy.core import arguments
 from pmtpy.errors import BackendUnavailableError, CoverageError, PmtError, TargetError, WorkFailedError
+from pmtpy.io.origin import Launch, Machine, launch_of, this_machine
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.pool import check_targets, watching
 from pmtpy.regions.region import Region

@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from pmtpy.cluster.launch import Launch, Machine, is_shared
 from pmtpy.errors import FileFormatError, PmtError, SinkError
+from pmtpy.io.origin import Launch, Machine, is_shared
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
 from pmtpy.regions.total import sum_up
@@ -39,7 +39,7 @@ class NodeEnergy:
     Attributes
     ----------
     host, node : str
-        Its name, and what tells it from others (:class:`~pmtpy.cluster.launch.Machine`).
+        Its name, and what tells it from others (:class:`~pmtpy.io.origin.Machine`).
     begin_s, end_s : float
         When, in Unix seconds of the node's own clock.
     seconds : float
@@ -155,11 +155,22 @@ def node_energy(
     )
 
 
-def unknown_node(machine: Machine, launch: Launch, why: str, ranks: Sequence[int] = ()) -> NodeEnergy:
-    """Return the record of a node that cannot measure."""
-    nan = math.nan
-    shared = is_shared(launch, machine)
-    return NodeEnergy(machine.host, machine.node, nan, nan, nan, None, shared=shared, why=why, ranks=tuple(ranks))
+def unknown_node(
+    machine: Machine, launch: Launch, why: str, ranks: Sequence[int] = (), span_s: tuple[float, float] = (0.0, 0.0)
+) -> NodeEnergy:
+    """Return the record of a node that cannot measure; ``span_s``: when it would have."""
+    begin_s, end_s = span_s
+    return NodeEnergy(
+        machine.host,
+        machine.node,
+        begin_s,
+        end_s,
+        end_s - begin_s,
+        None,
+        shared=is_shared(launch, machine),
+        why=why,
+        ranks=tuple(ranks),
+    )
 
 
 def _span(region: Region) -> tuple[float, float]:

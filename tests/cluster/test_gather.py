@@ -10,11 +10,11 @@ import pytest
 
 from pmtpy.cluster.gather import gather
 from pmtpy.cluster.job import JobEnergy, summed_uncertainty
-from pmtpy.cluster.launch import Launch, Machine, host_names, is_shared, launch_of, tasks_per_node, this_machine
 from pmtpy.cluster.node import NodeEnergy, NodeFile, node_energy, read_node
 from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import CoverageError, FileFormatError, SinkError, TargetError
+from pmtpy.io.origin import Launch, Machine, host_names, is_shared, launch_of, tasks_per_node, this_machine
 from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor
 from tests.support.worlds import Counter

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import pmtpy as pmt
+from pmtpy.cluster.gather import gather
 from pmtpy.errors import BackendUnavailableError, TargetError
 
 ROOT = Path(__file__).parents[2]
@@ -91,6 +92,40 @@ def test_an_exception_on_one_rank_leaves_nobody_waiting(solved: Solved) -> None:
 
 def test_a_rank_that_dies_ends_the_job_rather_than_let_it_hang(solved: Solved) -> None:
     assert solved[0] != 0
+
+
+def run_on_nodes(out: Path, *words: str, without: str = "") -> subprocess.CompletedProcess[str]:
+    programs = ROOT / "tests/cluster/programs"
+    command = [sys.executable, str(programs / "ranks.py"), *words]
+    return mpi(sys.executable, str(programs / "on_node.py"), str(out), *command, env={"WITHOUT": without})
+
+
+@pytest.mark.skipif(MPIEXEC is None, reason="no mpiexec beside Python (pip install mpich)")
+def test_a_command_under_mpiexec_is_measured_once_on_each_node(tmp_path: Path) -> None:
+    out = tmp_path / "nodes"
+    done = run_on_nodes(out)
+    assert (done.returncode, done.stdout) == (0, "6 of 4\n"), done.stderr
+    told = json.loads((tmp_path / "nodes.json").read_text())
+    assert told["complete"], told
+    for name, node in told["nodes"].items():
+        assert abs(node["joules"] - WATTS[name] * node["seconds"]) <= 4 * node["uncertainty_joules"]
+    assert gather(out).total.joules == pytest.approx(told["known"]["joules"])
+
+    done = run_on_nodes(out, without="nodeb")  # again into the same folder: the earlier run is not of this one
+    assert done.returncode == 0, done.stderr
+    told = json.loads((tmp_path / "nodes.json").read_text())
+    assert list(told["missing"]) == ["nodeb"]
+    assert "rapl" in told["missing"]["nodeb"]
+
+
+@pytest.mark.skipif(MPIEXEC is None, reason="no mpiexec beside Python (pip install mpich)")
+def test_a_node_whose_command_is_killed_is_told_of_by_gather(tmp_path: Path) -> None:
+    out = tmp_path / "nodes"
+    done = run_on_nodes(out, "dies")
+    assert done.returncode != 0
+    job = gather(out)
+    assert not job.complete
+    assert any("nodeb" in text for text in (*job.problems, *job.missing))
 
 
 def test_what_is_no_communicator_is_refused_and_nothing_is_imported_for_it() -> None:

@@ -1,0 +1,135 @@
+"""``pmtpy run --into DIR`` and ``--mpi``: one reader on each node of a job, each with its own result in one folder.
+
+MPI itself is left to the command: a library that we started here would take the place in the job that is the command's.
+So which process reads is taken from the launcher's environment, and the results meet in the file system.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pmtpy.cli import gather as gather_verb
+from pmtpy.cli.command import run_command
+from pmtpy.cli.common import chosen_targets, open_all, say, write_report
+from pmtpy.cli.progress import Progress
+from pmtpy.cli.terminal import show
+from pmtpy.cluster.gather import add_up, of_this_run, read_folder
+from pmtpy.cluster.job import JobEnergy
+from pmtpy.cluster.node import Found, NodeEnergy, NodeFile, node_energy, read_node, unknown_node
+from pmtpy.core.clock import HOST_CLOCK, NS_PER_S
+from pmtpy.errors import BackendUnavailableError, PmtError, SinkError, TargetError
+from pmtpy.io.origin import Launch, Machine, launch_of, this_machine
+from pmtpy.regions.region import Region
+from pmtpy.sensor.sensor import Sensor
+
+FOLDER = "pmtpy-nodes"
+_LOOK_S = 0.1
+_BY_SIGNAL = 128  # and above: the status of a command that a signal ended
+
+
+def run_on_node(args: argparse.Namespace) -> int:
+    """Measure the command on this node, or only run it where another process does; return its status.
+
+    Where a signal ended the command, it ends this process too: a launcher looks at how its processes end, and would let
+    the other ranks wait for one that is gone.
+    """
+    status = _run_on_node(args)
+    number = status - _BY_SIGNAL
+    if number in {signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}:
+        sys.stderr.flush()
+        sys.stdout.flush()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        with contextlib.suppress(OSError, ValueError):  # nobody can change what happens at SIGKILL
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    return status
+
+
+def _run_on_node(args: argparse.Namespace) -> int:
+    if args.repeat != 1 or args.warmup or args.baseline or args.dump:
+        msg = "--repeat, --warmup, --baseline and --dump do not go with --into and --mpi: a job is measured as a whole"
+        raise TargetError(msg)
+    launch, machine = launch_of(os.environ), this_machine(os.environ)
+    divert = args.json and not args.output
+    if not launch.reads:
+        return run_command(args.command, divert_stdout=divert, in_our_group=True)
+    about = " ".join(args.command)
+    file = NodeFile(Path(args.into or FOLDER), machine, launch, about, _unix_s())
+    with contextlib.ExitStack() as stack:
+        sensors, why = _opened(args, stack)
+        status, energy = _measured(args, sensors, why, machine, launch, divert=divert)
+    try:
+        file.finish(energy, status)
+    except SinkError as error:
+        say(f"pmtpy run: warning: {error}; this node used {energy.joules} J +- {energy.uncertainty_joules} J")
+        return status
+    if args.mpi and not launch.rank and status <= _BY_SIGNAL:
+        _report(args, _waited(args, file, launch))
+    return status
+
+
+def _unix_s() -> float:
+    return HOST_CLOCK.anchor().unix_ns / NS_PER_S
+
+
+def _opened(args: argparse.Namespace, stack: contextlib.ExitStack) -> tuple[Sequence[Sensor], str]:
+    """Open the sensors, or say why there are none: the command runs all the same."""
+    try:
+        targets = chosen_targets(args.sensor, everything=True)
+        return stack.enter_context(open_all(targets, args.option, strict=bool(args.sensor))), ""
+    except BackendUnavailableError as error:
+        return (), str(error)
+
+
+def _measured(
+    args: argparse.Namespace, sensors: Sequence[Sensor], why: str, machine: Machine, launch: Launch, *, divert: bool
+) -> tuple[int, NodeEnergy]:
+    if not sensors:
+        begun_s = _unix_s()
+        status = run_command(args.command, divert_stdout=divert, in_our_group=True)
+        return status, unknown_node(machine, launch, why, span_s=(begun_s, _unix_s()))
+    region = Region(" ".join(args.command), {s.target: s for s in sensors}, without_lost=True)
+    with region, Progress(region, enabled=not args.quiet and not args.mpi) as progress:
+        status = run_command(args.command, divert_stdout=divert, started=progress.watch, in_our_group=True)
+    try:
+        return status, node_energy(region, machine, launch)
+    except PmtError as error:
+        return status, unknown_node(machine, launch, str(error))
+
+
+def _waited(args: argparse.Namespace, file: NodeFile, launch: Launch) -> JobEnergy:
+    """Wait for the results of the other nodes, as long as the patience lasts; add up what came."""
+    own = read_node(file.path)
+    end_ns = HOST_CLOCK.now_ns() + round(args.patience * NS_PER_S)
+    while True:
+        found, problems = read_folder(file.path.parent)
+        mine = of_this_run(found, own)
+        if _all_there(mine, launch) or HOST_CLOCK.now_ns() >= end_ns:
+            return add_up(mine, [p for p in problems if "written to its end" not in p])
+        args.stop.rest(_LOOK_S)
+
+
+def _all_there(found: Sequence[Found], launch: Launch) -> bool:
+    ended = [f for f in found if f.energy is not None]
+    told = sum(int(f.launch.get("local_size") or 0) for f in ended)
+    if launch.nodes is not None:
+        return len({f.node for f in ended}) >= launch.nodes
+    return launch.size is None or told >= launch.size
+
+
+def _report(args: argparse.Namespace, job: JobEnergy) -> None:
+    made = json.dumps(job.to_dict(), indent=2) if args.json else gather_verb.page(job)
+    if args.output:
+        write_report(made, args.output)
+    elif isinstance(made, str):
+        print(made)
+    else:
+        show(made, sys.stderr)

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from pmtpy.cli import gather, main
+from pmtpy.cli.page import plain
+from pmtpy.cluster.gather import gather as gathered
+from tests.cli.conftest import Pmtpy
+from tests.cluster.test_gather import node, write
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A job of four nodes, one of which has no sensor."""
+    for i in range(3):
+        write(tmp_path, node(i, waiting_joules=10.0 * i, waiting_seconds=0.1 * i))
+    write(tmp_path, node(3, joules=None, why="rapl: permission denied"))
+    return tmp_path
+
+
+def test_the_page_shows_nodes_their_sum_and_what_is_missing(folder: Path) -> None:
+    text = plain(gather.page(gathered(folder)))
+    assert "sum of 3 of 4 nodes" in text
+    assert "slowest: n0; the others used 30 J (2.0%) while they waited" in text
+    assert "n3 is not in the sum: rapl: permission denied" in text
+
+
+def test_of_very_many_nodes_those_that_used_most_are_shown(tmp_path: Path) -> None:
+    from pmtpy.cluster.job import JobEnergy
+
+    job = JobEnergy("x", [node(i, joules=float(i)) for i in range(500)])
+    text = plain(gather.page(job))
+    assert len(text.splitlines()) < 60
+    assert "n499" in text
+    assert "n3 " not in text
+
+
+def test_the_document_and_the_status_say_whether_the_job_is_whole(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = argparse.Namespace(folder=str(folder), job=None, json=True)
+    assert gather.run(args) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["missing"] == {"n3": "rapl: permission denied"}
+    assert told["known"]["joules"] == 1500.0
+    write(folder, node(3))
+    assert main(["gather", str(folder), "--json"]) == 1, "n3 told twice"
+
+
+def test_each_node_writes_its_result_and_the_command_runs_where_there_is_no_sensor(
+    pmtpy: Pmtpy, tmp_path: Path
+) -> None:
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "n[0-1]"}
+    into = ("run", "--into", "out")
+    one = {**slurm, "SLURM_NODEID": "0", "SLURMD_NODENAME": "n0", "SLURM_LOCALID": "0", "PMT_NODE": "n0"}
+    done = pmtpy(*into, "-s", "rapl:virtual", "--", "sh", "-c", "echo hello; exit 3", env=one)
+    assert (done.returncode, done.stdout) == (3, "hello\n"), done.stderr
+    second = {**one, "SLURM_LOCALID": "1"}
+    assert pmtpy(*into, "-s", "rapl:virtual", "--", "echo", "second", env=second).stdout == "second\n"
+    other = {**one, "SLURM_NODEID": "1", "PMT_NODE": "n1", "PMT_SYSFS_ROOT": "/nonexistent"}
+    done = pmtpy(*into, "-s", "rapl", "--", "sh", "-c", "echo hello; exit 3", env=other)
+    assert (done.returncode, done.stdout) == (3, "hello\n"), done.stderr
+    job = gathered(tmp_path / "out")
+    assert list(job) == ["n0", "n1"]
+    assert job["n0"].joules is not None
+    assert "rapl" in job.missing["n1"]
+    assert sum("status 3" in p for p in job.problems) == 2
+
+
+def test_options_that_repeat_a_command_do_not_go_with_a_job(pmtpy: Pmtpy) -> None:
+    done = pmtpy("run", "--into", "out", "--repeat", "3", "--", "true")
+    assert done.returncode == 2
+    assert "a job is measured as a whole" in done.stderr
