@@ -60,6 +60,7 @@ BACKENDS: Mapping[str, Backend] = types.MappingProxyType(
             Backend("amdsmi", "pmtpy.backends.amdsmi", "pmtpy.emulators.amdsmi", "AMD GPUs", ("rocm",)),
             Backend("cray", "pmtpy.backends.cray", "pmtpy.emulators.cray", "HPE Cray EX nodes"),
             Backend("hwmon", "pmtpy.backends.hwmon", "pmtpy.emulators.hwmon", "power channels of Linux hwmon chips"),
+            Backend("ipmi", "pmtpy.backends.ipmi", "pmtpy.emulators.ipmi", "chassis power over IPMI (DCMI)"),
             Backend("jetson", "pmtpy.backends.jetson", "pmtpy.emulators.jetson", "NVIDIA Jetson modules", ("tegra",)),
             Backend("nvml", "pmtpy.backends.nvml", "pmtpy.emulators.nvml", "NVIDIA GPUs", ("nvidia",)),
             Backend("occ", "pmtpy.backends.occ", "pmtpy.emulators.occ", "POWER9 on-chip controllers"),
@@ -74,6 +75,7 @@ BACKENDS: Mapping[str, Backend] = types.MappingProxyType(
                 ("ps3",),
             ),
             Backend("rapl", "pmtpy.backends.rapl", "pmtpy.emulators.rapl", "Intel and AMD processors"),
+            Backend("redfish", "pmtpy.backends.redfish", "pmtpy.emulators.redfish", "chassis power over Redfish"),
             Backend(
                 "tinkerforge", "pmtpy.backends.tinkerforge", "pmtpy.emulators.tinkerforge", "Tinkerforge bricklets"
             ),

@@ -25,11 +25,13 @@ ALLOWED = {
     "amdsmi": 0.003,  # an energy accumulator that steps every few ms
     "cray": 0.01,  # counters in whole joules at 10 Hz: a joule and 100 ms of 100 W at either end
     "hwmon": 0.02,  # a mean over 35 ms shown up to 35 ms late: each step misplaced by at most 2.1 J
+    "ipmi": 0.05,  # a reading held for a second: 60 W x 0.5 s at either end, and what ten edges leave
     "jetson": 0.02,  # quantised currents (8 mA at 5 V and more), conversions of some ms
     "nvml": 0.01,  # an energy counter that steps every 100 ms: 10 J at either end
     "occ": 0.02,  # whole watts; 40 ms between buffers
     "pmd": 0.002,  # quantisation, dithered by noise; 0.02 % of the voltage's rounding
     "powersensor3": 0.002,  # quantisation, dithered by noise
+    "redfish": 0.05,  # as ipmi
     # Whole mW; two of five rails are asked every 20 ms: half of 60 W x 20 ms x 0.45 at each of ten edges, of 1400 J.
     "tinkerforge": 0.003,
     "rapl": 0.001,  # a counter of microjoules that steps every millisecond
@@ -89,6 +91,7 @@ STAMPS = [
     ("cray", {}, Timestamps.DEVICE_UPDATE),
     ("cray", {"stamps": False}, Timestamps.HOST_READ),
     ("hwmon", {}, Timestamps.HOST_READ),
+    ("ipmi", {}, Timestamps.HOST_READ),
     ("jetson", {}, Timestamps.HOST_READ),
     ("nvml", {}, Timestamps.DEVICE_READ),
     ("nvml", {"samples": True}, Timestamps.DEVICE_UPDATE),
@@ -96,6 +99,7 @@ STAMPS = [
     ("pmd", {}, Timestamps.DEVICE_UPDATE),
     ("powersensor3", {}, Timestamps.DEVICE_UPDATE),
     ("rapl", {}, Timestamps.HOST_READ),
+    ("redfish", {}, Timestamps.HOST_READ),
     ("tinkerforge", {}, Timestamps.HOST_READ),
 ]
 

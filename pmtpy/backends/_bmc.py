@@ -1,0 +1,68 @@
+"""What slow meters of service processors (BMCs) share: one channel of whole watts, credentials, belief."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pmtpy.core.channel import Channel, Quantity
+from pmtpy.errors import BackendUnavailableError, ReadError
+
+INTERVAL_S = 1.0
+GONE_AFTER_S = 60.0  # a service processor that restarts is away for a minute
+MOST_W = 30_000.0  # more than any chassis takes (the largest of 2026 have supplies of 6 x 3.3 kW)
+# Sensors of chassis are accurate to some percent and state nothing; 3 % is what uncalibrated meters were found off.
+GAIN_U = 0.03
+
+
+def chassis_channel(
+    name: str, domain: str, *, window_s: float | None, reference: str, least_watts: float = 0.0
+) -> Channel:
+    """Return the channel of a chassis' input power, in whole watts, renewed about once a second."""
+    return Channel(
+        name,
+        Quantity.POWER,
+        1.0,
+        domain=domain,
+        refresh_s=max(INTERVAL_S, window_s or 0.0),
+        window_s=window_s,
+        gain_u=GAIN_U,
+        max_watts=MOST_W,
+        least_watts=least_watts,
+        reference=reference,
+    )
+
+
+def believed(watts: object, where: str) -> float:
+    """Return a power that can be one.
+
+    Raises
+    ------
+    ReadError
+        It is no number, negative, or beyond what any chassis takes.
+    """
+    if isinstance(watts, bool) or not isinstance(watts, int | float) or not 0 <= watts <= MOST_W:
+        msg = f"{where} says {watts!r} W, which no chassis takes"
+        raise ReadError(msg)
+    return float(watts)
+
+
+def password(backend: str, file: str, variable: str, environment: Mapping[str, str]) -> str:
+    """Return a password from a file, else from the environment; empty if there is none. It is never shown.
+
+    Raises
+    ------
+    BackendUnavailableError
+        The file cannot be read, or others may read it.
+    """
+    if not file:
+        return environment.get(variable, "")
+    try:
+        if Path(file).stat().st_mode & 0o077:
+            raise BackendUnavailableError(backend, f"others may read the password in {file}", f"$ chmod 600 {file}")
+        return Path(file).read_text(encoding="utf-8").strip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        if isinstance(error, BackendUnavailableError):
+            raise
+        why = f"the password's file {file} cannot be read"
+        raise BackendUnavailableError(backend, why, "write the password into it, as one line") from error

@@ -1,0 +1,74 @@
+"""JSON over HTTPS for meters behind a web service: one connection that is kept, trust, time-outs, plain errors."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import http.client
+import json
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+from pmtpy.errors import ReadError
+
+_MOST_BYTES = 1 << 22
+
+
+class Https:
+    """GETs of one service, over one connection that is kept. Used by one thread at a time."""
+
+    def __init__(
+        self, host: str, user: str, secret: str, *, context: ssl.SSLContext, pin: str, timeout_s: float
+    ) -> None:
+        self._host, self._pin = host, pin.replace(":", "").lower()
+        self._connection = http.client.HTTPSConnection(host, timeout=timeout_s, context=context)
+        token = base64.b64encode(f"{user}:{secret}".encode()).decode()
+        self._headers = {"Accept": "application/json", **({"Authorization": f"Basic {token}"} if user else {})}
+
+    def __call__(self, path: str) -> Mapping[str, Any]:
+        """Return the resource at a path."""
+        try:
+            if self._connection.sock is None:
+                self._connection.connect()
+                self._check_pin()
+            self._connection.request("GET", path, headers=self._headers)
+            answer = self._connection.getresponse()
+            body = answer.read(_MOST_BYTES)
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            msg = f"{self._host}: {_why(error)}"
+            raise ReadError(msg) from error
+        if answer.status != http.HTTPStatus.OK:
+            why = {401: "user or password is wrong", 403: "the user may not read it"}.get(answer.status, answer.reason)
+            msg = f"{self._host}{path}: status {answer.status}, {why}"
+            raise ReadError(msg)
+        try:
+            found = json.loads(body)
+        except ValueError as error:
+            msg = f"{self._host}{path}: the answer is no JSON"
+            raise ReadError(msg) from error
+        return found if isinstance(found, dict) else {}
+
+    def _check_pin(self) -> None:
+        """Refuse another certificate than the one that is pinned, before anything secret is sent."""
+        if not self._pin:
+            return
+        shown = hashlib.sha256(self._connection.sock.getpeercert(binary_form=True) or b"").hexdigest()
+        if not hmac.compare_digest(shown, self._pin):
+            self._connection.close()
+            msg = f"its certificate has the fingerprint {shown}, not the one given"
+            raise ssl.SSLError(msg)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({error.verify_message})"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

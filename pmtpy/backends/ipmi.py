@@ -1,0 +1,163 @@
+"""Input power of a chassis over IPMI: DCMI's Get Power Reading, by ``ipmitool``, of this machine or of another.
+
+The least privilege (USER) is asked for. Facts: DCMI 1.5, section 6.6.1; ``ipmitool(1)``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from pmtpy.backends import _bmc
+from pmtpy.backends.machine import Machine, load_module, may_use
+from pmtpy.core.channel import Identity
+from pmtpy.core.clock import Clock
+from pmtpy.core.source import Discovery, PolledSource, Source, Traits
+from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, ReadError, Verdict
+
+BACKEND = "ipmi"
+PASSWORD = "IPMI_PASSWORD"  # noqa: S105  (the name of a variable, which ipmitool reads itself)
+NODES = ("/dev/ipmi0", "/dev/ipmi/0", "/dev/ipmidev/0")
+# Group extension DC, Get Power Reading; mode 1: system power statistics.
+_COMMAND = ("raw", "0x2c", "0x02", "0xdc", "0x01", "0x00", "0x00")
+_ANSWER = struct.Struct("<BHHHHIIB")
+_ACTIVE = 0x40
+_REFERENCE = "DCMI 1.5, section 6.6.1"
+Run = Callable[[Sequence[str]], bytes]
+
+
+class Dcmi(PolledSource):
+    """One chassis. ``run`` runs ipmitool with arguments and returns what it prints."""
+
+    traits = Traits(interval_s=_bmc.INTERVAL_S, blocking=True)
+    gone_after_s = _bmc.GONE_AFTER_S
+
+    def __init__(self, run: Run, host: str, clock: Clock, *, virtual: bool) -> None:
+        super().__init__(clock)
+        self._run, self._where = run, host or "this machine's service processor"
+        domain = f"external/ipmi/{host}" if host else "host"
+        self.identity = Identity(BACKEND, f"DCMI of {self._where}", virtual=virtual)
+        channel = _bmc.chassis_channel(
+            "chassis", domain, window_s=None, reference=_REFERENCE, least_watts=0.0 if host else 0.5
+        )
+        self.channels = (channel,)
+
+    def poll(self) -> Sequence[float]:
+        """Ask for one reading."""
+        return [parse(self._run(_COMMAND), self._where)]
+
+
+def parse(text: bytes, where: str) -> float:
+    """Return the watts of an answer, which ipmitool prints in hexadecimal.
+
+    Raises
+    ------
+    ReadError
+        It is none; the measurement is switched off; or the value contradicts the least and the most that it names.
+    """
+    try:
+        group, now, least, most, _, _, _, state = _ANSWER.unpack(bytes.fromhex(text.decode("ascii")))
+    except (ValueError, struct.error) as error:
+        msg = f"{where} gives no power reading: {text[:80]!r}"
+        raise ReadError(msg) from error
+    if group != 0xDC or not state & _ACTIVE:
+        msg = f"{where} does not measure power now (DCMI power measurement is not active)"
+        raise ReadError(msg)
+    if now == 0 or not least <= now <= most:
+        msg = f"{where} says {now} W, of {least} to {most} W ever: it is not believed"
+        raise ReadError(msg)
+    return _bmc.believed(now, where)
+
+
+def _runner(tool: str, arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> Run:
+    def run(command: Sequence[str]) -> bytes:
+        try:
+            done = subprocess.run(
+                [tool, *arguments, *command], stdin=subprocess.DEVNULL, capture_output=True, check=False,
+                timeout=timeout_s, env=dict(environment),
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            msg = f"ipmitool has not answered within {timeout_s:g} s"
+            raise ReadError(msg) from error
+        except OSError as error:
+            msg = f"ipmitool cannot be run: {error.strerror}"
+            raise ReadError(msg) from error
+        if done.returncode:
+            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            msg = f"ipmitool: {said[-1] if said else f'status {done.returncode}'}"
+            raise ReadError(msg)
+        return done.stdout
+
+    return run
+
+
+def discover() -> Discovery:
+    """Say whether this machine has a service processor that this user may ask."""
+    finding = diagnose(None, machine=Machine())[0]
+    return Discovery(("",), (finding,)) if finding.usable else Discovery((), (finding,))
+
+
+def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:
+    """Say what is in the way: ipmitool, the driver, permission."""
+    if shutil.which("ipmitool") is None:
+        cure: tuple[str, ...] = ("$ sudo apt-get install ipmitool",)
+        return (Finding(BACKEND, device or "", Verdict.ABSENT, "ipmitool is not installed", Obstacle.LIBRARY, cure),)
+    if device:
+        return (Finding(BACKEND, device, Verdict.WORKS, f"{device} will be asked over the network"),)
+    node = next((path for path in map(machine.at, NODES) if path.exists()), None)
+    if node is None:
+        cure = load_module("ipmi_devintf", machine)
+        return (Finding(BACKEND, "", Verdict.ABSENT, f"there is no {NODES[0]}", Obstacle.KERNEL_MODULE, cure),)
+    if not may_use(node, write=True):
+        cure = (f"$ sudo setfacl -m u:$USER:rw {node}", "this lasts until the machine starts again")
+        return (Finding(BACKEND, "", Verdict.BROKEN, f"no permission to use {node}", Obstacle.PERMISSION, cure),)
+    return (Finding(BACKEND, "", Verdict.WORKS, f"{node} can be used"),)
+
+
+def open_source(
+    device: str | None = None,
+    *,
+    clock: Clock,
+    user: str = "",
+    password_file: str = "",
+    timeout_s: float = 5.0,
+    tool: str = "ipmitool",
+    run: Run | None = None,
+    virtual: bool = False,
+) -> Source:
+    """Open the service processor of this machine, or that of ``device`` over the network.
+
+    Parameters
+    ----------
+    device : str or None
+        Host name of a service processor.
+    clock : Clock
+    user, password_file : str
+        Who asks: USER privilege is enough. Without a file, the environment's IPMI_PASSWORD.
+    timeout_s : float
+        For one reading, seconds.
+    tool : str
+        Name or path of ipmitool.
+    run, virtual
+        For a virtual device.
+
+    Raises
+    ------
+    BackendUnavailableError
+        It gives no power reading; the error says why and what to do.
+    """
+    host = "" if virtual else device or ""
+    arguments = ["-I", "lanplus", "-L", "USER", "-E", "-H", host, "-U", user] if host else []
+    environment = {**os.environ, PASSWORD: _bmc.password(BACKEND, password_file, PASSWORD, os.environ)}
+    source = Dcmi(run or _runner(tool, arguments, environment, timeout_s), host, clock, virtual=virtual)
+    try:
+        source.poll()
+    except ReadError as error:
+        finding = diagnose(host or None, machine=Machine())[0] if Path(tool).name == tool else None
+        cure = finding.remedy if finding and not finding.usable else "see what this says: $ ipmitool dcmi power reading"
+        raise BackendUnavailableError(BACKEND, str(error), cure) from error
+    return source

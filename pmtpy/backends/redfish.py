@@ -1,0 +1,162 @@
+"""Input power of a chassis over Redfish, with a user who may only log in.
+
+Read are ``PowerControl[].PowerConsumedWatts`` of a chassis' Power, or ``PowerWatts.Reading`` of its EnvironmentMetrics.
+Facts: DMTF DSP0266 (the protocol), DSP0268 (the schemas).
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pmtpy.backends import _bmc
+from pmtpy.backends._https import Https
+from pmtpy.core.channel import Identity
+from pmtpy.core.clock import Clock
+from pmtpy.core.source import Discovery, PolledSource, Source, Traits
+from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, ReadError, Verdict
+
+BACKEND = "redfish"
+PASSWORD = "PMT_REDFISH_PASSWORD"  # noqa: S105  (the name of a variable)
+ROOT = "/redfish/v1/Chassis"
+_MOST_CHASSIS = 64
+_REFERENCE = "DMTF DSP0268: Power, EnvironmentMetrics"
+Get = Callable[[str], Mapping[str, Any]]
+
+
+def power(resource: Mapping[str, Any], where: str) -> float | None:
+    """Return the watts that a Power or EnvironmentMetrics resource shows; None if it shows none."""
+    control = resource.get("PowerControl")
+    first = control[0] if isinstance(control, list) and control and isinstance(control[0], dict) else {}
+    sensor = resource.get("PowerWatts")
+    watts = first.get("PowerConsumedWatts", sensor.get("Reading") if isinstance(sensor, dict) else None)
+    return None if watts is None else _bmc.believed(watts, where)
+
+
+class Redfish(PolledSource):
+    """The chassis of one service that show their power."""
+
+    traits = Traits(interval_s=_bmc.INTERVAL_S, blocking=True)
+    gone_after_s = _bmc.GONE_AFTER_S
+
+    def __init__(self, get: Get, host: str, clock: Clock, *, chassis: str, virtual: bool) -> None:
+        super().__init__(clock)
+        self._get = get
+        self._paths = _with_power(get, host, chassis)
+        names = [path.split("/")[-2].lower().replace(" ", "-").replace(",", "-") for path in self._paths]
+        alone = len(names) == 1  # one chassis may stand in another
+        self.channels = tuple(
+            _bmc.chassis_channel(
+                name, f"external/redfish/{host}/{name}" if alone else "", window_s=None, reference=_REFERENCE
+            )
+            for name in names
+        )
+        several = f"{len(names)} chassis, of which one may contain others: there is no total; name one by chassis="
+        self.identity = Identity(BACKEND, f"Redfish of {host}", virtual=virtual, notes=() if alone else (several,))
+
+    def poll(self) -> Sequence[float]:
+        """Ask each chassis."""
+        watts = [power(self._get(path), path) for path in self._paths]
+        if None in watts:
+            msg = "a chassis shows no power now"
+            raise ReadError(msg)
+        return [w for w in watts if w is not None]
+
+    def close(self) -> None:
+        """End the connection."""
+        getattr(self._get, "close", lambda: None)()
+
+
+def _with_power(get: Get, host: str, chassis: str) -> list[str]:
+    """Return the resources that show the power of a chassis."""
+    members = get(ROOT).get("Members")
+    links = [m.get("@odata.id", "") for m in members if isinstance(m, dict)] if isinstance(members, list) else []
+    found = []
+    for link in links[:_MOST_CHASSIS]:
+        if chassis and link.rstrip("/").rpartition("/")[2] != chassis:
+            continue
+        for resource in ("EnvironmentMetrics", "Power"):
+            path = f"{link.rstrip('/')}/{resource}"
+            try:
+                shown = power(get(path), path)
+            except ReadError as error:
+                if "status" not in str(error):
+                    raise
+                continue
+            if shown is not None:
+                found.append(path)
+                break
+    if not found:
+        what = f"chassis {chassis!r}" if chassis else "no chassis"
+        msg = f"{host}: {what} shows a power; there are: {', '.join(links) or 'none'}"
+        raise ReadError(msg)
+    return found
+
+
+def discover() -> Discovery:
+    """Say that a service must be named."""
+    cure = "name its host: redfish:bmc.example.org; to try without one: redfish:virtual"
+    finding = Finding(
+        BACKEND, "", Verdict.ABSENT, "a Redfish service is asked where it is named", Obstacle.HARDWARE, (cure,)
+    )
+    return Discovery((), (finding,))
+
+
+def open_source(
+    device: str | None = None,
+    *,
+    clock: Clock,
+    user: str = "",
+    password_file: str = "",
+    ca_file: str = "",
+    fingerprint: str = "",
+    chassis: str = "",
+    timeout_s: float = 5.0,
+    get: Get | None = None,
+    virtual: bool = False,
+) -> Source:
+    """Open the Redfish service of a host.
+
+    Parameters
+    ----------
+    device : str
+        ``HOST`` or ``HOST:PORT``.
+    clock : Clock
+    user, password_file : str
+        Who asks: the role ReadOnly is enough. Without a file, the environment's PMT_REDFISH_PASSWORD.
+    ca_file : str
+        Certificates that are trusted beside the system's.
+    fingerprint : str
+        SHA-256 of the one certificate that is trusted, for those that sign themselves.
+    chassis : str
+        Which one, where there are several.
+    timeout_s : float
+        For one answer, seconds.
+    get, virtual
+        For a virtual device.
+
+    Raises
+    ------
+    BackendUnavailableError
+        It cannot be reached, is not trusted, refuses the user, or shows no power.
+    """
+    if device is None:
+        raise BackendUnavailableError(BACKEND, discover().reason, discover().remedy)
+    secret = _bmc.password(BACKEND, password_file, PASSWORD, os.environ)
+    try:
+        if get is None:
+            context = ssl.create_default_context(cafile=ca_file or None)
+            if fingerprint:
+                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            get = Https(device, user, secret, context=context, pin=fingerprint, timeout_s=timeout_s)
+        return Redfish(get, device, clock, chassis=chassis, virtual=virtual)
+    except (ReadError, OSError) as error:
+        getattr(get, "close", lambda: None)()
+        cure = "see that the host is right and that the user may log in"
+        if "certificate" in str(error):
+            at = device if ":" in device else f"{device}:443"
+            show = f"openssl s_client -connect {at} </dev/null | openssl x509 -noout -fingerprint -sha256"
+            cure = f"if it signs its own, see that this shows the right one, and give it as fingerprint=: $ {show}"
+        raise BackendUnavailableError(BACKEND, str(error), cure) from error

@@ -1,0 +1,263 @@
+"""Service processors: what they say is believed only where it can be true, and each fault has its cure."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import json
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pmtpy.backends import ipmi, redfish
+from pmtpy.backends.machine import Machine
+from pmtpy.core.clock import HOST_CLOCK, ManualClock
+from pmtpy.core.rows import Layout
+from pmtpy.emulators.ipmi import ServiceProcessor
+from pmtpy.emulators.redfish import Service
+from pmtpy.emulators.redfish import open_virtual as open_redfish
+from pmtpy.emulators.world import World, make_world
+from pmtpy.errors import BackendUnavailableError, ReadError
+from pmtpy.sensor.sensor import Sensor, acquisition_of
+from pmtpy.testing import check_source
+
+# Made for these tests: of "localhost", and of no use elsewhere.
+CERTIFICATE = """\
+-----BEGIN CERTIFICATE-----
+MIIBmjCCAUGgAwIBAgIUQSdLN2jylXarc4jmQpNs/VXHoKAwCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMjE3Mjc0OVoYDzIxMjYxMDI5
+MTcyNzQ5WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAARzMCUel4elgKpCbb34YuJ/CL+S/w/tJm4hL7eFSqly0RD/9MtKJPcm
+znsQb/V1b66+w+zR6ivx3sZvGvasewAIo28wbTAdBgNVHQ4EFgQUlqTMqlirgnwZ
+EyMyy/j09gvk+9swHwYDVR0jBBgwFoAUlqTMqlirgnwZEyMyy/j09gvk+9swDwYD
+VR0TAQH/BAUwAwEB/zAaBgNVHREEEzARgglsb2NhbGhvc3SHBH8AAAEwCgYIKoZI
+zj0EAwIDRwAwRAIgQXQ/gsWtgi8eUaHWFp5fQC6899KkvIXwQYUsKW0dDnkCIFAd
+6zOuqfIqHPRrNvJmakb1+24QKXE8HQyCLXdYLNXi
+-----END CERTIFICATE-----
+"""
+KEY = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgj056fCpe9rvaGDhY
+fN2opXDpkhswofu/k/+UkuNlzaChRANCAARzMCUel4elgKpCbb34YuJ/CL+S/w/t
+Jm4hL7eFSqly0RD/9MtKJPcmznsQb/V1b66+w+zR6ivx3sZvGvasewAI
+-----END PRIVATE KEY-----
+"""
+LOAD = "square:low=40,high=100,hz=0.05"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def world(clock: ManualClock) -> World:
+    return make_world("constant:400", clock=clock)
+
+
+# -- ipmi --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shown", [0, 6000, 65535])
+def test_absurd_watts_are_lost_rows_and_no_readings(shown: int, clock: ManualClock, world: World) -> None:
+    far = ServiceProcessor(world)
+    with Sensor(ipmi.open_source(None, clock=clock, run=far.run, virtual=True), "ipmi", clock) as sensor:
+        for i in range(20):
+            far.shown_w = shown if 5 <= i < 10 else -1
+            clock.advance(1.0)
+            acquisition_of(sensor).step()
+        state = sensor.read()
+        assert state.lost == 5
+        # 19 s of 400 W but for the five rows and the interval at their end.
+        assert state.joules[0] == pytest.approx(400 * 14, rel=0.08)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [(b"", "no power reading"), (b" dc 2c", "no power reading"), (b"\xff\xfe", "no power reading")]
+)
+def test_half_an_answer_says_so(text: bytes, why: str, clock: ManualClock, world: World) -> None:
+    far = ServiceProcessor(world)
+    far.text = text
+    with pytest.raises(BackendUnavailableError, match=why):
+        ipmi.open_source(None, clock=clock, run=far.run, virtual=True)
+
+
+def test_a_measurement_that_is_switched_off_says_so(clock: ManualClock, world: World) -> None:
+    far = ServiceProcessor(world)
+    far.active = False
+    with pytest.raises(BackendUnavailableError, match="not active"):
+        ipmi.open_source(None, clock=clock, run=far.run, virtual=True)
+
+
+def _tool(folder: Path, script: str) -> str:
+    path = folder / "tool"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_the_password_is_never_an_argument_and_the_least_privilege_is_asked_for(tmp_path: Path) -> None:
+    seen, secret = tmp_path / "seen", tmp_path / "password"
+    secret.write_text("hunter2\n")
+    secret.chmod(0o600)
+    answer = "dc 90 01 64 00 20 03 90 01 00 00 00 00 e8 03 00 00 40"
+    tool = _tool(tmp_path, f'echo "$@ / $IPMI_PASSWORD" > {seen}; echo " {answer}"')
+    source = ipmi.open_source("bmc7", clock=HOST_CLOCK, user="meter", password_file=str(secret), tool=tool)
+    assert source.read().raw[0].tolist() == [400]
+    arguments, _, given = seen.read_text().strip().partition(" / ")
+    assert given == "hunter2"
+    assert "hunter2" not in arguments
+    assert "-L USER" in arguments
+    source.close()
+    secret.chmod(0o644)
+    with pytest.raises(BackendUnavailableError, match="others may read"):
+        ipmi.open_source("bmc7", clock=HOST_CLOCK, password_file=str(secret), tool=tool)
+
+
+def test_time_outs_failures_and_absence_of_the_tool_have_their_messages(tmp_path: Path) -> None:
+    slow = _tool(tmp_path, "exec sleep 600")
+    with pytest.raises(BackendUnavailableError, match="has not answered within"):
+        ipmi.open_source(None, clock=HOST_CLOCK, tool=slow, timeout_s=0.05)
+    bad = _tool(tmp_path, "echo 'Unable to establish IPMI v2 / RMCP+ session' >&2; exit 1")
+    with pytest.raises(BackendUnavailableError, match="Unable to establish"):
+        ipmi.open_source("bmc7", clock=HOST_CLOCK, tool=bad)
+    with pytest.raises(BackendUnavailableError, match="cannot be run"):
+        ipmi.open_source(None, clock=HOST_CLOCK, tool=str(tmp_path / "none"))
+
+
+def test_doctor_tells_tool_driver_and_permission_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(tmp_path, tmp_path / "sys")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "not installed" in ipmi.diagnose(None, machine=machine)[0].found
+    (tmp_path / "ipmitool").touch(mode=0o755)
+    assert "modprobe ipmi_devintf" in " ".join(ipmi.diagnose(None, machine=machine)[0].cure)
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/ipmi0").touch()
+    assert ipmi.diagnose(None, machine=machine)[0].usable
+
+
+# -- redfish -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_newer_service_tells_the_truth() -> None:
+    # A reading held for a second: 60 W for up to a second at each of two edges and at either end, of 1400 J.
+    check_source(lambda clock: open_redfish(clock=clock, load=LOAD, newer=True), LOAD, relative=0.1)
+
+
+def test_several_chassis_make_no_total_unless_one_is_named(clock: ManualClock, world: World) -> None:
+    far = Service(world, chassis=("Enclosure", "Blade1"))
+    source = redfish.open_source("bmc", clock=clock, get=far.get, virtual=True)
+    assert not Layout(source.channels).has_total
+    assert any("chassis=" in note for note in source.identity.notes)
+    source = redfish.open_source("bmc", clock=clock, get=far.get, chassis="Blade1", virtual=True)
+    assert [c.name for c in source.channels] == ["blade1"]
+    with pytest.raises(BackendUnavailableError, match="Enclosure"):
+        redfish.open_source("bmc", clock=clock, get=far.get, chassis="Blade9", virtual=True)
+
+
+@pytest.mark.parametrize("shown", [-1, 1e9, float("nan"), "400", True, [400]])
+def test_what_is_no_power_is_a_failed_reading(shown: object, clock: ManualClock, world: World) -> None:
+    far = Service(world)
+    source = redfish.open_source("bmc", clock=clock, get=far.get, virtual=True)
+    far.shown_w = shown
+    clock.advance(1.0)
+    assert len(source.read()) == 0
+    assert source.last_read_failed
+    far.shown_w = None
+    clock.advance(1.0)
+    assert source.read().raw[0].tolist() == [400]
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    hang = threading.Event()
+    slow = False
+
+    def do_GET(self) -> None:
+        if self.slow:
+            self.hang.wait(60)
+        status = 200
+        body: dict[str, object] = {}
+        if self.headers.get("Authorization") != "Basic bWV0ZXI6aHVudGVyMg==":  # meter:hunter2
+            status = 401
+        elif self.path == redfish.ROOT:
+            body = {"Members": [{"@odata.id": f"{redfish.ROOT}/1"}]}
+        elif self.path.endswith("/Power"):
+            body = {"PowerControl": [{"PowerConsumedWatts": 412}]}
+        else:
+            status = 404
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """A client that distrusts it hangs up."""
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[str]:
+    for name, text in (("cert.pem", CERTIFICATE), ("key.pem", KEY)):
+        (tmp_path / name).write_text(text)
+    server = _Server(("127.0.0.1", 0), _Handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    _Handler.slow = False
+    _Handler.hang.clear()
+    yield f"localhost:{server.server_address[1]}"
+    _Handler.hang.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_service_is_trusted_by_its_certificate_alone(
+    service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PMT_REDFISH_PASSWORD", "hunter2")
+    with pytest.raises(BackendUnavailableError, match="not trusted") as error:
+        redfish.open_source(service, clock=HOST_CLOCK, user="meter")
+    assert "fingerprint" in str(error.value)
+    pin = hashlib.sha256(ssl.PEM_cert_to_DER_cert(CERTIFICATE)).hexdigest()
+    with pytest.raises(BackendUnavailableError, match="not the one given"):
+        redfish.open_source(service, clock=HOST_CLOCK, user="meter", fingerprint="00" * 32)
+    for trust in ({"fingerprint": pin.upper()}, {"ca_file": str(tmp_path / "cert.pem")}):
+        source = redfish.open_source(service, clock=HOST_CLOCK, user="meter", **trust)  # type: ignore[arg-type]
+        assert source.read().raw[0].tolist() == [412]
+        source.close()
+    monkeypatch.setenv("PMT_REDFISH_PASSWORD", "wrong")
+    with pytest.raises(BackendUnavailableError, match="user or password is wrong") as error:
+        redfish.open_source(service, clock=HOST_CLOCK, user="meter", fingerprint=pin)
+    assert "wrong is" not in str(error.value).replace("password is wrong", "")
+
+
+def test_a_service_that_does_not_answer_in_time_is_a_failed_reading(
+    service: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PMT_REDFISH_PASSWORD", "hunter2")
+    pin = hashlib.sha256(ssl.PEM_cert_to_DER_cert(CERTIFICATE)).hexdigest()
+    source = redfish.open_source(service, clock=HOST_CLOCK, user="meter", fingerprint=pin, timeout_s=60)
+    source._get._connection.sock.settimeout(0.05)  # type: ignore[attr-defined]
+    _Handler.slow = True
+    begin = time.monotonic()
+    with pytest.raises(ReadError, match="no answer in time"):
+        source.poll()  # type: ignore[attr-defined]
+    assert time.monotonic() - begin < 60
+    source.close()
+    with pytest.raises(BackendUnavailableError, match="redfish:virtual"):
+        redfish.open_source(None, clock=HOST_CLOCK)
