@@ -31,7 +31,7 @@ class SteppedClock:
         self._now = start_ns
         self._change = threading.Condition()
         self._waiting: list[tuple[int, int, threading.Event, threading.Event, threading.Thread]] = []
-        self._awake: list[threading.Thread] = []  # woken, and not yet seen to wait again
+        self._given_up: set[threading.Thread] = set()  # pollers that wait for something else than this clock
         self._order = itertools.count()
         self._movers: list[Callable[[float], None]] = []
         self._conductor = threading.current_thread()
@@ -61,7 +61,7 @@ class SteppedClock:
         with self._change:
             if t_ns <= self._now or wake.is_set():
                 return wake.is_set()
-            self._awake = [thread for thread in self._awake if thread is not threading.current_thread()]
+            self._given_up.discard(threading.current_thread())
             heapq.heappush(self._waiting, (t_ns, next(self._order), go, wake, threading.current_thread()))
             self._change.notify_all()
         while not go.wait(0.002):
@@ -87,25 +87,29 @@ class SteppedClock:
                     raise TimeoutError("a thread did not come back to the clock")
                 if not self._waiting or self._waiting[0][0] > until:
                     break
-                t_ns, _, go, _, thread = heapq.heappop(self._waiting)
+                t_ns, _, go, _, _ = heapq.heappop(self._waiting)
                 self._move(t_ns)
-                self._awake.append(thread)
                 go.set()
         self._move(until)
 
     def _let_finish(self) -> None:
-        """Wait until who was woken waits again or has ended: a reading during a move is stamped and read apart.
+        """Wait until each poller waits again or has ended: a reading during a move is stamped and read apart.
 
-        Who waits for a lock of the conductor's comes back only later, and is given up after a moment.
+        One that waits for a lock of the conductor's comes back only later, and is given up after a moment.
         """
         given_up = time.monotonic() + _BLOCKED_S
-        while time.monotonic() < given_up:
+        while busy := self._busy():
+            if time.monotonic() > given_up:
+                self._given_up |= busy
+                return
             with self._change:
-                self._awake = [thread for thread in self._awake if thread.is_alive()]
-                if not self._awake or self._change.wait_for(lambda: not self._awake, 0.02):
-                    return
+                self._change.wait(0.002)
+
+    def _busy(self) -> set[threading.Thread]:
+        pollers = {thread for thread in threading.enumerate() if thread.name.startswith("pmtpy-poller")}
         with self._change:
-            self._awake.clear()
+            waiting = {thread for _, _, _, wake, thread in self._waiting if not wake.is_set()}
+        return pollers - waiting - self._given_up - {threading.current_thread()}
 
 
 class Load:

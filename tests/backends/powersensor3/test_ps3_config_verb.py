@@ -132,7 +132,7 @@ def test_wrong_arguments_are_refused_before_the_board_is_touched(tmp_path: Path)
         call("powersensor3:/dev/null", "--vref", "1.65")
     with pytest.raises(TargetError, match="only powersensor3"):
         call("rapl")
-    with pytest.raises(TargetError, match="at least 1"):
+    with pytest.raises(SystemExit):
         call("powersensor3:/dev/null", "--samples", "0")
 
 
