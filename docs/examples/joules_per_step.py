@@ -15,23 +15,26 @@ import pmtpy as pmt
 
 @dataclass
 class Steps:
-    """Call :meth:`done` after each step.
+    """Call :meth:`done` after each step, and :meth:`epoch` after each epoch.
 
-    ``warm_up`` steps are left out: compilation, caches and a cold device belong to none of them. ``shared`` says who
-    else draws from the same sensor; it is repeated in the report, because no sensor can divide its joules.
+    ``warm_up`` steps are left out: compilation, caches and a cold device belong to none of them. So are ``tail`` steps
+    at the end: of a server that empties, the last batches are not full. ``shared`` says who else draws from the same
+    sensor; it is repeated in the report, because no sensor can divide its joules.
     """
 
     sensor: pmt.Sensor
     warm_up: int = 3
+    tail: int = 0
     wait: Callable[[], object] = lambda: None
     shared: str = ""
     joules: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     units: list[float] = field(default_factory=list)
+    epochs: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.wait()
-        self._last, self._seen = self.sensor.read(), 0
+        self._last, self._seen, self._counted = self.sensor.read(), 0, 0
 
     def done(self, units: float = 1.0) -> None:
         """Say that a step ended, which made so many units (tokens, samples, requests)."""
@@ -44,16 +47,27 @@ class Steps:
             self.units.append(units)
         self._last = now
 
+    def epoch(self) -> float:
+        """Say that an epoch ended; return the joules of its steady steps."""
+        self.epochs.append(math.fsum(self.joules[self._counted :]))
+        self._counted = len(self.joules)
+        return self.epochs[-1]
+
+    def _steady(self, each: list[float]) -> float:
+        return math.fsum(each[: max(0, len(each) - self.tail)])
+
     def per_unit(self) -> float:
         """Joules per unit over all steady steps; NaN before there are any."""
-        units = math.fsum(self.units)
-        return math.fsum(self.joules) / units if units else math.nan
+        units = self._steady(self.units)
+        return self._steady(self.joules) / units if units else math.nan
 
     def report(self) -> str:
         """Say what a step and a unit cost; sums over many steps, because one may be shorter than the sensor sees."""
-        if not self.joules:
-            return f"no steady step yet: {self._seen} of {self.warm_up} warm-up steps"
-        total, steps = math.fsum(self.joules), len(self.joules)
+        steps = len(self.joules) - self.tail
+        if steps <= 0:
+            return f"no steady step yet: {self._seen} steps; {self.warm_up} warm up, {self.tail} are the tail"
+        total = self._steady(self.joules)
         text = f"{total / steps:.4g} J per step, {self.per_unit():.4g} J per unit, {steps} steady steps"
-        text += f", {total / math.fsum(self.seconds):.4g} W ({min(self._seen, self.warm_up)} warm-up steps left out)"
+        text += f", {total / self._steady(self.seconds):.4g} W ({self.warm_up} warm-up steps left out"
+        text += f", {self.tail} at the end)" if self.tail else ")"
         return text + (f"; shared with {self.shared}: these are the joules of all of them" if self.shared else "")

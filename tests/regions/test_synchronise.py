@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import types
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -128,13 +130,23 @@ def test_nothing_is_imported_that_is_not_named() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
-def test_the_real_jax_is_waited_for() -> None:
+def test_the_real_jax_is_waited_for_and_the_recipe_trains_with_it() -> None:
     """In a process of its own: its threads outlive a test."""
     pytest.importorskip("jax", reason="jax is not installed")
     code = (
         "import os; os.environ['JAX_PLATFORMS'] = 'cpu'\n"
         "import jax, jax.numpy as jnp, pmtpy\nx = jnp.ones((300, 300))\n"
         "with pmtpy.region('matmul', 'rapl:virtual', sync='jax') as r:\n    y = x @ x\n"
-        "assert y.is_ready() and r['rapl:virtual'].seconds > 0"
+        "assert y.is_ready() and r['rapl:virtual'].seconds > 0\n"
+        "from joules_per_step import Steps\n"
+        "loss = lambda w: ((x @ w - 1.0) ** 2).mean()\n"
+        "train, w = jax.jit(lambda w: w - 1e-6 * jax.grad(loss)(w)), jnp.zeros((300, 1))\n"
+        "with pmtpy.create('rapl:virtual', load='constant:60') as sensor:\n"
+        "    steps = Steps(sensor, warm_up=2, wait=lambda: w.block_until_ready(), shared='nobody else')\n"
+        "    for batch in range(40):\n        w = train(w); steps.done(units=300)\n"
+        "    assert len(steps.joules) == 38 and steps.epoch() == sum(steps.joules) > 0 and steps.per_unit() > 0\n"
+        "    assert '38 steady steps' in steps.report()"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=240)
+    examples = Path(__file__).parents[2] / "docs" / "examples"
+    paths = os.pathsep.join([str(examples), str(examples.parents[1])])
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600, env={**os.environ, "PYTHONPATH": paths})
