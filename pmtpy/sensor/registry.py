@@ -68,6 +68,9 @@ BACKENDS: Mapping[str, Backend] = types.MappingProxyType(
                 "pmd", "pmtpy.backends.pmd", "pmtpy.emulators.pmd", "ElmorLabs PMD-USB, PMD2, PMD2X; WireView Pro II"
             ),
             Backend(
+                "powersensor2", "pmtpy.backends.powersensor2", "pmtpy.emulators.powersensor2", "PowerSensor2 boards"
+            ),
+            Backend(
                 "powersensor3",
                 "pmtpy.backends.powersensor3",
                 "pmtpy.emulators.powersensor3",
@@ -82,6 +85,16 @@ BACKENDS: Mapping[str, Backend] = types.MappingProxyType(
         )
     }
 )
+
+
+# Names of PMT that have no backend here.
+_INSTEAD = {
+    "likwid": "use rapl, which reads the same registers without a daemon",
+    "xilinx": "use hwmon, where the driver of the card shows its power; 'pmtpy list' names it",
+    "dummy": "it measures nothing; NAME:virtual, for example rapl:virtual, rehearses a sensor without its hardware",
+    "arduino": "use powersensor2 with its port",
+    "sysfs": "use hwmon or rapl",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +140,9 @@ def backend_of(name: str) -> Backend:
     others = dict(_from_outside())
     if name in others:
         return others[name]
+    if name in _INSTEAD:
+        msg = f"no sensor is called {name!r} as in PMT: {_INSTEAD[name]}"
+        raise TargetError(msg)
     known = ", ".join(sorted({*BACKENDS, *others}))
     aliases = ", ".join(f"{a} = {b.name}" for b in BACKENDS.values() for a in b.aliases)
     near = nearest(name, [*BACKENDS, *others, *(a for b in BACKENDS.values() for a in b.aliases)])

@@ -30,6 +30,7 @@ ALLOWED = {
     "nvml": 0.01,  # an energy counter that steps every 100 ms: 10 J at either end
     "occ": 0.02,  # whole watts; 40 ms between buffers
     "pmd": 0.002,  # quantisation, dithered by noise; 0.02 % of the voltage's rounding
+    "powersensor2": 0.01,  # times from arrivals 5 ms apart: 60 W x 5 ms at ten edges and at the ends; noise of a level
     "powersensor3": 0.002,  # quantisation, dithered by noise
     "redfish": 0.05,  # as ipmi
     # Whole mW; two of five rails are asked every 20 ms: half of 60 W x 20 ms x 0.45 at each of ten edges, of 1400 J.
@@ -97,6 +98,7 @@ STAMPS = [
     ("nvml", {"samples": True}, Timestamps.DEVICE_UPDATE),
     ("occ", {}, Timestamps.DEVICE_UPDATE),
     ("pmd", {}, Timestamps.DEVICE_UPDATE),
+    ("powersensor2", {}, Timestamps.HOST_READ),
     ("powersensor3", {}, Timestamps.DEVICE_UPDATE),
     ("rapl", {}, Timestamps.HOST_READ),
     ("redfish", {}, Timestamps.HOST_READ),

@@ -33,7 +33,7 @@ _CONTINUOUS = frozenset({"ina226", "ina230", "ina231", "ina238"})
 # Shunt monitors: a shunt of 1 %, the commonest, and 0.1 % of the chip (data sheet), rectangular. Graphics cards: 5 %,
 # the steady error of boards against a meter (arXiv 2312.02741). Others state nothing; 3 % is assumed, which is what
 # uncalibrated meters on boards were found off (Shalavi et al., 2023, for NVIDIA's modules).
-_GAIN_U = {"ina": 0.006, "amdgpu": 0.05, "xe": 0.05, "i915": 0.05}
+_GAIN_U = {"ina": 0.006, "xclmgmt": 0.05, "xocl": 0.05, "amdgpu": 0.05, "xe": 0.05, "i915": 0.05}
 _ASSUMED_GAIN_U = 0.03
 
 Domains = dict[str, str]
@@ -176,6 +176,13 @@ def _supply(_: Chip, parts: Sequence[str]) -> Domains:
     return {p: known.get(p, f"{_WHOLE}/{slug(p)}" if "power total" in parts else "") for p in parts}
 
 
+def _fpga(chip: Chip, parts: Sequence[str]) -> Domains:
+    """A Xilinx card under XRT: its power reading is the whole card's, rails are inside it."""
+    card = f"fpga/{chip.address or chip.index}"
+    powers = [p for p in parts if p in {"power", "power1", "card", "total"}] or list(parts[:1])
+    return {p: card if p == powers[0] else f"{card}/{slug(p)}" for p in parts}
+
+
 _RULES: dict[str, Callable[[Chip, Sequence[str]], Domains]] = {
     "ibmpowernv": _power9,
     "amdgpu": _gpu,
@@ -183,6 +190,12 @@ _RULES: dict[str, Callable[[Chip, Sequence[str]], Domains]] = {
     "i915": _gpu,
     "amd_energy": _amd_energy,
     "corsairpsu": _supply,
+    # Names under which XRT's drivers register (management and user function).
+    "xclmgmt": _fpga,
+    "xclmgmt_hwmon": _fpga,
+    "xocl": _fpga,
+    "xocl_hwmon": _fpga,
+    "xmc": _fpga,
 }
 
 _METER = re.compile(r"\b(module|total|grace|cpu|sysio|soc|dram)\b.*\bsocket (\d+)")

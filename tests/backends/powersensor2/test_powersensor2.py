@@ -1,0 +1,116 @@
+"""A PowerSensor2 against its virtual far side, and the names of PMT that have no backend."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pmtpy.backends import powersensor2
+from pmtpy.backends.powersensor2 import Decoder
+from pmtpy.core.clock import HOST_CLOCK, ManualClock
+from pmtpy.core.source import Source
+from pmtpy.emulators.powersensor2 import Board
+from pmtpy.emulators.serial_board import MemoryLine, PtyBoard
+from pmtpy.emulators.world import World, make_world
+from pmtpy.errors import BackendUnavailableError, TargetError
+from pmtpy.sensor.registry import create
+from pmtpy.sensor.sensor import Sensor, acquisition_of
+from pmtpy.testing import check_lost
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def world(clock: ManualClock) -> World:
+    return make_world("constant:50", clock=clock)
+
+
+def opened(board: Board, clock: ManualClock) -> Source:
+    return powersensor2.open_source("virtual", clock=clock, transport=MemoryLine(board, clock), virtual=True)
+
+
+def test_a_board_that_was_left_streaming_is_opened_and_left_quiet(clock: ManualClock, world: World) -> None:
+    board = Board(world, streaming=True)
+    source = opened(board, clock)
+    assert [c.name for c in source.channels] == ["sensor0", "sensor1", "sensor3"]
+    source.close()
+    assert not board.streaming
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3, 61])
+def test_lost_bytes_are_lost_rows_and_no_wrong_number(lost: int, clock: ManualClock, world: World) -> None:
+    board = Board(world)
+    with Sensor(opened(board, clock), "ps2", clock) as sensor:
+        for i in range(40):
+            board.drop = lost if i == 20 else 0
+            clock.advance(0.05)
+            acquisition_of(sensor).step()
+            if i == 10:
+                before = sensor.read()
+        after = sensor.read()
+        # 50 W for 1.45 s but for the row after the loss; a round is 0.36 ms.
+        assert after.joules[0] - before.joules[0] == pytest.approx(50 * 1.45, abs=0.3)
+        assert after.lost - before.lost >= 1
+        assert any("lost" in w for w in acquisition_of(sensor).source.remarks(0, clock.now_ns()).warnings)
+
+
+def test_a_mark_stands_on_its_row(clock: ManualClock, world: World) -> None:
+    source = opened(Board(world), clock)
+    clock.advance(0.1)
+    source.read()
+    assert source.mark("here")
+    clock.advance(0.1)
+    assert [label for _, label in source.read().marks] == ["here"]
+    source.close()
+
+
+def test_a_board_without_sensors_says_so_and_one_that_goes_is_lost(clock: ManualClock, world: World) -> None:
+    with pytest.raises(BackendUnavailableError, match="no sensor of virtual is in use"):
+        opened(Board(world, erased=True), clock)
+    board = Board(world)
+    source = opened(board, clock)
+    board.attached = False
+    check_lost(source, clock)
+    source.close()
+    with pytest.raises(BackendUnavailableError, match="powersensor2:virtual"):
+        powersensor2.open_source(None, clock=clock)
+
+
+def test_a_real_port_is_read(tmp_path: Path) -> None:
+    world = make_world("constant:50", clock=HOST_CLOCK)
+    with PtyBoard(Board(world, streaming=True), HOST_CLOCK, tmp_path / "ttyACM7") as port:
+        source = powersensor2.open_source(port.path, clock=HOST_CLOCK)
+        rows: list[float] = []
+        for _ in range(3000):
+            block = source.read()
+            rows += block.raw.astype(np.float64).mean(axis=1).tolist()
+            if len(rows) > 300:
+                break
+            HOST_CLOCK.wait_until(HOST_CLOCK.now_ns() + 20_000_000, threading.Event())
+        source.close()
+    assert np.mean(rows) == pytest.approx(512 + 50 / 3 / 12 * 0.185 / (2.5 / 512), abs=1)
+
+
+@given(st.lists(st.integers(0, 1023), min_size=4, max_size=40), st.integers(1, 7))
+def test_rounds_are_whole_however_the_stream_is_cut(levels: list[int], step: int) -> None:
+    sensors = (0, 2)
+    levels = levels[: len(levels) // 2 * 2]
+    data = b"".join(bytes((0x80 | sensors[i % 2] << 4 | level >> 6, level & 0x3F)) for i, level in enumerate(levels))
+    decoder = Decoder(sensors)
+    out = [row for i in range(0, len(data), step) for row in decoder.feed(data[i : i + step])[0].tolist()]
+    assert [level for row in out for level in row] == levels
+    assert (decoder.skipped_bytes, decoder.lost) == (0, 0)
+
+
+@pytest.mark.parametrize(("name", "instead"), [("likwid", "rapl"), ("xilinx", "hwmon"), ("dummy", "virtual")])
+def test_a_name_of_pmt_without_a_backend_says_what_to_use(name: str, instead: str) -> None:
+    with pytest.raises(TargetError, match=f"no sensor is called '{name}'.*{instead}"):
+        create(name)
