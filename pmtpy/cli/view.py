@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="listen here instead of on this machine alone: then whoever learns the printed address, or reads the"
         " network (nothing is encrypted), sees the page and can set marks",
     )
+    parser.add_argument("--theme", choices=("light", "dark"), default="light", help="colours of the page")
     parser.add_argument("--no-browser", action="store_true", help="print the address, and open no browser")
     parser.epilog = (
         "examples:\n"
@@ -38,7 +39,9 @@ def run(args: argparse.Namespace) -> int:
     """Open what was named, serve it until Ctrl-C."""
     from pmtpy.live.desk import Desk
     from pmtpy.live.server import View
-    from pmtpy.live.tracks import JlsTrack, LiveTrack, TableTrack, Track
+    from pmtpy.live.stored import StoredTrack
+    from pmtpy.live.tracks import JlsTrack, LiveTrack, Track
+    from pmtpy.plotting.style import theme_of
 
     files = [t for t in args.things if Path(t).is_file()]
     sensors = [t for t in args.things if t not in files]
@@ -53,15 +56,13 @@ def run(args: argparse.Namespace) -> int:
         if name.endswith(".jls"):
             tracks.append(JlsTrack(name, Path(name)))
         else:
-            from pmtpy.io.read import load
-
-            tracks.append(TableTrack(name, load(name)))
+            tracks.append(StoredTrack.of_file(name, Path(name)))
     targets = chosen_targets(sensors) if sensors or not files else []
     with contextlib.ExitStack() as stack:
         if targets:
             opened_ = stack.enter_context(opened(targets, args.option))
             tracks += [LiveTrack(s) for s in opened_]
-        view = View(Desk(tracks), args.address, args.port)
+        view = View(Desk(tracks), args.address, args.port, theme_of(args.theme))
         print(view.url, flush=True)
         if args.address not in {"127.0.0.1", "localhost", "::1"}:
             say(

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,12 +24,15 @@ from pmtpy.core.nearest import nearest
 from pmtpy.core.rows import Frame
 from pmtpy.errors import SinkError, TargetError
 from pmtpy.io.columns import join, piece
-from pmtpy.io.read.blocks import OpenRecording, RowBlock, open_blocks
+from pmtpy.io.read.blocks import OpenRecording, RowBlock, open_blocks, recording_of
 from pmtpy.io.recorded import Frames, RecordedLayout, ending_of, header_of, layout_of
 from pmtpy.io.write import FILE_FORMATS, Ending, FileFormat, Header, Options, Sink
 from pmtpy.io.write._file import already_there
 from pmtpy.io.write.base import Judge
 from pmtpy.io.write.downsample import Thinner
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,22 @@ def convert(
         _placed(Path(target), overwrite=how.overwrite) as draft,
     ):
         return _Conversion(recording, into, draft, how, interval_s=interval_s, start_s=start_s, judge=judge).run(tell)
+
+
+def convert_table(table: pd.DataFrame, attrs: dict[str, Any], target: Path) -> Converted:
+    """Write a table that is in memory as a new file, of the format that its suffix means.
+
+    Parameters
+    ----------
+    table : DataFrame
+        As :func:`pmtpy.load` makes it.
+    attrs : dict
+        What is known of it: ``path``, ``format``, ``metadata`` and ``joules``, as in ``attrs`` there.
+    """
+    recording = recording_of(table, attrs)
+    with _placed(target, overwrite=False) as draft:
+        into = format_for(target)
+        return _Conversion(recording, into, draft, Options(), interval_s=None, start_s=None).run(lambda _share: None)
 
 
 @contextlib.contextmanager

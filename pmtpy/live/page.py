@@ -10,7 +10,6 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -35,10 +34,13 @@ from bokeh.plotting import figure
 
 from pmtpy.core.markers import paired
 from pmtpy.live.desk import Desk
-from pmtpy.live.lines import duration, watts
-from pmtpy.live.tracks import Selection, Track
+from pmtpy.live.export import KINDS
+from pmtpy.live.tracks import Track
 from pmtpy.live.trigger import Condition, window
+from pmtpy.live.wording import HINT, selection_html, state, title, utc
 from pmtpy.plotting.decimate import Envelope, interrupted
+from pmtpy.plotting.page_style import dress_figure, ground_sheet
+from pmtpy.plotting.style import LIGHT, Theme
 
 if TYPE_CHECKING:
     from bokeh.document import Document
@@ -48,7 +50,6 @@ _OVERVIEW = 400
 _MOST_MARKS = 200
 _FOLLOWED_S = 10.0
 _PERIOD_MS = 200
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito, 2008
 _UNITS = {"W": "power (W)", "V": "volts (V)", "A": "amperes (A)", "C": "temperature (°C)", "Hz": "frequency (Hz)"}
 _numbers = itertools.count()
 
@@ -66,8 +67,8 @@ class _Panel:
 class Page:
     """One viewer's page."""
 
-    def __init__(self, desk: Desk, document: Document) -> None:
-        self._desk, self._document = desk, document
+    def __init__(self, desk: Desk, document: Document, theme: Theme = LIGHT) -> None:
+        self._desk, self._document, self._theme = desk, document, theme
         self._number = next(_numbers)
         start, stop = desk.span
         if desk.live:
@@ -105,23 +106,18 @@ class Page:
             tools="xpan,xwheel_zoom,xbox_zoom,xbox_select,reset,save",
             active_scroll="xwheel_zoom",
             active_drag="xbox_select",
-            title=_title(track) if unit == "W" else None,
+            title=title(track) if unit == "W" else None,
             name=f"{track.name} {unit}",
         )
         drawn.yaxis.axis_label = _UNITS[unit]
-        drawn.grid.grid_line_alpha = 0.4
         sources = []
         for n, i in enumerate(lines):
             source = ColumnDataSource({"t": [], "low": [], "mean": [], "high": []})
-            colour = _COLOURS[n % len(_COLOURS)]
+            colour, _ = self._theme.line(n)
             drawn.varea("t", "low", "high", source=source, fill_color=colour, fill_alpha=0.25)
             drawn.line("t", "mean", source=source, line_color=colour, line_width=1.3, legend_label=track.lines[i].name)
             sources.append(source)
-        drawn.legend.click_policy = "hide"
-        drawn.legend.location = "top_left"
-        drawn.legend.label_text_font_size = "9pt"
-        drawn.legend.spacing = 0
-        drawn.legend.background_fill_alpha = 0.6
+        dress_figure(drawn, self._theme)
         drawn.add_tools(
             HoverTool(
                 tooltips=[("t", "@t{0.000000} s"), ("mean", f"@mean{{0.000}} {unit}"), ("low", "@low{0.000}"),
@@ -148,12 +144,19 @@ class Page:
             for labelled, at in ((source, "x"), (self._regions, "left")):
                 panel.figure.add_layout(
                     LabelSet(
-                        x=at, y=4, y_units="screen", text="text", source=labelled, text_font_size="9pt", x_offset=3
+                        x=at,
+                        y=4,
+                        y_units="screen",
+                        text="text",
+                        source=labelled,
+                        text_font_size="9pt",
+                        x_offset=3,
+                        text_color=self._theme.ink,
                     )
                 )
         origin = self._desk.origin_unix_s
         self._panels[-1].figure.xaxis.axis_label = (
-            "seconds since the first row" if math.isnan(origin) else f"seconds since {_utc(origin)}"
+            "seconds since the first row" if math.isnan(origin) else f"seconds since {utc(origin)}"
         )
 
     def _controls(self) -> None:
@@ -165,17 +168,20 @@ class Page:
         self._overview = ColumnDataSource({"t": [], "low": [], "high": [], "mean": []})
         first.varea("t", "low", "high", source=self._overview, fill_color="#0072B2", fill_alpha=0.35)
         first.line("t", "mean", source=self._overview, line_color="#0072B2")
+        dress_figure(first, self._theme)
         self._minimap = first
         self._from = NumericInput(title="cursor A (s)", mode="float", width=130, name="cursor-a")
         self._to = NumericInput(title="cursor B (s)", mode="float", width=130, name="cursor-b")
         for entered in (self._from, self._to):
             entered.on_change("value", lambda _a, _o, _n: self._entered())
-        self._result = Div(text=_HINT, name="result", sizing_mode="stretch_width")
+        self._result = Div(text=HINT, name="result", sizing_mode="stretch_width")
         self._state = Div(text="", name="state", sizing_mode="stretch_width")
         self._follow = Toggle(label="follow newest", active=bool(self._desk.live), button_type="success", width=120)
         self._follow.on_change("active", lambda _a, _o, _n: self._tick())
         self._all = Button(label="show all", width=80)
         self._all.on_event("button_click", lambda _event=None: self._whole())
+        self._visible = Button(label="select visible", width=110)
+        self._visible.on_event("button_click", lambda _event=None: self._choose(*self._shown_part()))
         self._label = TextInput(placeholder="label of a mark", width=150)
         self._mark = Button(label="mark now", width=90)
         self._mark.on_event("button_click", lambda _event=None: self._marked())
@@ -191,7 +197,7 @@ class Page:
 
     def _layout(self) -> Any:
         shown: list[Any] = [self._minimap, *(p.figure for p in self._panels)]
-        tools: list[Any] = [self._from, self._to, self._all]
+        tools: list[Any] = [self._from, self._to, self._visible, self._all]
         if self._desk.live:
             tools += [self._follow, self._label, self._mark]
         rows: list[Any] = [row(*tools), self._result, *shown, self._state]
@@ -199,7 +205,7 @@ class Page:
             rows.insert(
                 1, row(self._source, self._level, self._hysteresis, self._text, self._before, self._length, self._times)
             )
-        return column(*rows, sizing_mode="stretch_width")
+        return column(*rows, sizing_mode="stretch_width", stylesheets=[ground_sheet(self._theme)])
 
     # -- drawing ---------------------------------------------------------------------------------------------------
 
@@ -233,7 +239,7 @@ class Page:
             self._minimap.x_range.update(start=whole[0], end=max(whole[1], whole[0] + 1e-6))
             first = self._desk.tracks[0]
             self._overview.data = _columns(self._desk.draw(first, 0, *whole, _OVERVIEW))
-        self._state.text = "<br>".join(html.escape(_state(t)) for t in self._desk.tracks)
+        self._state.text = "<br>".join(html.escape(state(t)) for t in self._desk.tracks)
 
     def _gapped(self, track: Track, curve: Envelope) -> Envelope:
         """Interrupt a curve where rows were lost."""
@@ -252,7 +258,7 @@ class Page:
             stop = self._desk.span[1]
             length = float(self._range.end) - float(self._range.start)
             self._show(stop - length, stop)
-        if not _stalls(self._document):
+        if not stalls(self._document):
             self.draw()
 
     def _show(self, start: float, stop: float) -> None:
@@ -274,6 +280,11 @@ class Page:
         start, stop = self._desk.span
         self._show(start, stop)
         self.draw(force=True)
+
+    def _shown_part(self) -> tuple[float, float]:
+        """Return the part of the recording that is visible."""
+        first, last = self._desk.span
+        return max(float(self._range.start), first), min(float(self._range.end), last)
 
     # -- the selection ---------------------------------------------------------------------------------------------
 
@@ -298,7 +309,7 @@ class Page:
             f'<a download href="/export?{html.escape(urlencode({"track": i, "from": start, "to": stop, "as": kind}))}">'
             f"{kind}</a>"
             for i in range(len(found))
-            for kind in ("csv", "parquet")
+            for kind in KINDS
         ]
         self._result.text = selection_html(found, stop - start, links)
 
@@ -343,7 +354,7 @@ class Page:
         self._document.add_timeout_callback(settled, round(1e3 * max(0.0, stop - self._desk.span[1])) + 2 * _PERIOD_MS)
 
 
-def _stalls(document: Document) -> bool:
+def stalls(document: Document) -> bool:
     """Whether the viewer has not taken what was sent before: then nothing more is, until it has."""
     session = getattr(document.session_context, "session", None)
     sockets = (getattr(c, "_socket", None) for c in getattr(session, "_subscribed_connections", ()))
@@ -351,46 +362,5 @@ def _stalls(document: Document) -> bool:
     return any(stream is not None and stream.writing() for stream in streams)
 
 
-_HINT = "<p>Drag over a curve, or type two instants: joules, watts, uncertainty and coverage between them.</p>"
-
-
-def _utc(unix_s: float) -> str:
-    return datetime.fromtimestamp(unix_s, timezone.utc).isoformat(" ", "milliseconds").removesuffix("+00:00") + " UTC"
-
-
 def _columns(curve: Envelope) -> dict[str, Any]:
     return {"t": curve.t, "low": curve.low, "mean": curve.mean, "high": curve.high}
-
-
-def _title(track: Track) -> str:
-    virtual = "  [VIRTUAL]" if track.virtual else ""
-    named = track.name if track.name == track.target or not track.target else f"{track.name}  ({track.target})"
-    return named + virtual + (f"  [{track.note}]" if track.note else "")
-
-
-def _state(track: Track) -> str:
-    return f"{track.name}: {duration(track.span[1] - track.span[0])}" + (f", {track.note}" if track.note else "")
-
-
-def selection_html(found: Sequence[tuple[Track, Selection]], seconds: float, links: Sequence[str] = ()) -> str:
-    """Return what a stretch cost as a table; names are foreign text."""
-    heads = ("", "J", "+- J", "mean W", "min W", "max W", "covered", "lost")
-    head = "<tr>" + "".join(f"<th>{h}</th>" for h in heads) + "</tr>"
-    lines = []
-    for track, selection in found:
-        for power in selection.powers:
-            name = html.escape(f"{track.name} {power.name}")
-            cells = [f"{power.joules:.6g}", _or_dash(power.uncertainty_joules, "2g"), _or_dash(power.watts, "6g")]
-            cells += [watts(power.low), watts(power.high), f"{100 * selection.coverage:.4g} %", str(selection.lost)]
-            lines.append(
-                f"<tr><th style='text-align:left'>{name}</th>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
-            )
-    export = f"<p>export this: {' '.join(links)}</p>" if links else ""
-    return (
-        f"<p><b>{seconds:.9g} s</b> between the cursors; +- is one standard uncertainty</p>"
-        f"<table cellpadding='4'>{head}{''.join(lines)}</table>{export}"
-    )
-
-
-def _or_dash(value: float, digits: str) -> str:
-    return f"{value:.{digits}}" if math.isfinite(value) else "not known"

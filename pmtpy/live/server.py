@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from bokeh.document import Document
 from bokeh.server.server import BaseServer
@@ -22,8 +21,10 @@ from tornado.web import HTTPError, RequestHandler
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.errors import PmtError, SinkError
 from pmtpy.live.desk import Desk
+from pmtpy.live.export import KINDS, write_part
 from pmtpy.live.guard import Door, Guard
 from pmtpy.live.page import Page
+from pmtpy.plotting.style import LIGHT, Theme
 
 _TAKEN_NS = 100_000_000
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -40,6 +41,7 @@ class View:
         Where to listen.
     port : int
         0: a free one.
+    theme : Theme
 
     Attributes
     ----------
@@ -47,7 +49,7 @@ class View:
         What to open; it holds the key to the page.
     """
 
-    def __init__(self, desk: Desk, address: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, desk: Desk, address: str = "127.0.0.1", port: int = 0, theme: Theme = LIGHT) -> None:
         self._desk = desk
         try:
             sockets = bind_sockets(port, address)
@@ -62,7 +64,7 @@ class View:
         self.url = f"http://{shown}:{self.port}/?token={self._door.token}"
         origins = [f"[{h}]:{self.port}" if ":" in h else f"{h}:{self.port}" for h in hosts]
         application = BokehTornado(
-            {"/": partial(_show, desk)},
+            {"/": partial(_show, desk, theme)},
             extra_websocket_origins=origins,
             extra_patterns=[(r"/export", _Export, {"desk": desk})],
         )
@@ -97,8 +99,8 @@ class View:
         self._loop.add_callback(self._loop.stop)
 
 
-def _show(desk: Desk, document: Document) -> None:
-    Page(desk, document)
+def _show(desk: Desk, theme: Theme, document: Document) -> None:
+    Page(desk, document, theme)
 
 
 class _Export(RequestHandler):
@@ -108,23 +110,30 @@ class _Export(RequestHandler):
         """Keep the desk."""
         self._desk = desk
 
-    def get(self) -> None:
-        """Write the file."""
+    async def get(self) -> None:
+        """Write the file, in a thread of its own: pages go on."""
         try:
             track = self._desk.tracks[abs(int(self.get_query_argument("track")))]
             start, stop = (float(self.get_query_argument(k)) for k in ("from", "to"))
         except (ValueError, IndexError):
             raise HTTPError(400) from None
         kind = self.get_query_argument("as")
-        if kind not in {"csv", "parquet"} or not math.isfinite(start + stop):
+        if kind not in KINDS or not math.isfinite(start + stop):
             raise HTTPError(400)
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / f"selection.{kind}"
+            path = Path(folder) / f"selection{'-virtual' * track.virtual}.{kind}"
+
+            def work() -> bytes:
+                write_part(track, self._desk.table(track, start, stop), path)
+                return path.read_bytes()
+
             try:
-                table: Any = self._desk.table(track, start, stop)
-                table.to_csv(path, index=False) if kind == "csv" else table.to_parquet(path, index=False)
+                content = await IOLoop.current().run_in_executor(None, work)
             except PmtError as error:
-                raise HTTPError(500, str(error)) from error
-            self.set_header("Content-Type", "application/octet-stream")
-            self.set_header("Content-Disposition", f'attachment; filename="selection.{kind}"')
-            self.write(path.read_bytes())
+                self.set_status(422)
+                self.set_header("Content-Type", "text/plain; charset=utf-8")
+                self.write(f"{error}\n")
+                return
+        self.set_header("Content-Type", "application/octet-stream")
+        self.set_header("Content-Disposition", f'attachment; filename="{path.name}"')
+        self.write(content)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,20 +15,21 @@ import numpy as np
 
 from pmtpy.analysis.uncertainty.interval_statistics import Interval
 from pmtpy.analysis.uncertainty.recorded import recorded_uncertainties
-from pmtpy.core.channel import TOTAL, Channel, Derivation, EnergyMethod, Quantity
 from pmtpy.core.rows import Floats, Layout
 from pmtpy.errors import PmtError
+from pmtpy.io.channels import channel_of
+from pmtpy.io.columns import column_names, columns
 from pmtpy.io.jls import JlsFile
+from pmtpy.io.write.base import Header, metadata
 from pmtpy.live.grown import Grown, Rows
-from pmtpy.plotting.decimate import Envelope, envelope
+from pmtpy.plotting.decimate import Envelope
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _BEFORE_S = 0.5  # asked for beyond what is new: that it is there shows that nothing between was dropped
-_MADE = {"quantity", "derivation", "method", "operands", "response", "energy_method"}  # of what metadata say otherwise
-_AROUND = 300  # rows on either side of an end: they tell how the power moves
+AROUND = 300  # rows on either side of an end: they tell how the power moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class Track(Protocol):
     start_unix_s: float
     virtual: bool
     layout: Layout | None
+    facts: dict[str, Any] | None
     note: str
 
     @property
@@ -157,102 +159,17 @@ def _uncertainties(track: Track, ends: tuple[float, float], joules: Floats, unkn
 
 def layout_of(facts: dict[str, Any] | None) -> Layout | None:
     """Return the channels that metadata describe; None where they do not."""
-    known = {f.name for f in fields(Channel)} | {"refresh_s", "window_s", "lag_s"}
-    channels = []
     try:
-        for each in (facts or {})["channels"]:
-            kept = {k: v for k, v in each.items() if k in known and k not in _MADE}
-            rule = each.get("rule")
-            channels.append(
-                Channel(
-                    **kept,
-                    quantity=Quantity[each["quantity"].upper()],
-                    derivation=Derivation(each.get("form", "direct")),
-                    operands=tuple(each.get("of", ())),
-                    method=EnergyMethod(rule) if rule else None,
-                )
-            )
-        return Layout(tuple(channels))
+        return Layout(tuple(channel_of(each) for each in (facts or {})["channels"]))
     except (KeyError, TypeError, ValueError):
         return None
 
 
-def _lines(names: Sequence[str]) -> list[Line]:
+def lines_of(names: Sequence[str]) -> list[Line]:
     """Return the lines of columns: powers that have an energy first, then volts, amperes and the rest."""
     powers = [n.removesuffix("_W") for n in names if n.endswith("_W") and n.removesuffix("_W") + "_J" in names]
     others = [n for n in names if n.rpartition("_")[2] in {"V", "A", "C", "Hz"}]
     return [Line(n, "W") for n in powers] + [Line(*n.rsplit("_", 1)) for n in others]
-
-
-class TableTrack:
-    """A recording that is in memory as a whole, whatever wrote it."""
-
-    def __init__(self, name: str, table: pd.DataFrame) -> None:
-        facts = table.attrs.get("metadata") or {}
-        self.name, self.target = name, str(facts.get("target", table.attrs.get("format", "")))
-        self.virtual = bool(table.attrs.get("virtual"))
-        self.lines: Sequence[Line] = _lines(list(table.columns))
-        self.start_unix_s = float(table["time"].iloc[0]) if len(table) else math.nan
-        self.note = "incomplete" if table.attrs.get("complete") is False else ""
-        layout = layout_of(facts)
-        named = [line.name for line in self.lines if line.unit == "W"]
-        self.layout: Layout | None = (
-            layout if layout is not None and [TOTAL, *(c.name for c in layout.energy)] == named else None
-        )
-        self._table = table
-        self._t = table["elapsed"].to_numpy(np.float64)
-        self._values = [table[f"{line.name}_{line.unit}"].to_numpy(np.float64) for line in self.lines]
-        self._joules = [table[f"{n}_J"].to_numpy(np.float64) for n in named]
-
-    @property
-    def span(self) -> tuple[float, float]:
-        """Times of the first and the last row."""
-        return (float(self._t[0]), float(self._t[-1])) if len(self._t) else (0.0, 0.0)
-
-    def _part(self, start: float, stop: float, beside: int = 1) -> slice:
-        a, b = np.searchsorted(self._t, [start, stop])
-        return slice(max(0, int(a) - beside), int(b) + beside)
-
-    def draw(self, line: int, start: float, stop: float, slices: int) -> Envelope:
-        """Return a line between two instants."""
-        part = self._part(start, stop)
-        return envelope(self._t[part], self._values[line][part], slices)
-
-    def marks(self, start: float, stop: float) -> list[tuple[float, str]]:
-        """Return the labels between two instants."""
-        part = self._part(start, stop, 0)
-        marker = self._table["marker"].to_numpy()[part]
-        rows = np.flatnonzero(marker != "")
-        return [(float(self._t[part][r]), text) for r in rows for text in str(marker[r]).split(";")]
-
-    def gaps(self, start: float, stop: float) -> list[tuple[float, float, int]]:
-        """Return where rows were lost."""
-        part = self._part(start, stop)
-        lost, t = self._table["lost"].to_numpy()[part], self._t[part]
-        return [(float(t[r - 1]), float(t[r]), int(lost[r])) for r in np.flatnonzero(lost) if r]
-
-    def energy_at(self, t: float) -> Floats:
-        """Return the energies at an instant."""
-        part = self._part(t, t, 2)
-        return np.array([np.interp(t, self._t[part], j[part]) for j in self._joules])
-
-    def extremes(self, line: int, start: float, stop: float) -> tuple[float, float]:
-        """Return the least and the greatest value between two instants."""
-        values = self._values[line][self._part(start, stop, 0)]
-        if not np.isfinite(values).any():
-            return math.nan, math.nan
-        return float(np.nanmin(values)), float(np.nanmax(values))
-
-    def around(self, t: float) -> Rows:
-        """Return the rows around an instant."""
-        part = self._part(t, t, _AROUND)
-        watts = [self._values[i][part] for i in range(len(self._joules))]
-        return Rows(self._t[part], np.column_stack(watts), np.column_stack([j[part] for j in self._joules]))
-
-    def table(self, start: float, stop: float) -> pd.DataFrame:
-        """Return the rows of a stretch."""
-        part: pd.DataFrame = self._table.iloc[self._part(start, stop, 0)]
-        return part
 
 
 class JlsTrack:
@@ -266,7 +183,8 @@ class JlsTrack:
         self.note = "" if facts.get("complete") else "incomplete"
         self.start_unix_s = self._file.start_unix_s
         self.layout: Layout | None = layout_of(facts)
-        self.lines: Sequence[Line] = _lines([*self._file.names, *self._file.joules])
+        self.facts: dict[str, Any] | None = facts
+        self.lines: Sequence[Line] = lines_of([*self._file.names, *self._file.joules])
         length = self._file.length
         seconds = self._file.times(np.array([max(0, length - 1)]))
         self._span = (0.0, float(seconds[0])) if length else (0.0, 0.0)
@@ -333,7 +251,7 @@ class JlsTrack:
 
     def around(self, t: float) -> Rows:
         """Return the rows around an instant."""
-        return self._rows(t, _AROUND)
+        return self._rows(t, AROUND)
 
     def table(self, start: float, stop: float) -> pd.DataFrame:
         """Return the rows of a stretch."""
@@ -354,8 +272,21 @@ class LiveTrack:
         self.name = self.target = sensor.target
         self.virtual, self.note = sensor.identity.virtual, ""
         self.layout: Layout | None = made.layout
-        others = [Line(c.name, c.unit) for c in made.layout.values]
+        # The curves bear the names of a file's columns; in the order of the rows: powers, then the other values.
+        called = {c.index: c.name for c in columns(made.layout) if c.array == "values"}
+        self._others = [called[j] for j in range(len(made.layout.values))]
+        split = [n.rsplit("_", 1) for n in self._others]
+        others = [Line(n, "" if unit == "W" else unit) for n, unit in split]  # watts without an energy are a setting
         self.lines: Sequence[Line] = [*(Line(n, "W") for n in made.layout.names), *others]
+        traits = made.source.traits
+        header = Header(
+            sensor.target,
+            sensor.identity,
+            made.layout,
+            made.clock.anchor(),
+            polled_s=None if traits.streaming else made.interval_s,
+        )
+        self.facts: dict[str, Any] | None = metadata(header, column_names(made.layout))
         self._grown = Grown(len(self.lines), len(made.layout.names), raw_s)
         self._start_ns = self._newest_ns = -1
         self._marks: list[tuple[float, str]] = []
@@ -433,13 +364,13 @@ class LiveTrack:
         import pandas as pd
 
         t, values, joules = self._grown.raw(start, stop)
-        columns: dict[str, Any] = {"time": t + self.start_unix_s, "elapsed": t, "marker": "", "lost": 0}
+        found: dict[str, Any] = {"time": t + self.start_unix_s, "elapsed": t, "marker": "", "lost": 0}
         powers = powers_of(self)
         for place, i in enumerate(powers):
-            columns[f"{self.lines[i].name}_W"] = values[:, i]
-            columns[f"{self.lines[i].name}_J"] = joules[:, place] - joules[0, place] if len(t) else joules[:, place]
-        columns |= {f"{x.name}_{x.unit}": values[:, i] for i, x in enumerate(self.lines) if i not in powers}
-        made: pd.DataFrame = pd.DataFrame(columns)
+            found[f"{self.lines[i].name}_W"] = values[:, i]
+            found[f"{self.lines[i].name}_J"] = joules[:, place] - joules[0, place] if len(t) else joules[:, place]
+        found |= {n: values[:, len(powers) + j] for j, n in enumerate(self._others)}
+        made: pd.DataFrame = pd.DataFrame(found)
         for at, text in self.marks(start, stop):
             made.loc[int(np.searchsorted(t, at)), "marker"] = text
         for _, end, count in self.gaps(start, stop):

@@ -21,6 +21,7 @@ from pmtpy.core.markers import paired
 from pmtpy.core.rows import Floats
 from pmtpy.errors import BackendUnavailableError, SinkError
 from pmtpy.plotting.overview import Overview
+from pmtpy.plotting.page_style import dress_figure, ground_sheet
 from pmtpy.plotting.saying import common_origin, drawn_powers, has_power, overviews, shift, title
 from pmtpy.plotting.style import LIGHT, Theme
 
@@ -67,7 +68,7 @@ def page(
     try:
         from bokeh.embed import file_html
         from bokeh.layouts import column
-        from bokeh.models import Div, GlobalInlineStyleSheet
+        from bokeh.models import Div
         from bokeh.resources import INLINE
     except ImportError as error:
         raise BackendUnavailableError("plot", "an HTML file needs bokeh", "pip install 'pmtpy[live]'") from error
@@ -85,11 +86,7 @@ def page(
         if each.facts.get("notes"):
             said = "; ".join(map(str, each.facts["notes"]))
             parts.append(Div(text=html.escape(f"{name}: {said}"), styles={"color": theme.ink}))
-    # One page, one ground: the sheet is that of the whole page.
-    ground = GlobalInlineStyleSheet(
-        css=f"body {{ background: {theme.ground}; color: {theme.ink}; font-family: sans-serif }}"
-    )
-    whole = column(*parts, sizing_mode="stretch_width", stylesheets=[ground])
+    whole = column(*parts, sizing_mode="stretch_width", stylesheets=[ground_sheet(theme)])
     return str(file_html(whole, INLINE, title=", ".join(shown)))
 
 
@@ -238,7 +235,6 @@ class _Drawing:
         drawn = figure(
             x_range=self.axis, height=360 if unit == "W" else 190, sizing_mode="stretch_width", title=None,
             tools="xpan,xwheel_zoom,xbox_zoom,reset,save", active_scroll="xwheel_zoom",
-            background_fill_color=theme.ground, border_fill_color=theme.ground,
         )  # fmt: skip
         choose = BoxSelectTool(dimensions="width", persistent=True)
         choose.overlay.update(fill_alpha=0.2, fill_color="#E69F00", line_color="#E69F00")
@@ -257,16 +253,7 @@ class _Drawing:
         nearest = drawn.line("t", lines[0], source=self._source, line_alpha=0, nonselection_line_alpha=0)
         drawn.add_tools(HoverTool(tooltips=hovered, mode="vline", line_policy="nearest", renderers=[nearest]))
         drawn.yaxis.axis_label = _AXES[unit]
-        for axis in (*drawn.xaxis, *drawn.yaxis):
-            axis.update(axis_label_text_color=theme.ink, major_label_text_color=theme.ink, axis_line_color=theme.ink,
-                        major_tick_line_color=theme.ink, minor_tick_line_color=None)  # fmt: skip
-        drawn.grid.grid_line_color = theme.faint
-        drawn.outline_line_color = None
-        legend = drawn.legend[0]
-        legend.update(click_policy="hide", orientation="horizontal", padding=0, margin=2, label_text_font_size="9pt",
-                      background_fill_color=theme.ground, label_text_color=theme.ink,
-                      border_line_color=None)  # fmt: skip
-        drawn.add_layout(legend, "above")
+        dress_figure(drawn, theme)
         self._beside(drawn, labelled=unit == "W")
         return drawn
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,8 +13,11 @@ import pytest
 import pmtpy as pmt
 from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.world import make_world
+from pmtpy.errors import TargetError
+from pmtpy.live.export import KINDS, write_part
 from pmtpy.live.grown import Grown
-from pmtpy.live.tracks import JlsTrack, LiveTrack, TableTrack, Track, layout_of, select
+from pmtpy.live.stored import StoredTrack
+from pmtpy.live.tracks import JlsTrack, LiveTrack, Track, layout_of, select
 from pmtpy.sensor.sensor import Sensor
 from tests.support.worlds import Stream
 
@@ -38,7 +42,7 @@ def _fed(path: Path | None = None) -> Iterator[tuple[LiveTrack, ManualClock, Str
         yield track, clock, source
 
 
-@pytest.fixture(params=["live", "csv", "jls"])
+@pytest.fixture(params=["live", "csv", "parquet", "jls"])
 def track(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Track]:
     kind = request.param
     if kind == "jls":
@@ -49,8 +53,8 @@ def track(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Track]:
             yield live
     if kind == "jls":
         yield JlsTrack("a.jls", path)
-    elif kind == "csv":
-        yield TableTrack("a.csv", pmt.load(path))
+    elif kind != "live":
+        yield StoredTrack.of_file(path.name, path)
 
 
 def test_a_selection_is_the_curve_at_two_instants(track: Track) -> None:
@@ -94,12 +98,24 @@ def test_marks_stand_at_their_instants(track: Track) -> None:
     assert track.marks(8.0, 9.0) == []
 
 
-def test_a_stretch_is_exported_as_a_recording(track: Track, tmp_path: Path) -> None:
-    path = tmp_path / "part.csv"
-    track.table(2.0, 3.0).to_csv(path, index=False)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stretch_is_exported_as_a_recording(track: Track, kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"part.{kind}"
+    done = write_part(track, track.table(2.0, 7.0), path)
+    assert done.rows == pytest.approx(5000, abs=2)
     part = pmt.load(path)
-    assert len(part) == pytest.approx(1000, abs=2)
-    assert part["total_J"].iloc[-1] - part["total_J"].iloc[0] == pytest.approx(60.0, abs=0.2)
+    assert len(part) == done.rows
+    assert list(part.columns)[4:] == list(pmt.load(path).attrs["metadata"]["columns"])[4:]
+    assert part["total_J"].iloc[-1] - part["total_J"].iloc[0] == pytest.approx(300.0, abs=0.2)
+    assert (part["elapsed"].iloc[0], part["total_J"].iloc[0]) == (0.0, 0.0)
+    assert "".join(part["marker"]) == "solve startsolve end"
+    assert part.attrs["virtual"] is track.virtual
+    assert part.attrs["metadata"]["channels"] == json.loads(json.dumps((track.facts or {})["channels"]))
+
+
+def test_nothing_is_exported_where_nothing_is(track: Track, tmp_path: Path) -> None:
+    with pytest.raises(TargetError, match="no rows"):
+        write_part(track, track.table(50.0, 51.0), tmp_path / "part.csv")
 
 
 def test_lost_rows_are_gaps_and_lower_the_coverage() -> None:

@@ -119,7 +119,8 @@ def open_blocks(
             made = _streamed(recording, "pmtpy JLS", _jls.names(jls), _of_jls(jls))
             yield replace(made, jls=jls)
     else:
-        yield _whole(load(place, skip_broken=skip_broken, utc_offset_s=utc_offset_s))
+        table = load(place, skip_broken=skip_broken, utc_offset_s=utc_offset_s)
+        yield recording_of(table, {str(k): v for k, v in table.attrs.items()})
 
 
 def _streamed(recording: Recording, kind: str, names: list[str], blocks: Iterator[RowBlock]) -> OpenRecording:
@@ -149,15 +150,15 @@ def _of_jls(file: JlsFile) -> Iterator[RowBlock]:
         yield RowBlock(columns, labels, last / file.length)
 
 
-def _whole(table: pd.DataFrame) -> OpenRecording:
-    attrs = table.attrs
+def recording_of(table: pd.DataFrame, attrs: dict[str, Any]) -> OpenRecording:
+    """Return a table that is in memory as a recording; ``attrs`` are those of :func:`pmtpy.load`."""
     numeric = [n for n in table.columns if n != "marker" and table[n].dtype.kind in "iuf"]
     left_out = [n for n in table.columns if n != "marker" and n not in numeric]
-    notes = [*attrs["notes"], *(f"column {n} holds no numbers, and is left out" for n in left_out)]
+    notes = [*attrs.get("notes", ()), *(f"column {n} holds no numbers, and is left out" for n in left_out)]
     blocks = _cut(table, numeric)
     path, kind = Path(attrs["path"]), attrs["format"]
     return OpenRecording(
-        path, kind, numeric, attrs["metadata"], attrs["joules"], notes, attrs["broken_lines"], blocks, table
+        path, kind, numeric, attrs["metadata"], attrs["joules"], notes, attrs.get("broken_lines", []), blocks, table
     )
 
 

@@ -1,0 +1,54 @@
+"""What the page says, as text and as HTML. Names are foreign text. Pure."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from datetime import datetime, timezone
+
+from pmtpy.live.lines import duration, watts
+from pmtpy.live.tracks import Selection, Track
+
+HINT = "<p>Drag over a curve, or type two instants: joules, watts, uncertainty and coverage between them.</p>"
+
+
+def utc(unix_s: float) -> str:
+    """Return an instant as people write it."""
+    return datetime.fromtimestamp(unix_s, timezone.utc).isoformat(" ", "milliseconds").removesuffix("+00:00") + " UTC"
+
+
+def title(track: Track) -> str:
+    """Return what stands above a track."""
+    virtual = "  [VIRTUAL]" if track.virtual else ""
+    named = track.name if track.name == track.target or not track.target else f"{track.name}  ({track.target})"
+    return named + virtual + (f"  [{track.note}]" if track.note else "")
+
+
+def state(track: Track) -> str:
+    """Return how long a track is, and what is wrong with it."""
+    return f"{track.name}: {duration(track.span[1] - track.span[0])}" + (f", {track.note}" if track.note else "")
+
+
+def selection_html(found: Sequence[tuple[Track, Selection]], seconds: float, links: Sequence[str] = ()) -> str:
+    """Return what a stretch cost as a table; names are foreign text."""
+    heads = ("", "J", "+- J", "mean W", "min W", "max W", "covered", "lost")
+    head = "<tr>" + "".join(f"<th>{h}</th>" for h in heads) + "</tr>"
+    lines = []
+    for track, selection in found:
+        for power in selection.powers:
+            name = html.escape(f"{track.name} {power.name}")
+            cells = [f"{power.joules:.6g}", _or_dash(power.uncertainty_joules, "2g"), _or_dash(power.watts, "6g")]
+            cells += [watts(power.low), watts(power.high), f"{100 * selection.coverage:.4g} %", str(selection.lost)]
+            lines.append(
+                f"<tr><th style='text-align:left'>{name}</th>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
+            )
+    export = f"<p>export this: {' '.join(links)}</p>" if links else ""
+    return (
+        f"<p><b>{seconds:.9g} s</b> between the cursors; +- is one standard uncertainty</p>"
+        f"<table cellpadding='4'>{head}{''.join(lines)}</table>{export}"
+    )
+
+
+def _or_dash(value: float, digits: str) -> str:
+    return f"{value:.{digits}}" if math.isfinite(value) else "not known"
