@@ -150,8 +150,8 @@ def convert_table(table: pd.DataFrame, attrs: dict[str, Any], target: Path) -> C
     """
     recording = recording_of(table, attrs)
     with _placed(target, overwrite=False) as draft:
-        into = format_for(target)
-        return _Conversion(recording, into, draft, Options(), interval_s=None, start_s=None).run(lambda _share: None)
+        made = _Conversion(recording, format_for(target), draft, Options(), interval_s=None, start_s=None, judge=None)
+        return made.run(lambda _share: None)
 
 
 @contextlib.contextmanager
