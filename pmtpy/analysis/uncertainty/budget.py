@@ -371,14 +371,17 @@ class _Judge:
     def _too_short(self, components: dict[str, float]) -> list[str]:
         seen, short = self.seen, self.seen.seconds < max(self.needed_s, self.refresh_s)
         blurred = math.hypot(components["edges"], 0.0 if self.overdue else components["ahead"], components["lag"])
-        if not short and not (seen.joules and blurred > _DOUBTFUL_SHARE * abs(seen.joules)):
+        used = abs(seen.joules) or (
+            blurred if self.channel.least_watts > 0.0 else math.inf
+        )  # no powered part uses none
+        if not short and not blurred > _DOUBTFUL_SHARE * used:
             return []
         what = f"{self.channel.name}: the region of {_duration(seen.seconds)} is too short for"
         if not self.refresh_s:
             return [f"{what} the rows that were read"]
         averages = f" and averages over {_duration(self.window_s)}" if self.window_s else ""
         if not short:
-            averages += f": what falls between its readings leaves {blurred / abs(seen.joules):.0%} of the energy open"
+            averages += f": what falls between its readings leaves {blurred / used:.0%} of the energy open"
         advice = "measure longer, or repeat the work inside the region"
         return [f"{what} this sensor, which refreshes every {_duration(self.refresh_s)}{averages}; {advice}"]
 

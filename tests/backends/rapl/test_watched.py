@@ -90,6 +90,25 @@ def test_a_region_that_begins_in_a_fault_has_none_of_the_energy_before_it(
     assert any("the joules do not contain it" in w for w in measured.warnings)
 
 
+@pytest.mark.parametrize("seconds", [0.004, 0.01, 0.015])
+@pytest.mark.parametrize("fault", [frozen, resting])
+def test_a_region_shorter_than_a_rest_is_doubted_is_as_uncertain_as_the_rest(
+    tmp_path: Path, fault: _JOULES, seconds: float
+) -> None:
+    """It has the count of a register that may be slow or may stand still: no joules, and no certainty of that."""
+    bench = Faulty(tmp_path / "sys", fault, Constant(40.0))
+    with bench.sensor as sensor:
+        bench.clock.advance(0.05 + BEGIN_S - 1.0)
+        sensor.read()
+        bench.clock.advance(1.0005)
+        with pmt.region("x", sensor) as region:
+            bench.clock.advance(seconds, sleepers=1)
+        measured = region[sensor.target]
+    assert measured.joules == 0.0
+    assert 40.0 * seconds < 2 * measured.uncertainty_joules
+    assert any("too short for this sensor" in w for w in measured.warnings)
+
+
 def test_a_region_of_a_sound_counter_is_covered_and_exact(tmp_path: Path) -> None:
     load = Square(15.0, 90.0, 0.73)
     measured = Faulty(tmp_path / "sys", None, load).measure()
