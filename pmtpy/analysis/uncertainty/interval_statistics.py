@@ -22,8 +22,8 @@ CONTEXT_AHEAD = 10.0  # times what is extrapolated: how far a load moves in that
 _HOLE = 5.0  # sample intervals: rows further apart do not follow each other, and what lies between is not known
 _REPEATED = 0.75  # rows closer than this share of a sample interval are polls of one reading ...
 _APART = 0.99  # ... of which those are taken that are so far apart
-# A counter that has not moved for long before an edge is as old as that, or stands still: of that time nothing is known.
-# It may hold up to its power, and the mean square of that is twice that of an age which is uniform.
+# A counter that has not moved for long before an edge is as old as that, or stands still: of that time nothing
+# is known. It may hold up to its power; the mean square of that is twice that of an age which is uniform.
 _UNMOVED = math.sqrt(2.0)
 _CLEAN = 0.9  # share of the refresh period that two moves of a counter are apart at least
 # Lower quartile of the size of a difference of two readings with white noise of one watt: root 2 times 0.3186.
