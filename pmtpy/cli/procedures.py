@@ -15,6 +15,9 @@ from typing import Any
 from pmtpy.analysis.procedures.agreement import Agreement, PolynomialFit, agreement
 from pmtpy.analysis.procedures.internal_rate import InternalRate, internal_rate
 from pmtpy.analysis.procedures.read_cost import SHOWN_PERCENTILES, ReadCost
+from pmtpy.analysis.procedures.stability import stability
+from pmtpy.analysis.procedures.steps import steps_of
+from pmtpy.analysis.procedures.work import join
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.cli.common import parse_options, say
 from pmtpy.cli.page import Kind, Line, Page, Table, note
@@ -24,6 +27,7 @@ from pmtpy.cli.values import count
 from pmtpy.core.channel import TOTAL
 from pmtpy.core.clock import duration_of
 from pmtpy.errors import DeclinedError, TargetError
+from pmtpy.lab.hours import begin_of, measure_blocks, recorded_blocks
 from pmtpy.lab.procedures import (
     mean_watts,
     measure_pattern,
@@ -37,6 +41,7 @@ from pmtpy.lab.procedures import (
 )
 from pmtpy.lab.record import OF_SENSORS
 from pmtpy.lab.recorded import one_run, power_column, read_file
+from pmtpy.lab.work_log import read_work_log
 from pmtpy.sensor.registry import canonical
 
 _READS = 1 << 14
@@ -65,6 +70,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     one.add_argument("--against", metavar="FILE", help="mean powers of workloads against a reference (recordings)")
     one.add_argument("--parts", action="store_true", help="the sum of the parts against the whole (recordings)")
+    one.add_argument(
+        "--steps", action="store_true", help="how it answers a load switched between two levels (recordings)"
+    )
+    one.add_argument(
+        "--stability",
+        action="store_true",
+        help="how steady it is over hours (a recording; or a sensor, for --duration, a block of --window each --every)",
+    )
+    one.add_argument(
+        "--work",
+        metavar="LOG",
+        help="energy for each unit of work of an application's log: fio's, or a CSV (recordings)",
+    )
+    group.add_argument("--every", type=duration_of, default="15min", metavar="TIME", help="of --stability (15min)")
+    group.add_argument("--begin", metavar="LABEL", help="of --work: the marker at which the application began")
     group.add_argument("--reads", type=count(), default=_READS, metavar="N", help=f"of --latency (default {_READS})")
     group.add_argument(
         "--frequencies",
@@ -89,6 +109,9 @@ def chosen(args: argparse.Namespace) -> Callable[[argparse.Namespace], int] | No
         "updates": _updates,
         "parts": _parts,
         "against": _against,
+        "steps": _steps,
+        "stability": _stability,
+        "work": _work,
     }
     each = next((procedures[name] for name in procedures if getattr(args, name)), None)
     if each is None and not args.internal_rate:
@@ -366,3 +389,82 @@ def _agreement(found: Agreement) -> dict[str, Any]:
         fit: PolynomialFit = getattr(found, name)
         document[name]["coefficients"] = [c.as_dict() for c in fit.coefficients]
     return document
+
+
+# --- steps, hours, work ---
+
+
+def _steps(target: str, args: argparse.Namespace) -> _Found:
+    table = _recording(target, args)
+    column = power_column(table, args.channel, target)
+    found = steps_of(*(table[c].to_numpy("float64") for c in (time_column([table]), column)))
+    rise_ms, interval_ms = sorted((1e3 * found.rise_s).tolist()), 1e3 * found.interval_s
+    middle, worst = rise_ms[len(rise_ms) // 2], rise_ms[-1]
+    how = "resolved" if found.resolved else "within what the readings resolve"
+    page: list[Line | Table] = [
+        Line(f"{target}: steps between two levels", Kind.HEADING),
+        Line(f"  levels    {found.low_w:.4g} and {found.high_w:.4g} W; a reading scatters by {found.noise_w:.3g} W"),
+        Line(f"  steps     {found.rising} up, {found.falling} down, {1e3 * found.period_s:.4g} ms apart"),
+        Line(f"  10-90 %   median {middle:.4g} ms, longest {worst:.4g} ms: {how} ({interval_ms:.4g} ms)"),
+    ]
+    document = {
+        "target": target, "low_w": found.low_w, "high_w": found.high_w, "noise_w": found.noise_w,
+        "rising": found.rising, "falling": found.falling, "rise_ms": {"median": middle, "max": worst},
+        "interval_ms": interval_ms, "period_ms": 1e3 * found.period_s, "resolved": found.resolved,
+    }  # fmt: skip
+    return _Found(document, page)
+
+
+def _stability(target: str, args: argparse.Namespace) -> _Found:
+    if Path(target).exists():
+        table = _recording(target, args)
+        blocks = recorded_blocks(table, power_column(table, args.channel, target), time_column([table]), args.window)
+    else:
+        target, options = _sensor(target, args)
+        if _virtual(target):
+            _progress(f"{target} is virtual: its hours pass in simulated time")
+        blocks = measure_blocks(
+            target, options, total_s=args.duration, every_s=args.every, length_s=args.window, channel=args.channel,
+            progress=_progress,
+        )  # fmt: skip
+    found = stability(*blocks)
+    drift = found.drift_w_per_h
+    page: list[Line | Table] = [
+        Line(f"{target}: how steady it is", Kind.HEADING),
+        Line(f"  blocks    {found.blocks} of {args.window:g} s over {found.hours:.4g} h, mean {found.mean_w:.5g} W"),
+        Line(
+            f"  worst     {found.worst_w:.3g} W off; means scatter by {found.sd_w:.3g}, noise by {found.noise_w:.3g} W"
+        ),
+        Line(f"  drift     {_estimate(drift.scaled(1e3), 'mW/h')}"),
+    ]
+    document = {"target": target, "virtual": _virtual(target), **asdict(found), "drift_w_per_h": drift.as_dict()}
+    return _Found(document, page)
+
+
+def _work(target: str, args: argparse.Namespace) -> _Found:
+    table = _recording(target, args)
+    column = power_column(table, args.channel, target)
+    log = read_work_log(Path(args.work))
+    begin_s = begin_of(table, args.begin, absolute=log.absolute)
+    times = time_column([table]) if log.absolute else "elapsed"
+    if log.absolute and times != "time":
+        msg = f"{args.work} tells Unix time and {target} does not: name the marker at which the work began by --begin"
+        raise TargetError(msg)
+    found = join(
+        log.starts_s + begin_s, log.ends_s + begin_s, log.amounts, log.kinds,
+        *(table[name].to_numpy("float64") for name in (times, f"{column[:-1]}J", "lost")),
+    )  # fmt: skip
+    rows = [["work", "seconds", log.unit, "joules", f"J/{log.unit}", "+-"]]
+    rows += [
+        [c.kind, f"{c.seconds:.4g}", f"{c.amount:.5g}", f"{c.joules:.5g}", f"{c.per_unit:.5g}", f"{c.u:.2g}"]
+        for c in found.costs
+    ]
+    page: list[Line | Table] = [Line(f"{target}: energy for the work of {args.work}", Kind.HEADING), Table(rows)]
+    if found.outside or found.idle:
+        page.append(note(f"left out: {found.outside} intervals outside or with lost rows, {found.idle} without work"))
+    page.append(note("+- is one standard uncertainty, by the scatter of intervals; the sensor's own comes on top"))
+    document = {
+        "target": target, "log": args.work, "unit": log.unit, "outside": found.outside, "idle": found.idle,
+        "work": [asdict(cost) for cost in found.costs],
+    }  # fmt: skip
+    return _Found(document, page)

@@ -1,0 +1,73 @@
+"""How steady a sensor's mean is over hours at a constant load. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.core.rows import Floats
+from pmtpy.errors import DeclinedError
+
+_FEWEST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Stability:
+    """Means of blocks over time.
+
+    Attributes
+    ----------
+    blocks : int
+    hours : float
+        From the first block to the last.
+    mean_w : float
+    worst_w : float
+        The largest distance of a block's mean from the mean of all.
+    sd_w : float
+        Standard deviation of the blocks' means.
+    noise_w : float
+        What it would be if only the readings' own noise were there: sd of a reading / sqrt(readings in a block).
+    drift_w_per_h : Estimate
+        Slope of the means.
+    """
+
+    blocks: int
+    hours: float
+    mean_w: float
+    worst_w: float
+    sd_w: float
+    noise_w: float
+    drift_w_per_h: Estimate
+
+
+def stability(at_s: Floats, means_w: Floats, sds_w: Floats, readings: Floats) -> Stability:
+    """Judge the means of blocks of readings at a constant load.
+
+    Parameters
+    ----------
+    at_s, means_w, sds_w, readings : float64, shape (n,)
+        Middle of each block, its mean, standard deviation of its readings, how many there are.
+
+    Raises
+    ------
+    DeclinedError
+        Fewer than five blocks are known.
+    """
+    known = np.isfinite(means_w)
+    t, w = at_s[known] / 3600.0, means_w[known]
+    if len(w) < _FEWEST:
+        msg = f"{len(w)} blocks: too few to tell a drift"
+        raise DeclinedError(msg)
+    x = t - t.mean()
+    slope = float(x @ w / (x @ x))
+    rest = w - w.mean() - slope * x
+    freedom = len(w) - 2
+    error = math.sqrt(float(rest @ rest) / freedom / float(x @ x))
+    noise = float(np.sqrt(np.mean(sds_w[known] ** 2 / readings[known])))
+    return Stability(
+        len(w), float(t[-1] - t[0]), float(w.mean()), float(np.abs(w - w.mean()).max()), float(w.std(ddof=1)), noise,
+        Estimate.normal(slope, error, freedom),
+    )  # fmt: skip

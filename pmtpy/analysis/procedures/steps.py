@@ -1,0 +1,94 @@
+"""How a sensor answers steps of a load that is switched between two levels. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.core.rows import Floats
+from pmtpy.errors import DeclinedError
+
+_FEWEST = 4
+_LOW, _HIGH = 0.1, 0.9
+_APART = 6.0  # the levels must be so many times their own spread apart
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What the steps of a recording look like.
+
+    Attributes
+    ----------
+    low_w, high_w : float
+        Medians of the two levels.
+    noise_w : float
+        Standard deviation of one reading at a level.
+    rising, falling : int
+        Steps of either kind.
+    rise_s : float64, shape (n,)
+        Of each step: time from the last reading below a tenth of it to the first above nine tenths (falling likewise).
+    interval_s : float
+        Median time between readings: shorter than twice this nothing can be told.
+    period_s : float
+        Median time between steps in the same direction; NaN where there are too few.
+    """
+
+    low_w: float
+    high_w: float
+    noise_w: float
+    rising: int
+    falling: int
+    rise_s: Floats
+    interval_s: float
+    period_s: float
+
+    @property
+    def resolved(self) -> bool:
+        """Whether the median step takes longer than the readings resolve."""
+        return float(np.median(self.rise_s)) > 2.0 * self.interval_s
+
+
+def steps_of(t_s: Floats, watts: Floats) -> Steps:
+    """Find the steps between two levels.
+
+    Raises
+    ------
+    DeclinedError
+        There are no two levels, or fewer than four steps between them.
+    """
+    known = np.isfinite(watts)
+    t, w = t_s[known], watts[known]
+    if len(w) < 4 * _FEWEST:
+        msg = f"{len(w)} readings: too few to see steps"
+        raise DeclinedError(msg)
+    middle = (np.percentile(w, 5) + np.percentile(w, 95)) / 2.0
+    if not (w < middle).any():
+        msg = f"no two levels: all readings are {middle:.4g} W"
+        raise DeclinedError(msg)
+    low, high = float(np.median(w[w < middle])), float(np.median(w[w >= middle]))
+    size = high - low
+    noise = max(_spread(w[w < middle]), _spread(w[w >= middle]))
+    if not size > _APART * noise:
+        msg = (
+            f"no two levels: {low:.4g} and {high:.4g} W are only {size:.3g} W apart, readings scatter by {noise:.3g} W"
+        )
+        raise DeclinedError(msg)
+    side = np.where(w <= low + _LOW * size, -1, np.where(w >= low + _HIGH * size, 1, 0))
+    settled = np.flatnonzero(side)
+    turns = np.flatnonzero(np.diff(side[settled]) != 0)
+    begin, end = settled[turns], settled[turns + 1]
+    if len(begin) < _FEWEST:
+        msg = f"{len(begin)} steps: a step response needs {_FEWEST}"
+        raise DeclinedError(msg)
+    up = side[end] > 0
+    same = np.diff(t[end][up])
+    return Steps(
+        low, high, noise, int(up.sum()), int((~up).sum()), np.asarray(t[end] - t[begin], np.float64),
+        float(np.median(np.diff(t))), float(np.median(same)) if len(same) else float("nan"),
+    )  # fmt: skip
+
+
+def _spread(values: Floats) -> float:
+    """Standard deviation by the median of absolute deviations, which steps in between do not move."""
+    return 1.4826 * float(np.median(np.abs(values - np.median(values))))

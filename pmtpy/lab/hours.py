@@ -1,0 +1,129 @@
+"""Blocks of readings over hours, from a recording or a sensor; and where in a recording an application began."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pmtpy.core.channel import TOTAL
+from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock, ManualClock
+from pmtpy.core.rows import Floats
+from pmtpy.errors import TargetError
+from pmtpy.sensor.registry import create, opener, options_from_text, split_target
+from pmtpy.sensor.sensor import acquisition_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Blocks = tuple[Floats, Floats, Floats, Floats]  # middle in s, mean W, sd of readings W, readings
+_FEWEST_READINGS = 2
+_STEP_S = 0.1
+
+
+def recorded_blocks(table: pd.DataFrame, column: str, times: str, length_s: float) -> Blocks:
+    """Cut a recording into blocks; a block with lost rows or unknown powers has no mean."""
+    t, w = table[times].to_numpy(np.float64), table[column].to_numpy(np.float64)
+    lost = table["lost"].to_numpy(np.float64) > 0
+    count = int((t[-1] - t[0]) / length_s)
+    edges = np.searchsorted(t, t[0] + length_s * np.arange(count + 1))
+    rows = []
+    for i, (a, b) in enumerate(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)):
+        whole = b - a >= _FEWEST_READINGS and not lost[a + 1 : b].any()
+        middle = t[0] + length_s * (i + 0.5)
+        rows.append((middle, w[a:b].mean(), w[a:b].std(ddof=1), b - a) if whole else (middle, np.nan, np.nan, 1))
+    return _columns(rows)
+
+
+def measure_blocks(
+    target: str,
+    options: Mapping[str, str],
+    *,
+    total_s: float,
+    every_s: float,
+    length_s: float,
+    channel: str | None,
+    progress: Callable[[str], None] = lambda _: None,
+    clock: Clock = HOST_CLOCK,
+) -> Blocks:
+    """Take a block of readings again and again. The sensor is opened for each, so that it is free in between.
+
+    The hours of a virtual sensor pass in simulated time.
+
+    Raises
+    ------
+    TargetError, BackendUnavailableError
+        The target cannot be opened, or has no such channel.
+    """
+    virtual = (split_target(target)[1] or "").startswith("virtual")
+    driven = ManualClock() if virtual else None
+    at = driven or clock
+    typed = {k: v for k, v in options_from_text(target, options).items() if k != "history_s"}
+    seeded = False
+    if virtual:
+        typed.setdefault("load", "constant:90")
+        seeded = "seed" in inspect.signature(opener(*split_target(target))).parameters
+    begin_ns, rows = at.now_ns(), []
+    for k in range(int(total_s / every_s) + 1):
+        _wait(at, driven, begin_ns + round(k * every_s * NS_PER_S))
+        progress(f"{target}: block {k + 1}, after {k * every_s / 3600:.3g} h")
+        if virtual and seeded:
+            typed["seed"] = k + 1  # each block has noise of its own, as it would hours later
+        with create(target, clock=at, history_s=length_s + 1.0, **typed) as sensor:  # type: ignore[arg-type]
+            start_ns = at.now_ns()
+            while at.now_ns() - start_ns < length_s * NS_PER_S:
+                _wait(at, driven, at.now_ns() + round(_STEP_S * NS_PER_S))
+                if driven is not None:
+                    acquisition_of(sensor).step()
+                else:
+                    sensor.read()
+            recent = sensor.history()
+        name = channel or (TOTAL if TOTAL in recent.names else recent.names[0])
+        if name not in recent.names:
+            msg = f"{target} has no power {name!r}; it has: {', '.join(recent.names)}"
+            raise TargetError(msg)
+        w = np.asarray(recent.watts[:, recent.names.index(name)], np.float64)
+        w = w[np.isfinite(w) & (recent.t_ns > start_ns)]
+        middle = (start_ns - begin_ns) / NS_PER_S + length_s / 2
+        rows.append(
+            (middle, w.mean(), w.std(ddof=1), len(w)) if len(w) >= _FEWEST_READINGS else (middle, np.nan, np.nan, 1)
+        )
+    return _columns(rows)
+
+
+def _wait(clock: Clock, driven: ManualClock | None, until_ns: int) -> None:
+    if driven is not None:
+        driven.advance(max(0, until_ns - driven.now_ns()) / NS_PER_S)
+    else:
+        clock.wait_until(until_ns, threading.Event())
+
+
+def _columns(rows: Sequence[tuple[float, float, float, float]]) -> Blocks:
+    made = np.array(rows, np.float64).reshape(-1, 4)
+    return made[:, 0], made[:, 1], made[:, 2], made[:, 3]
+
+
+def begin_of(table: pd.DataFrame, label: str | None, *, absolute: bool) -> float:
+    """Return what is added to a log's times: 0 for Unix time, else when the work began by the recording's elapsed time.
+
+    Raises
+    ------
+    TargetError
+        There is no such marker, or one is given although the log tells Unix time.
+    """
+    if absolute:
+        if label is not None:
+            msg = "the log tells Unix time: --begin has no meaning"
+            raise TargetError(msg)
+        return 0.0
+    if label is None:
+        return 0.0
+    marks = table["marker"].fillna("").astype(str).str.split(";")
+    rows = [i for i, labels in enumerate(marks) if label in labels]
+    if not rows:
+        msg = f"the recording has no marker {label!r}"
+        raise TargetError(msg)
+    return float(table["elapsed"].iloc[rows[0]])

@@ -1,0 +1,149 @@
+"""Step response, stability over hours, and work joined with energy, against truth in closed form."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pmtpy.analysis.procedures.stability import stability
+from pmtpy.analysis.procedures.steps import steps_of
+from pmtpy.cli import main
+from pmtpy.errors import DeclinedError, FileFormatError
+from pmtpy.lab.hours import measure_blocks
+from pmtpy.lab.work_log import read_work_log
+
+HZ = 20_000.0
+
+
+def recording(path: Path, t: Any, watts: Any, *, marks: dict[int, str] | None = None, lost: int = -1) -> Path:
+    joules = np.concatenate([[0.0], np.cumsum(watts[1:] * np.diff(t))])
+    rows = ["time,elapsed,marker,lost,total_W,total_J"]
+    rows += [
+        f"{1.7e9 + at:.6f},{at - t[0]:.6f},{(marks or {}).get(i, '')},{int(i == lost)},{w:.9g},{j:.9g}"
+        for i, (at, w, j) in enumerate(zip(t.tolist(), watts.tolist(), joules.tolist(), strict=True))
+    ]
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+def document(capsys: pytest.CaptureFixture[str], *words: object) -> Any:
+    assert main(["characterise", *map(str, words), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_square_of_100_hz_comes_back_with_edges_inside_one_frame() -> None:
+    t = np.arange(4000) / HZ
+    watts = np.where((t * 100.0) % 1.0 < 0.5, 3.3, 8.0) * 12.0 + np.random.default_rng(1).normal(0, 0.7, len(t))
+    found = steps_of(t, watts)
+    assert found.low_w == pytest.approx(39.6, abs=0.1)
+    assert found.high_w == pytest.approx(96.0, abs=0.1)
+    assert found.rising + found.falling == 39  # of twenty periods
+    assert found.period_s == pytest.approx(0.01, rel=1e-6)
+    assert found.rise_s.max() == pytest.approx(1 / HZ)
+    assert not found.resolved
+    assert found.noise_w == pytest.approx(0.7, rel=0.1)
+
+
+def test_a_slow_step_is_resolved() -> None:
+    t = np.arange(0.0, 10.0, 0.01)
+    ramp = np.clip(((t % 2.0) - 0.5) / 0.2, 0.0, 1.0) - np.clip(((t % 2.0) - 1.5) / 0.2, 0.0, 1.0)
+    found = steps_of(t, 50.0 + 100.0 * ramp)
+    # 80 % of a ramp of 0.2 s, to one reading at either end.
+    assert np.median(found.rise_s) == pytest.approx(0.16, abs=0.021)
+    assert found.resolved
+
+
+@pytest.mark.parametrize(
+    "watts", [np.full(1000, 50.0), np.random.default_rng(1).normal(50, 1, 1000), np.full(1000, np.nan)]
+)
+def test_without_levels_there_are_no_steps(watts: Any) -> None:
+    with pytest.raises(DeclinedError):
+        steps_of(np.arange(1000.0), watts)
+
+
+def test_fifty_hours_of_a_powersensor3_pass_in_simulated_time() -> None:
+    blocks = measure_blocks(
+        "powersensor3:virtual", {"load": "constant:90", "pairs": "1"}, total_s=50 * 3600.0, every_s=2.5 * 3600.0,
+        length_s=0.2, channel=None,
+    )  # fmt: skip
+    found = stability(*blocks)
+    assert found.hours == pytest.approx(50.0)
+    assert found.blocks == 21
+    assert found.mean_w == pytest.approx(90.0, abs=0.5)
+    # Blocks of 4,000 frames of 0.72 W and more of noise: 0.01 W, so that none is off by the study's 0.09 W.
+    assert found.worst_w < 0.09
+    assert found.sd_w == pytest.approx(found.noise_w, rel=0.6)
+    assert found.drift_w_per_h.contains(0.0)
+
+
+def test_a_drift_is_told_from_noise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    t = np.arange(0.0, 7200.0, 2.0)
+    watts = 100.0 + 0.5 * t / 3600.0 + np.random.default_rng(2).normal(0, 0.2, len(t))
+    found = document(capsys, recording(tmp_path / "run.csv", t, watts), "--stability", "--window", "60s")
+    drift = found["drift_w_per_h"]
+    assert abs(drift["value"] - 0.5) < drift["high"] - drift["low"]  # twice what 95 of 100 cases hold
+    assert drift["low"] > 0.4
+    assert found["blocks"] == 119
+    assert found["worst_w"] == pytest.approx(0.5, abs=0.1)
+
+
+FIO = """\
+1000, 1048576, 0, 4096, 0
+2000, 1048576, 0, 4096, 0
+3000, 2097152, 0, 65536, 0
+4000, 2097152, 0, 65536, 0
+5000, 0, 0, 65536, 0
+"""
+
+
+def test_the_energy_of_a_gigabyte_is_told_by_request_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    t = np.arange(0.0, 20.0, 0.1)
+    # The job begins at 5 s, by its marker; it takes 30 W with small requests and 40 W with large ones.
+    watts = np.where((t > 5.0) & (t <= 7.0), 30.0, np.where((t > 7.0) & (t <= 9.0), 40.0, 20.0))
+    (tmp_path / "bw.log").write_text(FIO)
+    run = recording(tmp_path / "run.csv", t, watts, marks={50: "fio"})
+    found = document(capsys, run, "--work", tmp_path / "bw.log", "--begin", "fio")
+    small, large = found["work"]
+    gigabyte = 1048576 * 1024 / 1e9  # in a second
+    assert (small["kind"], large["kind"]) == ("read 4 KiB", "read 64 KiB")
+    assert small["per_unit"] == pytest.approx(30.0 / gigabyte, rel=1e-6)
+    assert large["per_unit"] == pytest.approx(20.0 / gigabyte, rel=1e-6)
+    assert found["idle"] == 1
+    assert main(["characterise", str(run), "--work", str(tmp_path / "bw.log"), "--begin", "nothing"]) == 2
+    assert "no marker" in capsys.readouterr().err
+
+
+def test_any_csv_with_unix_times_is_joined_and_what_is_not_covered_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    t = np.arange(0.0, 10.0, 0.1)
+    rows = [f"{1.7e9 + at},{10 if i % 2 else 20},{'odd' if i % 2 else 'even'}" for i, at in enumerate(range(16))]
+    (tmp_path / "app.csv").write_text("time,items,kind\n" + "\n".join(rows) + "\n")
+    run = recording(tmp_path / "run.csv", t, np.full(len(t), 50.0), lost=25)
+    found = document(capsys, run, "--work", tmp_path / "app.csv")
+    costs = {c["kind"]: c for c in found["work"]}
+    assert costs["odd"]["per_unit"] == pytest.approx(5.0, rel=1e-6)
+    assert costs["even"]["per_unit"] == pytest.approx(2.5, rel=1e-6)
+    assert found["outside"] == 7  # six after the recording, and the one in which a row was lost
+    assert found["unit"] == "item"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "too few"),
+        ("1000, 5, 0, 4096\n2000, x, 0, 4096\n", "line 2"),
+        ("1000, 5, 7, 4096\n2000, 5, 0, 4096\n", "line 1"),
+        ("2000, 5, 0, 4096\n1000, 5, 0, 4096\n", "goes back"),
+        ("a,b\n1,2\n", "column"),
+        ("time,bytes\n1,x\n2,3\n", "line 2"),
+    ],
+)
+def test_what_is_no_log_is_named_with_its_line(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "x.log").write_text(text)
+    with pytest.raises(FileFormatError, match=message):
+        read_work_log(tmp_path / "x.log")
