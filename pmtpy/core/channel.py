@@ -110,6 +110,9 @@ class Channel:
     reference: str
     response: Response
     energy_method: EnergyMethod = field(init=False, repr=False, compare=False)
+    refresh_s: float | None = field(init=False, repr=False, compare=False)
+    window_s: float | None = field(init=False, repr=False, compare=False)
+    lag_s: float | None = field(init=False, repr=False, compare=False)
 
     def __init__(  # noqa: PLR0917  (the order of the fields; three of them say in short what is one record)
         self,
@@ -145,6 +148,12 @@ class Channel:
         fields = dict(locals())
         del fields["self"], fields["refresh_s"], fields["window_s"], fields["lag_s"]
         fields["response"] = response.but(refresh_s, window_s, lag_s)
+        known = fields["response"]
+        fields |= {
+            "refresh_s": known.period_s or None,
+            "window_s": known.span_s or None,
+            "lag_s": known.lag_s if math.isfinite(known.delay_u) else None,
+        }
         for field_name, value in fields.items():
             object.__setattr__(self, field_name, value)
         object.__setattr__(self, "energy_method", method or self._usual_method())
@@ -166,20 +175,13 @@ class Channel:
         """Return the channel with another statement of how it follows time; None leaves a part as it is."""
         return replace(self, response=self.response.but(refresh_s, window_s, lag_s))
 
-    @property
-    def refresh_s(self) -> float | None:
-        """How often the register changes; None where that is not known."""
-        return self.response.period_s or None
-
-    @property
-    def window_s(self) -> float | None:
-        """Span over which a value averages, of a one-pole twice its time constant; None where that is not known."""
-        return self.response.span_s or None
-
-    @property
-    def lag_s(self) -> float | None:
-        """Mean age of what a value shows; None where that is not known."""
-        return self.response.lag_s if math.isfinite(self.response.delay_u) else None
+    def with_uncertainty(self, *, gain_u: float, offset_u: float, noise: float, resolution: float) -> Channel:
+        """Return the channel with what is known better of one interval; every region of a product asks for it."""
+        made = object.__new__(Channel)
+        known = {"gain_u": gain_u, "offset_u": offset_u, "noise": noise, "resolution": resolution}
+        for name in Channel.__slots__:
+            object.__setattr__(made, name, known[name] if name in known else getattr(self, name))
+        return made
 
     @property
     def unit(self) -> str:

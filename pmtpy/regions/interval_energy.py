@@ -27,7 +27,7 @@ from pmtpy.analysis.uncertainty.interval_statistics import (
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import TOTAL, Channel, Derivation
 from pmtpy.core.load_intervals import LoadIntervals
-from pmtpy.core.rows import Floats, Frame
+from pmtpy.core.rows import Floats, Frame, Layout
 from pmtpy.regions.measurement import Measurement, widest
 from pmtpy.sensor.acquisition import Acquisition
 from pmtpy.sensor.history import CurvePoint
@@ -83,7 +83,7 @@ def interval_energy(
     rows = made.around(a, b, margin, most=None if profiles else _MOST_ROWS)
     stretch = _Stretch.of(made, a, b, rows)
     found = _found(stretch, profiles, load)
-    found = _witnessed(found, stretch.interval.seconds)
+    found = _witnessed(found, made.layout, stretch.interval.seconds)
     return _recorded(stretch, found, peaks, settled=stretch.settled(reach))
 
 
@@ -238,17 +238,12 @@ def _informed(channel: Channel, others: Sequence[Channel], values: Floats) -> Ch
     return of_product(channel, others[volts], others[amperes], float(means[0]), float(means[1]))
 
 
-def _witnessed(found: list[_Found], seconds: float) -> list[_Found]:
+def _witnessed(found: list[_Found], layout: Layout, seconds: float) -> list[_Found]:
     """Widen the counters that the power of the same part contradicts (docs/uncertainty.md, "Witness")."""
-    counters = [f for f in found if not is_power(f.channel) and f.channel.domain]
-    for counter in counters:
-        same = [f for f in found if f.channel.domain == counter.channel.domain and is_power(f.channel)]
-        if same:
-            found[found.index(counter)] = _held_against(counter, same, seconds)
-    for i, whole in enumerate(found):
-        inside = [f for f in found if whole.channel.domain and f.channel.domain.startswith(f"{whole.channel.domain}/")]
-        if inside:
-            found[i] = _held_against_part(whole, max(inside, key=lambda f: f.joules), seconds)
+    for i, powers in layout.witnesses:
+        found[i] = _held_against(found[i], [found[p] for p in powers], seconds)
+    for i, parts in layout.inside:
+        found[i] = _held_against_part(found[i], max([found[p] for p in parts], key=lambda f: f.joules), seconds)
     return found
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -124,8 +124,7 @@ def of_product(channel: Channel, voltage: Channel, current: Channel, volts: floa
     def watts(of_volts: float, of_amperes: float) -> float:
         return math.hypot(volts * of_amperes, amperes * of_volts, of_volts * of_amperes)
 
-    return replace(
-        channel,
+    return channel.with_uncertainty(
         gain_u=math.hypot(voltage.gain_u, current.gain_u),
         offset_u=watts(voltage.offset_u, current.offset_u),
         noise=watts(voltage.noise, current.noise),

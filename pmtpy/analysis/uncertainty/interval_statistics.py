@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +33,7 @@ _LAG_U = 0.3  # relative standard uncertainty of a lag that is stated: mostly ho
 _MOST_LEVELS = 256  # rows in which different values are counted
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(NamedTuple):
     """The power around one end of an interval.
 
     Attributes
@@ -57,8 +56,7 @@ class Edge:
     old_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class IntervalStatistics:
+class IntervalStatistics(NamedTuple):
     """What was seen of one channel in one interval.
 
     Attributes
@@ -131,8 +129,7 @@ class IntervalStatistics:
     looked: float = math.inf
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(NamedTuple):
     """What was integrated over an interval that begins at 0.
 
     Attributes
@@ -258,7 +255,7 @@ def lag_corrected(channel: Channel, seen: IntervalStatistics) -> IntervalStatist
     stated = channel.lag_s is not None or channel.window_s is not None
     if not stated or channel.energy_method is not EnergyMethod.TRAPEZOID or seen.uncovered_s or not seen.late_joules:
         return seen
-    return replace(seen, joules=seen.joules + seen.late_joules, late_joules=_LAG_U * seen.late_joules)
+    return seen._replace(joules=seen.joules + seen.late_joules, late_joules=_LAG_U * seen.late_joules)
 
 
 def _alike(channels: Sequence[Channel], used: npt.NDArray[np.bool_]) -> list[list[int]]:

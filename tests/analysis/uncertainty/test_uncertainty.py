@@ -57,9 +57,9 @@ def test_rounding_of_a_power_averages_only_over_different_values_and_cutting_off
     coarse = replace(POWER, resolution=1.0)
     one = 10 / math.sqrt(12)
     assert part(coarse, QUIET, "resolution") == pytest.approx(one * math.sqrt(2.5))
-    assert part(coarse, replace(QUIET, levels=4), "resolution") == pytest.approx(one * math.sqrt(1.75))
+    assert part(coarse, QUIET._replace(levels=4), "resolution") == pytest.approx(one * math.sqrt(1.75))
     calibrated = replace(coarse, offset_u=0.3)
-    assert part(calibrated, replace(QUIET, levels=4), "resolution") == pytest.approx(one / 2)
+    assert part(calibrated, QUIET._replace(levels=4), "resolution") == pytest.approx(one / 2)
 
 
 def test_noise_that_nobody_states_is_taken_from_the_smaller_changes() -> None:
@@ -75,11 +75,11 @@ def test_noise_that_nobody_states_is_taken_from_the_smaller_changes() -> None:
 def test_noise_averages_over_the_refreshes_however_often_they_are_polled() -> None:
     noisy = replace(POWER, noise=2.0)
     assert part(noisy, QUIET, "noise") == pytest.approx(2.0 * 10 / math.sqrt(100))
-    assert part(noisy, replace(QUIET, rows=10_000), "noise") == pytest.approx(2.0)
+    assert part(noisy, QUIET._replace(rows=10_000), "noise") == pytest.approx(2.0)
 
 
 def test_a_counter_read_at_the_edges_is_up_to_a_refresh_old() -> None:
-    evidence = replace(QUIET, start=Edge(30.0, old_s=0.001), end=Edge(40.0, old_s=0.001))
+    evidence = QUIET._replace(start=Edge(30.0, old_s=0.001), end=Edge(40.0, old_s=0.001))
     # The mean, 100 W, at an age that is uniform up to a refresh, and half of it by which bursts are off their mean.
     each = 100.0 * 0.001 * math.sqrt(1 / 12 + 0.5**2 / 3)
     assert part(COUNTER, evidence, "edges") == pytest.approx(each * math.sqrt(2))
@@ -138,9 +138,9 @@ def test_rows_whose_common_time_is_uncertain_say_what_a_shift_would_cost() -> No
 
 def test_an_interpolated_edge_is_as_uncertain_as_the_power_changes_there() -> None:
     joined = replace(POWER, method=EnergyMethod.MEAN)
-    assert part(joined, replace(QUIET, start=Edge(0.0, 200.0, 0.1)), "edges") == pytest.approx(20 / math.sqrt(30))
-    assert part(joined, replace(QUIET, start=Edge(0.0, 0.0, 0.1)), "edges") == 0.0
-    assert part(joined, replace(QUIET, alternating_watts=60.0), "edges") == pytest.approx(6 * math.sqrt(2 * 5 / 12))
+    assert part(joined, QUIET._replace(start=Edge(0.0, 200.0, 0.1)), "edges") == pytest.approx(20 / math.sqrt(30))
+    assert part(joined, QUIET._replace(start=Edge(0.0, 0.0, 0.1)), "edges") == 0.0
+    assert part(joined, QUIET._replace(alternating_watts=60.0), "edges") == pytest.approx(6 * math.sqrt(2 * 5 / 12))
 
 
 def test_lag_counts_only_if_the_power_differs_between_the_ends() -> None:
@@ -154,15 +154,15 @@ def test_lag_counts_only_if_the_power_differs_between_the_ends() -> None:
     assert late(POWER.timed(lag_s=0.5), stepped) == pytest.approx(200 * 0.5)
     assert late(replace(POWER, method=EnergyMethod.MEAN), stepped) == 0.0  # its windows are counted where they belong
     assert late(POWER, np.full(len(t_ns), 250.0)) == pytest.approx(0.0)
-    assert part(POWER, replace(QUIET, late_joules=-10.0), "lag") == 10.0
+    assert part(POWER, QUIET._replace(late_joules=-10.0), "lag") == 10.0
 
 
 def test_what_is_not_seen_between_windows_goes_by_how_the_readings_move() -> None:
     quarter = POWER.timed(window_s=0.025)
-    lasting = replace(QUIET, rms_step_watts=100.0, sample_s=0.1)
+    lasting = QUIET._replace(rms_step_watts=100.0, sample_s=0.1)
     assert part(quarter, lasting, "sampling") == pytest.approx(math.sqrt(0.75 * 100**2 / 12 * 100) * 0.1)
     # White noise: a difference has twice the variance of a reading, and is undone by the next one.
-    white = replace(lasting, alternating_watts=100.0 / math.sqrt(2))
+    white = lasting._replace(alternating_watts=100.0 / math.sqrt(2))
     assert part(quarter, white, "sampling") == pytest.approx(math.sqrt(0.75 * 100**2 / 2 * 100) * 0.1)
     assert part(POWER, white, "sampling") == 0.0
     assert part(POWER.timed(refresh_s=0.025, window_s=0.025), white, "sampling") > 0.0  # polled at a quarter
@@ -192,23 +192,23 @@ def test_movement_is_that_of_the_interval_or_of_its_surroundings() -> None:
 
 
 def test_the_end_that_no_row_has_reached_is_as_uncertain_as_the_power_moves() -> None:
-    ahead = replace(QUIET, extrapolated_s=0.1, rms_step_watts=30.0, sample_s=0.1)
+    ahead = QUIET._replace(extrapolated_s=0.1, rms_step_watts=30.0, sample_s=0.1)
     assert part(replace(POWER, method=EnergyMethod.MEAN), ahead, "ahead") == pytest.approx(30 * 0.1)
 
 
 def test_far_beyond_the_rows_the_power_walks_and_where_rows_are_overdue_it_may_be_anything() -> None:
     mean = replace(POWER, method=EnergyMethod.MEAN)
-    near = replace(
-        QUIET, seconds=2.0, joules=200.0, extrapolated_s=0.25, rms_step_watts=1.5, sample_s=1e-3, range_watts=150.0
+    near = QUIET._replace(
+        seconds=2.0, joules=200.0, extrapolated_s=0.25, rms_step_watts=1.5, sample_s=1e-3, range_watts=150.0
     )
     # A walk by steps of r: the integral over a has the variance r^2 a^3 / (3 D).
     assert part(mean.timed(refresh_s=1e-3), near, "ahead") == pytest.approx(1.5 * math.sqrt(0.25**3 / 3e-3))
     assert not [w for w in uncertainty_budget(mean.timed(refresh_s=1e-3), near).warnings if "has been read" in w]
-    late = replace(near, extrapolated_s=0.5, rms_step_watts=0.0)
+    late = near._replace(extrapolated_s=0.5, rms_step_watts=0.0)
     assert part(mean.timed(refresh_s=1e-3), late, "ahead") == pytest.approx(100.0 * 0.5)
     (warning,) = uncertainty_budget(mean.timed(refresh_s=1e-3), late).warnings
     assert "nothing has been read of the last 500 ms" in warning
-    slow = replace(late, extrapolated_s=0.5, sample_s=0.2)
+    slow = late._replace(extrapolated_s=0.5, sample_s=0.2)
     assert part(mean.timed(refresh_s=0.2), slow, "ahead") == 0.0  # rows a fifth of a second apart are not overdue
 
 
@@ -224,7 +224,7 @@ def test_what_a_wide_window_hides_shows_in_how_its_readings_bend() -> None:
 
 
 def test_a_region_shorter_than_one_reading_says_so() -> None:
-    judged = uncertainty_budget(POWER, replace(QUIET, seconds=0.05, joules=5.0, rows=0))
+    judged = uncertainty_budget(POWER, QUIET._replace(seconds=0.05, joules=5.0, rows=0))
     # Between nothing and twice the mean of 100 W, for the three quarters that one reading would need more.
     assert dict(judged.components)["unresolved"] == pytest.approx(0.75 * 200 * 0.05 / math.sqrt(12))
     assert "the region of 50 ms is too short for this sensor, which refreshes every 100 ms" in judged.warnings[0]
@@ -233,20 +233,20 @@ def test_a_region_shorter_than_one_reading_says_so() -> None:
 
 def test_a_region_whose_edges_outweigh_it_says_so() -> None:
     sharp = Edge(50.0, 300.0, 0.1)
-    judged = uncertainty_budget(POWER, replace(QUIET, seconds=0.3, joules=60.0, rows=3, start=sharp, end=sharp))
+    judged = uncertainty_budget(POWER, QUIET._replace(seconds=0.3, joules=60.0, rows=3, start=sharp, end=sharp))
     assert "between its readings leaves" in judged.warnings[0]  # though it is longer than a reading
-    assert not uncertainty_budget(POWER, replace(QUIET, start=sharp, end=sharp)).warnings
+    assert not uncertainty_budget(POWER, QUIET._replace(start=sharp, end=sharp)).warnings
 
 
 def test_what_is_not_covered_is_missing_and_said() -> None:
-    judged = uncertainty_budget(POWER, replace(QUIET, uncovered_s=2.0, joules=800.0, lost=20))
+    judged = uncertainty_budget(POWER, QUIET._replace(uncovered_s=2.0, joules=800.0, lost=20))
     assert dict(judged.components)["uncovered"] == pytest.approx(200.0)
     assert "no energy is known for 2 s (20% of the region)" in judged.warnings[0]
     assert "20 rows were lost" in judged.warnings[1]
 
 
 def test_where_nothing_is_covered_the_uncertainty_is_the_limit_or_not_known() -> None:
-    nothing = replace(QUIET, seconds=0.06, joules=0.0, rows=0, uncovered_s=0.06)
+    nothing = QUIET._replace(seconds=0.06, joules=0.0, rows=0, uncovered_s=0.06)
     assert math.isnan(uncertainty_budget(COUNTER, nothing).uncertainty_joules)
     limited = uncertainty_budget(replace(COUNTER, max_watts=300.0), nothing)
     assert limited.uncertainty_joules == pytest.approx(300 * 0.06 / math.sqrt(3))
@@ -255,9 +255,9 @@ def test_where_nothing_is_covered_the_uncertainty_is_the_limit_or_not_known() ->
 
 def test_a_counter_that_did_not_move_at_the_edges_of_a_short_region_is_unresolved() -> None:
     slow = replace(COUNTER.timed(refresh_s=0.1), max_watts=700.0)
-    bridged = replace(QUIET, seconds=0.06, joules=1.8, rows=1, start=Edge(30.0, 0.0, 0.1), end=Edge(30.0, 0.0, 0.05))
+    bridged = QUIET._replace(seconds=0.06, joules=1.8, rows=1, start=Edge(30.0, 0.0, 0.1), end=Edge(30.0, 0.0, 0.05))
     assert part(slow, bridged, "unresolved") == pytest.approx(0.4 * 700 * 0.06 / math.sqrt(12))
-    assert part(slow, replace(bridged, start=Edge(30.0), end=Edge(30.0)), "unresolved") == 0.0
+    assert part(slow, bridged._replace(start=Edge(30.0), end=Edge(30.0)), "unresolved") == 0.0
 
 
 def test_a_row_without_a_power_is_no_evidence() -> None:
@@ -268,7 +268,7 @@ def test_a_row_without_a_power_is_no_evidence() -> None:
 
 
 def test_lost_rows_that_were_bridged_cost_what_the_power_moved() -> None:
-    judged = uncertainty_budget(POWER, replace(QUIET, lost=3, rms_step_watts=10.0))
+    judged = uncertainty_budget(POWER, QUIET._replace(lost=3, rms_step_watts=10.0))
     assert dict(judged.components)["lost"] == pytest.approx(10 * 0.1 * 3 / math.sqrt(12))
 
 
@@ -305,7 +305,7 @@ def test_any_rows_and_any_interval_give_a_finite_judgement(at: list[int], start:
 
 
 def test_in_a_sum_common_causes_add_and_independent_ones_do_not() -> None:
-    judged = uncertainty_budget(replace(POWER, gain_u=0.03), replace(QUIET, late_joules=5.0))
+    judged = uncertainty_budget(replace(POWER, gain_u=0.03), QUIET._replace(late_joules=5.0))
     both = dict(sum_budgets([judged, judged]).components)
     one = dict(judged.components)
     assert both["lag"] == pytest.approx(2 * one["lag"])
