@@ -16,11 +16,9 @@ Columns = dict[str, npt.NDArray[Any]]
 FLOAT, INT, TEXT = np.float64, np.int64, object
 Kind = type[np.float64] | type[np.int64] | type[object]
 
-
-_TEXT_COST, _NUMBER_COST = (
-    16,
-    6,
-)  # bytes of memory for each byte of a file whose fields are kept as text, or are numbers
+# Bytes of memory for each byte of a file whose fields are kept as text, or are numbers.
+_TEXT_COST, _NUMBER_COST = 16, 6
+_PIECE = 1 << 22  # bytes that one thread converts at a time
 
 
 class Delimited:
@@ -60,7 +58,7 @@ class Delimited:
         )
 
     def _at_once(self, block: bytes) -> Columns | None:
-        """Read with pyarrow, on all cores. None where that is not installed, or a line is not whole."""
+        """Read with pyarrow, on all cores where there is much. None where that is not installed, or a line is not whole."""
         if b"\r" in block or b"\0" in block:
             return None
         try:
@@ -72,7 +70,7 @@ class Delimited:
         try:
             table = pa_csv.read_csv(
                 pa.BufferReader(block),
-                pa_csv.ReadOptions(column_names=list(self._kinds), block_size=1 << 22),
+                pa_csv.ReadOptions(column_names=list(self._kinds), block_size=_PIECE, use_threads=len(block) > _PIECE),
                 pa_csv.ParseOptions(delimiter=self._separator, quote_char='"' if self._separator == "," else False),
                 pa_csv.ConvertOptions(
                     column_types={n: types[k] for n, k in self._kinds.items()}, null_values=["", "nan"]
