@@ -58,7 +58,7 @@ class Delimited:
         )
 
     def _at_once(self, block: bytes) -> Columns | None:
-        """Read with pyarrow, on all cores where there is much. None where that is not installed, or a line is not whole."""
+        """Read with pyarrow, much on all cores. None where that is not installed, or a line is not whole."""
         if b"\r" in block or b"\0" in block:
             return None
         try:
