@@ -96,6 +96,7 @@ SLOW = {
         "test_a_configuration_without_energy_does_not_end_the_tuning_and_the_others_are_measured",
         "test_kernel_tuners_own_observer_for_powersensor3_runs_unmodified",
     ),
+    "lab/test_certify.py": ("test_a_virtual_card_is_certified_whole",),
     "lab/test_cards.py": (
         "test_a_card_is_found_and_another_recording_of_it_corrected",
         "test_a_log_that_ends_before_the_load_begins_gives_no_gradient",

@@ -25,9 +25,16 @@ from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.matching import refuse_stranger
 from pmtpy.core.calibration.profile import RECORDED, Profile
 from pmtpy.core.channel import Channel, Identity, Quantity
-from pmtpy.core.response import Number
 from pmtpy.errors import FileFormatError, SinkError, TargetError
-from pmtpy.lab.make_profile import REPEATABILITY, calibration_line, candidates, identities, response_of, shown_range
+from pmtpy.lab.make_profile import (
+    REPEATABILITY,
+    as_stated,
+    calibration_line,
+    candidates,
+    identities,
+    response_of,
+    shown_range,
+)
 from pmtpy.lab.tuning_table import COLUMNS, read_table, write_predictions
 from pmtpy.sensor.registry import canonical, create, split_target
 
@@ -161,8 +168,7 @@ def _profile(args: argparse.Namespace) -> int:
         raise TargetError(msg)
     identity, channel = _whose(args, args.channel or channels[0], found)
     if args.no_meter:
-        curve = Affine(Number(1.0, channel.gain_u), Number(0.0, channel.offset_u))
-        spread = f"no meter: the gain is as shown, known to {channel.gain_u:.3g} that is stated of such sensors"
+        curve, spread = as_stated(channel)
     came = (
         ("characterised", ", ".join(args.found)),
         ("date", dt.datetime.now(tz=dt.timezone.utc).date().isoformat()),

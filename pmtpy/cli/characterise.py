@@ -6,15 +6,11 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pmtpy.analysis.characterisation.characterise import characterise
-from pmtpy.analysis.characterisation.results import Characterisation, Series
+from pmtpy.analysis.characterisation.results import Characterisation
 from pmtpy.cli import procedures
 from pmtpy.cli.common import add_options, parse_options, say
 from pmtpy.cli.page import Kind, Line, Page
@@ -22,6 +18,7 @@ from pmtpy.cli.settings import load_settings
 from pmtpy.cli.terminal import is_terminal, show
 from pmtpy.core.clock import duration_of, seconds_of
 from pmtpy.errors import TargetError
+from pmtpy.lab.found import Found
 from pmtpy.lab.recorded import one_run, power_column, read_file, read_series, read_stamps, sensor_column
 from pmtpy.sensor.registry import canonical, split_target
 
@@ -74,28 +71,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """What was found, and of whom: the identity of the device where it is known, and the lowest and highest reading."""
-
-    found: Characterisation
-    target: str
-    identity: Mapping[str, Any] | None
-    shown_w: tuple[float, float] | None
-
-    def document(self) -> dict[str, Any]:
-        """Return the JSON document; it says of which device it is, and whether that is virtual."""
-        return self.found.document() | {
-            "target": self.target,
-            "virtual": None if self.identity is None else self.identity.get("virtual"),
-            "identity": self.identity,
-            "shown_w": None if self.shown_w is None else list(self.shown_w),
-            "noise_w": self.found.kernel.best.residual_w if self.found.kernel is not None else None,
-            "notes": list(self.found.notes),
-        }
-
-
-def _one(target: str, args: argparse.Namespace) -> _Made:
+def _one(target: str, args: argparse.Namespace) -> Found:
     if Path(target).is_file():
         if args.option:
             msg = f"{target} is a recording: -o is for sensors"
@@ -129,12 +105,7 @@ def _one(target: str, args: argparse.Namespace) -> _Made:
     if live.identity.virtual:
         say(f"note: {target} is virtual: what was found are the settings of its emulation")
     found = characterise(live.channel, live.polls, load=live.load)
-    return _Made(found, target, asdict(live.identity), _span(live.polls))
-
-
-def _span(polls: Series) -> tuple[float, float] | None:
-    known = polls.watts[np.isfinite(polls.watts)]
-    return (float(np.min(known)), float(np.max(known))) if len(known) else None
+    return Found.of(found, target, live.identity, live.polls)
 
 
 def _progress(text: str) -> None:
@@ -146,7 +117,7 @@ def _progress(text: str) -> None:
 # --- recordings ---
 
 
-def _recorded(path: str, args: argparse.Namespace) -> _Made:
+def _recorded(path: str, args: argparse.Namespace) -> Found:
     table = read_file(path, skip_broken=args.skip_broken, report=say)
     column = sensor_column(table, args.channel, path)
     load = read_stamps(args.load, skip_broken=args.skip_broken, report=say) if args.load else None
@@ -161,7 +132,7 @@ def _recorded(path: str, args: argparse.Namespace) -> _Made:
     polls = read_series(table, column)
     found = characterise(column.removesuffix("_W"), polls, load=load, meter=meter, one_clock=one_clock)
     facts = table.attrs["metadata"] or {}
-    return _Made(found, facts.get("target", ""), facts.get("identity"), _span(polls))
+    return Found.of(found, facts.get("target", ""), facts.get("identity"), polls)
 
 
 # --- the table ---

@@ -190,7 +190,7 @@ def _as_text(path: Path, text: str, table: str, key: str, value: Any) -> str:
         raise _wrong(path, text, table, key, "it must be a text, a number, true or false")
     if key == "interval" and not isinstance(value, str):
         raise _wrong(path, text, table, key, 'write it with its unit, for example "50ms"')
-    if key == "calibration":
+    if key == "calibration" and value != "none":
         return str(path.parent / str(value))
     return str(value)
 

@@ -184,6 +184,13 @@ class Source(ABC):
         """
         return {}
 
+    def settings(self) -> Mapping[str, str]:
+        """Return what is set on the device and changes its power, by name, with units: ``power limit: 350 W``.
+
+        When and how it may be called is as of :meth:`limits`.
+        """
+        return {}
+
     def mark(self, label: str) -> bool:  # noqa: ARG002  (the default has no use for it)
         """Put ``label`` into the device's own stream; return False where the device cannot."""
         return False

@@ -152,6 +152,10 @@ class VirtualSource(Source):
         """As the real source has it."""
         return self._inner.limits()
 
+    def settings(self) -> Mapping[str, str]:
+        """As the real source has it."""
+        return self._inner.settings()
+
     def mark(self, label: str) -> bool:
         """Pass the label on to the device."""
         return self._inner.mark(label)

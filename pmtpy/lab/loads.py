@@ -1,7 +1,8 @@
-"""Loads that ``pmtpy characterise`` makes: on a GPU, on all cores, or in the world of a virtual device.
+"""Loads that ``pmtpy characterise`` and ``certify`` make: on a GPU, on all cores, or in a virtual device's world.
 
 The schedule is one long block, for the step response, and then blocks of random lengths: such a load has none of the
-coincidences with update period and window that a square wave has. Each maker notes when the load really was switched.
+coincidences with update period and window that a square wave has. A block may load a share of the device only. Each
+maker notes when the load really was switched.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,6 +28,10 @@ _IDLE_S, _BLOCK_S, _PAUSE_S = 1.5, 3.0, 1.5
 _SHORT_S, _LONG_S = 0.012, 0.09  # of the random blocks: of the order of known windows and update periods
 _LEVELS_W = (60.0, 220.0)
 _MATRIX = 2048  # a product takes about a millisecond on a GPU of 17 TFLOPS
+# Of a share of a GPU: one product of these for each multiprocessor that is to be busy. A library cuts a larger one into
+# parts for all of them.
+_TILE, _DEEP = 128, 2048
+_WHOLE = 1.0
 
 
 class Running(Protocol):
@@ -77,14 +82,27 @@ class _Known:
         return self._edges_ns
 
 
-def virtual_load(options: Mapping[str, str], edges_s: Floats, clock: Clock) -> tuple[Maker, Mapping[str, str]]:
-    """Let the virtual device's world follow the schedule, unless a load was chosen for it."""
+def virtual_watts(shares: Floats) -> Floats:
+    """Return the power of a virtual device's world under shares of its load, watts."""
+    low, high = _LEVELS_W
+    return np.asarray(low + (high - low) * shares, np.float64)
+
+
+def virtual_load(
+    options: Mapping[str, str], edges_s: Floats, clock: Clock, shares: Sequence[float] = ()
+) -> tuple[Maker, Mapping[str, str]]:
+    """Let the virtual device's world follow the schedule, unless a load was chosen for it.
+
+    ``shares`` are how much of the device each block loads; none: all of it.
+    """
     if "load" in options:
         return _Known(np.empty(0, np.int64)), options
     from pmtpy.emulators.world import shared_world
 
-    low, high = _LEVELS_W
-    steps = [f"0={low:g}", *(f"{t:.6f}={(high, low)[i % 2]:g}" for i, t in enumerate(edges_s))]
+    levels = np.zeros(len(edges_s))
+    levels[::2] = shares or _WHOLE
+    watts = virtual_watts(levels)
+    steps = [f"0={_LEVELS_W[0]:g}", *(f"{t:.6f}={w:.9g}" for t, w in zip(edges_s, watts, strict=True))]
     spec = "steps:" + ",".join(steps)
     world = shared_world(spec, clock=clock)
     edges = world.epoch_ns + np.round(np.round(edges_s, 6) * NS_PER_S).astype(np.int64)
@@ -97,11 +115,14 @@ class _Switched:
     Parameters
     ----------
     work : callable
-        Loads the device until an instant of the clock, and returns when the device has finished.
+        Loads a share of the device until an instant of the clock, and returns when the device has finished.
     """
 
-    def __init__(self, work: Callable[[int], None], edges_s: Floats, clock: Clock) -> None:
+    def __init__(
+        self, work: Callable[[int, float], None], edges_s: Floats, clock: Clock, shares: Sequence[float]
+    ) -> None:
         self._work, self._edges_s, self._clock = work, edges_s, clock
+        self._shares = shares or [_WHOLE] * (len(edges_s) // 2)
         self._edges: list[int] = []
         self._end = threading.Event()
         self._error: Exception | None = None
@@ -124,18 +145,21 @@ class _Switched:
     def _run(self) -> None:
         start = self._clock.now_ns()
         try:
-            for on_s, off_s in self._edges_s.reshape(-1, 2):
+            for (on_s, off_s), share in zip(self._edges_s.reshape(-1, 2), self._shares, strict=True):
                 if self._clock.wait_until(start + round(on_s * NS_PER_S), self._end):
                     return
                 self._edges.append(self._clock.now_ns())
-                self._work(start + round(off_s * NS_PER_S))
+                self._work(start + round(off_s * NS_PER_S), share)
                 self._edges.append(self._clock.now_ns())
         except Exception as error:  # noqa: BLE001  (whatever a vendor's library raises is told at the end)
             self._error = error
 
 
-def gpu_load(device: str | None, edges_s: Floats, clock: Clock) -> Maker:
+def gpu_load(device: str | None, edges_s: Floats, clock: Clock, shares: Sequence[float] = ()) -> Maker:
     """Multiply matrices on a GPU, with whichever library for it is installed.
+
+    A block with a share below one is made of as many products as that share of the multiprocessors: how much of the
+    device is busy then is known roughly, and what power it takes not at all.
 
     Raises
     ------
@@ -147,75 +171,95 @@ def gpu_load(device: str | None, edges_s: Floats, clock: Clock) -> Maker:
     if product is None:
         raise BackendUnavailableError(
             "characterise",
-            "making a load on a GPU needs PyTorch or CuPy with CUDA, and neither is installed or sees a GPU",
+            "making a load on a GPU needs PyTorch or CuPy with CUDA or ROCm, and neither is installed or sees a GPU",
             "pip install torch (or cupy-cuda12x); or record with 'pmtpy dump' while a load of your own runs, and "
             "characterise the file with --load",
         )
     multiply = product
 
-    def work(until_ns: int) -> None:
+    def work(until_ns: int, share: float) -> None:
         while clock.now_ns() < until_ns:
-            multiply()
+            multiply(share)
 
-    return _Switched(work, edges_s, clock)
+    return _Switched(work, edges_s, clock, shares)
 
 
-def _torch(number: int) -> Callable[[], None] | None:
+def _torch(number: int) -> Callable[[float], None] | None:
     try:
         import torch
     except ImportError:
         return None
-    if not torch.cuda.is_available():
+    if not torch.cuda.is_available():  # that is what HIP is called, too
         return None
-    a: Any = torch.rand((_MATRIX, _MATRIX), device=f"cuda:{number}")
+    device = f"cuda:{number}"
+    a: Any = torch.rand((_MATRIX, _MATRIX), device=device)
+    many = int(torch.cuda.get_device_properties(number).multi_processor_count)
+    left: Any = torch.rand((many, _TILE, _DEEP), device=device)
+    right: Any = torch.rand((many, _DEEP, _TILE), device=device)
 
-    def product() -> None:
-        torch.matmul(a, a)
+    def product(share: float) -> None:
+        if share >= _WHOLE:
+            torch.matmul(a, a)
+        else:
+            some = max(1, round(share * many))
+            torch.bmm(left[:some], right[:some])
         torch.cuda.synchronize(number)
 
-    product()  # the library sets itself up at the first product, which takes seconds
+    product(_WHOLE)  # the library sets itself up at the first product, which takes seconds
+    product(0.5)
     return product
 
 
-def _cupy(number: int) -> Callable[[], None] | None:
+def _cupy(number: int) -> Callable[[float], None] | None:
     try:
         import cupy
     except ImportError:
         return None
     try:
-        with cupy.cuda.Device(number):
+        with cupy.cuda.Device(number) as device:
+            many = int(device.attributes["MultiProcessorCount"])
             a: Any = cupy.random.rand(_MATRIX, _MATRIX, dtype=cupy.float32)
+            left: Any = cupy.random.rand(many, _TILE, _DEEP, dtype=cupy.float32)
+            right: Any = cupy.random.rand(many, _DEEP, _TILE, dtype=cupy.float32)
     except cupy.cuda.runtime.CUDARuntimeError:
         return None
 
-    def product() -> None:
+    def product(share: float) -> None:
         with cupy.cuda.Device(number):
-            cupy.matmul(a, a)
+            if share >= _WHOLE:
+                cupy.matmul(a, a)
+            else:
+                some = max(1, round(share * many))
+                cupy.matmul(left[:some], right[:some])
             cupy.cuda.get_current_stream().synchronize()
 
-    product()
+    product(_WHOLE)
+    product(0.5)
     return product
 
 
 class _Cores:
-    """Processes that compute while an event is set, one for each core but one, which is left to the polling."""
+    """Processes that compute while their event is set, one for each core but one, which is left to the polling."""
 
-    def __init__(self, edges_s: Floats, clock: Clock) -> None:
+    def __init__(self, edges_s: Floats, clock: Clock, shares: Sequence[float]) -> None:
         context = multiprocessing.get_context("spawn")
-        self._busy, self._stop = context.Event(), context.Event()
+        self._stop = context.Event()
         self._ready = context.Barrier(max(os.cpu_count() or 2, 2))
+        self._busy = [context.Event() for _ in range(self._ready.parties - 1)]
         self._processes = [
-            context.Process(target=_compute, args=(self._ready, self._busy, self._stop), daemon=True)
-            for _ in range(self._ready.parties - 1)
+            context.Process(target=_compute, args=(self._ready, busy, self._stop), daemon=True) for busy in self._busy
         ]
-        self._clock, never = clock, threading.Event()
+        never = threading.Event()
 
-        def work(until_ns: int) -> None:
-            self._busy.set()
+        def work(until_ns: int, share: float) -> None:
+            some = self._busy[: max(1, round(share * len(self._busy)))]
+            for busy in some:
+                busy.set()
             clock.wait_until(until_ns, never)
-            self._busy.clear()
+            for busy in some:
+                busy.clear()
 
-        self._switched = _Switched(work, edges_s, clock)
+        self._switched = _Switched(work, edges_s, clock, shares)
 
     def __enter__(self) -> _Switched:
         for process in self._processes:
@@ -226,7 +270,8 @@ class _Cores:
     def __exit__(self, *_: object) -> None:
         self._switched.__exit__()
         self._stop.set()
-        self._busy.set()
+        for busy in self._busy:
+            busy.set()
         for process in self._processes:
             process.join()
 
@@ -242,9 +287,9 @@ def _compute(ready: Any, busy: Any, stop: Any) -> None:
                 a = a @ a
 
 
-def cpu_load(edges_s: Floats, clock: Clock) -> Maker:
-    """Compute on all cores but the one that polls."""
-    return _Cores(edges_s, clock)
+def cpu_load(edges_s: Floats, clock: Clock, shares: Sequence[float] = ()) -> Maker:
+    """Compute on all cores but the one that polls, or on a share of them."""
+    return _Cores(edges_s, clock, shares)
 
 
 class _Fast:

@@ -13,7 +13,8 @@ from dataclasses import fields
 
 from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, of_another
 from pmtpy.core.calibration.curves import Affine
-from pmtpy.core.channel import Identity
+from pmtpy.core.calibration.profile import Profile
+from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.response import Number, Response
 from pmtpy.errors import CalibrationError
 
@@ -52,8 +53,33 @@ def calibration_line(found: Sequence[Found], percent: float | None) -> tuple[Aff
     return Affine(gain, offsets[0]), f"{share:.3g} of the gain, {where}"
 
 
+def as_stated(channel: Channel) -> tuple[Affine, str]:
+    """Return the line of a channel that no meter was beside: as shown, and as well known as is stated of it."""
+    curve = Affine(Number(1.0, channel.gain_u), Number(0.0, channel.offset_u))
+    return curve, f"no meter: the gain is as shown, known to {channel.gain_u:.3g} that is stated of such sensors"
+
+
 def _pooled(numbers: Sequence[Number]) -> Number:
     return Number(*of_another([n.value for n in numbers], [n.u for n in numbers]))
+
+
+def profile_of(found: Found, channel: Channel, came: tuple[tuple[str, str], ...]) -> Profile:
+    """Make a profile of one recording of a device that is known; without a meter, of its kernel alone.
+
+    Raises
+    ------
+    CalibrationError
+        The recording does not say of which device it is, or which watts were shown.
+    """
+    devices = identities([found])
+    if not devices:
+        msg = "what was found does not say of which device it is"
+        raise CalibrationError(msg)
+    metered = _number_of(found.get("gradient")) is not None
+    curve, spread = calibration_line([found], None) if metered else as_stated(channel)
+    came = (*came, ("repeatability", spread))
+    kernel = response_of([found])
+    return Profile(devices[0], channel.name, curve, *shown_range([found]), kernel, came, candidates([found]))
 
 
 def response_of(found: Sequence[Found]) -> Response:

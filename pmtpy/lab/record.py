@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from pmtpy.sensor.registry import canonical, opener, options_from_text, split_ta
 
 _SLOWEST_S, _FASTEST_S = 0.003, 0.0002
 _POLLS_PER_REFRESH = 12.0
-_GPUS = {"nvml"}
+_GPUS = {"amdsmi", "nvml"}
 _VIRTUAL = "virtual"
 # Options of every opened sensor, of which the register that is characterised knows nothing.
 OF_SENSORS: Mapping[str, str] = types.MappingProxyType(
@@ -63,6 +63,10 @@ class Polls:
     edges_s : float64, shape (m,)
         When the load was switched on, off, on, ..., seconds since the start; empty where that is not known.
     identity : Identity
+    limits : tuple of mapping
+        What held the device's clocks back by the beginning and by the end, as :meth:`Source.limits` says.
+    settings : mapping
+        What is set on the device, as :meth:`Source.settings` says.
     """
 
     start_ns: int
@@ -72,6 +76,8 @@ class Polls:
     chosen: int
     edges_s: Floats
     identity: Identity
+    limits: tuple[Mapping[str, float], ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def watts(self, column: int) -> Floats:
         """Power of one channel; of a counter the mean between its last two moves."""
@@ -135,6 +141,7 @@ def record_all(
     edges_s: Floats,
     *,
     seconds: float,
+    shares: Sequence[float] = (),
     channel: str | None = None,
     interval_s: float | None = None,
     clock: Clock = HOST_CLOCK,
@@ -142,14 +149,15 @@ def record_all(
 ) -> Polls:
     """Record all channels of a sensor under a load that is switched on, off, on, ... at ``edges_s``.
 
-    ``channel`` sets how often is polled; the rest, and the errors, as of :func:`record`.
+    ``shares`` are how much of the device each block loads (none: all of it); ``channel`` sets how often is polled; the
+    rest, and the errors, as of :func:`record`.
     """
     target = canonical(target)
     name, device = split_target(target)
     for key in OF_SENSORS.keys() & options.keys():
         msg = f"{target}: {key} is not an option here: {OF_SENSORS[key]}"
         raise TargetError(msg)
-    maker, given = _maker(name, device, options, edges_s, clock)
+    maker, given = _maker(name, device, options, (edges_s, shares), clock)
     source = opener(name, device)(device, clock=clock, **options_from_text(target, given))
     try:
         channels = _direct(source, target)
@@ -157,26 +165,33 @@ def record_all(
         interval = interval_s or _interval(channels[chosen])
         progress(f"recording {target}, {channels[chosen].name}, for {seconds:g} s, every {1e3 * interval:.3g} ms")
         with maker as running:
-            start_ns = clock.now_ns()
+            start_ns, before = clock.now_ns(), source.limits()
             t_ns, counts = _poll(source, clock, round(seconds * NS_PER_S), interval)
             switched = running.edges_ns()
+            limits, settings = (before, source.limits()), source.settings()
     finally:
         source.close()
     values = (counts + [c.offset for c in channels]) * [c.scale for c in channels]
     edges = np.asarray((switched - start_ns) / NS_PER_S, np.float64)
     t_s = np.asarray((t_ns - start_ns) / NS_PER_S, np.float64)
-    return Polls(start_ns, t_s, channels, np.asarray(values, np.float64), chosen, edges, source.identity)
+    counted = np.asarray(values, np.float64)
+    return Polls(start_ns, t_s, channels, counted, chosen, edges, source.identity, limits, settings)
 
 
 def _maker(
-    name: str, device: str | None, options: Mapping[str, str], edges_s: Floats, clock: Clock
+    name: str,
+    device: str | None,
+    options: Mapping[str, str],
+    blocks: tuple[Floats, Sequence[float]],
+    clock: Clock,
 ) -> tuple[Maker, Mapping[str, str]]:
     """Return who makes the load, and the options with which the source is then opened."""
+    edges_s, shares = blocks
     if device is not None and device.startswith(_VIRTUAL):
-        return virtual_load(options, edges_s, clock)
+        return virtual_load(options, edges_s, clock, shares)
     if name in _GPUS:
-        return gpu_load(device, edges_s, clock), options
-    return cpu_load(edges_s, clock), options
+        return gpu_load(device, edges_s, clock, shares), options
+    return cpu_load(edges_s, clock, shares), options
 
 
 def _direct(source: Source, target: str) -> tuple[Channel, ...]:

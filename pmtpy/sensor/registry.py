@@ -12,7 +12,7 @@ import importlib
 import os
 import types
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
 
 from pmtpy.core import arguments
@@ -20,6 +20,7 @@ from pmtpy.core.clock import HOST_CLOCK, Clock, interval_seconds
 from pmtpy.core.nearest import nearest
 from pmtpy.core.source import Discovery, Source
 from pmtpy.errors import BackendUnavailableError, CalibrationError, Finding, PmtError, TargetError
+from pmtpy.sensor import profile_store
 from pmtpy.sensor.sensor import Sensor
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 GROUP = "pmtpy.backends"
 VIRTUAL = "virtual"
+NO_CALIBRATION = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +274,8 @@ def create(
     history_s : float
         How much of the past :meth:`~pmtpy.Sensor.history` keeps, in seconds.
     calibration : path, optional
-        A calibration profile to apply. It must be made for this very device.
+        A calibration profile to apply. It must be made for this very device. None: that which is stored of the device
+        (:mod:`pmtpy.sensor.profile_store`), if there is one; every result then says so. ``"none"``: no profile.
     clock : Clock
         For tests and rehearsals.
     **options
@@ -287,7 +290,7 @@ def create(
     CalibrationError
         The profile is broken or belongs to another device.
     """
-    profiles = [] if calibration is None else [_text(calibration)]
+    texts = [] if calibration in {None, NO_CALIBRATION} else [_text(calibration)]
     name, in_name = split_target(str(name))  # whatever was passed, the answer is what there is
     if device is not None and in_name is not None:
         msg = f"two devices were given: {in_name!r} in the target and {device!r}"
@@ -303,7 +306,9 @@ def create(
     with _typed_errors(row.name, target):
         source = open_device()
         try:
-            fitted = _fitted(profiles, source) if profiles else None
+            fitted, notes = _fitted(texts, source, stored=calibration is None)
+            open_again = functools.partial(_noted, open_device, fitted, notes)
+            _say(source, fitted, notes)
             return Sensor(
                 source,
                 target,
@@ -311,7 +316,7 @@ def create(
                 calibration=fitted,
                 history_s=history_s,
                 interval_s=interval_s,
-                open_again=open_device,
+                open_again=open_again,
             )
         except BaseException:
             source.close()
@@ -340,11 +345,31 @@ def _text(path: str | os.PathLike[str]) -> str:
         raise CalibrationError(msg) from error
 
 
-def _fitted(profiles: list[str], source: Source) -> Calibration:
+def _fitted(texts: list[str], source: Source, *, stored: bool) -> tuple[Calibration | None, list[str]]:
+    """Return the profiles to apply, those given or else those stored, and what is to be said of the stored ones."""
+    profiles, notes = profile_store.find(source.identity, source.channels) if stored else ([], [])
+    if not (texts or profiles):
+        return None, notes
     from pmtpy.core.calibration.matching import calibrate  # only a calibrated sensor pays for them
     from pmtpy.core.calibration.profile import parse_profile
 
-    return calibrate([parse_profile(text) for text in profiles], source.identity, source.channels)
+    given = [parse_profile(text) for text in texts]
+    return calibrate([*profiles, *given], source.identity, source.channels), notes
+
+
+def _say(source: Source, fitted: Calibration | None, notes: list[str]) -> None:
+    """Have every result say what profiles were found, and no longer that a calibrated channel is not calibrated."""
+    untrue = tuple(f"{name}: {profile_store.UNCALIBRATED}" for name in (fitted.profiles if fitted else ()))
+    said = source.identity.notes
+    true = (*(note for note in said if not (untrue and note.startswith(untrue))), *notes)
+    if true != said:
+        source.identity = replace(source.identity, notes=true)
+
+
+def _noted(open_device: Callable[[], Source], fitted: Calibration | None, notes: list[str]) -> Source:
+    source = open_device()
+    _say(source, fitted, notes)
+    return source
 
 
 def list_sensors() -> list[Listing]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from pmtpy.backends._sysfs import optional_number, sysfs_root
 from pmtpy.backends.nvml import channels as registers
-from pmtpy.backends.nvml import errors, facts, samples
+from pmtpy.backends.nvml import errors, facts, published, samples
 from pmtpy.backends.nvml.device import Library, find_module
 from pmtpy.backends.nvml.errors import BACKEND, Fault
 from pmtpy.backends.nvml.facts import Kind
@@ -151,6 +151,10 @@ def _open(
     more = list(found.notes)
     if total is None and have[0].kind is not Kind.ENERGY:
         more.append(f"no energy counter: the total is {have[0].channel.name}, integrated")
+    for register in have:
+        others = published.spread(board.name, board.driver, register.kind) if register.kind else None
+        if others is not None and register.channel.name.startswith("gpu."):
+            more.append(others.note(register.channel.name))
     identity = Identity(BACKEND, board.name, choice.gpu.uuid, board.driver, notes=(*identity.notes, *more))
     return RegisterSource(clock, with_nvml, locate, identity, found.registers)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pmtpy.backends.nvml import errors, facts
+from pmtpy.backends.nvml import errors, facts, published
 from pmtpy.backends.nvml.device import Library
 from pmtpy.backends.nvml.errors import Fault
 from pmtpy.backends.nvml.facts import Kind
@@ -189,6 +189,7 @@ def _power(
         scope = MODULE
     timing = facts.timing(board.generation, kind, board.name)
     energy = kind is Kind.ENERGY
+    others = published.spread(board.name, board.driver, kind) if scope == GPU else None
     most = MOST_WATTS if scope == MODULE else board.max_watts
     channel = Channel(
         f"{_SCOPES[scope]}.{kind.value}",
@@ -200,7 +201,7 @@ def _power(
         refresh_s=timing.refresh_s,
         window_s=timing.window_s,
         lag_s=timing.window_s / 2 if timing.window_s else None,
-        gain_u=facts.GAIN_U,
+        gain_u=others.gain_u if others else facts.GAIN_U,
         max_watts=most if energy else None,
         reference=timing.reference,
     )

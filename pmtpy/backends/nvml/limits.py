@@ -51,3 +51,15 @@ def ask(library: Library, handle: object) -> Mapping[str, float]:
 
 def _violation_s(answer: Any) -> float:
     return int(answer.violationTime) * _S_PER_NS
+
+
+def settings(library: Library, handle: object) -> Mapping[str, str]:
+    """Return what is set on the GPU: the power limit that is enforced, whoever set it.
+
+    Raises
+    ------
+    Fault
+        The GPU or NVML as a whole does not answer.
+    """
+    limit_mw = library.number("nvmlDeviceGetEnforcedPowerLimit", handle)
+    return {} if limit_mw is None else {"power limit": f"{limit_mw / 1e3:g} W"}

@@ -79,6 +79,13 @@ class NvmlSource(PolledSource):
         except Fault:  # the next reading will tell
             return {}
 
+    def settings(self) -> Mapping[str, str]:
+        """Return the power limit that is enforced."""
+        try:
+            return limits.settings(self._library, self._handle)
+        except Fault:
+            return {}
+
     @property
     def _who(self) -> str:
         return f"nvml {self.identity.model} {self.identity.serial}"

@@ -83,6 +83,7 @@ class VirtualDriver:
             "nvmlDeviceGetArchitecture": lambda gpu, out: _set(out, gpu.board.architecture),
             "nvmlDeviceGetCudaComputeCapability": lambda gpu, a, b: _set_both(a, b, gpu.board.capability),
             "nvmlDeviceGetPowerManagementLimitConstraints": lambda gpu, a, b: _set_both(a, b, gpu.limits_mw),
+            "nvmlDeviceGetEnforcedPowerLimit": lambda gpu, out: _set(out, gpu.limits_mw[1]),
             "nvmlDeviceGetMigMode": lambda gpu, a, b: _set_both(a, b, (1, 1)) if gpu.mig else NOT_SUPPORTED,
             "nvmlDeviceGetPowerUsage": self._usage,
             "nvmlDeviceGetTotalEnergyConsumption": self._energy,

@@ -1,0 +1,204 @@
+"""What a sensor shows of steady levels and of repeated short loads, and whether that is within stated rules.
+
+Pure: arrays in, records out. Times are seconds on one clock, powers watts, limits as :class:`Rules` says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.core.rows import Floats
+from pmtpy.errors import DeclinedError
+
+_SETTLED = 0.5  # the published evaluation takes seconds 3 to 6 of a level of 6 s
+_FEWEST_LEVELS = 3  # two lie on a straight line whatever the sensor does
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a sensor must keep to pass; percent, but for ``coverage``.
+
+    Attributes
+    ----------
+    period : float
+        How far the update period may be from the stated one.
+    coverage : float
+        The least share of the time that its readings must see (window over period). Below 0.9 it is called part-time.
+    linearity : float
+        How far a level may be from the straight line through all of them, of their span.
+    gain : float
+        How far the gain may be from 1. NVML states +-5 %; Yang, Adamek and Armour (arXiv 2312.02741) found cards within
+        it and beyond.
+    repeat : float
+        Standard deviation of the energies of the trials. 0.25 % was reached there by good practice.
+    short : float
+        How far the energy of short loads may be from what the steady levels make of them. Some 5 % remain there.
+    """
+
+    period: float = 5.0
+    coverage: float = 0.9
+    linearity: float = 1.0
+    gain: float = 5.0
+    repeat: float = 1.0
+    short: float = 5.0
+
+    def but(self, changes: dict[str, float]) -> Rules:
+        """Return the rules with some of them changed.
+
+        Raises
+        ------
+        KeyError
+            There is no such rule.
+        """
+        unknown = changes.keys() - {f.name for f in fields(self)}
+        if unknown:
+            raise KeyError(min(unknown))
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One rule, and what became of it: ``passed`` is None where it could not be judged, ``found`` says why."""
+
+    rule: str
+    demand: str
+    found: str
+    passed: bool | None
+
+
+def judged(rule: str, demand: str, found: Estimate, unit: str, limits: tuple[float, float]) -> Verdict:
+    """Judge a value by its interval: inside the limits passes, outside fails, across one of them is not decided."""
+    low, high = limits
+    text = f"{found.value:.4g} {unit} ({found.low:.4g} to {found.high:.4g})"
+    if low <= found.low and found.high <= high:
+        return Verdict(rule, demand, text, passed=True)
+    if found.high < low or found.low > high:
+        return Verdict(rule, demand, text, passed=False)
+    return Verdict(rule, demand, f"{text}: too uncertain to decide", passed=None)
+
+
+# --- steady levels ---
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One stretch of steady load: the share of the device that was loaded, what was shown, and what was there.
+
+    ``reference_w`` is NaN where nothing tells.
+    """
+
+    share: float
+    shown_w: float
+    reference_w: float = math.nan
+
+
+def settled(start_s: float, end_s: float) -> tuple[float, float]:
+    """Return the part of a level that is looked at: clocks ramp at its beginning, and so does the sensor."""
+    return start_s + _SETTLED * (end_s - start_s), end_s
+
+
+def mean_shown(t_s: Floats, watts: Floats, stretch: tuple[float, float]) -> float:
+    """Return the mean of the readings of a stretch of steady load, watts.
+
+    Raises
+    ------
+    DeclinedError
+        There are none.
+    """
+    inside = watts[(t_s > stretch[0]) & (t_s <= stretch[1]) & np.isfinite(watts)]
+    if not len(inside):
+        msg = f"there is no reading from {stretch[0]:.2f} to {stretch[1]:.2f} s"
+        raise DeclinedError(msg)
+    return float(np.mean(inside))
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The straight line through steady levels: what is shown = gain x what was there + offset.
+
+    Attributes
+    ----------
+    gain, offset_w : Estimate
+    deviation : float
+        The largest distance of a level from it, as a share of the span of what was shown.
+    r2 : float
+        Share of the variance that the line explains.
+    """
+
+    gain: Estimate
+    offset_w: Estimate
+    deviation: float
+    r2: float
+
+
+def line_through(levels: Sequence[Level]) -> Line:
+    """Fit shown against reference powers by least squares.
+
+    Raises
+    ------
+    DeclinedError
+        No reference, fewer than three different levels, or no span.
+    """
+    known = [level for level in levels if math.isfinite(level.reference_w)]
+    if not known:
+        msg = "nothing tells the true power: give a meter with --meter"
+        raise DeclinedError(msg)
+    if len({level.share for level in known}) < _FEWEST_LEVELS:
+        msg = f"fewer than {_FEWEST_LEVELS} levels: a line through two says nothing"
+        raise DeclinedError(msg)
+    x, y = (np.array(v, np.float64) for v in zip(*((k.reference_w, k.shown_w) for k in known), strict=True))
+    span, middle = float(np.ptp(y)), float(np.mean(x))
+    if not (span > 0.0 and np.ptp(x) > 0.0):
+        msg = "the load did not change the power"
+        raise DeclinedError(msg)
+    away = x - middle
+    squares, freedom = float(away @ away), len(x) - 2
+    gain = float(away @ y) / squares
+    residual = y - float(np.mean(y)) - gain * away
+    sd = math.sqrt(float(residual @ residual) / freedom)
+    offset = float(np.mean(y)) - gain * middle
+    return Line(
+        Estimate.normal(gain, sd / math.sqrt(squares), freedom),
+        Estimate.normal(offset, sd * math.sqrt(1.0 / len(x) + middle**2 / squares), freedom),
+        float(np.max(np.abs(residual))) / span,
+        1.0 - float(residual @ residual) / float(np.sum((y - np.mean(y)) ** 2)),
+    )
+
+
+# --- repeated short loads ---
+
+
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """Energies of the same short loads, begun at other phases of the sensor each time.
+
+    Attributes
+    ----------
+    ratios : tuple of float
+        What each trial showed over what the steady levels make of it.
+    mean, sd : float
+        Of the ratios.
+    """
+
+    ratios: tuple[float, ...]
+    mean: float
+    sd: float
+
+
+def trials_of(ratios: Sequence[float]) -> Trials:
+    """Compare trials with each other.
+
+    Raises
+    ------
+    DeclinedError
+        Fewer than two.
+    """
+    if len(ratios) < 2:
+        msg = "one trial cannot be compared with another"
+        raise DeclinedError(msg)
+    return Trials(tuple(ratios), float(np.mean(ratios)), float(np.std(ratios, ddof=1)))

@@ -1,0 +1,193 @@
+"""``pmtpy certify``: whether a sensor keeps what is asked of it, by a load that is made for it, and the report."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import math
+import os
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+from pmtpy.analysis.procedures.certificate import Rules
+from pmtpy.cli.characterise import page as characterised
+from pmtpy.cli.common import add_options, check_writable, parse_options, say
+from pmtpy.cli.page import Kind, Line, Page, Table, note
+from pmtpy.cli.settings import load_settings
+from pmtpy.cli.terminal import is_terminal, show
+from pmtpy.core.calibration.profile import Profile
+from pmtpy.core.clock import duration_of, seconds_of
+from pmtpy.errors import CalibrationError, SinkError, TargetError
+from pmtpy.lab.certify import Certificate, Plan, certify
+from pmtpy.lab.make_profile import profile_of
+from pmtpy.lab.record import OF_SENSORS
+from pmtpy.sensor import profile_store
+from pmtpy.sensor.registry import canonical
+
+PASSED, BROKEN = 0, 10
+_WORD = {True: "pass", False: "FAIL", None: "-"}
+_KIND = {True: Kind.GOOD, False: Kind.BAD, None: Kind.NOTE}
+_DEFAULT = Plan()
+_EXAMPLES = """examples:
+  pmtpy certify nvml:0 --meter powersensor3 --store
+  pmtpy certify nvml:0 --channel gpu.average --report gpu0.json --profile gpu0-profile.json
+  pmtpy certify nvml:virtual -o profile=rtx3090 --rule gain=10
+
+The sensor is recorded while this tool loads the device: on a GPU through PyTorch or CuPy, on a CPU by computing.
+First pseudo-random blocks, for update period and kernel; then steady levels of the load, for linearity; then trials of
+short blocks at random phases. Without a meter, gain and linearity cannot be judged. Nothing else should run meanwhile.
+
+exit status:
+  0 no rule is broken (those that could not be judged are listed), 10 a rule is broken
+  1 the recording tells nothing, 2 usage, 3 sensor unavailable, 4 sensor lost"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    parser.add_argument("target", metavar="TARGET", help="a sensor, name[:device]")
+    parser.add_argument("--channel", metavar="NAME", help="which power; default: the first that the sensor reads")
+    parser.add_argument("--meter", metavar="TARGET", help="a sensor to trust, which measures the same power meanwhile")
+    rules = ", ".join(f"{f.name}={getattr(Rules(), f.name):g}" for f in fields(Rules))
+    text = f"change a rule (repeatable); percent, but for coverage. Default: {rules}".replace("%", "%%")
+    parser.add_argument("--rule", action="append", default=[], metavar="NAME=VALUE", help=text)
+    parser.add_argument("--duration", default="20s", metavar="TIME", help="of the pseudo-random part (default 20s)")
+    shares = ",".join(f"{share:g}" for share in _DEFAULT.shares)
+    parser.add_argument("--levels", default=shares, metavar="SHARE,...", help=f"steady levels (default {shares})")
+    parser.add_argument("--level-time", default="4s", metavar="TIME", help="how long each level lasts (default 4s)")
+    parser.add_argument(
+        "--rounds", type=int, default=_DEFAULT.rounds, help="how often all levels are taken (default 2)"
+    )
+    parser.add_argument("--trials", type=int, default=_DEFAULT.trials, help="trials of repeated blocks (default 4)")
+    parser.add_argument(
+        "--repetitions", type=int, default=_DEFAULT.repetitions, help="short blocks in each trial (default 32)"
+    )
+    parser.add_argument("--interval", metavar="TIME", help="mean time between polls (default: 3ms or less)")
+    parser.add_argument("--report", metavar="FILE", help="write the report there, too, as JSON")
+    parser.add_argument("--profile", metavar="FILE", help="write a calibration profile of what was found")
+    parser.add_argument(
+        "--store", action="store_true", help="keep the profile where pmtpy looks for it when it opens this very device"
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as one JSON document")
+    add_options(parser)
+    parser.epilog = _EXAMPLES
+
+
+def run(args: argparse.Namespace) -> int:
+    """Certify, print, write what was asked for."""
+    check_writable(args.report, args.profile)
+    target = canonical(args.target)
+    said = load_settings().texts_for(target, os.environ)
+    made = certify(
+        target,
+        {key: text for key, text in said.items() if key not in OF_SENSORS} | parse_options(args.option),
+        _plan(args),
+        _rules(args.rule),
+        channel=args.channel,
+        meter=args.meter,
+        interval_s=seconds_of(args.interval) if args.interval else None,
+        progress=lambda text: say(text) if is_terminal(sys.stderr) else None,
+    )
+    if args.json:
+        print(json.dumps(made.document(), indent=2))
+    else:
+        show(page(made))
+    if args.report:
+        _write(args.report, json.dumps(made.document(), indent=2) + "\n")
+    if args.profile or args.store:
+        _profile(made, args)
+    return PASSED if made.passed else BROKEN
+
+
+def _plan(args: argparse.Namespace) -> Plan:
+    try:
+        shares = tuple(float(part) for part in args.levels.split(","))
+    except ValueError:
+        msg = f"--levels {args.levels!r}: give shares of the device, such as 0.25,0.5,1"
+        raise TargetError(msg) from None
+    return Plan(
+        duration_of(args.duration), shares, duration_of(args.level_time), args.rounds, args.trials, args.repetitions
+    )
+
+
+def _rules(texts: list[str]) -> Rules:
+    changes = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        try:
+            changes[name] = float(value)
+            Rules().but(changes)
+            wrong = not (math.isfinite(changes[name]) and changes[name] >= 0.0)
+        except (ValueError, KeyError):
+            wrong = True
+        if wrong:
+            known = ", ".join(f.name for f in fields(Rules))
+            msg = f"--rule {text!r}: give NAME=VALUE with a number; the rules are {known}"
+            raise TargetError(msg)
+    return Rules().but(changes)
+
+
+def _profile(made: Certificate, args: argparse.Namespace) -> None:
+    """Write the profile of what was found, and say where."""
+    date = dt.datetime.fromtimestamp(made.conditions["unix_s"], tz=dt.timezone.utc).date().isoformat()
+    came = (("certified against", made.reference or "no meter"), ("date", date))
+    profile: Profile = profile_of(made.profiled(), made.channel, came)
+    if args.profile:
+        _write(args.profile, profile.to_json())
+        say(f"profile {profile.digest} written to {args.profile}")
+    if args.store:
+        try:
+            say(f"profile {profile.digest} stored in {profile_store.save(profile)}")
+        except CalibrationError as error:
+            say(f"not stored: {error}")
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        msg = f"{path} could not be written: {error}"
+        raise SinkError(msg) from error
+
+
+# --- the report ---
+
+
+def page(made: Certificate) -> Page:
+    """Return the report for a person."""
+    identity, about = made.found.identity or {}, made.conditions
+    device = [str(identity.get(key, "")) for key in ("model", "serial")]
+    result = "passes" if made.passed else "FAILS"
+    open_rules = sum(v.passed is None for v in made.verdicts)
+    left = f"; {open_rules} of {len(made.verdicts)} rules could not be judged" if open_rules else ""
+    lines: list[Line | Table] = [
+        Line(f"{made.found.target}, {made.channel.name}: {result}{left}", Kind.GOOD if made.passed else Kind.BAD),
+        Line(f"  device    {' '.join(filter(None, device))}, driver {identity.get('version') or 'not told'}"),
+        Line(f"  date      {dt.datetime.fromtimestamp(about['unix_s'], tz=dt.timezone.utc):%Y-%m-%d %H:%M} UTC"),
+        Line(f"  machine   {about['machine']['host']}, {about['machine']['cpu']}"),
+    ]
+    lines += [Line(f"  {name}: {value}") for name, value in about["settings"].items()]
+    lines += [Line(f"  {_range(name, *ends)}") for name, ends in about["ranges"].items()]
+    lines.append(Line(f"  reference {made.reference or 'none: give a meter with --meter'}"))
+    lines.append(Line("rules", Kind.HEADING))
+    width = max(len(v.rule) for v in made.verdicts)
+    for v in made.verdicts:
+        lines.append(Line(f"  {_WORD[v.passed]:<4}  {v.rule:<{width}}  {v.demand}", _KIND[v.passed]))
+        lines.append(Line(f"        {'':<{width}}  {v.found}"))
+    lines.append(Line("steady levels", Kind.HEADING))
+    rows = [["  load", "shown", "there", ""]]
+    for level in sorted(made.levels, key=lambda each: each.share):
+        there = f"{level.reference_w:.2f} W" if math.isfinite(level.reference_w) else "-"
+        rows.append([f"  {100 * level.share:.0f} %", f"{level.shown_w:.2f} W", there, ""])
+    lines.append(Table(rows))
+    lines += characterised(made.found.target, made.found.found)
+    if made.found.virtual:
+        lines.append(note(f"{made.found.target} is virtual: what was found are the settings of its emulation"))
+    return lines
+
+
+def _range(name: str, low: float, high: float) -> str:
+    stem, _, unit = name.rpartition("_")
+    scale, unit = (1e6, "MHz") if unit == "Hz" else (1.0, unit)
+    return f"{stem.replace('_', ' ')}: {low / scale:g} to {high / scale:g} {unit}"

@@ -1,0 +1,47 @@
+"""What a characterisation found, with whose it is: the document that ``calibrate profile`` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from pmtpy.analysis.characterisation.results import Characterisation, Series
+from pmtpy.core.channel import Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found, and of whom: the identity of the device where it is known, and the lowest and highest reading."""
+
+    found: Characterisation
+    target: str
+    identity: Mapping[str, Any] | None
+    shown_w: tuple[float, float] | None
+
+    @classmethod
+    def of(
+        cls, found: Characterisation, target: str, identity: Identity | Mapping[str, Any] | None, polls: Series
+    ) -> Found:
+        """Make one of the readings that were characterised."""
+        known = polls.watts[np.isfinite(polls.watts)]
+        span = (float(np.min(known)), float(np.max(known))) if len(known) else None
+        return cls(found, target, asdict(identity) if isinstance(identity, Identity) else identity, span)
+
+    @property
+    def virtual(self) -> bool | None:
+        """Whether the device is emulated; None where that is not known."""
+        return None if self.identity is None else self.identity.get("virtual")
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON document; it says of which device it is, and whether that is virtual."""
+        return self.found.document() | {
+            "target": self.target,
+            "virtual": self.virtual,
+            "identity": self.identity,
+            "shown_w": None if self.shown_w is None else list(self.shown_w),
+            "noise_w": self.found.kernel.best.residual_w if self.found.kernel is not None else None,
+            "notes": list(self.found.notes),
+        }

@@ -1,0 +1,87 @@
+"""Where the profiles of this user's own devices are kept, so that an opened device finds its own.
+
+One file for each device and channel in ``$XDG_DATA_HOME/pmtpy/profiles``, by default under ``~/.local/share``. Only the
+profile of the very device is ever taken, by serial number and driver branch, and every result says so. A virtual device
+takes none: its settings change with each opening. Other cards' profiles are never taken for this one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pmtpy.errors import CalibrationError, SinkError
+
+if TYPE_CHECKING:
+    from pmtpy.core.calibration.profile import Profile
+    from pmtpy.core.channel import Channel, Identity
+
+UNCALIBRATED = "not calibrated"  # a note of a channel that begins so is no longer true of a calibrated one
+
+
+def folder() -> str:
+    """Return where the profiles are; it need not exist."""
+    base = os.environ.get("XDG_DATA_HOME", "")
+    if not base.startswith(os.sep):  # "relative paths are invalid": XDG Base Directory Specification 0.8
+        base = os.path.join(os.path.expanduser("~"), ".local", "share")  # noqa: PTH111, PTH118  (pathlib is slow)
+    return os.path.join(base, "pmtpy", "profiles")  # noqa: PTH118
+
+
+def save(profile: Profile) -> str:
+    """Keep a profile in the place of the one before; return the path of its file.
+
+    Raises
+    ------
+    CalibrationError
+        It is not of one device that can be known again.
+    SinkError
+        The file cannot be written.
+    """
+    device = profile.device
+    if device.virtual or not device.serial:
+        why = "a virtual device" if device.virtual else f"{device.backend} {device.model}, which has no serial number"
+        msg = f"the profile is of {why}: it cannot be found again by the device; keep it in a file of its own"
+        raise CalibrationError(msg)
+    parts = (device.backend, device.model, device.serial, profile.channel)
+    name = "_".join(re.sub(r"[^A-Za-z0-9.-]+", "-", part) for part in parts) + ".json"
+    path = os.path.join(folder(), name)  # noqa: PTH118
+    try:
+        os.makedirs(folder(), exist_ok=True)  # noqa: PTH103
+        with open(f"{path}.new", "w", encoding="utf-8") as file:  # noqa: PTH123
+            file.write(profile.to_json())
+        os.replace(f"{path}.new", path)  # noqa: PTH105  (whoever reads meanwhile sees one of the two)
+    except OSError as error:
+        msg = f"{path}: the profile could not be written: {error.strerror}"
+        raise SinkError(msg) from error
+    return path
+
+
+def find(identity: Identity, channels: Sequence[Channel]) -> tuple[list[Profile], list[str]]:
+    """Return the profiles of a device, and what is to be said of them in every result.
+
+    A file that cannot be read or is for another driver is left out, and that is said, too.
+    """
+    place = folder()
+    if identity.virtual or not identity.serial or not os.path.isdir(place):  # noqa: PTH112
+        return [], []
+    from pmtpy.core.calibration.matching import calibrate  # only who has profiles pays for them
+    from pmtpy.core.calibration.profile import parse_profile
+
+    profiles: list[Profile] = []
+    notes: list[str] = []
+    for name in sorted(n for n in os.listdir(place) if n.endswith(".json")):  # noqa: PTH208
+        path = os.path.join(place, name)  # noqa: PTH118
+        try:
+            with open(path, encoding="utf-8") as file:  # noqa: PTH123
+                profile = parse_profile(file.read(), path)
+            if (profile.device.backend, profile.device.serial) != (identity.backend, identity.serial):
+                continue
+            calibrate([*profiles, profile], identity, channels)
+        except (OSError, UnicodeDecodeError, CalibrationError) as error:
+            notes.append(f"the profile {path} is left out: {error}")
+            continue
+        profiles.append(profile)
+        notes.append(f"{profile.channel}: corrected by the profile {profile.digest} of this very device, {path}")
+    return profiles, notes

@@ -1,0 +1,182 @@
+"""The whole procedure on virtual cards, in no time: on a clock that walks."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pmtpy.analysis.characterisation.results import Characterisation, Series
+from pmtpy.analysis.procedures.certificate import Level, Rules, judged, line_through, settled, trials_of
+from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.cli import certify as verb
+from pmtpy.cli import main
+from pmtpy.core.clock import HOST_CLOCK
+from pmtpy.errors import DeclinedError, TargetError
+from pmtpy.lab.certify import Certificate, Plan, certify
+from pmtpy.lab.loads import cpu_load
+from pmtpy.lab.make_profile import profile_of
+from pmtpy.lab.record import record_all
+from pmtpy.sensor.registry import create
+from tests.support.worlds import WalkingClock
+
+_BRIEF = Plan(response_s=12.0, level_s=0.8, rounds=1, shares=(0.3, 0.6, 1.0), trials=2, repetitions=6)
+
+
+def test_a_virtual_card_is_certified_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    options = {"total": "instant", "profile": "rtx3090"}
+    rules = Rules().but({"gain": 3.0})
+    made = certify("nvml:virtual", options, _BRIEF, rules, clock=WalkingClock(), interval_s=0.015)
+    found = {verdict.rule: verdict.passed for verdict in made.verdicts}
+    assert found.pop("gain") is False
+    assert all(found.values()), made.verdicts
+    assert not made.passed
+    assert made.line is not None
+    assert made.line.gain.contains(0.948)  # that of the virtual card, after a published one
+    assert made.line.gain.half_width < 0.01
+    _tells_whose_it_is(made)
+    _can_be_used(made, tmp_path)
+    _is_printed(made, monkeypatch, capsys, tmp_path)
+
+
+def _tells_whose_it_is(made: Certificate) -> None:
+    document = json.loads(json.dumps(made.document()))
+    assert document["virtual"] is True
+    assert document["identity"]["serial"].startswith("GPU-")
+    assert document["identity"]["version"] == "570.86.15"
+    assert document["conditions"]["settings"] == {"power limit": "3000 W"}
+    assert {"gpu.temperature_C", "gpu.sm_clock_Hz"} <= document["conditions"]["ranges"].keys()
+    there = {level["share"]: level["reference_w"] for level in document["levels"]}
+    assert there == pytest.approx({0.0: 60.0, 0.3: 108.0, 0.6: 156.0, 1.0: 220.0}, abs=1e-3)
+    shown = "\n".join(getattr(line, "text", "") for line in verb.page(made))
+    for told in ("FAILS", "power limit: 3000 W", "is virtual", "GPU-", "driver 570.86.15", "update period"):
+        assert told in shown
+
+
+def _can_be_used(made: Certificate, folder: Path) -> None:
+    profile = profile_of(made.profiled(), made.channel, (("certified against", made.reference),))
+    (folder / "own.json").write_text(profile.to_json(), encoding="utf-8")
+    clock = WalkingClock()
+    options: dict[str, Any] = {"profile": "rtx3090", "load": "constant:150", "total": "instant", "clock": clock}
+    with create("nvml:virtual", calibration=folder / "own.json", **options) as sensor:
+        assert not [n for n in sensor.identity.notes if n.startswith("gpu.instant: not calibrated")]
+        clock.advance(1.0)
+        assert sensor.read().watts[1] == pytest.approx(150.0, rel=0.01)
+    with create("nvml:virtual", **options) as sensor:
+        assert [n for n in sensor.identity.notes if n.startswith("gpu.instant: not calibrated; 5 cards of this model")]
+
+
+def _is_printed(
+    made: Certificate, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    monkeypatch.setattr(verb, "certify", lambda *_, **__: made)
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder))
+    report, profile = folder / "report.json", folder / "verb.json"
+    words = ["certify", "nvml:virtual", "--json", "--store", "--report", str(report), "--profile", str(profile)]
+    assert main(words) == verb.BROKEN
+    told = capsys.readouterr()
+    assert json.loads(told.out) == json.loads(report.read_text(encoding="utf-8"))
+    assert json.loads(profile.read_text(encoding="utf-8"))["channel"] == "gpu.instant"
+    assert "not stored: the profile is of a virtual device" in told.err
+    assert main(["certify", "nvml:virtual", "--rule", "gain=x"]) == 2
+    assert "the rules are period, coverage" in capsys.readouterr().err
+
+
+def test_a_load_of_its_own_and_plans_that_prove_nothing_are_refused() -> None:
+    with pytest.raises(TargetError, match="makes the load itself"):
+        certify("nvml:virtual", {"load": "constant:60"}, _BRIEF, Rules(), clock=WalkingClock())
+    with pytest.raises(TargetError, match="two different shares"):
+        Plan(shares=(0.5, 0.5))
+    with pytest.raises(TargetError, match="two trials"):
+        Plan(trials=1)
+
+
+def test_phases_differ_from_trial_to_trial_and_the_scheme_is_in_order() -> None:
+    scheme = Plan().scheme()
+    assert np.all(np.diff(scheme.edges_s) > 0.0)
+    assert len(scheme.edges_s) == 2 * len(scheme.shares)
+    firsts = [scheme.edges_s[scheme.edges_s > begin][0] for begin, _ in scheme.trials]
+    phases = np.array(firsts) % 0.1
+    assert np.min(np.diff(np.sort(phases))) > 1e-3
+    for share, begin, end in scheme.levels:
+        inside = scheme.edges_s[(scheme.edges_s > begin + 1e-9) & (scheme.edges_s < end - 1e-9)]
+        assert not len(inside), share
+
+
+def test_a_line_is_found_within_its_interval_and_bent_levels_are_seen() -> None:
+    there = np.linspace(60.0, 300.0, 7)
+    wobble = np.array([0.3, -0.2, 0.1, -0.3, 0.2, -0.2, 0.1])
+    straight = [Level(i / 6.0, 0.95 * w + 2.0 + e, w) for i, (w, e) in enumerate(zip(there, wobble, strict=True))]
+    line = line_through(straight)
+    assert line.gain.contains(0.95)
+    assert line.offset_w.contains(2.0)
+    assert line.deviation < 0.002
+    bent = line_through([Level(i / 6.0, w - 4e-4 * w * w, w) for i, w in enumerate(there)])
+    assert bent.deviation > 0.01
+    with pytest.raises(DeclinedError, match="--meter"):
+        line_through([Level(0.5, 100.0)])
+    with pytest.raises(DeclinedError, match="fewer than 3 levels"):
+        line_through(straight[:2])
+
+
+def test_what_lies_across_a_limit_is_not_decided() -> None:
+    wide = judged("gain", "", Estimate(1.04, 0.99, 1.09), "", (0.95, 1.05))
+    assert wide.passed is None
+    assert "too uncertain" in wide.found
+    assert judged("gain", "", Estimate(1.04, 1.03, 1.049), "", (0.95, 1.05)).passed is True
+    assert math.isclose(trials_of([0.99, 1.01]).sd, math.sqrt(2.0) * 0.01)
+    assert settled(1.0, 3.0) == (2.0, 3.0)
+    with pytest.raises(DeclinedError):
+        trials_of([1.0])
+
+
+def test_a_meter_beside_it_is_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pmtpy.lab import certify as lab
+
+    plan = Plan(response_s=10.0, level_s=0.6, rounds=1, shares=(0.5, 1.0), trials=2, repetitions=4)
+    clock, scheme = WalkingClock(), plan.scheme()
+    polls = record_all(
+        "nvml:virtual",
+        {"profile": "rtx3090", "total": "instant"},
+        scheme.edges_s,
+        shares=scheme.shares,
+        seconds=scheme.seconds,
+        interval_s=0.02,
+        clock=clock,
+    )
+    truth, _ = lab._reference(polls, scheme, None, "")
+    assert truth is not None
+    t_s = np.arange(0.0, scheme.seconds, 0.002)
+    joules = np.interp(t_s, truth.t_s, truth.joules) * 2.0  # a meter of both supplies of a machine, say
+    meter = Series(t_s, np.gradient(joules, t_s), joules=joules)
+    monkeypatch.setattr(lab, "characterise", lambda channel, *_, **__: Characterisation(channel))
+    made = lab.judge("nvml:virtual", polls, scheme, Rules(), meter=meter, meter_name="powersensor3")
+    assert made.reference == "powersensor3"
+    assert made.line is not None
+    assert made.line.gain.contains(0.948 / 2.0)
+    assert made.verdicts[0].passed is None
+    assert made.verdicts[0].rule == "update period"
+
+
+def test_stretches_follow_the_load_as_it_really_was() -> None:
+    scheme = _BRIEF.scheme()
+    late = scheme.met(scheme.edges_s + 0.4)
+    assert late.levels[0][1] == pytest.approx(scheme.levels[0][1] + 0.4)
+    assert late.trials[1][0] == pytest.approx(scheme.trials[1][0] + 0.4)
+    with pytest.raises(DeclinedError, match="ended early"):
+        scheme.met(scheme.edges_s[:-2])
+
+
+def test_a_cpu_is_loaded_by_a_share_of_its_cores() -> None:
+    edges, never = np.array([0.02, 0.06, 0.08, 0.12]), threading.Event()
+    with cpu_load(edges, HOST_CLOCK, (0.5, 1.0)) as running:
+        while len(running.edges_ns()) < 4:
+            HOST_CLOCK.wait_until(HOST_CLOCK.now_ns() + 10_000_000, never)
+    assert np.all(np.diff(running.edges_ns()) > 0)

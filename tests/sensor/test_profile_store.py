@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pmtpy.backends.nvml import published
+from pmtpy.backends.nvml.facts import GAIN_U, Kind
+from pmtpy.core.calibration.curves import Affine
+from pmtpy.core.calibration.profile import Profile
+from pmtpy.core.channel import Channel, Identity, Quantity
+from pmtpy.core.response import Number
+from pmtpy.emulators.nvml import VirtualDriver, make_gpu, private_pynvml
+from pmtpy.emulators.world import make_world
+from pmtpy.errors import CalibrationError
+from pmtpy.sensor import profile_store
+from pmtpy.sensor.registry import create
+from tests.support.worlds import WalkingClock
+
+_CARD = Identity("nvml", "NVIDIA X", "GPU-1", "570.1")
+_CHANNELS = (Channel("gpu.instant", Quantity.POWER, domain="gpu/1"),)
+
+
+def _profile(device: Identity = _CARD, channel: str = "gpu.instant", gain: float = 0.9) -> Profile:
+    return Profile(device, channel, Affine(Number(gain, 0.01)), 10.0, 500.0, provenance=(("by", "a test"),))
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    return tmp_path / "pmtpy" / "profiles"
+
+
+def test_a_device_finds_its_own_profile_and_no_other(store: Path) -> None:
+    assert profile_store.find(_CARD, _CHANNELS) == ([], [])
+    path = profile_store.save(_profile())
+    profile_store.save(_profile(Identity("nvml", "NVIDIA X", "GPU-2", "570.1")))
+    assert Path(path).parent == store
+    found, notes = profile_store.find(_CARD, _CHANNELS)
+    assert [p.digest for p in found] == [_profile().digest]
+    assert notes == [f"gpu.instant: corrected by the profile {_profile().digest} of this very device, {path}"]
+
+
+def test_another_driver_branch_and_a_broken_file_are_left_out_and_said(store: Path) -> None:
+    profile_store.save(_profile(Identity("nvml", "NVIDIA X", "GPU-1", "535.2")))
+    (store / "broken.json").write_text("{", encoding="utf-8")
+    found, notes = profile_store.find(_CARD, _CHANNELS)
+    assert not found
+    assert len(notes) == 2
+    assert "not JSON" in notes[0]
+    assert "driver branch" in notes[1]
+
+
+def test_a_later_profile_takes_the_place_of_the_one_before(store: Path) -> None:
+    profile_store.save(_profile())
+    profile_store.save(_profile(gain=0.8))
+    found, _ = profile_store.find(_CARD, _CHANNELS)
+    assert [p.digest for p in found] == [_profile(gain=0.8).digest]
+
+
+def test_a_virtual_device_and_one_without_serial_are_not_stored(store: Path) -> None:
+    for device in (Identity("nvml", "X", "GPU-1", virtual=True), Identity("nvml", "X")):
+        with pytest.raises(CalibrationError, match="cannot be found again"):
+            profile_store.save(_profile(device))
+    assert not store.exists()
+
+
+def test_an_opened_card_is_corrected_by_its_stored_profile_which_every_result_says(store: Path, tmp_path: Path) -> None:
+    clock = WalkingClock()
+    world = make_world("constant:100", clock=clock)
+    library = private_pynvml(VirtualDriver(world, [make_gpu("rtx3090")]))
+    given: dict[str, Any] = {"clock": clock, "library": library, "total": "instant", "sysfs_root": tmp_path}
+    with create("nvml:0", **given) as sensor:
+        identity, channel = sensor.identity, sensor.channels[0]
+        assert [n for n in identity.notes if n.startswith("gpu.instant: not calibrated; 5 cards of this model were")]
+        assert channel.gain_u == pytest.approx(0.032, abs=0.001)
+        clock.advance(1.0)
+        shown = sensor.read().watts[1]
+    profile_store.save(_profile(identity, gain=0.5))
+    with create("nvml:0", **given) as sensor:
+        clock.advance(1.0)
+        assert sensor.read().watts[1] == pytest.approx(2.0 * shown, rel=0.02)
+        assert any("corrected by the profile" in note for note in sensor.identity.notes)
+        assert not any(note.startswith("gpu.instant: not calibrated") for note in sensor.identity.notes)
+        sensor.reopen()
+        assert any("corrected by the profile" in note for note in sensor.identity.notes)
+    explicit = tmp_path / "own.json"
+    explicit.write_text(_profile(identity, gain=0.25).to_json(), encoding="utf-8")
+    for calibration, factor in ((explicit, 4.0), ("none", 1.0)):
+        with create("nvml:0", calibration=calibration, **given) as sensor:
+            clock.advance(1.0)
+            assert sensor.read().watts[1] == pytest.approx(factor * shown, rel=0.02)
+
+
+def test_published_cards_of_the_model_say_how_far_another_may_be_off() -> None:
+    known = published.spread("NVIDIA GeForce RTX 3090", "570.86.15", Kind.INSTANT)
+    assert known is not None
+    assert len(known.errors) == 5
+    assert min(known.errors) == pytest.approx(-0.04745)
+    one = published.spread("NVIDIA A100-PCIE-40GB", "535.54.03", Kind.INSTANT)
+    assert one is not None
+    assert one.gain_u == pytest.approx(((GAIN_U**2 + 0.054687**2) / 2.0) ** 0.5, rel=1e-3)
+    assert "one card of this model was off by -5.5 %" in one.note("gpu.instant")
+    assert published.spread("NVIDIA GeForce RTX 3090 Ti", "570.86.15", Kind.INSTANT) is None
+    assert published.spread("NVIDIA H100 PCIe", "570.86.15", Kind.INSTANT) is None
+    assert published.spread("NVIDIA GeForce GTX TITAN X", "530.1", Kind.INSTANT) is not None
