@@ -112,6 +112,15 @@ LAYOUTS: dict[str, tuple[ChipSpec, ...]] = {
             {"energy1_label": "card", "energy2_label": "pkg", "power1_max": 190_000_000},
         ),
     ),
+    "xilinx": (
+        ChipSpec(
+            "xclmgmt_hwmon",
+            "0000:65:00.0",
+            {"power1_input": Live("power", 1.0, 1_000_000), "power2_input": Live("power", 0.6, 1_000_000)},
+            0.01,
+            {"power1_label": "Power", "power2_label": "vccint"},
+        ),
+    ),
     "grace": (
         _meter(0, "Module Power Socket 0", 0.6),
         _meter(1, "Grace Power Socket 0", 0.3),

@@ -62,6 +62,7 @@ BACKENDS: Mapping[str, Backend] = types.MappingProxyType(
             Backend("amdsmi", "pmtpy.backends.amdsmi", "pmtpy.emulators.amdsmi", "AMD GPUs", ("rocm",)),
             Backend("cray", "pmtpy.backends.cray", "pmtpy.emulators.cray", "HPE Cray EX nodes"),
             Backend("hwmon", "pmtpy.backends.hwmon", "pmtpy.emulators.hwmon", "power channels of Linux hwmon chips"),
+            Backend("iio", "pmtpy.backends.iio", "pmtpy.emulators.iio", "INA2xx chips with stamps of the kernel"),
             Backend("ipmi", "pmtpy.backends.ipmi", "pmtpy.emulators.ipmi", "chassis power over IPMI (DCMI)"),
             Backend("jetson", "pmtpy.backends.jetson", "pmtpy.emulators.jetson", "NVIDIA Jetson modules", ("tegra",)),
             Backend("nvml", "pmtpy.backends.nvml", "pmtpy.emulators.nvml", "NVIDIA GPUs", ("nvidia",)),

@@ -25,6 +25,7 @@ ALLOWED = {
     "amdsmi": 0.003,  # an energy accumulator that steps every few ms
     "cray": 0.01,  # counters in whole joules at 10 Hz: a joule and 100 ms of 100 W at either end
     "hwmon": 0.02,  # a mean over 35 ms shown up to 35 ms late: each step misplaced by at most 2.1 J
+    "iio": 0.002,  # a step misplaced by at most one conversion of 2.2 ms at either end; rounding is dithered
     "ipmi": 0.05,  # a reading held for a second: 60 W x 0.5 s at either end, and what ten edges leave
     "jetson": 0.02,  # quantised currents (8 mA at 5 V and more), conversions of some ms
     "nvml": 0.01,  # an energy counter that steps every 100 ms: 10 J at either end
@@ -92,6 +93,7 @@ STAMPS = [
     ("cray", {}, Timestamps.DEVICE_UPDATE),
     ("cray", {"stamps": False}, Timestamps.HOST_READ),
     ("hwmon", {}, Timestamps.HOST_READ),
+    ("iio", {}, Timestamps.DEVICE_UPDATE),
     ("ipmi", {}, Timestamps.HOST_READ),
     ("jetson", {}, Timestamps.HOST_READ),
     ("nvml", {}, Timestamps.DEVICE_READ),
