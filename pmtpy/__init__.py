@@ -18,6 +18,7 @@ from pmtpy.integrations import old_names
 if TYPE_CHECKING:
     from pmtpy._version import __version__
     from pmtpy.cluster import mpi, prometheus
+    from pmtpy.cluster.dataset import dataset
     from pmtpy.core.state import State, joules, seconds, watts
     from pmtpy.errors import (
         BackendUnavailableError,
@@ -74,6 +75,7 @@ _HOME = {
     "seconds": "pmtpy.core.state",
     "watts": "pmtpy.core.state",
     "load": "pmtpy.io.read",
+    "dataset": "pmtpy.cluster.dataset",
     "mpi": "pmtpy.cluster",
     "prometheus": "pmtpy.cluster",
     "Measurement": "pmtpy.regions.measurement",
@@ -111,6 +113,7 @@ __all__ = [
     "bench",
     "combine",
     "create",
+    "dataset",
     "dump",
     "install_as_pmt",
     "install_as_powersensor",

@@ -26,7 +26,8 @@ from pmtpy.cli.terminal import progress, show
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, duration_of, seconds_of
 from pmtpy.core.nearest import nearest
 from pmtpy.errors import PmtError, SourceLostError, TargetError
-from pmtpy.io.write import FORMATS, SUFFIXES, Ending
+from pmtpy.io.origin import launch_of, this_machine
+from pmtpy.io.write import FORMATS, SUFFIXES, DataSetPlace, Ending
 from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of, dump_error_of
 
@@ -57,12 +58,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--duration", type=duration_of, metavar="TIME", help="end after this time (bare: seconds); default: at Ctrl-C"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
+    parser.add_argument(
+        "--dataset",
+        metavar="ROOT",
+        help="grow a data set of many hosts, for pmt.dataset and other engines: ROOT/host=.../date=.../*.parquet",
+    )
+    parser.add_argument(
+        "--job", metavar="ID", help="with --dataset: which job the rows are of; default: what the launcher says"
+    )
+    parser.add_argument(
+        "--rotate",
+        type=rotation_of,
+        metavar="SIZE|1h",
+        help="with --dataset: begin a new file above this size (64MB), or each hour (1h); each day in any case",
+    )
     parser.add_argument("--output", metavar="FILE", help="write the summary to FILE instead of stderr")
     parser.usage = "pmtpy dump TARGET... [-f FILE] [options] [-- COMMAND...]"
     parser.epilog = (
         "examples:\n"
         "  pmtpy dump powersensor3 -f run.csv --duration 5s\n"
         "  pmtpy dump rapl nvml:0 --interval 100ms -f run.csv -- ./solve\n"
+        "  pmtpy dump rapl --dataset energy --interval 1s --rotate 1h\n"
         "  pmtpy dump powersensor3:virtual -o load=sine:low=20,high=80,hz=5 --duration 1s | head"
     )
 
@@ -70,11 +86,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Dump until the time is over, the command has ended, or the user stops it."""
     check_writable(args.output)
-    if args.format is None:
+    if args.format is None and args.dataset is None:
         check_suffix(args.file, "; or --format says what it is")
     targets = chosen_targets(args.targets)
     seconds: float | None = args.duration
-    paths = dump_paths(targets, args.file, args.format)
+    if args.dataset is not None:
+        paths: Sequence[Path | DataSetPlace | None] = [_place(args)] * len(targets)
+    else:
+        paths = dump_paths(targets, args.file, args.format)
     with opened(targets, args.option, interval=args.interval) as sensors:
         region = Region("dump", {s.target: s for s in sensors})
         started: list[Sensor] = []
@@ -94,6 +113,34 @@ def run(args: argparse.Namespace) -> int:
         return code
     lost = any(isinstance(p, SourceLostError) for p in problems)
     return LOST if lost else 1 if problems else code
+
+
+def _place(args: argparse.Namespace) -> DataSetPlace:
+    """Return where the data set grows, and as whose."""
+    if args.format is not None or args.overwrite:
+        msg = "--format and --overwrite do not go with --dataset: its files are Parquet and have names of their own"
+        raise TargetError(msg)
+    launch, machine = launch_of(os.environ), this_machine(os.environ)
+    size = args.rotate if isinstance(args.rotate, int) else None
+    job = args.job if args.job is not None else launch.job
+    return DataSetPlace(Path(args.dataset), machine.host, job, size, hourly=args.rotate == "hour")
+
+
+def rotation_of(text: str) -> int | str:
+    """Return the size in bytes, or "hour", at which a file is ended.
+
+    Raises
+    ------
+    TargetError
+        The text is neither.
+    """
+    found = re.fullmatch(r"(\d+)\s*([kMG]?)B", text)
+    if found and int(found[1]):
+        return int(found[1]) * {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}[found[2]]
+    if text in {"1h", "hour"}:
+        return "hour"
+    msg = f"{text!r} is no place to begin a new file: write a size such as 64MB, or 1h"
+    raise TargetError(msg)
 
 
 def check_suffix(file: str | None, hint: str = "") -> None:
@@ -176,14 +223,14 @@ def _reader_gone(error: PmtError) -> bool:
 def _report(
     args: argparse.Namespace,
     region: Region,
-    paths: Sequence[Path | None],
+    paths: Sequence[Path | DataSetPlace | None],
     endings: Mapping[str, Ending],
     problems: Sequence[PmtError],
 ) -> None:
     made = report.page(region.outcomes(), None, summed=False)
     for target, path in zip(region.targets, paths, strict=True):
         if path is not None:
-            made.append(Line(f"written: {path}{_amount(endings[target]) if target in endings else ''}"))
+            made.append(Line(f"written: {os.fspath(path)}{_amount(endings[target]) if target in endings else ''}"))
     made += [Line(f"warning: {p}", Kind.WARNING) for p in problems]
     if args.output:
         write_report(made, args.output)

@@ -14,6 +14,7 @@ from pmtpy.errors import TargetError
 from pmtpy.io.write._file import Output, Target
 from pmtpy.io.write.base import Ending, Header, RecordedRegion, Sink
 from pmtpy.io.write.csv import CsvSink
+from pmtpy.io.write.dataset import DataSetPlace, DataSetSink
 from pmtpy.io.write.jls import JlsSink
 from pmtpy.io.write.parquet import ParquetSink
 from pmtpy.io.write.pmt import PmtSink
@@ -145,6 +146,7 @@ __all__ = [
     "FILE_FORMATS",
     "FORMATS",
     "SUFFIXES",
+    "DataSetPlace",
     "Ending",
     "FileFormat",
     "Header",
@@ -189,6 +191,8 @@ def open_sink(
     TargetError
         There is no such format.
     """
+    if isinstance(target, DataSetPlace):
+        return DataSetSink(target, header)
     suffix = PurePath(target).suffix.lower() if isinstance(target, (str, PurePath)) else ""
     chosen = format if format is not None else SUFFIXES.get(suffix, "csv")
     opener = next((f.opener for f in FILE_FORMATS if f.live and f.name == chosen), None)

@@ -1,0 +1,261 @@
+"""Rows as part of a data set of many hosts: Parquet files in folders of host and day. Needs ``pyarrow``.
+
+``ROOT/host=NODE/date=DAY/JOB.SENSOR.RUN-NUMBER.parquet``, with one line for each row and channel, so that every file
+has the same columns and any engine reads the tree as one table. Energies are cumulative over a run, which goes through
+several files: what an interval used is a difference, also where rows were thinned or lost. A file appears in one step,
+when it is whole; of a writer that is killed, the file that it was at is missing (docs/data-sets.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pmtpy.core.channel import TOTAL
+from pmtpy.core.rows import Floats, Frame
+from pmtpy.errors import SinkError
+from pmtpy.io.write.base import Ending, Header
+
+COLUMNS = ("time", "job", "sensor", "channel", "run", "joules", "watts", "uncovered_s", "lost", "gain_u", "virtual")
+"""Of every file, in order. ``host`` and ``date`` are the names of folders."""
+
+_GROUP = 100_000  # lines of a row group: a few seconds of a stream, hours of a register
+_DAY_S, _HOUR_S = 86400, 3600
+
+
+@dataclass(frozen=True, slots=True)
+class DataSetPlace:
+    """Where a data set grows.
+
+    Attributes
+    ----------
+    root : Path
+    host, job : str
+        Of the rows to come.
+    most_bytes : int or None
+        A file that is larger is ended, and the next begun.
+    hourly : bool
+        So is one at the turn of an hour.
+    """
+
+    root: Path
+    host: str
+    job: str = ""
+    most_bytes: int | None = None
+    hourly: bool = False
+
+    def __fspath__(self) -> str:
+        """Return the root."""
+        return str(self.root)
+
+
+def _name(text: str) -> str:
+    """Return a text as part of a file's name; the engines take a leading point or line as hidden."""
+    return re.sub(r"[^A-Za-z0-9_:+-]+", "-", text).strip("-_") or "none"
+
+
+class DataSetSink:
+    """Writes the files of one sensor's run."""
+
+    def __init__(self, place: DataSetPlace, header: Header) -> None:
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+        except ImportError as error:
+            msg = "writing a data set needs pyarrow: pip install 'pmtpy[parquet]'"
+            raise SinkError(msg) from error
+        self._pa, self._pq = pa, pq
+        self._place, self._layout = place, header.layout
+        self._unix_ns = header.anchor.unix_ns - header.anchor.monotonic_ns
+        self._run = f"{header.anchor.unix_ns // 10**6:x}-{secrets.token_hex(3)}"
+        self._texts = {"job": place.job, "sensor": header.target, "run": self._run}
+        self._virtual = header.identity.virtual
+        energy = header.layout.energy
+        first = 0 if header.layout.has_total else 1  # a zero would pass for a measurement
+        self._channels = [*([TOTAL] if not first else []), *(c.name for c in energy)]
+        gains = [c.gain_u for c in energy]
+        summed = max((gains[i - 1] for i in header.layout.in_total), default=0.0)
+        self._gains = [*([summed] if not first else []), *gains]
+        self._columns = list(range(first, len(energy) + 1))
+        text = pa.dictionary(pa.int32(), pa.string())
+        kinds = {"time": pa.float64(), "lost": pa.int64(), "virtual": pa.bool_()}
+        kinds |= dict.fromkeys(("job", "sensor", "channel", "run"), text)
+        self._schema = pa.schema([(n, kinds.get(n, pa.float64())) for n in COLUMNS])
+        self._origin: Floats | None = None
+        self._waiting: list[Frame] = []
+        self._lines = 0
+        self._dropped = 0
+        self._number = 0
+        self._open: _File | None = None
+        try:
+            place.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            msg = f"cannot make {place.root}: {error.strerror}"
+            raise SinkError(msg) from error
+
+    def write(self, frame: Frame) -> None:
+        """Take the rows of ``frame``, each into the file of its hour and day."""
+        if not len(frame):
+            return
+        if self._origin is None:
+            self._origin = frame.joules[0].copy()
+        for part in self._cut(frame):
+            key = self._key(int(part.t_ns[0]))
+            if self._open is not None and (self._open.key != key or self._full()):
+                self._finish()
+            if self._open is None:
+                self._begin(key)
+            self._waiting.append(part)
+            self._lines += len(part) * len(self._channels)
+            if self._lines >= _GROUP:
+                self._flush()
+
+    def _cut(self, frame: Frame) -> list[Frame]:
+        """Cut rows where the folder or the file changes."""
+        from pmtpy.io.columns import piece
+
+        keys = (frame.t_ns + self._unix_ns) // (self._span_s() * 10**9)
+        edges = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), len(frame)]
+        return [piece(frame, a, b) for a, b in itertools.pairwise(edges)]
+
+    def _span_s(self) -> int:
+        return _HOUR_S if self._place.hourly else _DAY_S
+
+    def _key(self, t_ns: int) -> tuple[str, int]:
+        unix_s = (t_ns + self._unix_ns) // 10**9
+        day = datetime.fromtimestamp(unix_s, timezone.utc).strftime("%Y-%m-%d")
+        return day, unix_s // self._span_s()
+
+    def _full(self) -> bool:
+        most = self._place.most_bytes
+        return most is not None and self._open is not None and self._open.size() >= most
+
+    # -- files -------------------------------------------------------------------------------------------------------
+
+    def _begin(self, key: tuple[str, int]) -> None:
+        folder = self._place.root / f"host={_name(self._place.host)}" / f"date={key[0]}"
+        name = f"{_name(self._place.job)}.{_name(self._texts['sensor'])}.{self._run}-{self._number:04d}.parquet"
+        self._number += 1
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._open = _File(key, folder / name, self._pq, self._schema)
+        except OSError as error:
+            msg = f"cannot write {folder / name}: {error.strerror or error}"
+            raise SinkError(msg) from error
+
+    def _flush(self) -> None:
+        """Write what waits as a row group: by channel, then by time, which takes least room."""
+        if not self._waiting or self._open is None:
+            return
+        frames, self._waiting, self._lines = self._waiting, [], 0
+        try:
+            self._open.write(self._table(frames), sum(map(len, frames)))
+        except (OSError, self._pa.ArrowException) as error:
+            self._give_up(error, sum(map(len, frames)))
+
+    def _give_up(self, error: Exception, rows: int) -> None:
+        """Drop the file that the disk refuses to finish; its rows are lost, the energies of the run are not."""
+        assert self._open is not None  # noqa: S101  (the caller has one)
+        self._dropped += self._open.rows + rows
+        path, lost = self._open.path, self._open.rows + rows
+        self._open.discard()
+        self._open = None
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        msg = f"cannot write {path}: {why}; {lost} rows are missing"
+        raise SinkError(msg) from error
+
+    def _finish(self) -> None:
+        self._flush()
+        if self._open is None:
+            return
+        file, rows = self._open, 0
+        try:
+            file.finish()
+        except (OSError, self._pa.ArrowException) as error:
+            self._give_up(error, rows)
+        self._open = None
+
+    def _table(self, frames: Sequence[Frame]) -> Any:
+        pa, width = self._pa, len(self._channels)
+        t_ns = np.concatenate([f.t_ns for f in frames])
+        unix_ns = t_ns + self._unix_ns
+        rows = len(t_ns)
+        origin = self._origin if self._origin is not None else 0.0
+        joules = np.concatenate([f.joules for f in frames]) - origin
+        watts = np.concatenate([f.watts for f in frames])
+        gaps = np.concatenate([f.uncovered_ns for f in frames])
+        lost = np.concatenate([f.lost for f in frames])
+
+        def by_channel(values: Any) -> Any:
+            return pa.array(np.ascontiguousarray(values[:, self._columns].T).ravel())
+
+        def text(values: list[str], index: Any) -> Any:
+            return pa.DictionaryArray.from_arrays(pa.array(index, pa.int32()), pa.array(values, pa.string()))
+
+        nothing = np.zeros(rows * width, np.int32)
+        made = {
+            "time": pa.array(np.tile(unix_ns // 10**9 + unix_ns % 10**9 / 1e9, width)),
+            "channel": text(self._channels, np.repeat(np.arange(width, dtype=np.int32), rows)),
+            "joules": by_channel(joules),
+            "watts": by_channel(watts),
+            "uncovered_s": by_channel(gaps / 1e9),
+            "lost": pa.array(np.tile(np.asarray(lost, np.int64), width)),
+            "gain_u": pa.array(np.repeat(np.asarray(self._gains, np.float64), rows)),
+            "virtual": pa.array(np.full(rows * width, self._virtual)),
+            **{name: text([value], nothing) for name, value in self._texts.items()},
+        }
+        return pa.Table.from_arrays([made[n] for n in COLUMNS], schema=self._schema)
+
+    def close(self, ending: Ending) -> Ending:
+        """Finish the last file; say of how many rows there is none."""
+        with contextlib.suppress(SinkError):
+            self._finish()
+        if not self._dropped:
+            return ending
+        text = "; ".join(filter(None, (ending.error, f"{self._dropped} rows found no room in {self._place.root}")))
+        return replace(
+            ending, rows=ending.rows - self._dropped, dropped=ending.dropped + self._dropped, complete=False, error=text
+        )
+
+
+class _File:
+    """One Parquet file that is being written, under a name that no engine looks at."""
+
+    def __init__(self, key: tuple[str, int], path: Path, pq: Any, schema: Any) -> None:
+        self.key, self.path, self.rows = key, path, 0
+        self._draft = path.with_name(f".{path.name}.tmp")
+        self._stream = self._draft.open("xb")
+        self._writer = pq.ParquetWriter(
+            self._stream, schema, compression="zstd", use_dictionary=True, write_page_checksum=True
+        )
+
+    def size(self) -> int:
+        return int(self._stream.tell())
+
+    def write(self, table: Any, rows: int) -> None:
+        self._writer.write_table(table, row_group_size=len(table))
+        self.rows += rows
+
+    def finish(self) -> None:
+        self._writer.close()
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
+        self._stream.close()
+        self._draft.replace(self.path)
+
+    def discard(self) -> None:
+        with contextlib.suppress(Exception):
+            self._writer.close()
+        with contextlib.suppress(OSError):
+            self._stream.close()
+        self._draft.unlink(missing_ok=True)

@@ -1,0 +1,258 @@
+"""A data set of 200 imagined nodes, read by every engine that we say reads it: the same joules as the truth."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pmtpy as pmt
+from pmtpy.core.channel import Channel, Identity, Quantity
+from pmtpy.core.clock import Anchor
+from pmtpy.core.rows import Frame, Layout
+from pmtpy.errors import SinkError, TargetError
+from pmtpy.io.write.base import Ending, Header
+from pmtpy.io.write.dataset import COLUMNS, DataSetPlace, DataSetSink
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra parquet)")
+duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed (extra dataset)")
+
+NODES, SECONDS = 200, 60
+MIDNIGHT = 1_800_000_000 // 86400 * 86400
+CHANNELS = (
+    Channel("package0", Quantity.ENERGY, scale=1e-6, domain="host/socket0/package", gain_u=0.02),
+    Channel("dram0", Quantity.ENERGY, scale=1e-6, domain="host/socket0/dram", gain_u=0.01),
+)
+
+
+def watts(node: int) -> float:
+    return 100.0 + node
+
+
+def header(begin_s: float, *, virtual: bool = False, target: str = "rapl") -> Header:
+    unix_ns = round(begin_s * 1e9)
+    return Header(target, Identity("rapl", virtual=virtual), Layout(CHANNELS), Anchor(10**9, unix_ns))
+
+
+def frame(first: int, last: int, power: float, *, step: float = 1.0, lost: int = 0) -> Frame:
+    """Rows from second ``first`` to ``last`` of a run: a total, three quarters and a quarter of it."""
+    t = np.arange(first, last, step)
+    joules = np.outer(t * power, [1.0, 0.75, 0.25]) + 7.0  # counted since some opening
+    gone = np.zeros(len(t), np.int64)
+    gone[0] = lost
+    rows = len(t)
+    return Frame(
+        (t * 1e9).astype(np.int64) + 10**9, np.full((rows, 3), power) * [1.0, 0.75, 0.25], joules,
+        np.empty((rows, 0)), gone, np.zeros((rows, 3), np.int64),
+    )  # fmt: skip
+
+
+def ending(rows: int = 0) -> Ending:
+    return Ending(Anchor(2, 2), rows, 0, 0, complete=True)
+
+
+def write(place: DataSetPlace, begin_s: float, *frames: Frame, virtual: bool = False, target: str = "rapl") -> Ending:
+    sink = DataSetSink(place, header(begin_s, virtual=virtual, target=target))
+    for each in frames:
+        sink.write(each)
+    return sink.close(ending(sum(map(len, frames))))
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """200 nodes of one job, 601 rows each, in two files where midnight falls between."""
+    place = tmp_path_factory.mktemp("many") / "energy"
+    for node in range(NODES):
+        begin = MIDNIGHT - 30 if node % 50 == 0 else MIDNIGHT + 3600
+        job = "7.0" if node < NODES - 1 else "8.0"
+        write(DataSetPlace(place, f"node{node:03d}", job), begin, frame(0, SECONDS + 1, watts(node)))
+    return place
+
+
+TRUTH = {f"node{n:03d}": watts(n) * SECONDS for n in range(NODES)}
+
+
+def test_duckdb_gives_the_joules_of_every_node_and_job(root: Path) -> None:
+    data = pmt.dataset(root)
+    found = {host: joules for host, joules, *_ in data.energies(by=("host",)).fetchall()}
+    assert found == pytest.approx(TRUTH)
+    jobs = {row[0]: row for row in data.energies(by=["job"]).fetchall()}
+    assert jobs["8.0"][1] == pytest.approx(watts(NODES - 1) * SECONDS)
+    assert jobs["7.0"][1] == pytest.approx(sum(TRUTH.values()) - jobs["8.0"][1])
+    assert jobs["7.0"][2] == pytest.approx(SECONDS)
+    assert jobs["7.0"][5] == pytest.approx(0.02 * jobs["7.0"][1])
+    (parts,) = data.energies(by=("channel",), channel="dram0").fetchall()
+    assert parts[1] == pytest.approx(sum(TRUTH.values()) / 4)
+    whole = data.energies(by=()).fetchall()
+    assert whole[0][0] == pytest.approx(sum(TRUTH.values()))
+
+
+def test_intervals_take_their_share_of_rows_that_reach_over_their_edges(root: Path) -> None:
+    data = pmt.dataset(root)
+    begin = MIDNIGHT + 3600
+    (part,) = data.energies(by=("job",), start=begin + 10.25, stop=begin + 20.75).fetchall()[:1]
+    late = [n for n in range(NODES - 1) if n % 50]
+    assert part[1] == pytest.approx(sum(map(watts, late)) * 10.5)
+    assert part[2] == pytest.approx(10.5)
+    bins = data.energies(by=("host",), every=0.4, start=begin + 30.0, stop=begin + 33.0)
+    rows = [r for r in bins.fetchall() if r[0] == "node001"]
+    assert len(rows) in {8, 9}
+    assert sum(r[2] for r in rows) == pytest.approx(watts(1) * 3.0)
+    over_midnight = data.energies(by=("host",), start=MIDNIGHT - 5.5, stop=MIDNIGHT + 4.5).fetchall()
+    assert {r[0]: r[1] for r in over_midnight} == pytest.approx(
+        {f"node{n:03d}": watts(n) * 10 for n in range(0, 200, 50)}
+    )
+    hours = data.energies(by=(), every=3600.0).fetchall()
+    assert sum(r[1] for r in hours) == pytest.approx(sum(TRUTH.values()))
+
+
+def test_it_is_lazy_and_answers_to_sql(root: Path) -> None:
+    data = pmt.dataset(root)
+    assert set(data.rows().columns) == {*COLUMNS, "date", "host"}
+    assert data.sql("select count(*) from rows where channel = 'total'").fetchall() == [(NODES * (SECONDS + 1),)]
+    assert data.sql("select distinct typeof(date) from rows").fetchall() == [("DATE",)]
+
+
+def by_host(table: Any) -> dict[str, float]:
+    """Sum of max - min over hosts, of a table of pandas."""
+    return {str(k): float(v) for k, v in table.items()}
+
+
+def test_pyarrow_reads_the_same(root: Path) -> None:
+    ds = pytest.importorskip("pyarrow.dataset")
+    table = ds.dataset(root, partitioning="hive").to_table(
+        columns=["host", "joules"], filter=ds.field("channel") == "total"
+    )
+    grouped = table.group_by("host").aggregate([("joules", "max"), ("joules", "min")]).to_pylist()
+    assert {r["host"]: r["joules_max"] - r["joules_min"] for r in grouped} == pytest.approx(TRUTH)
+
+
+def test_polars_reads_the_same(root: Path) -> None:
+    pl = pytest.importorskip("polars", reason="polars is not installed")
+    lazy = pmt.dataset(root).polars().filter(pl.col("channel") == "total")
+    found = lazy.group_by("host").agg((pl.col("joules").max() - pl.col("joules").min()).alias("joules")).collect()
+    assert dict(found.iter_rows()) == pytest.approx(TRUTH)
+
+
+@pytest.mark.filterwarnings("ignore")  # of Dask, about what pandas will change
+def test_dask_reads_the_same_with_two_workers(root: Path) -> None:
+    dd = pytest.importorskip("dask.dataframe", reason="dask is not installed")
+    distributed = pytest.importorskip("distributed", reason="dask's distributed scheduler is not installed")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster),
+    ):
+        table = dd.read_parquet(
+            str(root), columns=["host", "channel", "joules"], aggregate_files=True, blocksize="64MB"
+        )
+        table = table[table.channel == "total"].astype({"host": "string[pyarrow]"})
+        grouped = table.groupby("host").joules
+        found = (grouped.max() - grouped.min()).compute()
+    assert by_host(found) == pytest.approx(TRUTH)
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def files(root: Path) -> list[str]:
+    return sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file())
+
+
+def test_a_run_in_several_files_loses_nothing_between_them(tmp_path: Path) -> None:
+    place = DataSetPlace(tmp_path, "n0", "7/../x", hourly=True)
+    write(place, MIDNIGHT - 7200, frame(0, 10801, 50.0, step=10.0))
+    names = files(tmp_path)
+    assert len(names) == 4
+    assert names[0].startswith("host=n0/date=")
+    assert all("/7-x.rapl." in n and n.endswith(".parquet") for n in names), names
+    (row,) = pmt.dataset(tmp_path).energies(by=("job", "host")).fetchall()
+    assert row[:3] == ("7/../x", "n0", pytest.approx(50.0 * 10800))
+
+
+def test_a_file_that_is_large_enough_is_ended(tmp_path: Path) -> None:
+    sink = DataSetSink(DataSetPlace(tmp_path, "n0", most_bytes=1000), header(MIDNIGHT))
+    for i in range(3):
+        sink.write(frame(i * 20_000, (i + 1) * 20_000, 50.0, step=0.5))
+        assert len(files(tmp_path)) == i + 1
+        hidden = [f for f in files(tmp_path) if f.endswith(".tmp")]
+        assert len(hidden) == 1, "nobody reads what is not whole"
+    sink.close(ending())
+    assert not [f for f in files(tmp_path) if f.endswith(".tmp")]
+    (row,) = pmt.dataset(tmp_path).energies().fetchall()
+    assert row[3] == pytest.approx(50.0 * (60_000 - 0.5))
+
+
+def test_two_runs_of_one_job_are_added_not_spanned(tmp_path: Path) -> None:
+    place = DataSetPlace(tmp_path, "n0", "7")
+    write(place, MIDNIGHT, frame(0, 101, 10.0, lost=2))
+    write(place, MIDNIGHT + 5000, frame(0, 101, 10.0), virtual=True)
+    (row,) = pmt.dataset(tmp_path).energies(by=("job",)).fetchall()
+    assert row == ("7", pytest.approx(2000.0), pytest.approx(100.0), 0.0, 2, pytest.approx(40.0), True)
+
+
+class FullDisk:
+    """A file that refuses more than so many bytes."""
+
+    def __init__(self, stream: Any, room: int) -> None:
+        self._stream, self._room = stream, room
+        self.closed = False
+
+    def write(self, content: Any) -> int:
+        self._room -= len(content)
+        if self._room < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return int(self._stream.write(content))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def test_on_a_full_disk_no_half_file_stays_and_the_loss_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = DataSetSink(DataSetPlace(tmp_path, "n0"), header(MIDNIGHT))
+    opened = Path.open
+    monkeypatch.setattr(Path, "open", lambda self, *a, **k: FullDisk(opened(self, *a, **k), 50))
+    with pytest.raises(SinkError, match="No space left"):
+        sink.write(frame(0, 40_000, 50.0))
+    assert files(tmp_path) == []
+    monkeypatch.undo()
+    sink.write(frame(40_000, 80_000, 50.0))
+    told = sink.close(ending(40_000))
+    assert told.dropped == 40_000
+    assert not told.complete
+    assert "found no room" in told.error
+    (row,) = pmt.dataset(tmp_path).energies().fetchall()
+    assert row[3] == pytest.approx(50.0 * 39_999)
+
+
+def test_a_folder_that_is_no_data_set_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TargetError, match="no folder"):
+        pmt.dataset(tmp_path / "x")
+    with pytest.raises(TargetError, match="is no data set"):
+        pmt.dataset(tmp_path)
+    write(DataSetPlace(tmp_path, "it's", "a'b"), MIDNIGHT, frame(0, 3, 10.0))
+    data = pmt.dataset(tmp_path)
+    assert data.energies(by=("host", "job")).fetchall()[0][:2] == ("it-s", "a'b")
+    with pytest.raises(TargetError, match="no column to group by"):
+        data.energies(by=("date",))
+    with pytest.raises(TargetError, match="do not add up"):
+        data.energies(channel=None)
+    assert data.energies(channel="x' or '1'='1").fetchall() == []
+    with pytest.raises(TargetError, match="Unix seconds"):
+        data.energies(start="now")  # type: ignore[arg-type]
+
+
+def test_a_sensor_grows_it(tmp_path: Path) -> None:
+    with pmt.create("rapl:virtual", load="constant:80") as sensor:
+        a = sensor.read()
+        sensor.start_dump(DataSetPlace(tmp_path, "n0", "7"), interval=0.01)
+        while pmt.seconds(a, sensor.read()) < 0.1:
+            pass
+        sensor.stop_dump()
+    (row,) = pmt.dataset(tmp_path).energies().fetchall()
+    assert row[3] / row[4] == pytest.approx(80.0, rel=0.1)
+    assert row[8] is True
