@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "examples:\n"
         "  pmtpy dump powersensor3 -f run.csv --duration 5s\n"
         "  pmtpy dump rapl nvml:0 --interval 100ms -f run.csv -- ./solve\n"
-        "  pmtpy dump rapl --dataset energy --interval 1s --rotate 1h\n"
+        "  pmtpy dump rapl --dataset energy --interval 1s --rotate 1h --duration 3600s\n"
         "  pmtpy dump powersensor3:virtual -o load=sine:low=20,high=80,hz=5 --duration 1s | head"
     )
 
@@ -117,8 +117,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _place(args: argparse.Namespace) -> DataSetPlace:
     """Return where the data set grows, and as whose."""
-    if args.format is not None or args.overwrite:
-        msg = "--format and --overwrite do not go with --dataset: its files are Parquet and have names of their own"
+    if args.format is not None:
+        msg = "--format does not go with --dataset: its files are Parquet"
         raise TargetError(msg)
     launch, machine = launch_of(os.environ), this_machine(os.environ)
     size = args.rotate if isinstance(args.rotate, int) else None
