@@ -141,7 +141,7 @@ def test_the_real_jax_is_waited_for_and_the_recipe_trains_with_it() -> None:
         "from joules_per_step import Steps\n"
         "loss = lambda w: ((x @ w - 1.0) ** 2).mean()\n"
         "train, w = jax.jit(lambda w: w - 1e-6 * jax.grad(loss)(w)), jnp.zeros((300, 1))\n"
-        "with pmtpy.create('rapl:virtual', load='constant:60') as sensor:\n"
+        "with pmtpy.create('rapl:virtual') as sensor:\n"
         "    steps = Steps(sensor, warm_up=2, wait=lambda: w.block_until_ready(), shared='nobody else')\n"
         "    for batch in range(40):\n        w = train(w); steps.done(units=300)\n"
         "    assert len(steps.joules) == 38 and steps.epoch() == sum(steps.joules) > 0 and steps.per_unit() > 0\n"
