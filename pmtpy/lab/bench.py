@@ -211,11 +211,8 @@ class Bench:
         for work, plan, length_s in zip(self.works, self.plans, self._lengths_s, strict=True):
             self._tell(f"{work.label}: {plan.runs} runs in each trial, about {length_s:.3g} s")
         if self._least_s() > self._max_time_s:
-            self._told.append(
-                f"{self._least()}, and max_time is {self._max_time_s:g} s: allow more time (--max-time), or make the "
-                "work shorter"
-            )
-            self._tell(f"warning: {self._told[-1]}")
+            least = f"{self._least()}, and max_time is {self._max_time_s:g} s"
+            self._tell(f"warning: {least}: allow more time (--max-time), or make the work shorter")
 
     def _report(self, block_s: float) -> None:
         relative = relative_blocks(self.trials, len(self.works))

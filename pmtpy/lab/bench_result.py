@@ -231,7 +231,7 @@ def summarise(trials: Sequence[Trial], setting: Setting, ended: str, told: Seque
         setting.machine,
         tuple(trials),
         "" if resolved or ended in _BROKEN else _advice(trials, relative, setting, needed),
-        (*told, *_warnings(trials, relative, setting, difference)),
+        (*told, *_warnings(trials, relative, setting)),
     )
 
 
@@ -267,11 +267,14 @@ def _advice(trials: Sequence[Trial], relative: Sequence[float], setting: Setting
     half = half_width(relative)
     if paired:  # half the target decides
         half = 2.0 * math.hypot(half, COVERAGE_FACTOR * _apart_u(trials))
-    wider = f"what is known does for --target {_rounded_up(100 * half)}%" if half < _WIDEST else ""
+    decides = len(relative) >= LEAST_BLOCKS
+    wider = f"what is known does for --target {_rounded_up(100 * half)}%" if decides and half < _WIDEST else ""
     if left > 0:
-        why = "would do, by the scatter until now" if len(relative) >= LEAST_BLOCKS else "are the least"
         longest_s = math.ceil(_SPARE * (setting.warmed_s + needed * setting.block_s))
-        first = f"{left} more blocks {why}, which take {left * setting.block_s:.3g} s: --max-time {longest_s}"
+        least = needed == LEAST_BLOCKS
+        why = f"a verdict needs {needed} blocks" if least else f"{needed} blocks would do, by the scatter until now"
+        more = "1 more takes" if left == 1 else f"{left} more take"
+        first = f"{why}; {more} {left * setting.block_s:.3g} s: --max-time {longest_s}"
     else:
         first = (
             f"more blocks do not help: how the sensor rounds, and sees the ends of a run, leaves +-{50 * half:.2g} %"
@@ -305,9 +308,7 @@ def _method(setting: Setting) -> str:
     )
 
 
-def _warnings(
-    trials: Sequence[Trial], relative: Sequence[float], setting: Setting, difference: Difference | None
-) -> list[str]:
+def _warnings(trials: Sequence[Trial], relative: Sequence[float], setting: Setting) -> list[str]:
     found = []
     for side, label in enumerate(setting.labels):
         own = [t for t in trials if t.side == side]
@@ -317,8 +318,6 @@ def _warnings(
             found.append(
                 f"{label}: one run takes {1e3 * once_s:.3g} ms, and starting the process is a part of what is measured"
             )
-    if difference is not None and 0 < len(relative) < LEAST_BLOCKS:
-        found.append(f"{len(relative)} whole blocks of the {LEAST_BLOCKS} that a verdict needs")
     if len(relative) >= LEAST_BLOCKS and len(set(relative)) == 1:
         found.append(
             "all blocks are the same to the last digit: the sensor rounds more than the work varies, or does not move"

@@ -87,7 +87,7 @@ def test_when_the_time_is_over_it_is_unresolved_and_says_what_would_resolve_it(
     assert bench("--target", "0.05%", "--max-time", "60", "--", "work", "1") == 13
     out, err = capsys.readouterr()
     assert "unresolved: repeats to" in out
-    advised = re.search(r"more blocks would do, by the scatter until now, .*: --max-time \d+; .* --target [\d.]+%", out)
+    advised = re.search(r"blocks would do, by the scatter until now; .*: --max-time \d+; .* --target [\d.]+%", out)
     assert advised is not None
     assert bench("--max-time", "4", "--", "work", "1", "--", "work", "1") == 13
     out, err = capsys.readouterr()
