@@ -59,6 +59,8 @@ def read_baseline(config: pytest.Config) -> Baseline:
         if document["format"] != _FORMAT or document["version"] != 1:
             raise ValueError(document["format"])  # noqa: TRY301  (told below, with all else that is no such file)
         tests, machine = dict(document["tests"]), dict(document["machine"])
+        for record in tests.values():
+            dict(record), [dict(numbers) for numbers in dict(record["targets"]).values()]
     except OSError as error:
         msg = f"--energy-compare {path}: cannot be read: {error.strerror}"
         raise pytest.UsageError(msg) from error
@@ -89,8 +91,8 @@ def _limit(text: str | None) -> float | None:
     raise pytest.UsageError(msg)
 
 
-def conclude(config: pytest.Config, reporter: pytest.TerminalReporter, found: Mapping[str, Record]) -> None:
-    """Show the energies of a run, and write them to a file."""
+def conclude(reporter: pytest.TerminalReporter, found: Mapping[str, Record]) -> None:
+    """Show the energies of a run."""
     reporter.section("energy")
     width = max((len(nodeid) for nodeid in found), default=0)
     for nodeid, record in found.items():
@@ -107,13 +109,19 @@ def conclude(config: pytest.Config, reporter: pytest.TerminalReporter, found: Ma
         )
     if any(t["device"]["virtual"] for record in found.values() for t in record["targets"].values()):
         reporter.line("note: virtual sensors: their energy is emulated")
+
+
+def write(config: pytest.Config, found: Mapping[str, Record]) -> str:
+    """Write the file of ``--energy-json``, if one is asked for; return what went wrong."""
     path = config.getoption("energy_json")
-    if path:
-        document = {"format": _FORMAT, "version": 1, "machine": machine_facts(), "tests": dict(found)}
-        try:
-            Path(path).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        except OSError as error:
-            reporter.line(f"--energy-json {path}: cannot be written: {error.strerror}", red=True)
+    if not path:
+        return ""
+    document = {"format": _FORMAT, "version": 1, "machine": machine_facts(), "tests": dict(found)}
+    try:
+        Path(path).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        return f"--energy-json {path}: cannot be written: {error.strerror}"
+    return ""
 
 
 def _lines(record: Record) -> list[str]:

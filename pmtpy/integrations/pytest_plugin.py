@@ -47,6 +47,7 @@ class _Collector:
         self._found: dict[str, Record] = {}
         self._baseline: Baseline | None = None
         self._compared: list[Compared] = []
+        self._wrong = ""
         if config.getoption("energy_compare") or config.getoption("energy_compare_fail"):
             from pmtpy.integrations._pytest_baseline import read_baseline
 
@@ -59,24 +60,30 @@ class _Collector:
             self._found[report.nodeid] = record
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Hold the energies against the baseline; a run that surely uses too much more fails."""
-        if self._baseline is None:
+        """Write the energies, and hold them against the baseline; a run that surely uses too much more fails."""
+        if self._baseline is None and not self._config.getoption("energy_json"):
             return
-        from pmtpy.integrations._pytest_baseline import compare, fails
+        from pmtpy.integrations._pytest_baseline import compare, fails, write
 
-        self._compared = compare(self._found, self._baseline)
-        if session.exitstatus == pytest.ExitCode.OK and fails(self._config, self._compared, self._baseline):
+        self._wrong = write(self._config, self._found)
+        failed = bool(self._wrong)
+        if self._baseline is not None:
+            self._compared = compare(self._found, self._baseline)
+            failed |= fails(self._config, self._compared, self._baseline)
+        if failed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Show the energies, and write them to a file."""
+        """Show the energies."""
         if not self._found and not _wanted(self._config):
             return
         from pmtpy.integrations._pytest_baseline import conclude, show
 
-        conclude(self._config, terminalreporter, self._found)
+        conclude(terminalreporter, self._found)
         if self._baseline is not None:
             show(self._config, terminalreporter, self._compared, self._baseline)
+        if self._wrong:
+            terminalreporter.line(self._wrong, red=True)
 
 
 def _wanted(config: pytest.Config) -> bool:
