@@ -72,7 +72,8 @@ class Redfish(PolledSource):
 def _with_power(get: Get, host: str, chassis: str) -> list[str]:
     """Return the resources that show the power of a chassis."""
     members = get(ROOT).get("Members")
-    links = [m.get("@odata.id", "") for m in members if isinstance(m, dict)] if isinstance(members, list) else []
+    named = [m.get("@odata.id") for m in members if isinstance(m, dict)] if isinstance(members, list) else []
+    links = [link for link in named if isinstance(link, str) and link.startswith("/redfish/")]
     found = []
     for link in links[:_MOST_CHASSIS]:
         if chassis and link.rstrip("/").rpartition("/")[2] != chassis:

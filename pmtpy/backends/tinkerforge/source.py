@@ -52,16 +52,16 @@ class _Rail:
         self.asked_ns = -1
         self.rows: list[tuple[int, float, float]] = []
         self._clock, self._number = DeviceClock(), 0
-        self._last_ns, self._counts, self._uncovered_ns = -1, 0.0, 0.0
+        self._last_ns, self._before, self._counts, self._uncovered_ns = -1, 0, 0.0, 0.0
 
     def begin_anew(self) -> None:
         """Its callbacks begin anew, with the connection or with the bricklet."""
         self._clock.forget()
         self._number, self.asked_ns = 0, -1
 
-    def note(self, count: int, seen_ns: int) -> None:
+    def note(self, shown: int, seen_ns: int) -> None:
         """Take a value that was seen at an instant: the mean since the value before."""
-        t_ns = seen_ns
+        t_ns, count = seen_ns, float(shown)
         if self.kind.callback:  # the bricklet's own pace, which a busy host's arrivals blur
             self._number += 1
             t_ns = min(seen_ns, self._clock.place(self._number * self.period_ns, seen_ns))
@@ -71,12 +71,17 @@ class _Rail:
         self.asked_ns = -1
         if self._last_ns >= 0:
             t_ns = max(t_ns, self._last_ns + 1)
-            known_ns = min(t_ns - self._last_ns, PATIENCE_S * NS_PER_S)
+            step_ns = t_ns - self._last_ns
+            if step_ns > PATIENCE_S * NS_PER_S:  # a value says nothing of the silence before its own conversion
+                known_ns = min(round(self.window_s * NS_PER_S), step_ns - 1)
+                self._uncovered_ns += step_ns - known_ns
+                self.rows.append((t_ns - known_ns, self._counts, self._uncovered_ns))
+            else:
+                known_ns = step_ns
+                # What is asked tells of an instant, so its readings are joined by straight lines.
+                count = count if self.kind.callback else (count + self._before) / 2.0
             self._counts += count * known_ns / NS_PER_S
-            self._uncovered_ns += t_ns - self._last_ns - known_ns
-            if t_ns - self._last_ns > PATIENCE_S * NS_PER_S:  # the value is the mean of its own conversion alone
-                self.rows.append((t_ns - int(known_ns), self._counts - count * known_ns / NS_PER_S, self._uncovered_ns))
-        self._last_ns = t_ns
+        self._last_ns, self._before = t_ns, shown
         self.rows.append((t_ns, self._counts, self._uncovered_ns))
 
 
@@ -117,9 +122,9 @@ class TinkerforgeSource(Source):
         for r in rails:
             name = unique_name([c.name for c in channels], _name(r).lower())  # addresses differ also by capitals
             scale = full_scale.get(_name(r))
-            channels.append(
-                bricklets.channel(r.kind, r.device.name, name, window_s=r.window_s, host=host, full_scale=scale)
-            )
+            step_s = r.period_ns / NS_PER_S if r.kind.callback else INTERVAL_S
+            made = bricklets.channel(r.kind, r.device.name, name, window_s=r.window_s, host=host, full_scale=scale)
+            channels.append(made.timed(refresh_s=max(step_s, r.window_s)))
         self.channels = tuple(channels)
         unknown = sorted(set(full_scale) - {_name(r) for r in rails})
         if unknown:
