@@ -18,7 +18,7 @@ from pmtpy.core.clock import HOST_CLOCK, Clock, interval_seconds
 from pmtpy.core.rows import Block, Row
 from pmtpy.core.source import PolledSource, Remarks, Source, Timestamps, Traits
 from pmtpy.errors import ReadError, TargetError
-from pmtpy.sensor.merged import MergedSource, mean_channel
+from pmtpy.sensor.merged import MergedSource, limits_of, mean_channel
 from pmtpy.sensor.registry import canonical, opener, split_target
 from pmtpy.sensor.sensor import Sensor
 
@@ -153,6 +153,10 @@ class _Combined(PolledSource):
         told = [source.remarks(begin_ns, end_ns) for source in self._sources]
         warnings = dict.fromkeys(warning for t in told for warning in t.warnings)
         return Remarks(max(t.time_u_s for t in told), tuple(warnings), max(t.missing_s for t in told))
+
+    def limits(self) -> Mapping[str, float]:
+        """Return what holds a rail back, and for how long it has held back the worst of them."""
+        return limits_of(self._sources)
 
     def close(self) -> None:
         """Close all rails."""

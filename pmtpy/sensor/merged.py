@@ -5,7 +5,7 @@ A rail that fails, restarts or is lost is missing in the rows that it misses, an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -84,10 +84,22 @@ class MergedSource(Source):
         ]
         return Remarks(max(t.time_u_s for t in told), tuple(warnings))
 
+    def limits(self) -> Mapping[str, float]:
+        """Return what holds a rail back, and for how long it has held back the worst of them."""
+        return limits_of(self._sources)
+
     def close(self) -> None:
         """Close all rails."""
         for source in self._sources:
             source.close()
+
+
+def limits_of(sources: Sequence[Source]) -> dict[str, float]:
+    """Return what holds any of several sources back: of each cause the longest."""
+    found: dict[str, float] = {}
+    for cause, seconds in (item for source in sources for item in source.limits().items()):
+        found[cause] = max(seconds, found.get(cause, 0.0))
+    return found
 
 
 def _curves(rows: Frame | Point) -> tuple[Ints, Floats, Floats]:
