@@ -31,6 +31,7 @@ _LAUNCHES_COUNT_S = 0.1  # below it the start of a process, one to three millise
 _BROKEN = ("failed", "lost")  # ends to which no advice about repetitions is an answer
 _WIDEST = 0.5  # no target beyond it is worth a word
 _SPARE = 1.1
+_TOO_LONG_S = 86_400.0
 _ANSWERED = ("too short", "alias")  # warnings about single regions to which the repetitions are the answer
 
 
@@ -137,8 +138,8 @@ class BenchResult:
         first, second = (side.label for side in self.sides)
         d = self.difference
         if not math.isfinite(d.high):
-            return f"{self.verdict}: {self.blocks} blocks say nothing yet"
-        span = f"{100 * d.value:+.2g} % ({100 * d.low:+.2g} to {100 * d.high:+.2g} %, 95 %)"
+            return f"{self.verdict}: {self.blocks} whole block{'s' * (self.blocks != 1)} say nothing yet"
+        span = f"{100 * d.value:+.3g} % ({100 * d.low:+.3g} to {100 * d.high:+.3g} %, 95 %)"
         return f"{self.verdict}: {second} against {first}: {span}"
 
 
@@ -269,7 +270,11 @@ def _advice(trials: Sequence[Trial], relative: Sequence[float], setting: Setting
         half = 2.0 * math.hypot(half, COVERAGE_FACTOR * _apart_u(trials))
     decides = len(relative) >= LEAST_BLOCKS
     wider = f"what is known does for --target {_rounded_up(100 * half)}%" if decides and half < _WIDEST else ""
-    if left > 0:
+    if left * setting.block_s > _TOO_LONG_S:
+        first = (
+            "by the scatter until now it would take more than a day: see what else runs, or let each run do more work"
+        )
+    elif left > 0:
         longest_s = math.ceil(_SPARE * (setting.warmed_s + needed * setting.block_s))
         least = needed == LEAST_BLOCKS
         why = f"a verdict needs {needed} blocks" if least else f"{needed} blocks would do, by the scatter until now"

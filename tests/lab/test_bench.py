@@ -6,6 +6,7 @@ import asyncio
 import csv
 import functools
 import io
+import itertools
 import json
 import math
 import re
@@ -139,6 +140,21 @@ def test_where_more_time_is_no_help_it_says_so() -> None:
         assert found.verdict == "unresolved"
         assert "more blocks do not help" in found.advice
         assert found.advice in str(found)
+
+
+def test_work_that_became_slower_on_the_way_is_not_promised_an_end() -> None:
+    with World(FULL, 1) as world:
+        calls = itertools.count()
+        slow = lambda: Task(world, 0.1 if next(calls) < 200 else 3.0).run(1)  # noqa: E731
+        found = pmt.bench(slow, sensor=world.sensor, max_time=100, warmup=0, target=0.001)
+        assert world.now_s <= 100.0 + 50 * 3.0  # a trial that has begun is ended
+        assert "more than a day" in found.advice
+
+
+def test_large_differences_are_written_out() -> None:
+    with World(FULL, 1) as world:
+        found = finished(world, Task(world), Task(world, factor=3.0))
+        assert "+200 %" in found.sentence or "+201 %" in found.sentence or "+199 %" in found.sentence
 
 
 @pytest.mark.parametrize("max_time", [6.0, 0.05])
