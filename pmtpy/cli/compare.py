@@ -30,6 +30,7 @@ from pmtpy.cli.dump import end_dumps
 from pmtpy.cli.stopping import Stop
 from pmtpy.cli.terminal import progress, show
 from pmtpy.cli.values import utc_offset
+from pmtpy.cluster.clocks import Clocks
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 from pmtpy.core.clock import HOST_CLOCK, duration_of, seconds_of
 from pmtpy.core.markers import Span, paired
@@ -91,6 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how often sensors that must be polled are polled (10ms, 100Hz)",
     )
     add("--utc-offset", type=utc_offset, metavar="SECONDS", help="how far wall times without a zone are ahead of UTC")
+    add("--clocks", metavar="CLOCKS", help="put FILEs of several nodes on one axis, by what pmt.mpi.clocks wrote")
     add("--skip-broken", action="store_true", help="leave out lines of FILEs that cannot be read")
     add("--json", action="store_true", help="print one JSON document; a command's stdout then goes to stderr")
     add("--output", metavar="FILE", help="write the report to FILE; a command's streams are then left alone")
@@ -194,9 +196,13 @@ def _files(args: argparse.Namespace) -> _Watched:
     tables: list[pd.DataFrame] = []
     waiting: list[Span] = []
     paths = list(dict.fromkeys(_split(thing)[0] for thing in args.things))
+    clocks, moved = Clocks.read(Path(args.clocks)) if args.clocks else None, list[str]()
     for thing in args.things:
         path, channel = _split(thing)
         read = load(path, skip_broken=args.skip_broken, utc_offset_s=args.utc_offset)
+        if clocks is not None:
+            read, said = clocks.place(read, path)
+            moved.append(said)
         if read.attrs["broken_lines"]:
             say(f"{path}: {len(read.attrs['broken_lines'])} lines left out")
         spans = _marked(read)
@@ -214,13 +220,13 @@ def _files(args: argparse.Namespace) -> _Watched:
             traces.append(replace(trace, regions=(*waiting, *spans)))
             waiting, spans = [], []
         tables.append(read)
-    one = one_run(tables) if args.clock is None else args.clock == "one"
+    one = (clocks is not None or one_run(tables)) if args.clock is None else args.clock == "one"
     if one and len({_clock(t) for t in tables}) > 1:
         msg = "some of these files tell Unix time and some only time since their start: that is not one clock"
         raise TargetError(msg)
     warnings = [f"{t.attrs['path']} is virtual: its energy is emulated" for t in tables if t.attrs["virtual"]]
     warnings += [f"{t.attrs['path']}: {note}" for t in tables for note in t.attrs["notes"]]
-    return _Watched(traces, one, warnings=warnings)
+    return _Watched(traces, one, warnings=[*warnings, *dict.fromkeys(moved)])
 
 
 def _clock(read: pd.DataFrame) -> str:

@@ -6,10 +6,16 @@ import argparse
 import contextlib
 import logging
 import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pmtpy.cli.common import add_options, chosen_targets, opened, say
+from pmtpy.cluster.clocks import Clocks
 from pmtpy.errors import TargetError
+
+if TYPE_CHECKING:
+    from pmtpy.live.tracks import Track
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " network (nothing is encrypted), sees the page and can set marks",
     )
     parser.add_argument("--theme", choices=("light", "dark"), default="light", help="colours of the page")
+    parser.add_argument("--clocks", metavar="CLOCKS", help="put FILEs of several nodes on one axis, by pmt.mpi.clocks")
     parser.add_argument("--no-browser", action="store_true", help="print the address, and open no browser")
     parser.epilog = (
         "examples:\n"
@@ -39,8 +46,7 @@ def run(args: argparse.Namespace) -> int:
     """Open what was named, serve it until Ctrl-C."""
     from pmtpy.live.desk import Desk
     from pmtpy.live.server import View
-    from pmtpy.live.stored import StoredTrack
-    from pmtpy.live.tracks import JlsTrack, LiveTrack, Track
+    from pmtpy.live.tracks import LiveTrack
     from pmtpy.plotting.style import theme_of
 
     files = [t for t in args.things if Path(t).is_file()]
@@ -51,12 +57,7 @@ def run(args: argparse.Namespace) -> int:
     if gone:
         msg = f"there is no file {gone}"
         raise TargetError(msg)
-    tracks: list[Track] = []
-    for name in files:
-        if name.endswith(".jls"):
-            tracks.append(JlsTrack(name, Path(name)))
-        else:
-            tracks.append(StoredTrack.of_file(name, Path(name)))
+    tracks = _recorded(files, Clocks.read(Path(args.clocks)) if args.clocks else None)
     targets = chosen_targets(sensors) if sensors or not files else []
     with contextlib.ExitStack() as stack:
         if targets:
@@ -79,3 +80,25 @@ def run(args: argparse.Namespace) -> int:
         with args.stop.taken():
             view.run(ready)
     return 0
+
+
+def _recorded(files: Sequence[str], clocks: Clocks | None) -> list[Track]:
+    """Open recordings; with the clocks of their nodes, on one axis."""
+    from pmtpy.live.stored import StoredTrack
+    from pmtpy.live.tracks import JlsTrack
+
+    tracks: list[Track] = []
+    for name in files:
+        if name.endswith(".jls"):
+            if clocks is not None:
+                msg = f"{name}: JLS does not say on which node it was recorded; --clocks takes CSV and Parquet"
+                raise TargetError(msg)
+            tracks.append(JlsTrack(name, Path(name)))
+            continue
+        track = StoredTrack.of_file(name, Path(name))
+        if clocks is not None:
+            length_s = track.span[1] - track.span[0]
+            track.start_unix_s, said = clocks.start(track.facts, name, track.start_unix_s, length_s)
+            say(said)
+        tracks.append(track)
+    return tracks

@@ -13,13 +13,16 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from pmtpy.cluster.clocks import Clocks, NodeClock, Offset, best_of
 from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.node import NodeEnergy, node_energy, unknown_node
 from pmtpy.core import arguments
-from pmtpy.errors import BackendUnavailableError, CoverageError, PmtError, TargetError, WorkFailedError
+from pmtpy.core.clock import HOST_CLOCK
+from pmtpy.errors import BackendUnavailableError, CoverageError, PmtError, SinkError, TargetError, WorkFailedError
 from pmtpy.io.origin import Launch, Machine, launch_of, this_machine
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.pool import check_targets, watching
@@ -267,3 +270,74 @@ def _set_up(comm: Any, library: Any) -> _Place:
     leaders = own.Split(0 if node.rank == 0 else library.UNDEFINED, own.rank)
     reads = leaders != library.COMM_NULL
     return _Place(own, node, leaders if reads else None, machine, launch, tuple(ranks or ()))
+
+
+# -- clocks ------------------------------------------------------------------------------------------------------------
+
+_EXCHANGES = 20  # with each node, of which the fastest counts
+
+
+class ClockExchange:
+    """Compares the nodes' clocks at its begin and its end, and writes them. Made by :func:`clocks`."""
+
+    def __init__(self, place: _Place, path: Path) -> None:
+        self._place, self._path = place, path
+        self._found: list[list[Offset]] = []
+
+    def __enter__(self) -> Self:
+        self._found.append(self._exchange())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._found.append(self._exchange())
+        leaders, problem = self._place.leaders, ""
+        machines = leaders.gather(self._place.machine) if leaders is not None else None
+        if machines is not None:
+            nodes = {
+                m.node: NodeClock(m.host, each)
+                for m, each in zip(machines, zip(*self._found, strict=True), strict=True)
+            }
+            try:
+                Clocks(HOST_CLOCK.anchor(), nodes).write(self._path)
+            except SinkError as refused:
+                problem = str(refused)
+        problem = self._place.comm.bcast(problem)
+        if problem and error is None:
+            raise SinkError(problem)
+
+    def _exchange(self) -> list[Offset]:
+        """Ask each node in turn; on the first rank, return what its clock is ahead of ours."""
+        leaders, now = self._place.leaders, HOST_CLOCK.now_ns
+        if leaders is None:
+            return []
+        if leaders.rank:
+            for _ in range(_EXCHANGES):
+                leaders.recv(source=0)
+                leaders.send(now(), 0)
+            return []
+        here = now()
+        found = [Offset(here, 0.0, 0.0)]
+        for other in range(1, leaders.size):
+            stamps = []
+            for _ in range(_EXCHANGES):
+                sent = now()
+                leaders.send(None, other)
+                stamps.append((sent, leaders.recv(source=other), now()))
+            found.append(best_of(stamps))
+        return found
+
+
+def clocks(comm: Any, path: str | os.PathLike[str]) -> ClockExchange:
+    """Compare the clocks of the nodes while inside, so that their curves can be laid on one axis.
+
+    All ranks of ``comm`` take part; the first writes ``path``, which ``pmtpy compare --clocks`` and ``view --clocks``
+    read. It takes some 20 us for each exchange and node, 20 of them at either end, one node after the other.
+
+    Raises
+    ------
+    SinkError
+        At the end: ``path`` cannot be written.
+    """
+    return ClockExchange(_place_of(comm), Path(arguments.path(path, "where the clocks are written")))

@@ -7,6 +7,7 @@ needs it: a momentary power, a stream, a dump, or a counter that must be read be
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -205,6 +206,7 @@ class Sensor:
             The interval is not a time, or ``path`` neither a path nor a stream; no file has been touched.
         """
         from pmtpy._version import __version__
+        from pmtpy.io.origin import this_machine
         from pmtpy.io.write import Header, Writer, open_sink  # only a dump pays for them
 
         made = self._acquisition
@@ -229,6 +231,7 @@ class Sensor:
                 __version__,
                 None if traits.streaming else interval_s or made.interval_s,
                 traits.timestamps is not Timestamps.HOST_READ,
+                machine=this_machine(os.environ),
             )
             sink = open_sink(path, header, format=format, overwrite=overwrite, absolute=absolute, columns=columns)
             made.step_quietly()  # what came before belongs to no dump

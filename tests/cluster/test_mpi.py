@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import pmtpy as pmt
+from pmtpy.cluster.clocks import Clocks
 from pmtpy.cluster.gather import gather
 from pmtpy.errors import BackendUnavailableError, TargetError
 
@@ -40,6 +41,9 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, list[dict[str
     out = tmp_path_factory.mktemp("solved")
     done = mpi(sys.executable, str(ROOT / "tests/cluster/programs/solver.py"), str(out))
     told = [json.loads(file.read_text()) for file in sorted(out.glob("?.json"))]
+    known = Clocks.read(out / "clocks").nodes  # both have this machine's clock: nothing is ahead
+    assert {n: len(c.offsets) for n, c in known.items()} == {"nodea": 2, "nodeb": 2}
+    assert all(abs(o.ahead_ns) <= o.error_ns for c in known.values() for o in c.offsets)
     assert len(told) == 4, done.stdout + done.stderr
     return done.returncode, told
 

@@ -16,6 +16,7 @@ from pmtpy.core.channel import Identity
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Floats, Frame, Layout
 from pmtpy.io.channels import described
+from pmtpy.io.origin import Machine
 
 FORMAT_VERSION = 1
 """Of the metadata written beside or inside a file; a reader refuses a greater one."""
@@ -95,6 +96,8 @@ class Header:
         Of a recording, those that it tells of. What is measured now ends with them instead (:class:`Ending`).
     virtual_known : bool
         Whether it is known if the far side is emulated; a recording may not say.
+    machine : Machine or None
+        Where it is measured.
     judge : callable or None
         Judges the energies of regions, for formats that state them.
     """
@@ -113,6 +116,7 @@ class Header:
     regions: tuple[RecordedRegion, ...] = ()
     virtual_known: bool = True
     judge: Judge | None = None
+    machine: Machine | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +215,8 @@ def metadata(header: Header, columns: tuple[str, ...], ending: Ending | None = N
         "remarks": ending.remarks if ending else (),
         "time_u_s": ending.time_u_s if ending else None,
     }
+    if header.machine is not None:
+        facts["machine"] = {"host": header.machine.host, "node": header.machine.node}
     if ending is not None and ending.regions:
         facts["regions"] = [asdict(r) for r in ending.regions]
     if header.converted_from:

@@ -80,7 +80,8 @@ def main(out: Path) -> None:
     world = shared_world(f"constant:{WATTS[HOST]}", clock=HOST_CLOCK)
     if HOST == "nodeb":
         hwmon.open_virtual = absent  # type: ignore[assignment]
-    told = {how: measure(how, comm) for how in ("works", "short", "without", "raises", "loses", "works again")}
+    with pmt.mpi.clocks(comm, out / "clocks"):
+        told = {how: measure(how, comm) for how in ("works", "short", "without", "raises", "loses", "works again")}
     assert world is not None
     (out / f"{comm.rank}.json").write_text(json.dumps(told))
     comm.Barrier()
