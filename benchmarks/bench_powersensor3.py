@@ -166,13 +166,13 @@ def streaming_share(path: str, look: int, seconds: float = 5.0) -> tuple[float, 
         return (time.process_time() - ours) / wall, (cpu_of(relay.pid) - theirs) / wall
 
 
-def dump_share(path: str, folder: Path, seconds: float = 5.0) -> float:
-    """CPU seconds per second of a CSV dump of every frame at 20 kHz: this process with its writer, and the relay."""
+def dump_share(path: str, folder: Path, seconds: float = 5.0, suffix: str = ".csv") -> float:
+    """CPU seconds per second of a dump of every frame at 20 kHz: this process with its writer, and the relay."""
     board = open_board(path, clock=HOST_CLOCK)
     assert isinstance(board.transport, DirectTransport)
     board.transport = relay = RelayTransport(board.transport.detach(), HOST_CLOCK, backend="powersensor3", stop=b"T")
     source = PowerSensor3Source(board, HOST_CLOCK, virtual=True)
-    with Sensor(source, "bench", HOST_CLOCK) as sensor, sensor.dump(folder / "bench.csv", overwrite=True):
+    with Sensor(source, "bench", HOST_CLOCK) as sensor, sensor.dump(folder / f"bench{suffix}", overwrite=True):
         time.sleep(0.5)
         begin, ours, theirs = time.perf_counter(), time.process_time(), cpu_of(relay.pid)
         time.sleep(seconds)

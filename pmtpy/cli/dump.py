@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import os
 import re
@@ -29,7 +30,7 @@ from pmtpy.errors import PmtError, SourceLostError, TargetError
 from pmtpy.io.origin import launch_of, this_machine
 from pmtpy.io.write import FORMATS, SUFFIXES, DataSetPlace, Ending
 from pmtpy.regions.region import Region
-from pmtpy.sensor.sensor import Sensor, acquisition_of, dump_error_of
+from pmtpy.sensor.sensor import Sensor, acquisition_of, dump_error_of, dumped_so_far
 
 _WATCH_S = 0.1
 _SUFFIX = {"csv": ".csv", "parquet": ".parquet", "jls": ".jls", "pmt": ".pmt", "powersensor3": ".ps3"}
@@ -96,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
         paths = dump_paths(targets, args.file, args.format)
     with opened(targets, args.option, interval=args.interval) as sensors:
         region = Region("dump", {s.target: s for s in sensors})
+        files = [path for path in paths if isinstance(path, Path)]
         started: list[Sensor] = []
         problems: list[PmtError] = []
         endings: dict[str, Ending] = {}
@@ -105,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
                 sensor.start_dump(where, format=args.format, interval=args.interval, overwrite=args.overwrite)
                 started.append(sensor)
             with region:
-                code = run_command(args.command) if args.command else _watch(args, sensors, seconds)
+                code = run_command(args.command) if args.command else _watch(args, sensors, files, seconds)
         finally:
             problems += end_dumps(started, endings)
         _report(args, region, paths, endings, problems)
@@ -173,7 +175,7 @@ def dump_paths(targets: Sequence[str], file: str | None, kind: str | None) -> li
     return [path.with_name(f"{path.stem}-{slug}{path.suffix}") for slug in slugs]
 
 
-def _watch(args: argparse.Namespace, sensors: Sequence[Sensor], seconds: float | None) -> int:
+def _watch(args: argparse.Namespace, sensors: Sequence[Sensor], files: Sequence[Path], seconds: float | None) -> int:
     """Wait for the end: of the time, of the last sensor or file that works, or of the user's patience."""
     stop: Stop = args.stop
     start_ns, limit_s = HOST_CLOCK.now_ns(), math.inf if seconds is None else seconds
@@ -185,11 +187,32 @@ def _watch(args: argparse.Namespace, sensors: Sequence[Sensor], seconds: float |
     ):
         while any(acquisition_of(s).alive and dump_error_of(s) is None for s in sensors):
             passed_s = (HOST_CLOCK.now_ns() - start_ns) / NS_PER_S
-            tell(passed_s)
+            tell(passed_s, status(sensors, files) if shown else "")
             if passed_s >= limit_s:
                 break
             stop.rest(min(_WATCH_S, limit_s - passed_s))
     return 0
+
+
+def status(sensors: Sequence[Sensor], files: Sequence[Path]) -> str:
+    """Return in a few words what is in the files so far: rows, watts now, size, losses."""
+    rows, lost = (sum(numbers) for numbers in zip(*(dumped_so_far(s) for s in sensors), strict=True))
+    newest = [acquisition_of(s).newest for s in sensors]
+    watts = "  ".join(f"{point.watts[0]:.4g} W" for point in newest[:3] if point is not None)
+    size = 0
+    for path in files:
+        with contextlib.suppress(OSError):  # it is not there yet
+            size += path.stat().st_size
+    missing = f"  {lost:,} lost" if lost else ""
+    return f"{watts}  {rows:,} rows{f'  {_bytes(size)}' * bool(files)}{missing}"
+
+
+def _bytes(size: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
 
 
 def end_dumps(sensors: Sequence[Sensor], endings: dict[str, Ending] | None = None) -> list[PmtError]:

@@ -7,6 +7,7 @@ written (Linux, ``/proc/PID/io``); elsewhere nothing is shown.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 import threading
 from pathlib import Path
@@ -28,8 +29,8 @@ _TICK_S = 0.5
 class Progress:
     """A line on stderr while the command is silent; nothing where stderr is no terminal."""
 
-    def __init__(self, region: Region, *, enabled: bool) -> None:
-        self._region = region
+    def __init__(self, region: Region, *, enabled: bool, what: str = "") -> None:
+        self._region, self._what = region, what
         self._enabled = enabled and is_terminal(sys.stderr) and Path("/proc/self/io").exists()
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
@@ -76,7 +77,8 @@ class Progress:
             joules = ", ".join(f"{target} {energy:.5g} J" for target, energy in self._region.so_far().items())
         except PmtError:
             return  # the end of the run says what is wrong
-        sys.stderr.write(f"\r\x1b[K{seconds:.0f} s: {joules}")
+        width = shutil.get_terminal_size().columns - 1  # a line that is folded could not be wiped
+        sys.stderr.write("\r\x1b[K" + f"{self._what}{seconds:.0f} s: {joules}"[:width])
         sys.stderr.flush()
         self._shown = True
 

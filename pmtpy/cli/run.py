@@ -23,10 +23,10 @@ from pmtpy.cli.common import (
     write_report,
 )
 from pmtpy.cli.dump import check_suffix, dump_paths, end_dumps
-from pmtpy.cli.page import Line, Page
+from pmtpy.cli.page import Kind, Line, Page, Table
 from pmtpy.cli.progress import Progress
 from pmtpy.cli.stopping import Stop
-from pmtpy.cli.terminal import progress, show
+from pmtpy.cli.terminal import is_terminal, progress, show
 from pmtpy.cli.values import count
 from pmtpy.core.clock import duration_of
 from pmtpy.errors import PmtError, SinkError, TargetError
@@ -124,21 +124,26 @@ def run(args: argparse.Namespace) -> int:
         runs: list[Run] = []
         with _dumped(sensors, args):
             while len(runs) < args.repeat and not (runs and runs[-1].status):
-                runs.append(_once(sensors, args, divert=divert))
+                runs.append(_once(sensors, args, divert=divert, what=_bar(len(runs), args.repeat)))
     _report(args, runs, baseline)
     return runs[-1].status
 
 
-def _once(sensors: Sequence[Sensor], args: argparse.Namespace, *, divert: bool) -> Run:
+def _once(sensors: Sequence[Sensor], args: argparse.Namespace, *, divert: bool, what: str = "") -> Run:
     # Whatever the sensors do, the command runs: their errors go into the report.
     region = Region(" ".join(args.command), {s.target: s for s in sensors}, without_lost=True)
-    with region, Progress(region, enabled=not args.quiet) as progress:
+    with region, Progress(region, enabled=not args.quiet, what=what) as progress:
         status = run_command(args.command, divert_stdout=divert, started=progress.watch)
     measured = region.outcomes()
     good = {t: m for t, m in measured.items() if isinstance(m, Measurement)}
     complete = len(good) == len(measured)
     total = sum_up(sensors, good) if complete else None
     return Run(status, region.seconds, measured, total)
+
+
+def _bar(done: int, of: int) -> str:
+    """Return how many runs are over, as a bar; empty where there is one."""
+    return f"[{'#' * (20 * done // of):.<20}] run {done + 1} of {of}, " if of > 1 else ""
 
 
 def _idle(sensors: Sequence[Sensor], seconds: float, stop: Stop) -> dict[str, Measurement]:
@@ -175,7 +180,11 @@ def _dumped(sensors: Sequence[Sensor], args: argparse.Namespace) -> Iterator[Non
 
 
 def _report(args: argparse.Namespace, runs: Sequence[Run], baseline: dict[str, Measurement] | None) -> None:
-    made = json.dumps(document(args.command, runs, baseline), indent=2) if args.json else page(runs, baseline)
+    made = (
+        json.dumps(document(args.command, runs, baseline), indent=2)
+        if args.json
+        else page(runs, baseline, seen=not args.output and is_terminal(sys.stderr))
+    )
     if args.output:
         write_report(made, args.output)
     elif isinstance(made, str):
@@ -259,8 +268,8 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
     return {k: number_or_none(v) for k, v in numbers_of.items()}
 
 
-def page(runs: Sequence[Run], baseline: dict[str, Measurement] | None) -> Page:
-    """Return the report for a person."""
+def page(runs: Sequence[Run], baseline: dict[str, Measurement] | None, *, seen: bool = False) -> Page:
+    """Return the report for a person; of repeated runs as a table, if it is ``seen`` on a terminal."""
     last = runs[-1]
     made = report.page(last.measured, last.total)
     if baseline is not None:
@@ -268,7 +277,9 @@ def page(runs: Sequence[Run], baseline: dict[str, Measurement] | None) -> Page:
             Line(f"idle before: {target}: {m.watts:.4g} W over {m.seconds:.3g} s (not subtracted)")
             for target, m in baseline.items()
         ]
-    if len(runs) > 1:
+    if len(runs) > 1 and seen:
+        made += _spread_table(runs)
+    elif len(runs) > 1:
         made.append(Line(f"the table shows the last of {len(runs)} runs; over all runs (95 % interval of the mean):"))
         for target, each in _by_target(runs).items():
             mean, deviation, half = repeated([m.joules for m in each])
@@ -276,3 +287,17 @@ def page(runs: Sequence[Run], baseline: dict[str, Measurement] | None) -> Page:
         mean, deviation, half = repeated([r.seconds for r in runs])
         made.append(Line(f"  time: {mean:.6g} s +- {half:.2g} s, spread {deviation:.2g} s"))
     return made
+
+
+def _spread_table(runs: Sequence[Run]) -> list[Line | Table]:
+    """Return what repeated runs say together: mean, its 95 % interval, and how far single runs lie apart."""
+    last = runs[-1]
+    rows = [("", "mean", "+- (95 %)", "spread (sd)", "min", "max", "")]
+    energies = {f"{target} (J)": [m.joules for m in each] for target, each in _by_target(runs).items()}
+    for name, values in {**energies, "time (s)": [r.seconds for r in runs]}.items():
+        mean, deviation, half = repeated(values)
+        numbers_ = (f"{mean:.6g}", f"{half:.2g}", f"{deviation:.2g}", f"{min(values):.6g}", f"{max(values):.6g}")
+        rows.append((name, *numbers_, ""))
+    ended = f"; the last ended with status {last.status}" if last.status else ""
+    said = f"{len(runs)} runs{ended}; the table above is the last of them:"
+    return [Line(""), Line(said, Kind.HEADING), Table(rows)]

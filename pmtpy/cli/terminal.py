@@ -153,8 +153,10 @@ def _grid(table: Table) -> RichTable:
 
 
 @contextlib.contextmanager
-def progress(what: str, seconds: float | None, *, enabled: bool = True) -> Iterator[Callable[[float], None]]:
+def progress(what: str, seconds: float | None, *, enabled: bool = True) -> Iterator[Callable[..., None]]:
     """Show on a terminal how long something takes; call what is yielded with the seconds that have passed.
+
+    A text behind them is shown instead of ``what``; in a narrow window it is cut before the times are.
 
     Parameters
     ----------
@@ -164,16 +166,20 @@ def progress(what: str, seconds: float | None, *, enabled: bool = True) -> Itera
     """
     console = console_of(sys.stderr) if enabled and (seconds is None or seconds >= _LEAST_PROGRESS_S) else None
     if console is None:
-        yield lambda _seconds: None
+        yield lambda _seconds, _text="": None
         return
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.table import Column
 
-    left = (BarColumn(), TimeElapsedColumn(), TimeRemainingColumn()) if seconds else (TimeElapsedColumn(),)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), *left)
+    whole = Column(no_wrap=True, min_width=7)
+    elapsed = TimeElapsedColumn(table_column=whole)
+    left = (BarColumn(20), elapsed, TimeRemainingColumn(table_column=whole.copy())) if seconds else (elapsed,)
+    said = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
+    columns = (SpinnerColumn(), *left, said)
     # Twice a second is enough to see that it lives, and costs a measurement next to nothing.
     with Progress(*columns, console=console, transient=True, refresh_per_second=2) as shown:
         task = shown.add_task(what, total=seconds)
-        yield lambda passed: shown.update(task, completed=passed)
+        yield lambda passed, text="": shown.update(task, completed=passed, description=text or what)
 
 
 def help_on(console: Console, text: str) -> None:

@@ -190,3 +190,16 @@ def _available() -> list[str]:
 def load_ipython_extension(shell: Any) -> None:
     """Do what ``%load_ext pmtpy`` asks for."""
     shell.register_magic_function(EnergyMagic(shell).energy, "line_cell", "energy")
+    show_recordings(shell.display_formatter.formatters["text/html"])
+
+
+def show_recordings(formatter: Any) -> None:
+    """Let recordings, which are tables, show their curve too. Pandas is not imported for that."""
+
+    def shown(table: Any) -> str:
+        from pmtpy.live.notebook import recording_html
+
+        return recording_html(table)
+
+    for module in ("pandas", "pandas.core.frame"):  # pandas 3, and before
+        formatter.for_type_by_name(module, "DataFrame", shown)

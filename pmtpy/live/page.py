@@ -110,10 +110,11 @@ class Page:
             name=f"{track.name} {unit}",
         )
         drawn.yaxis.axis_label = _UNITS[unit]
-        sources = []
+        sources, powers = [], [x.name for x in track.lines if x.unit == "W"]
         for n, i in enumerate(lines):
             source = ColumnDataSource({"t": [], "low": [], "mean": [], "high": []})
-            colour, _ = self._theme.line(n)
+            stem = track.lines[i].name  # volts and amperes have the colour of their power
+            colour, _ = self._theme.line(powers.index(stem) if stem in powers else n)
             drawn.varea("t", "low", "high", source=source, fill_color=colour, fill_alpha=0.25)
             drawn.line("t", "mean", source=source, line_color=colour, line_width=1.3, legend_label=track.lines[i].name)
             sources.append(source)
@@ -306,10 +307,8 @@ class Page:
         self._chosen.update(left=start, right=stop, visible=True)
         found = [(t, self._desk.select(t, start, stop)) for t in self._desk.tracks]
         links = [
-            f'<a download href="/export?{html.escape(urlencode({"track": i, "from": start, "to": stop, "as": kind}))}">'
-            f"{kind}</a>"
-            for i in range(len(found))
-            for kind in KINDS
+            f"{html.escape(track.name)}: " + " ".join(_link(i, start, stop, kind) for kind in KINDS)
+            for i, (track, _) in enumerate(found)
         ]
         self._result.text = selection_html(found, stop - start, links)
 
@@ -360,6 +359,11 @@ def stalls(document: Document) -> bool:
     sockets = (getattr(c, "_socket", None) for c in getattr(session, "_subscribed_connections", ()))
     streams = (getattr(getattr(s, "ws_connection", None), "stream", None) for s in sockets)
     return any(stream is not None and stream.writing() for stream in streams)
+
+
+def _link(track: int, start: float, stop: float, kind: str) -> str:
+    query = html.escape(urlencode({"track": track, "from": start, "to": stop, "as": kind}))
+    return f'<a download href="/export?{query}" style="color: inherit">{kind}</a>'
 
 
 def _columns(curve: Envelope) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class StoredTrack:
         self.lines: Sequence[Line] = lines_of(numbers)
         named = [line.name for line in self.lines if line.unit == "W"]
         shown = [f"{line.name}_{line.unit}" for line in self.lines]
-        slicer, self.start_unix_s = Slicer(), math.nan
+        slicer, self.start_unix_s = Slicer(most_gaps=None), math.nan
         with contextlib.ExitStack() as files:
             kept = {n: files.enter_context(Column()) for n in ("elapsed", "lost", *numbers)}
             for block in recording.blocks:

@@ -36,14 +36,16 @@ def selection_html(found: Sequence[tuple[Track, Selection]], seconds: float, lin
     head = "<tr>" + "".join(f"<th>{h}</th>" for h in heads) + "</tr>"
     lines = []
     for track, selection in found:
+        # A track may reach over a part of the stretch alone: of the rest it knows nothing.
+        covered = selection.coverage * selection.seconds / seconds if seconds > 0 else math.nan
         for power in selection.powers:
             name = html.escape(f"{track.name} {power.name}")
             cells = [f"{power.joules:.6g}", _or_dash(power.uncertainty_joules, "2g"), _or_dash(power.watts, "6g")]
-            cells += [watts(power.low), watts(power.high), f"{100 * selection.coverage:.4g} %", str(selection.lost)]
+            cells += [watts(power.low), watts(power.high), f"{100 * covered:.4g} %", str(selection.lost)]
             lines.append(
                 f"<tr><th style='text-align:left'>{name}</th>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
             )
-    export = f"<p>export this: {' '.join(links)}</p>" if links else ""
+    export = f"<p>export {'; '.join(links)}</p>" if links else ""
     return (
         f"<p><b>{seconds:.9g} s</b> between the cursors; +- is one standard uncertainty</p>"
         f"<table cellpadding='4'>{head}{''.join(lines)}</table>{export}"

@@ -7,6 +7,7 @@ said. Takes tables as :func:`pmtpy.load` makes them. Needs matplotlib, which is 
 
 from __future__ import annotations
 
+import io
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -119,6 +120,14 @@ def plot(
     except OSError as error:
         msg = f"cannot write {path}: {error.strerror or error}"
         raise SinkError(msg) from error
+
+
+def png(recordings: Mapping[str, Overview | pd.DataFrame], *, theme: Theme = LIGHT) -> bytes:
+    """Return recordings, each in a panel, as the content of a PNG file. Arguments and errors as for :func:`plot`."""
+    into = io.BytesIO()
+    figure = _figure(recordings, overlay=False, channels=None, theme=theme)
+    figure.savefig(into, format="png", dpi=_DPI * 2 // 3, facecolor=theme.ground)
+    return into.getvalue()
 
 
 def _figure(

@@ -101,6 +101,10 @@ class Slicer:
 
     Attributes
     ----------
+    most : int
+        Slices that are kept at most.
+    most_gaps : int or None
+        Gaps that are kept at most, which is enough for a picture; None: all, from which coverage can be told.
     width_s : float
         Length of a slice; 0: each row is one.
     first_t, newest : float
@@ -114,6 +118,7 @@ class Slicer:
     """
 
     most: int = MOST
+    most_gaps: int | None = MOST
     width_s: float = 0.0
     first_t: float = float("nan")
     newest: float = float("nan")
@@ -146,8 +151,8 @@ class Slicer:
         gone = gone[(gone > 0) | (self.rows > len(t))]  # what was lost before the first row is no gap
         starts = np.where(gone > 0, t[gone - 1], before)
         self.gaps += zip(starts.tolist(), t[gone].tolist(), lost[gone].tolist(), strict=True)
-        if len(self.gaps) > self.most:
-            longest = sorted(self.gaps, key=lambda g: g[0] - g[1])[: self.most // 2]
+        if self.most_gaps is not None and len(self.gaps) > self.most_gaps:
+            longest = sorted(self.gaps, key=lambda g: g[0] - g[1])[: self.most_gaps // 2]
             self.gaps = sorted(longest)
         self.marks += [(float(t[row]), part) for row, label in labels for part in label.split(";")]
         self.newest = float(t[-1])

@@ -7,6 +7,7 @@ and work in threads, coroutines and generators.
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -294,7 +295,8 @@ class Region(Mapping[str, Measurement]):
             return repr(self).replace("<", "&lt;").replace(">", "&gt;")
         outcomes = self.outcomes()
         measured = [m for m in outcomes.values() if isinstance(m, Measurement)]
-        return as_html(measured) + "".join(f"<p>{t}: {e}</p>" for t, e in outcomes.items() if isinstance(e, PmtError))
+        lost = [f"{t}: {e}" for t, e in outcomes.items() if isinstance(e, PmtError)]
+        return as_html(measured) + "".join(f"<p>{html.escape(each)}</p>" for each in lost)
 
     # -- the load --------------------------------------------------------------------------------------------------
 

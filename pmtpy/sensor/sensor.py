@@ -383,6 +383,11 @@ def note_region(sensor: Sensor, label: str, start_ns: int, end_ns: int) -> None:
         writer.note(RecordedRegion(label, start_ns, end_ns))
 
 
+def dumped_so_far(sensor: Sensor) -> tuple[int, int]:
+    """Return how many rows the running dump has, and how many are missing between them."""
+    return sensor._dump.so_far if sensor._dump is not None else (0, 0)  # noqa: SLF001
+
+
 def dump_error_of(sensor: Sensor) -> PmtError | None:
     """Return what went wrong with the running dump, as soon as it has; the measurement goes on."""
     return sensor._dump.error if sensor._dump is not None else None  # noqa: SLF001

@@ -82,10 +82,19 @@ PMTPY = [sys.executable, "-m", "pmtpy"]
 
 def test_long_work_shows_progress_on_a_terminal_and_leaves_nothing_behind(tmp_path: Path) -> None:
     text = on_a_terminal([*PMTPY, "dump", "rapl:virtual", "-f", str(tmp_path / "a.csv"), "--duration", "2s"])
-    assert "logging" in text
+    assert re.search(r"\d W  [\d,]+ rows  [\d.]+ k?B", text), "watts now, rows and size of the file"
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l"), "the cursor is shown again"
     quiet = on_a_terminal([*PMTPY, "dump", "rapl:virtual", "-f", str(tmp_path / "b.csv"), "--duration", "2s", "-q"])
     assert "logging" not in quiet
+
+
+@pytest.mark.parametrize("width", [30, 60, 120])
+def test_repeated_runs_show_their_spread_as_a_table_on_a_terminal(width: int) -> None:
+    words = [*PMTPY, "run", "-s", "rapl:virtual", "--repeat", "3", "--", "true"]
+    text = " ".join(_ESCAPE.sub("", on_a_terminal(words, width=width)).split())
+    assert "3 runs; the table above is the last of them:" in text
+    for word in ("mean", "+- (95 %)", "spread (sd)", "min", "max", "rapl:virtual (J)", "time (s)"):
+        assert word in text
 
 
 def test_help_is_coloured_on_a_terminal_and_the_same_text_elsewhere() -> None:

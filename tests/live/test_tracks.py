@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import pmtpy as pmt
@@ -128,6 +129,23 @@ def test_lost_rows_are_gaps_and_lower_the_coverage() -> None:
         found = select(live, stop - 1.0, stop)
     assert found.lost == 100
     assert found.coverage == pytest.approx(0.9, abs=0.002)
+
+
+def test_every_one_of_very_many_gaps_lowers_the_coverage(tmp_path: Path) -> None:
+    t = np.arange(40_000) * 0.1
+    lost = np.arange(40_000) % 2
+    rows = {
+        "time": 1.7e9 + t,
+        "elapsed": t,
+        "marker": "",
+        "lost": lost,
+        "total_W": 5.0,
+        "total_J": 0.5 * np.arange(40_000),
+    }
+    pd.DataFrame(rows).to_csv(tmp_path / "a.csv", index=False)
+    found = select(StoredTrack.of_file("a", tmp_path / "a.csv"), 0.0, 4000.0)
+    assert found.lost == 20_000
+    assert found.coverage == pytest.approx(0.5, abs=1e-3)
 
 
 def test_rows_that_the_history_has_dropped_are_a_gap_in_the_picture() -> None:

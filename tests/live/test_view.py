@@ -99,7 +99,7 @@ def test_recordings_are_selected_zoomed_and_exported(
         assert "<b>run" in page.locator("table").inner_text()  # foreign text is text
         for number, kind in ((0, "jls"), (1, "csv")):
             with page.expect_download() as download:
-                page.get_by_role("link", name=kind).nth(number).click()
+                page.get_by_role("link", name=kind, exact=True).nth(number).click()
             saved = tmp_path / f"part.{kind}"
             download.value.save_as(saved)
             assert "virtual" in download.value.suggested_filename

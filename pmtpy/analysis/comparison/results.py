@@ -188,6 +188,12 @@ class Comparison:
             "regions": [_region(r) for r in self.regions],
         }
 
+    def _repr_html_(self) -> str:
+        """Return the comparison as tables, for notebooks."""
+        from pmtpy.analysis.comparison.markup import as_html
+
+        return as_html(self)
+
 
 def _json(estimate: Estimate | None, factor: float = 1.0) -> dict[str, float] | None:
     return estimate.scaled(factor).as_dict() if estimate is not None else None

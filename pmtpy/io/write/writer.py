@@ -106,6 +106,12 @@ class Writer:
         if hurry:
             self._wake.set()
 
+    @property
+    def so_far(self) -> tuple[int, int]:
+        """Rows that were written, and rows that are missing between them: lost by the sensor or dropped here."""
+        with self._lock:
+            return self._rows, self._lost + self._dropped
+
     def note(self, region: RecordedRegion) -> None:
         """Keep a region that the program measured meanwhile, for the metadata at the end; the first of very many."""
         with self._lock:

@@ -1,0 +1,19 @@
+"""What the page says of a stretch: names are text, and what a recording does not reach over is not covered."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from pmtpy.live.tracks import Selected, Selection
+from pmtpy.live.wording import selection_html
+
+
+def test_names_are_text_and_what_lies_beyond_a_recording_is_not_covered() -> None:
+    power = Selected("<i>total</i>", 60.0, 60.0, float("nan"), 30.0, 90.0)
+    track: Any = SimpleNamespace(name="<script>x</script>")
+    text = selection_html([(track, Selection(1.0, 1.0, 0, [power]))], 4.0)
+    assert "<script>" not in text
+    assert "<i>" not in text
+    assert "<td>25 %</td>" in text
+    assert "<td>not known</td>" in text
