@@ -43,6 +43,7 @@ _RATE_SD = 1.5e-3  # clock rates of one meter differed by 0.1 % between sessions
 _MIN_R2 = 0.8
 _HOPELESS = 20.0  # times the least loss at the first, rough look: not followed further ...
 _FOLLOWED = 4  # ... nor are more of one family
+_SAME = 1e-3  # of a period, and of what is known of the rate: minima that are nearer are one
 _FAR = 0.5  # of a width: a step that long leaves the line that it was found along
 _OTHER_WIDTHS = (0.5, 0.7, 0.97, 1.03, 1.4, 2.0)  # at which the profile of the loss is looked at
 
@@ -225,7 +226,17 @@ def _fits(problem: _Problem, reference: PowerTrace, lead_s: float, within_s: flo
     for family in (BOXCAR, ONE_POLE, BOTH):
         first, *rest = sorted((f for f in fits if f.family == family), key=lambda f: f.loss)[:_FOLLOWED]
         kept += [first, *(f for f in rest if f.loss < limit)]
-    return [_polish(problem, f.family, f.point, even) for f in kept]
+    return _distinct(problem, [_polish(problem, f.family, f.point, even) for f in _distinct(problem, kept)])
+
+
+def _distinct(problem: _Problem, fits: list[Fit]) -> list[Fit]:
+    """Return fits without those that have come to the minimum of another one of their family: it is found once."""
+    same = _SAME * np.array([problem.period, problem.period, problem.period, problem.rate_sd])
+    kept: list[Fit] = []
+    for fit in sorted(fits, key=lambda f: f.loss):
+        if not any(f.family == fit.family and bool(np.all(np.abs(f.point - fit.point) < same)) for f in kept):
+            kept.append(fit)
+    return kept
 
 
 def _crossed(point: Floats) -> list[tuple[str, Floats]]:
@@ -312,7 +323,7 @@ def _polish(problem: _Problem, family: str, point: Floats, weights: Floats, *, f
         def residuals(moving: Floats, noise: float = noise) -> Floats:
             return np.append(root * _evaluate(problem, family, whole(moving), weights).residuals, noise * moving[-1])
 
-        theta = whole(minimise(residuals, theta[free], steps[free])[0])
+        theta = whole(minimise(residuals, theta[free], steps[free]))
     return _evaluate(problem, family, theta, weights)
 
 

@@ -274,7 +274,7 @@ def _kind(after: Updates, share: Floats, at: list[int], start_s: float | None) -
     losses = []
     # A ramp takes 0.8 of its length from 10 to 90 %, an exponential approach 2.2 time constants.
     for model, scale in ((ramp, 1.25), (approach, 1.0 / 2.2)):
-        found, _ = minimise(model, np.array([-after.period_s / 2.0, math.log(scale * length)]), steps)
+        found = minimise(model, np.array([-after.period_s / 2.0, math.log(scale * length)]), steps)
         losses.append(float(np.mean(model(found) ** 2)))
     straight = 1.0 - min(losses) / float(np.var(y))
     if straight < _STRAIGHT or max(losses) < _CLEAR_RATIO * min(losses):

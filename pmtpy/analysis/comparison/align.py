@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmtpy.analysis.signal.correlogram import correlogram, sampled
-from pmtpy.analysis.signal.estimate import Estimate, minimise
+from pmtpy.analysis.signal.estimate import Estimate, jacobian_of, minimise
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
@@ -295,7 +295,9 @@ def _refine(
     def residuals(x: Floats) -> Floats:
         return np.append(misfit(x), prior * x[2] * rate_s / _RATE_SD if rated else 0.0)
 
-    x, jacobian = minimise(residuals, best, np.full(len(best), 0.05))
+    steps = np.full(len(best), 0.05)
+    x = minimise(residuals, best, steps)
+    jacobian = jacobian_of(residuals, x, steps)
     left = loss(x) if np.max(np.abs(jacobian[:-1, 0])) > _STILL else math.inf
     error = _standard_errors(jacobian, misfit(x), prior)
     freedom = min(_BLOCKS, len(at) // 4) - len(x)

@@ -102,9 +102,7 @@ def rounding_error(values: Floats, residual_sd: float) -> float:
     return step / math.sqrt(12.0) * math.exp(-2.0 * math.pi**2 * noise / step**2) * math.sqrt(share)
 
 
-def minimise(
-    residuals: Callable[[Floats], Floats], start: Floats, steps: Floats, rounds: int = 40
-) -> tuple[Floats, Floats]:
+def minimise(residuals: Callable[[Floats], Floats], start: Floats, steps: Floats, rounds: int = 40) -> Floats:
     """Least squares by Levenberg and Marquardt with a numerical Jacobian.
 
     Parameters
@@ -118,17 +116,18 @@ def minimise(
 
     Returns
     -------
-    tuple of array
-        The parameters, and the Jacobian there.
+    array
+        The parameters.
     """
     x, damping = np.array(start, np.float64), 1e-3
     here = residuals(x)
-    loss = float(here @ here)
-    jacobian = _jacobian(residuals, x, steps)
+    loss, jacobian = float(here @ here), None
     for _ in range(rounds):
-        normal = jacobian.T @ jacobian
-        scale = np.diag(normal) + 1e-30
-        move = -np.linalg.lstsq(normal + damping * np.diag(scale), jacobian.T @ here, rcond=None)[0]
+        if jacobian is None:
+            jacobian = jacobian_of(residuals, x, steps)
+            normal, slope = jacobian.T @ jacobian, jacobian.T @ here
+            scale = np.diag(normal) + 1e-30
+        move = -np.linalg.lstsq(normal + damping * np.diag(scale), slope, rcond=None)[0]
         there = residuals(x + move)
         new = float(there @ there)
         if not new < loss:
@@ -137,14 +136,14 @@ def minimise(
                 break
             continue
         done = loss - new <= _SETTLED * loss
-        x, here, loss, damping = x + move, there, new, max(damping / 8.0, 1e-9)
-        jacobian = _jacobian(residuals, x, steps)
+        x, here, loss, damping, jacobian = x + move, there, new, max(damping / 8.0, 1e-9), None
         if done:
             break
-    return x, jacobian
+    return x
 
 
-def _jacobian(residuals: Callable[[Floats], Floats], x: Floats, steps: Floats) -> Floats:
+def jacobian_of(residuals: Callable[[Floats], Floats], x: Floats, steps: Floats) -> Floats:
+    """Return the derivatives of residuals by parameters, by central differences, shape (residuals, parameters)."""
     columns = []
     for i, step in enumerate(steps):
         shift = np.zeros(len(x))
