@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import logging
 import socket
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,6 +27,7 @@ PORT = 10427
 """Where ``pmtpy serve`` listens. The range 9100 to 9999 that exporters share is given away to the last number."""
 
 LOOPBACK = "127.0.0.1"
+_log = logging.getLogger("pmtpy")
 _PATIENCE_S = 10.0  # with a client that says nothing
 
 
@@ -114,7 +117,7 @@ class Server:
         self._watched = Watched(sensors)
         self._text = Text(_now_s())
         try:
-            self._server = _listen(address, port, functools.partial(_Request, page=self.page))
+            self._server = _Threads(address, port, functools.partial(_Request, page=self.page))
         except (OSError, OverflowError, UnicodeError) as error:
             self._watched.close()
             msg = f"cannot listen at {address} port {port}: {error}; choose another port or address"
@@ -149,11 +152,19 @@ class Server:
         self.close()
 
 
-def _listen(address: str, port: int, handler: Any) -> ThreadingHTTPServer:
-    family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
-    kind = type("_Server", (ThreadingHTTPServer,), {"address_family": family, "daemon_threads": True})
-    made: ThreadingHTTPServer = kind((address, port), handler)
-    return made
+class _Threads(ThreadingHTTPServer):
+    """Answers each client in a thread."""
+
+    daemon_threads = True
+
+    def __init__(self, address: str, port: int, handler: Any) -> None:
+        self.address_family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
+        super().__init__((address, port), handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  (as the library calls it)
+        """Say nothing of a client that has gone; anything else is logged."""
+        if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
+            _log.exception("a request for metrics failed")
 
 
 class _Request(BaseHTTPRequestHandler):

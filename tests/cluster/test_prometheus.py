@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import socket
+import struct
 import subprocess
 import time
 import urllib.error
@@ -63,6 +64,25 @@ def test_the_format_is_what_the_scraper_asks_for(sensor: pmt.Sensor) -> None:
             fetch(server.url + "x")
         with pytest.raises(TargetError, match="cannot listen"):
             Server([sensor], port=server.port)
+
+
+def test_clients_that_misbehave_disturb_nobody(sensor: pmt.Sensor, capfd: pytest.CaptureFixture[str]) -> None:
+    with Server([sensor], port=0) as server:
+        for said in (b"\0\0\r\n\r\n", b"GET " + b"a" * 70_000, b"POST /metrics HTTP/1.1\r\n\r\n", b""):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
+                client.sendall(said)
+                reset = struct.pack("ii", 1, 0)  # its end is a reset, not a farewell
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+        silent = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(20)]
+        before = 0.0
+        for _ in range(5):
+            _, text = fetch(server.url)
+            line = next(x for x in text.splitlines() if x.startswith("pmt_energy_joules_total{"))
+            assert float(line.split()[-1]) >= before
+            before = float(line.split()[-1])
+        for client in silent:
+            client.close()
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_an_address_that_is_not_ours_is_refused(sensor: pmt.Sensor) -> None:
