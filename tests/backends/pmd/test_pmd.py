@@ -27,7 +27,7 @@ from pmtpy.emulators.pmd import PmdBoard, RailBoard, open_virtual
 from pmtpy.emulators.serial_board import MemoryLine, PtyBoard
 from pmtpy.emulators.world import World, make_world
 from pmtpy.errors import BackendUnavailableError, ProtocolError, ReadError, SourceLostError, TargetError
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 from pmtpy.testing import check_lost, check_source
 
 LOAD = "square:low=40,high=100,hz=0.25"
@@ -347,3 +347,33 @@ def test_brltty_is_named_where_it_has_taken_the_meter(tmp_path: Path) -> None:
     assert finding.cure[0] == "$ sudo apt-get remove brltty"
     assert replace(finding).usable is False
     assert "does not exist" in pmd.diagnose("/dev/ttyUSB99", machine=machine)[0].found
+
+
+@pytest.mark.parametrize("stamps", [2, 4])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_whatever_the_line_does_to_its_bytes_energy_is_right_or_uncovered(stamps: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    clock = ManualClock()
+    world = make_world("constant:120", clock=clock)
+
+    class Damaged(PmdBoard):
+        def produce(self, now_ns: int) -> bytes:
+            data = bytearray(super().produce(now_ns))
+            if self.streaming and len(data) > 40 and random.random() < 0.3:
+                at, size = int(random.integers(len(data))), int(random.integers(1, 30))
+                if random.random() < 0.5:
+                    del data[at : at + size]
+                else:
+                    data[at:at] = random.bytes(size)
+            return bytes(data)
+
+    with Sensor(opened(Damaged(world), clock, stamps), "pmd", clock) as sensor:
+        before = sensor.read()
+        used(sensor, clock, 1.5)
+        newest = acquisition_of(sensor).newest
+        assert newest is not None
+        seconds = (newest.t_ns - before.t_ns) / 1e9
+        known = newest.joules[0] - before.joules[0] + 120 * newest.uncovered_ns[0] / 1e9
+        assert known == pytest.approx(120 * seconds, rel=0.05)
+        assert seconds == pytest.approx(1.5, abs=0.05)
+        assert any("damaged" in w for w in acquisition_of(sensor).source.remarks(0, clock.now_ns()).warnings)
