@@ -41,7 +41,7 @@ def completions(line: str, tmp_path: Path) -> set[str]:
     [
         ("pmtpy re", {"read"}),
         ("pmtpy read rapl:", {"rapl:virtual"}),
-        ("pmtpy read po", {"powersensor3", "powersensor3:virtual"}),
+        ("pmtpy read powersensor3", {"powersensor3", "powersensor3:virtual"}),
         ("pmtpy dump rapl --format p", {"parquet", "pmt", "powersensor3"}),
         ("pmtpy run -s nvml:v", {"nvml:virtual"}),
         ("pmtpy doctor --ru", {"--rules"}),
