@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import pmtpy as pmt
 from pmtpy.analysis import compare
 from pmtpy.analysis.comparison.results import Trace
-from pmtpy.core.clock import HOST_CLOCK
+from pmtpy.core.clock import HOST_CLOCK, Anchor
 from pmtpy.core.markers import Span
 from pmtpy.emulators.world import make_world
 from pmtpy.live.notebook import follow, recording_html
@@ -51,6 +52,23 @@ def test_the_extension_teaches_a_notebook_to_show_recordings() -> None:
     assert formatter(table) == table._repr_html_()
 
 
+class _Steps:
+    """A clock by which each look takes 0.4 s, however long a picture takes to be drawn."""
+
+    def __init__(self) -> None:
+        self._looks = 0
+
+    def now_ns(self) -> int:
+        self._looks += 1
+        return self._looks * 400_000_000
+
+    def wait_until(self, _t_ns: int, wake: threading.Event) -> bool:
+        return HOST_CLOCK.wait_until(HOST_CLOCK.now_ns() + 10_000_000, wake)
+
+    def anchor(self) -> Anchor:
+        return HOST_CLOCK.anchor()
+
+
 def test_a_figure_follows_a_sensor(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
 
@@ -65,8 +83,8 @@ def test_a_figure_follows_a_sensor(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("IPython.display.display", display)
     with Sensor(Counter(make_world("constant:90", clock=HOST_CLOCK)), FOREIGN, HOST_CLOCK) as sensor:
-        follow(sensor, 1.2, window_s=5.0)
-    assert len(shown) >= 2
+        follow(sensor, 3.0, window_s=5.0, clock=_Steps())
+    assert len(shown) >= 4
     assert all("data:image/png;base64," in each and "<script>" not in each for each in shown)
 
 
