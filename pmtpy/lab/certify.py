@@ -7,7 +7,8 @@ well energies repeat. A virtual device is certified against the load of its own 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -40,6 +41,8 @@ from pmtpy.lab.conditions import held_back, machine_facts
 from pmtpy.lab.found import Found
 from pmtpy.lab.loads import schedule, virtual_watts
 from pmtpy.lab.record import Polls, record_all
+from pmtpy.regions.region import region
+from pmtpy.sensor.history import Recent
 from pmtpy.sensor.registry import create
 
 _PAUSE_S = 0.2  # between stretches, and by up to as much again at random: no phase of the sensor is met twice
@@ -221,19 +224,26 @@ def certify(
     settings = {"seconds": scheme.seconds, "channel": channel, "interval_s": interval_s}
     at_s = clock.anchor().unix_ns / NS_PER_S
 
-    def recorded() -> Polls:
-        return record_all(
-            target, options, scheme.edges_s, shares=scheme.shares, clock=clock, progress=progress, **settings  # type: ignore[arg-type]
-        )  # fmt: skip
+    trusted: list[Recent] = []
 
-    if meter is None:
-        polls, metered = recorded(), None
-    else:
-        with create(meter, clock=clock, history_s=scheme.seconds + 10.0) as trusted:
-            polls = recorded()
-            seen = trusted.history()
-            t_s = np.asarray((seen.t_ns - polls.start_ns) / NS_PER_S, np.float64)
-            metered = Series(t_s, seen.watts[:, 0], joules=seen.joules[:, 0])
+    @contextmanager
+    def beside() -> Iterator[None]:
+        if meter is None:
+            yield
+            return
+        # The region lets a counter be read now and then, which else is read when somebody asks.
+        with create(meter, clock=clock, history_s=scheme.seconds + 10.0) as sensor, region("certify", sensor):
+            yield
+            trusted.append(sensor.history())
+
+    polls = record_all(
+        target, options, scheme.edges_s, shares=scheme.shares, clock=clock, progress=progress, beside=beside(),
+        **settings,  # type: ignore[arg-type]
+    )  # fmt: skip
+    metered = None
+    for seen in trusted:
+        t_s = np.asarray((seen.t_ns - polls.start_ns) / NS_PER_S, np.float64)
+        metered = Series(t_s, seen.watts[:, 0], joules=seen.joules[:, 0])
     return judge(target, polls, scheme, rules, meter=metered, meter_name=meter or "", unix_s=at_s)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import types
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -146,10 +147,12 @@ def record_all(
     interval_s: float | None = None,
     clock: Clock = HOST_CLOCK,
     progress: Callable[[str], None] = lambda _: None,
+    beside: AbstractContextManager[object] | None = None,
 ) -> Polls:
     """Record all channels of a sensor under a load that is switched on, off, on, ... at ``edges_s``.
 
-    ``shares`` are how much of the device each block loads (none: all of it); ``channel`` sets how often is polled; the
+    ``shares`` are how much of the device each block loads (none: all of it); ``channel`` sets how often is polled;
+    ``beside`` is entered before the load begins and left behind it, and may open virtual sensors of the same load; the
     rest, and the errors, as of :func:`record`.
     """
     target = canonical(target)
@@ -164,7 +167,7 @@ def record_all(
         chosen = _chosen(channels, channel, target)
         interval = interval_s or _interval(channels[chosen])
         progress(f"recording {target}, {channels[chosen].name}, for {seconds:g} s, every {1e3 * interval:.3g} ms")
-        with maker as running:
+        with beside or nullcontext(), maker as running:
             start_ns, before = clock.now_ns(), source.limits()
             t_ns, counts = _poll(source, clock, round(seconds * NS_PER_S), interval)
             switched = running.edges_ns()

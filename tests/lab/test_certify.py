@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import math
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import pmtpy as pmt
 from pmtpy.analysis.characterisation.results import Characterisation, Series
 from pmtpy.analysis.procedures.certificate import Level, Rules, judged, line_through, settled, trials_of
 from pmtpy.analysis.signal.estimate import Estimate
@@ -163,6 +166,20 @@ def test_a_meter_beside_it_is_the_reference(monkeypatch: pytest.MonkeyPatch) -> 
     assert made.line.gain.contains(0.948 / 2.0)
     assert made.verdicts[0].passed is None
     assert made.verdicts[0].rule == "update period"
+
+
+def test_a_virtual_meter_sees_the_load_of_the_sensor_beside_it() -> None:
+    seen: list[float] = []
+
+    @contextmanager
+    def beside() -> Iterator[None]:
+        with create("rapl:virtual") as meter:
+            before = meter.read()
+            yield
+            seen.append(pmt.joules(before, meter.read()))
+
+    record_all("nvml:virtual", {}, np.array([0.1, 0.2]), seconds=0.3, interval_s=0.01, beside=beside())
+    assert seen[0] > 0.0
 
 
 def test_stretches_follow_the_load_as_it_really_was() -> None:
