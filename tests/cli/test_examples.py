@@ -94,7 +94,9 @@ def test_an_example_runs(line: str, folder: Path, prepared: Prepared) -> None:
     line = rehearsed(line)
     verb = line.split()[1]
     # These take ten seconds and more, or end with Ctrl-C: their own tests run them.
-    elsewhere = verb in {"bench", "gather", "serve", "top", "view"} or (verb == "characterise" and ":virtual" in line)
+    elsewhere = verb in {"bench", "certify", "gather", "serve", "top", "view"} or (
+        verb == "characterise" and ":virtual" in line
+    )
     if elsewhere or missing_files(line, folder):
         _is_understood(line)
     elif verb == "sim":
