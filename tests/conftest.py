@@ -127,6 +127,11 @@ TOGETHER = frozenset(
 )
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many workers again as there are cores: a third of the time tests wait for processes, ports and clocks."""
+    return 3 * (os.cpu_count() or 1) // 2
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the slow tests, and those that belong together."""
     folder = Path(__file__).parent
