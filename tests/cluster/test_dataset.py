@@ -141,7 +141,9 @@ def test_polars_reads_the_same(root: Path) -> None:
 def test_dask_reads_the_same_with_two_workers(root: Path) -> None:
     dd = pytest.importorskip("dask.dataframe", reason="dask is not installed")
     distributed = pytest.importorskip("distributed", reason="dask's distributed scheduler is not installed")
+    config = pytest.importorskip("dask.config")
     with (
+        config.set({"distributed.diagnostics.nvml": False}),  # GPUs here may be those of another test's stand-in
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
         distributed.Client(cluster),
     ):
