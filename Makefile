@@ -31,11 +31,11 @@ contracts: $(STAMP)
 	$(BIN)/lint-imports
 
 unit: $(STAMP)
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup -m "not slow"
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup --durations 40 -m "not slow"
 
 # The tests that take longer, listed in tests/conftest.py: with `make test` that is all of them.
 slow: $(STAMP)
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup -m slow
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup --durations 40 -m slow
 
 # Each property with a thousand new examples: for a night, not for each change.
 search: $(STAMP)
