@@ -20,7 +20,7 @@ _HEAD = ("node", "seconds", "joules", "+-", "watts", "waited", "how")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument("folder", metavar="DIR", help="what 'pmtpy run --into DIR' wrote on each node")
+    parser.add_argument("folder", metavar="DIR", help="what 'pmtpy run --into DIR' wrote on each node, or its logs")
     parser.add_argument("--job", metavar="ID", help="the job, where DIR holds several")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.epilog = (

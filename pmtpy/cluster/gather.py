@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pmtpy.cluster.job import JobEnergy
+from pmtpy.cluster.logs import SUFFIXES, read_log
 from pmtpy.cluster.node import SUFFIX, Found, NodeEnergy, read_node
-from pmtpy.errors import FileFormatError, TargetError
+from pmtpy.errors import FileFormatError, PmtError, TargetError
 
 _KILLED = "it began and did not end: it was killed, or still runs"
 _CLOCKS_S = 1.0  # by which the wall clocks of a cluster's nodes may differ
@@ -16,7 +17,7 @@ _MOST_NAMED = 20
 
 
 def gather(folder: Path, *, job: str | None = None) -> JobEnergy:
-    """Add up the results in a folder.
+    """Add up the results in a folder; where there is none, the logs (dumps) in it, one of each node.
 
     Parameters
     ----------
@@ -34,13 +35,34 @@ def gather(folder: Path, *, job: str | None = None) -> JobEnergy:
     found, problems = read_folder(folder)
     if not found:
         more = f" ({'; '.join(problems)})" if problems else ""
-        msg = f"{folder} holds no result of a node{more}; 'pmtpy run --into {folder} -- COMMAND' on each node makes one"
+        msg = (
+            f"{folder} holds no result and no log of a node{more}; 'pmtpy run --into {folder} -- COMMAND' on each node"
+            " makes one"
+        )
         raise TargetError(msg)
     return add_up(_of_one_job(folder, found, job), problems)
 
 
 def read_folder(folder: Path) -> tuple[list[Found], list[str]]:
-    """Return the results in a folder, and what is wrong with others."""
+    """Return the results in a folder, else its logs, and what is wrong with others.
+
+    A log beside results is that of a sensor which a result has counted.
+    """
+    found, problems = _results(folder)
+    if found or problems:
+        return found, problems
+    logs = [_log(path) for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
+    return [log for log in logs if isinstance(log, Found)], [str(log) for log in logs if isinstance(log, PmtError)]
+
+
+def _log(path: Path) -> Found | PmtError:
+    try:
+        return read_log(path)
+    except PmtError as error:
+        return error
+
+
+def _results(folder: Path) -> tuple[list[Found], list[str]]:
     found, problems = [], []
     for path in sorted(folder.iterdir()):
         if path.name.endswith(f"{SUFFIX}.tmp"):

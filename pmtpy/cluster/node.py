@@ -28,7 +28,7 @@ SUFFIX = ".node.json"
 _FORMAT = 1
 # What sensors of one kind have in common: they were calibrated alike, so all of them may be off the same way.
 _COMMON = frozenset({"gain", "offset", "kernel"})
-_LEAST_COVERED = 0.95  # of the time: below, a sum would pass for something that it is not (as between two states)
+LEAST_COVERED = 0.95  # of the time: below, a sum would pass for something that it is not (as between two states)
 _NO_TOTAL = "its sensors make no sum: two of them may see the same device, so name fewer"
 
 
@@ -128,7 +128,7 @@ def node_energy(
     why = "; ".join(failed)
     if total is None:
         why = why or _NO_TOTAL
-    elif total.coverage < _LEAST_COVERED:
+    elif total.coverage < LEAST_COVERED:
         why = f"of {1.0 - total.coverage:.1%} of the time the energy is not known: {'; '.join(total.warnings[:3])}"
     if total is None or why:
         return NodeEnergy(

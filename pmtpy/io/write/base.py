@@ -16,7 +16,7 @@ from pmtpy.core.channel import Identity
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Floats, Frame, Layout
 from pmtpy.io.channels import described
-from pmtpy.io.origin import Machine
+from pmtpy.io.origin import Launch, Machine, is_shared
 
 FORMAT_VERSION = 1
 """Of the metadata written beside or inside a file; a reader refuses a greater one."""
@@ -98,6 +98,8 @@ class Header:
         Whether it is known if the far side is emulated; a recording may not say.
     machine : Machine or None
         Where it is measured.
+    launch : Launch or None
+        The job that it belongs to.
     judge : callable or None
         Judges the energies of regions, for formats that state them.
     """
@@ -117,6 +119,7 @@ class Header:
     virtual_known: bool = True
     judge: Judge | None = None
     machine: Machine | None = None
+    launch: Launch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +220,8 @@ def metadata(header: Header, columns: tuple[str, ...], ending: Ending | None = N
     }
     if header.machine is not None:
         facts["machine"] = {"host": header.machine.host, "node": header.machine.node}
+        if header.launch is not None and header.launch.scheduler:
+            facts["launch"] = header.launch.to_dict() | {"shared": is_shared(header.launch, header.machine)}
     if ending is not None and ending.regions:
         facts["regions"] = [asdict(r) for r in ending.regions]
     if header.converted_from:

@@ -1,0 +1,104 @@
+"""The log of a node as its result: what a dump of ours recorded between its first row and its last."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pmtpy.analysis.uncertainty.interval_statistics import Interval
+from pmtpy.analysis.uncertainty.recorded import recorded_uncertainties
+from pmtpy.cluster.node import LEAST_COVERED, Found, NodeEnergy
+from pmtpy.core.channel import TOTAL
+from pmtpy.core.rows import Floats, Layout
+from pmtpy.errors import FileFormatError
+from pmtpy.io.read import load
+from pmtpy.io.recorded import layout_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SUFFIXES = frozenset({".csv", ".jls", ".parquet"})
+_ROWS = 200  # at each end, from which is judged how the power moves there
+
+
+def read_log(path: Path) -> Found:
+    """Read a dump of ours as the result of the node that it was made on.
+
+    The energy is that between the first row and the last. It is not known where the dump was not ended, where energy is
+    missing for more than a twentieth of the time, and where the sensor has no total.
+
+    Raises
+    ------
+    FileFormatError
+        It is no recording, is empty, or does not say on which machine it was made.
+    """
+    table = load(path)
+    facts = table.attrs["metadata"] or {}
+    machine = facts.get("machine")
+    if not isinstance(machine, Mapping) or not {"host", "node"} <= machine.keys():
+        msg = f"{path} does not say on which machine it was made: no dump of pmtpy, or an older one"
+        raise FileFormatError(msg)
+    if len(table) < 2:
+        msg = f"{path} holds {len(table)} rows, which is no stretch of time"
+        raise FileFormatError(msg)
+    launch = facts.get("launch") or {}
+    host, node, begin_s = str(machine["host"]), str(machine["node"]), float(table["time"].iloc[0])
+    energy = _energy(table, facts, (host, node), launch)
+    job = str(launch.get("job", ""))
+    return Found(path, host, node, f"a log of {facts.get('target', 'a sensor')}", job, launch, begin_s, energy, None)
+
+
+def _energy(
+    table: pd.DataFrame, facts: Mapping[str, Any], machine: tuple[str, str], launch: Mapping[str, Any]
+) -> NodeEnergy:
+    t = table["elapsed"].to_numpy(np.float64)
+    begin_s = float(table["time"].iloc[0])
+    seconds, lost = float(t[-1] - t[0]), int(table["lost"].iloc[1:].sum())
+    span = (begin_s, begin_s + seconds, seconds)
+    if f"{TOTAL}_J" not in table:
+        return NodeEnergy(*machine, *span, None, why="its sensor has no total")
+    if not table.attrs["complete"]:
+        return NodeEnergy(*machine, *span, None, why="its log has no end: the dump was killed, or still runs")
+    layout = layout_of([str(name) for name in table.columns], dict(facts), str(table.attrs["joules"])).layout
+    names = [TOTAL, *(c.name for c in layout.energy)]
+    joules = table[[f"{n}_J" for n in names]].to_numpy(np.float64)
+    watts = table[[f"{n}_W" for n in names]].to_numpy(np.float64)
+    steps = np.diff(t)
+    unknown = (table["lost"].to_numpy()[1:] > 0) | ~np.isfinite(watts[1:, 0])
+    coverage = 1.0 - float(np.sum(steps[unknown])) / seconds if seconds > 0 else 0.0
+    used = joules[-1] - joules[0]
+    if not (coverage >= LEAST_COVERED and math.isfinite(used[0])):
+        why = f"of {1.0 - coverage:.1%} of the time the energy is not known: rows were lost"
+        return NodeEnergy(*machine, *span, None, coverage=coverage, lost=lost, why=why)
+    u = _uncertainty(layout, t, watts, joules, (seconds * (1.0 - coverage), lost))
+    identity, digest = facts.get("identity") or {}, facts.get("calibration") or ""
+    kind = f"{identity.get('backend')}/{identity.get('model')}/{digest}"
+    common = tuple(
+        (f"{kind}/{layout.energy[i - 1].name}", abs(layout.energy[i - 1].gain_u * float(used[i])))
+        for i in layout.in_total
+        if layout.energy[i - 1].gain_u and math.isfinite(used[i])
+    )
+    return NodeEnergy(
+        *machine,
+        *span,
+        float(used[0]),
+        u,
+        common,
+        coverage=coverage,
+        lost=lost,
+        virtual=bool(table.attrs["virtual"]),
+        shared=launch.get("shared"),
+        warnings=tuple(map(str, table.attrs["notes"])),
+    )
+
+
+def _uncertainty(layout: Layout, t: Floats, watts: Floats, joules: Floats, lost: tuple[float, int]) -> float:
+    """Judge the energy of the whole by the rows at its two ends; ``lost``: seconds without energy, and rows."""
+    near = np.r_[0 : min(_ROWS, len(t)), max(_ROWS, len(t) - _ROWS) : len(t)]
+    used, (unknown_s, rows) = joules[-1] - joules[0], lost
+    interval = Interval(float(t[-1] - t[0]), used[1:].tolist(), [unknown_s] * len(layout.energy), rows, 0.0)
+    return float(recorded_uncertainties(layout, t[near] - t[0], watts[near], joules[near], interval)[0])
