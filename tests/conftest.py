@@ -91,6 +91,7 @@ SLOW = {
         "test_a_virtual_gpu_is_found_to_be_what_it_is",
     ),
     "cli/test_compare_verb.py": ("test_virtual_sensors_are_compared_with_each_other_and_with_the_truth",),
+    "conformance/test_every_backend.py": ("test_all_sensors_of_one_world_agree_with_the_truth_and_each_other",),
     "docs/test_site.py": ("test_every_public_name_is_in_the_reference",),
     "integrations/test_kernel_tuner.py": (
         "test_a_configuration_without_energy_does_not_end_the_tuning_and_the_others_are_measured",
