@@ -26,6 +26,7 @@ from pmtpy.analysis.clocking import estimate_updates, update_series
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.emulators.load import Table
@@ -146,7 +147,7 @@ def _round(score: Score, seed: int) -> None:
     k = np.round((lattice.phase_s.value - model.phase_s) / model.update_s)
     score.add("phase, ms", lattice.phase_s.scaled(1e3), 1e3 * float(model.tick_times(k)))
     updates = update_series(t, watts, lattice)
-    _kernel(score, "load", updates, PowerTrace.from_switching(edges), (model, family, 0.0, kind))
+    _kernel(score, "load", updates, PowerTrace.of_load(LoadIntervals.switched(edges)), (model, family, 0.0, kind))
     rate = 1e-3 * float(rng.standard_normal())
     at = np.arange(0.0, _SECONDS, 2e-4)
     truth = load.watts(at) + 0.5 * rng.standard_normal(len(at))

@@ -21,7 +21,8 @@ import numpy as np
 from benchmarks.common import report
 from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
-from pmtpy.analysis.characterisation.results import Characterisation, LoadStamps, Series
+from pmtpy.analysis.characterisation.results import Characterisation, Series
+from pmtpy.core import LoadIntervals
 from tests.support.drawn_sensors import KERNELS, Drawn, Kernel, draw
 
 _LOADS = ("telegraph", "bursts", "square", "step")
@@ -48,7 +49,7 @@ def _verdict(found: Characterisation, drawn: Drawn) -> str:
 def _found(drawn: Drawn, seed: int) -> Characterisation:
     rng = np.random.default_rng(seed)
     t, watts = drawn.meter(rng, rate=float(rng.normal(0.0, 5e-4)), shift_s=float(rng.uniform(-0.3, 0.3)))
-    load = LoadStamps(drawn.edges_s, drawn.seconds)
+    load = LoadIntervals.switched(drawn.edges_s)
     return characterise("drawn", Series(drawn.t_s, drawn.watts), load=load, meter=Series(t, watts))
 
 

@@ -23,11 +23,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import pmtpy as pmt
 from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, recordings, save, table
 from pmtpy.analysis.characterisation.characterise import characterise
-from pmtpy.analysis.characterisation.results import Characterisation, LoadStamps, Series
+from pmtpy.analysis.characterisation.results import Characterisation, Series
 from pmtpy.analysis.clocking import PublishingClock, estimate_updates, update_series
 from pmtpy.analysis.signal.clock_fit import fit_clock
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Recorded:
 
     case: Case
     polls: Series
-    load: LoadStamps | None
+    load: LoadIntervals | None
     meter: Series | None
     found: Characterisation
 
@@ -83,14 +84,14 @@ class Recorded:
     def zone_s(self) -> float:
         """Whole half-hours between the log's clock and the load's."""
         assert self.load is not None  # noqa: S101  (asked for where there is one)
-        return 1800.0 * round(float(self.load.edges_s[0] - self.polls.t_s[0]) / 1800.0)
+        return 1800.0 * round(float(self.load.on_s[0] - self.polls.t_s[0]) / 1800.0)
 
     def metered(self) -> PowerTrace:
         """Return the meter's curve on the host's clock."""
         assert self.meter is not None  # noqa: S101
         assert self.load is not None  # noqa: S101
         curve = self.meter.curve()
-        return fit_clock(curve, self.load.edges_s[::2], self.load.edges_s[1::2]).on_host(curve)
+        return fit_clock(curve, self.load.on_s, self.load.off_s).on_host(curve)
 
 
 def _series(path: Path, column: str) -> Series:
@@ -106,7 +107,7 @@ def read(root: Path, case: Case) -> Recorded:
     load = meter = None
     if (place / "PMD_data.bin.gz").exists():
         stamps = pmt.load(place / "timestamps.csv")["time"].to_numpy(np.float64)
-        load = LoadStamps(stamps[:-1], float(stamps[-1]))
+        load = LoadIntervals.switched(stamps[:-1], float(stamps[-1]))
         meter = _series(place / "PMD_data.bin.gz", "total_W")
     return Recorded(case, polls, load, meter, characterise(case.channel, polls, load=load, meter=meter))
 
@@ -214,7 +215,7 @@ def _kernel(each: Recorded, axis: Axes) -> None:
     assert transfer is not None  # noqa: S101
     assert load is not None  # noqa: S101
     meter, updates, best = each.metered(), each.updates, fit.best
-    start = float(load.edges_s[0])
+    start = float(load.on_s[0])
     t = np.arange(start - 0.3, start + 1.5, 5e-4)
     respond = Responder(meter)
     axis.plot(t - start, respond(t, 2e-3, 0.0), color=LIGHT, linewidth=0.8, label="meter")

@@ -22,7 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import pmtpy as pmt
 from calibration.reporting import DARK, LIGHT, MIDDLE, panels, save, table
 from pmtpy.analysis.characterisation.characterise import characterise
-from pmtpy.analysis.characterisation.results import Characterisation, LoadStamps, Series
+from pmtpy.analysis.characterisation.results import Characterisation, Series
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Phase:
 
     name: str
     rows: pd.DataFrame
-    load: LoadStamps | None
+    load: LoadIntervals | None
 
     @property
     def columns(self) -> list[str]:
@@ -76,7 +77,7 @@ def read(folder: Path) -> list[Phase]:
         if not path.exists():
             continue
         stamps = pmt.load(folder / f"{name}-load.csv")["time"].to_numpy(np.float64)
-        load = LoadStamps(stamps[:-1], float(stamps[-1])) if len(stamps) > 1 else None
+        load = LoadIntervals.switched(stamps[:-1], float(stamps[-1])) if len(stamps) > 1 else None
         phases.append(Phase(name, pmt.load(path), load))
     if not phases:
         raise SystemExit(
@@ -161,12 +162,11 @@ def draw(phases: list[Phase], out: Path) -> None:
     figure, axes = panels(len(shown), height=2.4)
     for phase, axis in zip(shown, axes, strict=True):
         assert phase.load is not None  # noqa: S101  (chosen above)
-        start = float(phase.load.edges_s[0])
+        start = float(phase.load.on_s[0])
         t = phase.rows["time"].to_numpy(np.float64) - start
         lasts = 8.0 if phase.name == "step" else 1.5
         near = (t > -0.5) & (t < lasts)
-        edges = phase.load.edges_s - start
-        for on, off in edges[: len(edges) // 2 * 2].reshape(-1, 2)[:60]:
+        for on, off in zip(phase.load.on_s[:60] - start, phase.load.off_s[:60] - start, strict=True):
             axis.axvspan(on, min(off, lasts), color="0.93", linewidth=0)
         for channel, colour in zip(phase.powers, (DARK, MIDDLE, LIGHT, "0.5"), strict=False):
             axis.step(

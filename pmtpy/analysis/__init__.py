@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pmtpy.analysis.characterisation.characterise import characterise
-    from pmtpy.analysis.characterisation.results import Characterisation
+    from pmtpy.analysis.characterisation.results import Characterisation, Series
     from pmtpy.analysis.comparison.align import Alignment
     from pmtpy.analysis.comparison.compare import compare
     from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, RegionEnergies, Trace
@@ -33,6 +33,7 @@ __all__ = [
     "Comparison",
     "Energy",
     "RegionEnergies",
+    "Series",
     "Trace",
     "characterise",
     "compare",
@@ -46,6 +47,7 @@ _HOMES = {
     "Comparison": "comparison.results",
     "Energy": "comparison.results",
     "RegionEnergies": "comparison.results",
+    "Series": "characterisation.results",
     "Trace": "comparison.results",
     "characterise": "characterisation.characterise",
     "compare": "comparison.compare",

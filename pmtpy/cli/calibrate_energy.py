@@ -90,14 +90,12 @@ def run(args: argparse.Namespace) -> int:
     updates = update_series(polls.t_s, profile.curve.true(polls.watts), lattice)
     first, shift, load = float(polls.t_s[0]), 0.0, None
     if args.load:
-        stamps = read_stamps(args.load, skip_broken=args.skip_broken, report=say)
-        load = stamps.activity()
-        if polls.absolute != stamps.absolute:
+        load = read_stamps(args.load, skip_broken=args.skip_broken, report=say)
+        if polls.absolute != load.absolute:
             msg = f"{args.recording} and {args.load} are on different clocks: one of them has no wall time"
             raise TargetError(msg)
         if polls.absolute:  # a log in local time without a zone is whole or half hours off
-            reference = PowerTrace.from_switching(stamps.edges_s, stamps.end_s)
-            shift = zone_shift(float(updates.t_s[0]), float(updates.t_s[-1]), reference)
+            shift = zone_shift(float(updates.t_s[0]), float(updates.t_s[-1]), PowerTrace.of_load(load))
     if not profile.response.shaped:
         msg = (
             "the profile does not know the kernel of its sensor, so only gain and offset could be corrected: "
@@ -208,10 +206,9 @@ def _intervals(
         low, high = pair_of_numbers(args.between)
         return [(first + low, first + high)]
     if load is None:
-        marked = marked_load(table)
-        if marked is None:
+        load = marked_load(table)
+        if load is None:
             return [(first + lead_s, last - lead_s)]
-        load = marked.activity()
     inside = [
         (float(a), float(b)) for a, b in zip(load.on_s, load.off_s, strict=True) if a > first and b < last - lead_s
     ]

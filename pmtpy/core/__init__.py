@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Identity, Quantity, outermost
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock, seconds_of
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.markers import Span
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Block, Floats, Frame, Ints, Layout, Point, Row
@@ -40,6 +41,7 @@ __all__ = [
     "Identity",
     "Ints",
     "Layout",
+    "LoadIntervals",
     "Obstacle",
     "Point",
     "PolledSource",

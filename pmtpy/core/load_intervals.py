@@ -15,12 +15,25 @@ class LoadIntervals:
     """When the load was on, by stamps of its program: ``on_s[i]`` to ``off_s[i]``, in order, not overlapping.
 
     The stamps are all there are from ``since_s`` to ``until_s``; what the load did before and after is not known.
+    ``absolute``: whether the times are wall time, else they count from an instant of their own.
     """
 
     on_s: Floats
     off_s: Floats
     since_s: float = -math.inf
     until_s: float = math.inf
+    absolute: bool = True
+
+    @classmethod
+    def switched(cls, edges_s: Floats, end_s: float | None = None, *, absolute: bool = True) -> LoadIntervals:
+        """Make them of the instants at which the load was switched on, off, on, ...
+
+        A load that was never switched off was on until ``end_s``, when its recording ended.
+        """
+        edges = np.asarray(edges_s, np.float64)
+        if len(edges) % 2 and end_s is not None:
+            edges = np.append(edges, max(end_s, float(edges[-1])))
+        return cls(edges[::2], edges[1::2], absolute=absolute)
 
     def __post_init__(self) -> None:
         """Refuse intervals that overlap or are out of order."""
@@ -32,11 +45,6 @@ class LoadIntervals:
     def edges(self) -> Floats:
         """All changes in order: on, off, on, off, ..."""
         return np.stack([self.on_s, self.off_s], axis=1).ravel()
-
-    @property
-    def whole(self) -> bool:
-        """Whether the stamps are complete for all time, and not for an interval alone."""
-        return self.since_s == -math.inf and self.until_s == math.inf
 
     def ending(self, early_s: float) -> LoadIntervals:
         """Return the load with each end earlier, though not before its start nor after the next one."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
-from pmtpy.analysis.characterisation.results import Characterisation, LoadStamps, Series
+from pmtpy.analysis.characterisation.results import Characterisation, Series
 from pmtpy.analysis.correction.energy import held_polls
 from pmtpy.analysis.procedures.certificate import (
     Level,
@@ -263,7 +263,7 @@ def judge(
     truth, reference = _reference(polls, scheme, meter, meter_name)
     first = t <= scheme.response_s
     edges = polls.edges_s[polls.edges_s < scheme.response_s]
-    load = LoadStamps(edges[: len(edges) // 2 * 2], scheme.response_s)
+    load = LoadIntervals.switched(edges[: len(edges) // 2 * 2])
     found = characterise(about.name, Series(t[first], watts[first]), load=load, meter=_until(meter, scheme.response_s))
     levels = tuple(_level(t, watts, truth, level) for level in scheme.levels)
     line, no_line = _tried(lambda: line_through(levels))
@@ -337,7 +337,7 @@ def _trials(polls: Polls, scheme: Scheme, levels: tuple[Level, ...], lag_s: floa
         for share in (0.0, max(level.share for level in levels))
     )
     t, watts = polls.t_s, polls.watts(polls.chosen)
-    load = LoadIntervals(polls.edges_s[::2], polls.edges_s[1::2])
+    load = LoadIntervals.switched(polls.edges_s)
     known = np.isfinite(watts)
     ratios = []
     for begin, end in scheme.trials:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.results import LoadStamps, Series
+from pmtpy.analysis.characterisation.results import Series
 from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.core.source import Source
 from pmtpy.errors import TargetError
@@ -42,7 +43,7 @@ class Live:
 
     channel: str
     polls: Series
-    load: LoadStamps | None
+    load: LoadIntervals | None
     identity: Identity
 
 
@@ -131,7 +132,7 @@ def record(
         clock=clock,
         progress=progress,
     )
-    load = LoadStamps(polls.edges_s, seconds) if len(polls.edges_s) else None
+    load = LoadIntervals.switched(polls.edges_s) if len(polls.edges_s) else None
     series = Series(polls.t_s, polls.watts(polls.chosen))
     return Live(polls.channels[polls.chosen].name, series, load, polls.identity)
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.results import LoadStamps, Series
+from pmtpy.analysis.characterisation.results import Series
 from pmtpy.analysis.clocking import Polling
 from pmtpy.core.clock import NS_PER_S
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.markers import paired
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import FileFormatError, TargetError
@@ -152,7 +153,7 @@ def _bridged(t: Floats, watts: Floats, joules: Floats, lost: Ints) -> Floats | N
     return np.concatenate([[0.0], np.cumsum(spent)])
 
 
-def read_stamps(path: str, *, skip_broken: bool = False, report: Callable[[str], None] = _log.warning) -> LoadStamps:
+def read_stamps(path: str, *, skip_broken: bool = False, report: Callable[[str], None] = _log.warning) -> LoadIntervals:
     """Read when a load was on: from a load stamp file, or from the start and end markers of any recording.
 
     Raises
@@ -171,7 +172,7 @@ def read_stamps(path: str, *, skip_broken: bool = False, report: Callable[[str],
     return stamps
 
 
-def marked_load(table: pd.DataFrame) -> LoadStamps | None:
+def marked_load(table: pd.DataFrame) -> LoadIntervals | None:
     """Return the blocks of a load that the start and end markers of a recording enclose, or None."""
     absolute = bool(table["time"].notna().all())
     t = table["time" if absolute else "elapsed"].to_numpy(np.float64)
@@ -180,4 +181,4 @@ def marked_load(table: pd.DataFrame) -> LoadStamps | None:
     edges = [edge for region in paired(marks)[0] for edge in (region.start, region.end)]
     if not edges or any(b <= a for a, b in itertools.pairwise(edges)):
         return None
-    return LoadStamps(np.array(edges), float(t[-1]), absolute)
+    return LoadIntervals.switched(np.array(edges), absolute=absolute)

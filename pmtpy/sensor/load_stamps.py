@@ -82,4 +82,4 @@ class LoadStamps:
         if only_inside:
             since, until = 0.0, (end_ns - start_ns) / 1e9
             seconds = np.clip(seconds, since, until)
-        return LoadIntervals(seconds[::2], seconds[1::2], since, until)
+        return LoadIntervals(seconds[::2], seconds[1::2], since, until, absolute=False)

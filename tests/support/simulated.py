@@ -8,6 +8,7 @@ import numpy as np
 
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.load import Table
@@ -46,8 +47,12 @@ class Bench:
         middle = self.seconds / 2.0
         return PowerTrace.from_energy(np.asarray((t - middle) * (1.0 + rate) + middle + shift_s, np.float64), joules)
 
+    @property
+    def intervals(self) -> LoadIntervals:
+        return LoadIntervals.switched(self.edges_s, self.seconds)
+
     def stamps(self) -> PowerTrace:
-        return PowerTrace.from_switching(self.edges_s)
+        return PowerTrace.of_load(self.intervals)
 
 
 def pseudo_random_bench(chip_s: float, seconds: float = 10.0, seed: int = 1) -> Bench:

@@ -16,7 +16,7 @@ from pmtpy.analysis.characterisation.gain import Transfer, fit_transfer
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, refuse_coarse
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.kernel_from_load import fit_load_kernel
-from pmtpy.analysis.characterisation.results import Characterisation, LoadStamps, Series, response_of
+from pmtpy.analysis.characterisation.results import Characterisation, Series, response_of
 from pmtpy.analysis.characterisation.step_response import (
     StepResponse,
     find_block,
@@ -32,6 +32,7 @@ from pmtpy.analysis.signal.correlogram import coarse_shift
 from pmtpy.analysis.signal.estimate import Z95, Estimate
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates, tidy
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.errors import DeclinedError
 
 _MEETING_S = 2.0  # clocks that both claim to be a host's wall clock are searched this far
@@ -71,7 +72,7 @@ def characterise(
     channel: str,
     polls: Series,
     *,
-    load: LoadStamps | None = None,
+    load: LoadIntervals | None = None,
     meter: Series | None = None,
     one_clock: bool = False,
 ) -> Characterisation:
@@ -83,7 +84,7 @@ def characterise(
         Its name, for the record.
     polls : Series
         Stamps and readings as polled.
-    load : LoadStamps, optional
+    load : LoadIntervals, optional
         When the load was on, by the host's clock.
     meter : Series, optional
         A reference meter. Its clock is never taken as right, but for
@@ -145,10 +146,10 @@ def _lattice(polls: Series) -> PublishingClock:
 # --- clocks ---
 
 
-def _host_shift(polls: Series, updates: Updates, load: LoadStamps | None, meter: Series | None) -> float:
+def _host_shift(polls: Series, updates: Updates, load: LoadIntervals | None, meter: Series | None) -> float:
     """What to add to the readings' times so that they are on the host's clock: the load's, or else the meter's."""
     if load is not None:
-        reference, absolute = PowerTrace.from_switching(load.edges_s, load.end_s), load.absolute
+        reference, absolute = PowerTrace.of_load(load), load.absolute
     else:
         assert meter is not None  # noqa: S101  (one of the two is there)
         reference, absolute = meter.curve(), meter.absolute
@@ -181,11 +182,11 @@ def _long_enough(meter: Series) -> PowerTrace:
 
 
 def _meter_on_host(
-    found: _Findings, meter: Series, load: LoadStamps | None, updates: Updates
+    found: _Findings, meter: Series, load: LoadIntervals | None, updates: Updates
 ) -> tuple[ClockFit | None, PowerTrace]:
     """Return the meter's curve on the host's clock as far as that can be known, and how its clock was tied to it."""
     curve = _long_enough(meter)
-    fixed = _held(updates) if load is None else PowerTrace.from_switching(load.edges_s, load.end_s)
+    fixed = _held(updates) if load is None else PowerTrace.of_load(load)
     tied = meter.absolute and (load is None or load.absolute)
     if tied:
         curve = curve.shifted(zone_shift(curve.start_s, curve.end_s, fixed))
@@ -194,7 +195,7 @@ def _meter_on_host(
         # Readings are means over about a period; finer than that they do not look like the meter.
         moved, clock = curve.shifted(_met(curve, fixed, reach, updates.period_s)), None
     else:
-        moved, clock, why = follow_clock(curve, load.edges_s, load.end_s, reach_s=reach)
+        moved, clock, why = follow_clock(curve, load, reach_s=reach)
         if why:
             found.notes.append(f"the meter's clock is known only roughly: {why}")
         else:
@@ -207,14 +208,12 @@ def _meter_on_host(
     return clock, moved
 
 
-def _refuse_torn(meter: PowerTrace, load: LoadStamps) -> None:
+def _refuse_torn(meter: PowerTrace, load: LoadIntervals) -> None:
     """Refuse a meter that rises with a load but falls at quite another time: it lost samples, how many it cannot say.
 
     A clock's rate moves an end by milliseconds, and kernels end some 14 to 37 ms before their stamp.
     """
-    activity = load.activity()
-    ends = [*activity.on_s[1:], max(load.end_s, float(activity.off_s[-1]))]
-    for on, off, after in zip(activity.on_s, activity.off_s, ends, strict=True):
+    for on, off, after in zip(load.on_s, load.off_s, [*load.on_s[1:], meter.end_s], strict=True):
         reach = min(1.0, 0.9 * (after - off), 0.9 * (off - on))
         begin = max(on - reach, meter.start_s)
         if reach < 2.0 * _TORN_S or on - begin < 2.0 * _TORN_S or off + reach > meter.end_s:
@@ -247,10 +246,10 @@ def _met(moving: PowerTrace, fixed: PowerTrace, reach_s: float | None, step_s: f
 # --- the estimators, each with what it needs ---
 
 
-def _step(updates: Updates, load: LoadStamps | None, meter: PowerTrace | None, poll_s: float) -> StepResponse:
+def _step(updates: Updates, load: LoadIntervals | None, meter: PowerTrace | None, poll_s: float) -> StepResponse:
     if load is None:
         return fit_step(updates, *find_block(updates), started=False, meter=None)
-    block = highest_block(updates, long_blocks(load.edges_s, load.end_s))
+    block = highest_block(updates, long_blocks(load))
     return fit_step(updates, *block, meter=meter, early_s=_EARLY_SHARE * poll_s)
 
 
@@ -261,7 +260,7 @@ def _pivot(updates: Updates, clock: ClockFit | None) -> float:
 def _kernel(
     found: _Findings,
     updates: Updates,
-    load: LoadStamps | None,
+    load: LoadIntervals | None,
     tied: tuple[ClockFit | None, PowerTrace] | None,
     lattice: PublishingClock,
 ) -> KernelFit:
@@ -333,7 +332,7 @@ def _energies(
     found: _Findings,
     readings: Readings,
     meter: PowerTrace | None,
-    load: LoadStamps | None,
+    load: LoadIntervals | None,
     known: tuple[PublishingClock, KernelFit | None, Transfer | None],
 ) -> dict[str, EnergyComparison]:
     (lattice, fit, transfer), updates = known, readings.updates
@@ -344,12 +343,9 @@ def _energies(
     response = response_of(lattice, fit, transfer)
     comparisons = {}
     for name, interval in _intervals(updates, load, meter, response.lag_s).items():
-        activity = load.activity() if load is not None else None
         comparison = found.attempt(
             f"energy.{name}",
-            lambda interval=interval, activity=activity: compare_energy(  # type: ignore[misc]  # (bound at once)
-                readings, meter, response, interval, activity
-            ),
+            lambda interval=interval: compare_energy(readings, meter, response, interval, load),  # type: ignore[misc]  # (bound at once)
         )
         if comparison is not None:
             comparisons[name] = comparison
@@ -357,19 +353,18 @@ def _energies(
 
 
 def _intervals(
-    updates: Updates, load: LoadStamps | None, meter: PowerTrace, lag_s: float
+    updates: Updates, load: LoadIntervals | None, meter: PowerTrace, lag_s: float
 ) -> dict[str, tuple[float, float]]:
     if load is None:
         margin = abs(lag_s) + 2.0 * updates.period_s
         start, end = max(float(updates.t_s[0]), meter.start_s), min(float(updates.t_s[-1]), meter.end_s)
         return {"whole": (start + margin, end - margin)}
-    edges = load.edges_s
-    last = float(edges[-1]) if len(edges) % 2 == 0 else load.end_s
+    first, last = float(load.on_s[0]), float(load.off_s[-1])
     try:
-        start, end = long_block(edges, load.end_s)
+        start, end = long_block(load)
     except DeclinedError:
-        whole = {"whole": (float(edges[0]), last)}
-        settled = edges[::2][edges[::2] > edges[0] + _SETTLED_S]
+        whole = {"whole": (first, last)}
+        settled = load.on_s[load.on_s > first + _SETTLED_S]
         return whole | ({"settled": (float(settled[0]), last)} if len(settled) else {})
     return {
         "whole": (start, end),

@@ -15,10 +15,10 @@ import numpy as np
 
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, Shape
 from pmtpy.analysis.characterisation.kernel_fit import MIN_UPDATES, fit_kernel
-from pmtpy.analysis.characterisation.results import LoadStamps
 from pmtpy.analysis.signal.estimate import Estimate, robust_sd
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import EARLY_S
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
@@ -33,14 +33,14 @@ _REGULAR = 0.02  # of its period, by which a regular load may scatter
 _FOLLOWS_S = 0.4e-3  # measured power edges of recorded fast loads lie so far from their stamps
 
 
-def fit_load_kernel(updates: Updates, load: LoadStamps, poll_s: float) -> tuple[KernelFit, str]:
+def fit_load_kernel(updates: Updates, load: LoadIntervals, poll_s: float) -> tuple[KernelFit, str]:
     """Fit the response kernel against the switching of a load.
 
     Parameters
     ----------
     updates : Updates
         On the clock of the load.
-    load : LoadStamps
+    load : LoadIntervals
     poll_s : float
         Mean time between polls, by which stamps may be early.
 
@@ -58,12 +58,12 @@ def fit_load_kernel(updates: Updates, load: LoadStamps, poll_s: float) -> tuple[
     inside = updates.between(start, end)
     used = inside if len(inside) >= MIN_UPDATES else updates
     rest = _at_rest(updates, load) if used is inside else None
-    reference = PowerTrace.from_switching(load.edges_s, load.end_s)
+    reference = PowerTrace.of_load(load)
     fit = fit_kernel(used, reference, metered=False, rest_w=rest)
     if fit.family != AMBIGUOUS and used is inside:
         fit = _halved(fit, used, reference, rest)
     note = ""
-    period = _period(load.edges_s[(load.edges_s >= start - _SETTLING_S) & (load.edges_s <= end)])
+    period = _period(load.on_s[(load.on_s >= start - _SETTLING_S) & (load.on_s <= end)])
     if period is not None and used is inside:
         fit, note = _nearest(fit, period)
     best = fit.best
@@ -82,10 +82,9 @@ def fit_load_kernel(updates: Updates, load: LoadStamps, poll_s: float) -> tuple[
     return replace(fit, best=best), note
 
 
-def _run(load: LoadStamps) -> tuple[float, float]:
+def _run(load: LoadIntervals) -> tuple[float, float]:
     """Return from when to when readings show two levels only: the longest run of quick blocks, or all there is."""
-    activity = load.activity()
-    on, off = activity.on_s, activity.off_s
+    on, off = load.on_s, load.off_s
     breaks = np.flatnonzero(np.maximum(on[1:] - off[:-1], (off - on)[1:]) > _PAUSE_S) + 1
     runs = [run for run in np.split(np.arange(len(on)), breaks) if len(run) >= _BLOCKS]
     if not runs:
@@ -132,16 +131,16 @@ def _as_wide(shape: Shape, best: Shape) -> bool:
     return all(a.value < _TWICE * b.value and b.value < _TWICE * a.value for a, b in pairs if a and b)
 
 
-def _at_rest(updates: Updates, load: LoadStamps) -> float | None:
+def _at_rest(updates: Updates, load: LoadIntervals) -> float | None:
     """Return what was read before the load began, if it was read often enough."""
-    first = float(load.edges_s[0])
+    first = float(load.on_s[0])
     before = updates.between(first - _REST_S, first).watts
     return float(np.median(before)) if len(before) >= _FEWEST else None
 
 
-def _period(edges_s: Floats) -> float | None:
+def _period(on_s: Floats) -> float | None:
     """Return the period of a regular load, or None."""
-    periods = np.diff(edges_s[::2])
+    periods = np.diff(on_s)
     if len(periods) < _BLOCKS - 1:
         return None
     period = float(np.median(periods))

@@ -19,7 +19,6 @@ from pmtpy.analysis.clocking import PublishingClock
 from pmtpy.analysis.correction.energy import EnergyComparison
 from pmtpy.analysis.signal.estimate import Z95, Estimate
 from pmtpy.analysis.signal.trace import PowerTrace
-from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 
@@ -54,29 +53,6 @@ class Series:
             return PowerTrace.from_samples(self.t_s, self.watts)
         moved = np.concatenate([[True], np.diff(self.joules) != 0.0])  # a counter that rests has not used less power
         return PowerTrace.from_energy(self.t_s[moved], self.joules[moved])
-
-
-@dataclass(frozen=True, slots=True)
-class LoadStamps:
-    """When a load was switched: on, off, on, ...; and when the recording of it ended.
-
-    Attributes
-    ----------
-    edges_s : float64, shape (n,)
-    end_s : float
-    absolute : bool
-        Whether the times are wall time.
-    """
-
-    edges_s: Floats
-    end_s: float
-    absolute: bool = True
-
-    def activity(self) -> LoadIntervals:
-        """Return the load as intervals."""
-        off = self.edges_s[1::2]
-        on = self.edges_s[::2]
-        return LoadIntervals(on, off if len(off) == len(on) else np.append(off, max(self.end_s, on[-1])))
 
 
 @dataclass(frozen=True, slots=True)

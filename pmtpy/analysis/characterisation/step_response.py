@@ -16,6 +16,7 @@ import numpy as np
 from pmtpy.analysis.signal.estimate import Z95, Estimate, minimise, robust_sd
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -67,7 +68,7 @@ class StepResponse:
     note: str
 
 
-def long_blocks(edges_s: Floats, end_s: float) -> list[tuple[float, float]]:
+def long_blocks(load: LoadIntervals) -> list[tuple[float, float]]:
     """Return start and end of each load block that lasts long enough for a step response, in order.
 
     Raises
@@ -75,9 +76,8 @@ def long_blocks(edges_s: Floats, end_s: float) -> list[tuple[float, float]]:
     DeclinedError
         None lasts 1.5 s after as much idle time as half of that.
     """
-    on, off = edges_s[::2], edges_s[1::2]
-    off = np.append(off, end_s) if len(off) < len(on) else off
-    quiet = np.concatenate([[math.inf], on[1:] - off[: len(on) - 1]])
+    on, off = load.on_s, load.off_s
+    quiet = np.concatenate([[math.inf], on[1:] - off[:-1]])
     long = np.flatnonzero((off - on >= _SHORTEST_S) & (quiet >= _SHORTEST_S / 2))
     if not len(long):
         msg = f"no load block lasts {_SHORTEST_S:g} s after a pause of {_SHORTEST_S / 2:g} s: there is no single step"
@@ -85,7 +85,7 @@ def long_blocks(edges_s: Floats, end_s: float) -> list[tuple[float, float]]:
     return [(float(on[i]), float(off[i])) for i in long]
 
 
-def long_block(edges_s: Floats, end_s: float) -> tuple[float, float]:
+def long_block(load: LoadIntervals) -> tuple[float, float]:
     """Return start and end of the first load block that lasts long enough for a step response.
 
     Raises
@@ -93,7 +93,7 @@ def long_block(edges_s: Floats, end_s: float) -> tuple[float, float]:
     DeclinedError
         There is none.
     """
-    return long_blocks(edges_s, end_s)[0]
+    return long_blocks(load)[0]
 
 
 def highest_block(updates: Updates, blocks: list[tuple[float, float]]) -> tuple[float, float]:

@@ -15,6 +15,7 @@ import numpy as np
 from pmtpy.analysis.signal.correlogram import coarse_shift, correlogram, sampled
 from pmtpy.analysis.signal.estimate import Estimate, huber_weights, robust_sd, t95
 from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -148,7 +149,7 @@ def fit_clock(
 
 
 def follow_clock(
-    meter: PowerTrace, edges_s: Floats, end_s: float, *, reach_s: float | None = None
+    meter: PowerTrace, load: LoadIntervals, *, reach_s: float | None = None
 ) -> tuple[PowerTrace, ClockFit | None, str]:
     """Bring a meter onto the clock of a load's stamps, whatever the rate of its own.
 
@@ -158,10 +159,7 @@ def follow_clock(
     Parameters
     ----------
     meter : PowerTrace
-    edges_s : float64, shape (n,)
-        When the load was switched: on, off, on, ...
-    end_s : float
-        When the recording of it ended.
+    load : LoadIntervals
     reach_s : float, optional
         How far the two clocks are expected to be apart; None: any distance. Further apart they are taken to be only
         where the two look clearly more alike so.
@@ -177,12 +175,12 @@ def follow_clock(
     DeclinedError
         Meter and load do not look alike at any shift.
     """
-    load, edges = PowerTrace.from_switching(edges_s, end_s), np.asarray(edges_s, np.float64)
-    near = _attempt(meter, load, edges, reach_s)
+    shown, edges = PowerTrace.of_load(load), load.edges
+    near = _attempt(meter, shown, edges, reach_s)
     if reach_s is None or (isinstance(near, _Tied) and near.alike > _DOUBTED):
         found = near
     else:
-        far = _attempt(meter, load, edges, None)
+        far = _attempt(meter, shown, edges, None)
         unlike = 1.0 - near.alike if isinstance(near, _Tied) else 1.0
         found = far if isinstance(far, _Tied) and 1.0 - far.alike < _BETTER * unlike else near
     if isinstance(found, DeclinedError):

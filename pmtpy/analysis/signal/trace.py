@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -68,19 +69,13 @@ class PowerTrace:
         )
 
     @staticmethod
-    def from_switching(edges_s: Floats, end_s: float | None = None) -> PowerTrace:
-        """Make a load that is 1 from the first edge to the second, 0 to the third, and so on; 0 before and after.
-
-        A load that is still on at the last edge is on until ``end_s``.
-        """
-        edges = np.asarray(edges_s, np.float64)
+    def of_load(load: LoadIntervals) -> PowerTrace:
+        """Make a load that is 1 while it is on, and 0 else."""
+        edges = load.edges
         if len(edges) < 1 or np.any(np.diff(edges) <= 0):
             msg = f"a load needs switching instants that increase, not {len(edges)} of them in disorder"
             raise DeclinedError(msg)
-        if len(edges) % 2 == 1 and end_s is not None and end_s > edges[-1]:
-            edges = np.append(edges, end_s)
         states = np.asarray(np.arange(len(edges) + 1) % 2, np.float64)
-        states[-1] = 0.0
         curve = _curve(np.concatenate([[edges[0] - _LONG_S], edges, [edges[-1] + _LONG_S]]), states)
         return replace(curve, start_s=curve.start_s - _OFF_S, end_s=curve.end_s + _OFF_S)
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from pmtpy.analysis.characterisation.characterise import characterise
-from pmtpy.analysis.characterisation.results import Characterisation, LoadStamps, Series
+from pmtpy.analysis.characterisation.results import Characterisation, Series
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from tests.support.recorded import read_log, read_pmd, read_stamps
 from tests.support.simulated import Bench, pseudo_random_bench, square_bench
@@ -29,7 +30,7 @@ def _run(
 ) -> Characterisation:
     t_ns, watts = model.record(bench.load, bench.seconds, Polling(0.008, 0.001, 0.01, stamp_step_s=0.001))
     polls = Series(np.asarray(t_ns * 1e-9 + _EPOCH_S + zone_s, np.float64), watts)
-    stamps = LoadStamps(np.asarray(bench.edges_s + _EPOCH_S, np.float64), bench.seconds + _EPOCH_S)
+    stamps = LoadIntervals.switched(np.asarray(bench.edges_s + _EPOCH_S, np.float64), bench.seconds + _EPOCH_S)
     rng = np.random.default_rng(1)
     t = np.arange(-0.5, bench.seconds + 0.5, 1e-3)  # a meter that averages over each millisecond
     truth = np.diff(bench.load.joules(np.append(t, t[-1] + 1e-3) - 5e-4)) * 1e3 + 0.2 * rng.standard_normal(len(t))
@@ -127,7 +128,7 @@ def test_a_meter_that_recorded_a_moment_is_declined() -> None:
     bench = pseudo_random_bench(0.05)
     t_ns, watts = _MODEL.record(bench.load, 10.0, Polling())
     t = np.arange(4.0, 4.5, 2e-4)
-    load = LoadStamps(bench.edges_s, 10.0)
+    load = LoadIntervals.switched(bench.edges_s, 10.0)
     moment = Series(t, bench.load.watts(t))
     found = characterise("power", Series(np.asarray(t_ns * 1e-9), watts), load=load, meter=moment)
     assert found.transfer is None
@@ -137,7 +138,7 @@ def test_a_meter_that_recorded_a_moment_is_declined() -> None:
 def test_a_meter_that_lost_samples_under_the_load_is_declined() -> None:
     bench = Bench(np.array([2.0, 8.0]), 11.0)
     t_ns, watts = _MODEL.record(bench.load, 11.0, Polling())
-    polls, load = Series(np.asarray(t_ns * 1e-9), watts), LoadStamps(bench.edges_s, 11.0)
+    polls, load = Series(np.asarray(t_ns * 1e-9), watts), LoadIntervals.switched(bench.edges_s, 11.0)
     t = np.arange(0.5, 10.5, 2e-4)
     power, lost = bench.load.watts(t), (t > 4.0) & (t < 4.4)
     torn = Series(t[: np.count_nonzero(~lost)], power[~lost])  # its counter of ticks turned over in between
@@ -194,7 +195,7 @@ def _recorded(recordings: Path, folder: str, column: str) -> dict[str, Any]:
     return characterise(
         column,
         Series(*read_log(recordings / folder / "gpudata.csv.gz", column)),
-        load=LoadStamps(stamps[:-1], float(stamps[-1])),
+        load=LoadIntervals.switched(stamps[:-1], float(stamps[-1])),
         meter=Series(*read_pmd(recordings / folder)),
     ).document()
 

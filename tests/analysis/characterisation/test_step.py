@@ -20,6 +20,7 @@ from pmtpy.analysis.characterisation.step_response import (
 from pmtpy.analysis.clocking import estimate_updates, update_series
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel, with_tails
 from pmtpy.errors import DeclinedError
@@ -30,7 +31,7 @@ _STEP = Bench(np.array([2.03, 8.03]), 10.0)
 
 
 def _step(model: SensorModel) -> StepResponse:
-    return fit_step(_STEP.updates(model), *long_block(_STEP.edges_s, 10.0))
+    return fit_step(_STEP.updates(model), *long_block(_STEP.intervals))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_clocks_held_after_the_load_change_nothing_of_its_rise(hold_s: float) ->
     load = with_tails(np.array([-10.0, 2.03, 8.03]), np.array([60.0, 210.0, 60.0]), hold_s, 0.15)
     t_ns, watts = model.record(load, 10.0, Polling(0.008, 0.001, 0.01), seed=1)
     t = np.asarray(t_ns * 1e-9, np.float64)
-    found = fit_step(update_series(t, watts, estimate_updates(t, watts)), *long_block(_STEP.edges_s, 10.0))
+    found = fit_step(update_series(t, watts, estimate_updates(t, watts)), *long_block(_STEP.intervals))
     assert found.kind == INSTANT
     assert found.rise_s.contains(0.08)
     assert found.delay_s is not None
@@ -125,7 +126,7 @@ def test_of_a_stair_of_loads_the_highest_step_is_taken_and_of_equal_ones_the_fir
         for start, height in zip(edges[::2], heights, strict=True):
             watts[(u > start) & (u <= start + 4.0)] += height
         updates = Updates(np.arange(len(u)), u, watts, 0.1)
-        assert highest_block(updates, long_blocks(edges, 20.0)) == (wanted, wanted + 4.0)
+        assert highest_block(updates, long_blocks(LoadIntervals.switched(edges))) == (wanted, wanted + 4.0)
 
 
 def test_the_block_is_found_without_stamps_but_gives_no_delay() -> None:
@@ -139,13 +140,13 @@ def test_readings_that_begin_under_the_load_have_no_step() -> None:
     updates = _STEP.updates(SensorModel(0.1, window_s=0.1, noise_w=0.5))
     late = Updates(updates.k[30:45], updates.t_s[30:45], updates.watts[30:45], updates.period_s)
     with pytest.raises(DeclinedError, match="too few for a step response"):
-        fit_step(late, *long_block(_STEP.edges_s, 10.0))
+        fit_step(late, *long_block(_STEP.intervals))
 
 
 def test_a_square_wave_and_constant_power_have_no_step() -> None:
     bench = square_bench(0.34)
     with pytest.raises(DeclinedError, match="no single step"):
-        long_block(bench.edges_s, 10.0)
+        long_block(bench.intervals)
     with pytest.raises(DeclinedError, match="no load step"):
         find_block(bench.updates(SensorModel(0.1, noise_w=0.5)))
     quiet = Bench(np.array([2.0, 8.0]), 10.0)
@@ -171,7 +172,7 @@ def test_recorded_cards_respond_as_published(  # noqa: PLR0917  (columns of the 
     updates = update_series(t, watts, estimate_updates(t, watts))
     stamps: Floats = read_stamps(recordings / folder / "timestamps.csv")
     meter = PowerTrace.from_samples(*read_pmd(recordings / folder))
-    found = fit_step(updates, *long_block(stamps[:-1], stamps[-1]), meter=meter)
+    found = fit_step(updates, *long_block(LoadIntervals.switched(stamps[:-1], stamps[-1])), meter=meter)
     assert found.kind == kind
     assert found.rise_s.contains(rise_ms * 1e-3)
     assert found.delay_s is not None

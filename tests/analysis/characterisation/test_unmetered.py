@@ -9,7 +9,6 @@ import pytest
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOXCAR, ONE_POLE, KernelFit
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.kernel_from_load import fit_load_kernel
-from pmtpy.analysis.characterisation.results import LoadStamps
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.load import Table
 from tests.support.simulated import HIGH, LOW, Bench, pseudo_random_bench, square_bench
@@ -36,8 +35,7 @@ def card(bench: Bench) -> Card:
 
 
 def fit(bench: Bench, model: SensorModel, seed: int = 1) -> tuple[KernelFit, str]:
-    stamps = LoadStamps(bench.edges_s, bench.seconds)
-    return fit_load_kernel(bench.updates(model), stamps, 0.008)
+    return fit_load_kernel(bench.updates(model), bench.intervals, 0.008)
 
 
 @pytest.mark.parametrize("bench", [square_bench(0.0754), pseudo_random_bench(0.017)])

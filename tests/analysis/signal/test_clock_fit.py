@@ -73,7 +73,7 @@ def test_half_and_quarter_hours_between_zones_are_found_and_other_distances_decl
 @pytest.mark.parametrize("bench", [square_bench(0.0134), pseudo_random_bench(0.017, 40.0)])
 def test_a_meter_that_drifts_by_more_than_a_block_of_a_fast_load_is_followed(bench: Bench, rate: float) -> None:
     meter = bench.meter(shift_s=0.3, rate=rate)
-    curve, clock, why = follow_clock(meter, bench.edges_s, bench.seconds)
+    curve, clock, why = follow_clock(meter, bench.intervals)
     assert why == ""
     assert clock is not None
     assert clock.rate is not None
@@ -90,7 +90,7 @@ def test_a_first_block_at_low_clocks_does_not_hide_by_how_many_periods_a_meter_i
     first = (middle > bench.edges_s[0]) & (middle < bench.edges_s[1])
     watts = np.where(first, 60.0 + 0.45 * (meter.watts() - 60.0), meter.watts())
     slow = PowerTrace.from_samples(middle[1:-1], watts[1:-1])
-    curve, _, why = follow_clock(slow, bench.edges_s, bench.seconds)
+    curve, _, why = follow_clock(slow, bench.intervals)
     assert why == ""
     assert curve.start_s == pytest.approx(-0.5, abs=2e-3)
 
@@ -99,7 +99,7 @@ def test_a_meter_that_was_started_late_is_followed_from_where_it_is() -> None:
     bench = pseudo_random_bench(0.13, 20.0)
     whole = bench.meter(shift_s=0.3)
     late = PowerTrace.from_samples(whole.t_s[30_000:-1], whole.watts()[30_000:])
-    curve, clock, why = follow_clock(late, bench.edges_s, bench.seconds)
+    curve, clock, why = follow_clock(late, bench.intervals)
     assert why == ""
     assert clock is not None
     assert curve.start_s == pytest.approx(late.start_s - 0.3, abs=1e-3)
@@ -114,7 +114,7 @@ def long_blocks(blocks: int, pause_s: float = 8.0) -> Bench:
 @pytest.mark.parametrize("blocks", [4, 20])
 def test_a_meter_is_followed_over_minutes_of_long_blocks(blocks: int, rate: float) -> None:
     bench = long_blocks(blocks)
-    curve, clock, why = follow_clock(bench.meter(shift_s=0.02, rate=rate), bench.edges_s, bench.seconds, reach_s=2.0)
+    curve, clock, why = follow_clock(bench.meter(shift_s=0.02, rate=rate), bench.intervals, reach_s=2.0)
     assert why == ""
     assert clock is not None
     assert clock.rate is not None
@@ -130,7 +130,7 @@ def test_clocks_that_ramp_up_in_stairs_do_not_delay_a_meter_that_saw_only_the_ri
     watts = np.where(t - 0.02 > bench.edges_s[0], 60.0 + stairs * (meter.watts()[1:-1] - 60.0), meter.watts()[1:-1])
     part = (t > 0.2) & (t < 4.0)
     rising = PowerTrace.from_samples(t[part], watts[part])
-    curve, clock, why = follow_clock(rising, bench.edges_s, bench.seconds, reach_s=2.0)
+    curve, clock, why = follow_clock(rising, bench.intervals, reach_s=2.0)
     assert why == ""
     assert clock is not None
     assert curve.start_s == pytest.approx(rising.start_s - 0.02, abs=2e-3)
@@ -150,7 +150,7 @@ def test_a_meter_that_is_further_off_than_expected_is_found_where_it_alone_looks
     bench: Bench, shift: float
 ) -> None:
     meter = bench.meter(shift_s=shift)
-    curve, clock, why = follow_clock(meter, bench.edges_s, bench.seconds, reach_s=2.0)
+    curve, clock, why = follow_clock(meter, bench.intervals, reach_s=2.0)
     assert why == ""
     assert clock is not None
     assert curve.start_s == pytest.approx(meter.start_s - shift, abs=2e-3)
@@ -159,14 +159,14 @@ def test_a_meter_that_is_further_off_than_expected_is_found_where_it_alone_looks
 def test_a_meter_of_a_regular_load_is_taken_to_be_as_near_as_its_clock_says() -> None:
     bench = square_bench(0.25)
     meter = bench.meter(shift_s=0.3)
-    curve, _, _ = follow_clock(meter, bench.edges_s, bench.seconds, reach_s=2.0)
+    curve, _, _ = follow_clock(meter, bench.intervals, reach_s=2.0)
     assert curve.start_s == pytest.approx(meter.start_s - 0.3, abs=2e-3)
 
 
 def test_a_meter_of_another_load_is_not_followed() -> None:
     bench, other = pseudo_random_bench(0.13, 20.0, 1), pseudo_random_bench(0.13, 20.0, 5)
     with pytest.raises(DeclinedError, match="do not look alike"):
-        follow_clock(other.meter(), bench.edges_s, bench.seconds, reach_s=2.0)
+        follow_clock(other.meter(), bench.intervals, reach_s=2.0)
 
 
 def test_the_tick_rate_of_a_recorded_meter_is_found(recordings: Path) -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.load import Table
 from pmtpy.errors import DeclinedError
@@ -15,7 +16,8 @@ from pmtpy.errors import DeclinedError
 def _switched() -> tuple[PowerTrace, Table]:
     edges = np.array([0.5, 0.9, 1.0, 1.013, 2.4, 3.0])
     starts = np.concatenate([[-100.0], edges])
-    return PowerTrace.from_switching(edges), Table(starts, np.array([0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0]))
+    load = Table(starts, np.array([0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0]))
+    return PowerTrace.of_load(LoadIntervals.switched(edges)), load
 
 
 @pytest.mark.parametrize(("window", "tau"), [(0.1, 0.0), (0.025, 0.0), (0.0, 0.0125), (0.0, 0.3), (0.1, 0.02)])
@@ -27,7 +29,7 @@ def test_responses_equal_those_of_the_simulated_sensor(window: float, tau: float
 
 
 def test_the_response_to_a_step_is_the_closed_form() -> None:
-    respond = Responder(PowerTrace.from_switching(np.array([1.0, 1e3])))
+    respond = Responder(PowerTrace.of_load(LoadIntervals.switched(np.array([1.0, 1e3]))))
     at = np.array([0.9, 1.0, 1.05, 1.3])
     assert respond(at, 0.0, 0.1) == pytest.approx([0.0, 0.0, 1 - np.exp(-0.5), 1 - np.exp(-3.0)], abs=1e-12)
     assert respond(at, 0.1, 0.0) == pytest.approx([0.0, 0.0, 0.5, 1.0], abs=1e-9)
@@ -54,7 +56,9 @@ def test_a_reference_without_order_or_length_is_declined() -> None:
     with pytest.raises(DeclinedError, match="too short"):
         PowerTrace.from_samples(np.array([0.0, 1.0]), np.array([1.0, 1.0]))
     with pytest.raises(DeclinedError, match="increase"):
-        PowerTrace.from_switching(np.array([2.0, 1.0]))
+        PowerTrace.of_load(LoadIntervals.switched(np.array([1.0, 2.0, 2.0, 3.0])))
+    with pytest.raises(ValueError, match="after the one before"):
+        LoadIntervals.switched(np.array([2.0, 1.0]))
 
 
 @pytest.mark.parametrize("n", [3, 17, 1000])
