@@ -1,7 +1,7 @@
 """Holds an energy counter against the power beside it, integrated over the same rows, while both are being read.
 
 For the backends whose vendors offer both and whose counters have been found stuck or wrong. It judges only where the
-two cannot both be right: over a span, and wherever the counter rests while power is drawn.
+two cannot both be right; a counter that rests is the core's to doubt (``Channel.least_watts``).
 """
 
 from __future__ import annotations
@@ -16,10 +16,6 @@ from pmtpy.core.clock import NS_PER_S
 _FAR = 10.0
 _KEPT = 16  # stretches of contradiction that are remembered
 _GAP_S = 0.5  # rows further apart leave too much to guess between them
-# A counter of milli- or microjoules that shows the same count for ten of the longest refresh periods known (0.1 s),
-# while this much was used, has not counted it.
-_REST_S = 1.0
-_REST_J = 10.0
 
 
 class CounterCheck:
@@ -37,22 +33,12 @@ class CounterCheck:
         self._start: tuple[int, float] = (0, 0.0)
         self._lowest = 0.0
         self._expected = 0.0
-        self._rest: tuple[int, float, float] = (
-            0,
-            -1.0,
-            0.0,
-        )  # since when, at which count, joules that power says since
-        self._resting = self._unsure = False
         self.contradictions: deque[tuple[int, int | None, str]] = deque(maxlen=_KEPT)
 
     @property
     def broken(self) -> bool:
-        """Whether the counter's difference between the last two rows says nothing.
-
-        It contradicts the power; or it is resting, or has just gone on, and what it shows then may contain the energy
-        of the rest or not.
-        """
-        return self._unsure or (bool(self.contradictions) and self.contradictions[-1][1] is None)
+        """Whether the counter contradicts the power."""
+        return bool(self.contradictions) and self.contradictions[-1][1] is None
 
     def warnings(self, name: str, begin_ns: int, end_ns: int) -> tuple[str, ...]:
         """Return what is to be said of a stretch of time of the counter called ``name``."""
@@ -66,12 +52,9 @@ class CounterCheck:
         if before is None or dt_s >= _GAP_S or counter_j < self._lowest:
             # Two momentary powers say nothing about a long gap; a counter that fell has restarted.
             self._begin(t_ns, counter_j)
-            self._follow_rest(t_ns, counter_j, 0.0)
             return
         self._lowest = counter_j
-        joules = (before[1] + watts) / 2 * dt_s
-        self._follow_rest(t_ns, counter_j, joules)
-        self._expected += joules
+        self._expected += (before[1] + watts) / 2 * dt_s
         seconds = (t_ns - self._start[0]) / NS_PER_S
         if seconds < self._seconds or self._expected < self._joules:
             return
@@ -81,28 +64,12 @@ class CounterCheck:
         self._judged(t_ns, seconds, expected / _FAR <= counted <= expected * _FAR, moved, expected)
 
     def _judged(self, t_ns: int, seconds: float, agree: bool, moved: str, expected: float) -> None:  # noqa: FBT001
-        doubted = bool(self.contradictions) and self.contradictions[-1][1] is None
-        if agree and doubted:
+        if agree and self.broken:
             start_ns, _, text = self.contradictions.pop()
             self.contradictions.append((start_ns, t_ns, text))
-        elif not agree and not doubted:
+        elif not agree and not self.broken:
             text = f"{moved} while the power beside it says {expected:g} J"
             self.contradictions.append((t_ns - round(seconds * NS_PER_S), None, text))
-
-    def alone(self, t_ns: int, counter_j: float) -> None:
-        """Take one row of a counter without a power beside it: no GPU that is on uses nothing for a second."""
-        self._follow_rest(t_ns, counter_j, math.inf)
-
-    def _follow_rest(self, t_ns: int, counter_j: float, joules: float) -> None:
-        """Take one row, and what power says was used since the row before."""
-        since_ns, count_j, used_j = self._rest
-        if counter_j != count_j:
-            self._rest = (t_ns, counter_j, 0.0)
-            self._unsure, self._resting = self._resting, False
-            return
-        self._rest = (since_ns, count_j, used_j + joules)
-        self._resting = used_j + joules >= _REST_J and (t_ns - since_ns) / NS_PER_S >= _REST_S
-        self._unsure = self._resting
 
     def _begin(self, t_ns: int, counter_j: float) -> None:
         self._start, self._lowest, self._expected = (t_ns, counter_j), counter_j, 0.0

@@ -42,6 +42,7 @@ _REFRESH_S = 0.002
 # 2312.02741): assumed, so that lag and edges are in the uncertainty rather than nowhere.
 ASSUMED_MEAN_S = 1.0
 _MOST_WATTS = 5_000.0
+_LEAST_WATTS = 0.5  # of a GPU that is on enough to be read
 _JUDGE_S, _JUDGE_J = 5.0, 50.0
 _BACK_READS = 3  # readings below the last one after which the accumulator is believed to have restarted
 _PERMANENT = frozenset({NO_PERMISSION, 34, 51})  # no permission any more, driver unloaded
@@ -140,6 +141,7 @@ def _energy_channel(joules_per_count: float, domain: str) -> Channel:
         refresh_s=_REFRESH_S,
         gain_u=GAIN_U,
         max_watts=_MOST_WATTS,
+        least_watts=_LEAST_WATTS,
         reference=f"{REFERENCE}: amdsmi_get_energy_count; accuracy {ACCURACY}",
     )
 
@@ -306,10 +308,7 @@ class SmiSource(PolledSource):
         return self._time.place(round(stamp_ns), after)
 
     def _judge(self, t_ns: int, counts: list[float]) -> None:
-        if not self._registers.powers:
-            self._check.alone(t_ns, counts[0] * self._unit)
-            return
-        if not math.isnan(counts[1]):
+        if self._registers.powers and not math.isnan(counts[1]):
             self._check.row(t_ns, counts[0] * self._unit, counts[1])
 
     def limits(self) -> Mapping[str, float]:

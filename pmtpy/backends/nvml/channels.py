@@ -26,6 +26,7 @@ GPU, MODULE, MEMORY = 0, 1, 2
 
 # No board, module or tray reports more (a GB300 module is limited to 2900 W): such an answer is a sentinel.
 MOST_WATTS = 10_000.0
+_LEAST_WATTS = 0.5  # of a GPU that is on enough to be read: a counter that rests for longer does not count
 _MOST_MJ = 2.0**53  # beyond it float64 skips counts; 9 TJ is 28 years at 10 kW
 _MOST_CELSIUS = 150.0
 _MOST_MHZ = 20_000.0
@@ -203,6 +204,7 @@ def _power(
         lag_s=timing.window_s / 2 if timing.window_s else None,
         gain_u=others.gain_u if others else facts.GAIN_U,
         max_watts=most if energy else None,
+        least_watts=_LEAST_WATTS if energy else 0.0,
         reference=timing.reference,
     )
     return Register(channel, kind, field, ask, 1.0, _MOST_MJ if energy else most * 1e3)
