@@ -6,7 +6,6 @@ two cannot both be right; a counter that rests is the core's to doubt (``Channel
 
 from __future__ import annotations
 
-import math
 from collections import deque
 
 from pmtpy.core.clock import NS_PER_S

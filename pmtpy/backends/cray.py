@@ -64,18 +64,23 @@ def parse(text: str, unit: str) -> tuple[int, int | None]:
     return int(match[1]), None if match[3] is None else int(match[3])
 
 
-def discover(*, sysfs_root: str | PathLike[str] | None = None) -> Discovery:
-    """Tell whether this is a node with such counters."""
+def discover(
+    device: str | None = None,  # noqa: ARG001  (there is one)
+    *,
+    machine: Machine | None = None,
+    sysfs_root: str | PathLike[str] | None = None,
+) -> Discovery:
+    """Tell whether this is a node with such counters.
+
+    A ``machine`` is looked at closely: what is in the way, and the cure.
+    """
+    if machine is not None:
+        return Discovery(findings=no_sysfs("cray", machine) or _look(machine))
     try:
         _readable(_directory(sysfs_root), power=False)
     except BackendUnavailableError as error:
         return Discovery((), (error.finding,))
     return Discovery(("",))
-
-
-def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:  # noqa: ARG001  (there is one device)
-    """Say whether the node's counters are there and may be read, and what keeps them."""
-    return no_sysfs("cray", machine) or _look(machine)
 
 
 def _look(machine: Machine) -> tuple[Finding, ...]:

@@ -95,27 +95,26 @@ def _runner(tool: str, arguments: Sequence[str], environment: Mapping[str, str],
     return run
 
 
-def discover() -> Discovery:
-    """Say whether this machine has a service processor that this user may ask."""
-    finding = diagnose(None, machine=Machine())[0]
-    return Discovery(("",), (finding,)) if finding.usable else Discovery((), (finding,))
+def discover(device: str | None = None, *, machine: Machine | None = None) -> Discovery:
+    """Say whether this user may ask a service processor, or what is in the way: ipmitool, the driver, permission."""
+    finding = _finding(device, machine or Machine())
+    return Discovery((device or "",) if finding.usable else (), (finding,))
 
 
-def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:
-    """Say what is in the way: ipmitool, the driver, permission."""
+def _finding(device: str | None, machine: Machine) -> Finding:
     if shutil.which("ipmitool") is None:
         cure: tuple[str, ...] = ("$ sudo apt-get install ipmitool",)
-        return (Finding(BACKEND, device or "", Verdict.ABSENT, "ipmitool is not installed", Obstacle.LIBRARY, cure),)
+        return Finding(BACKEND, device or "", Verdict.ABSENT, "ipmitool is not installed", Obstacle.LIBRARY, cure)
     if device:
-        return (Finding(BACKEND, device, Verdict.WORKS, f"{device} will be asked over the network"),)
+        return Finding(BACKEND, device, Verdict.WORKS, f"{device} will be asked over the network")
     node = next((path for path in map(machine.at, NODES) if path.exists()), None)
     if node is None:
         cure = load_module("ipmi_devintf", machine)
-        return (Finding(BACKEND, "", Verdict.ABSENT, f"there is no {NODES[0]}", Obstacle.KERNEL_MODULE, cure),)
+        return Finding(BACKEND, "", Verdict.ABSENT, f"there is no {NODES[0]}", Obstacle.KERNEL_MODULE, cure)
     if not may_use(node, write=True):
         cure = (f"$ sudo setfacl -m u:$USER:rw {node}", "this lasts until the machine starts again")
-        return (Finding(BACKEND, "", Verdict.BROKEN, f"no permission to use {node}", Obstacle.PERMISSION, cure),)
-    return (Finding(BACKEND, "", Verdict.WORKS, f"{node} can be used"),)
+        return Finding(BACKEND, "", Verdict.BROKEN, f"no permission to use {node}", Obstacle.PERMISSION, cure)
+    return Finding(BACKEND, "", Verdict.WORKS, f"{node} can be used")
 
 
 def open_source(
@@ -157,7 +156,7 @@ def open_source(
     try:
         source.poll()
     except ReadError as error:
-        finding = diagnose(host or None, machine=Machine())[0] if Path(tool).name == tool else None
+        finding = _finding(host or None, Machine()) if Path(tool).name == tool else None
         cure = finding.remedy if finding and not finding.usable else "see what this says: $ ipmitool dcmi power reading"
         raise BackendUnavailableError(BACKEND, str(error), cure) from error
     return source

@@ -186,8 +186,13 @@ def _channel(sensor: int, volts: float, sensitivity: float, null_w: float, part:
     )  # fmt: skip
 
 
-def discover() -> Discovery:
-    """Say at which ports a board could be; none is asked, since a port may belong to anything."""
+def discover(device: str | None = None, *, machine: Machine | None = None) -> Discovery:
+    """Say at which ports a board could be: none is asked, since a port may belong to anything.
+
+    Of a ``machine`` also whether a named one can be used.
+    """
+    if machine is not None and device is not None:
+        return Discovery(findings=(port_finding(BACKEND, Path(device), machine),))
     could = [p.path for p in list_ports() if p.usb in USB]
     why = (
         f"a board could be at {', '.join(could)}; only a port that is named is asked"
@@ -196,11 +201,6 @@ def discover() -> Discovery:
     )
     cure = f"name its port: {BACKEND}:{could[0] if could else '/dev/ttyACM0'}; to try without one: {BACKEND}:virtual"
     return Discovery((), (Finding(BACKEND, "", Verdict.ABSENT, why, Obstacle.HARDWARE, (cure,)),))
-
-
-def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:
-    """Say whether the port that is named can be used, or at which ports a board could be."""
-    return discover().findings if device is None else (port_finding(BACKEND, Path(device), machine),)
 
 
 def open_source(

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -122,11 +121,7 @@ def _ask(row: Backend, device: str | None, machine: Machine, options: dict[str, 
     if device is not None and device.startswith(VIRTUAL):
         return (Finding(row.name, device, Verdict.WORKS, "an emulated device, which needs no hardware"),)
     try:
-        diagnose = _diagnose(row)
-        if diagnose is not None:
-            own = {k: v for k, v in options.items() if k in diagnose.__annotations__}
-            return diagnose(device, machine=machine, **own)
-        found = _discover(row, machine, options)
+        found = _discover(row, device, machine, options)
     except ImportError as error:
         reason = f"the module {row.module} cannot be imported: {error}"
         return (Finding(row.name, "", Verdict.BROKEN, reason, Obstacle.LIBRARY),)
@@ -136,19 +131,11 @@ def _ask(row: Backend, device: str | None, machine: Machine, options: dict[str, 
     return (*said, *(Finding(row.name, each, Verdict.WORKS, "it is there") for each in silent))
 
 
-def _discover(row: Backend, machine: Machine, options: dict[str, object]) -> Discovery:
-    """Ask the backend what there is, on this machine if it wants to know of it."""
+def _discover(row: Backend, device: str | None, machine: Machine, options: dict[str, object]) -> Discovery:
+    """Ask the backend what there is and what is in the way, of this machine if it wants to know of it."""
     discover = importlib.import_module(row.module).discover
-    given = {"machine": machine, "sysfs_root": machine.sysfs, **options}
+    given = {"device": device, "machine": machine, "sysfs_root": machine.sysfs, **options}
     return cast("Discovery", discover(**{k: v for k, v in given.items() if k in discover.__annotations__}))
-
-
-def _diagnose(row: Backend) -> Callable[..., tuple[Finding, ...]] | None:
-    """Find the backend's function: in its module or, where that is a package, in its submodule ``diagnosis``."""
-    module = importlib.import_module(row.module)
-    if hasattr(module, "__path__") and importlib.util.find_spec(f"{row.module}.diagnosis"):
-        module = importlib.import_module(f"{row.module}.diagnosis")
-    return cast("Callable[..., tuple[Finding, ...]] | None", getattr(module, "diagnose", None))
 
 
 def _opened(finding: Finding, options: dict[str, object]) -> Result:

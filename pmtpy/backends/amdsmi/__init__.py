@@ -11,6 +11,7 @@ import os
 import re
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from pmtpy.backends import _apu, _sysfs
 from pmtpy.backends.amdsmi import hwmon
@@ -22,14 +23,30 @@ from pmtpy.core.clock import Clock
 from pmtpy.core.source import Discovery, Source
 from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, TargetError, Verdict
 
+if TYPE_CHECKING:
+    from pmtpy.backends.machine import Machine
+
 __all__ = ["discover", "open_source"]
 
 _BOTH_DIES = re.compile(r"MI250", re.IGNORECASE)
 _WITH_PROCESSOR = re.compile(r"MI300A", re.IGNORECASE)
 
 
-def discover(*, library: ModuleType | None = None, sysfs_root: str | os.PathLike[str] | None = None) -> Discovery:
-    """List the GPUs by the numbers that HIP gives them, or say why there are none."""
+def discover(
+    device: str | None = None,
+    *,
+    machine: Machine | None = None,
+    library: ModuleType | None = None,
+    sysfs_root: str | os.PathLike[str] | None = None,
+) -> Discovery:
+    """List the GPUs by the numbers that HIP gives them, or say why there are none.
+
+    A ``machine`` is looked at closely: what is in the way, and the cure.
+    """
+    if machine is not None:
+        from pmtpy.backends.amdsmi.diagnosis import diagnose
+
+        return Discovery(findings=diagnose(device, machine=machine, library=library))
     try:
         smi = _start(library)
         stock = _stock(smi)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pmtpy.backends._sysfs import number, optional_number, optional_text, sysfs_root, why
 from pmtpy.backends.hwmon import channels as meaning
@@ -20,6 +21,9 @@ from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Quantity, oute
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Discovery
 from pmtpy.errors import BackendUnavailableError, TargetError
+
+if TYPE_CHECKING:
+    from pmtpy.backends.machine import Machine
 
 _MAX_WATTS = 20_000.0  # a node; tells a misread energy from a real one
 _OF_JETSONS = frozenset({"ina3221", "ina237", "ina238"})
@@ -40,8 +44,17 @@ class _Reading:
         return self.chip.name, self.chip.address, self.attribute.path.name
 
 
-def discover(*, sysfs_root: str | PathLike[str] | None = None) -> Discovery:
-    """List the chips that measure power or energy, but for those that another backend puts together."""
+def discover(
+    device: str | None = None, *, machine: Machine | None = None, sysfs_root: str | PathLike[str] | None = None
+) -> Discovery:
+    """List the chips that measure power or energy, but for those that another backend puts together.
+
+    A ``machine`` is looked at closely: what is in the way, and the cure.
+    """
+    if machine is not None:
+        from pmtpy.backends.hwmon.diagnosis import diagnose
+
+        return Discovery(findings=diagnose(device, machine=machine))
     chips, reason = _chips(sysfs_root)
     if not chips:
         return Discovery.none("hwmon", reason, REMEDY)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pmtpy.backends._sysfs import optional_text
 from pmtpy.backends._sysfs import sysfs_root as root_of
@@ -22,9 +23,21 @@ from pmtpy.core.clock import Clock
 from pmtpy.core.source import Discovery, Source
 from pmtpy.errors import BackendUnavailableError, TargetError
 
+if TYPE_CHECKING:
+    from pmtpy.backends.machine import Machine
 
-def discover(*, sysfs_root: str | PathLike[str] | None = None) -> Discovery:
-    """Say whether there are monitors of a Jetson."""
+
+def discover(
+    device: str | None = None, *, machine: Machine | None = None, sysfs_root: str | PathLike[str] | None = None
+) -> Discovery:
+    """Say whether there are monitors of a Jetson.
+
+    A ``machine`` is looked at closely: what is in the way, and the cure.
+    """
+    if machine is not None:
+        from pmtpy.backends.jetson.diagnosis import diagnose
+
+        return Discovery(findings=diagnose(device, machine=machine))
     root = root_of(sysfs_root)
     found = rails(root)
     if any(rail.of_module for rail in found):

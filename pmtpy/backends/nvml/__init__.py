@@ -12,7 +12,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pmtpy.backends._sysfs import optional_number, sysfs_root
 from pmtpy.backends.nvml import channels as registers
@@ -27,6 +27,9 @@ from pmtpy.core.clock import Clock
 from pmtpy.core.source import Discovery, Source
 from pmtpy.errors import BackendUnavailableError, TargetError
 
+if TYPE_CHECKING:
+    from pmtpy.backends.machine import Machine
+
 __all__ = ["discover", "open_source"]
 
 _ORDERS = {
@@ -40,8 +43,17 @@ _ORDERS = {
 _ABOVE_LIMIT = 3.0
 
 
-def discover(*, library: ModuleType | None = None) -> Discovery:
-    """List the GPUs by the numbers that CUDA gives them, or say why there are none."""
+def discover(
+    device: str | None = None, *, machine: Machine | None = None, library: ModuleType | None = None
+) -> Discovery:
+    """List the GPUs by the numbers that CUDA gives them, or say why there are none.
+
+    A ``machine`` is looked at closely: what is in the way, and the cure.
+    """
+    if machine is not None:
+        from pmtpy.backends.nvml.diagnosis import diagnose
+
+        return Discovery(findings=diagnose(device, machine=machine, library=library))
     try:
         with_nvml = _start(library)
     except BackendUnavailableError as error:

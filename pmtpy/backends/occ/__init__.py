@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pmtpy.backends._sysfs import entries, optional_number
 from pmtpy.backends._sysfs import sysfs_root as root_of
@@ -26,6 +27,9 @@ from pmtpy.backends.occ.source import OccSource, Wanted
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Discovery, Source
 from pmtpy.errors import BackendUnavailableError, ProtocolError, ReadError, TargetError
+
+if TYPE_CHECKING:
+    from pmtpy.backends.machine import Machine
 
 FILE_VARIABLE = "PMT_OCC_FILE"
 _EXPORT = "firmware/opal/exports/occ_inband_sensors"
@@ -60,8 +64,21 @@ def _open(path: str) -> Export:
     return export
 
 
-def discover(*, file: str | PathLike[str] | None = None, sysfs_root: str | PathLike[str] | None = None) -> Discovery:
-    """Say whether the exported file is there, may be read, and has a usable block."""
+def discover(
+    device: str | None = None,
+    *,
+    machine: Machine | None = None,
+    file: str | PathLike[str] | None = None,
+    sysfs_root: str | PathLike[str] | None = None,
+) -> Discovery:
+    """Say whether the exported file is there, may be read, and has a usable block.
+
+    A ``machine`` is looked at closely: what is in the way, and the cure.
+    """
+    if machine is not None:
+        from pmtpy.backends.occ.diagnosis import diagnose
+
+        return Discovery(findings=diagnose(device, machine=machine))
     try:
         export = _open(exported_file(file, sysfs_root))
     except BackendUnavailableError as error:

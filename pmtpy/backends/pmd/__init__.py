@@ -19,20 +19,18 @@ from pmtpy.errors import Finding, Obstacle, Verdict
 __all__ = ["PmdSource", "RailSource", "discover", "open_source"]
 
 
-def discover() -> Discovery:
-    """Say at which ports a meter could be; none is asked, since a port may belong to anything."""
+def discover(device: str | None = None, *, machine: Machine | None = None) -> Discovery:
+    """Say at which ports a meter could be: none is asked, since a port may belong to anything.
+
+    Of a ``machine`` also whether a named one can be used.
+    """
+    if machine is not None and device is not None:
+        return Discovery(findings=(port_finding(BACKEND, Path(device), machine),))
+    grabbed = machine and _grabbed(machine)
+    if grabbed:
+        return Discovery(findings=(grabbed,))
     why, cure = unnamed()
     return Discovery((), (Finding(BACKEND, "", Verdict.ABSENT, why, Obstacle.HARDWARE, (cure,)),))
-
-
-def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:
-    """Say whether the port that is named can be used, or at which ports a meter could be."""
-    if device is not None:
-        return (port_finding(BACKEND, Path(device), machine),)
-    grabbed = _grabbed(machine)
-    if grabbed is not None:
-        return (grabbed,)
-    return discover().findings
 
 
 def _grabbed(machine: Machine) -> Finding | None:

@@ -9,6 +9,7 @@ hand out a number that a file did not hold, nor keep silent about a zone that th
 from __future__ import annotations
 
 from os import PathLike
+from typing import TYPE_CHECKING
 
 from pmtpy.backends.rapl import perf as perf_events
 from pmtpy.backends.rapl.source import Opening, RaplSource
@@ -16,9 +17,25 @@ from pmtpy.core.clock import Clock
 from pmtpy.core.source import Discovery
 from pmtpy.errors import BackendUnavailableError, TargetError
 
+if TYPE_CHECKING:
+    from pmtpy.backends.machine import Machine
 
-def discover(*, sysfs_root: str | PathLike[str] | None = None, via: str | None = None) -> Discovery:
-    """Tell whether this host has readable RAPL counters; opens and reads each once."""
+
+def discover(
+    device: str | None = None,
+    *,
+    machine: Machine | None = None,
+    sysfs_root: str | PathLike[str] | None = None,
+    via: str | None = None,
+) -> Discovery:
+    """Tell whether this host has readable RAPL counters; opens and reads each once.
+
+    A ``machine`` is looked at closely: what is in the way, and the cure.
+    """
+    if machine is not None:
+        from pmtpy.backends.rapl.diagnosis import diagnose
+
+        return Discovery(findings=diagnose(device, machine=machine))
     try:
         Opening(sysfs_root, via, None).close()
     except BackendUnavailableError as error:

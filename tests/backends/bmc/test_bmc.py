@@ -132,12 +132,12 @@ def test_time_outs_failures_and_absence_of_the_tool_have_their_messages(tmp_path
 def test_doctor_tells_tool_driver_and_permission_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path, tmp_path / "sys")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "not installed" in ipmi.diagnose(None, machine=machine)[0].found
+    assert "not installed" in ipmi.discover(machine=machine).findings[0].found
     (tmp_path / "ipmitool").touch(mode=0o755)
-    assert "modprobe ipmi_devintf" in " ".join(ipmi.diagnose(None, machine=machine)[0].cure)
+    assert "modprobe ipmi_devintf" in " ".join(ipmi.discover(machine=machine).findings[0].cure)
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/ipmi0").touch()
-    assert ipmi.diagnose(None, machine=machine)[0].usable
+    assert ipmi.discover(machine=machine).findings[0].usable
 
 
 # -- redfish -----------------------------------------------------------------------------------------------------------

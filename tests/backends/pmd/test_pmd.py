@@ -339,14 +339,14 @@ def test_brltty_is_named_where_it_has_taken_the_meter(tmp_path: Path) -> None:
     (usb / "idVendor").write_text("1a86\n")
     (usb / "idProduct").write_text("7523\n")
     machine = Machine(tmp_path, tmp_path / "sys")
-    assert pmd.diagnose(None, machine=machine)[0].obstacle is not None
+    assert pmd.discover(machine=machine).findings[0].obstacle is not None
     (tmp_path / "usr/bin").mkdir(parents=True)
     (tmp_path / "usr/bin/brltty").touch()
-    (finding,) = pmd.diagnose(None, machine=machine)
+    (finding,) = pmd.discover(machine=machine).findings
     assert "brltty" in finding.found
     assert finding.cure[0] == "$ sudo apt-get remove brltty"
     assert replace(finding).usable is False
-    assert "does not exist" in pmd.diagnose("/dev/ttyUSB99", machine=machine)[0].found
+    assert "does not exist" in pmd.discover("/dev/ttyUSB99", machine=machine).findings[0].found
 
 
 @pytest.mark.parametrize("stamps", [2, 4])
