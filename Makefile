@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
+# Where a shell forbids it, each process that a test starts would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: test setup demo check lint types contracts unit slow search pythons docs gallery bench clean
 

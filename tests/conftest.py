@@ -57,61 +57,100 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prepared]:
 # Tests that take more than a few seconds, by file: simulations of many regions, verbs that record for seconds, the
 # site. `make test` leaves them, and the wheel on other Pythons, to `make slow`; continuous integration runs both.
 SLOW = {
-    "analysis/characterisation/test_characterise.py": (
+    "analysis/characterisation/test_characterise.py": {
         "test_a_meter_that_lost_samples_under_the_load_is_declined",
         "test_load_stamps_alone_give_the_kernel_but_no_gradient",
+        "test_the_recorded_ampere_square_wave_is_reproduced",
         "test_the_recorded_ampere_step_is_reproduced",
-    ),
-    "analysis/characterisation/test_kernel.py": (
+        "test_the_recorded_kepler_step_is_reproduced",
+    },
+    "analysis/characterisation/test_fit.py": {"test_a_kernel_of_none_of_the_families_is_not_named"},
+    "analysis/characterisation/test_kernel.py": {
+        "test_a_load_in_a_simple_ratio_to_the_updates_is_never_confidently_wrong",
         "test_intervals_cover_the_truth_as_often_as_they_say",
         "test_intervals_from_one_step_hold_on_boards_that_are_off_their_line",
-    ),
-    "analysis/characterisation/test_means.py": (
+        "test_kernels_from_a_twentieth_of_a_period_to_fifteen_are_found_and_named",
+        "test_the_boxcar_of_a_recorded_ampere_card",
+        "test_the_one_pole_of_a_recorded_kepler_card",
+        "test_the_running_mean_of_a_recorded_ampere_card_holds_eleven_updates",
+    },
+    "analysis/characterisation/test_means.py": {
         "test_a_finer_meter_knows_a_kernel_better",
         "test_a_kernel_is_found_within_its_interval_whatever_the_meters_rows",
         "test_one_clock_ties_the_kernels_end_to_the_readings_without_a_load",
-    ),
-    "analysis/characterisation/test_unmetered.py": (
+    },
+    "analysis/characterisation/test_unmetered.py": {
         "test_another_power_before_and_after_the_load_does_not_bend_the_kernel",
-        "test_power_that_sags_is_in_the_interval_where_few_phases_are_seen",
-        "test_what_load_stamps_are_worth_is_in_the_interval",
         "test_of_offsets_whole_periods_apart_the_nearest_to_zero_is_taken_and_this_is_said",
+        "test_power_that_sags_is_in_the_interval_where_few_phases_are_seen",
         "test_the_power_at_rest_tells_a_window_from_its_aliases_under_a_regular_load",
-    ),
-    "analysis/clocking/test_updates.py": ("test_intervals_cover_the_truth_as_often_as_they_say",),
-    "analysis/comparison/test_compare.py": (
+        "test_what_load_stamps_are_worth_is_in_the_interval",
+    },
+    "analysis/clocking/test_updates.py": {
+        "test_intervals_cover_the_truth_as_often_as_they_say",
+        "test_periods_of_recorded_cards",
+    },
+    "analysis/comparison/test_compare.py": {
+        "test_a_load_in_step_with_the_updates_hides_the_window",
         "test_a_load_that_only_repeats_moves_no_lag_by_whole_periods",
         "test_a_mean_over_a_second_has_the_gain_of_the_sensor_and_not_that_of_its_swing",
+        "test_energies_of_a_step_of_the_rtx_3090_are_those_published_for_it",
+        "test_the_average_of_the_rtx_4000_ada_runs_half_a_second_behind",
         "test_the_k40m_is_a_low_pass_of_55_ms",
-    ),
-    "analysis/uncertainty/test_uncertainty.py": ("test_stated_intervals_cover_the_truth_as_often_as_they_say",),
-    "calibration/test_device_session.py": ("test_the_report_finds_the_sensor_that_was_emulated",),
-    "cli/test_characterise_verb.py": (
+        "test_the_rtx_3090_averages_over_100_ms_and_shows_95_percent",
+    },
+    "analysis/energy/test_energy.py": {"test_intervals_of_corrected_energies_cover_the_truth"},
+    "analysis/energy/test_wander.py": {"test_intervals_hold_though_the_phase_wanders"},
+    "analysis/signal/test_clock_fit.py": {"test_a_meter_that_drifts_by_more_than_a_block_of_a_fast_load_is_followed"},
+    "analysis/transfer/test_transfer.py": {
+        "test_intervals_hold_the_truth_of_unseen_configurations",
+        "test_one_curve_for_all_fails_as_published",
+        "test_transfer_on_recorded_results_meets_its_demand",
+    },
+    "analysis/uncertainty/test_uncertainty.py": {"test_stated_intervals_cover_the_truth_as_often_as_they_say"},
+    "backends/nvml/test_reading.py": {"test_registers_that_are_renewed_in_the_midst_of_a_call_are_read_again"},
+    "calibration/test_device_session.py": {
+        "test_a_recording_is_read_back_with_everything_that_was_shown",
+        "test_the_report_finds_the_sensor_that_was_emulated",
+    },
+    "cli/test_characterise_verb.py": {
         "test_a_counter_is_characterised_by_its_moves",
         "test_a_virtual_gpu_is_found_to_be_what_it_is",
-    ),
-    "cli/test_compare_verb.py": ("test_virtual_sensors_are_compared_with_each_other_and_with_the_truth",),
-    "conformance/test_every_backend.py": ("test_all_sensors_of_one_world_agree_with_the_truth_and_each_other",),
-    "docs/test_site.py": ("test_every_public_name_is_in_the_reference",),
-    "integrations/test_kernel_tuner.py": (
+    },
+    "cli/test_compare_verb.py": {"test_virtual_sensors_are_compared_with_each_other_and_with_the_truth"},
+    "conformance/test_every_backend.py": {"test_all_sensors_of_one_world_agree_with_the_truth_and_each_other"},
+    "docs/test_pages.py": {
+        "test_a_page_can_be_followed[docs/bench.md]",
+        "test_a_page_can_be_followed[docs/command-line.md]",
+        "test_a_page_can_be_followed[docs/compare.md]",
+        "test_a_page_can_be_followed[docs/gallery.md]",
+    },
+    "docs/test_site.py": {"test_every_public_name_is_in_the_reference"},
+    "integrations/test_kernel_tuner.py": {
+        "test_a_board_and_a_gpus_own_sensor_are_measured_by_one_method_over_one_stretch",
         "test_a_configuration_without_energy_does_not_end_the_tuning_and_the_others_are_measured",
+        "test_kernel_tuners_own_observer_for_pmt_runs_unmodified",
         "test_kernel_tuners_own_observer_for_powersensor3_runs_unmodified",
-    ),
-    "lab/test_certify.py": ("test_a_virtual_card_is_certified_whole",),
-    "lab/test_cards.py": (
+        "test_our_observer_sees_the_whole_kernel",
+        "test_several_sensors_are_summed_each_part_once",
+        "test_the_continuous_mode_gives_the_energy_of_one_kernel",
+    },
+    "lab/test_cards.py": {
         "test_a_card_is_found_and_another_recording_of_it_corrected",
         "test_a_log_that_ends_before_the_load_begins_gives_no_gradient",
         "test_a_meter_of_another_day_is_declined",
-    ),
-    "lab/test_procedures.py": ("test_a_virtual_occ_samples_as_often_as_that_of_the_study",),
-    "regions/test_uncertainty_live.py": (
+        "test_a_part_time_sensor_is_corrected_under_a_load_that_beats_with_it",
+    },
+    "lab/test_certify.py": {"test_a_virtual_card_is_certified_whole"},
+    "lab/test_procedures.py": {"test_a_virtual_occ_samples_as_often_as_that_of_the_study"},
+    "regions/test_uncertainty_live.py": {
         "test_a_profile_with_a_kernel_corrects_live_regions_of_a_slow_sensor",
         "test_stated_intervals_of_live_regions_hold_the_truth",
-    ),
-    "regions/test_uncertainty_stamped.py": (
+    },
+    "regions/test_uncertainty_stamped.py": {
         "test_a_profile_whose_window_is_off_by_what_it_states_holds_the_truth",
         "test_intervals_of_stamped_regions_hold_over_loads_and_lengths",
-    ),
+    },
 }
 
 
@@ -133,6 +172,7 @@ def pytest_xdist_auto_num_workers() -> int:
     return 3 * (os.cpu_count() or 1) // 2
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist's workers look which tests belong together
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the slow tests, and those that belong together."""
     folder = Path(__file__).parent
@@ -140,7 +180,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not item.path.is_relative_to(folder):
             continue
         file = item.path.relative_to(folder).as_posix()
-        if getattr(item, "originalname", item.name) in SLOW.get(file, ()):
+        if {getattr(item, "originalname", ""), item.name} & SLOW.get(file, set()):
             item.add_marker(pytest.mark.slow)
         if file in TOGETHER:
             item.add_marker(pytest.mark.xdist_group(file))
