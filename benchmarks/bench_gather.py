@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pmtpy.cluster.gather import gather
+from pmtpy.cluster.gather import ResultFolder, gather
 from pmtpy.cluster.mpi import _interned
 from pmtpy.cluster.node import NodeEnergy, NodeFile
 from pmtpy.io.origin import Launch, Machine
@@ -31,15 +31,21 @@ def main() -> None:
         ]  # fmt: skip
         with tempfile.TemporaryDirectory() as place:
             for i, node in enumerate(nodes):
-                launch = Launch("slurm", "7.0", i, number, 0, 1, number)
+                launch = Launch("slurm", "7.0", i, number, 0, 1, number, f"node[00000-{number - 1:05d}]")
                 NodeFile(Path(place), Machine(node.host, node.node, 64), launch, "./solve", 1e9).finish(node, 0)
             start, cpu = time.perf_counter(), time.process_time()
             job = gather(Path(place))
             wall, cpu = time.perf_counter() - start, time.process_time() - cpu
+            folder = ResultFolder(Path(place))
+            folder.look()
+            again = time.process_time()
+            folder.look()
+            again = time.process_time() - again
         assert job.complete
         size = len(pickle.dumps([_interned(pickle.loads(pickle.dumps(n))) for n in nodes]))  # noqa: S301
         each = f"{1e6 * cpu / number:.0f} us a node"
-        print(f"{number:6} nodes: {wall:.3f} s, {cpu:.3f} s CPU, {each}; MPI result {size / number:.0f} bytes a node")
+        told = f"{wall:.3f} s, {cpu:.3f} s CPU, {each}; looked at again {again:.4f} s CPU"
+        print(f"{number:6} nodes: {told}; MPI result {size / number:.0f} bytes a node")
 
 
 if __name__ == "__main__":

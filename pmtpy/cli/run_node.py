@@ -21,7 +21,7 @@ from pmtpy.cli.command import run_command
 from pmtpy.cli.common import chosen_targets, open_all, say, write_report
 from pmtpy.cli.progress import Progress
 from pmtpy.cli.terminal import show
-from pmtpy.cluster.gather import add_up, of_this_run, read_folder
+from pmtpy.cluster.gather import ResultFolder, add_up, of_this_run
 from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.node import Found, NodeEnergy, NodeFile, node_energy, read_node, unknown_node
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S
@@ -108,13 +108,17 @@ def _measured(
 def _waited(args: argparse.Namespace, file: NodeFile, launch: Launch) -> JobEnergy:
     """Wait for the results of the other nodes, as long as the patience lasts; add up what came."""
     own = read_node(file.path)
-    end_ns = HOST_CLOCK.now_ns() + round(args.patience * NS_PER_S)
+    begin_ns = HOST_CLOCK.now_ns()
+    end_ns = begin_ns + round(args.patience * NS_PER_S)
+    folder = ResultFolder(file.path.parent)
     while True:
-        found, problems = read_folder(file.path.parent)
-        mine = of_this_run(found, own)
-        if _all_there(mine, launch) or HOST_CLOCK.now_ns() >= end_ns:
+        found, problems = folder.look()
+        mine, now_ns = of_this_run(found, own), HOST_CLOCK.now_ns()
+        if _all_there(mine, launch) or now_ns >= end_ns:
             return add_up(mine, [p for p in problems if "written to its end" not in p])
-        args.stop.rest(_LOOK_S)
+        # A large folder on a shared file system is slow to list: nine tenths of the time it is left alone.
+        args.stop.rest(max(_LOOK_S, 9 * (now_ns - begin_ns) / NS_PER_S))
+        begin_ns = HOST_CLOCK.now_ns()
 
 
 def _all_there(found: Sequence[Found], launch: Launch) -> bool:

@@ -89,13 +89,8 @@ def _recorded(files: Sequence[str], clocks: Clocks | None) -> list[Track]:
 
     tracks: list[Track] = []
     for name in files:
-        if name.endswith(".jls"):
-            if clocks is not None:
-                msg = f"{name}: JLS does not say on which node it was recorded; --clocks takes CSV and Parquet"
-                raise TargetError(msg)
-            tracks.append(JlsTrack(name, Path(name)))
-            continue
-        track = StoredTrack.of_file(name, Path(name))
+        path = Path(name)
+        track: Track = JlsTrack(name, path) if path.suffix == ".jls" else StoredTrack.of_file(name, path)
         if clocks is not None:
             length_s = track.span[1] - track.span[0]
             track.start_unix_s, said = clocks.start(track.facts, name, track.start_unix_s, length_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.logs import SUFFIXES, read_log
 from pmtpy.cluster.node import SUFFIX, Found, NodeEnergy, read_node
 from pmtpy.errors import FileFormatError, PmtError, TargetError
+from pmtpy.io.origin import host_names
 
 _KILLED = "it began and did not end: it was killed, or still runs"
 _CLOCKS_S = 1.0  # by which the wall clocks of a cluster's nodes may differ
@@ -32,7 +34,9 @@ def gather(folder: Path, *, job: str | None = None) -> JobEnergy:
     if not folder.is_dir():
         msg = f"there is no folder {folder}"
         raise TargetError(msg)
-    found, problems = read_folder(folder)
+    found, problems = ResultFolder(folder).look()
+    if not found and not problems:
+        found, problems = _logs(folder)
     if not found:
         more = f" ({'; '.join(problems)})" if problems else ""
         msg = (
@@ -43,14 +47,38 @@ def gather(folder: Path, *, job: str | None = None) -> JobEnergy:
     return add_up(_of_one_job(folder, found, job), problems)
 
 
-def read_folder(folder: Path) -> tuple[list[Found], list[str]]:
-    """Return the results in a folder, else its logs, and what is wrong with others.
+class ResultFolder:
+    """The results in a folder, which can be looked at again and again: one that is there is read once.
 
-    A log beside results is that of a sensor which a result has counted.
+    Parameters
+    ----------
+    path : Path
     """
-    found, problems = _results(folder)
-    if found or problems:
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._ended: dict[str, Found] = {}
+
+    def look(self) -> tuple[list[Found], list[str]]:
+        """Return the results, and what is wrong with others."""
+        found, problems = [], []
+        for name in sorted(entry.name for entry in os.scandir(self.path)):
+            if name.endswith(f"{SUFFIX}.tmp"):
+                problems.append(f"{name} was not written to its end: its node is missing, or in an older state")
+            elif name.endswith(SUFFIX):
+                try:
+                    one = self._ended.get(name) or read_node(self.path / name)
+                except FileFormatError as error:
+                    problems.append(str(error))
+                    continue
+                found.append(one)
+                if one.energy is not None:  # it was put there in one step, and stays
+                    self._ended[name] = one
         return found, problems
+
+
+def _logs(folder: Path) -> tuple[list[Found], list[str]]:
+    """Return the logs in a folder; beside a result they are not asked for, which has counted their sensors."""
     logs = [_log(path) for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
     return [log for log in logs if isinstance(log, Found)], [str(log) for log in logs if isinstance(log, PmtError)]
 
@@ -60,19 +88,6 @@ def _log(path: Path) -> Found | PmtError:
         return read_log(path)
     except PmtError as error:
         return error
-
-
-def _results(folder: Path) -> tuple[list[Found], list[str]]:
-    found, problems = [], []
-    for path in sorted(folder.iterdir()):
-        if path.name.endswith(f"{SUFFIX}.tmp"):
-            problems.append(f"{path.name} was not written to its end: its node is missing, or in an older state")
-        elif path.name.endswith(SUFFIX):
-            try:
-                found.append(read_node(path))
-            except FileFormatError as error:
-                problems.append(str(error))
-    return found, problems
 
 
 def of_this_run(found: Sequence[Found], own: Found) -> list[Found]:
@@ -161,7 +176,7 @@ def _of_one_time(energies: list[NodeEnergy], missing: dict[str, str]) -> list[No
 def _cover(found: Sequence[Found], energies: Sequence[NodeEnergy], missing: dict[str, str], wrong: list[str]) -> None:
     """Note the nodes of the job that nothing is here of."""
     here = {f.host for f in found} | {e.host for e in energies} | set(missing)
-    names = {name for f in found for name in _texts(f.launch, "hosts")}
+    names = {name for told in {str(f.launch.get("hosts") or "") for f in found} for name in host_names(told)}
     if names:
         short = {h.partition(".")[0] for h in here}
         absent = sorted(n for n in names if n not in here and n.partition(".")[0] not in short)
@@ -180,11 +195,6 @@ def _cover(found: Sequence[Found], energies: Sequence[NodeEnergy], missing: dict
         told = sum(n for n in by_node.values() if n is not None)
         if told != size:
             wrong.append(f"the job has {size} ranks, and nodes with {told} of them told something")
-
-
-def _texts(facts: Mapping[str, object], name: str) -> list[str]:
-    found = facts.get(name)
-    return [str(t) for t in found] if isinstance(found, list) else []
 
 
 def _number(facts: Mapping[str, object], name: str) -> int | None:

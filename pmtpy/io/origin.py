@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,8 @@ class Launch:
         Of the process: in the job, and on its node.
     nodes : int or None
         How many the job has.
-    hosts : tuple of str
-        Their names, where they are said.
+    hosts : str
+        Their names, where they are said, as Slurm writes a list; :func:`host_names` tells them.
     cpus : int or None
         Of this node, that the job may use.
     """
@@ -48,7 +48,7 @@ class Launch:
     local_rank: int | None = None
     local_size: int | None = None
     nodes: int | None = None
-    hosts: tuple[str, ...] = ()
+    hosts: str = ""
     cpus: int | None = None
 
     @property
@@ -61,8 +61,15 @@ class Launch:
         return asdict(self)
 
 
-def launch_of(environ: Mapping[str, str]) -> Launch:
-    """Read the environment of a process."""
+def launch_of(environ: Mapping[str, str], above: Callable[[], Iterable[Sequence[str]]] | None = None) -> Launch:
+    """Read the environment of a process.
+
+    Parameters
+    ----------
+    above : callable, optional
+        Gives the command lines of the processes above it, the nearest first; asked where a launcher puts into no
+        variable what tells one job from another. None: those of this process.
+    """
 
     def number(*names: str) -> int | None:
         for name in names:
@@ -75,7 +82,7 @@ def launch_of(environ: Mapping[str, str]) -> Launch:
     step = environ.get("SLURM_STEP_ID", "")
     job = ".".join(filter(None, (environ.get("SLURM_CLUSTER_NAME", ""), slurm, step))) if slurm else ""
     cpus = number("SLURM_CPUS_ON_NODE")
-    hosts = tuple(host_names(environ.get("SLURM_STEP_NODELIST", "") or environ.get("SLURM_JOB_NODELIST", "")))
+    hosts = environ.get("SLURM_STEP_NODELIST", "") or environ.get("SLURM_JOB_NODELIST", "")
     nodes = number("SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES") if slurm else None
     if "LOCAL_RANK" in environ and "WORLD_SIZE" in environ:
         size, local = number("WORLD_SIZE"), number("LOCAL_WORLD_SIZE")
@@ -89,6 +96,7 @@ def launch_of(environ: Mapping[str, str]) -> Launch:
         ranks = number("OMPI_COMM_WORLD_RANK"), number("OMPI_COMM_WORLD_SIZE")
         return Launch("openmpi", job, *ranks, number("OMPI_COMM_WORLD_LOCAL_RANK"), local, nodes, hosts, cpus)
     if "PMI_RANK" in environ and "MPI_LOCALRANKID" in environ:
+        job = job or _of_hydra((above or _above)())
         ranks = number("PMI_RANK"), number("PMI_SIZE")
         local = number("MPI_LOCALNRANKS")
         return Launch("mpich", job, *ranks, number("MPI_LOCALRANKID"), local, nodes, hosts, cpus)
@@ -99,6 +107,29 @@ def launch_of(environ: Mapping[str, str]) -> Launch:
         here = tasks[own] if own is not None and own < len(tasks) else None
         return Launch("slurm", job, *ranks, number("SLURM_LOCALID"), here, nodes, hosts, cpus)
     return Launch()
+
+
+def _of_hydra(above: Iterable[Sequence[str]]) -> str:
+    """Return where MPICH's mpiexec listens, which all its nodes are told and no other job has; empty: it is not seen.
+
+    Its process manager sets no variable for it, but gives it to the proxy that starts the ranks of a node.
+    """
+    for words in above:
+        if "--control-port" in words[:-1]:
+            return words[words.index("--control-port") + 1]
+    return ""
+
+
+def _above(proc: Path = Path("/proc")) -> Iterator[list[str]]:
+    """Yield the command lines of the processes above this one, as far as they can be seen."""
+    pid = os.getppid()
+    try:
+        while pid > 1:
+            yield (proc / str(pid) / "cmdline").read_text(encoding="utf-8", errors="replace").split("\0")
+            facts = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+            pid = int(facts.rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return
 
 
 def host_names(text: str) -> Iterator[str]:

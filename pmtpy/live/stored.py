@@ -98,6 +98,7 @@ class StoredTrack:
                 slicer.add(t, values, joules, found["lost"], block.labels)
             arrays = {n: column.array() for n, column in kept.items()}
         self._arrays, self._t = arrays, arrays["elapsed"]
+        self._own_unix_s = self.start_unix_s  # wherever it is shown, its rows go by its own clock, as its facts do
         self._values, self._joules = [arrays[n] for n in shown], [arrays[f"{n}_J"] for n in named]
         self._slices, self._marks, self._gaps = slicer.slices(), slicer.marks, slicer.gaps
         attrs = recording.attrs(slicer.rows)
@@ -191,6 +192,6 @@ class StoredTrack:
             row = int(np.searchsorted(t, at))
             if row < len(t):
                 marker[row] = f"{marker[row]};{text}" if marker[row] else text
-        fixed = {"time": t + self.start_unix_s, "elapsed": t, "marker": marker, "lost": lost}
+        fixed = {"time": t + self._own_unix_s, "elapsed": t, "marker": marker, "lost": lost}
         made: pd.DataFrame = pd.DataFrame(fixed | columns)
         return made

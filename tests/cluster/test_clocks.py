@@ -108,7 +108,7 @@ def test_half_a_file_is_refused(tmp_path: Path) -> None:
         Clocks.read(path)
 
 
-def test_dumps_know_their_node_and_are_compared_on_one_axis(
+def test_dumps_know_their_node_and_are_compared_and_viewed_on_one_axis(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("pandas", reason="pandas is not installed (extra analysis)")
@@ -116,16 +116,49 @@ def test_dumps_know_their_node_and_are_compared_on_one_axis(
     from pmtpy.cli import main
 
     monkeypatch.chdir(tmp_path)
-    for node in ("a", "b"):
+    for node, suffix in (("a", "csv"), ("b", "csv"), ("c", "jls")):
+        if suffix == "jls":
+            pytest.importorskip("pyjls", reason="pyjls is not installed (extra jls)")
         monkeypatch.setenv("PMT_NODE", node)
         words = ["dump", "rapl:virtual", "-o", "load=square:low=30,high=90,hz=4", "--interval", "10ms"]
-        assert main([*words, "--duration", "0.6s", "-f", f"{node}.csv", "-q"]) == 0
+        assert main([*words, "--duration", "0.6s", "-f", f"{node}.{suffix}", "-q"]) == 0
     facts = json.loads((tmp_path / "b.csv.json").read_text())
     assert facts["machine"] == {"host": "b", "node": "b"}
     anchor = Anchor(**facts["anchors"]["start"])
-    same = Offset(anchor.monotonic_ns, 0.0, 2000.0)
-    Clocks(anchor, {n: NodeClock(n, (same,)) for n in "ab"}).write(tmp_path / "clocks.json")
+    # All were made by one clock; those of b and c are said to be ahead by 2 s and 7 s.
+    ahead = {"a": 0, "b": 2, "c": 7}
+    nodes = {n: NodeClock(n, (Offset(anchor.monotonic_ns, s * S, 2000.0),)) for n, s in ahead.items()}
+    Clocks(anchor, nodes).write(tmp_path / "clocks.json")
     assert main(["compare", "a.csv", "b.csv", "--clocks", "clocks.json"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "a.csv: its times were moved by" in told
     assert "onto the reference's clock, within" in told
+
+    pytest.importorskip("bokeh", reason="bokeh is not installed (extra live)")
+    shown = []
+
+    class Page:
+        """In the place of the page: it shows nothing and ends at once."""
+
+        url = ""
+
+        def __init__(self, desk: Any, *_: object) -> None:
+            shown.append(desk)
+
+        def run(self, ready: Any) -> None:
+            """End."""
+
+    files = ["a.csv", "b.csv", "c.jls"]
+    monkeypatch.setattr("pmtpy.live.server.View", Page)
+    assert main(["view", *files]) == main(["view", *files, "--clocks", "clocks.json", "--no-browser"]) == 0
+    moved = {
+        name: placed.start_unix_s - plain.start_unix_s
+        for name, plain, placed in zip(files, shown[0].tracks, shown[1].tracks, strict=True)
+    }
+    assert moved["a.csv"] - moved["b.csv"] == pytest.approx(2.0, abs=1e-3)
+    assert moved["a.csv"] - moved["c.jls"] == pytest.approx(7.0, abs=1e-3)
+    assert abs(moved["a.csv"]) < 1.0
+    for plain, placed in zip(shown[0].tracks, shown[1].tracks, strict=True):  # what is saved of it is placed anew
+        times = [track.table(*track.span)["time"].iloc[0] for track in (plain, placed)]
+        assert times[0] == times[1]
+    assert capsys.readouterr().err.count("onto the reference's clock, within") == 3

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pmtpy.cluster.gather import gather
+from pmtpy.cluster.gather import ResultFolder, gather
 from pmtpy.cluster.job import JobEnergy, summed_uncertainty
 from pmtpy.cluster.node import NodeEnergy, NodeFile, node_energy, read_node
 from pmtpy.core.clock import ManualClock
@@ -20,7 +20,7 @@ from pmtpy.sensor.sensor import Sensor
 from tests.support.worlds import Counter
 
 NODE = NodeEnergy("n0", "boot0", 1000.0, 1010.0, 10.0, 500.0, 5.0, (("rapl/x//package0", 4.0),), coverage=1.0)
-JOB = Launch("slurm", "7.0", 0, 8, 0, 2, 4, ("n0", "n1", "n2", "n3"))
+JOB = Launch("slurm", "7.0", 0, 8, 0, 2, 4, "n[0-3]")
 
 
 def node(i: int, **other: Any) -> NodeEnergy:
@@ -150,6 +150,38 @@ def test_two_jobs_in_one_folder_are_not_mixed(tmp_path: Path) -> None:
         gather(tmp_path, job="9")
 
 
+def test_a_folder_that_is_looked_at_again_reads_only_what_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(2):
+        write(tmp_path, node(i))
+    begun = NodeFile(tmp_path, Machine("n2", "boot2", 8), JOB, "./solve", 1000.0)
+    folder = ResultFolder(tmp_path)
+    assert [f.energy is None for f in folder.look()[0]] == [False, False, True]
+    begun.finish(node(2))
+    write(tmp_path, node(3))
+    opened: list[str] = []
+    read = Path.read_bytes
+
+    def noted(path: Path) -> bytes:
+        opened.append(path.name[:2])
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", noted)
+    found, problems = folder.look()
+    assert (len(found), problems) == (4, [])
+    assert all(f.energy is not None for f in found)
+    assert opened == ["n2", "n3"]
+
+
+def test_a_result_does_not_grow_with_the_number_of_nodes(tmp_path: Path) -> None:
+    launch = launch_of({**SLURM, "SLURM_STEP_NODELIST": "n[0-9999]", "SLURM_STEP_NUM_NODES": "10000"})
+    assert write(tmp_path, node(0), launch).stat().st_size < 2000
+    job = gather(tmp_path)
+    assert "n1" in job.missing
+    assert "9999 nodes" in job.problems[0]
+
+
 def test_a_node_that_told_twice_is_not_counted_twice(tmp_path: Path) -> None:
     for i in range(4):
         write(tmp_path, node(i))
@@ -233,7 +265,7 @@ SLURM = {
 
 def test_slurm_says_where_a_task_stands() -> None:
     found = launch_of(SLURM)
-    assert found == Launch("slurm", "77.2", 5, 7, 1, 2, 4, ("node01", "node02", "node03", "node7"), 4)
+    assert found == Launch("slurm", "77.2", 5, 7, 1, 2, 4, "node[01-03,7]", 4)
     assert not found.reads
     assert is_shared(found, Machine("x", "y", 8))
     assert is_shared(found, Machine("x", "y", 4)) is False
@@ -246,7 +278,11 @@ def test_the_innermost_launcher_knows_the_rank_and_slurm_the_job() -> None:
     found = launch_of({**SLURM, **torch, "SLURM_LOCALID": "0"})
     assert (found.scheduler, found.job, found.rank, found.local_rank, found.nodes) == ("torchrun", "77.2", 3, 1, 4)
     mpich = {"PMI_RANK": "2", "PMI_SIZE": "4", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2"}
-    assert launch_of(mpich) == Launch("mpich", "", 2, 4, 0, 2)
+    assert launch_of(mpich, list) == Launch("mpich", "", 2, 4, 0, 2)
+    above = [["sh", "solve.sh"], ["hydra_pmi_proxy", "--control-port", "login:33577", "--rmk", "user", ""], ["--x"]]
+    assert launch_of(mpich, lambda: above).job == "login:33577"
+    assert launch_of({**SLURM, **mpich}, lambda: above).job == "77.2"
+    assert launch_of(mpich).job == "", "no mpiexec of MPICH is above these tests"
     ompi = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
     assert launch_of({**ompi, "PMIX_NAMESPACE": "prterun-x"}).job == "prterun-x"
     assert launch_of({}) == Launch()
