@@ -6,18 +6,18 @@ One header line, no comment lines, every line whole: any program that reads CSV 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from pmtpy.core.rows import Floats, Frame
-from pmtpy.io.columns import column_names, columns, labels
+from pmtpy.io.columns import Column, column_names, columns, labels
 from pmtpy.io.write._file import Output
-from pmtpy.io.write._format import Lines, Number, Text, decimals, integers
+from pmtpy.io.write._format import Lines, Number, Text, integers, several
 from pmtpy.io.write._text import TextFile, unbroken
 from pmtpy.io.write.base import Ending, Header
 
 _NS_PER_US = 1000
+_EMPTY = Text(())
 
 
 class CsvSink:
@@ -25,7 +25,8 @@ class CsvSink:
 
     def __init__(self, output: Output, header: Header, *, overwrite: bool = False) -> None:
         self._header = header
-        self._columns = columns(header.layout)
+        self._body = columns(header.layout)
+        self._alike = _alike(self._body)
         self._lines = Lines()
         self._origin: tuple[int, Floats] | None = None  # time and joules of the first row in the file
         names = column_names(header.layout)
@@ -42,13 +43,17 @@ class CsvSink:
     def _fields(self, frame: Frame, start_ns: int, start_joules: Floats) -> Sequence[Number | Text]:
         anchor = self._header.anchor
         unix_ns = frame.t_ns + (anchor.unix_ns - anchor.monotonic_ns)
-        counted = replace(frame, joules=frame.joules - start_joules)
+        arrays = {"watts": frame.watts.T, "joules": frame.joules.T - start_joules[:, None], "values": frame.values.T}
+        body: list[Number | Text] = [_EMPTY] * len(self._body)
+        for (array, places), (where, rows) in self._alike.items():
+            for i, field in zip(where, several(arrays[array][rows], places), strict=True):
+                body[i] = field
         return (
             integers((unix_ns + _NS_PER_US // 2) // _NS_PER_US, 6),
             integers(frame.t_ns - start_ns, 9),
             _markers(frame),
             integers(np.asarray(frame.lost, np.int64)),
-            *(decimals(c.of(counted), c.places) for c in self._columns),
+            *body,
         )
 
     def close(self, ending: Ending) -> Ending:
@@ -56,10 +61,21 @@ class CsvSink:
         return self._file.close(ending)
 
 
+def _alike(body: Sequence[Column]) -> dict[tuple[str, int], tuple[list[int], list[int]]]:
+    """Sort columns that are made into text together: by array and decimals, their places in a line and in the array."""
+    found: dict[tuple[str, int], tuple[list[int], list[int]]] = {}
+    for i, column in enumerate(body):
+        if column.index >= 0:  # else there is no total, and the field stays empty
+            where, rows = found.setdefault((column.array, column.places), ([], []))
+            where.append(i)
+            rows.append(column.index)
+    return found
+
+
 def _markers(frame: Frame) -> Text:
     marked = labels(frame)
     if not marked:
-        return Text(())
+        return _EMPTY
     return Text([_quoted(marked[row]).encode() if row in marked else b"" for row in range(len(frame))])
 
 

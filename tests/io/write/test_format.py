@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pmtpy.io.write._format import Lines, Number, Text, decimals, integers
+from pmtpy.io.write._format import Lines, Number, Text, decimals, integers, several
 
 _PLACES = st.integers(0, 9)
 _FLOATS = st.floats(allow_nan=True, allow_infinity=True)
@@ -38,6 +39,25 @@ def _written(values: list[float], places: int) -> list[str]:
 @example([2.675, 1.005, 0.045], 2)
 def test_ordinary_values_are_written_as_python_writes_them(values: list[float], places: int) -> None:
     assert _written(values, places) == [_plain(v, places) for v in values]
+
+
+@given(
+    st.integers(1, 4).flatmap(lambda n: st.lists(st.lists(_FLOATS | _ORDINARY, min_size=n, max_size=n), min_size=1)),
+    _PLACES,
+)
+def test_columns_made_together_are_those_made_one_by_one(values: list[list[float]], places: int) -> None:
+    n = len(values[0])
+    alone = [delimited([decimals(np.array(column), places)], n) for column in values]
+    assert [delimited([made], n) for made in several(np.array(values), places)] == alone
+
+
+@pytest.mark.parametrize("places", range(10))
+def test_numbers_where_the_groups_of_digits_end(places: int) -> None:
+    ends = (0, 10**4, 2**15, 10**5, 10**8, 2**15 * 10**4, 10**12)
+    values = [v for end in ends for v in (end - 1, end, end + 1) if v >= 0]
+    for some in (values, [v for v in values if v >= 10**4], *([v] for v in values), *itertools.pairwise(values)):
+        rows = delimited([integers(np.array(some, np.int64), places)], len(some)).decode().split("\n")[:-1]
+        assert rows == [f"{v // 10**places}.{v % 10**places:0{places}d}" if places else str(v) for v in some]
 
 
 @given(st.lists(st.integers(-(2**30), 2**30), min_size=1, max_size=50), st.integers(1, 20), st.integers(0, 6))
