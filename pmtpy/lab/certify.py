@@ -9,141 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from pmtpy.analysis.characterisation.characterise import characterise
-from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
 from pmtpy.analysis.characterisation.results import Characterisation, Series
 from pmtpy.analysis.correction.energy import held_polls
-from pmtpy.analysis.procedures.certificate import (
-    Level,
-    Line,
-    Rules,
-    Trials,
-    Verdict,
-    judged,
-    line_through,
-    mean_shown,
-    settled,
-    trials_of,
-)
-from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.analysis.procedures.certificate import Level, Line, Trials, line_through, mean_shown, settled, trials_of
+from pmtpy.analysis.procedures.rules import Rules, Ruling, rulings
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError, TargetError
+from pmtpy.lab.certify_plan import Plan, Scheme
 from pmtpy.lab.conditions import held_back, machine_facts
 from pmtpy.lab.found import Found
-from pmtpy.lab.loads import schedule, virtual_watts
+from pmtpy.lab.loads import virtual_watts
 from pmtpy.lab.record import Polls, record_all
 from pmtpy.regions.region import region
 from pmtpy.sensor.history import Recent
 from pmtpy.sensor.registry import create
-
-_PAUSE_S = 0.2  # between stretches, and by up to as much again at random: no phase of the sensor is met twice
-_ASIDE_S = 0.3  # at rest before and after a trial, so that what the sensor shows at its ends is known
-_REST_S = 0.5  # of a repetition's length: what is left between two of them
-_DITHER_S = 0.1  # at random, after every few repetitions: the update period of most sensors
-_EVERY = 4
-_TAIL_S = 1.5  # after the last block, for what the sensor still has to say
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How long what lasts.
-
-    Attributes
-    ----------
-    response_s : float
-        One long block and then pseudo-random ones, for period and kernel; at least 10.
-    shares : tuple of float
-        Of the device that are loaded for the steady levels, besides none of it.
-    level_s : float
-        Each of them, each time; its second half counts.
-    rounds : int
-        How often all levels are taken, in another order each time.
-    trials, repetitions : int
-        Trials of how many short blocks.
-    block_s : float
-        How long one of these is.
-    seed : int
-    """
-
-    response_s: float = 20.0
-    shares: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0)
-    level_s: float = 4.0
-    rounds: int = 2
-    trials: int = 4
-    repetitions: int = 32
-    block_s: float = 0.1
-    seed: int = 1
-
-    def __post_init__(self) -> None:
-        """Refuse what makes no procedure."""
-        if not (all(0.0 < share <= 1.0 for share in self.shares) and len(set(self.shares)) > 1):
-            msg = f"levels {', '.join(f'{s:g}' for s in self.shares)}: give at least two different shares, above 0 to 1"
-            raise TargetError(msg)
-        if not (self.level_s >= 0.5 and self.rounds >= 1 and self.trials >= 2 and self.repetitions >= 1):
-            msg = "a certificate needs levels of 0.5 s or more, taken at least once, and at least two trials"
-            raise TargetError(msg)
-
-    def scheme(self) -> Scheme:
-        """Return when the load is to be switched, and which stretch is for what."""
-        rng = np.random.default_rng(self.seed)
-        edges = [float(t) for t in schedule(self.response_s, self.seed)]
-        blocks = [1.0] * (len(edges) // 2)
-        now, levels, trials = self.response_s, [], []
-        for _ in range(self.rounds):
-            for share in rng.permutation([0.0, *self.shares]):
-                begin = now + _PAUSE_S * (1.0 + rng.uniform())
-                now = begin + self.level_s
-                levels.append((float(share), begin, now))
-                if share:
-                    edges += [begin, now]
-                    blocks.append(float(share))
-        for _ in range(self.trials):
-            begin = now + _ASIDE_S
-            now += (2.0 + rng.uniform()) * _ASIDE_S
-            for i in range(self.repetitions):
-                edges += [now, now + self.block_s]
-                blocks.append(1.0)
-                now += self.block_s * (1.0 + _REST_S) + (_DITHER_S * rng.uniform() if i % _EVERY == 0 else 0.0)
-            now += _ASIDE_S
-            trials.append((begin, now))
-        return Scheme(np.array(edges), tuple(blocks), tuple(levels), tuple(trials), self.response_s, now + _TAIL_S)
-
-
-@dataclass(frozen=True, slots=True)
-class Scheme:
-    """A plan in seconds since the start: switches of the load with the share of each block, and what to look at."""
-
-    edges_s: Floats
-    shares: tuple[float, ...]
-    levels: tuple[tuple[float, float, float], ...]
-    trials: tuple[tuple[float, float], ...]
-    response_s: float
-    seconds: float
-
-    def met(self, edges_s: Floats) -> Scheme:
-        """Return the stretches as they really were, by when the load was switched.
-
-        Raises
-        ------
-        DeclinedError
-            The load ended early.
-        """
-        if len(edges_s) != len(self.edges_s):
-            msg = f"the load was switched {len(edges_s)} times instead of {len(self.edges_s)}: it ended early"
-            raise DeclinedError(msg)
-        by = float(np.median(edges_s - self.edges_s))
-        levels = tuple((share, begin + by, end + by) for share, begin, end in self.levels)
-        trials = tuple((begin + by, end + by) for begin, end in self.trials)
-        return replace(self, levels=levels, trials=trials, response_s=self.response_s + by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +44,7 @@ class Certificate:
     levels: tuple[Level, ...]
     line: Line | None
     trials: Trials | None
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[Ruling, ...]
     reference: str
     conditions: Mapping[str, Any]
 
@@ -269,14 +158,8 @@ def judge(
     line, no_line = _tried(lambda: line_through(levels))
     trials, no_trials = _tried(lambda: _trials(polls, scheme, levels, _lag_s(found)))
     limits = held_back(polls.limits)
-    verdicts = (
-        _period(found, about, rules),
-        _kernel(found),
-        _coverage(found, rules),
-        _linearity(line, no_line, rules),
-        _gain(line, no_line, rules),
-        *_energies(trials, no_trials, rules),
-        _limits(limits),
+    judged = rulings(
+        found, rules, refresh_s=about.refresh_s, line=(line, no_line), trials=(trials, no_trials), limits=limits
     )
     conditions = {
         "unix_s": unix_s,
@@ -286,7 +169,7 @@ def judge(
         "ranges": _ranges(polls),
     }
     made = Found.of(found, target, polls.identity, Series(t, watts))
-    return Certificate(made, about, levels, line, trials, verdicts, reference, conditions)
+    return Certificate(made, about, levels, line, trials, judged, reference, conditions)
 
 
 def _until(meter: Series | None, end_s: float) -> Series | None:
@@ -344,82 +227,6 @@ def _trials(polls: Polls, scheme: Scheme, levels: tuple[Level, ...], lag_s: floa
         expected = rest * (end - begin) + (full - rest) * load.share(begin, end)
         ratios.append(held_polls(t[known], watts[known], begin + lag_s, end + lag_s) / expected)
     return trials_of(ratios)
-
-
-# --- the rules ---
-
-
-def _not_judged(rule: str, demand: str, why: str) -> Verdict:
-    return Verdict(rule, demand, f"not judged: {why}", None)
-
-
-def _period(found: Characterisation, about: Channel, rules: Rules) -> Verdict:
-    rule = "update period"
-    if about.refresh_s is None:
-        return _not_judged(rule, f"within {rules.period:g} % of the stated one", "none is stated of this sensor")
-    stated, share = 1e3 * about.refresh_s, rules.period / 100.0
-    demand = f"within {rules.period:g} % of the stated {stated:g} ms"
-    if found.lattice is None:
-        return _not_judged(rule, demand, found.declined.get("update_period_ms", ""))
-    limits = (stated * (1.0 - share), stated * (1.0 + share))
-    return judged(rule, demand, found.lattice.period_s.scaled(1e3), "ms", limits)
-
-
-def _kernel(found: Characterisation) -> Verdict:
-    rule, demand = "response", "one kernel is named, at odds of 20 to 1"
-    if found.kernel is None or found.kernel.family == AMBIGUOUS:
-        why = found.declined.get("kernel", "") if found.kernel is None else found.kernel.reason
-        return _not_judged(rule, demand, why)
-    return Verdict(rule, demand, found.kernel.family, passed=True)
-
-
-def _coverage(found: Characterisation, rules: Rules) -> Verdict:
-    rule, demand = "sees all of the time", f"at least {rules.coverage:g} of each period"
-    if found.kernel is None or found.lattice is None:
-        return _not_judged(rule, demand, "kernel and update period are not both known")
-    # As of Response.span_s: the window, and twice the time constant.
-    window, tau = found.kernel.spans("window_s"), found.kernel.spans("tau_s")
-    low, mid, high = (
-        sum(getattr(e, end) * times for e, times in ((window, 1.0), (tau, 2.0)) if e is not None)
-        for end in ("low", "value", "high")
-    )
-    period = found.lattice.period_s.value
-    seen = Estimate(*(min(1.0, max(0.0, span / period)) for span in (mid, low, high)))
-    return judged(rule, demand, seen, "of the time", (rules.coverage, 1.0))
-
-
-def _linearity(line: Line | None, why: str, rules: Rules) -> Verdict:
-    rule, demand = "linearity", f"levels within {rules.linearity:g} % of the span of a straight line"
-    if line is None:
-        return _not_judged(rule, demand, why)
-    off = 100.0 * line.deviation
-    return Verdict(rule, demand, f"{off:.3g} % at most (R2 {line.r2:.6f})", passed=off <= rules.linearity)
-
-
-def _gain(line: Line | None, why: str, rules: Rules) -> Verdict:
-    rule, demand = "gain", f"within {rules.gain:g} % of 1"
-    if line is None:
-        return _not_judged(rule, demand, why)
-    return judged(rule, demand, line.gain, "", (1.0 - rules.gain / 100.0, 1.0 + rules.gain / 100.0))
-
-
-def _energies(trials: Trials | None, why: str, rules: Rules) -> tuple[Verdict, Verdict]:
-    same = "energies repeat", f"trials differ by {rules.repeat:g} % or less, one standard deviation"
-    short = "short loads", f"within {rules.short:g} % of what steady levels make of them"
-    if trials is None:
-        return _not_judged(*same, why), _not_judged(*short, why)
-    sd, off = 100.0 * trials.sd, 100.0 * (trials.mean - 1.0)
-    return (
-        Verdict(*same, f"{sd:.3g} % in {len(trials.ratios)} trials", passed=sd <= rules.repeat),
-        Verdict(*short, f"{off:+.3g} %", passed=abs(off) <= rules.short),
-    )
-
-
-def _limits(limits: Mapping[str, float]) -> Verdict:
-    rule, demand = "steady clocks", "nothing holds the device back meanwhile"
-    if not limits:
-        return Verdict(rule, demand, "nothing did, as far as the device tells", passed=True)
-    return Verdict(rule, demand, f"held back by {', '.join(limits)}", passed=False)
 
 
 def _ranges(polls: Polls) -> dict[str, tuple[float, float]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,69 +17,6 @@ from pmtpy.errors import DeclinedError
 
 _SETTLED = 0.5  # the published evaluation takes seconds 3 to 6 of a level of 6 s
 _FEWEST_LEVELS = 3  # two lie on a straight line whatever the sensor does
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What a sensor must keep to pass; percent, but for ``coverage``.
-
-    Attributes
-    ----------
-    period : float
-        How far the update period may be from the stated one.
-    coverage : float
-        The least share of the time that its readings must see (window over period). Below 0.9 it is called part-time.
-    linearity : float
-        How far a level may be from the straight line through all of them, of their span.
-    gain : float
-        How far the gain may be from 1. NVML states +-5 %; Yang, Adamek and Armour (arXiv 2312.02741) found cards within
-        it and beyond.
-    repeat : float
-        Standard deviation of the energies of the trials. 0.25 % was reached there by good practice.
-    short : float
-        How far the energy of short loads may be from what the steady levels make of them. Some 5 % remain there.
-    """
-
-    period: float = 5.0
-    coverage: float = 0.9
-    linearity: float = 1.0
-    gain: float = 5.0
-    repeat: float = 1.0
-    short: float = 5.0
-
-    def but(self, changes: dict[str, float]) -> Rules:
-        """Return the rules with some of them changed.
-
-        Raises
-        ------
-        KeyError
-            There is no such rule.
-        """
-        unknown = changes.keys() - {f.name for f in fields(self)}
-        if unknown:
-            raise KeyError(min(unknown))
-        return replace(self, **changes)
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """One rule, and what became of it: ``passed`` is None where it could not be judged, ``found`` says why."""
-
-    rule: str
-    demand: str
-    found: str
-    passed: bool | None
-
-
-def judged(rule: str, demand: str, found: Estimate, unit: str, limits: tuple[float, float]) -> Verdict:
-    """Judge a value by its interval: inside the limits passes, outside fails, across one of them is not decided."""
-    low, high = limits
-    text = f"{found.value:.4g} {unit} ({found.low:.4g} to {found.high:.4g})"
-    if low <= found.low and found.high <= high:
-        return Verdict(rule, demand, text, passed=True)
-    if found.high < low or found.low > high:
-        return Verdict(rule, demand, text, passed=False)
-    return Verdict(rule, demand, f"{text}: too uncertain to decide", passed=None)
 
 
 # --- steady levels ---

@@ -1,0 +1,182 @@
+"""The rules of a certificate, and whether what was found of a sensor keeps them: each judged by its interval.
+
+Pure: records in, records out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
+from pmtpy.analysis.characterisation.results import Characterisation
+from pmtpy.analysis.procedures.certificate import Line, Trials
+from pmtpy.analysis.signal.estimate import Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a sensor must keep to pass; percent, but for ``coverage``.
+
+    Attributes
+    ----------
+    period : float
+        How far the update period may be from the stated one.
+    coverage : float
+        The least share of the time that its readings must see (window over period). Below 0.9 it is called part-time.
+    linearity : float
+        How far a level may be from the straight line through all of them, of their span.
+    gain : float
+        How far the gain may be from 1. NVML states +-5 %; Yang, Adamek and Armour (arXiv 2312.02741) found cards within
+        it and beyond.
+    repeat : float
+        Standard deviation of the energies of the trials. 0.25 % was reached there by good practice.
+    short : float
+        How far the energy of short loads may be from what the steady levels make of them. Some 5 % remain there.
+    """
+
+    period: float = 5.0
+    coverage: float = 0.9
+    linearity: float = 1.0
+    gain: float = 5.0
+    repeat: float = 1.0
+    short: float = 5.0
+
+    def but(self, changes: dict[str, float]) -> Rules:
+        """Return the rules with some of them changed.
+
+        Raises
+        ------
+        KeyError
+            There is no such rule.
+        """
+        unknown = changes.keys() - {f.name for f in fields(self)}
+        if unknown:
+            raise KeyError(min(unknown))
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """One rule, and what became of it: ``passed`` is None where it could not be judged, ``found`` says why."""
+
+    rule: str
+    demand: str
+    found: str
+    passed: bool | None
+
+
+def rulings(
+    found: Characterisation,
+    rules: Rules,
+    *,
+    refresh_s: float | None,
+    line: tuple[Line | None, str],
+    trials: tuple[Trials | None, str],
+    limits: Mapping[str, float],
+) -> tuple[Ruling, ...]:
+    """Judge all rules.
+
+    Parameters
+    ----------
+    found : Characterisation
+    refresh_s : float, optional
+        The update period that the sensor's channel states.
+    line, trials : tuple
+        What steady levels and short loads showed; or None, and why it is not known.
+    limits : mapping
+        What held the device's clocks back, and for how long.
+    """
+    return (
+        _period(found, refresh_s, rules),
+        _kernel(found),
+        _coverage(found, rules),
+        _linearity(*line, rules),
+        _gain(*line, rules),
+        *_energies(*trials, rules),
+        _limits(limits),
+    )
+
+
+def judged(rule: str, demand: str, found: Estimate, unit: str, limits: tuple[float, float]) -> Ruling:
+    """Judge a value by its interval: inside the limits passes, outside fails, across one of them is not decided."""
+    low, high = limits
+    text = f"{found.value:.4g} {unit} ({found.low:.4g} to {found.high:.4g})"
+    if low <= found.low and found.high <= high:
+        return Ruling(rule, demand, text, passed=True)
+    if found.high < low or found.low > high:
+        return Ruling(rule, demand, text, passed=False)
+    return Ruling(rule, demand, f"{text}: too uncertain to decide", passed=None)
+
+
+def _not_judged(rule: str, demand: str, why: str) -> Ruling:
+    return Ruling(rule, demand, f"not judged: {why}", None)
+
+
+def _period(found: Characterisation, refresh_s: float | None, rules: Rules) -> Ruling:
+    rule = "update period"
+    if refresh_s is None:
+        return _not_judged(rule, f"within {rules.period:g} % of the stated one", "none is stated of this sensor")
+    stated, share = 1e3 * refresh_s, rules.period / 100.0
+    demand = f"within {rules.period:g} % of the stated {stated:g} ms"
+    if found.lattice is None:
+        return _not_judged(rule, demand, found.declined.get("update_period_ms", ""))
+    limits = (stated * (1.0 - share), stated * (1.0 + share))
+    return judged(rule, demand, found.lattice.period_s.scaled(1e3), "ms", limits)
+
+
+def _kernel(found: Characterisation) -> Ruling:
+    rule, demand = "response", "one kernel is named, at odds of 20 to 1"
+    if found.kernel is None or found.kernel.family == AMBIGUOUS:
+        why = found.declined.get("kernel", "") if found.kernel is None else found.kernel.reason
+        return _not_judged(rule, demand, why)
+    return Ruling(rule, demand, found.kernel.family, passed=True)
+
+
+def _coverage(found: Characterisation, rules: Rules) -> Ruling:
+    rule, demand = "sees all of the time", f"at least {rules.coverage:g} of each period"
+    if found.kernel is None or found.lattice is None:
+        return _not_judged(rule, demand, "kernel and update period are not both known")
+    # As of Response.span_s: the window, and twice the time constant.
+    window, tau = found.kernel.spans("window_s"), found.kernel.spans("tau_s")
+    low, mid, high = (
+        sum(getattr(e, end) * times for e, times in ((window, 1.0), (tau, 2.0)) if e is not None)
+        for end in ("low", "value", "high")
+    )
+    period = found.lattice.period_s.value
+    seen = Estimate(*(min(1.0, max(0.0, span / period)) for span in (mid, low, high)))
+    return judged(rule, demand, seen, "of the time", (rules.coverage, 1.0))
+
+
+def _linearity(line: Line | None, why: str, rules: Rules) -> Ruling:
+    rule, demand = "linearity", f"levels within {rules.linearity:g} % of the span of a straight line"
+    if line is None:
+        return _not_judged(rule, demand, why)
+    off = 100.0 * line.deviation
+    return Ruling(rule, demand, f"{off:.3g} % at most (R2 {line.r2:.6f})", passed=off <= rules.linearity)
+
+
+def _gain(line: Line | None, why: str, rules: Rules) -> Ruling:
+    rule, demand = "gain", f"within {rules.gain:g} % of 1"
+    if line is None:
+        return _not_judged(rule, demand, why)
+    return judged(rule, demand, line.gain, "", (1.0 - rules.gain / 100.0, 1.0 + rules.gain / 100.0))
+
+
+def _energies(trials: Trials | None, why: str, rules: Rules) -> tuple[Ruling, Ruling]:
+    same = "energies repeat", f"trials differ by {rules.repeat:g} % or less, one standard deviation"
+    short = "short loads", f"within {rules.short:g} % of what steady levels make of them"
+    if trials is None:
+        return _not_judged(*same, why), _not_judged(*short, why)
+    sd, off = 100.0 * trials.sd, 100.0 * (trials.mean - 1.0)
+    return (
+        Ruling(*same, f"{sd:.3g} % in {len(trials.ratios)} trials", passed=sd <= rules.repeat),
+        Ruling(*short, f"{off:+.3g} %", passed=abs(off) <= rules.short),
+    )
+
+
+def _limits(limits: Mapping[str, float]) -> Ruling:
+    rule, demand = "steady clocks", "nothing holds the device back meanwhile"
+    if not limits:
+        return Ruling(rule, demand, "nothing did, as far as the device tells", passed=True)
+    return Ruling(rule, demand, f"held back by {', '.join(limits)}", passed=False)
