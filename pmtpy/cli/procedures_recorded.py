@@ -1,0 +1,177 @@
+"""Procedures with recordings: against a reference, parts against a whole, steps, hours, work."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pmtpy.analysis.procedures.agreement import Agreement, PolynomialFit, agreement
+from pmtpy.analysis.procedures.stability import stability
+from pmtpy.analysis.procedures.steps import steps_of
+from pmtpy.analysis.procedures.work import join
+from pmtpy.cli.page import Kind, Line, Page, Table, note
+from pmtpy.cli.procedure_answer import Answer, is_virtual, progress, recording_of, sensor_of, with_interval
+from pmtpy.core.channel import TOTAL
+from pmtpy.errors import DeclinedError, TargetError
+from pmtpy.lab.hours import begin_of, measure_blocks, recorded_blocks
+from pmtpy.lab.procedures import (
+    mean_watts,
+    parts_of,
+    time_column,
+    windows_of,
+)
+from pmtpy.lab.recorded import one_run, power_column
+from pmtpy.lab.work_log import read_work_log
+
+
+def against(target: str, args: argparse.Namespace) -> Answer:
+    """Mean powers of workloads against a reference."""
+    tables = [recording_of(path, args) for path in (target, args.against)]
+    windows = windows_of(tables, args.window)
+    times = time_column(tables)
+    columns = [power_column(tables[0], args.channel, target), power_column(tables[1], None, args.against)]
+    watts = [mean_watts(t, c, windows, times) for t, c in zip(tables, columns, strict=True)]
+    found = agreement(*watts)
+    page: list[Line | Table] = [Line(f"{target} against {args.against}: mean power of workloads", Kind.HEADING)]
+    page += _agreement_page(found, "sensor", "reference", marked=windows.marked)
+    if not one_run(tables):
+        page.append(note("the recordings are put side by side by their wall times, which are two clocks'"))
+    document = {"target": target, "reference": args.against, "marked": windows.marked} | _agreement(found)
+    return Answer(document, page)
+
+
+def parts(target: str, args: argparse.Namespace) -> Answer:
+    """The sum of the parts against the whole."""
+    table = recording_of(target, args)
+    domains = {c["name"]: c.get("domain") or "" for c in (table.attrs["metadata"] or {}).get("channels", ())}
+    wholes = {w: p for w, p in parts_of(domains).items() if w != TOTAL}
+    if not wholes:
+        msg = f"{target} says of no two channels that they are parts of a third (its PATH.json would)"
+        raise TargetError(msg)
+    windows = windows_of([table], args.window)
+    times = time_column([table])
+    page: list[Line | Table] = [Line(f"{target}: the sum of the parts against the whole", Kind.HEADING)]
+    document: dict[str, Any] = {"target": target, "marked": windows.marked, "wholes": {}, "declined": {}}
+    for whole, parts in wholes.items():
+        page.append(Line(f"{whole}: {' + '.join(parts)}", Kind.HEADING))
+        total = sum(mean_watts(table, f"{part}_W", windows, times) for part in parts)
+        try:
+            found = agreement(total, mean_watts(table, f"{whole}_W", windows, times))  # type: ignore[arg-type]
+        except DeclinedError as error:
+            document["declined"][whole] = str(error)
+            page.append(note(str(error)))
+            continue
+        page += _agreement_page(found, "parts", "whole", marked=windows.marked)
+        document["wholes"][whole] = {"parts": list(parts)} | _agreement(found)
+    return Answer(document, page)
+
+
+def _agreement_page(found: Agreement, one: str, other: str, *, marked: bool) -> Page:
+    what = "regions that markers enclose" if marked else "windows of equal length"
+    range_w = f"{found.low_w:.4g} to {found.high_w:.4g} W"
+    rows = [["", "mean error", "", ""]]
+    for name, percent, watts, how in (
+        (f"{one} as they are" if one == "parts" else f"{one} as it is", found.mape_percent, found.mae_w, ""),
+        ("linear fit", found.linear.mape_percent, found.linear.mae_w, _polynomial(found.linear)),
+        ("quadratic fit", found.quadratic.mape_percent, found.quadratic.mae_w, _polynomial(found.quadratic)),
+    ):
+        rows.append([f"  {name}", f"{percent:.3f} %", f"{watts:.3f} W", how])
+    return [
+        Line(f"  {found.workloads} {what}, {range_w}; {one} / {other}: {found.ratio:.4f}"),
+        Table(rows),
+    ]
+
+
+def _polynomial(fit: PolynomialFit) -> str:
+    return " ".join(
+        f"{c.value:+.4g} {'W' if i == 0 else 'x' if i == 1 else 'x^2/W'}" for i, c in enumerate(fit.coefficients)
+    )
+
+
+def _agreement(found: Agreement) -> dict[str, Any]:
+    document = asdict(found)
+    for name in ("linear", "quadratic"):
+        fit: PolynomialFit = getattr(found, name)
+        document[name]["coefficients"] = [c.as_dict() for c in fit.coefficients]
+    return document
+
+
+def steps(target: str, args: argparse.Namespace) -> Answer:
+    """How it answers a load that is switched between two levels."""
+    table = recording_of(target, args)
+    column = power_column(table, args.channel, target)
+    found = steps_of(*(table[c].to_numpy("float64") for c in (time_column([table]), column)))
+    rise_ms, interval_ms = sorted((1e3 * found.rise_s).tolist()), 1e3 * found.interval_s
+    middle, worst = rise_ms[len(rise_ms) // 2], rise_ms[-1]
+    how = "resolved" if found.resolved else "within what the readings resolve"
+    page: list[Line | Table] = [
+        Line(f"{target}: steps between two levels", Kind.HEADING),
+        Line(f"  levels    {found.low_w:.4g} and {found.high_w:.4g} W; a reading scatters by {found.noise_w:.3g} W"),
+        Line(f"  steps     {found.rising} up, {found.falling} down, {1e3 * found.period_s:.4g} ms apart"),
+        Line(f"  10-90 %   median {middle:.4g} ms, longest {worst:.4g} ms: {how} ({interval_ms:.4g} ms)"),
+    ]
+    document = {
+        "target": target, "low_w": found.low_w, "high_w": found.high_w, "noise_w": found.noise_w,
+        "rising": found.rising, "falling": found.falling, "rise_ms": {"median": middle, "max": worst},
+        "interval_ms": interval_ms, "period_ms": 1e3 * found.period_s, "resolved": found.resolved,
+    }  # fmt: skip
+    return Answer(document, page)
+
+
+def steadiness(target: str, args: argparse.Namespace) -> Answer:
+    """How steady it is over hours."""
+    if Path(target).exists():
+        table = recording_of(target, args)
+        blocks = recorded_blocks(table, power_column(table, args.channel, target), time_column([table]), args.window)
+    else:
+        target, options = sensor_of(target, args)
+        if is_virtual(target):
+            progress(f"{target} is virtual: its hours pass in simulated time")
+        blocks = measure_blocks(
+            target, options, total_s=args.duration, every_s=args.every, length_s=args.window, channel=args.channel,
+            progress=progress,
+        )  # fmt: skip
+    found = stability(*blocks)
+    drift = found.drift_w_per_h
+    page: list[Line | Table] = [
+        Line(f"{target}: how steady it is", Kind.HEADING),
+        Line(f"  blocks    {found.blocks} of {args.window:g} s over {found.hours:.4g} h, mean {found.mean_w:.5g} W"),
+        Line(
+            f"  worst     {found.worst_w:.3g} W off; means scatter by {found.sd_w:.3g}, noise by {found.noise_w:.3g} W"
+        ),
+        Line(f"  drift     {with_interval(drift.scaled(1e3), 'mW/h')}"),
+    ]
+    document = {"target": target, "virtual": is_virtual(target), **asdict(found), "drift_w_per_h": drift.as_dict()}
+    return Answer(document, page)
+
+
+def work(target: str, args: argparse.Namespace) -> Answer:
+    """Energy for each unit of an application's work."""
+    table = recording_of(target, args)
+    column = power_column(table, args.channel, target)
+    log = read_work_log(Path(args.work))
+    begin_s = begin_of(table, args.begin, absolute=log.absolute)
+    times = time_column([table]) if log.absolute else "elapsed"
+    if log.absolute and times != "time":
+        msg = f"{args.work} tells Unix time and {target} does not: name the marker at which the work began by --begin"
+        raise TargetError(msg)
+    found = join(
+        log.starts_s + begin_s, log.ends_s + begin_s, log.amounts, log.kinds,
+        *(table[name].to_numpy("float64") for name in (times, f"{column[:-1]}J", "lost")),
+    )  # fmt: skip
+    rows = [["work", "seconds", log.unit, "joules", f"J/{log.unit}", "+-"]]
+    rows += [
+        [c.kind, f"{c.seconds:.4g}", f"{c.amount:.5g}", f"{c.joules:.5g}", f"{c.per_unit:.5g}", f"{c.u:.2g}"]
+        for c in found.costs
+    ]
+    page: list[Line | Table] = [Line(f"{target}: energy for the work of {args.work}", Kind.HEADING), Table(rows)]
+    if found.outside or found.idle:
+        page.append(note(f"left out: {found.outside} intervals outside or with lost rows, {found.idle} without work"))
+    page.append(note("+- is one standard uncertainty, by the scatter of intervals; the sensor's own comes on top"))
+    document = {
+        "target": target, "log": args.work, "unit": log.unit, "outside": found.outside, "idle": found.idle,
+        "work": [asdict(cost) for cost in found.costs],
+    }  # fmt: skip
+    return Answer(document, page)
