@@ -11,11 +11,9 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
-
-import numpy as np
 
 from pmtpy.core.calibration.matching import Calibration
 from pmtpy.core.channel import EnergyMethod
@@ -25,17 +23,15 @@ from pmtpy.core.source import Remarks, Source, Timestamps
 from pmtpy.core.state import Origin, State
 from pmtpy.errors import PmtError, SensorClosedError, TargetError
 from pmtpy.sensor.curve import Curve
+from pmtpy.sensor.demand import Demand
 from pmtpy.sensor.gaps import ReadingGaps
 from pmtpy.sensor.history import Bookmark, CurvePoint, History, PeakHold, Recent
+from pmtpy.sensor.labels import WaitingLabels
 from pmtpy.sensor.load_stamps import LoadStamps
+from pmtpy.sensor.place import Place
 from pmtpy.sensor.poller import RepeatedTask, poller_for
 
 _log = logging.getLogger("pmtpy")
-_MISSED = 0.75  # share of the period between readings, below which a register is renewed unseen
-_GUARD_PARTS = 4  # a counter is read this often within the time after which it would be ambiguous
-_WATCH_S = 0.1  # between two readings of counters while a region is open, or more where the source is slower
-_YOUNG = 0.5  # periods: a counter that was read since needs no reading
-_LINGER_PERIODS = 10  # for which the poller waits for the next region before it ends: beginning a thread costs 0.1 ms
 
 
 class OpenStretch(NamedTuple):
@@ -73,6 +69,8 @@ class Acquisition:
         Wall and monotonic time at the beginning.
     failure : PmtError or None
         Why the source was lost.
+    demand : Demand
+        Who needs rows, and how often.
     loads : LoadStamps
         When the program said that the device worked.
     unusable : str
@@ -106,15 +104,10 @@ class Acquisition:
         self._curve = Curve(self.layout, {name: p.curve.true for name, p in profiles.items()}, history_s)
         unix_ns = self.anchor.unix_ns - self.anchor.monotonic_ns
         self._origin = Origin(target, self.layout.names, unix_ns, int.from_bytes(os.urandom(8), "little"))
-        self._labels: list[tuple[int, str]] = []
+        self._labels = WaitingLabels()
         self._take(source, interval_s)
         self.loads = LoadStamps(clock)
-        self._always = self._streaming or any(c.energy_method is not EnergyMethod.COUNTER for c in self.layout.energy)
-        self._regions = 0
-        self._regions_lock = threading.Lock()
-        self._idle = 0  # periods since a region was open
-        self._resting = True  # the poller does not watch; changed under the lock of the regions
-        self._dump_s: float | None = None
+        self.demand = Demand(self.layout, source.traits, self.period_s)
         self._dropped = False
         self.step()
         self._task = RepeatedTask(poller_for(clock, target, alone=self._blocking or self._streaming), self._polled)
@@ -123,7 +116,7 @@ class Acquisition:
     def _take(self, source: Source, interval_s: float | None) -> None:
         self._source, self._resumed = source, False
         self._blocking, self._streaming = source.traits.blocking, source.traits.streaming
-        self.interval_s = self.period_s = interval_s or source.traits.interval_s
+        self.period_s = interval_s or source.traits.interval_s
         # Of a total made of counters nothing is missed while nobody reads.
         parts = [self.layout.energy[i - 1] for i in self.layout.in_total] or self.layout.energy
         sampled = not self._streaming and any(c.energy_method is not EnergyMethod.COUNTER for c in parts)
@@ -150,6 +143,11 @@ class Acquisition:
     def alive(self) -> bool:
         """Whether it can be read: not closed, not lost."""
         return not self.unusable and self.failure is None
+
+    @property
+    def interval_s(self) -> float:
+        """Time between two readings where nobody asks for another."""
+        return self.demand.interval_s
 
     @property
     def aged_s(self) -> float:
@@ -191,7 +189,7 @@ class Acquisition:
         more = True
         while more:
             try:
-                taken = self._source.read_row() if self._gaps is None else self._read_noted(self._gaps)
+                taken = self._read()
             except PmtError as error:
                 self.fail(error)
                 raise
@@ -204,20 +202,15 @@ class Acquisition:
         rows = self._curve.advance(taken)
         if rows is not None:
             if self._labels:
-                rows = self._label(rows)
+                rows = self._labels.onto(rows)
             self._curve.kept.append(rows)
             if self.feed is not None:
                 self.feed(rows if isinstance(rows, Frame) else Frame.of_points([rows]))
 
-    def _read_noted(self, gaps: ReadingGaps) -> Block | Row:
-        gaps.begins(self.clock.now_ns(), self.period_s)
-        taken = self._source.read_row()
-        gaps.ended(self.clock.now_ns())
-        before = self._history.newest
-        if before is None or not (isinstance(taken, Row) or len(taken)):
-            return taken
-        missed = gaps.missed(before.t_ns, taken.t_ns if isinstance(taken, Row) else int(taken.t_ns[0]))
-        return _without(taken, missed) if missed else taken
+    def _read(self) -> Block | Row:
+        if self._gaps is None:
+            return self._source.read_row()
+        return self._gaps.noted(self._source, self.clock, self.period_s, self._history.newest)
 
     def fail(self, error: PmtError) -> None:
         """End the curve; every later call that asks for new values raises ``error``."""
@@ -252,16 +245,7 @@ class Acquisition:
             if self.failure is not None:
                 raise self.failure
             if not self._source.mark(text):
-                self._labels.append((self.clock.now_ns(), text))
-
-    def _label(self, rows: Frame | Point) -> Frame:
-        """Give host-timed labels to the first row at or after their instant."""
-        frame = rows if isinstance(rows, Frame) else Frame.of_points([rows])
-        newest = int(frame.t_ns[-1])
-        due = [(t, label) for t, label in self._labels if t <= newest]
-        self._labels = [(t, label) for t, label in self._labels if t > newest]
-        marks = tuple((int(frame.t_ns.searchsorted(t)), label) for t, label in due)
-        return replace(frame, marks=tuple(sorted((*frame.marks, *marks))))
+                self._labels.put(self.clock.now_ns(), text)
 
     # -- the present -----------------------------------------------------------------------------------------------
 
@@ -286,7 +270,7 @@ class Acquisition:
         mark = self._history.bookmark(t_ns)
         now = self._history.reading(mark)
         row = Point(t_ns, now.after.watts, now.joules, (), 0, now.uncovered_ns)
-        return replace(self._origin.at_row(row, now.lost), extended_ns=now.extended_ns, place=_Place(self, mark))
+        return replace(self._origin.at_row(row, now.lost), extended_ns=now.extended_ns, place=Place(self, mark))
 
     def recent(self, seconds: float | None) -> Recent:
         """Return arrays of the last ``seconds``, or of all that is kept."""
@@ -300,23 +284,20 @@ class Acquisition:
         """Note the present instant as the start of a region; costs no reading where the poller reads anyway."""
         if self.unusable:
             raise SensorClosedError(self.unusable)
-        with self._regions_lock:
-            self._regions += 1
-            wake, self._resting = self._resting, False
-        if not self._always and (wake or not self._task.going):
+        wake = self.demand.enter()
+        if not self.demand.always and (wake or not self._task.going):
             self.schedule()
         try:
             with self.lock:
                 start = self._now()
                 return OpenStretch(start, self._curve.follow_peak(start.t_ns))
         except BaseException:
-            self._count_regions(-1)
+            self.demand.leave()
             raise
 
     def end(self, stretch: OpenStretch) -> Bookmark:
         """Note the present instant as the end of a region."""
-        with self._regions_lock:
-            self._regions -= 1
+        self.demand.leave()
         if self.unusable:
             raise SensorClosedError(self.unusable)
         with self.lock:
@@ -328,19 +309,15 @@ class Acquisition:
 
     def abandon(self, stretch: OpenStretch) -> None:
         """Take back a beginning."""
-        self._count_regions(-1)
+        self.demand.leave()
         with self.lock:
             stretch.peak.end_ns = stretch.start.t_ns
             self._history.forget(stretch.start)
 
-    def _count_regions(self, change: int) -> None:
-        with self._regions_lock:
-            self._regions += change
-
     def _now(self) -> Bookmark:
         if self.failure is not None:
             raise self.failure
-        if self._always or self.feed is not None:
+        if self.demand.always or self.feed is not None:
             return self._history.bookmark(self.clock.now_ns())
         asked_ns = self.clock.now_ns()
         try:
@@ -407,37 +384,19 @@ class Acquisition:
 
     def start_feed(self, feed: Callable[[Frame], None], interval_s: float | None) -> None:
         """Hand every row from now on to ``feed``. Under :attr:`lock`; call :meth:`schedule` afterwards without it."""
-        self.feed, self._dump_s = feed, interval_s if interval_s and not self._streaming else self.interval_s
+        self.feed = feed
+        self.demand.dump_s = interval_s if interval_s and not self._streaming else self.demand.interval_s
 
     def end_feed(self) -> None:
         """Hand rows on no more. Call :meth:`schedule` afterwards."""
-        self.feed = self._dump_s = None
+        self.feed = self.demand.dump_s = None
 
     def schedule(self) -> None:
         """Let the poller read as often as somebody needs it, or not at all."""
-        period: float | None = None
-        if self._dump_s is not None:
-            period = self._dump_s
-        elif self._always:
-            period = self.interval_s
-        elif self._regions > 0:
-            # What goes wrong between the two readings of a region shows only in readings between them.
-            deadline_s = self._source.traits.deadline_s or math.inf
-            period = min(max(self.interval_s, _WATCH_S), deadline_s / _GUARD_PARTS)
-        self.period_s = period or self.interval_s
-        # A dump is regular, as it was asked for.
-        dither = self._dump_s is None and self._always and self._misses_readings(self.period_s)
-        self._task.every(period if self.alive else None, dither=dither)
-
-    def _misses_readings(self, period_s: float) -> bool:
-        """Whether powers are renewed more often than they are read, so that a load may keep step with the polls."""
-        energy = self.layout.energy
-        if self._streaming or all(c.energy_method is EnergyMethod.COUNTER for c in energy):
-            return False
-        if self._source.traits.timestamps is Timestamps.DEVICE_UPDATE:  # all that a reading holds is renewed together
-            return any(c.refresh_s is not None and c.refresh_s < _MISSED * period_s for c in energy)
-        powers = [c for c in energy if c.energy_method is not EnergyMethod.COUNTER]
-        return any((c.refresh_s or 0.0) < _MISSED * period_s for c in powers)
+        traits, demand = self._source.traits, self.demand
+        period = demand.period_s(traits)
+        self.period_s = period or demand.interval_s
+        self._task.every(period if self.alive else None, dither=demand.irregular(traits, self.period_s))
 
     def _polled(self) -> None:
         """Take a step, by the poller; or end, where the sensor was dropped since: who reads is the one to close."""
@@ -461,20 +420,12 @@ class Acquisition:
         self._task.end()
 
     def _needed(self) -> bool:
-        """Whether the poller has to read now; where it only watches regions and there are none, let it end.
-
-        A region reads at both its ends, so one that is shorter than the period costs no reading of the poller's.
-        """
-        if self._always or self.feed is not None:
-            return True
-        with self._regions_lock:
-            self._idle = 0 if self._regions else self._idle + 1
-            self._resting = self._idle > _LINGER_PERIODS
-        if self._resting:
-            self._task.end()
         newest_ns = self._curve.newest_ns
-        young = newest_ns is not None and self.clock.now_ns() - newest_ns < _YOUNG * 1e9 * self.period_s
-        return bool(self._regions) and not young
+        age_s = None if newest_ns is None else (self.clock.now_ns() - newest_ns) * 1e-9
+        due = self.demand.due(age_s, self.period_s)
+        if due is None:
+            self._task.end()
+        return bool(due)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -512,36 +463,3 @@ def _fresh(taken: Block | Row) -> Block:
     if isinstance(taken, Row):
         return Block.row(taken.t_ns, taken.counts, lost=taken.lost, fresh=True)
     return replace(taken, fresh=True)
-
-
-def _without(taken: Block | Row, missed: int) -> Block | Row:
-    """Say of rows that some are missing before the first of them."""
-    if isinstance(taken, Row):
-        return taken._replace(lost=taken.lost + missed)
-    lost = np.zeros(len(taken), np.int64) if taken.lost is None else taken.lost.copy()
-    lost[0] += missed
-    return replace(taken, lost=lost)
-
-
-class _Place:
-    """Where an extended state lies on its curve."""
-
-    __slots__ = ("_acquisition", "_mark")
-
-    def __init__(self, acquisition: Acquisition, mark: Bookmark) -> None:
-        self._acquisition = acquisition
-        self._mark = mark
-
-    def settle(self, states: Sequence[State]) -> list[State]:
-        """Return the states of one sensor as the rows that have come by now show them, all by the same rows."""
-        with self._acquisition.lock:
-            return [state.place.settled(state) if isinstance(state.place, _Place) else state for state in states]
-
-    def settled(self, state: State) -> State:
-        """Return the state that this is the place of, as the rows that have come by now show it."""
-        (reading,) = self._acquisition.as_known(self._mark)
-        return replace(state, joules=reading.joules, uncovered_ns=reading.uncovered_ns, lost=reading.lost)
-
-    def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        """Stay behind when a state is copied to another process, where no later rows come."""
-        return type(None), ()

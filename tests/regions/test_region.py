@@ -406,7 +406,7 @@ def test_a_region_whose_entering_failed_leaves_nothing_behind() -> None:
         with pytest.raises(pmt.SensorClosedError):
             r.__enter__()
         assert repr(r).endswith("not entered>")
-        assert acquisition_of(sensor)._regions == acquisition_of(other)._regions == 0
+        assert acquisition_of(sensor).demand.regions == acquisition_of(other).demand.regions == 0
         with pytest.raises(TargetError, match="is not open"):
             r.__exit__(None, None, None)
 

@@ -180,7 +180,7 @@ def _run(  # noqa: PLR0917  (all that takes part)
     period_ns = round(source.traits.interval_s * 1e9)
     polls = np.arange(clock.now_ns() // period_ns + 1, (epoch_ns + max(b for _, b in chosen) * 1e9) // period_ns + 1)
     late = np.round(rng.exponential(2e5, len(polls))).astype(np.int64)
-    if acquisition_of(sensor)._misses_readings(source.traits.interval_s):  # read at random instants
+    if acquisition_of(sensor).demand.irregular(source.traits, source.traits.interval_s):  # read at random instants
         late = np.round(rng.uniform(0, period_ns, len(polls))).astype(np.int64)
     polled = any(c.energy_method is not EnergyMethod.COUNTER for c in acquisition_of(sensor).layout.energy)
     events = [(int(t), "poll", -1) for t in polls.astype(np.int64) * period_ns + late] if polled else []
