@@ -11,7 +11,6 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
-from pmtpy.analysis.procedures.rules import Rules
 from pmtpy.cli.characterise import page as characterised
 from pmtpy.cli.common import add_options, check_writable, parse_options, say
 from pmtpy.cli.page import Kind, Line, Page, Table, note
@@ -22,6 +21,7 @@ from pmtpy.core.clock import duration_of, seconds_of
 from pmtpy.errors import CalibrationError, SinkError, TargetError
 from pmtpy.lab.certify import Certificate, certify
 from pmtpy.lab.certify_plan import Plan
+from pmtpy.lab.certify_rules import Rules
 from pmtpy.lab.make_profile import profile_of
 from pmtpy.lab.record import OF_SENSORS
 from pmtpy.sensor import profile_store

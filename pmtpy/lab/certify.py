@@ -18,7 +18,6 @@ from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.results import Characterisation, Series
 from pmtpy.analysis.correction.energy import held_polls
 from pmtpy.analysis.procedures.certificate import Level, Line, Trials, line_through, mean_shown, settled, trials_of
-from pmtpy.analysis.procedures.rules import Rules, Ruling, rulings
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
@@ -26,6 +25,7 @@ from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError, TargetError
 from pmtpy.lab.certify_plan import Plan, Scheme
+from pmtpy.lab.certify_rules import Rules, Ruling, rulings
 from pmtpy.lab.conditions import held_back, machine_facts
 from pmtpy.lab.found import Found
 from pmtpy.lab.loads import virtual_watts

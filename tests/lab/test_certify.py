@@ -16,7 +16,6 @@ import pytest
 import pmtpy as pmt
 from pmtpy.analysis.characterisation.results import Characterisation, Series
 from pmtpy.analysis.procedures.certificate import Level, line_through, settled, trials_of
-from pmtpy.analysis.procedures.rules import Rules, judged
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.cli import certify as verb
 from pmtpy.cli import main
@@ -24,6 +23,7 @@ from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.errors import DeclinedError, TargetError
 from pmtpy.lab.certify import Certificate, certify
 from pmtpy.lab.certify_plan import Plan
+from pmtpy.lab.certify_rules import Rules, judged
 from pmtpy.lab.loads import cpu_load
 from pmtpy.lab.make_profile import profile_of
 from pmtpy.lab.record import record_all

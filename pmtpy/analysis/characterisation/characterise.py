@@ -16,7 +16,7 @@ from pmtpy.analysis.characterisation.gain import Transfer, fit_transfer
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, refuse_coarse
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.kernel_from_load import fit_load_kernel
-from pmtpy.analysis.characterisation.results import Characterisation, Series, response_of
+from pmtpy.analysis.characterisation.results import Characterisation, Series, fitted_response
 from pmtpy.analysis.characterisation.step_response import (
     StepResponse,
     find_block,
@@ -340,7 +340,7 @@ def _energies(
         found.declined["energy"] = "needs a meter and the gradient" if meter is None else "needs kernel and gradient"
         return {}
     # The kernel in doubt is no obstacle here: its lag is what an energy depends on, and that is known.
-    response = response_of(lattice, fit, transfer)
+    response = fitted_response(lattice, fit, transfer)
     comparisons = {}
     for name, interval in _intervals(updates, load, meter, response.lag_s).items():
         comparison = found.attempt(

@@ -94,7 +94,7 @@ class Characterisation:
         """The sensor's response for corrections; None unless period, kernel and transfer are all known."""
         if self.lattice is None or self.kernel is None or self.kernel.family == AMBIGUOUS or self.transfer is None:
             return None
-        return response_of(self.lattice, self.kernel, self.transfer)
+        return fitted_response(self.lattice, self.kernel, self.transfer)
 
     def _period(self) -> dict[str, float | None] | None:
         if self.lattice is not None:
@@ -171,7 +171,7 @@ def _energy(comparison: EnergyComparison) -> dict[str, Any]:
     }
 
 
-def response_of(lattice: PublishingClock, fit: KernelFit, transfer: Transfer) -> Response:
+def fitted_response(lattice: PublishingClock, fit: KernelFit, transfer: Transfer) -> Response:
     """Return the response that corrections need, from the kernel that fits best, whether or not it is ambiguous."""
     best = fit.best
     return Response(
