@@ -7,7 +7,7 @@ import math
 from datetime import datetime
 from pathlib import Path
 
-from pmtpy.analysis.uncertainty.interval_statistics import Interval
+from pmtpy.analysis.uncertainty.interval import Interval
 from pmtpy.analysis.uncertainty.recorded import recorded_uncertainties
 from pmtpy.cli.common import check_writable, say
 from pmtpy.cli.terminal import progress

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from pmtpy.analysis.uncertainty.interval_statistics import Interval
+from pmtpy.analysis.uncertainty.interval import Interval
 from pmtpy.analysis.uncertainty.recorded import recorded_uncertainties
 from pmtpy.core.rows import Floats, Layout
 from pmtpy.errors import PmtError

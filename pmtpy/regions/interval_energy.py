@@ -15,15 +15,9 @@ from typing import Any
 import numpy as np
 
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, of_product, sum_budgets, uncertainty_budget
-from pmtpy.analysis.uncertainty.interval_statistics import (
-    CONTEXT_AHEAD,
-    CONTEXT_SAMPLES,
-    Interval,
-    is_power,
-    lag_corrected,
-    reach_s,
-    summarise,
-)
+from pmtpy.analysis.uncertainty.channel_times import is_power, reach_s
+from pmtpy.analysis.uncertainty.interval import Interval
+from pmtpy.analysis.uncertainty.interval_statistics import CONTEXT_AHEAD, CONTEXT_SAMPLES, lag_corrected, summarise
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import TOTAL, Channel, Derivation
 from pmtpy.core.load_intervals import LoadIntervals

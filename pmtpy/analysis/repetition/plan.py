@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pmtpy.analysis.uncertainty.interval_statistics import is_power, lag_s, reach_s, span_s
+from pmtpy.analysis.uncertainty.channel_times import is_power, lag_s, reach_s, span_s
 from pmtpy.core.channel import Channel, EnergyMethod
 from pmtpy.core.response import Response
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.uncertainty.interval_statistics import Edge, IntervalStatistics, span_s
+from pmtpy.analysis.uncertainty.channel_times import span_s
+from pmtpy.analysis.uncertainty.interval import Edge, IntervalStatistics
 from pmtpy.core.channel import Channel, EnergyMethod
 
 COVERAGE_FACTOR = 1.96  # of the normal distribution, 95 %: the sum of several components of like size

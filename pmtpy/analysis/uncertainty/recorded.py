@@ -7,7 +7,9 @@ import math
 import numpy as np
 
 from pmtpy.analysis.uncertainty.budget import sum_budgets, uncertainty_budget
-from pmtpy.analysis.uncertainty.interval_statistics import Interval, is_power, lag_corrected, summarise
+from pmtpy.analysis.uncertainty.channel_times import is_power
+from pmtpy.analysis.uncertainty.interval import Interval
+from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected, summarise
 from pmtpy.core.rows import Floats, Layout
 
 

@@ -11,14 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, repeated, student_95, sum_budgets, uncertainty_budget
-from pmtpy.analysis.uncertainty.interval_statistics import (
-    Edge,
-    Interval,
-    IntervalStatistics,
-    lag_corrected,
-    summarise,
-    summarise_one,
-)
+from pmtpy.analysis.uncertainty.interval import Edge, Interval, IntervalStatistics
+from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected, summarise, summarise_one
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 from pmtpy.core.response import UNKNOWN, Number, Response
 from pmtpy.core.rows import Floats

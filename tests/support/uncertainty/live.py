@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pmtpy.analysis.uncertainty.interval_statistics import is_power
+from pmtpy.analysis.uncertainty.channel_times import is_power
 from pmtpy.core.calibration.matching import calibrate
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import EnergyMethod, Identity

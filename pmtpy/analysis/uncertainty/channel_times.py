@@ -1,0 +1,41 @@
+"""How wide and how late a reading of a channel is, by what is stated of it."""
+
+from __future__ import annotations
+
+from pmtpy.core.channel import Channel, EnergyMethod
+
+
+def is_power(channel: Channel) -> bool:
+    """Whether single values are watts (else joules: a counter)."""
+    return channel.energy_method is not EnergyMethod.COUNTER
+
+
+def span_s(channel: Channel) -> float | None:
+    """Width of a boxcar that sees as much as a reading does; None where that is not known.
+
+    Of a sensor that is known by its lag alone, a low-pass, twice the lag.
+    """
+    if channel.window_s is not None:
+        return channel.window_s
+    return 2.0 * abs(channel.lag_s) if channel.lag_s is not None else None
+
+
+def lag_s(channel: Channel) -> float:
+    """By how much the curve is late: the mean age of what a reading shows, where readings are joined by lines.
+
+    As stated, else half the window, else half the refresh period. An interval mean is counted where it belongs, before
+    its row, so that only what the age exceeds half its window is left.
+    """
+    method = channel.energy_method
+    if channel.lag_s is not None:
+        age = channel.lag_s
+    elif method is not EnergyMethod.COUNTER and channel.window_s is not None:
+        age = channel.window_s / 2.0
+    else:
+        age = 0.0 if method is EnergyMethod.MEAN else (channel.refresh_s or 0.0) / 2.0
+    return age - (channel.window_s or 0.0) / 2.0 if method is EnergyMethod.MEAN else age
+
+
+def reach_s(channel: Channel) -> float:
+    """How long after an instant rows still tell something of it."""
+    return abs(lag_s(channel)) + 2.0 * (channel.refresh_s or 0.0)
