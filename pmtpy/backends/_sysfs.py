@@ -21,7 +21,7 @@ from pathlib import Path
 
 from pmtpy.errors import ReadError
 
-ROOT_VARIABLE = "PMT_SYSFS_ROOT"
+_ROOT_VARIABLE = "PMT_SYSFS_ROOT"
 
 # What a register holds: 64 bits, with or without a sign.
 _LEAST, _ABOVE = -(2**63), 2**64
@@ -47,7 +47,7 @@ _WORDS = {
 
 def sysfs_root(given: str | os.PathLike[str] | None = None) -> Path:
     """Return the root of the tree: as given, else from the environment (``PMT_SYSFS_ROOT``), else ``/sys``."""
-    return Path(given or os.environ.get(ROOT_VARIABLE) or "/sys")
+    return Path(given or os.environ.get(_ROOT_VARIABLE) or "/sys")
 
 
 def why(error: OSError) -> str:

@@ -109,7 +109,7 @@ def open_source(
     clock: Clock,
     sysfs_root: str | PathLike[str] | None = None,
     power: bool = False,
-) -> CraySource:
+) -> _CraySource:
     """Open the counters of this node.
 
     Parameters
@@ -134,7 +134,7 @@ def open_source(
         raise TargetError(msg)
     directory = _directory(sysfs_root)
     files, notes = _readable(directory, power=power)
-    return CraySource(directory, files, notes, clock)
+    return _CraySource(directory, files, notes, clock)
 
 
 def _directory(root: str | PathLike[str] | None) -> Path:
@@ -191,7 +191,7 @@ def _channel(file: _File, refresh_s: float) -> Channel:
     )
 
 
-class CraySource(PolledSource):
+class _CraySource(PolledSource):
     """The counters of one node, read as a set that belongs together."""
 
     stale_s = _STALE_S

@@ -34,7 +34,7 @@ _TYPE = re.compile(r"(le|be):([su])(\d+)/(\d+)(?:X\d+)?>>(\d+)")
 _REFERENCE = "INA226 data sheet; Linux drivers/iio/adc/ina2xx-adc.c"
 
 
-class IioSource(Source):
+class _IioSource(Source):
     """One chip whose buffer is read. Owns the descriptor ``fd``."""
 
     traits = Traits(interval_s=0.05, streaming=True, timestamps=Timestamps.DEVICE_UPDATE)
@@ -138,7 +138,7 @@ def _field(folder: Path, channel: str) -> tuple[int, str]:
     return int(index), f"{'<' if found[1] == 'le' else '>'}{'i' if found[2] == 's' else 'u'}{int(found[4]) // 8}"
 
 
-def record_layout(folder: Path) -> np.dtype[np.void]:
+def _record_layout(folder: Path) -> np.dtype[np.void]:
     """Return the layout of a record: fields in the order of their index, each aligned to its size."""
     fields = sorted((*_field(folder, c), n) for c, n in ((VOLTAGE, "voltage"), (CURRENT, "current"), (STAMP, "stamp")))
     offsets, at = [], 0
@@ -197,7 +197,7 @@ def open_source(
     folder = _devices(sysfs_root) / name
     if name not in found.devices:
         raise BackendUnavailableError(BACKEND, f"there is no {folder}", f"there are: {', '.join(found.devices)}")
-    layout = record_layout(folder)
+    layout = _record_layout(folder)
     try:
         (folder / "buffer/enable").write_text("0")
         for path in sorted((folder / "scan_elements").glob("*_en")):
@@ -215,7 +215,7 @@ def open_source(
         }.get(error.errno or 0, "see what the kernel says: $ dmesg | tail")
         raise BackendUnavailableError(BACKEND, f"{error.filename or folder}: {error.strerror}", cure) from error
     try:
-        return IioSource(folder, fd, layout, clock, virtual=virtual)
+        return _IioSource(folder, fd, layout, clock, virtual=virtual)
     except BaseException:
         os.close(fd)
         raise

@@ -30,7 +30,7 @@ _REFERENCE = "DCMI 1.5, section 6.6.1"
 Run = Callable[[Sequence[str]], bytes]
 
 
-class Dcmi(PolledSource):
+class _Dcmi(PolledSource):
     """One chassis. ``run`` runs ipmitool with arguments and returns what it prints."""
 
     traits = Traits(interval_s=_bmc.INTERVAL_S, blocking=True)
@@ -152,7 +152,7 @@ def open_source(
     host = "" if virtual else device or ""
     arguments = ["-I", "lanplus", "-L", "USER", "-E", "-H", host, "-U", user] if host else []
     environment = {**os.environ, PASSWORD: _bmc.password(BACKEND, password_file, PASSWORD, os.environ)}
-    source = Dcmi(run or _runner(tool, arguments, environment, timeout_s), host, clock, virtual=virtual)
+    source = _Dcmi(run or _runner(tool, arguments, environment, timeout_s), host, clock, virtual=virtual)
     try:
         source.poll()
     except ReadError as error:

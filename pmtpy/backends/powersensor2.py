@@ -87,7 +87,7 @@ class Decoder:
         return rounds & 0x3FF, np.flatnonzero((rounds >> 10 & 1).any(axis=1)).tolist()
 
 
-class PowerSensor2Source(Source):
+class _PowerSensor2Source(Source):
     """One streaming board. Takes over ``line``, whose board is at rest."""
 
     traits = Traits(interval_s=0.05, streaming=True)
@@ -228,7 +228,7 @@ def open_source(
     else:
         line = Line(transport, device)
     try:
-        return PowerSensor2Source(line, clock, relay=transport == "relay", virtual=virtual)
+        return _PowerSensor2Source(line, clock, relay=transport == "relay", virtual=virtual)
     except (ReadError, SourceLostError) as error:
         line.transport.close()
         raise BackendUnavailableError(BACKEND, str(error), "see that a PowerSensor2 is at this port") from error

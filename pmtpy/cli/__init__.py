@@ -65,7 +65,7 @@ EXTRAS: Mapping[str, str] = types.MappingProxyType(
     }
 )
 
-WITH_COMMAND = {"run", "bench", "dump", "compare"}
+_WITH_COMMAND = {"run", "bench", "dump", "compare"}
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
@@ -134,13 +134,13 @@ def _main(words: list[str], stop: Stop) -> int:
     parser = _parser(chosen)
     args, left = parser.parse_known_args(ours)
     if left:
-        hint = "" if left[0].startswith("-") or args.verb not in WITH_COMMAND else "; a command goes after --"
+        hint = "" if left[0].startswith("-") or args.verb not in _WITH_COMMAND else "; a command goes after --"
         understood: Parser = getattr(args, "parser", parser)
         understood.unknown(left, hint)
     if args.verb is None:
         parser.print_help(sys.stderr)
         return USAGE
-    if command and args.verb not in WITH_COMMAND:
+    if command and args.verb not in _WITH_COMMAND:
         args.parser.error(f"{args.verb} takes no command after --")
     args.command, args.stop = command, stop
     configure_logging(args.verbose, quiet=args.quiet)

@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--rotate",
-        type=rotation_of,
+        type=_rotation_of,
         metavar="SIZE|1h",
         help="with --dataset: begin a new file above this size (64MB), or each hour (1h); each day in any case",
     )
@@ -128,7 +128,7 @@ def _place(args: argparse.Namespace) -> DataSetPlace:
     return DataSetPlace(Path(args.dataset), machine.host, job, size, hourly=args.rotate == "hour")
 
 
-def rotation_of(text: str) -> int | str:
+def _rotation_of(text: str) -> int | str:
     """Return the size in bytes, or "hour", at which a file is ended.
 
     Raises

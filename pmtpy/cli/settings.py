@@ -25,7 +25,7 @@ else:
     import tomli as tomllib
 
 NAME = "pmtpy.toml"
-PLACE = "PMT_CONFIG"
+_PLACE = "PMT_CONFIG"
 # An option of the file gives way to the environment's word for the same thing.
 _SAME_IN_ENVIRONMENT = {"sysfs_root": "PMT_SYSFS_ROOT", "file": "PMT_OCC_FILE"}
 _TABLE = re.compile(r"\s*\[(?P<name>[^\[\]]+)\]\s*(#.*)?")
@@ -96,8 +96,8 @@ class Settings:
 
 def find(environment: Mapping[str, str], folder: Path) -> Path | None:
     """Return the file to read: ``PMT_CONFIG`` (empty: none), else ``folder``'s, else the user's; None without any."""
-    if PLACE in environment:
-        return Path(environment[PLACE]) if environment[PLACE] else None
+    if _PLACE in environment:
+        return Path(environment[_PLACE]) if environment[_PLACE] else None
     home = environment.get("XDG_CONFIG_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".config")
     for path in (folder / NAME, Path(home) / "pmtpy" / NAME):
         if path.is_file():

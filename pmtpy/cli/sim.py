@@ -11,7 +11,7 @@ from pmtpy.emulators.powersensor3 import serve
 from pmtpy.errors import TargetError
 from pmtpy.sensor.registry import canonical
 
-INSTRUMENTS = ("powersensor3", "pmd")
+_INSTRUMENTS = ("powersensor3", "pmd")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    if canonical(args.instrument) not in INSTRUMENTS:
-        msg = f"only {', '.join(INSTRUMENTS)} can be simulated behind a terminal; other sensors: NAME:virtual"
+    if canonical(args.instrument) not in _INSTRUMENTS:
+        msg = f"only {', '.join(_INSTRUMENTS)} can be simulated behind a terminal; other sensors: NAME:virtual"
         raise TargetError(msg)
     stop: Stop = args.stop
     if canonical(args.instrument) == "pmd":

@@ -57,21 +57,21 @@ POWER = Family(
     "gauge",
     "Power now; absent while it is not known. Mean powers follow from the energy by rate()." + _OVERLAP,
 )
-UNCERTAINTY = Family(
+_UNCERTAINTY = Family(
     "pmt_energy_uncertainty_joules",
     "joules",
     "gauge",
     "Standard uncertainty of pmt_energy_joules_total; it holds for the energy that was counted.",
 )
-UNCOVERED = Family(
+_UNCOVERED = Family(
     "pmt_energy_uncovered_seconds",
     "seconds",
     "counter",
     "Time whose energy is not known and not counted: gaps, losses, restarts of a device.",
 )
 LOST = Family("pmt_samples_lost", "", "counter", "Samples that the sensor lost.")
-UP = Family("pmt_sensor_up", "", "gauge", "1 while the sensor can be read, else 0.")
-REFRESH = Family(
+_UP = Family("pmt_sensor_up", "", "gauge", "1 while the sensor can be read, else 0.")
+_REFRESH = Family(
     "pmt_sensor_update_interval_seconds", "seconds", "gauge", "How often the register behind a channel changes."
 )
 VOLTAGE = Family("pmt_voltage_volts", "volts", "gauge", "Voltage of the newest sample.")
@@ -82,7 +82,7 @@ SENSOR = Family(
 CHANNEL = Family(
     "pmt_channel", "", "info", "What a channel measures (domain: the physical part), how, whether the total has it."
 )
-FAMILIES = (ENERGY, POWER, UNCERTAINTY, UNCOVERED, LOST, UP, REFRESH, VOLTAGE, CURRENT, SENSOR, CHANNEL)
+FAMILIES = (ENERGY, POWER, _UNCERTAINTY, _UNCOVERED, LOST, _UP, _REFRESH, VOLTAGE, CURRENT, SENSOR, CHANNEL)
 _VALUES = {Quantity.VOLTAGE: VOLTAGE, Quantity.CURRENT: CURRENT}
 
 Sample = tuple[Family, str, float]
@@ -91,20 +91,20 @@ Sample = tuple[Family, str, float]
 
 def samples(sensor: SensorNow) -> Iterator[Sample]:
     """Yield what a sensor has to show; nothing stands for what is not known."""
-    yield UP, "", 0.0 if sensor.why else 1.0
+    yield _UP, "", 0.0 if sensor.why else 1.0
     yield LOST, "", float(sensor.lost)
     yield SENSOR, "", 1.0
     for channel in sensor.channels:
         name = channel.name
         yield ENERGY, name, channel.joules
-        yield UNCOVERED, name, channel.uncovered_s
+        yield _UNCOVERED, name, channel.uncovered_s
         yield CHANNEL, name, 1.0
         if channel.watts is not None:
             yield POWER, name, channel.watts
         if channel.uncertainty_joules is not None:
-            yield UNCERTAINTY, name, channel.uncertainty_joules
+            yield _UNCERTAINTY, name, channel.uncertainty_joules
         if channel.refresh_s is not None:
-            yield REFRESH, name, channel.refresh_s
+            yield _REFRESH, name, channel.refresh_s
     for name, quantity, value in sensor.values:
         if quantity in _VALUES:
             yield _VALUES[quantity], name, value

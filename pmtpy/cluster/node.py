@@ -143,7 +143,7 @@ def node_energy(
         total.seconds,
         total.joules,
         total.uncertainty_joules,
-        tuple(common_parts(region, total).items()),
+        tuple(_common_parts(region, total).items()),
         None if idle is None else idle.joules,
         None if idle is None else idle.seconds,
         total.coverage,
@@ -189,7 +189,7 @@ def _waited(region: Region | None) -> Measurement | None:
     return sum_up(region.sensors, good) if len(good) == len(outcomes) else None
 
 
-def common_parts(region: Region, total: Measurement) -> dict[str, float]:
+def _common_parts(region: Region, total: Measurement) -> dict[str, float]:
     """Return the joules of uncertainty that sensors of one kind share, by kind."""
     found: dict[str, float] = {}
     for sensor in region.sensors:

@@ -10,10 +10,10 @@ from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, shared_world
 
 DIRECTORY = "cray/pm_counters"
-SCAN_HZ = 10
+_SCAN_HZ = 10
 
 # Shares of the node's power; the rest is fans, network and losses, which have no file.
-PARTS = {"": 1.0, "cpu_": 0.25, "memory_": 0.05, "accel0_": 0.3, "accel1_": 0.3}
+_PARTS = {"": 1.0, "cpu_": 0.25, "memory_": 0.05, "accel0_": 0.3, "accel1_": 0.3}
 
 
 class NodeController:
@@ -33,7 +33,7 @@ class NodeController:
         self._anchor = world.clock.anchor()
         self.startup = 1_700_000_000
         self.tree = Tree()
-        for name, value in (("version", 3 if stamps else 1), ("raw_scan_hz", SCAN_HZ), ("generation", 0)):
+        for name, value in (("version", 3 if stamps else 1), ("raw_scan_hz", _SCAN_HZ), ("generation", 0)):
             self.tree.write(f"{DIRECTORY}/{name}", value)
         self.tree.write(f"{DIRECTORY}/power_cap", "0 W")
         self.refresh(world.clock.now_ns())
@@ -45,12 +45,12 @@ class NodeController:
 
     def refresh(self, now_ns: int) -> None:
         """Show the files as of the last scan before ``now_ns``."""
-        scans = (now_ns - self._world.epoch_ns) * SCAN_HZ // NS_PER_S
-        scan_ns = self._world.epoch_ns + scans * NS_PER_S // SCAN_HZ
+        scans = (now_ns - self._world.epoch_ns) * _SCAN_HZ // NS_PER_S
+        scan_ns = self._world.epoch_ns + scans * NS_PER_S // _SCAN_HZ
         joules = float(self._world.joules(scan_ns)) - self._since_j
         watts = float(self._world.watts(scan_ns))
         stamp = f" {(scan_ns - self._anchor.monotonic_ns + self._anchor.unix_ns) // 1000} us" if self._stamps else ""
-        for prefix, share in PARTS.items():
+        for prefix, share in _PARTS.items():
             self.tree.write(f"{DIRECTORY}/{prefix}energy", f"{int(self._start_j + joules * share)} J{stamp}")
             self.tree.write(f"{DIRECTORY}/{prefix}power", f"{round(watts * share)} W{stamp}")
         self.tree.write(f"{DIRECTORY}/cpu0_temp", f"45 C{stamp}")

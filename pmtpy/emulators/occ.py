@@ -28,7 +28,7 @@ from pmtpy.emulators.world import World, shared_world
 from pmtpy.errors import TargetError
 
 TICKS_PER_S = 1996.18  # measured; nominally 2000
-STEP_TICKS = 16
+_STEP_TICKS = 16
 FILE = "firmware/opal/exports/occ_inband_sensors"
 
 _NAMES, _PING, _PONG = 0x400, 0xDC00, 0x18C00
@@ -179,7 +179,7 @@ class EmulatedOcc:
         self._sum = np.zeros(len(self._full), np.uint64)
         self._tag = np.zeros(len(self._full), np.uint64)
         self._latest = np.zeros((3, len(self._full)), np.int64)  # sample, lowest, highest
-        self._tick = -6 * STEP_TICKS * (self._chunks + 1)
+        self._tick = -6 * _STEP_TICKS * (self._chunks + 1)
         self._first_step = 0
         self._next_cycle()
         self._since_boot(round(_BOOT_S * TICKS_PER_S))
@@ -200,7 +200,7 @@ class EmulatedOcc:
     def advance(self, now_ns: int) -> None:
         """Let time go on to ``now_ns``."""
         target = int(self._world.seconds_since_epoch(now_ns) * TICKS_PER_S)
-        cycle = STEP_TICKS * (self._chunks + 1)
+        cycle = _STEP_TICKS * (self._chunks + 1)
         if not self.running:
             self._tick = max(self._tick, target)  # time passes without samples
             self._next_cycle()
@@ -209,7 +209,7 @@ class EmulatedOcc:
         visible = self._step_of(target - 4 * cycle) // (self._chunks + 1) * (self._chunks + 1)
         self._first_step = max(self._first_step, visible)
         while self._first_step <= self._step_of(target):
-            self._sample(self._first_step * STEP_TICKS + self._shift)
+            self._sample(self._first_step * _STEP_TICKS + self._shift)
             self._copy(self._first_step)
             self._first_step += 1
         self._sample(target)
@@ -217,7 +217,7 @@ class EmulatedOcc:
     # -- what the firmware does ------------------------------------------------------------------------------------
 
     def _step_of(self, tick: int) -> int:
-        return (tick - self._shift) // STEP_TICKS
+        return (tick - self._shift) // _STEP_TICKS
 
     def _next_cycle(self) -> None:
         """Go on with the first chunk of a buffer."""

@@ -17,8 +17,8 @@ from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, shared_world, unheld
 from pmtpy.errors import TargetError
 
-UPDATE_NS = 1_000_000
-REGISTER = 2**32
+_UPDATE_NS = 1_000_000
+_REGISTER = 2**32
 _DEVICES = "devices/virtual/powercap"
 
 # Units in nanojoules: 2^-14 J and 2^-16 J truncated, and the fixed 15.3 uJ of server memory.
@@ -116,7 +116,7 @@ class Processors:
         self.tree.write("devices/system/cpu/modalias", f"cpu:type:x86,ven{vendor:04X}fam0006mod0055:feature:,0000")
         for spec in LAYOUTS[layout]:
             full = replace(spec, register=spec.register or spec.id)
-            self._start.setdefault(full.register, REGISTER - round(wrap_after_j * 1e9 / full.unit_nj))
+            self._start.setdefault(full.register, _REGISTER - round(wrap_after_j * 1e9 / full.unit_nj))
             self.register(full)
         self.refresh(world.clock.now_ns())
 
@@ -125,7 +125,7 @@ class Processors:
         path = self._path(spec.id)
         self._zones[spec.id] = spec
         self.tree.write(f"{path}/name", spec.name)
-        self.tree.write(f"{path}/max_energy_range_uj", (REGISTER - 1) * spec.unit_nj // 1000)
+        self.tree.write(f"{path}/max_energy_range_uj", (_REGISTER - 1) * spec.unit_nj // 1000)
         self.tree.write(f"{path}/enabled", 0)
         if spec.limit_uw:
             self.tree.write(f"{path}/constraint_0_name", "long_term")
@@ -160,7 +160,7 @@ class Processors:
         """Let every register turn over when the load has used ``joules`` more."""
         so_far = _updated_joules(self._world, self._world.clock.now_ns())
         for spec in self._zones.values():
-            self._start[spec.register] = REGISTER - _counts(spec, so_far + joules)
+            self._start[spec.register] = _REGISTER - _counts(spec, so_far + joules)
 
     def refresh(self, now_ns: int) -> None:
         """Show every counter as of ``now_ns``."""
@@ -178,7 +178,7 @@ class Processors:
         return "/".join([_DEVICES, *(":".join(names[: i + 1]) for i in range(len(names)))])
 
     def _show(self, spec: ZoneSpec, joules: float) -> None:
-        count = (self._start[spec.register] + _counts(spec, joules)) % REGISTER
+        count = (self._start[spec.register] + _counts(spec, joules)) % _REGISTER
         self.tree.write(self.energy_file(spec.id), count * spec.unit_nj // 1000)
 
 
@@ -189,7 +189,7 @@ def _counts(spec: ZoneSpec, joules: float) -> int:
 def _updated_joules(world: World, now_ns: int) -> float:
     """Energy of the load up to the last update of the counters before ``now_ns``, joules since the epoch."""
     since = max(0, now_ns - world.epoch_ns)
-    return float(world.joules(world.epoch_ns + since - since % UPDATE_NS))
+    return float(world.joules(world.epoch_ns + since - since % _UPDATE_NS))
 
 
 class PerfEvents:

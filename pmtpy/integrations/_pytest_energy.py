@@ -54,7 +54,7 @@ class Budget:
     sensor: str | None
 
 
-def budget_of(item: pytest.Item) -> Budget | None:
+def _budget_of(item: pytest.Item) -> Budget | None:
     """Return the budget of a test; None where it has none.
 
     Raises
@@ -100,7 +100,7 @@ def check_budgets(items: Sequence[pytest.Item]) -> None:
     """Refuse budgets that make no sense before anything runs."""
     for item in items:
         try:
-            budget_of(item)
+            _budget_of(item)
         except TargetError as error:  # noqa: PERF203  (the first one ends the run)
             msg = f"{item.nodeid}: {error}"
             raise pytest.UsageError(msg) from error
@@ -146,7 +146,7 @@ class Found:
         return {**known, "runs": self.runs, "warnings": list(self.warnings)}
 
 
-def found_of(runs: Sequence[Measurement]) -> Found:
+def _found_of(runs: Sequence[Measurement]) -> Found:
     """Put the runs of a test body together."""
     n, coverage = len(runs), min(m.coverage for m in runs)
     joules = [m.joules / m.coverage if m.coverage > 0 else math.nan for m in runs]
@@ -285,7 +285,7 @@ class TestRun:
 
     def __init__(self, meter: Meter, item: pytest.Item) -> None:
         self._meter, self._item = meter, item
-        self._budget = budget_of(item)
+        self._budget = _budget_of(item)
         self._regions: list[Region] = []
         self._sensors: list[Sensor] = []
 
@@ -355,7 +355,7 @@ class TestRun:
     def _measured(self, *, failed: bool) -> Record:
         runs = self._runs()
         targets = {
-            s.target: {**found_of(runs[s.target]).to_dict(), "device": _device(s)}
+            s.target: {**_found_of(runs[s.target]).to_dict(), "device": _device(s)}
             for s in self._sensors
             if s.target in runs
         }
@@ -374,10 +374,10 @@ class TestRun:
         if missing:
             self._meter.refuse(self._item, f"{', '.join(missing)} was lost while the test ran")
         if len(self._sensors) == 1:
-            return found_of(runs[self._sensors[0].target])
+            return _found_of(runs[self._sensors[0].target])
         totals = [sum_up(self._sensors, {t: ms[i] for t, ms in runs.items()}) for i in range(len(self._regions))]
         known = [t for t in totals if t is not None]
-        return found_of(known) if len(known) == len(totals) else None
+        return _found_of(known) if len(known) == len(totals) else None
 
     def _note(self, record: Record) -> None:
         self._item.stash[_RECORD] = record
@@ -417,4 +417,4 @@ class EnergyFixture:
             yield region
         for sensor in sensors:
             measured = when_settled(region, sensor, acquisition_of(sensor).clock)
-            _add_properties(self._item, f"{label}_{sensor.target}", found_of([measured]).to_dict())
+            _add_properties(self._item, f"{label}_{sensor.target}", _found_of([measured]).to_dict())

@@ -23,7 +23,7 @@ def as_json(result: BenchResult) -> str:
     return json.dumps(result.to_dict(), indent=2)
 
 
-def as_csv(result: BenchResult) -> str:
+def _as_csv(result: BenchResult) -> str:
     """Return a line for each trial, with the temperatures and clocks before and after it, and what held these back."""
     names = list(dict.fromkeys(n for t in result.trials for n in (*t.before, *t.after)))
     text = io.StringIO()
@@ -51,17 +51,17 @@ def extra_info(result: BenchResult, side: int = 0) -> dict[str, object]:
     }
 
 
-def as_extra_info(result: BenchResult) -> str:
+def _as_extra_info(result: BenchResult) -> str:
     """Return the ``extra_info`` of each work, by its name."""
     return json.dumps({s.label: extra_info(result, i) for i, s in enumerate(result.sides)}, indent=2)
 
 
-def as_asv(result: BenchResult) -> str:
+def _as_asv(result: BenchResult) -> str:
     """Return what a ``track_`` function returns, by the work's name: a number, and its unit."""
     return json.dumps({s.label: {"value": s.joules.value, "unit": "J"} for s in result.sides}, indent=2)
 
 
-def as_github_action(result: BenchResult) -> str:
+def _as_github_action(result: BenchResult) -> str:
     """Return a list for github-action-benchmark's ``customSmallerIsBetter``."""
     entries = [
         {
@@ -76,7 +76,7 @@ def as_github_action(result: BenchResult) -> str:
     return json.dumps(entries, indent=2)
 
 
-def as_bencher(result: BenchResult) -> str:
+def _as_bencher(result: BenchResult) -> str:
     """Return a document in Bencher Metric Format."""
 
     def measures(side: Side) -> dict[str, dict[str, float]]:
@@ -95,9 +95,9 @@ def as_bencher(result: BenchResult) -> str:
 
 FORMATS: Mapping[str, Callable[[BenchResult], str]] = {
     "json": as_json,
-    "csv": as_csv,
-    "pytest-benchmark": as_extra_info,
-    "asv": as_asv,
-    "github-action-benchmark": as_github_action,
-    "bencher": as_bencher,
+    "csv": _as_csv,
+    "pytest-benchmark": _as_extra_info,
+    "asv": _as_asv,
+    "github-action-benchmark": _as_github_action,
+    "bencher": _as_bencher,
 }

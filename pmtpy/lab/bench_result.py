@@ -26,7 +26,7 @@ from pmtpy.analysis.repetition.resolve import (
 from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR
 from pmtpy.lab.bench_trial import Trial
 
-FORMAT = "pmtpy-bench"
+_FORMAT = "pmtpy-bench"
 _LAUNCHES_COUNT_S = 0.1  # below it the start of a process, one to three milliseconds, is more than a percent of it
 _BROKEN = ("failed", "lost")  # ends to which no advice about repetitions is an answer
 _WIDEST = 0.5  # no target beyond it is worth a word
@@ -123,7 +123,7 @@ class BenchResult:
         found["verdict"] = self.verdict
         if self.difference is not None:
             found["difference"]["verdict"] = self.difference.verdict.value
-        return {"format": FORMAT, "version": 1, **{name: _known(value) for name, value in found.items()}}
+        return {"format": _FORMAT, "version": 1, **{name: _known(value) for name, value in found.items()}}
 
     def __str__(self) -> str:
         """Return the outcome in a few lines."""
@@ -180,7 +180,7 @@ class Setting:
     block_s: float
 
 
-def block_means(trials: Sequence[Trial], sides: int) -> list[list[Trial]]:
+def _block_means(trials: Sequence[Trial], sides: int) -> list[list[Trial]]:
     """Return the trials of whole blocks, by block: those that have as many of each side as the others."""
     by_block: dict[int, list[Trial]] = {}
     for trial in trials:
@@ -191,7 +191,7 @@ def block_means(trials: Sequence[Trial], sides: int) -> list[list[Trial]]:
 
 def relative_blocks(trials: Sequence[Trial], sides: int) -> list[float]:
     """Return of each whole block what is averaged: its energy over that of all, or the logarithm of the ratio."""
-    blocks = block_means(trials, sides)
+    blocks = _block_means(trials, sides)
     means = [[_mean(block, side, "joules") for block in blocks] for side in range(sides)]
     if sides == 2:
         return [math.log(b / a) if a > 0 < b else math.nan for a, b in zip(*means, strict=True)]
@@ -208,7 +208,7 @@ def summarise(trials: Sequence[Trial], setting: Setting, ended: str, told: Seque
     sides = len(setting.labels)
     if {t.side for t in trials} != set(range(sides)):
         return None
-    blocks = block_means(trials, sides)
+    blocks = _block_means(trials, sides)
     relative = relative_blocks(trials, sides)
     difference = None
     if sides == 2 and blocks:

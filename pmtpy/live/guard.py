@@ -23,7 +23,7 @@ _POLICY = (
     " img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self';"
     " base-uri 'none'; frame-ancestors 'none'; form-action 'none'"
 )
-HEADERS = {
+_HEADERS = {
     "Content-Security-Policy": _POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -102,7 +102,7 @@ class _Dressed:
 
     def write_headers(self, start_line: Any, headers: httputil.HTTPHeaders, chunk: bytes | None = None) -> Any:
         """Add our headers."""
-        for name, value in HEADERS.items():
+        for name, value in _HEADERS.items():
             headers[name] = value
         return self._connection.write_headers(start_line, headers, chunk)
 
@@ -124,7 +124,7 @@ class _Checked(httputil.HTTPMessageDelegate):
         self._refused = True
         text = b"" if status == 303 else b"pmtpy view: open the address that was printed when it started\n"
         answer = httputil.HTTPHeaders(
-            {**HEADERS, **extra, "Content-Length": str(len(text)), "Cache-Control": "no-store"}
+            {**_HEADERS, **extra, "Content-Length": str(len(text)), "Cache-Control": "no-store"}
         )
         answer["Content-Type"] = "text/plain; charset=utf-8"
         answer["Connection"] = "close"

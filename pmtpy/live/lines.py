@@ -9,7 +9,7 @@ from enum import Enum
 
 from pmtpy.live.watch import Look, Shown
 
-BLOCKS = "▁▂▃▄▅▆▇█"
+_BLOCKS = "▁▂▃▄▅▆▇█"
 _INDENT = "  "
 _FEWEST_SPARKS = 8
 _STALE_S = 3.0
@@ -90,7 +90,7 @@ _COLUMNS = (
 )
 
 
-def spark(past: Sequence[float], width: int, marks: str = BLOCKS) -> str:
+def spark(past: Sequence[float], width: int, marks: str = _BLOCKS) -> str:
     """Return the last powers as characters from zero to their greatest; a blank where none is known."""
     shown = past[-width:]
     top = max((w for w in shown if math.isfinite(w)), default=0.0)
@@ -109,7 +109,7 @@ def ordered(powers: Sequence[Shown], order: Order) -> list[Shown]:
     return sorted(powers, key=lambda p: -key[p.node.root] if math.isfinite(key[p.node.root]) else math.inf)
 
 
-def screen(look: Look, width: int, order: Order = Order.SENSORS, marks: str = BLOCKS) -> list[Written]:
+def screen(look: Look, width: int, order: Order = Order.SENSORS, marks: str = _BLOCKS) -> list[Written]:
     """Return the lines of a screen: heads, powers, the total or why there is none, notes."""
     powers = ordered(look.powers, order)
     names = [_INDENT * p.node.depth + p.node.label for p in powers]

@@ -45,7 +45,7 @@ from pmtpy.plotting.style import LIGHT, Theme
 if TYPE_CHECKING:
     from bokeh.document import Document
 
-SLICES = 900
+_SLICES = 900
 _OVERVIEW = 400
 _MOST_MARKS = 200
 _FOLLOWED_S = 10.0
@@ -222,7 +222,7 @@ class Page:
         self._drawn = (start, stop, fresh)
         for panel in self._panels:
             for i, source in zip(panel.lines, panel.bands, strict=True):
-                source.data = _columns(self._gapped(panel.track, self._desk.draw(panel.track, i, start, stop, SLICES)))
+                source.data = _columns(self._gapped(panel.track, self._desk.draw(panel.track, i, start, stop, _SLICES)))
         spans = []
         for track, source in self._marks:
             found = self._desk.marks(track, start, stop)[:_MOST_MARKS]

@@ -27,7 +27,7 @@ from pmtpy.live.page import Page
 from pmtpy.plotting.style import LIGHT, Theme
 
 _TAKEN_NS = 100_000_000
-LOCAL = ("127.0.0.1", "localhost", "::1")
+_LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 class View:
@@ -57,7 +57,7 @@ class View:
             msg = f"cannot listen at {address}:{port}: {error.strerror}; --port names another port, 0 takes a free one"
             raise SinkError(msg) from error
         self.port: int = sockets[0].getsockname()[1]
-        hosts = LOCAL if address in LOCAL else (*LOCAL, address)
+        hosts = _LOCAL if address in _LOCAL else (*_LOCAL, address)
         self._door = Door(hosts, self.port)
         self._loop = IOLoop.current()
         shown = f"[{address}]" if ":" in address else address

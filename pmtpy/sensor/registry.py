@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 GROUP = "pmtpy.backends"
 VIRTUAL = "virtual"
-NO_CALIBRATION = "none"
+_NO_CALIBRATION = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +291,7 @@ def create(
     CalibrationError
         The profile is broken or belongs to another device.
     """
-    texts = [] if calibration is None or calibration == NO_CALIBRATION else [_text(calibration)]
+    texts = [] if calibration is None or calibration == _NO_CALIBRATION else [_text(calibration)]
     name, in_name = split_target(str(name))  # whatever was passed, the answer is what there is
     if device is not None and in_name is not None:
         msg = f"two devices were given: {in_name!r} in the target and {device!r}"

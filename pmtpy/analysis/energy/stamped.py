@@ -25,7 +25,7 @@ from pmtpy.core.rows import Floats
 # How much shorter a load is on than its stamps say: 0.7 ms under the recorded square wave; 14 to 37 ms of 6 s, since
 # the blocks of a kernel end unevenly (docs/corrections.md). Root mean square; never longer: stamps enclose it.
 _EARLY_S, _EARLY_SHARE = 7e-4, 0.005
-LATE_S = 9e-4  # rows are stamped 3 to 6 ms before they are read, not alike in every session: that range over sqrt(12)
+_LATE_S = 9e-4  # rows are stamped 3 to 6 ms before they are read, not alike in every session: that range over sqrt(12)
 _WIDTH = (1e-3, 0.25)  # error of the kernel's width: below it is nothing, above its derivative says nothing of it
 _SLOW = 0.2  # share of the rise that follows late ...
 _BEHIND_S = (0.01, 0.025, 0.045)  # ... by these times alike: clocks ramp and are held for 30 to 150 ms
@@ -67,7 +67,7 @@ class StampedLoad:
         early = math.hypot(_EARLY_S, _EARLY_SHARE * usual)
         shows = usual > _LONG * max(response.period_s, response.span_s)
         shows = shows and float(np.max(np.diff(t_s))) < _MISSING * response.period_s
-        late = math.hypot(LATE_S, response.lag_u)
+        late = math.hypot(_LATE_S, response.lag_u)
         # The lag's interval bounds that of the width, which moves the lag by half as much.
         wide = float(np.clip(2.0 * math.hypot(response.tau_u, response.lag_u) / max(response.span_s, 1e-9), *_WIDTH))
         highest, wakings = float(np.max(np.abs(power))), _wakings(load, t_s, region)

@@ -24,7 +24,7 @@ _TIME_CONSTANTS = 5.0  # of a low-pass, after which 0.7 % of a step are still to
 # Energy on the wrong side of the ends of a burst that idles before and after, in powers of the work times the rise: at
 # most this in simulation (full and part-time sensors, work whose power begins high and ends low).
 _EDGE = 0.35
-GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0  # multiples of it spread evenly over 0 to 1 however many there are
+_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0  # multiples of it spread evenly over 0 to 1 however many there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Plan:
 
     def start(self, trial: int, burst: int, offset: float) -> float:
         """Return when a burst begins, as a part of the period: spread over the bursts, and over all trials."""
-        return (offset + (burst + trial * GOLDEN) / self.bursts) % 1.0
+        return (offset + (burst + trial * _GOLDEN) / self.bursts) % 1.0
 
 
 def timing_of(channels: Sequence[Channel], poll_s: float, responses: Mapping[str, Response]) -> Timing:

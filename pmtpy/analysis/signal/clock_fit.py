@@ -19,7 +19,7 @@ from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-ZONE_STEPS_S = (1800.0, 900.0)
+_ZONE_STEPS_S = (1800.0, 900.0)
 _ZONE_MOST_S = 14 * 3600.0
 _EDGE_S = 0.05  # levels before and after a load edge are taken over at most this much
 _AFAR_S = 0.6  # ... and over this much as long as the two clocks may have run apart by a good part of that
@@ -81,7 +81,7 @@ def zone_shift(start_s: float, end_s: float, reference: PowerTrace) -> float:
     """
     middle = (reference.start_s + reference.end_s) / 2.0
     shorter = min(end_s - start_s, reference.end_s - reference.start_s)
-    for step in ZONE_STEPS_S:
+    for step in _ZONE_STEPS_S:
         shift = step * round((middle - (start_s + end_s) / 2.0) / step)
         overlap = min(end_s + shift, reference.end_s) - max(start_s + shift, reference.start_s)
         if abs(shift) <= _ZONE_MOST_S and overlap >= 0.5 * shorter:

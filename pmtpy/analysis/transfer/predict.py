@@ -27,7 +27,7 @@ from pmtpy.analysis.uncertainty.budget import student_95
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-MIN_CONFIGS = 3
+_MIN_CONFIGS = 3
 _BOUND_SLACK = 0.002  # relative; clocks this far beyond the training's still count as inside
 _TAIL_CONFIGS = 40  # configurations from which the tails of the errors can be seen
 _ALIEN = math.log(3.0)  # levels this far outside the training's, or further than these lie apart, are called alien
@@ -63,10 +63,10 @@ def fit_transfer(train: Table) -> Transfer:
     train.check()
     kept = [rows for rows in train.by_config().values() if len(np.unique(train.set_mhz[rows])) >= 2]
     clocks = np.unique(train.set_mhz)
-    if len(kept) < MIN_CONFIGS or len(clocks) < 2:
+    if len(kept) < _MIN_CONFIGS or len(clocks) < 2:
         msg = (
             f"the training table has {len(kept)} configurations measured at two clocks or more, over {len(clocks)} "
-            f"clocks; at least {MIN_CONFIGS} and 2 are needed to tell what configurations share"
+            f"clocks; at least {_MIN_CONFIGS} and 2 are needed to tell what configurations share"
         )
         raise DeclinedError(msg)
     return fit(train.rows(np.concatenate(kept)))

@@ -21,7 +21,7 @@ from pathlib import Path
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.errors import BackendUnavailableError
 
-LOCK_RETRY_NS = 20_000_000
+_LOCK_RETRY_NS = 20_000_000
 # Unix98 pseudo-terminals: Linux Documentation/admin-guide/devices.txt, major numbers 136 to 143.
 _PSEUDO_TERMINALS = range(136, 144)
 PERMISSION_REMEDY = (
@@ -141,7 +141,7 @@ def _lock(backend: str, fd: int, path: str, clock: Clock, timeout_s: float) -> N
             raise BackendUnavailableError(
                 backend, f"{path} is in use by {users}", f"end it, or wait; the limit was {timeout_s:g} s"
             )
-        clock.wait_until(clock.now_ns() + LOCK_RETRY_NS, never)
+        clock.wait_until(clock.now_ns() + _LOCK_RETRY_NS, never)
 
 
 def _make_raw(fd: int) -> None:

@@ -43,14 +43,14 @@ PIECE = struct.Struct("<qI")
 READ_BYTES = 1 << 13
 FULL_READ = 2048  # a terminal hands out at most 4095 bytes at a time; much fewer means that there are no more
 PASS_BYTES = 1 << 18  # a pass over a source that never runs dry must end, or nobody is answered
-BUSY_BYTES = 1 << 14  # a pass that drained this much found a source faster than any real board: look again at once
+_BUSY_BYTES = 1 << 14  # a pass that drained this much found a source faster than any real board: look again at once
 BUFFER_BYTES = 64 << 20  # three minutes of a real stream
-EARLY_LOOK_MS = 1
-EARLY_NS = 100_000_000
-HOPELESS_MS = 500  # the port is gone: only the parent matters
+_EARLY_LOOK_MS = 1
+_EARLY_NS = 100_000_000
+_HOPELESS_MS = 500  # the port is gone: only the parent matters
 # A PowerSensor3 hangs for good when told to stop while a marker waits for its frame; frames are 30 to 60 us apart.
-MARKER_MS = 20
-QUIET_MS = 150  # longer than the 100 ms that the firmware may pause before its last words
+_MARKER_MS = 20
+_QUIET_MS = 150  # longer than the 100 ms that the firmware may pause before its last words
 STOP_LIMIT_NS = 3_000_000_000
 
 
@@ -126,12 +126,12 @@ def serve(relay: _Relay, parent: int, usual_ms: int) -> bool:
     control = relay.control
     poller = select.poll()
     poller.register(control, select.POLLIN)
-    early_until = time.monotonic_ns() + EARLY_NS
-    look_ms = EARLY_LOOK_MS
+    early_until = time.monotonic_ns() + _EARLY_NS
+    look_ms = _EARLY_LOOK_MS
     busy = False
     while os.getppid() == parent:
         events = poller.poll(0 if busy else look_ms)
-        busy = relay.drain() > BUSY_BYTES
+        busy = relay.drain() > _BUSY_BYTES
         if events:
             try:
                 if events[0][1] & ~select.POLLOUT and not relay.take_requests():
@@ -141,10 +141,10 @@ def serve(relay: _Relay, parent: int, usual_ms: int) -> bool:
             except ConnectionError:
                 return True
             poller.modify(control, select.POLLIN | select.POLLOUT if relay.answer else select.POLLIN)
-        if look_ms == EARLY_LOOK_MS and time.monotonic_ns() > early_until:
+        if look_ms == _EARLY_LOOK_MS and time.monotonic_ns() > early_until:
             look_ms = usual_ms
         if relay.errno:
-            look_ms = HOPELESS_MS
+            look_ms = _HOPELESS_MS
     return True
 
 
@@ -164,11 +164,11 @@ def _read_away(tty: int, quiet_ms: int, limit_ns: int) -> bool:
 def _stop_board(tty: int, stop: bytes) -> None:
     """Tell the board to stop and wait until it has; give up when the port is gone."""
     with contextlib.suppress(OSError):
-        _read_away(tty, MARKER_MS, MARKER_MS * 1_000_000)
+        _read_away(tty, _MARKER_MS, _MARKER_MS * 1_000_000)
         begin_ns = time.monotonic_ns()
         while time.monotonic_ns() - begin_ns < STOP_LIMIT_NS:
             os.write(tty, stop)
-            if _read_away(tty, QUIET_MS, STOP_LIMIT_NS // 4):
+            if _read_away(tty, _QUIET_MS, STOP_LIMIT_NS // 4):
                 break
     with contextlib.suppress(OSError):
         # A forked child of the parent may still hold the port open, and with it the lock.

@@ -31,14 +31,14 @@ Piece = tuple[int, bytes]  # arrival on the host's monotonic clock in ns, and th
 READ_BYTES = 1 << 16
 # A source that never runs dry (an emulated board in fast mode) must not keep receive() for ever.
 PASS_BYTES = 1 << 20
-WRITE_TIMEOUT_MS = 1000
-RELAY_TIMEOUT_S = 5
-RELAY_START_S = 20  # 15 ms on an idle machine
-ANSWER_US = 20_000  # answers come within 0.1 ms; a relay that is not scheduled is asked again by the next call
-USB_LOOK_MS = 8
-PTY_LOOK_MS = 25
-PTY_MAJORS = range(136, 144)  # Linux, Documentation/admin-guide/devices.txt: UNIX98 pseudo-terminal slaves
-ASK_AGAIN_NS = 2_000_000
+_WRITE_TIMEOUT_MS = 1000
+_RELAY_TIMEOUT_S = 5
+_RELAY_START_S = 20  # 15 ms on an idle machine
+_ANSWER_US = 20_000  # answers come within 0.1 ms; a relay that is not scheduled is asked again by the next call
+_USB_LOOK_MS = 8
+_PTY_LOOK_MS = 25
+_PTY_MAJORS = range(136, 144)  # Linux, Documentation/admin-guide/devices.txt: UNIX98 pseudo-terminal slaves
+_ASK_AGAIN_NS = 2_000_000
 
 
 class Transport(Protocol):
@@ -113,7 +113,7 @@ class Port:
         try:
             return os.write(self.fd, view)
         except BlockingIOError:
-            if not _poll(self.fd, select.POLLOUT, WRITE_TIMEOUT_MS):
+            if not _poll(self.fd, select.POLLOUT, _WRITE_TIMEOUT_MS):
                 msg = f"{self.name}: the board has accepted no command for a second"
                 raise ReadError(msg) from None
             return 0
@@ -203,7 +203,7 @@ def look_ms(fd: int) -> int:
     The driver of a USB port stops the board when the 4 KiB of the line discipline are full, after 11 ms at 360 kB/s. A
     pseudo-terminal holds 12 KB, which is 34 ms, and its other end waits.
     """
-    return PTY_LOOK_MS if os.major(os.fstat(fd).st_rdev) in PTY_MAJORS else USB_LOOK_MS
+    return _PTY_LOOK_MS if os.major(os.fstat(fd).st_rdev) in _PTY_MAJORS else _USB_LOOK_MS
 
 
 class RelayTransport:
@@ -246,7 +246,7 @@ class RelayTransport:
             raise no_relay(backend, f"cannot start the relay process: {error}") from error
         finally:
             far_end.close()
-        self._limit(RELAY_START_S * 1_000_000)
+        self._limit(_RELAY_START_S * 1_000_000)
         try:
             greeting = self._socket.recv(len(_relay.GREETING), socket.MSG_WAITALL)
         except OSError:
@@ -257,7 +257,7 @@ class RelayTransport:
             status = self._relay.wait()
             why = f"{command[0]} did not run the relay process (status {status}); is it a Python interpreter?"
             raise no_relay(backend, why)
-        self._limit(ANSWER_US)
+        self._limit(_ANSWER_US)
 
     def _limit(self, us: int) -> None:
         # seconds, microseconds of struct timeval: a limit in the kernel, without a second system call per read
@@ -364,7 +364,7 @@ class RelayTransport:
             now_ns = self._clock.now_ns()
             if now_ns >= deadline_ns:
                 return False
-            self._clock.wait_until(min(deadline_ns, now_ns + ASK_AGAIN_NS), never)
+            self._clock.wait_until(min(deadline_ns, now_ns + _ASK_AGAIN_NS), never)
             self._held = self.receive()
         return True
 
@@ -377,7 +377,7 @@ class RelayTransport:
         self._socket.close()
         if port.owned:
             try:
-                self._relay.wait(RELAY_TIMEOUT_S)
+                self._relay.wait(_RELAY_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 self._relay.kill()
                 self._relay.wait()

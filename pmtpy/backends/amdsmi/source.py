@@ -33,7 +33,7 @@ from pmtpy.core.source import PolledSource, Remarks, Timestamps, Traits
 from pmtpy.errors import ReadError, SourceLostError
 
 REFERENCE = "AMD SMI API reference"
-ACCURACY = "not documented; as found for other GPUs' sensors"
+_ACCURACY = "not documented; as found for other GPUs' sensors"
 # No figures for these sensors were found. Those of other GPUs, compared with meters, are off by 5 % root mean square.
 GAIN_U = 0.05
 # The metrics behind all calls are cached for 1 ms in the library and about as long again in the driver.
@@ -127,7 +127,7 @@ def _power_channel(key: str, domain: str) -> Channel:
         lag_s=mean_s / 2 if mean_s else None,
         gain_u=GAIN_U,
         max_watts=_MOST_WATTS,
-        reference=f"{REFERENCE}: amdsmi_get_power_info; accuracy {ACCURACY}",
+        reference=f"{REFERENCE}: amdsmi_get_power_info; accuracy {_ACCURACY}",
     )
 
 
@@ -142,7 +142,7 @@ def _energy_channel(joules_per_count: float, domain: str) -> Channel:
         gain_u=GAIN_U,
         max_watts=_MOST_WATTS,
         least_watts=_LEAST_WATTS,
-        reference=f"{REFERENCE}: amdsmi_get_energy_count; accuracy {ACCURACY}",
+        reference=f"{REFERENCE}: amdsmi_get_energy_count; accuracy {_ACCURACY}",
     )
 
 

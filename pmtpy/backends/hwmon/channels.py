@@ -36,7 +36,7 @@ _CONTINUOUS = frozenset({"ina226", "ina230", "ina231", "ina238"})
 _GAIN_U = {"ina": 0.006, "xclmgmt": 0.05, "xocl": 0.05, "amdgpu": 0.05, "xe": 0.05, "i915": 0.05}
 _ASSUMED_GAIN_U = 0.03
 
-Domains = dict[str, str]
+_Domains = dict[str, str]
 
 
 def step(chip: Chip) -> float | None:
@@ -129,7 +129,7 @@ def _base(chip: Chip) -> str:
     return f"external/hwmon/{chip.name}/{chip.address or chip.index}"
 
 
-def _unknown(chip: Chip, parts: Sequence[str]) -> Domains:
+def _unknown(chip: Chip, parts: Sequence[str]) -> _Domains:
     """A single reading is the chip's total; of several, one that is called total or input contains the others."""
     base = _base(chip)
     whole = [p for p in parts if p in {"total", "power total", "pin", "input"}]
@@ -140,10 +140,10 @@ def _unknown(chip: Chip, parts: Sequence[str]) -> Domains:
     return dict.fromkeys(parts, "")
 
 
-def _power9(_: Chip, parts: Sequence[str]) -> Domains:
+def _power9(_: Chip, parts: Sequence[str]) -> _Domains:
     """``System`` holds all; chips are numbered as the hardware is (0 and 8 on a machine with two sockets)."""
     inside = {"": "package", "vdd": "package/vdd", "vdn": "package/vdn", "memory": "dram", "gpu": "gpus"}
-    result: Domains = {}
+    result: _Domains = {}
     for part in parts:
         match = re.fullmatch(r"chip (\d+) ?(.*)", part)
         if part == "system":
@@ -155,7 +155,7 @@ def _power9(_: Chip, parts: Sequence[str]) -> Domains:
     return result
 
 
-def _gpu(chip: Chip, parts: Sequence[str]) -> Domains:
+def _gpu(chip: Chip, parts: Sequence[str]) -> _Domains:
     """The card, and inside it the package (xe); an APU is the socket of its processor, or in no total."""
     if chip.socket is not None:
         return dict.fromkeys(parts, chip.socket)
@@ -164,26 +164,26 @@ def _gpu(chip: Chip, parts: Sequence[str]) -> Domains:
     return {p: known.get(p, card if len(parts) == 1 else "") for p in parts}
 
 
-def _amd_energy(_: Chip, parts: Sequence[str]) -> Domains:
+def _amd_energy(_: Chip, parts: Sequence[str]) -> _Domains:
     """Cores lie inside sockets; which in which is not said, so they stay out."""
     found = {p: re.fullmatch(r"esocket(\d+)", p) for p in parts}
     return {p: f"host/socket{match[1]}/package" if match else "" for p, match in found.items()}
 
 
-def _supply(_: Chip, parts: Sequence[str]) -> Domains:
+def _supply(_: Chip, parts: Sequence[str]) -> _Domains:
     """A computer's power supply: what it delivers in total, and its rails."""
     known = {"power total": _WHOLE}
     return {p: known.get(p, f"{_WHOLE}/{slug(p)}" if "power total" in parts else "") for p in parts}
 
 
-def _fpga(chip: Chip, parts: Sequence[str]) -> Domains:
+def _fpga(chip: Chip, parts: Sequence[str]) -> _Domains:
     """A Xilinx card under XRT: its power reading is the whole card's, rails are inside it."""
     card = f"fpga/{chip.address or chip.index}"
     powers = [p for p in parts if p in {"power", "power1", "card", "total"}] or list(parts[:1])
     return {p: card if p == powers[0] else f"{card}/{slug(p)}" for p in parts}
 
 
-_RULES: dict[str, Callable[[Chip, Sequence[str]], Domains]] = {
+_RULES: dict[str, Callable[[Chip, Sequence[str]], _Domains]] = {
     "ibmpowernv": _power9,
     "amdgpu": _gpu,
     "xe": _gpu,

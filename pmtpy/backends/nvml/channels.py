@@ -17,11 +17,11 @@ from pmtpy.backends.nvml.errors import Fault
 from pmtpy.backends.nvml.facts import Kind
 from pmtpy.core.channel import Channel, Quantity
 
-FIELD_MEMORY_TEMPERATURE = 82  # C
-FIELD_ENERGY = 83  # mJ, the GPU's
-FIELD_AVERAGE = 185  # mW
-FIELD_INSTANT = 186  # mW
-FIELD_SCOPED_ENERGY = 191  # mJ, takes a scope
+_FIELD_MEMORY_TEMPERATURE = 82  # C
+_FIELD_ENERGY = 83  # mJ, the GPU's
+_FIELD_AVERAGE = 185  # mW
+_FIELD_INSTANT = 186  # mW
+_FIELD_SCOPED_ENERGY = 191  # mJ, takes a scope
 GPU, MODULE, MEMORY = 0, 1, 2
 
 # No board, module or tray reports more (a GB300 module is limited to 2900 W): such an answer is a sentinel.
@@ -33,21 +33,21 @@ _MOST_MHZ = 20_000.0
 
 # Field, scope and kind of everything that is asked for in one call.
 _FIELDS = (
-    (FIELD_ENERGY, GPU, Kind.ENERGY),
-    (FIELD_INSTANT, GPU, Kind.INSTANT),
-    (FIELD_AVERAGE, GPU, Kind.AVERAGE),
-    (FIELD_SCOPED_ENERGY, MODULE, Kind.ENERGY),
-    (FIELD_INSTANT, MODULE, Kind.INSTANT),
-    (FIELD_AVERAGE, MODULE, Kind.AVERAGE),
-    (FIELD_INSTANT, MEMORY, Kind.INSTANT),
-    (FIELD_AVERAGE, MEMORY, Kind.AVERAGE),
+    (_FIELD_ENERGY, GPU, Kind.ENERGY),
+    (_FIELD_INSTANT, GPU, Kind.INSTANT),
+    (_FIELD_AVERAGE, GPU, Kind.AVERAGE),
+    (_FIELD_SCOPED_ENERGY, MODULE, Kind.ENERGY),
+    (_FIELD_INSTANT, MODULE, Kind.INSTANT),
+    (_FIELD_AVERAGE, MODULE, Kind.AVERAGE),
+    (_FIELD_INSTANT, MEMORY, Kind.INSTANT),
+    (_FIELD_AVERAGE, MEMORY, Kind.AVERAGE),
 )
 _SCOPES = {GPU: "gpu", MODULE: "module", MEMORY: "memory"}
 _LABELS = {
-    FIELD_ENERGY: "total_energy_consumption",
-    FIELD_SCOPED_ENERGY: "total_energy_consumption",
-    FIELD_INSTANT: "power.draw.instant",
-    FIELD_AVERAGE: "power.draw.average",
+    _FIELD_ENERGY: "total_energy_consumption",
+    _FIELD_SCOPED_ENERGY: "total_energy_consumption",
+    _FIELD_INSTANT: "power.draw.instant",
+    _FIELD_AVERAGE: "power.draw.average",
 }
 
 
@@ -198,7 +198,7 @@ def _power(
         scale=1e-3,
         method=None if energy else facts.rule(timing),
         domain={GPU: board.domain, MODULE: board.module, MEMORY: f"{board.domain}/memory"}[scope],
-        label=_LABELS[field[0]] if field else (_LABELS[FIELD_ENERGY] if energy else "power.draw"),
+        label=_LABELS[field[0]] if field else (_LABELS[_FIELD_ENERGY] if energy else "power.draw"),
         refresh_s=timing.refresh_s,
         window_s=timing.window_s,
         lag_s=timing.window_s / 2 if timing.window_s else None,
@@ -214,7 +214,7 @@ def _values() -> list[Register]:
     """Temperatures and clocks: they belong to a row, and make no row of their own."""
     rows: list[tuple[str, Quantity, float, tuple[int, int] | None, Callable[[Library, object], float] | None]] = [
         ("gpu.temperature", Quantity.TEMPERATURE, 1.0, None, _temperature),
-        ("memory.temperature", Quantity.TEMPERATURE, 1.0, (FIELD_MEMORY_TEMPERATURE, GPU), None),
+        ("memory.temperature", Quantity.TEMPERATURE, 1.0, (_FIELD_MEMORY_TEMPERATURE, GPU), None),
         ("gpu.sm_clock", Quantity.FREQUENCY, 1e6, None, _single("nvmlDeviceGetClockInfo", 1)),
         ("gpu.memory_clock", Quantity.FREQUENCY, 1e6, None, _single("nvmlDeviceGetClockInfo", 2)),
     ]

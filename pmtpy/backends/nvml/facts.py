@@ -23,7 +23,7 @@ GAIN_U = 0.05
 
 # The counter moves about every 100 ms on one recent board and about every 10 ms on others (reports of users); the
 # longer one is the safe assumption about what a short interval cannot resolve.
-COUNTER_REFRESH_S = 0.1
+_COUNTER_REFRESH_S = 0.1
 
 
 class Kind(enum.Enum):
@@ -131,7 +131,7 @@ def rule(timing: Timing) -> EnergyMethod | None:
 def timing(generation_name: str, kind: Kind, name: str = "") -> Timing:
     """Return what is documented of a register."""
     if kind is Kind.ENERGY:
-        return Timing(COUNTER_REFRESH_S, None, NVML_REFERENCE + ": nvmlDeviceGetTotalEnergyConsumption")
+        return Timing(_COUNTER_REFRESH_S, None, NVML_REFERENCE + ": nvmlDeviceGetTotalEnergyConsumption")
     if kind is Kind.AVERAGE:
         return Timing(0.1 if generation_name in _AVERAGED else None, 1.0, NVML_REFERENCE + ": one-second average")
     if reads_module(name, kind):

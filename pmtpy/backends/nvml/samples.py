@@ -23,7 +23,7 @@ from pmtpy.core.rows import Block
 from pmtpy.core.source import Timestamps, Traits
 from pmtpy.errors import ReadError
 
-TOTAL_POWER_SAMPLES = 0  # nvml.h, nvmlSamplingType_t
+_TOTAL_POWER_SAMPLES = 0  # nvml.h, nvmlSamplingType_t
 
 
 def fetch(library: Library, handle: object, last_us: int, most_watts: float) -> list[tuple[int, float]]:
@@ -40,7 +40,7 @@ def fetch(library: Library, handle: object, last_us: int, most_watts: float) -> 
         return {int(s.timeStamp): _milliwatts(s, MEMBER.get(int(kind)), most_watts) for s in samples}
 
     try:
-        taken = library.read(parse, "nvmlDeviceGetSamples", handle, TOTAL_POWER_SAMPLES, last_us)
+        taken = library.read(parse, "nvmlDeviceGetSamples", handle, _TOTAL_POWER_SAMPLES, last_us)
     except Fault as fault:
         if fault.code == errors.NOT_FOUND:  # nothing newer
             return []

@@ -21,9 +21,9 @@ BLOCK_BYTES = 153_600
 BUFFER_BYTES = 40_960
 HEADER_BYTES = 24
 ENTRY_BYTES = 48
-NAMES_BYTES = 51_200
+_NAMES_BYTES = 51_200
 CHUNK_STRIDE = 3_968  # the OCC copies 4,096 bytes at a time and writes the last 128 of them again with the next chunk
-FIRST_RECORD = 8  # the valid byte and seven reserved ones come first
+_FIRST_RECORD = 8  # the valid byte and seven reserved ones come first
 POWER = 0x0080
 UNKNOWN_TIME = 2**64 - 1  # the stamp of a record when the time of day is not running
 TAG_RANGE = 2**32
@@ -168,7 +168,7 @@ class Header:
             (valid != 1, f"it is marked as not valid ({valid})"),
             ((version, readings, names_version) != (1, 1, 1), "it is of an unknown version"),
             (stride != ENTRY_BYTES, f"a row of the table has {stride} bytes instead of {ENTRY_BYTES}"),
-            (not 1 <= sensors <= NAMES_BYTES // ENTRY_BYTES, f"it counts {sensors} sensors"),
+            (not 1 <= sensors <= _NAMES_BYTES // ENTRY_BYTES, f"it counts {sensors} sensors"),
             (_overlap((0, HEADER_BYTES), (names, sensors * stride), (ping, BUFFER_BYTES), (pong, BUFFER_BYTES)),
              f"table ({names:#x}) and buffers ({ping:#x}, {pong:#x}) do not fit into the block"),
         ]  # fmt: skip
@@ -249,7 +249,7 @@ def _entry(block: bytes, offset: int) -> Entry:
     faults = [
         (not name.isascii() or not name.isprintable() or not name, f"its name is {raw_name!r}"),
         (size is None, f"{name} has the unknown structure type {structure}"),
-        (not FIRST_RECORD <= reading <= BUFFER_BYTES - (size or 0), f"the record of {name} is at {reading}"),
+        (not _FIRST_RECORD <= reading <= BUFFER_BYTES - (size or 0), f"the record of {name} is at {reading}"),
         (not 0 < factor < 1e6, f"{name} has the scale factor {factor:g}"),
         (kind == POWER and (units != "W" or structure != 1), f"{name} is a power in {units!r}, structure {structure}"),
     ]

@@ -24,8 +24,8 @@ BACKEND = "pmd"
 CDC = (0x0483, 0x5740)
 USB = {(0x1A86, 0x7523): "PMD-USB", CDC: "PMD2, PMD2X or WireView Pro II"}
 QUIET_S = 0.06  # a record takes 2 ms at the slowest rate, its pauses 0.4 ms; USB adapters hold bytes back for 16 ms
-ANSWER_S = 0.5
-AT_MOST = 1 << 15  # bytes of a stream that goes on, before another rate is tried
+_ANSWER_S = 0.5
+_AT_MOST = 1 << 15  # bytes of a stream that goes on, before another rate is tried
 
 
 class Meter:
@@ -67,12 +67,12 @@ class Meter:
                 if stop:
                     self.line.write(codec.STOP)
                     with contextlib.suppress(ReadError):  # at another rate it does not hear, and goes on
-                        heard += self.line.rest(QUIET_S, limit=AT_MOST)[:64]
+                        heard += self.line.rest(QUIET_S, limit=_AT_MOST)[:64]
                 heard += (text := self._asked())[:64]
                 kind = codec.introduced(text)
                 if kind is not None:
                     self.kind, self.baud = kind, baud
-                    self.firmware = self.line.ask(codec.READ_ID, 3, ANSWER_S)[2]
+                    self.firmware = self.line.ask(codec.READ_ID, 3, _ANSWER_S)[2]
                     return
         said = f"it sent {len(heard)} bytes that introduce no such meter" if heard else "it answers nothing"
         rates = ", ".join(map(str, codec.BAUDS))
@@ -94,7 +94,7 @@ class Meter:
     def _asked(self) -> bytes:
         """Ask who is there; return what came."""
         with contextlib.suppress(ReadError):
-            return self.line.ask(codec.WELCOME, codec.SHORTEST, ANSWER_S) + self.line.rest(QUIET_S, limit=1024)
+            return self.line.ask(codec.WELCOME, codec.SHORTEST, _ANSWER_S) + self.line.rest(QUIET_S, limit=1024)
         return b""
 
     def _tune(self, baud: int) -> None:
@@ -118,7 +118,7 @@ class Meter:
     def read_config(self) -> Config:
         """Read the stored configuration of a PMD-USB."""
         size = codec.config_size(self.firmware)
-        return codec.parse_config(self.line.ask(codec.READ_CONFIG, size, ANSWER_S)[:size])
+        return codec.parse_config(self.line.ask(codec.READ_CONFIG, size, _ANSWER_S)[:size])
 
     def write_config(self, config: Config, *, store: bool) -> None:
         """Set the configuration, until power is lost or (``store``) for good, and verify it by reading it back.
@@ -139,7 +139,7 @@ class Meter:
 
     def values(self, layout: Layout) -> list[float]:
         """Ask a polled meter for its readings."""
-        answer = self.line.ask(codec.READ_VALUES, layout.size, ANSWER_S)
+        answer = self.line.ask(codec.READ_VALUES, layout.size, _ANSWER_S)
         if len(answer) != layout.size:
             self.line.rest(QUIET_S)
             msg = f"{self.name}: {len(answer)} bytes came where an answer has {layout.size}"

@@ -16,16 +16,16 @@ from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Quantity
 
 # Table I of the ISPASS 2025 paper: worst case of the current of the 10 A and 20 A modules, and of the voltage of the
 # 12 V and 20 V modules. The table has no larger modules; for those the 20 A figure is scaled with the range.
-WORST_CURRENT_A = {"MLX10": 0.35, "MLX20": 0.41, "MLX50": 1.03, "MLX75": 1.54}
-WORST_VOLTAGE_V = 0.0286
+_WORST_CURRENT_A = {"MLX10": 0.35, "MLX20": 0.41, "MLX50": 1.03, "MLX75": 1.54}
+_WORST_VOLTAGE_V = 0.0286
 # Table II: 0.72 W rms at 12 V for means of six conversions of the 10 A sensor, so 147 mA for one conversion. The other
 # sensors are taken to be as much noisier as their worst case is larger.
-NOISE_SHARE = 0.72 / 12 * math.sqrt(6) / WORST_CURRENT_A["MLX10"]
+_NOISE_SHARE = 0.72 / 12 * math.sqrt(6) / _WORST_CURRENT_A["MLX10"]
 # About 0.2 W peak to peak at 8 A (text of the paper), which is 4 mV rms.
-VOLTAGE_NOISE_V = 0.004
-PAPER = "ISPASS 2025, PowerSensor3, Tables I and II"
+_VOLTAGE_NOISE_V = 0.004
+_PAPER = "ISPASS 2025, PowerSensor3, Tables I and II"
 # Supplies of the known modules lie near a third of what their voltage input can measure (12 V of 36.3 V).
-NOMINAL_SHARE = 1 / 3
+_NOMINAL_SHARE = 1 / 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def _implausible(pair: int, current: SensorRecord, voltage: SensorRecord) -> str
 
 def _supply(voltage: SensorRecord, level: float | None) -> float:
     """Volts of the supply that a pair sits in, for the uncertainty."""
-    nominal = FULL_SCALE_V / abs(voltage.sensitivity) * NOMINAL_SHARE
+    nominal = FULL_SCALE_V / abs(voltage.sensitivity) * _NOMINAL_SHARE
     if level is None:
         return nominal
     return max(nominal, abs((level * FULL_SCALE_V / MAX_LEVEL - voltage.vref) / voltage.sensitivity))
@@ -100,10 +100,10 @@ def _supply(voltage: SensorRecord, level: float | None) -> float:
 def _channels_of(
     current: SensorRecord, voltage: SensorRecord, volts: float, domain: str, sampling: Sampling
 ) -> list[Channel]:
-    worst_a = WORST_CURRENT_A.get(current.type, WORST_CURRENT_A["MLX10"] * 0.12 / abs(current.sensitivity))
-    noise_a = worst_a * NOISE_SHARE / math.sqrt(sampling.scans)
+    worst_a = _WORST_CURRENT_A.get(current.type, _WORST_CURRENT_A["MLX10"] * 0.12 / abs(current.sensitivity))
+    noise_a = worst_a * _NOISE_SHARE / math.sqrt(sampling.scans)
     # A worst case is taken as the bounds of a rectangular distribution.
-    offset_a, offset_v = worst_a / math.sqrt(3), WORST_VOLTAGE_V / math.sqrt(3)
+    offset_a, offset_v = worst_a / math.sqrt(3), _WORST_VOLTAGE_V / math.sqrt(3)
     name = domain.rpartition("/")[2]
     power = Channel(
         name,
@@ -120,11 +120,11 @@ def _channels_of(
         offset_u=volts * offset_a,
         gain_u=offset_v / volts,
         noise=volts * noise_a,
-        reference=PAPER,
+        reference=_PAPER,
     )
     return [
         _direct(Quantity.CURRENT, current, power, offset_u=offset_a, noise=noise_a),
-        _direct(Quantity.VOLTAGE, voltage, power, offset_u=offset_v, noise=VOLTAGE_NOISE_V),
+        _direct(Quantity.VOLTAGE, voltage, power, offset_u=offset_v, noise=_VOLTAGE_NOISE_V),
         power,
     ]
 
@@ -141,5 +141,5 @@ def _direct(quantity: Quantity, record: SensorRecord, power: Channel, *, offset_
         window_s=power.window_s,
         offset_u=offset_u,
         noise=noise,
-        reference=PAPER,
+        reference=_PAPER,
     )

@@ -24,8 +24,8 @@ SENSORS = 8
 FRAME_BYTES = 18
 WORDS = 9
 DEVICE_CLOCK_US = 1024  # the 10-bit time of a frame, in microseconds, starts again after this
-FEWEST_FOR_A_STEP = 16
-STEP_SLACK_US = 2  # stamps are whole microseconds, and the firmware takes them within one
+_FEWEST_FOR_A_STEP = 16
+_STEP_SLACK_US = 2  # stamps are whole microseconds, and the firmware takes them within one
 MARKER_BIT = 0x4000  # of the first sensor word, read little-endian
 
 # First byte of a word: 1 iii aaaa (id, value bits 9..6); second byte: 0 m bbbbbb (marker, value bits 5..0). The time
@@ -135,7 +135,7 @@ class Decoder:
                 self._carry = bytes(buffer[n * FRAME_BYTES :])
                 self.frames += n
                 values = _values(bits)
-                if not self._step_us and n > FEWEST_FOR_A_STEP:
+                if not self._step_us and n > _FEWEST_FOR_A_STEP:
                     self._step_us = int(np.median(np.diff(values[0]) % DEVICE_CLOCK_US))
                 return Frames(values[1:].T, values[0], (), None, FRAME_BYTES - held)
         octets = np.frombuffer(buffer, np.uint8)
@@ -165,7 +165,7 @@ class Decoder:
         unbroken = step[:-1][joined[1:]]
         if len(unbroken):
             self._step_us = int(np.median(unbroken))
-        keep = joined | (_is_time(octets, after) & (np.abs(step - (self._step_us or step)) <= STEP_SLACK_US))
+        keep = joined | (_is_time(octets, after) & (np.abs(step - (self._step_us or step)) <= _STEP_SLACK_US))
         if undecided:
             keep[-1] = False
         starts = found[keep]

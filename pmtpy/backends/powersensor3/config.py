@@ -18,7 +18,7 @@ from pmtpy.errors import CalibrationError, FileFormatError, TargetError
 PAIRS = SENSORS // 2
 FULL_SCALE_V = 3.3
 MAX_LEVEL = 1023  # the divisor of the firmware and of its host library; not 1024
-NAME_BYTES = 15  # and a NUL
+_NAME_BYTES = 15  # and a NUL
 INVALID = "INVALID"  # shown for a text that is corrupt, as the public tools do
 
 # Little-endian, packed: type, pair name, vref in V, sensitivity in V/A or gain, in use. Before 1.3.0 without the name.
@@ -129,7 +129,7 @@ def pack_record(record: SensorRecord, size: int = RECORD.size) -> bytes:
     """
     for what, value in (("vref", record.vref), ("sensitivity", record.sensitivity)):
         _single(value, what)
-    kind, name = (text.encode(errors="replace")[:NAME_BYTES] for text in (record.type, record.name))
+    kind, name = (text.encode(errors="replace")[:_NAME_BYTES] for text in (record.type, record.name))
     if size == OLD_RECORD.size:
         return OLD_RECORD.pack(kind, record.vref, record.sensitivity, record.in_use)
     return RECORD.pack(kind, name, record.vref, record.sensitivity, record.in_use)
@@ -213,8 +213,8 @@ def _default(sensor: int, kind: str) -> float:
 
 def _fitting(text: str, what: str) -> str:
     size = len(text.encode(errors="replace"))
-    if size > NAME_BYTES or not text.isprintable() or text == INVALID:
-        msg = f"{what} {text!r} cannot be stored: it needs {size} bytes of {NAME_BYTES}, all printable, in UTF-8"
+    if size > _NAME_BYTES or not text.isprintable() or text == INVALID:
+        msg = f"{what} {text!r} cannot be stored: it needs {size} bytes of {_NAME_BYTES}, all printable, in UTF-8"
         raise TargetError(msg)
     return text
 

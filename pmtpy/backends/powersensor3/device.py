@@ -28,15 +28,15 @@ from pmtpy.errors import BackendUnavailableError, ProtocolError, ReadError, Sour
 
 STOP = b"T"  # the command that ends a stream
 QUIET_S = 0.15  # the firmware pauses for 100 ms before the last words of a stop with acknowledgement
-REPLY_S = 1.0  # replies take milliseconds; redrawing the display comes first
-FLASH_S = 10.0  # erasing a sector takes seconds
+_REPLY_S = 1.0  # replies take milliseconds; redrawing the display comes first
+_FLASH_S = 10.0  # erasing a sector takes seconds
 STREAM_S = 2.0
 STOP_LIMIT_NS = 1 * NS_PER_S
-STOP_LIMIT_BYTES = 1 << 22
-STOP_TRIES = 4
+_STOP_LIMIT_BYTES = 1 << 22
+_STOP_TRIES = 4
 MARKER_S = 0.02  # frames are 30 to 60 us apart, USB takes a millisecond
-SELF_RESET_NS = 2_200_000_000  # the device resets itself after 2000 ms without the byte that it expects
-REAPPEAR_NS = 5 * NS_PER_S
+_SELF_RESET_NS = 2_200_000_000  # the device resets itself after 2000 ms without the byte that it expects
+_REAPPEAR_NS = 5 * NS_PER_S
 
 _VERSION = re.compile(r"(?:Firmware version: )?(F\d{3})-(\d+)\.(\d+)\.(\d+)(-DEMO)?")
 
@@ -153,13 +153,13 @@ class Board:
     def rest(self) -> None:
         """Stop the stream and throw away what comes until the line is quiet."""
         self._input = b""
-        for _ in range(STOP_TRIES):
+        for _ in range(_STOP_TRIES):
             self.transport.write(STOP)
             deadline_ns = self._clock.now_ns() + STOP_LIMIT_NS
             seen = 0
             while self.transport.wait(QUIET_S):
                 seen += sum(len(piece) for _, piece in self.transport.receive())
-                if self._clock.now_ns() > deadline_ns or seen > STOP_LIMIT_BYTES:
+                if self._clock.now_ns() > deadline_ns or seen > _STOP_LIMIT_BYTES:
                     break
             else:
                 return
@@ -200,8 +200,8 @@ class Board:
         self.transport.write(b"W")
         for sensor, record in enumerate(packed):
             self.transport.write(record)
-            self._expect(b"S", REPLY_S, f"storing sensor {sensor}")
-        self._expect(b"D", FLASH_S, "writing the flash memory")
+            self._expect(b"S", _REPLY_S, f"storing sensor {sensor}")
+        self._expect(b"D", _FLASH_S, "writing the flash memory")
         self.records, warnings = self._read_records()
         self.notes = self.firmware.notes + warnings
         for sensor, (wanted, found) in enumerate(zip(records, self.records, strict=True)):
@@ -261,7 +261,7 @@ class Board:
         self.transport.write(b"V")
         line = b""
         while not line.endswith(b"\n") and len(line) < 80:
-            byte = self._read(1, REPLY_S)
+            byte = self._read(1, _REPLY_S)
             if not byte:
                 break
             line += byte
@@ -277,7 +277,7 @@ class Board:
         records = []
         warnings: list[str] = []
         for sensor in range(SENSORS):
-            raw = self._read(size, REPLY_S)
+            raw = self._read(size, _REPLY_S)
             if sensor == 0 and len(raw) == OLD_RECORD.size:
                 size = OLD_RECORD.size  # an unknown firmware that turns out to be an old one
             if len(raw) != size:
@@ -287,7 +287,7 @@ class Board:
             records.append(record)
             warnings += wrong
             self.transport.write(b"s")
-        self._expect(b"D", REPLY_S, "reading the configuration")
+        self._expect(b"D", _REPLY_S, "reading the configuration")
         self.record_bytes = size
         if all(record.erased for record in records):
             warnings = [f"the memory of {self.name} is erased: no sensor is configured, as after firmware was written"]
@@ -326,8 +326,8 @@ def _connected(board: Board) -> Board:
 
 def _again(attempt: Callable[[], Board], path: str, clock: Clock) -> Board:
     never = threading.Event()
-    clock.wait_until(clock.now_ns() + SELF_RESET_NS, never)
-    deadline_ns = clock.now_ns() + REAPPEAR_NS
+    clock.wait_until(clock.now_ns() + _SELF_RESET_NS, never)
+    deadline_ns = clock.now_ns() + _REAPPEAR_NS
     while not os.path.exists(path) and clock.now_ns() < deadline_ns:  # noqa: PTH110  (a device path, not a file)
         clock.wait_until(clock.now_ns() + NS_PER_S // 20, never)
     try:

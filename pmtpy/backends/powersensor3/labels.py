@@ -7,11 +7,11 @@ from collections import deque
 from pmtpy.core.clock import NS_PER_S
 
 # A frame that carries a mark leaves within a millisecond of the command; a command can wait some ms behind USB.
-MARK_EXPECTED_NS = 50_000_000
-MARK_PROMPT_NS = 5_000_000
-MARK_LATEST_NS = 2 * NS_PER_S
+_MARK_EXPECTED_NS = 50_000_000
+_MARK_PROMPT_NS = 5_000_000
+_MARK_LATEST_NS = 2 * NS_PER_S
 # A frame can be stamped earlier than its command by what the mapping of the clocks does not know.
-MARK_EARLY_NS = 5_000_000
+_MARK_EARLY_NS = 5_000_000
 
 
 class MarkLabels:
@@ -36,17 +36,17 @@ class MarkLabels:
         """
         while self._waiting:
             sent_ns, label = self._waiting.popleft()
-            if sent_ns > t_ns + MARK_EARLY_NS:
+            if sent_ns > t_ns + _MARK_EARLY_NS:
                 self._waiting.appendleft((sent_ns, label))
                 return ""
-            limit_ns = MARK_LATEST_NS
-            if self._waiting and self._waiting[0][0] <= t_ns + MARK_EARLY_NS:
-                limit_ns = MARK_PROMPT_NS if gap_ns > sent_ns - MARK_EARLY_NS else MARK_EXPECTED_NS
+            limit_ns = _MARK_LATEST_NS
+            if self._waiting and self._waiting[0][0] <= t_ns + _MARK_EARLY_NS:
+                limit_ns = _MARK_PROMPT_NS if gap_ns > sent_ns - _MARK_EARLY_NS else _MARK_EXPECTED_NS
             if t_ns - sent_ns <= limit_ns:
                 return label
         return ""
 
     def forget(self, t_ns: int) -> None:
         """Drop labels whose frame, at ``t_ns`` of the stream, can no longer come."""
-        while self._waiting and t_ns - self._waiting[0][0] > MARK_LATEST_NS:
+        while self._waiting and t_ns - self._waiting[0][0] > _MARK_LATEST_NS:
             self._waiting.popleft()

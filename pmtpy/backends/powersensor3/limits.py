@@ -28,16 +28,16 @@ from pmtpy.backends.powersensor3.config import (
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import TargetError
 
-RATED_A = {"MLX10": 10.0, "MLX20": 20.0, "MLX50": 50.0, "MLX75": 75.0}
+_RATED_A = {"MLX10": 10.0, "MLX20": 20.0, "MLX50": 50.0, "MLX75": 75.0}
 # A stored sensitivity within a factor of two of the module's own; of an unknown current module one whose range is 2 A
 # to 1600 A; of a voltage input a full scale from 1.6 V to 1100 V.
-PLAUSIBLE_FACTOR = 2.0
-PLAUSIBLE_CURRENT_V_PER_A = (0.001, 0.8)
-PLAUSIBLE_GAIN = (0.003, 2.0)
+_PLAUSIBLE_FACTOR = 2.0
+_PLAUSIBLE_CURRENT_V_PER_A = (0.001, 0.8)
+_PLAUSIBLE_GAIN = (0.003, 2.0)
 # Zero of a current near half the supply; of a voltage near nothing, or near half the supply where it can be negative.
-PLAUSIBLE_ZERO_V = ((0.5, 2.8), (-0.5, 2.0))
+_PLAUSIBLE_ZERO_V = ((0.5, 2.8), (-0.5, 2.0))
 # The mean of several conversions stands one level short of the end when one of them does.
-END_LEVELS = 1
+_END_LEVELS = 1
 _RATED = 1.05  # noise and a zero that is off do not make it more than it is rated for
 _UNITS = ("A", "V")
 _AT_ZERO_LEVELS = 16  # a sensor whose zero lies this close to an end of the converter rests there without saturating
@@ -46,11 +46,11 @@ _AT_ZERO_LEVELS = 16  # a sensor whose zero lies this close to an end of the con
 def _plausible_sensitivity(sensor: int, kind: str) -> tuple[float, float]:
     """Return the smallest and the largest stored sensitivity, V/A or gain, that a sensor of this type can have."""
     if sensor % 2:
-        return PLAUSIBLE_GAIN
+        return _PLAUSIBLE_GAIN
     default = SENSITIVITY_V_PER_A.get(kind)
     if default is None:
-        return PLAUSIBLE_CURRENT_V_PER_A
-    return default / PLAUSIBLE_FACTOR, default * PLAUSIBLE_FACTOR
+        return _PLAUSIBLE_CURRENT_V_PER_A
+    return default / _PLAUSIBLE_FACTOR, default * _PLAUSIBLE_FACTOR
 
 
 def implausible(sensor: int, record: SensorRecord) -> str:
@@ -70,7 +70,7 @@ def _sensitivity(sensor: int, record: SensorRecord) -> str:
 
 
 def _zero(sensor: int, record: SensorRecord) -> str:
-    low, high = PLAUSIBLE_ZERO_V[sensor % 2]
+    low, high = _PLAUSIBLE_ZERO_V[sensor % 2]
     if low <= record.vref <= high:
         return ""
     return (
@@ -127,7 +127,7 @@ class Range:
 
 def range_of(sensor: int, record: SensorRecord) -> Range:
     """Return where a sensor measures: within the converter, and of a known module within its range."""
-    low, high = END_LEVELS, MAX_LEVEL - END_LEVELS
+    low, high = _END_LEVELS, MAX_LEVEL - _END_LEVELS
     per_volt = MAX_LEVEL / FULL_SCALE_V
     zero = record.vref * per_volt
     if zero < _AT_ZERO_LEVELS:
@@ -135,9 +135,9 @@ def range_of(sensor: int, record: SensorRecord) -> Range:
     if zero > MAX_LEVEL - _AT_ZERO_LEVELS:
         high = MAX_LEVEL + 1
     rated_low, rated_high, rated = low, high, math.inf
-    if sensor % 2 == 0 and record.type in RATED_A:
+    if sensor % 2 == 0 and record.type in _RATED_A:
         level_per_a = abs(record.sensitivity) * per_volt
-        rated = RATED_A[record.type]
+        rated = _RATED_A[record.type]
         reach = FULL_SCALE_V / 2 / SENSITIVITY_V_PER_A[record.type] * level_per_a
         low, high = max(low, math.floor(zero - reach)), min(high, math.ceil(zero + reach))
         rated_low = math.floor(zero - _RATED * rated * level_per_a)

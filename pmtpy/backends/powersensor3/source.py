@@ -37,12 +37,12 @@ from pmtpy.errors import (
 
 # The first pieces fix the board's clock on the host's and the interval: the fastest of some 30 arrivals, which on a
 # busy machine take longer.
-SETTLE_NS = 30_000_000
-SETTLE_PIECES = 20
-SETTLE_LIMIT_NS = 250_000_000
-SETTLE_BYTES = 64 * 18
+_SETTLE_NS = 30_000_000
+_SETTLE_PIECES = 20
+_SETTLE_LIMIT_NS = 250_000_000
+_SETTLE_BYTES = 64 * 18
 # After a program held the interpreter for minutes much has arrived; arrays of all of it would take hundreds of MB.
-AT_ONCE_BYTES = 1 << 20
+_AT_ONCE_BYTES = 1 << 20
 _WORTH_A_WARNING_S = 1e-3
 _BOUND = math.sqrt(3.0)  # half-width of a rectangular distribution over its standard deviation
 # What is said of a stretch, by the kind of event.
@@ -140,7 +140,7 @@ class PowerSensor3Source(Source):
             size += sum(len(piece) for _, piece in pieces)
             first_ns = first_ns or self._clock.now_ns()
         # On a clock that stands still nothing can have come, and that says nothing about the board.
-        if size < SETTLE_BYTES and self._clock.now_ns() - begin_ns >= STREAM_S * NS_PER_S:
+        if size < _SETTLE_BYTES and self._clock.now_ns() - begin_ns >= STREAM_S * NS_PER_S:
             raise BackendUnavailableError(
                 BACKEND,
                 f"{self._board.name} answers but sent only {size} bytes in {STREAM_S:g} s after the start command",
@@ -189,7 +189,7 @@ class PowerSensor3Source(Source):
         if not self._pending and self._lost is not None:
             raise self._lost
         pieces = self._pending
-        if sum(len(piece) for _, piece in pieces) < AT_ONCE_BYTES and self._lost is None:
+        if sum(len(piece) for _, piece in pieces) < _AT_ONCE_BYTES and self._lost is None:
             try:
                 pieces = pieces + self._board.transport.receive()
             except SourceLostError as error:
@@ -199,7 +199,7 @@ class PowerSensor3Source(Source):
         size = 0
         for i, (_, piece) in enumerate(pieces, 1):
             size += len(piece)
-            if size >= AT_ONCE_BYTES:
+            if size >= _AT_ONCE_BYTES:
                 self._pending = pieces[i:]
                 return pieces[:i]
         self._pending = []
@@ -381,6 +381,6 @@ def _remedy(board: Board) -> str:
 
 def _settled(size: int, pieces: int, elapsed_ns: int) -> bool:
     """Whether enough of the stream has come to place it in time."""
-    if size < SETTLE_BYTES or elapsed_ns < SETTLE_NS:
+    if size < _SETTLE_BYTES or elapsed_ns < _SETTLE_NS:
         return False
-    return pieces >= SETTLE_PIECES or elapsed_ns > SETTLE_LIMIT_NS
+    return pieces >= _SETTLE_PIECES or elapsed_ns > _SETTLE_LIMIT_NS

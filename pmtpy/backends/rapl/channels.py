@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pmtpy.core.channel import Channel, Quantity
 
 # Counters advance with the processor's time unit, 2^-10 s in every part so far (Intel SDM vol. 3B, 15.10.1).
-REFRESH_S = 2.0**-10
+_REFRESH_S = 2.0**-10
 
 # No package, and no memory of one, uses more; the largest sold in 2025 are specified at 500 W.
 MAX_WATTS = 1000.0
@@ -124,10 +124,10 @@ def counter(
         wrap=wrap,
         domain=domain,
         label=label,
-        refresh_s=REFRESH_S,
+        refresh_s=_REFRESH_S,
         resolution=resolution,
         max_watts=max_watts,
-        least_watts=LEAST_WATTS.get(part.kind, 0.0),
+        least_watts=_LEAST_WATTS.get(part.kind, 0.0),
         gain_u=GAIN_U[part.kind],
         reference=REFERENCE,
     )
@@ -140,4 +140,4 @@ GAIN_U = {Kind.PACKAGE: 0.03, Kind.CORE: 0.05, Kind.ONE_CORE: 0.05, Kind.UNCORE:
 
 # A package that runs this program, its memory, and the platform around it use more: in their deepest sleep, packages of
 # laptops show 0.1 W. Cores and graphics are switched off altogether.
-LEAST_WATTS = {Kind.PACKAGE: 0.02, Kind.DRAM: 0.01, Kind.PSYS: 0.1}
+_LEAST_WATTS = {Kind.PACKAGE: 0.02, Kind.DRAM: 0.01, Kind.PSYS: 0.1}

@@ -45,7 +45,7 @@ def pack(
     return _HEADER.pack(uid, _SHORTEST + len(payload), function, options, error << 6) + payload
 
 
-def wants_answer(data: bytes) -> bool:
+def _wants_answer(data: bytes) -> bool:
     """Whether the packet that begins with these bytes asks for an answer."""
     return bool(data[6] & _ANSWER_EXPECTED)
 

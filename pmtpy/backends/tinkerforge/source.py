@@ -35,8 +35,8 @@ from pmtpy.errors import (
 )
 
 INTERVAL_S = 0.02
-PATIENCE_S = 0.5  # a rail of which nothing has come for so long is missing
-AWAY_S = 30.0  # a daemon that is gone for so long is lost; a restart takes a few seconds
+_PATIENCE_S = 0.5  # a rail of which nothing has come for so long is missing
+_AWAY_S = 30.0  # a daemon that is gone for so long is lost; a restart takes a few seconds
 _AGAIN_NS = 1 * NS_PER_S
 _SLOW_MS = 100  # between readings of the Industrial Dual bricklets, which convert 4 times a second
 _SLOW_S = 0.25
@@ -72,7 +72,7 @@ class _Rail:
         if self._last_ns >= 0:
             t_ns = max(t_ns, self._last_ns + 1)
             step_ns = t_ns - self._last_ns
-            if step_ns > PATIENCE_S * NS_PER_S:  # a value says nothing of the silence before its own conversion
+            if step_ns > _PATIENCE_S * NS_PER_S:  # a value says nothing of the silence before its own conversion
                 known_ns = min(round(self.window_s * NS_PER_S), step_ns - 1)
                 self._uncovered_ns += step_ns - known_ns
                 self.rows.append((t_ns - known_ns, self._counts, self._uncovered_ns))
@@ -131,7 +131,7 @@ class TinkerforgeSource(Source):
             self._client.close()
             msg = f"{where} has no bricklet output {', '.join(unknown)}; it has {', '.join(map(_name, rails))}"
             raise TargetError(msg)
-        self._shared = Rails([1] * len(rails), round(PATIENCE_S * NS_PER_S))
+        self._shared = Rails([1] * len(rails), round(_PATIENCE_S * NS_PER_S))
         self.identity = Identity(BACKEND, f"{len(rails)} readings at {where}", "", "", virtual, tuple(notes))
 
     def _rails_of(self, found: list[Enumerated]) -> list[_Rail]:
@@ -254,8 +254,8 @@ class TinkerforgeSource(Source):
             if self._client is not None:
                 self._client.close()
                 self._client = None
-            if now_ns - self._away_ns > AWAY_S * NS_PER_S:
-                why = f"the Brick Daemon at {self._where} has been gone for {AWAY_S:g} s ({self._why}; {error})"
+            if now_ns - self._away_ns > _AWAY_S * NS_PER_S:
+                why = f"the Brick Daemon at {self._where} has been gone for {_AWAY_S:g} s ({self._why}; {error})"
                 self._lost = SourceLostError(f"{why}; start it again and reopen the sensor")
                 raise self._lost from error
             return False

@@ -14,7 +14,7 @@ from pmtpy.emulators.world import shared_world
 
 __all__ = ["PmdBoard", "RailBoard", "open_virtual"]
 
-MODELS = ("usb", "pmd2", "pmd2x", "wireview")
+_MODELS = ("usb", "pmd2", "pmd2x", "wireview")
 
 
 def open_virtual(
@@ -48,9 +48,9 @@ def open_virtual(
         As of the real one.
     """
     check_device("pmd", device)
-    one_of(model, MODELS, "the model")
+    one_of(model, _MODELS, "the model")
     world = shared_world(load, clock=clock)
-    layouts = dict(zip(MODELS[1:], (codec.POLLED[1], codec.POLLED[0], codec.POLLED[2]), strict=True))
+    layouts = dict(zip(_MODELS[1:], (codec.POLLED[1], codec.POLLED[0], codec.POLLED[2]), strict=True))
     board: PmdBoard | RailBoard
     if model == "usb":
         board = PmdBoard(world, noise_codes=1.5 if noise else 0.0, streaming=streaming, baud=left_at)

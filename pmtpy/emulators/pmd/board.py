@@ -15,9 +15,9 @@ from pmtpy.emulators.world import World, unheld
 VOLTS = 12.0
 SHARES = dict(zip(PAIRS, (0.45, 0.35, 0.15, 0.05), strict=True))  # of the load's power
 # Spacing of records in ticks, as in the recordings of Yang et al.: 602 usually, with pauses for other work.
-SPACING = (601, 602, 602, 603, 602, 601, 602, 606, 602, 603, 602, 637, 602, 601, 602, 602, 684, 602, 602, 603, 739)
-LONG_PAUSE = 1017
-TICK_HZ = 2_934_500.0
+_SPACING = (601, 602, 602, 603, 602, 601, 602, 606, 602, 603, 602, 637, 602, 601, 602, 602, 684, 602, 602, 603, 739)
+_LONG_PAUSE = 1017
+_TICK_HZ = 2_934_500.0
 _ARGUMENTS = {0x05: 0, 0x07: 3, 0x08: 16}
 _MAX_BEHIND_NS = 1_000_000_000
 
@@ -44,7 +44,7 @@ class PmdBoard:
         self,
         world: World,
         *,
-        tick_hz: float = TICK_HZ * 1.0006,
+        tick_hz: float = _TICK_HZ * 1.0006,
         baud: int = 115200,
         streaming: bool = False,
         noise_codes: float = 1.5,
@@ -148,7 +148,7 @@ class PmdBoard:
         # A record takes as long as the line needs for it, if that is longer.
         size = self._stamp_bytes + 2 * sum(self._mask)
         line = size * 10 / self.baud * self.tick_hz
-        spacing = np.maximum(np.array((*SPACING * 8, LONG_PAUSE)), int(line))
+        spacing = np.maximum(np.array((*_SPACING * 8, _LONG_PAUSE)), int(line))
         cycle = int(spacing.sum())
         places = np.cumsum(spacing)
         first = self._sent_ticks // cycle

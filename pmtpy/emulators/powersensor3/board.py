@@ -27,7 +27,7 @@ from pmtpy.emulators.powersensor3.spec import FRAME_BYTES, BoardSpec, factory_fl
 from pmtpy.errors import TargetError
 
 MARKER_BYTE, MARKER_BIT = 3, 0x40  # second byte of sensor 0
-CONVERSIONS_PER_FRAME = 8
+_CONVERSIONS_PER_FRAME = 8
 UPTIME_NS = 10_000_000_000  # how long a board that is met has been plugged in, so it has booted
 
 
@@ -114,7 +114,7 @@ class Board:
 
     def conversions(self) -> int:
         """Conversions since the counter was last cleared: eight per frame sampled, sent or not."""
-        return CONVERSIONS_PER_FRAME * (self._sampler.frames_by(self.now_ns) - self._counted_from)
+        return _CONVERSIONS_PER_FRAME * (self._sampler.frames_by(self.now_ns) - self._counted_from)
 
     def clear_conversions(self) -> None:
         """Start counting conversions from 0."""

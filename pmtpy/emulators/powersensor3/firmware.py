@@ -13,11 +13,11 @@ from typing import Protocol
 
 from pmtpy.emulators.powersensor3.spec import SENSORS, BoardSpec
 
-HOST_TIMEOUT_NS = 2_000_000_000  # then the device resets itself
-BLINK_NS = 500_000_000
-STOP_DELAY_NS = 100_000_000  # before the stop words
-DISPLAY_NS = 3_000_000  # to draw a message, "some milliseconds": assumed
-STOP_WORDS = b"\xff\x3f" * 2
+_HOST_TIMEOUT_NS = 2_000_000_000  # then the device resets itself
+_BLINK_NS = 500_000_000
+_STOP_DELAY_NS = 100_000_000  # before the stop words
+_DISPLAY_NS = 3_000_000  # to draw a message, "some milliseconds": assumed
+_STOP_WORDS = b"\xff\x3f" * 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Firmware:
 
     def main(self) -> Program:
         """Run from boot: blink once, then one byte per pass."""
-        yield Pause(BLINK_NS)
+        yield Pause(_BLINK_NS)
         while True:
             command = yield Idle()
             handler = self._handlers.get(command)
@@ -126,7 +126,7 @@ class Firmware:
 
     @property
     def _host_limit_ns(self) -> int | None:
-        return HOST_TIMEOUT_NS if self.spec.release >= (1, 3, 4) else None
+        return _HOST_TIMEOUT_NS if self.spec.release >= (1, 3, 4) else None
 
     def _read_configuration(self) -> Program:
         size = self.spec.record_bytes
@@ -146,7 +146,7 @@ class Firmware:
 
     def _start(self) -> Program:
         if not self.streaming:
-            yield Pause(DISPLAY_NS)
+            yield Pause(_DISPLAY_NS)
         self._pins.clear_conversions()
         self.streaming = True
 
@@ -156,7 +156,7 @@ class Firmware:
                 yield Hang() if self.spec.hang_on_marker else MarkersGone()
             yield NextSample()
         self.streaming = False
-        yield Pause(DISPLAY_NS)
+        yield Pause(_DISPLAY_NS)
 
     def _stop(self) -> Program:
         flagged = self.streaming
@@ -167,8 +167,8 @@ class Firmware:
     def _stop_with_words(self) -> Program:
         flagged = self.streaming
         yield from self._halt()
-        yield Pause(STOP_DELAY_NS)
-        self._pins.send(STOP_WORDS)
+        yield Pause(_STOP_DELAY_NS)
+        self._pins.send(_STOP_WORDS)
         if flagged:
             self._pins.send_latest_frame()
 
@@ -186,7 +186,7 @@ class Firmware:
         yield from ()
 
     def _blink(self) -> Program:
-        yield Pause(BLINK_NS)
+        yield Pause(_BLINK_NS)
 
     def _version(self) -> Program:
         self._pins.send(self.spec.version_line)

@@ -6,7 +6,7 @@ from pmtpy.core.clock import Clock
 from pmtpy.emulators.powersensor3.board import Board
 from pmtpy.errors import SourceLostError
 
-BURST_NS = 10_000_000
+_BURST_NS = 10_000_000
 
 
 class MemoryTransport:
@@ -23,7 +23,7 @@ class MemoryTransport:
         Frames arrive in bursts of this length, as USB delivers them; each is stamped with the instant of its end.
     """
 
-    def __init__(self, board: Board, clock: Clock, burst_ns: int = BURST_NS) -> None:
+    def __init__(self, board: Board, clock: Clock, burst_ns: int = _BURST_NS) -> None:
         self.board, self.clock, self._burst_ns = board, clock, burst_ns
         board.listening = False  # what it sent before this line was there went nowhere
         board.advance(clock.now_ns())

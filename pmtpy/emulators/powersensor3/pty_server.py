@@ -27,13 +27,13 @@ from pmtpy.emulators.powersensor3.sampler import FAST_CYCLE_BLOCKS
 from pmtpy.emulators.powersensor3.spec import BoardSpec
 from pmtpy.errors import TargetError
 
-TICK_S = 0.004
-IDLE_S = 0.05
-CLOSED_S = 0.005  # how soon an opening is noticed
+_TICK_S = 0.004
+_IDLE_S = 0.05
+_CLOSED_S = 0.005  # how soon an opening is noticed
 SETTLE_S = 0.05
 HOST_BUFFER_BYTES = 640 * 1024  # what the kernel holds for a real port that nobody reads
-FAST_FRAMES = 4096
-PARENT_CHECK_S = 0.5
+_FAST_FRAMES = 4096
+_PARENT_CHECK_S = 0.5
 
 
 class PtyServer:
@@ -189,13 +189,13 @@ class PtyServer:
                 self.board.feed(os.read(self._master, 4096), now_ns)
         if self._fast and self.board.firmware.streaming:
             # The board's time moves with what the host takes, and stands still while it takes nothing.
-            target_ns = self.board.now_ns if self._wire else self.board.frames_end_ns(FAST_FRAMES)
+            target_ns = self.board.now_ns if self._wire else self.board.frames_end_ns(_FAST_FRAMES)
             self._skew_ns += target_ns - now_ns
             now_ns = target_ns
         self.board.advance(now_ns)
         self._deliver(now_ns)
         if self._control is not None and now_ns >= self._next_parent_check_ns:
-            self._next_parent_check_ns = now_ns + round(PARENT_CHECK_S * 1e9)
+            self._next_parent_check_ns = now_ns + round(_PARENT_CHECK_S * 1e9)
             self._running = self._running and os.getppid() == self._parent
 
     def _wait(self) -> int:
@@ -203,7 +203,7 @@ class PtyServer:
         writes = self._hold_ns == 0 and (bool(self._wire) or (self._fast and self.board.firmware.streaming))
         if self._master >= 0:
             self._watch((select.POLLIN | (select.POLLOUT if writes else 0)) if self._open else 0)
-        wait_s = CLOSED_S if not self._open else TICK_S if self.board.busy or self._wire else IDLE_S
+        wait_s = _CLOSED_S if not self._open else _TICK_S if self.board.busy or self._wire else _IDLE_S
         events = dict(self._poller.poll(wait_s * 1000))
         if self._control is not None and self._control[0] in events:
             self._obey(self._control[0])

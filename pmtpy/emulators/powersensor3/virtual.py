@@ -21,7 +21,7 @@ from pmtpy.emulators.powersensor3.spec import BoardSpec
 from pmtpy.emulators.world import DEFAULT_LOAD
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
 
-QUIT_TIMEOUT_S = 5
+_QUIT_TIMEOUT_S = 5
 
 
 class VirtualBoard:
@@ -161,7 +161,7 @@ class VirtualBoard:
             return
         process.stdin.close()  # which tells it to end
         try:
-            process.wait(QUIT_TIMEOUT_S)
+            process.wait(_QUIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

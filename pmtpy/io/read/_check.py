@@ -16,7 +16,7 @@ from pmtpy.io.read._recording import Recording
 
 Where = npt.NDArray[np.bool_]
 
-GREATEST = 1e12
+_GREATEST = 1e12
 """No volts, amperes, watts or joules of one recording are more than this."""
 _LONG = 10.0  # times the usual interval: a row this late has others missing before it
 _FEW = 10  # rows; with fewer, none of their intervals is the usual one
@@ -125,7 +125,7 @@ def gaps(recording: Recording, steps: Floats, at: Ints) -> Where:
 def possible(recording: Recording, name: str, values: Floats, at: Ints) -> Floats:
     """Return the values with those that cannot be (infinite, or beyond any device) as NaN, and note them."""
     with np.errstate(invalid="ignore"):
-        wrong = np.flatnonzero(np.abs(values) > GREATEST)
+        wrong = np.flatnonzero(np.abs(values) > _GREATEST)
     if not len(wrong):
         return values
     more = f" (and in {len(wrong) - 1} more lines)" if len(wrong) > 1 else ""
@@ -188,9 +188,9 @@ def recorded(recording: Recording, columns: dict[str, npt.NDArray[Any]], at: Int
         left = in_order(recording, elapsed, at)
     for name, values in columns.items():
         if values.dtype.kind == "f":
-            if len(values) and values.min() >= -GREATEST and values.max() <= GREATEST:
+            if len(values) and values.min() >= -_GREATEST and values.max() <= _GREATEST:
                 continue
-            wrong = ~(np.abs(values) <= GREATEST) & ~np.isnan(values)  # an empty field is NaN
+            wrong = ~(np.abs(values) <= _GREATEST) & ~np.isnan(values)  # an empty field is NaN
         elif values.dtype.kind == "i":
             wrong = values < 0
         else:

@@ -19,7 +19,7 @@ _GZIP = b"\x1f\x8b"
 _UNSUSPECTED = 1 << 26  # bytes that may always be unpacked
 _RATIO = 200  # text of ours packs to a fifth or a tenth, and nothing whose times go on to less than a hundredth
 _COST = 8  # bytes of memory per byte of a text that is taken apart line by line
-CUT = "it has no end (was the writer stopped while writing it?)"
+_CUT = "it has no end (was the writer stopped while writing it?)"
 
 
 class Recording:
@@ -136,7 +136,7 @@ class Recording:
             self.broken_lines.append(number)
             self.notes.append(f"line {number}, the last, was cut off when the writer was stopped, and is left out")
         else:
-            self.broken(number, CUT)
+            self.broken(number, _CUT)
 
     def judge(self) -> None:
         """Raise if there are broken lines that were not to be skipped. Call when all lines were seen."""

@@ -18,7 +18,7 @@ from pmtpy.core.rows import Floats, Frame, Layout
 from pmtpy.io.channels import described
 from pmtpy.io.origin import Launch, Machine, is_shared
 
-FORMAT_VERSION = 1
+_FORMAT_VERSION = 1
 """Of the metadata written beside or inside a file; a reader refuses a greater one."""
 
 UNKNOWN_VIRTUAL = "it is not known whether it is virtual (whether its energy was emulated)"
@@ -198,7 +198,7 @@ def metadata(header: Header, columns: tuple[str, ...], ending: Ending | None = N
     """Everything about a dump that is not a row, ready for JSON. Without an ending it is marked incomplete."""
     in_total = {header.layout.energy[i - 1].name for i in header.layout.in_total}
     facts: dict[str, object] = {
-        "format": FORMAT_VERSION,
+        "format": _FORMAT_VERSION,
         "target": header.target,
         "virtual": header.identity.virtual if header.virtual_known else None,
         "identity": _identity(header),

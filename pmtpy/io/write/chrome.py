@@ -40,7 +40,7 @@ class ChromeSink:
 
     def __init__(self, output: Output, header: Header, *, into: Path | None = None) -> None:
         self._output, self._header, self._into = output, header, into
-        self._theirs = read_trace(into) if into is not None else None
+        self._theirs = _read_trace(into) if into is not None else None
         self._shown = counters(header)
         self._story = Story(header, self._shown)
         self._offset_ns: int | None = None  # of the axis, from the times of rows
@@ -132,7 +132,7 @@ class ChromeSink:
             yield event | ({"args": dict(one.facts)} if one.facts else {})
 
 
-def read_trace(path: Path) -> dict[str, Any]:
+def _read_trace(path: Path) -> dict[str, Any]:
     """Read a trace in Chrome's JSON, which may be packed by gzip.
 
     Raises

@@ -26,7 +26,7 @@ from pmtpy.io.write._file import Output
 from pmtpy.io.write._journal import Journal
 from pmtpy.io.write.base import Ending, Header, metadata
 
-METADATA_KEY = "pmtpy"
+_METADATA_KEY = "pmtpy"
 _ROW_GROUP = 100_000  # rows: some seconds of a stream, some megabytes
 _SMALLEST = 1_000  # rows of a row group on a disk that is nearly full
 
@@ -140,7 +140,7 @@ class ParquetSink:
                 except SinkError as error:
                     ending = self._short(ending, error)
             facts = json.dumps(metadata(self._header, self._names, ending))
-            self._output.write(self._encoder.end({METADATA_KEY: facts}, self._accounts))
+            self._output.write(self._encoder.end({_METADATA_KEY: facts}, self._accounts))
             self._output.settle()
             finished = True
         except SinkError as error:
@@ -187,7 +187,7 @@ class _Encoder:
         types = {"marker": pa.string(), "lost": pa.int64()}
         self._schema = pa.schema([(n, types.get(n, pa.float64())) for n in names])
         self._nothing = pa.py_buffer(bytes(1 << 24))  # never touched, so it takes no memory
-        self.end({METADATA_KEY: ""}, [])  # whatever the library loads when it is first used
+        self.end({_METADATA_KEY: ""}, [])  # whatever the library loads when it is first used
 
     def batch(self, arrays: Iterator[Any]) -> Any:
         """Make a record batch of the columns of one Frame; that of the markers is given as row and label."""
