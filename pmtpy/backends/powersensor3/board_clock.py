@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmtpy.backends.powersensor3.codec import Levels
-from pmtpy.backends.powersensor3.counting import FrameCounter, Gap
+from pmtpy.backends.powersensor3.counting import ALIKE_US, FrameCounter, Gap
 from pmtpy.backends.powersensor3.envelope import Envelope, Point
 from pmtpy.core.rows import Ints
 
@@ -320,6 +320,7 @@ class BoardClock:
             if more:
                 numbers[row:] += more
                 self._counter.skip(more)
+            if more > 0:
                 self._judged.append((int(numbers[row]), more, round(self._at(int(numbers[row])))))
                 if row > self._gaps[0].first:  # or before the rows between the two
                     begin, end = (round(self._at(int(numbers[r]))) for r in (self._gaps[0].first, row - 1))
@@ -327,7 +328,11 @@ class BoardClock:
             if len(self._gaps) > 1 and len([rows for rows, *_ in late if rows < self._gaps[1].row]) < _FEW:
                 gap, later = self._gaps[:2]
                 rest = gap.rest_us + later.rest_us
-                self._gaps[1] = Gap(gap.first, later.row, rest, gap.known + later.known) if not more else later
+                self._gaps[1] = (
+                    Gap(gap.first, later.row, rest, gap.known + later.known, max(gap.alike_us, later.alike_us))
+                    if not more
+                    else later
+                )
             self._gaps.pop(0)
         return len(numbers)
 
@@ -339,10 +344,11 @@ class BoardClock:
         gap = self._gaps[0]
         if not self._started or not self._paced:
             return 0
-        step = self._counter.next_alike(gap.rest_us, gap.known) - gap.known
+        step = self._counter.next_alike(gap.rest_us, gap.known, gap.alike_us) - gap.known
         low = min((ns for _, _, ns in late), default=0.0)
         if late and self._excluded(low, step):
-            return 0
+            own = [ns for rows, _, ns in late if len(self._gaps) == 1 or rows < self._gaps[1].row]
+            return self._too_many(gap, min(own, default=0.0))
         if len(self._gaps) > 1:  # what comes behind the next gap belongs to that one
             late = [piece for piece in late if piece[0] < self._gaps[1].row]
         elif not last and not self._telling(late):
@@ -354,8 +360,15 @@ class BoardClock:
         if self._excluded(risen, step) or vary > max(_STEADY_NS, risen / 2):
             return 0
         about = gap.known + risen / self._tick_ns
-        missing = self._counter.unseen(gap.rest_us, about, max(_STEADY_NS, vary) / self._tick_ns)
+        missing = self._counter.unseen(gap.rest_us, about, max(_STEADY_NS, vary) / self._tick_ns, gap.alike_us)
         return max(0, missing - gap.known) if missing is not None else 0
+
+    def _too_many(self, gap: Gap, low_ns: float) -> int:
+        """Return by how many frames fewer are missing in a gap than its stamps say, where arrivals came too early."""
+        if low_ns > -(1.0 - _NEAR) * self._least * self._tick_ns:
+            return 0
+        fewer = self._counter.unseen(gap.rest_us, 0.0, max(0.0, gap.known + low_ns / self._tick_ns))
+        return min(0, fewer - gap.known) if fewer is not None else 0
 
     def _telling(self, late: Sequence[tuple[int, int, float]]) -> bool:
         """Whether enough has come since a gap to tell a loss from a delay, or will not come."""
@@ -395,7 +408,9 @@ class BoardClock:
         vary = max(recent) - min(recent)
         if vary > max(_STEADY_NS, min(recent) / 4):
             return
-        missing = self._counter.unseen(0.0, min(recent) / self._tick_ns, max(_STEADY_NS, vary) / self._tick_ns, gaps=3)
+        missing = self._counter.unseen(
+            0.0, min(recent) / self._tick_ns, max(_STEADY_NS, vary) / self._tick_ns, 3 * ALIKE_US
+        )
         if missing:
             self._counter.skip(missing)
             self._numbers = self._numbers + missing

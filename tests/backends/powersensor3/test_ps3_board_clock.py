@@ -324,6 +324,36 @@ def test_losses_too_close_to_be_told_apart_are_stated_as_time_that_may_be_missin
             assert abs(int(truly) - int(by_rows)) <= stated + 2 * 2_050_000  # a burst or two may be still to be judged
 
 
+@pytest.mark.parametrize("name", INTERVALS)
+@pytest.mark.parametrize("jitter_us", [0.0, 0.8])
+def test_bursts_of_more_than_two_turns_close_to_each_other_are_counted(name: str, jitter_us: float) -> None:
+    """Of each loss the mean of the stamps behind it tells the number but for 11 to 26 ms, which arrivals exclude."""
+    world = World(INTERVALS[name])
+    since = world.run(50, since=0)
+    truly = 0
+    for missing in world.rng.integers(38, 90, 150).tolist():
+        frames = np.arange(since, since + int(world.rng.integers(80, 200)))
+        world.deliver(frames, off_us=np.rint(world.rng.normal(0, jitter_us, len(frames))).astype(np.int64))
+        since, truly = int(frames[-1]) + 1 + missing, truly + missing
+    world.run(20, since=since)
+    assert sum(int(x.sum()) for x in world.lost) == truly
+    # One of exactly two turns hides in the jitter until there are stamps enough behind it.
+    assert np.abs(world.errors_ns).max() < 8_000_000
+    assert np.abs(world.errors_ns[-8000:]).max() < 400_000
+
+
+@pytest.mark.parametrize("off_us", [2, -2, 4])
+def test_stamps_that_are_late_from_now_on_are_no_loss(off_us: int) -> None:
+    """As late as if 41 frames or 471 were missing; but frames come as early as before."""
+    world = World()
+    since = world.run(60, since=0)
+    for _ in range(30):
+        frames = np.arange(since, since + 800)
+        world.deliver(frames, off_us=np.full(800, off_us), late_ns=100_000)
+        since += 800
+    world.check(error_ns=400_000)
+
+
 def test_the_line_below_the_points_finds_the_drift_through_delays_that_are_never_negative() -> None:
     rng = np.random.default_rng(2)
     for ppm in (-90, 0, 90):
