@@ -16,8 +16,10 @@ from pmtpy.cli.common import add_options, parse_options, say
 from pmtpy.cli.page import Kind, Line, Page
 from pmtpy.cli.settings import load_settings
 from pmtpy.cli.terminal import is_terminal, show
+from pmtpy.cli.values import add_part, part_of
 from pmtpy.core.clock import duration_of, seconds_of
 from pmtpy.errors import TargetError
+from pmtpy.io.read.cut import Cut
 from pmtpy.lab.found import Found
 from pmtpy.lab.recorded import one_run, power_column, read_file, read_series, read_stamps, sensor_column
 from pmtpy.sensor.registry import canonical, split_target
@@ -47,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--skip-broken", action="store_true", help="leave out lines that cannot be read")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
+    add_part(parser)
     add_options(parser)
     procedures.add_arguments(parser)
     parser.epilog = _EXAMPLES
@@ -83,6 +86,9 @@ def _one(target: str, args: argparse.Namespace) -> Found:
     if Path(split_target(target)[0]).suffix or "/" in split_target(target)[0]:
         msg = f"there is no file {target}, and no sensor has such a name"
         raise TargetError(msg)
+    if args.part_from is not None or args.part_to is not None:
+        msg = f"there is no file {target}, and --from and --to take a part of a recording; --duration is for sensors"
+        raise TargetError(msg)
     if args.load or args.meter:
         msg = (
             f"there is no file {target}, and --load and --meter go with recordings; record the sensor with "
@@ -118,7 +124,8 @@ def _progress(text: str) -> None:
 
 
 def _recorded(path: str, args: argparse.Namespace) -> Found:
-    table = read_file(path, skip_broken=args.skip_broken, report=say)
+    cut = Cut.of(path, *part_of(args))
+    table = read_file(path, cut.ends(path), skip_broken=args.skip_broken, report=say)
     column = sensor_column(table, args.channel, path)
     load = read_stamps(args.load, skip_broken=args.skip_broken, report=say) if args.load else None
     meter, one_clock = None, False
@@ -126,7 +133,7 @@ def _recorded(path: str, args: argparse.Namespace) -> Found:
         if Path(args.meter).exists() and Path(args.meter).samefile(path):
             msg = f"{path} cannot be its own meter: --meter is the recording of another instrument"
             raise TargetError(msg)
-        metered = read_file(args.meter, skip_broken=args.skip_broken, report=say)
+        metered = read_file(args.meter, cut.ends(args.meter), skip_broken=args.skip_broken, report=say)
         power_column(metered, None, args.meter)
         meter, one_clock = read_series(metered, "total_W"), one_run([table, metered])
     polls = read_series(table, column)

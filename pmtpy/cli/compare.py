@@ -29,7 +29,7 @@ from pmtpy.cli.comparison_report import page
 from pmtpy.cli.dump import end_dumps
 from pmtpy.cli.stopping import Stop
 from pmtpy.cli.terminal import progress, show
-from pmtpy.cli.values import utc_offset
+from pmtpy.cli.values import add_part, part_of, utc_offset
 from pmtpy.cluster.clocks import Clocks
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 from pmtpy.core.clock import HOST_CLOCK, duration_of, seconds_of
@@ -37,6 +37,7 @@ from pmtpy.core.markers import Span, paired
 from pmtpy.core.rows import Floats
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
 from pmtpy.io.read import load
+from pmtpy.io.read.cut import Cut
 from pmtpy.lab.recorded import one_run
 from pmtpy.plotting.recording import SUFFIXES
 from pmtpy.regions.measurement import Measurement
@@ -92,6 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how often sensors that must be polled are polled (10ms, 100Hz)",
     )
     add("--utc-offset", type=utc_offset, metavar="SECONDS", help="how far wall times without a zone are ahead of UTC")
+    add_part(parser, "the first FILE")
     add("--clocks", metavar="CLOCKS", help="put FILEs of several nodes on one axis, by what pmt.mpi.clocks wrote")
     add("--skip-broken", action="store_true", help="leave out lines of FILEs that cannot be read")
     add("--json", action="store_true", help="print one JSON document; a command's stdout then goes to stderr")
@@ -123,6 +125,9 @@ def run(args: argparse.Namespace) -> int:
     if files and len(files) < len(args.things):
         missing = next(t for t in args.things if t not in files)
         msg = f"recordings and live sensors cannot be compared at once, and there is no file {missing}"
+        raise TargetError(msg)
+    if not files and (args.part_from is not None or args.part_to is not None):
+        msg = "--from and --to take a part of recordings; how long sensors are watched says --duration"
         raise TargetError(msg)
     if files and (options or args.command):
         msg = f"{files[0]} is a recording: backend options and a command are for live sensors"
@@ -197,9 +202,13 @@ def _files(args: argparse.Namespace) -> _Watched:
     waiting: list[Span] = []
     paths = list(dict.fromkeys(_split(thing)[0] for thing in args.things))
     clocks, moved = Clocks.read(Path(args.clocks)) if args.clocks else None, list[str]()
+    cut = Cut.of(paths[0], *part_of(args), utc_offset_s=args.utc_offset)
     for thing in args.things:
         path, channel = _split(thing)
-        read = load(path, skip_broken=args.skip_broken, utc_offset_s=args.utc_offset)
+        read = load(path, *cut.ends(path), skip_broken=args.skip_broken, utc_offset_s=args.utc_offset)
+        if not len(read) and cut.asked:
+            msg = f"{path} has no rows in the part that was asked for; choose another with --from and --to"
+            raise TargetError(msg)
         if clocks is not None:
             read, said = clocks.place(read, path)
             moved.append(said)

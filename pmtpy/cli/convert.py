@@ -11,7 +11,7 @@ from pmtpy.analysis.uncertainty.interval import Interval
 from pmtpy.analysis.uncertainty.recorded import recorded_uncertainties
 from pmtpy.cli.common import check_writable, say
 from pmtpy.cli.terminal import progress
-from pmtpy.cli.values import utc_offset
+from pmtpy.cli.values import add_part, part_of, utc_offset
 from pmtpy.core.clock import seconds_of
 from pmtpy.core.rows import Floats
 from pmtpy.errors import TargetError
@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--interval", type=seconds_of, metavar="TIME", help="one row per TIME: 10ms, 0.5s, 100Hz; default: every row"
     )
+    add_part(parser)
     parser.add_argument(
         "--start",
         metavar="TIME",
@@ -58,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  pmtpy convert run.csv run.parquet\n"
         "  pmtpy convert gpudata.csv run.csv --utc-offset 3600\n"
         "  pmtpy convert run.parquet run.csv --interval 100ms\n"
+        "  pmtpy convert day.jls minute.parquet --from 2h --to 2h1m\n"
         "  pmtpy convert run.csv run.pftrace            # ui.perfetto.dev\n"
         "  pmtpy convert run.csv both.json --merge pytorch-trace.json\n"
         "  pmtpy convert occ.csv occ.otf2               # Vampir, otf2-print"
@@ -78,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
                 args.target,
                 format=into.name,
                 options=options,
+                part=part_of(args),
                 interval_s=interval_s,
                 start_s=start_s,
                 skip_broken=args.skip_broken,

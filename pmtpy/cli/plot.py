@@ -6,9 +6,10 @@ import argparse
 from pathlib import Path
 
 from pmtpy.cli.common import say
-from pmtpy.cli.values import utc_offset
+from pmtpy.cli.values import add_part, part_of, utc_offset
 from pmtpy.errors import TargetError
-from pmtpy.plotting.interactive import SUFFIX, write_html
+from pmtpy.io.read.cut import Cut
+from pmtpy.plotting.interactive import MOST_ROWS, SUFFIX, write_html
 from pmtpy.plotting.overview import of_file
 from pmtpy.plotting.recording import SUFFIXES, plot
 from pmtpy.plotting.style import theme_of
@@ -37,8 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--utc-offset", type=utc_offset, metavar="SECONDS", help="how far wall times without a zone are ahead of UTC"
     )
+    add_part(parser, "the first FILE")
     parser.epilog = (
         "examples:\n  pmtpy plot run.csv -o run.png\n  pmtpy plot run.csv -o run.html\n"
+        "  pmtpy plot day.jls --from 2h --to 2h1m -o minute.html\n"
         "  pmtpy plot rapl.csv nvml-0.csv --overlay -o both.pdf\n"
         "  pmtpy plot gpudata.csv.gz PMD_data.bin.gz timestamps.csv --utc-offset 3600 -o meter.svg"
     )
@@ -53,10 +56,17 @@ def run(args: argparse.Namespace) -> int:
         msg = f"an {SUFFIX} file shows recordings below each other, on one axis of time; leave --overlay out"
         raise TargetError(msg)
     shown = {}
+    cut = Cut.of(paths[0], *part_of(args), utc_offset_s=args.utc_offset)
     for path in paths:
         name = path.name if [p.name for p in paths].count(path.name) == 1 else str(path)
         try:
-            shown[name] = of_file(path, skip_broken=args.skip_broken, utc_offset_s=args.utc_offset)
+            shown[name] = of_file(
+                path,
+                *cut.ends(path),
+                most=MOST_ROWS if into_page else None,
+                skip_broken=args.skip_broken,
+                utc_offset_s=args.utc_offset,
+            )
         except OSError as error:
             if error.errno is None:
                 raise

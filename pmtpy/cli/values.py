@@ -6,6 +6,7 @@ usage.
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Callable
 
@@ -42,6 +43,29 @@ def utc_offset(text: str) -> float:
         msg = f"{text!r} is not a number of seconds ahead of UTC, such as 3600 or -18000: less than a day either way"
         raise TargetError(msg)
     return value
+
+
+def add_part(parser: argparse.ArgumentParser, of: str = "FILE") -> None:
+    """Add the options that name a part of a recording."""
+    add = parser.add_argument
+    since = f"(2h, 90s, 500ms) after the first row of {of}"
+    add("--from", dest="part_from", type=duration_or_none, metavar="TIME", help=f"only what lies TIME {since} or later")
+    add("--to", dest="part_to", type=duration_of, metavar="TIME", help="only what lies before that")
+
+
+def part_of(args: argparse.Namespace) -> tuple[float | None, float | None]:
+    """Return from where to where, in seconds; None: from the beginning, to the end.
+
+    Raises
+    ------
+    TargetError
+        It ends before it begins.
+    """
+    start, stop = args.part_from, args.part_to
+    if stop is not None and not (start or 0.0) < stop:
+        msg = f"--to {stop:g} s does not lie behind --from {start:g} s; both count from the first row"
+        raise TargetError(msg)
+    return start, stop
 
 
 def duration_or_none(text: str) -> float:

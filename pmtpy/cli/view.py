@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pmtpy.cli.common import add_options, chosen_targets, opened, say
+from pmtpy.cli.values import utc_offset
 from pmtpy.cluster.clocks import Clocks
 from pmtpy.errors import TargetError
 
@@ -33,6 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--theme", choices=("light", "dark"), default="light", help="colours of the page")
     parser.add_argument("--clocks", metavar="CLOCKS", help="put FILEs of several nodes on one axis, by pmt.mpi.clocks")
+    parser.add_argument(
+        "--skip-broken", action="store_true", help="leave out lines of FILEs that cannot be read, and say how many"
+    )
+    parser.add_argument(
+        "--utc-offset", type=utc_offset, metavar="SECONDS", help="how far wall times without a zone are ahead of UTC"
+    )
     parser.add_argument("--no-browser", action="store_true", help="print the address, and open no browser")
     parser.epilog = (
         "examples:\n"
@@ -57,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     if gone:
         msg = f"there is no file {gone}"
         raise TargetError(msg)
-    tracks = _recorded(files, Clocks.read(Path(args.clocks)) if args.clocks else None)
+    tracks = _recorded(files, args)
     targets = chosen_targets(sensors) if sensors or not files else []
     with contextlib.ExitStack() as stack:
         if targets:
@@ -82,15 +89,20 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _recorded(files: Sequence[str], clocks: Clocks | None) -> list[Track]:
+def _recorded(files: Sequence[str], args: argparse.Namespace) -> list[Track]:
     """Open recordings; with the clocks of their nodes, on one axis."""
     from pmtpy.live.stored import StoredTrack
     from pmtpy.live.tracks import JlsTrack
 
+    clocks = Clocks.read(Path(args.clocks)) if args.clocks else None
     tracks: list[Track] = []
     for name in files:
         path = Path(name)
-        track: Track = JlsTrack(name, path) if path.suffix == ".jls" else StoredTrack.of_file(name, path)
+        track: Track = (
+            JlsTrack(name, path)
+            if path.suffix == ".jls"
+            else StoredTrack.of_file(name, path, skip_broken=args.skip_broken, utc_offset_s=args.utc_offset, report=say)
+        )
         if clocks is not None:
             length_s = track.span[1] - track.span[0]
             track.start_unix_s, said = clocks.start(track.facts, name, track.start_unix_s, length_s)

@@ -25,7 +25,7 @@ from pmtpy.core.rows import Frame
 from pmtpy.errors import SinkError, TargetError
 from pmtpy.io.columns import join, piece
 from pmtpy.io.read.blocks import OpenRecording, RowBlock, open_blocks, recording_of
-from pmtpy.io.recorded import Frames, RecordedLayout, ending_of, header_of, layout_of
+from pmtpy.io.recorded import Frames, RecordedLayout, ending_of, header_of, layout_of, of_part
 from pmtpy.io.write import FILE_FORMATS, Ending, FileFormat, Header, Options, Sink
 from pmtpy.io.write._file import already_there
 from pmtpy.io.write.base import Judge
@@ -83,6 +83,7 @@ def convert(
     *,
     format: str | None = None,  # noqa: A002  (the word of the command line)
     options: Options | None = None,
+    part: tuple[float | None, float | None] = (None, None),
     interval_s: float | None = None,
     start_s: float | None = None,
     skip_broken: bool = False,
@@ -100,6 +101,9 @@ def convert(
         None: by the suffix of ``target``.
     options : Options, optional
         How the file is written.
+    part : pair of float, optional
+        Only the rows from the first (included) to the second (not), in seconds since the first row of the recording;
+        None: from its beginning, to its end.
     interval_s : float, optional
         One row for each interval, with nothing lost from the energy; None: every row.
     start_s : float, optional
@@ -132,9 +136,10 @@ def convert(
         msg = f"{target} is the trace to merge with, which stays as it is; name another file"
         raise TargetError(msg)
     with (
-        open_blocks(source, skip_broken=skip_broken, utc_offset_s=utc_offset_s) as recording,
+        open_blocks(source, *part, skip_broken=skip_broken, utc_offset_s=utc_offset_s) as opened,
         _placed(Path(target), overwrite=how.overwrite) as draft,
     ):
+        recording = opened if opened.part.whole else replace(opened, facts=of_part(opened.facts))
         return _Conversion(recording, into, draft, how, interval_s=interval_s, start_s=start_s, judge=judge).run(tell)
 
 
@@ -213,7 +218,8 @@ class _Conversion:
                     self._take(block, meaning)
                 tell(block.share)
             if self._header is None or self._sink is None:
-                msg = f"{recording.path} has no rows; there is nothing to convert"
+                where = "" if recording.part.whole else " in the part that was asked for"
+                msg = f"{recording.path} has no rows{where}; there is nothing to convert"
                 raise TargetError(msg)
             rest = self._thinner.flush() if self._thinner is not None else None
             if rest is not None:

@@ -21,6 +21,7 @@ from pmtpy.io.write.base import Ending, Header, RecordedRegion
 
 _UNITS = {q.value: q for q in Quantity}
 _NS = 1e9
+_OF_THE_WHOLE = {"rows", "lost", "dropped", "error", "converted_from"}  # what metadata say of all rows, or of the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,11 @@ def header_of(
         regions=regions_of(facts),
         virtual_known=type(known.get("virtual")) is bool,
     )
+
+
+def of_part(facts: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return what metadata say of a part of their recording: not how many rows it has, nor how it ended."""
+    return None if facts is None else {k: v for k, v in facts.items() if k not in _OF_THE_WHOLE} | {"complete": True}
 
 
 def _anchor(facts: dict[str, Any], end: str) -> Anchor | None:

@@ -31,8 +31,14 @@ _log = logging.getLogger(__name__)
 _STAMPS, _METER, _LOG = "load time stamps", "PMD recording", "nvidia-smi log"
 
 
-def read_file(path: str, *, skip_broken: bool = False, report: Callable[[str], None] = _log.warning) -> pd.DataFrame:
-    """Read a recording; ``report`` is told what was left out of it.
+def read_file(
+    path: str,
+    ends: tuple[float | None, float | None] = (None, None),
+    *,
+    skip_broken: bool = False,
+    report: Callable[[str], None] = _log.warning,
+) -> pd.DataFrame:
+    """Read a recording, or what lies between two ``ends`` of it; ``report`` is told what was left out of it.
 
     A last line that its writer did not finish is left out: loggers are ended by a signal. Any other line that cannot
     be read is an error, unless ``skip_broken``.
@@ -45,7 +51,7 @@ def read_file(path: str, *, skip_broken: bool = False, report: Callable[[str], N
         It is no recording, or has broken lines.
     """
     try:
-        table = _whole(path, skip_broken=skip_broken)
+        table = _read(path, ends, skip_broken=skip_broken)
     except OSError as error:
         if error.errno is None:
             raise
@@ -57,16 +63,16 @@ def read_file(path: str, *, skip_broken: bool = False, report: Callable[[str], N
     return table
 
 
-def _whole(path: str, *, skip_broken: bool) -> pd.DataFrame:
+def _read(path: str, ends: tuple[float | None, float | None], *, skip_broken: bool) -> pd.DataFrame:
     try:
-        return load_file(path, skip_broken=skip_broken)
+        return load_file(path, *ends, skip_broken=skip_broken)
     except FileFormatError as error:
         try:
-            table = load_file(path, skip_broken=True)
+            table = load_file(path, *ends, skip_broken=True)
         except FileFormatError:
             raise error from None
-        broken = table.attrs["broken_lines"]
-        if len(broken) == 1 and broken[0] > len(table):  # rows, and a header in most formats, come before it
+        broken, cut = table.attrs["broken_lines"], ends != (None, None)
+        if len(broken) == 1 and not cut and broken[0] > len(table):  # rows, and mostly a header, come before it
             return table
         raise
 

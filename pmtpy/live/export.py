@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from pmtpy.errors import TargetError
 from pmtpy.io.convert import Converted, convert_table
+from pmtpy.io.recorded import of_part
 from pmtpy.live.tracks import Track
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_MEANS = (
+    "a live view keeps single rows for a minute; this stretch reaches further back, and its rows are means of {:g} ms"
+)
 KINDS = ("csv", "parquet", "jls")
-_OF_THE_WHOLE = {"rows", "lost", "dropped", "error", "converted_from"}  # what metadata say of all rows, or of the file
 
 
 def write_part(track: Track, table: pd.DataFrame, path: Path) -> Converted:
@@ -29,8 +32,10 @@ def write_part(track: Track, table: pd.DataFrame, path: Path) -> Converted:
     if not len(table):
         msg = f"no rows of {track.name} are kept there"
         raise TargetError(msg)
-    facts: dict[str, Any] | None = None
-    if track.facts is not None:
-        facts = {k: v for k, v in track.facts.items() if k not in _OF_THE_WHOLE} | {"complete": True}
-    attrs = {"path": track.name, "format": f"pmtpy part of {track.name}", "metadata": facts, "joules": "recorded"}
+    attrs: dict[str, Any] = {"path": track.name, "format": f"pmtpy part of {track.name}", "joules": "recorded"}
+    facts, interval_s = of_part(track.facts), table.attrs.get("interval_s")
+    if facts is not None and interval_s is not None:
+        facts |= {"interval_s": interval_s, "polled_s": None}  # each row is a mean, as of a thinned recording
+        facts["remarks"] = [*facts.get("remarks", ()), _MEANS.format(1e3 * interval_s)]
+    attrs["metadata"] = facts
     return convert_table(table, attrs, path)

@@ -71,6 +71,7 @@ class Grown:
         self._edge, self._past_joules = Columns(1), Columns(powers)
         self._low, self._mean, self._high = (Columns(lines, np.float32) for _ in range(3))
         self._waiting = 0  # raw rows at the end that are in no slice yet
+        self._merged = False  # whether a slice has more rows than one
 
     def append(self, t: Floats, values: Floats, joules: Floats) -> None:
         """Add rows in order of time."""
@@ -100,6 +101,7 @@ class Grown:
             self._low.append(np.fmin.reduceat(values, edges, axis=0))
             self._high.append(np.fmax.reduceat(values, edges, axis=0))
             self._mean.append(np.add.reduceat(values, edges, axis=0) / np.diff(starts)[:, None])
+        self._merged |= done > len(edges)
         self._edge.append(times[ends][:, None])
         self._past_joules.append(joules[ends])
         self._waiting -= done
@@ -168,6 +170,18 @@ class Grown:
         """Return some raw rows."""
         watts = self._values.rows[part, : self._powers].astype(np.float64)
         return Rows(self._t.rows[part, 0].copy(), watts, np.asarray(self._joules.rows[part], np.float64).copy())
+
+    def rows(self, start: float, stop: float) -> tuple[Floats, npt.NDArray[np.floating], Floats, float | None]:
+        """Return times, values and energies of the rows between two instants, and over how long each is a mean.
+
+        None: each is a row as it came. Where these are not kept any more it is one of each slice, and its energy at it.
+        """
+        times, edges = self._t.rows[:, 0], self._edge.rows[:, 0]
+        if len(times) and len(edges) and start < times[0] and edges[0] < times[0]:
+            a, b = np.searchsorted(edges, [start, stop])
+            mean, joules = self._mean.rows[a:b], np.asarray(self._past_joules.rows[a:b], np.float64)
+            return np.array(edges[a:b], np.float64), mean, joules, SLICE_S if self._merged else None
+        return (*self.raw(start, stop), None)
 
     def raw(self, start: float, stop: float) -> tuple[Floats, npt.NDArray[np.floating], Floats]:
         """Return times, values and energies of the raw rows between two instants."""

@@ -7,10 +7,11 @@ however it ends. A wide stretch is drawn from slices that were made meanwhile, a
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from typing_extensions import Self
 
+_log = logging.getLogger(__name__)
 _ROOMY = Path("/var/tmp")  # noqa: S108  (on a disk where /tmp may be memory; files there have no name)
 MOST_ROWS = 20_000_000
 """Of one export, which is made in memory."""
@@ -113,10 +115,22 @@ class StoredTrack:
         )
 
     @classmethod
-    def of_file(cls, name: str, path: Path) -> StoredTrack:
-        """Read a recording. Errors as :func:`pmtpy.load` has them."""
-        with open_blocks(path) as recording:
-            return cls(name, recording)
+    def of_file(
+        cls,
+        name: str,
+        path: Path,
+        *,
+        skip_broken: bool = False,
+        utc_offset_s: float | None = None,
+        report: Callable[[str], None] = _log.warning,
+    ) -> StoredTrack:
+        """Read a recording; ``report`` is told what was left out. The rest as for :func:`pmtpy.load`."""
+        with open_blocks(path, skip_broken=skip_broken, utc_offset_s=utc_offset_s) as recording:
+            made = cls(name, recording)
+            broken = recording.broken_lines
+        if broken:
+            report(f"{path}: {len(broken)} lines left out, the first is line {broken[0]}")
+        return made
 
     @property
     def span(self) -> tuple[float, float]:

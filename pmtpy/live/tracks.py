@@ -360,10 +360,13 @@ class LiveTrack:
         return t, values[:, line].astype(np.float64)
 
     def table(self, start: float, stop: float) -> pd.DataFrame:
-        """Return the rows of a stretch, as far as they are kept."""
+        """Return the rows of a stretch; of what is older than single rows are kept, means with their energies.
+
+        ``attrs["interval_s"]`` is then over how long each is one.
+        """
         import pandas as pd
 
-        t, values, joules = self._grown.raw(start, stop)
+        t, values, joules, interval_s = self._grown.rows(start, stop)
         found: dict[str, Any] = {"time": t + self.start_unix_s, "elapsed": t, "marker": "", "lost": 0}
         powers = powers_of(self)
         for place, i in enumerate(powers):
@@ -371,8 +374,14 @@ class LiveTrack:
             found[f"{self.lines[i].name}_J"] = joules[:, place] - joules[0, place] if len(t) else joules[:, place]
         found |= {n: values[:, len(powers) + j] for j, n in enumerate(self._others)}
         made: pd.DataFrame = pd.DataFrame(found)
+        marker, lost = np.full(len(t), "", object), np.zeros(len(t), np.int64)
         for at, text in self.marks(start, stop):
-            made.loc[int(np.searchsorted(t, at)), "marker"] = text
+            if (row := int(np.searchsorted(t, at))) < len(t):
+                marker[row] = f"{marker[row]};{text}" if marker[row] else text
         for _, end, count in self.gaps(start, stop):
-            made.loc[int(np.searchsorted(t, end)), "lost"] = count
+            if (row := int(np.searchsorted(t, end))) < len(t):
+                lost[row] += count
+        made["marker"], made["lost"] = marker, lost
+        if interval_s is not None:
+            made.attrs["interval_s"] = interval_s
         return made

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SUFFIX = ".html"
-_SLICES = 8192  # of each line: some hundred kilobytes
+MOST_ROWS = 1 << 16
+"""Rows that are drawn one by one where there are few lines."""
+_NUMBERS = 1 << 17  # of means on a page: some megabytes, which a browser draws in a tenth of a second
+_SLICES = 8192  # of each line in any case
 _AXES = {"W": "power (W)", "V": "volts (V)", "A": "amperes (A)"}
 _MOST_MARKS = 200
 
@@ -114,9 +117,10 @@ class _Drawing:
         from bokeh.models import ColumnDataSource, Range1d
 
         self._name, self._shown, self._by, self._theme = name, shown, by, theme
-        self._slices = shown.slices.thinned(_SLICES)
-        self.axis = axis or Range1d(shown.first + by, max(shown.last, shown.first + 1e-6) + by, min_interval=2e-6)
         self._powers = drawn_powers(shown, channels)
+        lines = sum(len(self._lines(unit)) for unit in _AXES)
+        self._slices = shown.slices.thinned(min(MOST_ROWS, max(_SLICES, _NUMBERS // max(lines, 1))))
+        self.axis = axis or Range1d(shown.first + by, max(shown.last, shown.first + 1e-6) + by, min_interval=2e-6)
         self._source = ColumnDataSource(self._columns())
         drawn = [self._figure(unit) for unit in _AXES if self._lines(unit)]
         for figure in drawn:
@@ -163,7 +167,8 @@ class _Drawing:
             length = (shown.last - shown.first) / max(len(slices), 1)
             drawn = (
                 f"{shown.rows:,} rows are drawn as {len(slices):,} slices of about {length:.3g} s:"
-                " the band is the least and greatest value in each, the line the mean"
+                " the band is the least and greatest value in each, the line the mean, and zooming in shows no more."
+                " Single rows are drawn of a shorter part (pmtpy plot --from TIME --to TIME), or by pmtpy view"
             )
         who, _, what = title(self._name, shown).partition("\n")
         lost = f", {shown.lost} rows lost" if shown.lost else ""

@@ -16,7 +16,7 @@ import numpy as np
 from pmtpy.core.channel import TOTAL
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.io.jls import LONGEST_GAP_S, JlsFile, Statistics
-from pmtpy.io.read.blocks import OpenRecording, open_blocks
+from pmtpy.io.read.blocks import OpenRecording, jls_samples, open_blocks
 from pmtpy.plotting.slices import Slicer, Slices
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _UNITS = ("W", "V", "A")
 JLS_SLICES = 4096
-"""Into so many a JLS recording is divided, at most."""
+"""Into so many a JLS recording is divided, at most, if not every row is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +112,22 @@ def of_table(table: pd.DataFrame, most: int | None = None) -> Overview:
 
 def of_file(
     path: str | os.PathLike[str],
+    start: float | None = None,
+    stop: float | None = None,
     *,
     most: int | None = None,
     skip_broken: bool = False,
     utc_offset_s: float | None = None,
 ) -> Overview:
-    """Make an overview of a recording of any kind and length. Arguments and errors as :func:`pmtpy.load` has them."""
-    with open_blocks(path, skip_broken=skip_broken, utc_offset_s=utc_offset_s) as recording:
+    """Make an overview of a recording of any kind and length, or of a part of it, in at most about ``most`` slices.
+
+    Other arguments and errors as :func:`pmtpy.load` has them.
+    """
+    with open_blocks(path, start, stop, skip_broken=skip_broken, utc_offset_s=utc_offset_s) as recording:
         if recording.table is not None:
             return of_table(recording.table, most)
         if recording.jls is not None:
-            return _of_jls(recording, recording.jls)
+            return _of_jls(recording, recording.jls, most)
         return _of_blocks(recording, most)
 
 
@@ -141,18 +146,23 @@ def _of_blocks(recording: OpenRecording, most: int | None) -> Overview:
     return _finished(slicer, recording.attrs(int(slicer.rows)), drawn, energies, unix)
 
 
-def _of_jls(recording: OpenRecording, file: JlsFile) -> Overview:
-    """Take what the file's own pyramid says: mean, least and greatest value of stretches of samples."""
+def _of_jls(recording: OpenRecording, file: JlsFile, most: int | None) -> Overview:
+    """Take what the file's own pyramid says: mean, least and greatest value of stretches of samples.
+
+    Rows are taken where there are no more samples than slices may be.
+    """
+    begin, end = jls_samples(file, recording.part)
+    if end - begin <= (most or JLS_SLICES):
+        return _of_blocks(recording, most)
     drawn, energies = _wanted(recording.names)
-    length = file.length
-    step = max(1, -(-length // JLS_SLICES))
-    count = length // step  # what is behind the last whole stretch is drawn as one more
-    last = np.minimum(np.arange(1, count + 1 + (length % step > 0)) * step, length) - 1
-    first = np.concatenate([[0], last[:-1] + 1])
-    found = [_stretches(file, name, step, count) for name in drawn]
+    step = -(-(end - begin) // JLS_SLICES)
+    last = np.minimum(np.arange(begin, end, step) + step, end) - 1  # the last stretch may be shorter
+    first = np.concatenate([[begin], last[:-1] + 1])
+    found = [_stretches(file, name, range(begin, end, step), end) for name in drawn]
     shape = len(last), len(drawn)
     mean, low, high = (np.column_stack([getattr(f, k) for f in found]).reshape(shape) for k in ("mean", "low", "high"))
-    marks, losses = file.annotations(0, length)
+    marks, losses = file.annotations(begin, end)
+    losses = [(at, n) for at, n in losses if at > begin]  # what was lost before the first row is no gap
     seconds = _seconds(
         file, np.unique(np.concatenate([first, last, [at for at, _ in marks + losses]]).astype(np.int64))
     )
@@ -171,23 +181,24 @@ def _of_jls(recording: OpenRecording, file: JlsFile) -> Overview:
         tuple(drawn),
         tuple(energies),
         file.start_unix_s,
-        0.0,
-        float(seconds(length - 1)) if length else math.nan,
-        np.zeros(len(energies)),
+        float(seconds(begin)),
+        float(seconds(end - 1)),
+        np.array([float(file.energies(f"{n}_J", np.array([begin]))[0]) for n in energies]),
         made,
-        step / file.rate if step > 1 else 0.0,
+        step / file.rate,
         [(float(seconds(at)), text) for at, text in marks],
         gaps,
-        int(file.facts.get("rows") or rows.sum()),
+        int((recording.part.whole and file.facts.get("rows")) or end - begin - missing.sum()),
         int(lost.sum()),
     )
 
 
-def _stretches(file: JlsFile, name: str, step: int, count: int) -> Statistics:
-    """Return the statistics of ``count`` stretches, and of the samples behind them where there are some."""
-    parts = [file.statistics(name, 0, step, count)] if count else []
-    rest = file.length - count * step
-    parts += [file.statistics(name, count * step, rest, 1)] if rest else []
+def _stretches(file: JlsFile, name: str, firsts: range, end: int) -> Statistics:
+    """Return the statistics of stretches, and of the samples behind the last whole one where there are some."""
+    whole = (end - firsts.start) // firsts.step
+    parts = [file.statistics(name, firsts.start, firsts.step, whole)] if whole else []
+    rest = end - firsts.start - whole * firsts.step
+    parts += [file.statistics(name, end - rest, rest, 1)] if rest else []
     return Statistics(*(np.concatenate([getattr(p, k) for p in parts] or [np.empty(0)]) for k in Statistics._fields))
 
 

@@ -244,3 +244,23 @@ def test_an_archive_that_the_library_cannot_finish_is_an_error_of_writing(
     with pytest.raises(SinkError, match="cannot write to"):
         convert(recording(tmp_path / "a.csv"), tmp_path / "b.otf2")
     assert not list(tmp_path.glob("*b.otf2*"))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".jls"])
+def test_a_part_is_a_recording_of_its_own(tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip({".parquet": "pyarrow", ".jls": "pyjls"}.get(suffix, "pandas"))
+    source, into = recording(tmp_path / f"run{suffix}", 40_000), tmp_path / "part.csv"
+    assert main(["convert", str(source), str(into), "--from", "0.5", "--to", "1500ms", "--quiet"]) == 0
+    found, want = load(into), load(source, 0.5, 1.5)
+    assert len(found) == len(want)
+    assert found["time"].to_numpy() == pytest.approx(want["time"].to_numpy(), abs=1e-6)
+    assert found["elapsed"].iloc[0] == 0.0
+    spent = found["total_J"].iloc[-1] - found["total_J"].iloc[0]
+    assert spent == pytest.approx(want["total_J"].iloc[-1] - want["total_J"].iloc[0], abs=1e-6)
+    assert found.attrs["complete"] is True
+    assert found.attrs["virtual"] is True
+    assert found.attrs["metadata"]["lost"] == 0  # those of the recording lie before the part
+    assert main(["convert", str(source), str(tmp_path / "none.csv"), "--from", "1h"]) == 2
+    assert "no rows in the part that was asked for" in capsys.readouterr().err
+    assert main(["convert", str(source), str(tmp_path / "none.csv"), "--from", "3", "--to", "2"]) == 2
+    assert "does not lie behind" in capsys.readouterr().err

@@ -114,6 +114,31 @@ def test_a_stretch_is_exported_as_a_recording(track: Track, kind: str, tmp_path:
     assert part.attrs["metadata"]["channels"] == json.loads(json.dumps((track.facts or {})["channels"]))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_that_a_live_page_shows_is_exported_though_single_rows_are_gone(kind: str, tmp_path: Path) -> None:
+    with _fed() as (full, clock, source):
+        live = LiveTrack(full.sensor, raw_s=2.0)
+        first_ns = source.sent_ns + 1_000_000
+        source.drop = {first_ns + k * 1_000_000 for k in (*range(2010, 2013), *range(2015, 2017))}
+        for _ in range(200):
+            clock.advance(0.05)
+            live.take()
+        start, stop = live.span
+        assert start < stop - 9.9
+        path = tmp_path / f"part.{kind}"
+        write_part(live, live.table(start, stop), path)
+        shown = select(live, start, stop)
+        part = pmt.load(path)
+    assert len(part) == pytest.approx(100 * (stop - start), abs=20)  # one row for each hundredth of a second
+    spent = part["total_J"].iloc[-1] - part["total_J"].iloc[0]
+    assert spent == pytest.approx(shown.powers[0].joules, abs=2.0)  # but for what lies beside the first and last row
+    assert part["lost"].sum() == shown.lost == 5
+    assert "".join(part["marker"]) == "solve startsolve end"
+    assert part.attrs["metadata"]["interval_s"] == pytest.approx(0.01)
+    assert any("means of 10 ms" in note for note in part.attrs["notes"])
+    assert set(np.round(part["total_W"].iloc[2:-2].quantile([0.1, 0.9]))) == {30.0, 90.0}
+
+
 def test_nothing_is_exported_where_nothing_is(track: Track, tmp_path: Path) -> None:
     with pytest.raises(TargetError, match="no rows"):
         write_part(track, track.table(50.0, 51.0), tmp_path / "part.csv")

@@ -109,3 +109,14 @@ def test_every_kind_of_recording_gives_the_same_overview(kind: str, rows: pd.Dat
     inside = shown.slices.last < 5.0
     known = np.interp(shown.slices.last[inside], rows["elapsed"], rows["total_J"])
     np.testing.assert_allclose(shown.slices.joules[inside, 0], known, atol=0.05)  # between checkpoints of JLS: 10 ms
+    if kind == "table":
+        return
+    for length in (2.0, 5.0):  # in single rows, and in slices where the pyramid is read
+        part, want = of_file(path.with_suffix(f".{kind}"), 3.0, 3.0 + length), pmt.load(path, 3.0, 3.0 + length)
+        assert (part.rows, part.lost) == (len(want), want["lost"].sum())
+        assert (part.first, part.last) == pytest.approx(tuple(want["elapsed"].iloc[[0, -1]]), abs=1e-9)
+        assert part.joules == pytest.approx(want["total_J"].iloc[-1] - want["total_J"].iloc[0], abs=0.05)
+        assert part.mean("total_W") == pytest.approx(want["total_W"].mean(), rel=2e-3)
+        assert [text for _, text in part.marks] == [label for label in want["marker"] if label]
+        assert any("a part: from 3 s" in note for note in part.facts["notes"])
+        assert part.facts["complete"] == shown.facts["complete"]  # fewer rows than were written are no damage here

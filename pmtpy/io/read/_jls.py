@@ -53,8 +53,7 @@ def read(recording: Recording, part: Part) -> pd.DataFrame:
     """Read the rows of a part."""
     with opened(recording) as file:
         filled = [n for n in names(file) if n not in {"time", "marker"}]
-        first = file.sample_at(part.start) if part.start > 0 else 0
-        last = file.length if part.stop == math.inf else file.sample_at(part.stop)
+        first, last = samples(file, part)
         most = last - first
         if part.max_rows is not None:
             most = min(most, part.max_rows)
@@ -66,10 +65,18 @@ def read(recording: Recording, part: Part) -> pd.DataFrame:
     return _own.finished(recording, ordered, labels, part, "pmtpy JLS")
 
 
-def blocks(file: jls.JlsFile) -> Iterator[tuple[dict[str, npt.NDArray[Any]], list[tuple[int, str]], int]]:
-    """Yield all rows, some at a time: columns without the markers, these, and the sample number behind them."""
-    for first in range(0, file.length, _BLOCK_ROWS):
-        last = min(file.length, first + _BLOCK_ROWS)
+def samples(file: jls.JlsFile, part: Part) -> tuple[int, int]:
+    """Return the number of the first sample of a part, and that behind its last."""
+    first = file.sample_at(part.start) if part.start > 0 else 0
+    return first, file.length if part.stop == math.inf else max(first, file.sample_at(part.stop))
+
+
+def blocks(
+    file: jls.JlsFile, begin: int, end: int
+) -> Iterator[tuple[dict[str, npt.NDArray[Any]], list[tuple[int, str]], int]]:
+    """Yield the rows among some samples, block after block: columns without the markers, these, the number behind."""
+    for first in range(begin, end, _BLOCK_ROWS):
+        last = min(end, first + _BLOCK_ROWS)
         found, marks = file.rows(first, last)
         if len(found["elapsed"]):
             found["time"] = file.start_unix_s + found["elapsed"]

@@ -55,6 +55,7 @@ class Budget:
         if self._limit is not None and size > self._limit:
             msg = (
                 f"{self._path}: {what} would take {size / 1e9:.3g} GB, and {self._limit / 1e9:.3g} GB can be had; "
-                "read a part of it: load(path, start=0, stop=60) takes a minute of it, max_rows=1000000 so many rows"
+                "read a part of it: load(path, start=0, stop=60) takes a minute of it, max_rows=1000000 so many rows; "
+                "on the command line --from 0 --to 60s, or pmtpy convert --interval 10ms, which keeps the energy"
             )
             raise FileFormatError(msg)

@@ -193,11 +193,15 @@ def finished(
 
 
 def attrs(
-    path: Path, kind: str, facts: dict[str, Any] | None, *, broken_lines: list[int], notes: list[str], rows: int
+    path: Path, kind: str, facts: dict[str, Any] | None, *, broken_lines: list[int], notes: list[str], rows: int | None
 ) -> dict[str, Any]:
-    """Return what is known of a recording of ours, all of whose ``rows`` rows were read: ``attrs`` of its table."""
+    """Return what is known of a recording of ours, all of whose ``rows`` rows were read: ``attrs`` of its table.
+
+    None: a part of it was read.
+    """
     said = _said(path, kind, facts, broken_lines, notes)
-    _sidecar.count(said, rows, facts)
+    if rows is not None:
+        _sidecar.count(said, rows, facts)
     return said
 
 
@@ -218,5 +222,5 @@ def _said(
         "complete": (facts or {}).get("complete"),
         "metadata": facts,
         "broken_lines": broken_lines,
-        "notes": [*notes, *_sidecar.said(facts)],
+        "notes": list(dict.fromkeys([*notes, *_sidecar.said(facts)])),
     }

@@ -150,9 +150,9 @@ class ParquetRecording:
         self._recording.judge()
         return _own.finished(self._recording, *filled.done(), part, "pmtpy Parquet")
 
-    def blocks(self) -> Iterator[tuple[Columns, list[tuple[int, str]], float]]:
-        """Yield all rows that hold, a row group at a time: columns without the markers, these, and the share so far."""
-        return self._checked(self.names(), list(range(self._file.metadata.num_row_groups)))
+    def blocks(self, part: Part) -> Iterator[tuple[Columns, list[tuple[int, str]], float]]:
+        """Yield the row groups that may have rows of a part: columns without the markers, these, the share so far."""
+        return self._checked(self.names(), self._groups(part))
 
     def _checked(self, names: list[str], groups: list[int]) -> Iterator[tuple[Columns, list[tuple[int, str]], float]]:
         checks = _own.Checks(self._recording, names)

@@ -70,3 +70,7 @@ class Part:
         cut: pd.DataFrame = table.iloc[self.rows(table["elapsed"].to_numpy())].reset_index(drop=True)
         cut.attrs = attrs | {"notes": [*attrs["notes"], self.note()]}
         return cut
+
+
+WHOLE = Part()
+"""All of a recording."""

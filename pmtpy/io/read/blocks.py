@@ -17,6 +17,7 @@ import numpy as np
 from pmtpy.io.read import _jls, _own, _parquet, load
 from pmtpy.io.read._delimited import Columns
 from pmtpy.io.read._memory import Budget, free_bytes
+from pmtpy.io.read._parts import WHOLE, Part
 from pmtpy.io.read._recording import Recording
 from pmtpy.io.read._sidecar import beside, said
 
@@ -72,6 +73,8 @@ class OpenRecording:
         All of it, where the format is one that is read as a whole.
     jls : JlsFile or None
         The file, where it is one; open as long as this is.
+    part : Part
+        What of it is read.
     """
 
     path: Path
@@ -84,6 +87,7 @@ class OpenRecording:
     blocks: Iterator[RowBlock]
     table: pd.DataFrame | None = None
     jls: JlsFile | None = None
+    part: Part = WHOLE
 
     @property
     def own(self) -> bool:
@@ -95,59 +99,91 @@ class OpenRecording:
         if self.table is not None:
             return {str(k): v for k, v in self.table.attrs.items()}
         broken, notes = self.broken_lines, self.notes
-        return _own.attrs(self.path, self.format, self.facts, broken_lines=broken, notes=notes, rows=rows)
+        return _own.attrs(
+            self.path, self.format, self.facts, broken_lines=broken, notes=notes, rows=rows if self.part.whole else None
+        )
 
 
 @contextlib.contextmanager
 def open_blocks(
-    path: str | os.PathLike[str], *, skip_broken: bool = False, utc_offset_s: float | None = None
+    path: str | os.PathLike[str],
+    start: float | None = None,
+    stop: float | None = None,
+    *,
+    skip_broken: bool = False,
+    utc_offset_s: float | None = None,
 ) -> Iterator[OpenRecording]:
     """Open a recording of any format that :func:`pmtpy.load` reads. Arguments and errors as there."""
-    place = Path(path)
+    place, part = Path(path), Part.of(start, stop, None)
     place.open("rb").close()  # that it can be opened is a matter of the path, what follows one of the content
     facts, missing = beside(place)
     recording = Recording(place, Budget(place, free_bytes()), skip_broken=skip_broken, facts=facts)
     if _parquet.recognises(place, recording.head):
         with _parquet.opened(recording) as file:
-            yield _streamed(recording, "pmtpy Parquet", file.names(), _of_parquet(recording, file))
+            yield _streamed(recording, part, "pmtpy Parquet", file.names(), _of_parquet(recording, file, part))
     elif _own.is_csv(recording.head):
         recording.notes += [missing] if missing else []
         names = _own.header(recording)
-        yield _streamed(recording, "pmtpy CSV", names, _of_csv(recording, names))
+        yield _streamed(recording, part, "pmtpy CSV", names, _of_csv(recording, names, part))
     elif _jls.recognises(recording.head):
         with _jls.opened(recording) as jls:
-            made = _streamed(recording, "pmtpy JLS", _jls.names(jls), _of_jls(jls))
+            made = _streamed(recording, part, "pmtpy JLS", _jls.names(jls), _of_jls(jls, part))
             yield replace(made, jls=jls)
     else:
-        table = load(place, skip_broken=skip_broken, utc_offset_s=utc_offset_s)
-        yield recording_of(table, {str(k): v for k, v in table.attrs.items()})
+        table = load(place, start, stop, skip_broken=skip_broken, utc_offset_s=utc_offset_s)
+        yield replace(recording_of(table, {str(k): v for k, v in table.attrs.items()}), part=part)
 
 
-def _streamed(recording: Recording, kind: str, names: list[str], blocks: Iterator[RowBlock]) -> OpenRecording:
+def _streamed(
+    recording: Recording, part: Part, kind: str, names: list[str], blocks: Iterator[RowBlock]
+) -> OpenRecording:
     numeric = [n for n in names if n != "marker"]
     facts, notes, broken = recording.facts, recording.notes, recording.broken_lines
-    notes += said(facts)
-    return OpenRecording(recording.path, kind, numeric, facts, "recorded", notes, broken, blocks)
+    notes += [*said(facts), *([] if part.whole else [part.note()])]
+    return OpenRecording(recording.path, kind, numeric, facts, "recorded", notes, broken, blocks, part=part)
 
 
-def _of_csv(recording: Recording, names: list[str]) -> Iterator[RowBlock]:
+def _of_csv(recording: Recording, names: list[str], part: Part) -> Iterator[RowBlock]:
     size = recording.path.stat().st_size
     for columns, read in _own.csv_blocks(recording, names):
         marker = columns.pop("marker")
         labels = [(int(row), str(marker[row])) for row in np.flatnonzero(marker != "")]
-        yield RowBlock(columns, labels, min(1.0, read / max(size, 1)) if not recording.packed else 0.0)
+        block = RowBlock(columns, labels, min(1.0, read / max(size, 1)) if not recording.packed else 0.0)
+        yield _within(block, part)
+        if _behind(columns, part):
+            break
     recording.judge()
 
 
-def _of_parquet(recording: Recording, file: _parquet.ParquetRecording) -> Iterator[RowBlock]:
-    for columns, labels, share in file.blocks():
-        yield RowBlock(columns, labels, share)
+def _of_parquet(recording: Recording, file: _parquet.ParquetRecording, part: Part) -> Iterator[RowBlock]:
+    for columns, labels, share in file.blocks(part):
+        yield _within(RowBlock(columns, labels, share), part)
     recording.judge()
 
 
-def _of_jls(file: JlsFile) -> Iterator[RowBlock]:
-    for columns, labels, last in _jls.blocks(file):
-        yield RowBlock(columns, labels, last / file.length)
+def jls_samples(file: JlsFile, part: Part) -> tuple[int, int]:
+    """Return the number of the first sample of a part, and that behind its last."""
+    return _jls.samples(file, part)
+
+
+def _of_jls(file: JlsFile, part: Part) -> Iterator[RowBlock]:
+    first, last = _jls.samples(file, part)
+    for columns, labels, end in _jls.blocks(file, first, last):
+        yield RowBlock(columns, labels, (end - first) / max(last - first, 1))
+
+
+def _behind(columns: Columns, part: Part) -> bool:
+    """Whether no later row can belong to a part."""
+    return bool(len(columns["elapsed"])) and float(columns["elapsed"][-1]) >= part.stop
+
+
+def _within(block: RowBlock, part: Part) -> RowBlock:
+    """Cut a block down to what belongs to a part."""
+    if part.whole:
+        return block
+    rows = part.rows(block.columns["elapsed"])
+    labels = [(row - rows.start, text) for row, text in block.labels if rows.start <= row < rows.stop]
+    return replace(block, columns={n: values[rows] for n, values in block.columns.items()}, labels=labels)
 
 
 def recording_of(table: pd.DataFrame, attrs: dict[str, Any]) -> OpenRecording:
