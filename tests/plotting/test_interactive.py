@@ -93,6 +93,27 @@ def test_nothing_is_loaded_from_elsewhere() -> None:
     assert re.findall(r"<(?:script|link|img)[^>]* (?:src|href)=.http[^>]*>", text) == []
 
 
+def test_single_samples_are_drawn_of_a_recording_of_ordinary_length_and_of_a_part_of_a_long_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = _table(90_000, 1000.0)[["time", "elapsed", "marker", "lost", "total_W", "total_J"]]
+    run, out = tmp_path / "run.csv", tmp_path / "run.html"
+    table.iloc[:60_000].to_csv(run, index=False)
+    assert main(["plot", str(run), "-o", str(out)]) == 0
+    assert "Every row is drawn" in out.read_text(encoding="utf-8")
+    table.to_csv(run, index=False)
+    assert main(["plot", str(run), "-o", str(out)]) == 0
+    said = out.read_text(encoding="utf-8")
+    assert "90,000 rows are drawn as" in said
+    assert "--from TIME" in said
+    assert main(["plot", str(run), "-o", str(out), "--from", "70s", "--to", "1m15s"]) == 0
+    said = out.read_text(encoding="utf-8")
+    assert "Every row is drawn" in said
+    assert "a part: from 70 s to 75 s" in said
+    assert main(["plot", str(run), "-o", str(out), "--from", "2h"]) == 2
+    assert "no power over time" in capsys.readouterr().err
+
+
 def test_the_verb_writes_it_and_says_what_it_cannot(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
