@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  pmtpy convert run.csv run.parquet\n"
         "  pmtpy convert gpudata.csv run.csv --utc-offset 3600\n"
         "  pmtpy convert run.parquet run.csv --interval 100ms\n"
-        "  pmtpy convert day.jls minute.parquet --from 2h --to 2h1m\n"
+        "  pmtpy convert run.csv part.parquet --from 100ms --to 200ms\n"
         "  pmtpy convert run.csv run.pftrace            # ui.perfetto.dev\n"
         "  pmtpy convert run.csv both.json --merge pytorch-trace.json\n"
         "  pmtpy convert occ.csv occ.otf2               # Vampir, otf2-print"

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_part(parser, "the first FILE")
     parser.epilog = (
         "examples:\n  pmtpy plot run.csv -o run.png\n  pmtpy plot run.csv -o run.html\n"
-        "  pmtpy plot day.jls --from 2h --to 2h1m -o minute.html\n"
+        "  pmtpy plot run.csv --from 100ms --to 200ms -o part.html\n"
         "  pmtpy plot rapl.csv nvml-0.csv --overlay -o both.pdf\n"
         "  pmtpy plot gpudata.csv.gz PMD_data.bin.gz timestamps.csv --utc-offset 3600 -o meter.svg"
     )

@@ -248,19 +248,21 @@ class Meter:
         """Return what is to be entered around a test body."""
         return TestRun(self, item)
 
-    def refuse(self, item: pytest.Item, why: str) -> None:
+    def refuse(self, item: pytest.Item, why: str, *, fail: bool = False) -> None:
         """Skip the running test, or fail it where energy is required; the summary says why in any case."""
         item.stash[_RECORD] = {"targets": {}, **(self.record_of(item) or {}), "unavailable": why}
-        if self.required:
+        if fail or self.required:
             pytest.fail(f"its energy cannot be judged: {why}", pytrace=False)
         pytest.skip(f"its energy cannot be judged: {why}")
 
     def refuse_company(self, item: pytest.Item) -> None:
-        """Refuse to judge one test beside others."""
+        """Refuse to judge one test beside others: it fails, since a run that ends well would say its budget is kept."""
         if self.workers > 1:
             self.refuse(
                 item,
-                f"{self.workers} workers run side by side, and a sensor counts them all; run it alone: -n 0, or -n 1",
+                f"{self.workers} workers run side by side, and a sensor counts them all; run the tests with a budget"
+                " apart: pytest -n 0 -m energy_budget, and the others with -m 'not energy_budget'",
+                fail=True,
             )
 
     @staticmethod
@@ -270,11 +272,11 @@ class Meter:
 
     def fixture(self, request: pytest.FixtureRequest) -> EnergyFixture:
         """Return the fixture of one test."""
-        self.refuse_company(request.node)
         try:
             self.sensors()
         except PmtError as error:
             self.refuse(request.node, str(error))
+        self.refuse_company(request.node)
         return EnergyFixture(self, request.node)
 
 
@@ -290,11 +292,11 @@ class TestRun:
         self._sensors: list[Sensor] = []
 
     def __enter__(self) -> Self:
-        if self._budget is not None:
-            self._meter.refuse_company(self._item)
         try:
             named = [self._budget.sensor] if self._budget is not None and self._budget.sensor else []
             self._sensors = self._meter.sensors(named)
+            if self._budget is not None:
+                self._meter.refuse_company(self._item)
             self._new().__enter__()
         except PmtError as error:
             if self._budget is not None or self._meter.required:

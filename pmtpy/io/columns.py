@@ -95,6 +95,11 @@ def columns(layout: Layout) -> tuple[Column, ...]:
     return (*total, *body, *others)
 
 
+def one_word(name: str) -> str:
+    """Return a name as it stands in a header whose fields are parted by blanks, and which is no CSV's."""
+    return "_".join(name.replace(",", " ").split())
+
+
 def column_names(layout: Layout) -> tuple[str, ...]:
     """Names of all columns of a file, in order."""
     return (*FIXED, *(c.name for c in columns(layout)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -11,6 +12,7 @@ from pmtpy.live.watch import Look, Shown
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _INDENT = "  "
+_NARROWEST = 8  # cells that a name keeps
 _FEWEST_SPARKS = 8
 _STALE_S = 3.0
 _COVERED = 0.9995  # shown as 100 %
@@ -109,19 +111,35 @@ def ordered(powers: Sequence[Shown], order: Order) -> list[Shown]:
     return sorted(powers, key=lambda p: -key[p.node.root] if math.isfinite(key[p.node.root]) else math.inf)
 
 
+def cells(text: str) -> int:
+    """Return how many cells of a terminal a text takes: two for each wide character, none for what is put above one."""
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _fitted_name(text: str, width: int) -> str:
+    """Return a text in so many cells: filled up, or cut with a sign that it is."""
+    room = width - cells(text)
+    if room >= 0:
+        return text + " " * room
+    while text and cells(text) >= width:
+        text = text[:-1]
+    return text + "…" + " " * (width - 1 - cells(text))
+
+
 def screen(look: Look, width: int, order: Order = Order.SENSORS, marks: str = _BLOCKS) -> list[Written]:
     """Return the lines of a screen: heads, powers, the total or why there is none, notes."""
     powers = ordered(look.powers, order)
     names = [_INDENT * p.node.depth + p.node.label for p in powers]
     total = [look.total] if look.total is not None else []
-    wide = max([len(n) for n in names] + [len("sensor")] + [len(t.node.label) for t in total])
+    wide = max(map(cells, [*names, "sensor", *(t.node.label for t in total)]))
+    wide = min(wide, max(_NARROWEST, width - _COLUMNS[0].width))  # the power now always finds room
     columns = _fitting(width - wide)
     left = width - wide - sum(c.width for c in columns) - 2
     sparks = left if left >= _FEWEST_SPARKS else 0
 
     def line(name: str, cells: Iterator[str], past: Sequence[float]) -> str:
         numbers = "".join(cell.rjust(c.width) for c, cell in zip(columns, cells, strict=True))
-        return f"{name[:width].ljust(wide)}{numbers}  {spark(past, sparks, marks) if sparks else ''}".rstrip()
+        return f"{_fitted_name(name, wide)}{numbers}  {spark(past, sparks, marks) if sparks else ''}".rstrip()
 
     made = [Written(line("sensor", (c.head for c in columns), ()), Tone.HEAD)]
     for name, shown in zip(names, powers, strict=True):

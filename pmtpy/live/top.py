@@ -41,7 +41,7 @@ _STYLES = {
 }
 _ENDS = ("SIGINT", "SIGTERM", "SIGHUP")
 _HELP = """\
-q, Ctrl-C   quit
+q, Ctrl-C   quit; Ctrl-Z leaves it for a while, fg comes back
 space       freeze the screen; the measuring goes on
 r           reset: joules, seconds, losses and coverage count from now
 m           mark: puts a label on this instant, in the device's own stream where it can
@@ -65,8 +65,9 @@ class Lines(ScrollView):
     def show_lines(self, lines: list[Written]) -> None:
         """Replace the lines."""
         old, self.lines = self.lines, lines
-        if len(old) != len(lines):
-            self.virtual_size = Size(self.size.width, len(lines))
+        size = Size(self.scrollable_content_region.width, len(lines))
+        if size != self.virtual_size:
+            self.virtual_size = size
             self.refresh()
             return
         top = self.scroll_offset.y
@@ -77,10 +78,11 @@ class Lines(ScrollView):
     def render_line(self, y: int) -> Strip:
         """Return one line as Textual draws it."""
         i = y + self.scroll_offset.y
+        width = self.scrollable_content_region.width
         if i >= len(self.lines):
-            return Strip.blank(self.size.width)
+            return Strip.blank(width)
         line = self.lines[i]
-        return Strip([Segment(line.text, _STYLES[line.tone])]).adjust_cell_length(self.size.width)
+        return Strip([Segment(line.text, _STYLES[line.tone])]).adjust_cell_length(width)
 
 
 class AskLabel(ModalScreen[str]):
@@ -130,12 +132,14 @@ class TopApp(App[int]):
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     #head {height: 1; text-style: bold;}
+    #powers {overflow-x: hidden;}
     #notes {height: auto; max-height: 6; color: $text-muted;}
     #said {height: auto; max-height: 3; color: $warning;}
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "end", "quit"),
         Binding("ctrl+c", "end", "quit", show=False, priority=True),
+        Binding("ctrl+z", "suspend_process", "suspend", show=False, priority=True),
         Binding("space", "freeze", "freeze"),
         Binding("r", "reset", "reset"),
         Binding("m", "mark", "mark"),
@@ -210,13 +214,14 @@ class TopApp(App[int]):
         look = self._latest
         if look is None or not self.is_running or not self.query("#powers"):
             return
-        width = self.size.width
+        shown = self.query_one(Lines)
+        width = shown.scrollable_content_region.width  # less than the screen's where a bar to scroll by stands beside
         state = "  FROZEN" if self._frozen else ""
         state += "  RECORDING" if self._recorder.running else ""
         window = duration(self._watch.window_s)
         head = f"pmtpy top   {duration(look.seconds)} since start   mean, min, max over {window}   {self._order.value}"
         self.query_one("#head", Static).update(head + state, layout=False)  # its size stays
-        self.query_one(Lines).show_lines(screen(look, max(20, width - 1), self._order))
+        shown.show_lines(screen(look, max(20, width - 1), self._order))
         notes = "\n".join(f"note: {n}" for n in look.notes)
         self._say("#notes", notes)
 

@@ -264,3 +264,24 @@ def test_a_part_is_a_recording_of_its_own(tmp_path: Path, suffix: str, capsys: p
     assert "no rows in the part that was asked for" in capsys.readouterr().err
     assert main(["convert", str(source), str(tmp_path / "none.csv"), "--from", "3", "--to", "2"]) == 2
     assert "does not lie behind" in capsys.readouterr().err
+
+
+def test_a_pmt_file_has_names_that_its_reader_takes_and_is_not_doubted_for_three_decimals(tmp_path: Path) -> None:
+    names = ['a,b "ü" c', "Rail 1", "Rail 2", "Rail 3"]
+    t = np.arange(400) / 10.0
+    watts = 10.0 + np.random.default_rng(3).random((400, 4))
+    joules = np.cumsum(watts / 10.0, axis=0)
+    channels = tuple(Channel(name, Quantity.POWER, domain=str(i)) for i, name in enumerate(names))
+    sink = open_sink(
+        tmp_path / "a.csv", Header("hwmon", Identity("hwmon"), Layout(channels), Anchor(START_NS, UNIX_NS))
+    )
+    with_total = [np.column_stack([v.sum(axis=1), v]) for v in (watts, joules)]
+    zeros = np.zeros((400, 5), np.int64)
+    sink.write(
+        Frame(START_NS + np.rint(t * 1e9).astype(np.int64), *with_total, np.empty((400, 0)), zeros[:, 0], zeros, ())
+    )
+    sink.close(Ending(Anchor(START_NS, UNIX_NS), rows=400, lost=0, dropped=0, complete=True))
+    convert(tmp_path / "a.csv", tmp_path / "a.pmt", format="pmt")
+    found = load(tmp_path / "a.pmt")
+    assert [c for c in found.columns if c.endswith("_W")][1:] == ['a_b_"ü"_c_W', "Rail_1_W", "Rail_2_W", "Rail_3_W"]
+    assert not any("add up to" in note for note in found.attrs["notes"])

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from pmtpy.live.hierarchy import Node
-from pmtpy.live.lines import Order, Tone, duration, plain, screen, spark, watts
+from pmtpy.live.lines import Order, Tone, cells, duration, plain, screen, spark, watts
 from pmtpy.live.watch import Look, Shown
 
 
@@ -36,6 +36,20 @@ def test_no_line_is_wider_than_the_screen_and_the_power_now_is_always_there(widt
     assert ("mean" in lines[0].text) == (width >= 40)
     assert ("lost" in lines[0].text) == (width >= 80)
     assert lines[-1].tone is Tone.NOTE
+
+
+@pytest.mark.parametrize("width", [20, 24, 40, 100])
+def test_wide_and_long_names_move_no_number(width: int) -> None:
+    names = [
+        "hwmon:電源ユニット/出力",
+        "a/very/long/path/of/a/sensor/that/fits/on/no/screen",
+        "e\u0301te\u0301",
+        "rapl",
+    ]
+    lines = screen(Look(1.0, [shown(name, 45.2, root=i) for i, name in enumerate(names)], None, "", ()), width)
+    ends = {cells(line.text.partition("45.20")[0]) for line in lines[1:]}
+    assert len(ends) == 1  # the power now stands in one column, and on the screen
+    assert all(cells(line.text) <= width for line in lines)
 
 
 def test_a_lost_sensor_is_grey_and_says_since_when() -> None:

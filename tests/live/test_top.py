@@ -78,6 +78,15 @@ def test_it_shows_every_sensor_with_its_parts_and_why_there_is_no_total(sensors:
         assert "W now" in text
         await pilot.resize_terminal(40, 20)
         await _until(pilot, lambda: all(len(line) < 40 for line in _text(app).splitlines()))
+        # With fewer lines than there are powers, a bar to scroll by stands beside them, and over no digit.
+        await pilot.resize_terminal(40, 9)
+        powers = app.query_one(Lines)
+        await _until(pilot, lambda: powers.show_vertical_scrollbar)
+        await _until(pilot, lambda: all(len(x.text) < powers.scrollable_content_region.width for x in powers.lines))
+        assert not powers.show_horizontal_scrollbar
+        for size in ((3, 2), (400, 150), (100, 30)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause(0.1)
         await pilot.press("q")
 
     assert _drive(sensors, tmp_path, steps).return_value == 0

@@ -137,20 +137,22 @@ def possible(recording: Recording, name: str, values: Floats, at: Ints) -> Float
     return kept
 
 
-def mostly_sums(total: Floats, parts: Sequence[Floats]) -> bool:
+def mostly_sums(total: Floats, parts: Sequence[Floats], last_digit: float = 0.0) -> bool:
     """Whether a total is the sum of these parts in nine of ten rows, so that it is meant to be."""
-    return float(np.mean(_apart(total, parts))) < _OTHERWISE
+    return float(np.mean(_apart(total, parts, last_digit))) < _OTHERWISE
 
 
-def _apart(total: Floats, parts: Sequence[Floats]) -> Where:
+def _apart(total: Floats, parts: Sequence[Floats], last_digit: float) -> Where:
     """Mark rows whose total is not the sum of its parts, by more than they are rounded."""
     summed, size = np.sum(parts, axis=0), np.sum(np.abs(parts), axis=0)
     with np.errstate(invalid="ignore"):
-        apart: Where = np.abs(total - summed) > _ROUNDED * (size + 1)
+        apart: Where = np.abs(total - summed) > _ROUNDED * (size + 1) + (len(parts) + 1) * last_digit / 2
     return apart
 
 
-def sums(recording: Recording, name: str, total: Floats, parts: Sequence[Floats], at: Ints) -> bool:
+def sums(
+    recording: Recording, name: str, total: Floats, parts: Sequence[Floats], at: Ints, *, last_digit: float = 0.0
+) -> bool:
     """Note rows whose total is not the sum of its parts; return whether there are any.
 
     A digit was lost, or columns changed places.
@@ -160,8 +162,10 @@ def sums(recording: Recording, name: str, total: Floats, parts: Sequence[Floats]
     total : float64, shape (n,)
     parts : sequence of float64, shape (n,)
         Written, like the total, with six significant digits, or six decimals, or more.
+    last_digit : float
+        What its last digit stands for, in a file that has fewer.
     """
-    off = np.flatnonzero(_apart(total, parts))
+    off = np.flatnonzero(_apart(total, parts, last_digit))
     if not len(off):
         return False
     summed = np.sum(parts, axis=0)

@@ -178,11 +178,13 @@ def finished(
         columns = {**first, "total_J": np.full(len(columns["total_W"]), np.nan), **columns}
 
     _check.unix_time(recording, columns["time"])
-    made: pd.DataFrame = pd.DataFrame(columns, copy=False)
-    which = np.zeros(len(made), np.intp)  # by number: a text for each of many million rows is not made one by one
+    which = np.zeros(
+        len(columns["time"]), np.intp
+    )  # by number: a text for each of many million rows is not made one by one
     which[[row for row, _ in labels]] = range(1, len(labels) + 1)
     marker = pd.Series(["", *(text for _, text in labels)], dtype=str).array.take(which)
-    made.insert(2, "marker", marker)
+    first = {n: columns.pop(n) for n in FIXED[:2]}
+    made: pd.DataFrame = pd.DataFrame({**first, "marker": marker, **columns}, copy=False)
     said = _said(recording.path, kind, recording.facts, recording.broken_lines, recording.notes)
     if part.whole:
         _sidecar.count(said, len(made), recording.facts)

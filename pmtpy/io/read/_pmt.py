@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pmtpy.core.rows import Floats, Ints
+from pmtpy.io.columns import one_word
 from pmtpy.io.read import _check, _sidecar
 from pmtpy.io.read._delimited import FLOAT, without_marks
 from pmtpy.io.read._recording import Recording
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MARK = re.compile(rb'M\s+(\S+)(?:\s+(\d+))?(?:\s+"(.*)")?\s*')
+_LAST_DIGIT = 1e-3  # of its powers, in watts
 _UNIX_S = 1e8  # a time above this counts from 1970; no log is three years long
 
 
@@ -54,11 +56,11 @@ def read(recording: Recording) -> pd.DataFrame:
         recording.judge()
         raise recording.error("there is no row in it; was anything measured?")
     elapsed, unknown = _check.wall_clock(recording, time, at) if unix else _steady(recording, time, at)
-    means = {"_".join(n.split()) for n in _sidecar.means(recording.facts)}
+    means = {one_word(n) for n in _sidecar.means(recording.facts)}
     powers = [Power(n, columns[f"W {n}"][left], mean=n in means) for n in names]
     main = next((p for p in powers if p.name == "total"), powers[0])
     _hold_to_sum(recording, main, [p for p in powers if p is not main], at)
-    summed = ["_".join(n.split()) for n in _sidecar.summed(recording.facts)]
+    summed = [one_word(n) for n in _sidecar.summed(recording.facts)]
     if main.name == "total" and summed:
         main = Power("total", main.watts, mean=means >= set(summed))
     return table(
@@ -84,8 +86,8 @@ def _hold_to_sum(recording: Recording, total: Power, others: list[Power], at: In
         return
     for parts in (others, [p for p in others if p.name.startswith("package")]):
         watts = [p.watts for p in parts]
-        if watts and _check.mostly_sums(total.watts, watts):
-            _check.sums(recording, "total", total.watts, watts, at)
+        if watts and _check.mostly_sums(total.watts, watts, _LAST_DIGIT):
+            _check.sums(recording, "total", total.watts, watts, at, last_digit=_LAST_DIGIT)
             return
 
 

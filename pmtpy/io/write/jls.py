@@ -32,6 +32,7 @@ _DECIMATE = 104  # samples of the first summary; a multiple of what the library 
 _UTC_S = 10.0  # between entries of the map to Unix time, where the nominal rate is right to
 _UTC_OFF_S = 1e-3
 _UNKNOWN_RATE = 1000
+_MOST_SIGNALS = 255  # JLS_SIGNAL_COUNT is 256, and number 0 is the library's own
 _RESERVE = 64 << 20  # bytes that stay free, for the summaries at the end
 _MOST_SAMPLES = 1 << 18  # made at once, gaps filled
 
@@ -54,6 +55,12 @@ class JlsSink:
         self._columns = [c for c in columns(header.layout) if c.index >= 0]
         self._samples = [c for c in self._columns if c.array != "joules"]
         self._joules = [c for c in self._columns if c.array == "joules"]
+        if (count := len(self._columns) + 1) > _MOST_SIGNALS:
+            msg = (
+                f"a JLS file holds at most {_MOST_SIGNALS} signals, and {header.target} would make {count}: powers,"
+                " energies and other values of every channel; take .csv or .parquet"
+            )
+            raise SinkError(msg)
         self._rate = 0
         self._next = 0  # sample number of the next row, were nothing lost
         self._checkpoint = 0

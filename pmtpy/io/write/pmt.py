@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pmtpy.core.rows import Floats, Frame, Ints
+from pmtpy.io.columns import one_word
 from pmtpy.io.write._file import Output
 from pmtpy.io.write._format import Lines, decimals, integers
 from pmtpy.io.write._text import TextFile, unbroken
@@ -49,7 +50,7 @@ class PmtSink:
         self._places = 6 if _row_spacing_s(header) < _PMT_FINEST_S else _PMT_DECIMALS
         own = [(name, (place,)) for place, name in enumerate(header.layout.names)]
         shown = columns if columns is not None else own if header.layout.has_total else own[1:]
-        names = tuple("_".join(unbroken(name).split()) for name, _ in shown)
+        names = tuple(one_word(unbroken(name)) for name, _ in shown)
         self._sums = [list(places) for _, places in shown]
         self._lines = Lines(" ")
         self._file = TextFile(

@@ -260,3 +260,17 @@ def test_a_writer_that_is_killed_loses_half_a_second_at_most(tmp_path: Path) -> 
         # Between two values of elapsed (10 ms) rows are dated evenly, which the board's clock is only to some 10 us.
         assert table["total_J"].iloc[-1] == pytest.approx(joules, rel=1e-4)
     assert len(load(path)) == len(table)  # it was given an end, once
+
+
+def test_more_channels_than_a_file_holds_are_refused_before_there_is_one(tmp_path: Path) -> None:
+    """Its library ends the process where there is one signal too many."""
+    many = Layout(tuple(Channel(f"rail{i}", Quantity.POWER) for i in range(128)))
+    header = Header("many", Identity("many"), many, Anchor(START_NS, UNIX_NS))
+    with pytest.raises(SinkError, match=r"at most 255 signals, and many would make 257: .* take \.csv or \.parquet"):
+        open_sink(tmp_path / "many.jls", header)
+    assert not (tmp_path / "many.jls").exists()
+    few = replace(header, layout=Layout(many.channels[:127]))
+    width = (1, 128)
+    frame = Frame(np.array([START_NS]), np.ones(width), np.zeros(width), np.empty((1, 0)), np.zeros(1, np.int64),
+                  np.zeros(width, np.int64))  # fmt: skip
+    assert load(_write(tmp_path / "few.jls", few, frame))["rail126_W"].tolist() == [1.0]
