@@ -204,7 +204,7 @@ def _row(side: Side) -> list[str]:
     half = f"{(j.high - j.low) / 2:.2g}" if math.isfinite(j.high) else "?"
     plan = side.plan
     each = f"{plan.bursts} x {plan.repetitions}" if plan.bursts > 1 else str(plan.repetitions)
-    label = side.label if len(side.label) <= 40 else f"{side.label[:37]}..."
+    label = side.label if len(side.label) <= 40 else f"{side.label[:15]}...{side.label[-22:]}"
     return [
         label,
         f"{j.value:.6g}",

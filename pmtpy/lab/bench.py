@@ -144,7 +144,7 @@ class Bench:
             return None
         identity, blocks = self.sensor.identity, len(relative_blocks(self.trials, len(self.works)))
         setting = Setting(
-            [work.label for work in self.works],
+            _labels(self.works),
             self.plans,
             any(work.starts_process for work in self.works),
             self.timing,
@@ -225,6 +225,12 @@ class Bench:
         so_far = f"difference {100 * math.expm1(middle):+.2g} %, " if paired else ""
         more = f"; about {left} more blocks, {left * block_s:.0f} s" if left else ""
         self._tell(f"block {len(relative)}: {so_far}+-{100 * half_width(relative):.2g} %{more}")
+
+
+def _labels(works: Sequence[Work]) -> list[str]:
+    """Return what the works are called; one that is held against itself has two names."""
+    labels = [work.label for work in works]
+    return labels if len(set(labels)) == len(labels) else [f"{x} ({i})" for i, x in enumerate(labels, start=1)]
 
 
 def bench(

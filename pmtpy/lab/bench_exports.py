@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Callable, Mapping
 
 from pmtpy.lab.bench_result import BenchResult, Side
@@ -41,14 +42,19 @@ def extra_info(result: BenchResult, side: int = 0) -> dict[str, object]:
     own = result.sides[side]
     return {
         "joules": own.joules.value,
-        "joules_low": own.joules.low,
-        "joules_high": own.joules.high,
+        "joules_low": _known(own.joules.low),
+        "joules_high": _known(own.joules.high),
         "watts": own.watts.value,
         "energy_trials": own.trials,
         "energy_method": result.method,
         "energy_sensor": result.sensor["target"],
         "energy_resolved": result.resolved,
     }
+
+
+def _known(value: float) -> float | None:
+    """Return a number; None for an end that is not known after a single trial: JSON has no word for it."""
+    return value if math.isfinite(value) else None
 
 
 def _as_extra_info(result: BenchResult) -> str:
@@ -68,10 +74,11 @@ def _as_github_action(result: BenchResult) -> str:
             "name": side.label,
             "unit": "J",
             "value": side.joules.value,
-            "range": f"{(side.joules.high - side.joules.low) / 2:.3g}",
+            **({"range": f"{half:.3g}"} if math.isfinite(half) else {}),
             "extra": f"{side.trials} trials, {result.sensor['target']}, 95 %, {result.verdict}",
         }
         for side in result.sides
+        for half in [(side.joules.high - side.joules.low) / 2]
     ]
     return json.dumps(entries, indent=2)
 
@@ -86,6 +93,7 @@ def _as_bencher(result: BenchResult) -> str:
             name: {
                 key: value * scale.get(name, 1.0)
                 for key, value in (("value", e.value), ("lower_value", e.low), ("upper_value", e.high))
+                if math.isfinite(value)
             }
             for name, e in each.items()
         }

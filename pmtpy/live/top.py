@@ -61,13 +61,14 @@ class Lines(ScrollView):
     def __init__(self) -> None:
         super().__init__(id="powers")
         self.lines: list[Written] = []
+        self._room = Size(0, 0)
 
     def show_lines(self, lines: list[Written]) -> None:
         """Replace the lines."""
         old, self.lines = self.lines, lines
         size = Size(self.scrollable_content_region.width, len(lines))
-        if size != self.virtual_size:
-            self.virtual_size = size
+        if size != self._room:
+            self._room = self.virtual_size = size
             self.refresh()
             return
         top = self.scroll_offset.y

@@ -275,11 +275,9 @@ def test_a_pmt_file_has_names_that_its_reader_takes_and_is_not_doubted_for_three
     sink = open_sink(
         tmp_path / "a.csv", Header("hwmon", Identity("hwmon"), Layout(channels), Anchor(START_NS, UNIX_NS))
     )
-    with_total = [np.column_stack([v.sum(axis=1), v]) for v in (watts, joules)]
-    zeros = np.zeros((400, 5), np.int64)
-    sink.write(
-        Frame(START_NS + np.rint(t * 1e9).astype(np.int64), *with_total, np.empty((400, 0)), zeros[:, 0], zeros, ())
-    )
+    all_watts, all_joules = (np.column_stack([v.sum(axis=1), v]) for v in (watts, joules))
+    t_ns, zeros = START_NS + np.rint(t * 1e9).astype(np.int64), np.zeros((400, 5), np.int64)
+    sink.write(Frame(t_ns, all_watts, all_joules, np.empty((400, 0)), zeros[:, 0], zeros))
     sink.close(Ending(Anchor(START_NS, UNIX_NS), rows=400, lost=0, dropped=0, complete=True))
     convert(tmp_path / "a.csv", tmp_path / "a.pmt", format="pmt")
     found = load(tmp_path / "a.pmt")

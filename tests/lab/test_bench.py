@@ -298,6 +298,24 @@ class TestExports:
         assert json.loads(FORMATS["pytest-benchmark"](compared))["new"]["energy_resolved"] is True
 
 
+def test_what_is_not_known_after_one_trial_is_no_number_and_equal_commands_have_two_names() -> None:
+    with World(FULL, seed=4) as world:
+        bench = Bench([Task(world), Task(world)], world.sensor, seed=4, max_time_s=40.0)
+        bench.run()
+        found = bench.result("time")
+    assert found is not None
+    assert not found.resolved
+    first = found.sides[0].label
+    assert (first, found.sides[1].label) == ("work (1)", "work (2)")
+    for name, write in FORMATS.items():
+        text = write(found)
+        assert not re.search(r"NaN|Infinity|\binf\b", text), name  # no JSON, and nothing that a reader expects
+        if name != "csv":
+            json.loads(text)
+    assert set(json.loads(FORMATS["bencher"](found))[first]["energy"]) >= {"value"}
+    assert len(json.loads(FORMATS["asv"](found))) == 2
+
+
 async def _waits() -> None:
     await asyncio.sleep(0)
 

@@ -171,10 +171,10 @@ class JlsSink:
         for number, column in enumerate(self._samples, start=1):
             self._file.fsr_f32(number, start, _filled(column.of(frame), place, length))
         self._append_checkpoints(frame, ids)
-        for row in np.flatnonzero(frame.lost).tolist():
-            self._annotate(int(ids[row]), jls.LOSS, f"{int(frame.lost[row])} lost")
-        for row, label in frame.marks:
-            self._annotate(int(ids[row]), jls.MARK, unbroken(label))
+        said = [(row, jls.LOSS, f"{int(frame.lost[row])} lost") for row in np.flatnonzero(frame.lost).tolist()]
+        said += [(row, jls.MARK, unbroken(label)) for row, label in frame.marks]
+        for row, group, text in sorted(said, key=lambda s: s[0]):  # in order: a reader seeks among them
+            self._annotate(int(ids[row]), group, text)
         self._next = int(ids[-1]) + 1
         self._last = (int(ids[-1]), int(frame.t_ns[-1]), frame.joules[-1].copy())
 

@@ -274,3 +274,20 @@ def test_more_channels_than_a_file_holds_are_refused_before_there_is_one(tmp_pat
     frame = Frame(np.array([START_NS]), np.ones(width), np.zeros(width), np.empty((1, 0)), np.zeros(1, np.int64),
                   np.zeros(width, np.int64))  # fmt: skip
     assert load(_write(tmp_path / "few.jls", few, frame))["rail126_W"].tolist() == [1.0]
+
+
+def test_marks_and_losses_of_one_block_are_found_from_any_place(header: Header, tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    frame = _noisy(
+        0, 40_000, {int(row): int(rng.integers(1, 900)) for row in rng.choice(39_000, 25, replace=False) + 9}
+    )
+    rows = np.sort(rng.choice(40_000, 60, replace=False)).tolist()
+    frame = replace(frame, marks=tuple((row, f"m{row}") for row in rows))
+    path = _write(tmp_path / "a.jls", header, frame)
+    whole = load(path)
+    assert [label for label in whole["marker"] if label] == [f"m{row}" for row in rows]
+    for start in rng.uniform(0.0, whole["elapsed"].iloc[-1], 40):
+        part = load(path, start, start + 0.05)
+        want = whole[(whole["elapsed"] >= start) & (whole["elapsed"] < start + 0.05)]
+        assert part["marker"].tolist() == want["marker"].tolist()
+        assert part["lost"].tolist() == want["lost"].tolist()
