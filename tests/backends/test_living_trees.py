@@ -246,6 +246,28 @@ def test_a_meter_that_shows_zero_is_a_fault(stage: Stage) -> None:
     assert told(total, "0 W although the part is powered")
 
 
+@pytest.mark.parametrize("shown", [0, -4_000_000])
+def test_a_part_that_shows_nothing_for_a_moment_may_have_been_on(stage: Stage, shown: int) -> None:
+    """Of an unknown rail nothing says that it is powered: what would be missing is stated, what was shown is kept."""
+    begin = stage.clock.seconds + 1.0
+    power = lambda t: f"{shown if begin <= t < begin + 0.3 else 90_000_000}\n"  # noqa: E731
+    chip(stage.tree, 0, "ina226", {"power1_input": power}, device="i2c-2/2-0041")
+    total = stage.measure("hwmon", 2.0, pumped=True)
+    assert total.coverage == 1.0
+    assert total.joules < 160.0
+    assert abs(total.joules - 180.0) < 2 * total.uncertainty_joules
+    assert told(total, "no power for a moment", "J are missing")
+
+
+def test_a_part_that_is_switched_on_and_off_is_believed(stage: Stage) -> None:
+    load = Square(0.0, 90.0, 1.0)
+    power = lambda t: f"{round(load.watts(t) * 1e6)}\n"  # noqa: E731
+    chip(stage.tree, 0, "ina226", {"power1_input": power}, device="i2c-2/2-0041")
+    total = stage.measure("hwmon", 6.0, pumped=True)
+    assert abs(total.joules - 270.0) < 3 * total.uncertainty_joules < 60.0
+    assert not told(total, "no power for a moment")
+
+
 def test_a_machine_that_uses_nothing_is_a_fault(stage: Stage) -> None:
     stops = stage.clock.seconds + 1.0
     sensors: dict[str, tuple[Load, float]] = {

@@ -99,6 +99,7 @@ def uncertainty_budget(channel: Channel, seen: IntervalStatistics) -> Uncertaint
         "unresolved": judge.unresolved(),
         "uncovered": judge.uncovered(),
         "lost": judge.lost(),
+        "drop-out": seen.dropped_joules,
     }
     return UncertaintyBudget.of(list(components.items()), judge.warnings(components))
 
@@ -356,6 +357,11 @@ class _Judge:
             out.append(
                 f"{name}: no energy is known for {_duration(seen.uncovered_s)} ({share:.0%} of the region); "
                 "the joules do not contain it"
+            )
+        if seen.dropped_joules:
+            out.append(
+                f"{name}: it showed no power for a moment, between readings of like powers; if that was a fault of the "
+                f"monitor, {seen.dropped_joules:.3g} J are missing, which the uncertainty holds"
             )
         if seen.lost:
             out.append(f"{name}: {seen.lost} rows were lost inside the region")

@@ -78,6 +78,8 @@ class IntervalStatistics(NamedTuple):
         How far the end lies beyond what the newest row shows: further than beyond the row, by the lag.
     looked : float
         Readings in and around the interval that tell how the power moves.
+    dropped_joules : float
+        What is missing if readings of nothing between two like powers were those of a monitor that failed.
     """
 
     seconds: float
@@ -101,6 +103,7 @@ class IntervalStatistics(NamedTuple):
     range_watts: float = 0.0
     unseen_s: float = 0.0
     looked: float = math.inf
+    dropped_joules: float = 0.0
 
 
 class Interval(NamedTuple):

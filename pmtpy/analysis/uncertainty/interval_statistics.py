@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy.analysis.uncertainty.channel_times import is_power, lag_s, span_s
+from pmtpy.analysis.uncertainty.drop_outs import missing_joules
 from pmtpy.analysis.uncertainty.interval import Edge, Interval, IntervalStatistics
 from pmtpy.core.channel import Channel, EnergyMethod
 from pmtpy.core.rows import Floats, Ints
@@ -152,6 +153,7 @@ class _Together:
         around = self._near(0.0, length)
         peaks: list[float] = around.max(axis=1).tolist()
         levels = _levels(around) if self.power else [1] * len(peaks)
+        dropped = missing_joules(self.t, self.p, self.sample_s, length) if self.power else nothing
         ranges: list[float] = (self.p.max(axis=1) - self.p.min(axis=1)).tolist() if unseen else nothing
         return [
             IntervalStatistics(
@@ -176,6 +178,7 @@ class _Together:
                 ranges[i],
                 unseen,
                 looked,
+                dropped[i],
             )
             for i, (column, channel) in enumerate(zip(columns, self.channels, strict=True))
         ]

@@ -1,0 +1,58 @@
+"""Readings of nothing in the midst of a power: a monitor that failed for a moment, or a part that was off. Pure.
+
+A register that shows 90 W, then nothing or less for some readings, then 90 W again, may have been read while its chip
+was reset, or tell the truth: nothing in the numbers decides. So the energy stays as it was shown, and what is missing
+if the part went on as before and after is stated. A load that is off again and again is a load.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from pmtpy.core.rows import Floats
+
+_LONGEST_S, _LONGEST_SAMPLES = 1.0, 3.0  # a part that is off for longer was switched off
+_ALIKE = 0.5  # the lower of the two powers around it, as a share of the higher one, at least
+_MOST = 2  # in and around an interval; more are a load
+_LEAST_SAMPLE_S = 1e-3  # samples of a stream are momentary values with noise about zero
+
+
+def missing_joules(t: Floats, powers: Floats, sample_s: float, length: float) -> list[float]:
+    """Return how much more each channel may have used in an interval that begins at 0.
+
+    Parameters
+    ----------
+    t : float64, shape (n,)
+        Seconds from the begin of the interval of rows in and around it.
+    powers : float64, shape (k, n)
+    """
+    if sample_s < _LEAST_SAMPLE_S or powers.min(initial=math.inf) > 0.0:
+        return [0.0] * len(powers)
+    longest = max(_LONGEST_S, _LONGEST_SAMPLES * sample_s)
+    return [_missing(t.tolist(), p, longest, length) if p.min() <= 0.0 else 0.0 for p in powers]
+
+
+def _missing(t: Sequence[float], power: Floats, longest: float, length: float) -> float:
+    runs = np.flatnonzero(np.diff(power <= 0.0, prepend=False, append=False)).reshape(-1, 2).tolist()
+    if len(runs) > _MOST:
+        return 0.0
+    missing = 0.0
+    for first, after in runs:
+        before = first - 1
+        if before < 0 or after == len(t) or t[after] - t[before] > longest:
+            continue
+        begin, end = max(0.0, t[before]), min(length, t[after])
+        low, high = sorted((float(power[before]), float(power[after])))
+        if end > begin and low >= _ALIKE * high:
+            seconds = t[after] - t[before]
+            shown = _area(t[before : after + 1], power[before : after + 1])
+            missing += ((low + high) / 2.0 * seconds - shown) * (end - begin) / seconds
+    return missing
+
+
+def _area(t: Sequence[float], power: Floats) -> float:
+    """Energy under straight lines between readings."""
+    return float(np.diff(t) @ (power[1:] + power[:-1])) / 2.0
