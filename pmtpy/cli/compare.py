@@ -268,6 +268,7 @@ def _trace(read: pd.DataFrame, name: str, shown: str) -> Trace:
         read["lost"].to_numpy(np.int64),
         _stated(read, bare),
         polling=Polling.of(read.attrs["metadata"]),
+        time_u_s=time_u_of(read.attrs["metadata"]),
     )
 
 

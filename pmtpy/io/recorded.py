@@ -6,6 +6,7 @@ total is taken as it stands.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -169,6 +170,12 @@ def regions_of(facts: dict[str, Any] | None) -> tuple[RecordedRegion, ...]:
     )
 
 
+def time_u_of(facts: dict[str, Any] | None) -> float:
+    """Return the standard uncertainty of the times of a recording in seconds, as its metadata state it."""
+    found = (facts or {}).get("time_u_s")
+    return float(found) if isinstance(found, (int, float)) and math.isfinite(found) and found > 0.0 else 0.0
+
+
 def ending_of(facts: dict[str, Any] | None, header: Header, *, rows: int, lost: int, last_ns: int, why: str) -> Ending:
     """Return the ending of a recording of which ``rows`` rows were passed on, the last at ``last_ns``.
 
@@ -187,7 +194,7 @@ def ending_of(facts: dict[str, Any] | None, header: Header, *, rows: int, lost: 
         error=text,
         regions=regions_of(facts),
         remarks=tuple(r for r in known.get("remarks") or () if isinstance(r, str)),
-        time_u_s=known["time_u_s"] if isinstance(known.get("time_u_s"), float) else 0.0,
+        time_u_s=time_u_of(known),
     )
 
 

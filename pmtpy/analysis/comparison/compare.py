@@ -19,7 +19,7 @@ from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, Regi
 from pmtpy.analysis.correction.energy import compare_energy
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.updates import tidy
-from pmtpy.analysis.uncertainty.budget import uncertainty_budget
+from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, uncertainty_budget
 from pmtpy.analysis.uncertainty.interval_statistics import summarise_one
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.markers import Span
@@ -82,7 +82,8 @@ def compare(
         energies = {}
         for name, p in ready.items():
             known = one_clock or name == chosen or found[name].clock is not None
-            energy = _energy(p, found[name], span) if known else None
+            time_u_s = p.trace.time_u_s if one_clock or name == chosen else _laid_u_s(found[name], base.trace)
+            energy = _energy(p, found[name], span, time_u_s) if known else None
             if energy is None:
                 continue
             if (name, span.name) in (measured or {}):
@@ -134,7 +135,17 @@ def _on_reference(s: Compared, t: Floats) -> Floats:
     return t if s.clock is None else s.clock.on_reference(t)
 
 
-def _energy(p: Prepared, s: Compared, span: Span) -> Energy | None:
+def _laid_u_s(s: Compared, base: Trace) -> float:
+    """How far a trace that was laid on the reference may be off: the reference's own times, and how it was laid.
+
+    What its own times are off by was taken out when it was laid on the reference.
+    """
+    lag = s.clock.lag_s if s.clock is not None else None
+    laid = (lag.high - lag.low) / 2.0 / COVERAGE_FACTOR if lag is not None else 0.0
+    return math.hypot(base.time_u_s, laid if math.isfinite(laid) else 0.0)
+
+
+def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float) -> Energy | None:
     """Energy of a span as the sensor shows it; None where its rows do not reach over it."""
     ends = np.array([span.start, span.end])
     if s.clock is not None:
@@ -165,6 +176,7 @@ def _energy(p: Prepared, s: Compared, span: Span) -> Energy | None:
         joules=joules,
         uncovered_s=uncovered_s,
         lost=lost,
+        time_u_s=time_u_s,
     )
     judged = uncertainty_budget(channel, evidence)
     doubt = () if stated is not None else (f"how well {p.trace.name} is calibrated is not known, and not in its +-",)

@@ -166,6 +166,8 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
         p.declined |= dict.fromkeys(("kernel", "gain"), f"needs the lag: {p.declined['lag_ms']}")
         return alone(p), None
     stamp = max(stamp_step(p.trace.t_s), stamp_step(base.trace.t_s)) / 2.0
+    if one_clock:  # else what all stamps of a recording have in common is in the difference of the clocks
+        stamp += COVERAGE_FACTOR * math.hypot(p.trace.time_u_s, base.trace.time_u_s)
     updates = p.updates.shifted(-found.lag_s.value)
     fit = p.attempt("kernel", lambda: _kernel(p, updates, base, found, one_clock=one_clock))
     if fit is None:

@@ -41,6 +41,8 @@ class Trace:
         Spans that were marked, on this trace's clock.
     polling : Polling, optional
         How the sensor was polled, where the rows are only those of polls that brought something new.
+    time_u_s : float
+        Standard uncertainty of the times of its rows, common to all of them.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Trace:
     channel: Channel | None = None
     regions: tuple[Span, ...] = ()
     polling: Polling | None = None
+    time_u_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
