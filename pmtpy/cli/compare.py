@@ -38,6 +38,7 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
 from pmtpy.io.read import load
 from pmtpy.io.read.cut import Cut
+from pmtpy.io.recorded import time_u_of
 from pmtpy.lab.recorded import one_run
 from pmtpy.plotting.recording import SUFFIXES
 from pmtpy.regions.measurement import Measurement

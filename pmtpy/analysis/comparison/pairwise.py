@@ -6,6 +6,7 @@ its reason. Pure; times are seconds, powers watts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -23,6 +24,7 @@ from pmtpy.analysis.correction.energy import Readings
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates, stamp_step, tidy
+from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR
 from pmtpy.core.channel import EnergyMethod
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -351,3 +352,23 @@ def test_a_load_that_only_repeats_moves_no_lag_by_whole_periods(period_s: float)
     assert one.lag_s.value == pytest.approx(0.054, abs=0.01)
     assert any("whole periods of the load" in note for note in one.notes)
     assert compare([gpu(bench, boxcar()), meter(bench)], whole=False)["gpu"].lag_s is None
+
+
+def test_what_a_clock_may_be_off_by_is_in_the_lag_and_in_the_energies() -> None:
+    """Times known to 10 ms that are all 8 ms late: energies are off by as much of the load at a flank."""
+    t = np.arange(0.0, 5.0, 0.02)
+    watts = 100.0 + 75.0 * np.sign(np.sin(2 * np.pi * (t - 0.011) / np.where(t < 2.5, 0.9, 0.7)))
+    joules = np.concatenate([[0.0], np.cumsum(watts[1:] * 0.02)])
+    counter = Channel("board", Quantity.ENERGY, resolution=0.0, refresh_s=0.02)
+    reference = Trace("meter", t, watts, joules, channel=replace(counter, name="meter"))
+    sure = Trace("board", t + 0.008, watts, joules, channel=counter)
+    doubtful = replace(sure, time_u_s=0.01)
+    spans = [Span(1.0 + 0.21 * i, 2.4 + 0.21 * i, f"part{i}") for i in range(4)]
+    for board, one_clock, lag_s in ((sure, True, 0.008), (doubtful, True, 0.0), (doubtful, False, 0.008)):
+        seen = compare([reference, board], reference="meter", one_clock=one_clock, regions=spans, whole=False)
+        lag = seen["board"].lag_s
+        assert lag is not None
+        assert lag.contains(lag_s)
+        assert lag.contains(0.0) == (board is doubtful and one_clock)
+        if board is doubtful:
+            assert all(abs(row.energies["board"].sigmas) < 2 for row in seen.regions)
