@@ -7,13 +7,18 @@ ones. CHANGELOG.md has the same table for readers.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 import warnings
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader, MetaPathFinder
+else:
+    # The methods are what counts: importing importlib.abc would take longer than all that `import pmtpy` needs.
+    Loader = MetaPathFinder = object
 
 # Old path, without "pmtpy.": where its names are now, the first that has a name wins.
 MOVED = MappingProxyType(
