@@ -23,7 +23,9 @@ def beside(path: Path) -> tuple[dict[str, Any] | None, str]:
     FileFormatError
         They are of a newer version of pmtpy.
     """
-    place = path.with_name(path.name.removesuffix(".gz") + ".json")
+    place = path.with_name(path.name + ".json")
+    if not place.exists():  # of one that was packed since
+        place = path.with_name(path.name.removesuffix(".gz") + ".json")
     unknown = "it is not known whether the file is complete or virtual"
     try:
         if place.stat().st_size > _LARGEST:
