@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--overlay", action="store_true", help="all totals in one panel instead of one panel per FILE")
     parser.add_argument("--theme", choices=("light", "dark"), default="light", help="colours for light or dark paper")
+    parser.add_argument("--smooth", action="store_true", help="smooth the lines for the eye, and say so in the picture")
     parser.add_argument(
         "--channel", action="append", metavar="NAME", help="draw this power (may be given several times)"
     )
@@ -55,6 +56,9 @@ def run(args: argparse.Namespace) -> int:
     if into_page and args.overlay:
         msg = f"an {SUFFIX} file shows recordings below each other, on one axis of time; leave --overlay out"
         raise TargetError(msg)
+    if into_page and args.smooth:
+        msg = f"an {SUFFIX} file shows what was measured at every zoom; leave --smooth out"
+        raise TargetError(msg)
     shown = {}
     cut = Cut.of(paths[0], *part_of(args), utc_offset_s=args.utc_offset)
     for path in paths:
@@ -78,6 +82,6 @@ def run(args: argparse.Namespace) -> int:
     if into_page:
         write_html(shown, out, channels=args.channel, theme=theme_of(args.theme))
     else:
-        plot(shown, out, overlay=args.overlay, channels=args.channel, theme=theme_of(args.theme))
+        plot(shown, out, overlay=args.overlay, channels=args.channel, smooth=args.smooth, theme=theme_of(args.theme))
     print(out)
     return 0

@@ -6,10 +6,8 @@ is known by name.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import os
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -19,6 +17,7 @@ from typing import Any
 
 from pmtpy.errors import FileFormatError, PmtError, SinkError
 from pmtpy.io.origin import Launch, Machine, is_shared
+from pmtpy.io.whole import write_whole
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
 from pmtpy.regions.total import sum_up
@@ -235,25 +234,11 @@ class NodeFile:
         except OSError as error:
             msg = f"cannot make {folder}: {error.strerror}"
             raise SinkError(msg) from error
-        self._write({**self._facts, "energy": None})
+        write_whole(self.path, {**self._facts, "energy": None})
 
     def finish(self, energy: NodeEnergy, status: int | None = None) -> None:
         """Put the result in the place of the beginning."""
-        self._write({**self._facts, "energy": energy.to_dict(), "exit_status": status})
-
-    def _write(self, facts: Mapping[str, Any]) -> None:
-        draft = self.path.with_name(self.path.name + ".tmp")
-        try:
-            with draft.open("w", encoding="utf-8") as file:
-                json.dump(facts, file, allow_nan=False)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(self.path)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                draft.unlink(missing_ok=True)
-            msg = f"cannot write {self.path}: {error.strerror}"
-            raise SinkError(msg) from error
+        write_whole(self.path, {**self._facts, "energy": energy.to_dict(), "exit_status": status})
 
 
 def _check_format(told: object) -> None:

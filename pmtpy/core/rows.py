@@ -143,6 +143,41 @@ class Frame:
             marks,
         )
 
+    @staticmethod
+    def joined(frames: Sequence[Frame]) -> Frame:
+        """Make one Frame of several that follow each other; there is at least one."""
+        if len(frames) == 1:
+            return frames[0]
+        marks: list[tuple[int, str]] = []
+        if any(f.marks for f in frames):
+            starts = np.cumsum([0, *(len(f) for f in frames)]).tolist()
+            marks = [(row + start, label) for f, start in zip(frames, starts, strict=False) for row, label in f.marks]
+        return Frame(
+            np.concatenate([f.t_ns for f in frames]),
+            np.concatenate([f.watts for f in frames]),
+            np.concatenate([f.joules for f in frames]),
+            np.concatenate([f.values for f in frames]),
+            np.concatenate([f.lost for f in frames]),
+            np.concatenate([f.uncovered_ns for f in frames]),
+            tuple(marks),
+        )
+
+    def part(self, start: int, stop: int) -> Frame:
+        """Rows ``start`` to ``stop``, with their marks; no copies."""
+        if start == 0 and stop >= len(self):
+            return self
+        rows = slice(start, stop)
+        marks = tuple((row - start, label) for row, label in self.marks if start <= row < stop) if self.marks else ()
+        return Frame(
+            self.t_ns[rows],
+            self.watts[rows],
+            self.joules[rows],
+            self.values[rows],
+            self.lost[rows],
+            self.uncovered_ns[rows],
+            marks,
+        )
+
     def point(self, row: int) -> Point:
         """Return one row as plain numbers."""
         return Point(

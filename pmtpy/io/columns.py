@@ -113,40 +113,6 @@ def labels(frame: Frame) -> dict[int, str]:
     return joined
 
 
-def join(frames: Iterable[Frame]) -> Frame:
-    """Make one Frame of several that follow each other; there is at least one."""
-    parts = list(frames)
-    if len(parts) == 1:
-        return parts[0]
-    starts = np.cumsum([0, *(len(f) for f in parts)]).tolist()
-    return Frame(
-        np.concatenate([f.t_ns for f in parts]),
-        np.concatenate([f.watts for f in parts]),
-        np.concatenate([f.joules for f in parts]),
-        np.concatenate([f.values for f in parts]),
-        np.concatenate([f.lost for f in parts]),
-        np.concatenate([f.uncovered_ns for f in parts]),
-        tuple((row + start, label) for f, start in zip(parts, starts, strict=False) for row, label in f.marks),
-    )
-
-
-def piece(frame: Frame, start: int, stop: int) -> Frame:
-    """Rows ``start`` to ``stop`` of ``frame``, with their marks."""
-    if start == 0 and stop >= len(frame):
-        return frame
-    rows = slice(start, stop)
-    marks = tuple((row - start, label) for row, label in frame.marks if start <= row < stop)
-    return Frame(
-        frame.t_ns[rows],
-        frame.watts[rows],
-        frame.joules[rows],
-        frame.values[rows],
-        frame.lost[rows],
-        frame.uncovered_ns[rows],
-        marks,
-    )
-
-
 def with_gap(frame: Frame, missing: int, marks: Iterable[str] = ()) -> Frame:
     """Add ``missing`` rows to the loss before the first row, and labels of rows that were dropped to that row."""
     lost = frame.lost.copy()

@@ -23,7 +23,6 @@ from pmtpy.core.channel import EnergyMethod
 from pmtpy.core.nearest import nearest
 from pmtpy.core.rows import Frame
 from pmtpy.errors import SinkError, TargetError
-from pmtpy.io.columns import join, piece
 from pmtpy.io.read.blocks import OpenRecording, RowBlock, open_blocks, recording_of
 from pmtpy.io.recorded import Frames, RecordedLayout, ending_of, header_of, layout_of, of_part
 from pmtpy.io.write import FILE_FORMATS, Ending, FileFormat, Header, Options, Sink
@@ -314,8 +313,8 @@ class _Powers:
 
     def take(self, frame: Frame) -> None:
         """Add the steps that lead to the rows of ``frame``; those over losses are the reader's to find."""
-        rows = join([self._last, frame]) if self._last is not None else frame
-        self._last = piece(rows, len(rows) - 1, len(rows))
+        rows = Frame.joined([self._last, frame]) if self._last is not None else frame
+        self._last = rows.part(len(rows) - 1, len(rows))
         dt, energy, watts = np.diff(rows.t_ns)[:, None] / 1e9, np.diff(rows.joules, axis=0), rows.watts
         made = dt * np.where(self._means, watts[1:], (watts[1:] + watts[:-1]) / 2)
         known = np.isfinite(energy) & np.isfinite(made) & ((rows.lost[1:] == 0)[:, None] | self._means)

@@ -25,6 +25,7 @@ from pmtpy.errors import BackendUnavailableError, SinkError, TargetError
 from pmtpy.plotting.decimate import Envelope, interrupted, joined_spans, widened
 from pmtpy.plotting.overview import Overview
 from pmtpy.plotting.saying import common_origin, drawn_powers, has_power, overviews, shift, title
+from pmtpy.plotting.smooth import smoothed
 from pmtpy.plotting.style import LIGHT, EndLabel, Theme, dress, label_ends
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def plot(
     *,
     overlay: bool = False,
     channels: Sequence[str] | None = None,
+    smooth: bool = False,
     theme: Theme = LIGHT,
 ) -> None:
     """Draw recordings into a PNG, SVG or PDF file, which is replaced if it exists.
@@ -101,6 +103,8 @@ def plot(
         All totals in one panel, instead of one panel for each recording.
     channels : sequence of str, optional
         Powers to draw, as in the columns without ``_W``; None: the total, and the largest others.
+    smooth : bool
+        Smooth the lines for the eye (:mod:`pmtpy.plotting.smooth`), and say so.
     theme : Theme
 
     Raises
@@ -114,7 +118,7 @@ def plot(
     if path.suffix.lower() not in SUFFIXES:
         msg = f"a picture is written to a file that ends in {', '.join(SUFFIXES)}, not {path.name}"
         raise TargetError(msg)
-    figure = _figure(recordings, overlay=overlay, channels=channels, theme=theme)
+    figure = _figure(recordings, overlay=overlay, channels=channels, smooth=smooth, theme=theme)
     try:
         figure.savefig(path, dpi=_DPI, facecolor=theme.ground)
     except OSError as error:
@@ -135,6 +139,7 @@ def _figure(
     *,
     overlay: bool,
     channels: Sequence[str] | None,
+    smooth: bool = False,
     theme: Theme = LIGHT,
 ) -> Figure:
     try:
@@ -146,6 +151,8 @@ def _figure(
     origin = common_origin(shown)
     marks = [mark for name, o in shown.items() if name not in powered for mark in _moved(o.marks, o, origin)]
     panels = [_panel(name, o, origin, channels, marks if origin is not None else []) for name, o in powered.items()]
+    if smooth:
+        panels = [replace(p, lines=[_eased(line) for line in p.lines]) for p in panels]
     if overlay:
         panels = [_overlaid(panels)]
     figure = Figure(figsize=(_WIDTH_IN, _PANEL_IN * len(panels) + 0.3), layout="constrained")
@@ -153,7 +160,8 @@ def _figure(
     for ax, panel in zip(axes, panels, strict=True):
         _draw(ax, panel, theme)
     _limit(axes, panels, shared=origin is not None)
-    axes[-1].set_xlabel(f"time since {_zero(origin)} (s)", fontsize=9)
+    eased = "; smoothed for the eye" if smooth else ""
+    axes[-1].set_xlabel(f"time since {_zero(origin)} (s){eased}", fontsize=9)
     for ax, panel in zip(axes, panels, strict=True):
         dress(ax, theme)
         label_ends(ax, _end_labels(panel, theme))
@@ -200,6 +208,11 @@ def _line(label: str, shown: Overview, by: float, said: Mapping[str, Mapping[str
         for key in ("gain_u", "offset_u")
     )  # fmt: skip
     return _Line(label, curve, shown.rows <= _SLICES, means, gain_u, offset_u)
+
+
+def _eased(line: _Line) -> _Line:
+    curve = line.curve
+    return replace(line, curve=Envelope(curve.t, curve.low, smoothed(curve.t, curve.mean), curve.high))
 
 
 def _short(name: str, shown: Overview) -> str:

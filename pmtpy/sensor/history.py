@@ -16,7 +16,7 @@ import numpy as np
 
 from pmtpy.core.rows import Floats, Frame, Ints, Layout, Point
 from pmtpy.errors import CoverageError
-from pmtpy.sensor.ring import MOST_WAITING, Ring, joined
+from pmtpy.sensor.ring import MOST_WAITING, Ring
 
 _FOR_EVER_S = 1e9  # three decades
 _new = tuple.__new__  # what CurvePoint(...) does in the end, at half the cost
@@ -311,7 +311,7 @@ class History:
         parts = [ring.frame(*s) for s in stretches]
         if forgotten:  # of a long region: its start is older than what is kept
             parts.insert(0, Frame.of_points(list(forgotten.values())))
-        return parts[0] if len(parts) == 1 else joined(parts)
+        return Frame.joined(parts)
 
     def recent(self, seconds: float | None, unix_ns_offset: int) -> Recent:
         """Return the rows of the last ``seconds`` (None: all that are kept) as arrays."""

@@ -7,7 +7,6 @@ parts are joined to larger ones, each row a few times at most, so a stretch is f
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -64,7 +63,7 @@ class Ring:
         self._end += len(rows)
         self._lost += lost
         while self._parts and len(self._parts[-1]) < min(2 * len(rows), _PART):
-            rows = joined([self._parts.pop(), rows])
+            rows = Frame.joined([self._parts.pop(), rows])
             for account in (self._firsts, self._lost_before):
                 account.pop()
             self._ends_ns.pop()
@@ -106,13 +105,13 @@ class Ring:
         """Return rows ``first`` up to ``end``."""
         self.pack()
         if first >= end:
-            return _cut(self._parts[0], 0, 0) if self._parts else self._empty()
+            return self._parts[0].part(0, 0) if self._parts else self._empty()
         (part, start), (last, stop) = self._place(first), self._place(end - 1)
         if part == last:
-            return _cut(self._parts[part], start, stop + 1)
+            return self._parts[part].part(start, stop + 1)
         between = self._parts[part + 1 : last]
-        ends = _cut(self._parts[part], start, len(self._parts[part])), _cut(self._parts[last], 0, stop + 1)
-        return joined([ends[0], *between, ends[1]])
+        ends = self._parts[part].part(start, len(self._parts[part])), self._parts[last].part(0, stop + 1)
+        return Frame.joined([ends[0], *between, ends[1]])
 
     def _empty(self) -> Frame:
         names, values = len(self._layout.names), len(self._layout.values)
@@ -137,28 +136,3 @@ class Ring:
         for account in (self._parts, self._firsts, self._ends_ns, self._lost_before):
             account.clear()
         del self.waiting[:rows]
-
-
-def _cut(frame: Frame, start: int, stop: int) -> Frame:
-    """Return some rows of a Frame, without its marks."""
-    rows = slice(start, stop)
-    return Frame(
-        frame.t_ns[rows],
-        frame.watts[rows],
-        frame.joules[rows],
-        frame.values[rows],
-        frame.lost[rows],
-        frame.uncovered_ns[rows],
-    )
-
-
-def joined(frames: Sequence[Frame]) -> Frame:
-    """Make one Frame of several that follow each other, without their marks."""
-    return Frame(
-        np.concatenate([f.t_ns for f in frames]),
-        np.concatenate([f.watts for f in frames]),
-        np.concatenate([f.joules for f in frames]),
-        np.concatenate([f.values.reshape(len(f), -1) for f in frames]),
-        np.concatenate([f.lost for f in frames]),
-        np.concatenate([f.uncovered_ns for f in frames]),
-    )

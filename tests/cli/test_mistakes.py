@@ -140,6 +140,7 @@ def test_an_option_that_takes_a_number_refuses_all_else_before_anything_begins(
         ("characterise rapl:virtual --parts", "is a sensor, this procedure needs a recording"),
         ("characterise rapl:virtual --parts", "pmtpy dump rapl:virtual -f run.csv -- COMMAND"),
         ("plot a.csv --utc-offset nan", "'nan' is not a number of seconds ahead of UTC"),
+        ("plot a.csv --smooth -o a.html", "leave --smooth out"),
         ("read rapl:virtual --for 1e20", "it is longer than thirty years"),
         ("dump rapl:virtual --interval 1e20", "it is longer than thirty years"),
         ("sim powersensor3 --seed -1", "-1 is not a seed"),

@@ -45,11 +45,6 @@ def pack(
     return _HEADER.pack(uid, _SHORTEST + len(payload), function, options, error << 6) + payload
 
 
-def _wants_answer(data: bytes) -> bool:
-    """Whether the packet that begins with these bytes asks for an answer."""
-    return bool(data[6] & _ANSWER_EXPECTED)
-
-
 class Cutter:
     """Cuts a stream into packets; half a packet waits for its rest."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
-import json
 import os
 import select
 import stat
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pmtpy.errors import SinkError, TargetError
+from pmtpy.io.whole import write_whole
 
 Buffer = bytes | bytearray | memoryview
 Target = str | os.PathLike[str] | IO[str] | IO[bytes]
@@ -182,19 +182,7 @@ class Sidecar:
 
     def write(self, facts: dict[str, object]) -> None:
         """Replace the file in one step, so that a reader sees the old one or the new one."""
-        draft = self.path.with_name(self.path.name + ".tmp")
-        try:
-            with draft.open("w", encoding="utf-8") as file:
-                json.dump(facts, file, indent=1, ensure_ascii=False, allow_nan=False)
-                file.write("\n")
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(self.path)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                draft.unlink(missing_ok=True)
-            msg = f"cannot write {self.path}: {_reason(error)}"
-            raise SinkError(msg) from error
+        write_whole(self.path, facts, indent=1)
 
     def discard(self) -> None:
         """Remove the file if it was made here."""

@@ -122,11 +122,9 @@ class DataSetSink:
 
     def _cut(self, frame: Frame) -> list[Frame]:
         """Cut rows where the folder or the file changes."""
-        from pmtpy.io.columns import piece
-
         keys = (frame.t_ns + self._unix_ns) // (self._span_s() * 10**9)
         edges = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), len(frame)]
-        return [piece(frame, a, b) for a, b in itertools.pairwise(edges)]
+        return [frame.part(a, b) for a, b in itertools.pairwise(edges)]
 
     def _span_s(self) -> int:
         return _HOUR_S if self._place.hourly else _DAY_S

@@ -13,7 +13,6 @@ from dataclasses import replace
 import numpy as np
 
 from pmtpy.core.rows import Floats, Frame, Ints
-from pmtpy.io.columns import join, piece
 
 _NS_PER_S = 1e9
 
@@ -44,16 +43,16 @@ class Thinner:
         first = None
         if self._kept is None:
             self._origin_ns = int(frame.t_ns[0])
-            self._kept = first = piece(frame, 0, 1)
-            frame = piece(frame, 1, len(frame))
-        rows = join([self._open, frame]) if self._open is not None else frame
+            self._kept = first = frame.part(0, 1)
+            frame = frame.part(1, len(frame))
+        rows = Frame.joined([self._open, frame]) if self._open is not None else frame
         # Row i belongs to the interval (k, k + 1] that its time falls into.
         interval = (rows.t_ns - self._origin_ns - 1) // self._interval_ns
         ends = np.flatnonzero(np.diff(interval)) + 1
         done = int(ends[-1]) if len(ends) else 0
-        self._open = piece(rows, done, len(rows))
-        thinned = self._thin(piece(rows, 0, done), ends)
-        return join([first, thinned]) if first is not None else thinned
+        self._open = rows.part(done, len(rows))
+        thinned = self._thin(rows.part(0, done), ends)
+        return Frame.joined([first, thinned]) if first is not None else thinned
 
     def flush(self) -> Frame | None:
         """Return the row of the interval that has not ended, if it has rows."""
@@ -66,14 +65,14 @@ class Thinner:
         """Make one row of each group of ``rows`` that stops before a row of ``ends``."""
         before = self._kept
         if before is None or not len(ends):
-            return piece(rows, 0, 0)
+            return rows.part(0, 0)
         last, starts = ends - 1, np.concatenate([[0], ends[:-1]])
         t_ns, uncovered = rows.t_ns[last], rows.uncovered_ns[last]
         # What a row without an energy misses is in the next one that has one; until then the last known one stands.
         found = np.where(np.isfinite(rows.joules), np.arange(1, len(rows) + 1)[:, None], 0)
         found = np.maximum.accumulate(found, axis=0)[last]
         joules = np.take_along_axis(np.concatenate([before.joules, rows.joules]), found, axis=0)
-        kept = piece(rows, len(rows) - 1, len(rows))
+        kept = rows.part(len(rows) - 1, len(rows))
         known_ns = np.concatenate([before.t_ns, t_ns])[:, None] - np.concatenate([before.uncovered_ns, uncovered])
         covered_s = np.diff(known_ns, axis=0) / 1e9
         energy: Floats = np.diff(np.concatenate([before.joules, joules]), axis=0)

@@ -19,7 +19,7 @@ from pmtpy.core.channel import Identity
 from pmtpy.core.rows import Floats, Frame, Ints
 from pmtpy.errors import SinkError
 from pmtpy.io import jls
-from pmtpy.io.columns import column_names, columns, piece
+from pmtpy.io.columns import column_names, columns
 from pmtpy.io.write._file import Output
 from pmtpy.io.write._text import unbroken
 from pmtpy.io.write.base import Ending, Header, metadata
@@ -147,7 +147,7 @@ class JlsSink:
             np.flatnonzero(np.diff(ids // _MOST_SAMPLES, prepend=ids[0] // _MOST_SAMPLES)).tolist()
         )
         for start, stop in pairwise(sorted({0, len(frame), *cuts})):
-            self._append(piece(frame, start, stop), ids[start:stop])
+            self._append(frame.part(start, stop), ids[start:stop])
 
     def _check_room(self) -> None:
         if self._heard.errors:

@@ -18,7 +18,7 @@ from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Frame
 from pmtpy.core.source import Remarks
 from pmtpy.errors import SinkError
-from pmtpy.io.columns import join, piece, with_gap
+from pmtpy.io.columns import with_gap
 from pmtpy.io.write.base import Ending, RecordedRegion, Sink
 from pmtpy.io.write.downsample import Thinner
 
@@ -234,12 +234,12 @@ def _batches(frames: Iterable[Frame]) -> Iterator[Frame]:
         waiting.append(frame)
         rows += len(frame)
         if rows >= _LEAST_ROWS:
-            yield from _cut(join(waiting))
+            yield from _cut(Frame.joined(waiting))
             waiting, rows = [], 0
     if waiting:
-        yield from _cut(join(waiting))
+        yield from _cut(Frame.joined(waiting))
 
 
 def _cut(rows: Frame) -> Iterator[Frame]:
     for start in range(0, len(rows), _MOST_ROWS):
-        yield piece(rows, start, start + _MOST_ROWS)
+        yield rows.part(start, start + _MOST_ROWS)

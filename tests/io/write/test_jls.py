@@ -61,9 +61,7 @@ def _write(path: Path, header: Header, *frames: Frame) -> Path:
 
 
 def _pieces(frame: Frame, *cuts: int) -> list[Frame]:
-    from pmtpy.io.columns import piece
-
-    return [piece(frame, a, b) for a, b in itertools.pairwise([0, *cuts, len(frame)])]
+    return [frame.part(a, b) for a, b in itertools.pairwise([0, *cuts, len(frame)])]
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.core.rows import Frame
-from pmtpy.io.columns import join, piece
 from pmtpy.io.write.downsample import Thinner
 
 
@@ -29,9 +28,9 @@ def _rows(gaps_ms: list[int], marked: list[int] | None = None) -> Frame:
 def _thin(frame: Frame, interval_s: float, cuts: list[int]) -> Frame:
     thinner = Thinner(interval_s)
     edges = sorted({0, len(frame), *(c for c in cuts if c < len(frame))})
-    parts = [thinner.feed(piece(frame, a, b)) for a, b in itertools.pairwise(edges)]
+    parts = [thinner.feed(frame.part(a, b)) for a, b in itertools.pairwise(edges)]
     last = thinner.flush()
-    return join([*parts, *([last] if last is not None else [])])
+    return Frame.joined([*parts, *([last] if last is not None else [])])
 
 
 _GAPS = st.lists(st.integers(1, 30), min_size=2, max_size=60)

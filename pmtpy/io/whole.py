@@ -1,0 +1,34 @@
+"""A JSON file that is replaced as a whole: a reader sees the old one or the new one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from pmtpy.errors import SinkError
+
+
+def write_whole(path: Path, facts: Mapping[str, object], *, indent: int | None = None) -> None:
+    """Write a file beside the place and put it there in one step.
+
+    Raises
+    ------
+    SinkError
+        It cannot be written.
+    """
+    draft = path.with_name(path.name + ".tmp")
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            json.dump(facts, file, indent=indent, ensure_ascii=False, allow_nan=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        msg = f"cannot write {path}: {error.strerror or error}"
+        raise SinkError(msg) from error
