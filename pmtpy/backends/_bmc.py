@@ -42,7 +42,7 @@ def believed(watts: object, where: str) -> float:
         It is no number, negative, or beyond what any chassis takes.
     """
     if isinstance(watts, bool) or not isinstance(watts, int | float) or not 0 <= watts <= _MOST_W:
-        msg = f"{where} says {watts!r} W, which no chassis takes"
+        msg = f"{where} says {watts!r} W, which no chassis draws"
         raise ReadError(msg)
     return float(watts)
 
@@ -64,5 +64,5 @@ def password(backend: str, file: str, variable: str, environment: Mapping[str, s
     except (OSError, UnicodeDecodeError) as error:
         if isinstance(error, BackendUnavailableError):
             raise
-        why = f"the password's file {file} cannot be read"
+        why = f"the password file {file} cannot be read"
         raise BackendUnavailableError(backend, why, "write the password into it, as one line") from error

@@ -12,7 +12,7 @@ from pmtpy.core.clock import NS_PER_S
 
 # How far apart they may be. The bound is the one that Zeus uses for AMD's counter; every honest disagreement reported
 # is nearer (down to 0.57 on an idle GPU).
-_FAR = 10.0
+_MOST_RATIO = 10.0
 _KEPT = 16  # stretches of contradiction that are remembered
 _GAP_S = 0.5  # rows further apart leave too much to guess between them
 
@@ -60,7 +60,7 @@ class CounterCheck:
         counted, expected = counter_j - self._start[1], self._expected
         self._begin(t_ns, counter_j)
         moved = f"in {seconds:.0f} s the energy counter moved by {counted:g} J"
-        self._judged(t_ns, seconds, expected / _FAR <= counted <= expected * _FAR, moved, expected)
+        self._judged(t_ns, seconds, expected / _MOST_RATIO <= counted <= expected * _MOST_RATIO, moved, expected)
 
     def _judged(self, t_ns: int, seconds: float, agree: bool, moved: str, expected: float) -> None:  # noqa: FBT001
         if agree and self.broken:

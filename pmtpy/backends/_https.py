@@ -47,7 +47,7 @@ class Https:
         try:
             found = json.loads(body)
         except ValueError as error:
-            msg = f"{self._host}{path}: the answer is no JSON"
+            msg = f"{self._host}{path}: the answer is not JSON"
             raise ReadError(msg) from error
         return found if isinstance(found, dict) else {}
 

@@ -73,7 +73,10 @@ class _IioSource(Source):
         if not len(whole):
             return Block.empty(2)
         if abs(int(whole["stamp"][-1]) - now_ns) > _CLOCK_NS:
-            self._lost = SourceLostError(f"{self._folder.name}: its stamps are not of the monotonic clock; reopen it")
+            self._lost = SourceLostError(
+                f"{self._folder.name}: its timestamps are no longer on the monotonic clock, "
+                "another program has changed that; open the sensor again"
+            )
             raise self._lost
         t_ns = np.maximum.accumulate(whole["stamp"].astype(np.int64))
         keep = np.diff(t_ns, prepend=self._last_ns) > 0

@@ -68,7 +68,7 @@ def parse(text: bytes, where: str) -> float:
         msg = f"{where} does not measure power now (DCMI power measurement is not active)"
         raise ReadError(msg)
     if now == 0 or not least <= now <= most:
-        msg = f"{where} says {now} W, of {least} to {most} W ever: it is not believed"
+        msg = f"{where} reports {now} W, outside of the {least} to {most} W that it has seen itself: not believed"
         raise ReadError(msg)
     return _bmc.believed(now, where)
 

@@ -100,7 +100,7 @@ def discover() -> Discovery:
     """Say that a service must be named."""
     cure = "name its host: redfish:bmc.example.org; to try without one: redfish:virtual"
     finding = Finding(
-        BACKEND, "", Verdict.ABSENT, "a Redfish service is asked where it is named", Obstacle.HARDWARE, (cure,)
+        BACKEND, "", Verdict.ABSENT, "a Redfish service is asked only where one is named", Obstacle.HARDWARE, (cure,)
     )
     return Discovery((), (finding,))
 

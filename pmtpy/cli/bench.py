@@ -45,7 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="rest for this long before each trial (default: none, a warm steady state)",
     )
-    add("--seed", type=int, metavar="N", help="of the order of blocks and the phases of bursts (default: by chance)")
+    add(
+        "--seed",
+        type=int,
+        metavar="N",
+        help="seed of the order of blocks and of the phases of bursts (default: by chance)",
+    )
     add("--show-output", action="store_true", help="let the commands' output through, to stderr")
     add("--format", choices=("table", *FORMATS), default="table", help="how the result is written (default: table)")
     add("--json", action="store_const", const="json", dest="format", help="the same as --format json")

@@ -88,7 +88,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     profile.add_argument("found", nargs="+", metavar="FOUND.json", help=found)
     whose = profile.add_mutually_exclusive_group()
     whose.add_argument("--target", help="the device that was characterised, if it is in this machine")
-    whose.add_argument("--device", default="", metavar="MODEL", help="else its name, for the record")
+    whose.add_argument(
+        "--device", default="", metavar="MODEL", help="its name for the record, where --target is not given"
+    )
     shown = "range of the readings in watts; default: the lowest and the highest, as FOUND.json says"
     profile.add_argument("--range", metavar="LOW,HIGH", help=shown)
     option = "an option of the backend of --target (repeatable)"

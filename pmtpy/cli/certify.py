@@ -55,7 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rule", action="append", default=[], metavar="NAME=VALUE", help=text)
     parser.add_argument("--duration", default="20s", metavar="TIME", help="of the pseudo-random part (default 20s)")
     shares = ",".join(f"{share:g}" for share in _DEFAULT.shares)
-    parser.add_argument("--levels", default=shares, metavar="SHARE,...", help=f"steady levels (default {shares})")
+    parser.add_argument(
+        "--levels",
+        default=shares,
+        metavar="SHARE,...",
+        help=f"shares of the full load that are held steady (default {shares})",
+    )
     parser.add_argument("--level-time", default="4s", metavar="TIME", help="how long each level lasts (default 4s)")
     parser.add_argument(
         "--rounds", type=int, default=_DEFAULT.rounds, help="how often all levels are taken (default 2)"

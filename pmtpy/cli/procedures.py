@@ -45,22 +45,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LOG",
         help="energy for each unit of work of an application's log: fio's, or a CSV (recordings)",
     )
-    group.add_argument("--every", type=duration_of, default="15min", metavar="TIME", help="of --stability (15min)")
-    group.add_argument("--begin", metavar="LABEL", help="of --work: the marker at which the application began")
-    group.add_argument("--reads", type=count(), default=_READS, metavar="N", help=f"of --latency (default {_READS})")
+    group.add_argument(
+        "--every",
+        type=duration_of,
+        default="15min",
+        metavar="TIME",
+        help="with --stability: a block each (default 15min)",
+    )
+    group.add_argument("--begin", metavar="LABEL", help="with --work: the marker at which the application began")
+    group.add_argument(
+        "--reads",
+        type=count(),
+        default=_READS,
+        metavar="N",
+        help=f"with --latency: how many readings (default {_READS})",
+    )
     group.add_argument(
         "--frequencies",
         type=_frequencies,
         default=_TWO_KILOHERTZ,
         metavar="HZ,HZ,HZ",
-        help=f"of --internal-rate: three near the rate (default {_TWO_KILOHERTZ}), each for --duration",
+        help=f"with --internal-rate: loads near the rate (default {_TWO_KILOHERTZ}), each for --duration",
     )
     group.add_argument(
         "--window",
         type=duration_of,
         default="1s",
         metavar="TIME",
-        help="of --against and --parts, where no markers enclose regions (1s)",
+        help="with --against, --parts: length of a window where no markers enclose regions; with --stability: of a "
+        "block (1s)",
     )
 
 

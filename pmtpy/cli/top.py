@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=duration_of,
         default="10s",
         metavar="TIME",
-        help="mean, min and max are over this (default 10s)",
+        help="time over which mean, min and max are taken (default 10s)",
     )
     parser.add_argument(
         "--duration", type=duration_of, metavar="TIME", help="end after this time; default: at q or Ctrl-C"

@@ -167,7 +167,7 @@ class Bench:
     def shortfall(self) -> str:
         """Say why there is no result although nothing failed, and what to allow."""
         return (
-            f"nothing was measured, for no trial fits into max_time ({self._max_time_s:g} s): {self._least()}; allow "
+            f"nothing was measured: no trial fits into max_time ({self._max_time_s:g} s): {self._least()}; allow "
             "that (--max-time), or make the work shorter"
         )
 

@@ -116,7 +116,7 @@ def begin_of(table: pd.DataFrame, label: str | None, *, absolute: bool) -> float
     """
     if absolute:
         if label is not None:
-            msg = "the log tells Unix time: --begin has no meaning"
+            msg = "the log has Unix times already: leave --begin out"
             raise TargetError(msg)
         return 0.0
     if label is None:

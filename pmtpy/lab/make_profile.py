@@ -40,7 +40,7 @@ def calibration_line(found: Sequence[Found], percent: float | None) -> tuple[Aff
     gains, offsets = [_estimate(f, "gradient") for f in found], [_estimate(f, "intercept_w") for f in found]
     if len(found) > 1:
         if percent is not None:
-            msg = "a repeatability is for a single recording; that of several is found from them"
+            msg = "--repeatability is for a single recording; of several it is found from them: leave it out"
             raise CalibrationError(msg)
         return Affine(_pooled(gains), _pooled(offsets)), f"found from {len(found)} recordings"
     if percent is not None and not 0.0 <= percent < 100.0:

@@ -80,7 +80,7 @@ def measure_reads(target: str, options: Mapping[str, str], reads: int, clock: Cl
     """
     with _source(target, options, clock) as source:
         if source.traits.streaming:
-            msg = f"{target} delivers every sample by itself: nobody waits for a reading of it"
+            msg = f"{target} delivers every sample by itself: no reading waits, so there is no cost to measure"
             raise TargetError(msg)
         stamps = np.empty(reads + 1, np.int64)
         stamps[0] = clock.now_ns()
@@ -251,7 +251,7 @@ def time_column(tables: Sequence[pd.DataFrame]) -> str:
     if len(tables) == 1:
         return "elapsed"
     lacking = next(str(t.attrs["path"]) for t in tables if not bool(t["time"].notna().all()))
-    msg = f"{lacking} does not say at what time its rows were taken: two recordings are put side by side by it"
+    msg = f"{lacking} does not say when its rows were taken, so two recordings cannot be put side by side"
     raise TargetError(msg)
 
 

@@ -32,7 +32,7 @@ OF_SENSORS: Mapping[str, str] = types.MappingProxyType(
     {
         "calibration": "a sensor is characterised as it is, without a profile",
         "history_s": "all is kept",
-        "interval": "--interval says how often is polled",
+        "interval": "give it as --interval",
     }
 )
 

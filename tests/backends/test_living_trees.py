@@ -44,12 +44,12 @@ class Stage:
         seconds: float,
         *,
         polls_s: float = 0.0,
-        pumped: bool = False,
+        polled: bool = False,
         before_s: float = 0.05,
         **options: Any,
     ) -> Measurement:
-        """Measure a stretch some time after the opening; ``pumped`` if a thread of the sensor's own reads."""
-        sleepers = int(pumped)
+        """Measure a stretch some time after the opening; ``polled`` if a thread of the sensor's own reads."""
+        sleepers = int(polled)
         with self.open(backend, **options) as sensor:
             for _ in range(round(before_s / polls_s) if polls_s else 1):
                 self.clock.advance(polls_s or before_s, sleepers=sleepers)
@@ -199,7 +199,7 @@ def jetson(stage: Stage, *loads: Load, samples: int = 1, phase_s: float = 0.0) -
 
 def test_a_module_at_zero_watts_is_a_fault(stage: Stage) -> None:
     jetson(stage, Constant(0.0), Constant(8.0), Constant(2.0))
-    total = stage.measure("jetson", 1.0, pumped=True)
+    total = stage.measure("jetson", 1.0, polled=True)
     assert total.coverage == 0.0
     assert total.channels["vdd_soc"].joules == pytest.approx(2.0, abs=0.1)
     assert told(total, "vdd_in", "0 W although the part is powered")
@@ -210,7 +210,7 @@ def test_rails_that_make_the_module_are_not_all_at_zero_but_one_may_be(stage: St
     stage.tree.put("firmware/devicetree/base/compatible", "nvidia,p3701-0005\0nvidia,tegra234\0")
     monitor = Ina3221([Constant(w) for w in watts])
     monitor.put(stage.tree, 3, ["VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0"])
-    total = stage.measure("jetson", 1.0, pumped=True)
+    total = stage.measure("jetson", 1.0, polled=True)
     assert total.coverage == (1.0 if any(watts) else 0.0)
     assert total.joules == pytest.approx(sum(watts), abs=0.1)
     assert bool(total.uncertainty_joules > 1.0 or math.isnan(total.uncertainty_joules)) == (not any(watts))
@@ -222,7 +222,7 @@ def test_a_whole_that_its_part_exceeds_is_not_known(stage: Stage, backend: str) 
     zone(stage.tree, "0", "package-0", register(HUNDRED, share=0.01))
     zone(stage.tree, "0:0", "core", register(HUNDRED))
     jetson(stage, Constant(5.0), Constant(8.0), Constant(2.0))
-    total = stage.measure(backend, 1.0, pumped=backend == "jetson")
+    total = stage.measure(backend, 1.0, polled=backend == "jetson")
     assert total.coverage == 0.0
     assert told(total, "a part of it")
     assert total.joules + 2 * total.uncertainty_joules > {"rapl": 100.0, "jetson": 8.0}[backend]
@@ -241,7 +241,7 @@ def test_an_energy_that_rests_while_a_part_of_it_does_not_is_not_known(stage: St
 
 def test_a_meter_that_shows_zero_is_a_fault(stage: Stage) -> None:
     chip(stage.tree, 0, "power_meter", {"power1_average": "0\n", "power1_average_interval": "50\n"})
-    total = stage.measure("hwmon", 0.5, pumped=True)
+    total = stage.measure("hwmon", 0.5, polled=True)
     assert total.coverage == 0.0
     assert told(total, "0 W although the part is powered")
 
@@ -276,7 +276,7 @@ def test_a_machine_that_uses_nothing_is_a_fault(stage: Stage) -> None:
     }
     occ = Occ(sensors)
     stage.tree.put("firmware/opal/exports/occ_inband_sensors", occ.show)
-    total = stage.measure("occ", 3.0, pumped=True)
+    total = stage.measure("occ", 3.0, polled=True)
     assert total.coverage == pytest.approx(0.33, abs=0.05)
     assert told(total, "system", "0 W although the part is powered")
     assert total.channels["socket0.processor"].coverage == 1.0
@@ -301,7 +301,7 @@ def test_facts_that_cannot_be_are_not_taken_from_files(stage: Stage) -> None:
     files = {"power1_input": "5000000\n", "update_interval": "-3\n", "shunt_resistor": "-4\n"}
     chip(stage.tree, 0, "ina226", files, device="i2c-2/2-0041")
     for backend, joules in (("jetson", 15.0), ("hwmon:ina226", 5.0)):
-        total = stage.measure(backend, 1.0, pumped=True)
+        total = stage.measure(backend, 1.0, polled=True)
         assert total.joules == pytest.approx(joules, rel=0.01)
         assert 0 < total.uncertainty_joules < joules
         assert not any(
@@ -313,7 +313,7 @@ def test_a_load_of_the_period_of_the_polls_is_not_always_met_at_one_phase(stage:
     """Readings every 50 or 100 ms on a lattice show 25 W, or 5 W, of a load that switches between them every 50 ms."""
     load = Square(5.0, 25.0, 0.1, duty=0.5)
     jetson(stage, load, Constant(3.0), Constant(2.0))
-    total = stage.measure("jetson", 10.0, pumped=True)
+    total = stage.measure("jetson", 10.0, polled=True)
     # 200 readings at random phases, each 10 W off: 0.7 W.
     assert total.watts == pytest.approx(15.0, abs=3 * 0.7)
     assert abs(total.joules - 150.0) < 2 * total.uncertainty_joules
@@ -322,7 +322,7 @@ def test_a_load_of_the_period_of_the_polls_is_not_always_met_at_one_phase(stage:
 def test_a_partial_block_of_the_occ_is_told(stage: Stage) -> None:
     occ = Occ({"PWRSYS": (Constant(300.0), 2000.0)})
     stage.tree.put("firmware/opal/exports/occ_inband_sensors", lambda t: occ.show(t) + bytes(70_000))
-    assert told(stage.measure("occ", 1.0, pumped=True), "70000 bytes", "not a whole block")
+    assert told(stage.measure("occ", 1.0, polled=True), "70000 bytes", "not a whole block")
 
 
 def test_a_socket_without_the_meter_that_another_has_is_told(stage: Stage) -> None:
@@ -331,4 +331,4 @@ def test_a_socket_without_the_meter_that_another_has_is_told(stage: Stage) -> No
         text = {"power1_average": f"{int(watts * 1e6)}\n", "power1_average_interval": "50\n"}
         text["power1_oem_info"] = f"{kind} Power Socket {socket}\n"
         chip(stage.tree, i, "power_meter", text, device=f"LNXSYSTM:00/ACPI000D:0{i}")
-    assert told(stage.measure("hwmon", 1.0, pumped=True), "socket 1 has no module meter")
+    assert told(stage.measure("hwmon", 1.0, polled=True), "socket 1 has no module meter")

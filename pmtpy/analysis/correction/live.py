@@ -21,7 +21,7 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
 BEFORE_S = 5.0  # rows before a region that tell when the register is renewed, at least
-_WIDE = 1.5  # periods of a kernel, beyond which several of them tell of an instant
+_WIDE_PERIODS = 1.5  # periods of a kernel, beyond which several of them tell of an instant
 _HOLE = 5.0  # periods without an update: what lies between is not known any more
 _AHEAD = 3.0  # periods for which the last power may go on
 _TIMELY = 0.05  # of the period: instants that are less sure than this say nothing of a load that is switched
@@ -60,7 +60,7 @@ def after_s(response: Response) -> float:
     """How long after the end of a region rows still tell something of it; 0 where nothing is done here."""
     if not response.shaped or not response.period_s:
         return 0.0
-    if response.span_s > _WIDE * response.period_s:
+    if response.span_s > _WIDE_PERIODS * response.period_s:
         return 2.0 * (response.span_s + abs(response.delay_s)) + 2.0 * response.period_s
     return abs(response.lag_s) + response.span_s + 2.0 * response.period_s
 

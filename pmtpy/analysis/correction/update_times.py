@@ -22,7 +22,7 @@ _EXACT = 0.01  # of the period: rows that follow each other to within it bear th
 _TRIED = 41  # periods within the uncertainty of the one that is given ...
 _SIGMAS = 3.0  # ... and how many standard uncertainties either way
 _TURN = 0.02  # of a period, by which two neighbouring ones differ over all rows
-_FEW = 4  # rows that a lattice needs
+_MIN_ROWS = 4  # rows that a lattice needs
 _AGAIN = 0.75  # of the period, within which a value that comes again is no new one
 _OFTEN = 0.95  # quantile of how late rows are; the rest were taken by a poller that was kept waiting
 
@@ -62,7 +62,7 @@ def renewals(t_s: Floats, watts: Floats, period: Number, aged_s: float) -> Renew
         None where the rows do not tell: too few, from all over the period, or of another period.
     """
     new = np.flatnonzero(np.diff(watts)) + 1  # what repeats may be the row of another register
-    if len(new) < _FEW:
+    if len(new) < _MIN_ROWS:
         return None
     found = _lattice(t_s[new], period, aged_s)
     if found is None:

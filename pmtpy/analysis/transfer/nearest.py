@@ -28,7 +28,9 @@ _CONSTANT = 100.0  # prior variance of the mean: unknown
 # does not touch) to 2. Three that happen to agree do not show that all do.
 _UNSEEN = 1.0 / 3.0
 _ROUNDS = 3
-_FAR = 2.2  # times the median loss; beyond, a configuration counts less: 1.5 standard deviations of normal errors
+_DISCOUNTED_BEYOND = (
+    2.2  # times the median loss; beyond, a configuration counts less: 1.5 standard deviations of normal errors
+)
 
 Loss = Callable[[Floats], Floats]
 
@@ -103,5 +105,5 @@ def _regress(prior: Floats, noise: float, targets: Floats, loss: Loss) -> tuple[
         inverse = np.linalg.inv(prior + np.diag(noise / weight))
         error = np.asarray((inverse @ targets) / np.diag(inverse)[:, None], np.float64)
         bad = loss(targets - error)
-        weight = np.clip(_FAR * float(np.median(bad)) / np.maximum(bad, 1e-12), 1e-3, 1.0)
+        weight = np.clip(_DISCOUNTED_BEYOND * float(np.median(bad)) / np.maximum(bad, 1e-12), 1e-3, 1.0)
     return np.asarray(inverse @ targets, np.float64), error

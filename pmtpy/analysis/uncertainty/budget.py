@@ -40,7 +40,7 @@ _BURSTS = 0.5
 # with periods from a tenth of the window to all of it (even in the logarithm), it is off an even power by so much.
 # Readings that do not move at all show that it does not: such a load beats with the windows, and its beats are a few
 # times smaller than that.
-_HIDDEN, _BEATS, _WIDE = 0.067, 3.0, 1.5
+_HIDDEN, _BEATS, _WIDE_WINDOW = 0.067, 3.0, 1.5
 # What was never seen in n readings takes a share of the time whose mean square is 2 / ((n + 2)(n + 3)) if every share
 # was as likely before (rule of succession), and a power between nothing and that seen, which is off it by root 1/3.
 _NEVER_SEEN = math.sqrt(2.0 / 3.0)
@@ -263,7 +263,9 @@ class _Judge:
         sample, window = self.sample_s, 0.0 if self.mean else self.window_s  # a mean's window is its sample interval
         fast = _FAST * (seen.alternating_watts * sample) ** 2
         curved = _CURVED * (seen.curvature_watts * min(window, _LONGEST * seen.seconds)) ** 2
-        own_s = self.window_s if self.window_s <= _WIDE * sample else 0.0  # what a wide one hides, its bends tell
+        own_s = (
+            self.window_s if self.window_s <= _WIDE_WINDOW * sample else 0.0
+        )  # what a wide one hides, its bends tell
         hidden = (min(_HIDDEN * self.mean_w, _BEATS * math.sqrt(self._beyond_noise())) * own_s) ** 2
         squares = 2.0 * (self.covers * fast + curved + hidden)  # what lies between the windows is in "sampling"
         smeared = 0.0

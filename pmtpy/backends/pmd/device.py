@@ -74,7 +74,7 @@ class Meter:
                     self.kind, self.baud = kind, baud
                     self.firmware = self.line.ask(codec.READ_ID, 3, _ANSWER_S)[2]
                     return
-        said = f"it sent {len(heard)} bytes that introduce no such meter" if heard else "it answers nothing"
+        said = f"it sent {len(heard)} bytes with which no such meter begins" if heard else "it answers nothing"
         rates = ", ".join(map(str, codec.BAUDS))
         raise BackendUnavailableError(
             BACKEND,

@@ -57,7 +57,7 @@ class TcpLink:
         try:
             self._socket.sendall(data)
         except TimeoutError as error:
-            raise ConnectionError("the daemon takes nothing any more") from error
+            raise ConnectionError("the daemon accepts no more data") from error
 
     def receive(self) -> bytes:
         """Return what has come, at most a megabyte at a time."""
@@ -181,7 +181,7 @@ def secret_of(file: str, environment: Mapping[str, str]) -> str:
         text = Path(file).read_text(encoding="ascii").strip() if file else environment.get(SECRET, "")
         text.encode("ascii")
     except (OSError, UnicodeError) as error:
-        why = f"the secret's file {file} cannot be read" if isinstance(error, OSError) else "the secret is not ASCII"
+        why = f"the secret file {file} cannot be read" if isinstance(error, OSError) else "the secret is not ASCII"
         raise BackendUnavailableError(BACKEND, why, "write the daemon's secret into the file, as plain text") from error
     return text
 

@@ -161,7 +161,7 @@ class TinkerforgeSource(Source):
                 self._before.setdefault(uid, client.call(uid, kind.averaging + 1, size=3))
                 client.call(uid, kind.averaging, wanted)
                 if client.call(uid, kind.averaging + 1, size=3) != wanted:
-                    msg = f"{rail.device.name}: it does not keep its averaging"
+                    msg = f"{rail.device.name}: it does not keep the averaging that it is set to"
                     raise ReadError(msg)
                 told = f"mean of {AVERAGES[self._setting[0]]} conversions of {TIMES_US[self._setting[1]]} us each"
                 notes.append(f"{rail.device.name} ({kind.name}): {told}, one value every {rail.window_s * 1e3:.3g} ms")
@@ -268,8 +268,8 @@ class TinkerforgeSource(Source):
         found = self._journal.between(begin_ns, end_ns)
         said = {
             "away": "the Brick Daemon was away for {0:.3g} s",
-            "anew": "{1:.0f} times a bricklet began anew; its settings were set again",
-            "unplugged": "{1:.0f} times a bricklet was unplugged",
+            "anew": "a bricklet restarted {1:.0f} times and was set up again",
+            "unplugged": "a bricklet was unplugged {1:.0f} times",
         }
         lines = [f"{self._where}: {text.format(*found[kind])}" for kind, text in said.items() if kind in found]
         return Remarks(1e-3, tuple(lines))  # USB full speed looks each millisecond, then comes TCP
@@ -309,7 +309,7 @@ def _why_none(where: str, found: list[Enumerated]) -> tuple[str, str]:
         others = ", ".join(f"{d.name} (device {d.kind})" for d in found[:10])
         return f"the daemon at {where} has no bricklet that measures power; it has {others}", f"connect one of: {known}"
     cure = f"see that the stack is connected and, if the daemon wants a secret, give it by secret_file= or {SECRET}"
-    return f"the daemon at {where} takes the connection and no bricklet answers", cure
+    return f"the daemon at {where} accepts the connection, but no bricklet answers", cure
 
 
 def _place(device: str | None) -> tuple[str, int]:

@@ -77,7 +77,7 @@ class Recording:
         try:
             part = file.read(size)
             if self.packed and file.tell() > max(_UNSUSPECTED, _RATIO * self.path.stat().st_size):
-                raise self.error(f"it unpacks to more than {_RATIO} times its size; unpack it first, if it is sound")
+                raise self.error(f"it unpacks to more than {_RATIO} times its size; if you trust it, unpack it first")
             return part  # noqa: TRY300
         except (OSError, EOFError, zlib.error) as error:
             msg = f"{self.path} is not whole: {error}; copy it again from its source"

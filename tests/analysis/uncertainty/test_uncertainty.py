@@ -23,8 +23,8 @@ COUNTER = Channel("package", Quantity.ENERGY, resolution=0.0, refresh_s=0.001)
 QUIET = IntervalStatistics(seconds=10.0, joules=1000.0, rows=100)
 
 
-def part(channel: Channel, evidence: IntervalStatistics, name: str) -> float:
-    return dict(uncertainty_budget(channel, evidence).components).get(name, 0.0)
+def part(channel: Channel, statistics: IntervalStatistics, name: str) -> float:
+    return dict(uncertainty_budget(channel, statistics).components).get(name, 0.0)
 
 
 def test_a_steady_load_on_a_perfect_sensor_is_certain() -> None:
@@ -73,10 +73,10 @@ def test_noise_averages_over_the_refreshes_however_often_they_are_polled() -> No
 
 
 def test_a_counter_read_at_the_edges_is_up_to_a_refresh_old() -> None:
-    evidence = QUIET._replace(start=Edge(30.0, old_s=0.001), end=Edge(40.0, old_s=0.001))
+    statistics = QUIET._replace(start=Edge(30.0, old_s=0.001), end=Edge(40.0, old_s=0.001))
     # The mean, 100 W, at an age that is uniform up to a refresh, and half of it by which bursts are off their mean.
     each = 100.0 * 0.001 * math.sqrt(1 / 12 + 0.5**2 / 3)
-    assert part(COUNTER, evidence, "edges") == pytest.approx(each * math.sqrt(2))
+    assert part(COUNTER, statistics, "edges") == pytest.approx(each * math.sqrt(2))
     t_ns = np.arange(0, 11) * 1_000_000
     seen = summarise_one(COUNTER, t_ns, np.linspace(30, 40, 11), start_ns=1_000_000, end_ns=9_000_000, joules=0.28)
     assert (seen.start.old_s, seen.end.old_s) == (0.001, 0.001)
@@ -292,8 +292,8 @@ def test_any_rows_and_any_interval_give_a_finite_judgement(at: list[int], start:
     t_ns = np.array(at, np.int64)
     watts = np.abs(np.sin(t_ns.astype(np.float64))) * 100
     for channel in (POWER, COUNTER, Channel("gpu", Quantity.POWER)):
-        evidence = summarise_one(channel, t_ns, watts, start_ns=start, end_ns=start + length, joules=length / 1e9)
-        judged = uncertainty_budget(channel, evidence)
+        statistics = summarise_one(channel, t_ns, watts, start_ns=start, end_ns=start + length, joules=length / 1e9)
+        judged = uncertainty_budget(channel, statistics)
         assert math.isfinite(judged.uncertainty_joules)
         assert judged.uncertainty_joules == pytest.approx(math.sqrt(sum(u * u for _, u in judged.components)))
 

@@ -31,7 +31,7 @@ class Rig:
         return open_source(device, clock=self.clock, library=self.amdsmi, total=total, sysfs_root=root)
 
     def rows(self, source: Source, seconds: float, step_s: float = 0.05) -> list[Block]:
-        """Read as a pump does; return the Blocks that have rows."""
+        """Read as the poller does; return the Blocks that have rows."""
         blocks = []
         for _ in range(round(seconds / step_s)):
             self.clock.advance(step_s)

@@ -40,7 +40,7 @@ class Rig:
             tree.close()
 
     def rows(self, source: Source, seconds: float, step_s: float = 0.05) -> list[Block]:
-        """Read as a pump does; return the Blocks that have rows."""
+        """Read as the poller does; return the Blocks that have rows."""
         blocks = []
         for _ in range(round(seconds / step_s)):
             self.clock.advance(step_s)

@@ -21,13 +21,13 @@ class Trial:
 
     kind: str
     true_joules: float
-    evidence: IntervalStatistics
+    statistics: IntervalStatistics
     assessment: UncertaintyBudget
 
     @property
     def error(self) -> float:
         """Error in standard uncertainties."""
-        return (self.evidence.joules - self.true_joules) / self.assessment.uncertainty_joules
+        return (self.statistics.joules - self.true_joules) / self.assessment.uncertainty_joules
 
 
 def random_load(rng: np.random.Generator, seconds: float) -> tuple[Load, Floats]:
@@ -70,12 +70,12 @@ def gauge_trial(rng: np.random.Generator, kind: str, model: SensorModel, channel
     found = float(np.interp(b, t, joules) - np.interp(a, t, joules))
     t_ns: Ints = np.round(t * 1e9).astype(np.int64)
     start, end = round(a * 1e9), round(b * 1e9)
-    evidence = lag_corrected(channel, summarise_one(channel, t_ns, watts, start_ns=start, end_ns=end, joules=found))
+    statistics = lag_corrected(channel, summarise_one(channel, t_ns, watts, start_ns=start, end_ns=end, joules=found))
     return Trial(
         kind,
         float(load.joules(np.array(b)) - load.joules(np.array(a))),
-        evidence,
-        uncertainty_budget(channel, evidence),
+        statistics,
+        uncertainty_budget(channel, statistics),
     )
 
 
@@ -88,7 +88,7 @@ def counter_trial(rng: np.random.Generator, model: SensorModel, channel: Channel
     joules = model.counter(load, t)
     watts = np.concatenate([[0.0], np.diff(joules) / np.diff(t)])
     watts[0] = watts[1]
-    evidence = summarise_one(
+    statistics = summarise_one(
         channel,
         np.round(t * 1e9).astype(np.int64),
         watts,
@@ -99,8 +99,8 @@ def counter_trial(rng: np.random.Generator, model: SensorModel, channel: Channel
     return Trial(
         "counter",
         float(load.joules(np.array(b)) - load.joules(np.array(a))),
-        evidence,
-        uncertainty_budget(channel, evidence),
+        statistics,
+        uncertainty_budget(channel, statistics),
     )
 
 
@@ -115,7 +115,7 @@ def bridged_trial(rng: np.random.Generator, model: SensorModel, channel: Channel
     moved = np.concatenate([[True], np.diff(shown) > 0])
     t, joules = read[moved], shown[moved]
     watts = np.concatenate([[np.nan], np.diff(joules) / np.diff(t)])
-    evidence = summarise_one(
+    statistics = summarise_one(
         channel,
         np.round(t * 1e9).astype(np.int64),
         watts,
@@ -126,8 +126,8 @@ def bridged_trial(rng: np.random.Generator, model: SensorModel, channel: Channel
     return Trial(
         "bridged",
         float(load.joules(np.array(b)) - load.joules(np.array(a))),
-        evidence,
-        uncertainty_budget(channel, evidence),
+        statistics,
+        uncertainty_budget(channel, statistics),
     )
 
 
