@@ -241,9 +241,12 @@ class Registers:
         The kernel rewrites what an open descriptor shows, but a tree made by a program (a rehearsal, a mirror of a
         host's tree) may replace files, and the old ones would show the same for ever.
         """
-        if not all(os.fstat(fd).st_nlink for fd in self._fds if fd >= 0):
-            self._open()
-            self.openings -= 1  # the same devices go on counting
+        fstat = os.fstat
+        for fd in self._fds:
+            if fd >= 0 and not fstat(fd).st_nlink:
+                self._open()
+                self.openings -= 1  # the same devices go on counting
+                return
 
     @staticmethod
     def _opened(path: Path, *, alone: bool) -> int:

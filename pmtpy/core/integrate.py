@@ -113,7 +113,7 @@ class Integrator:
     def advance(self, data: Block | Row) -> Frame | Point | None:
         """Take the rows that have come; return the same rows of the curve (None if there were none)."""
         if isinstance(data, Row):
-            return self._step(data)
+            return self.step(data)
         if not len(data):
             return None
         if self._wide and len(data) >= _FEW_ROWS:
@@ -125,7 +125,7 @@ class Integrator:
         rows = zip(block.t_ns.tolist(), block.raw.tolist(), lost, strict=True)
         if block.restarted and self._started:
             self._start_anew(int(block.t_ns[0]), block.raw[0].tolist(), block.restarted)
-        points = [self._step(Row(*row), fresh=block.fresh and i == 0) for i, row in enumerate(rows)]
+        points = [self.step(Row(*row), fresh=block.fresh and i == 0) for i, row in enumerate(rows)]
         return Frame.of_points(points, block.marks)
 
     def _start_anew(self, t_ns: int, counts: Sequence[float], columns: Sequence[int]) -> None:
@@ -138,7 +138,8 @@ class Integrator:
 
     # -- one row, plain numbers ------------------------------------------------------------------------------------
 
-    def _step(self, row: Row, *, fresh: bool = False) -> Point:
+    def step(self, row: Row, *, fresh: bool = False) -> Point:
+        """Take one row; return it as a row of the curve. ``fresh``: the device restarted before it."""
         t_ns, counts, lost = row
         dt_ns = t_ns - self._t_ns
         if fresh or not self._started:
@@ -279,7 +280,7 @@ class Integrator:
     # -- many rows, arrays -----------------------------------------------------------------------------------------
 
     def _sweep(self, block: Block) -> Frame:
-        """Do for all rows at once what ``_step`` does for one; only sampled channels, which is what streams have.
+        """Do for all rows at once what :meth:`step` does for one; only sampled channels, which is what streams have.
 
         Few calls on whole matrices: a caller of ``read()`` waits for them.
         """

@@ -189,7 +189,7 @@ class Acquisition:
         more = True
         while more:
             try:
-                taken = self._read()
+                taken = self._source.read_row() if self._gaps is None else self._read_noted(self._gaps)
             except PmtError as error:
                 self.fail(error)
                 raise
@@ -201,16 +201,14 @@ class Acquisition:
             taken, self._resumed = _fresh(taken), False
         rows = self._curve.advance(taken)
         if rows is not None:
-            if self._labels:
+            if self._labels.waiting:
                 rows = self._labels.onto(rows)
             self._curve.kept.append(rows)
             if self.feed is not None:
                 self.feed(rows if isinstance(rows, Frame) else Frame.of_points([rows]))
 
-    def _read(self) -> Block | Row:
-        if self._gaps is None:
-            return self._source.read_row()
-        return self._gaps.noted(self._source, self.clock, self.period_s, self._history.newest)
+    def _read_noted(self, gaps: ReadingGaps) -> Block | Row:
+        return gaps.noted(self._source, self.clock, self.period_s, self._history.newest)
 
     def fail(self, error: PmtError) -> None:
         """End the curve; every later call that asks for new values raises ``error``."""
@@ -257,7 +255,7 @@ class Acquisition:
                 self._refresh()
             else:
                 self._step()
-            newest = self._curve.history.newest
+            newest = self._curve.kept.newest if not self._blocking else self._history.newest
             if newest is None or (newest.t_ns < asked_ns and not self._streaming):
                 return self._extended(self.clock.now_ns())
             return self._origin.at_row(newest, self._curve.lost)
@@ -289,7 +287,7 @@ class Acquisition:
             self.schedule()
         try:
             with self.lock:
-                start = self._now()
+                start = self._now(self.clock.now_ns())
                 return OpenStretch(start, self._curve.follow_peak(start.t_ns))
         except BaseException:
             self.demand.leave()
@@ -301,8 +299,8 @@ class Acquisition:
         if self.unusable:
             raise SensorClosedError(self.unusable)
         with self.lock:
-            stretch.peak.end_ns = self.clock.now_ns()  # whatever else fails, nothing is followed for ever
-            end = self._now()
+            stretch.peak.end_ns = now_ns = self.clock.now_ns()  # whatever else fails, nothing is followed for ever
+            end = self._now(now_ns)
             if not self._curve.waiting:
                 stretch.peak.end_ns = end.t_ns
             return end
@@ -314,18 +312,18 @@ class Acquisition:
             stretch.peak.end_ns = stretch.start.t_ns
             self._history.forget(stretch.start)
 
-    def _now(self) -> Bookmark:
+    def _now(self, asked_ns: int) -> Bookmark:
+        """Set a bookmark at the present instant, which is not before ``asked_ns``."""
         if self.failure is not None:
             raise self.failure
         if self.demand.always or self.feed is not None:
-            return self._history.bookmark(self.clock.now_ns())
-        asked_ns = self.clock.now_ns()
+            return self._history.bookmark(asked_ns)
         try:
             taken = self._source.read_row()
         except PmtError as error:
             self.fail(error)
             raise
-        if isinstance(taken, Row) and taken.t_ns >= asked_ns and not (self._labels or self._resumed):
+        if isinstance(taken, Row) and taken.t_ns >= asked_ns and not (self._labels.waiting or self._resumed):
             # The register was read just now: its row is the instant, with nothing to be bridged beside it.
             return self._curve.note(taken)
         self._absorb(taken)
@@ -361,7 +359,7 @@ class Acquisition:
         """Set a bookmark at the present instant, and read the source for it where that is quick."""
         self.check()
         with self.lock:
-            return self._now()
+            return self._now(self.clock.now_ns())
 
     def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
         """Return what the source knows of a stretch beyond its rows."""

@@ -73,7 +73,7 @@ class Curve:
         """Integrate rows; return them as rows of the curve, which the caller appends to :attr:`kept`."""
         if self._waiting:
             self._settle()
-        return self._integrator.advance(taken)
+        return self._integrator.step(taken) if isinstance(taken, Row) else self._integrator.advance(taken)
 
     def follow_peak(self, start_ns: int) -> PeakHold:
         """Follow the largest power from an instant on; no row that waits lies behind it."""
@@ -83,7 +83,6 @@ class Curve:
         waiting = self._waiting
         for done, (row, mark) in enumerate(waiting, 1):
             self._waiting = waiting[done:]  # an interruption costs none of the others
-            point = self._integrator.advance(row)
-            if point is not None:
-                self.kept.append(point)
-            mark.reading = self.kept.at(mark.t_ns)
+            point = self._integrator.step(row)
+            self.kept.append(point)
+            mark.reading = self.kept.at_row(point)

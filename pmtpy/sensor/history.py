@@ -210,13 +210,17 @@ class History:
         mark = Bookmark(t_ns)
         newest = self.newest
         if newest is not None and newest.t_ns == t_ns:  # the instant of a reading made for it
-            known = (t_ns, newest.joules, newest, newest, 0, newest.uncovered_ns, self._lost, self._rows)
-            mark.reading = _new(CurvePoint, known)
+            mark.reading = self.at_row(newest)
         elif newest is not None and newest.t_ns > t_ns:
             mark.reading = self.at(t_ns)
         else:
             self._open.add(mark)
         return mark
+
+    def at_row(self, newest: Point) -> CurvePoint:
+        """Return the curve at the instant of the newest row."""
+        known = (newest.t_ns, newest.joules, newest, newest, 0, newest.uncovered_ns, self._lost, self._rows)
+        return _new(CurvePoint, known)
 
     def follow_peak(self, start_ns: int) -> PeakHold:
         """Follow the largest power from an instant on, until the peak has an end and rows have passed it."""
