@@ -16,6 +16,7 @@ _KILLED = "it began and did not end: it was killed, or still runs"
 _CLOCKS_S = 1.0  # by which the wall clocks of a cluster's nodes may differ
 _BEGINS_S = 60.0  # within which all processes of a job begin
 _MOST_NAMED = 20
+_MOST = 2 / 3  # of the job's time, that a node measures at least
 
 
 def gather(folder: Path, *, job: str | None = None) -> JobEnergy:
@@ -129,7 +130,8 @@ def add_up(found: Sequence[Found], problems: Sequence[str] = ()) -> JobEnergy:
     for f in found:
         if f.energy is None and f.host not in {e.host for e in energies}:
             missing[f.host] = _KILLED
-    energies = _of_one_time(energies, missing)
+    energies = _of_one_time(energies, missing, wrong)
+    energies = _of_its_nodes(found, energies, missing)
     _cover(found, energies, missing, wrong)
     wrong += [f"{f.host}: the command ended with status {f.exit_status}" for f in ended if f.exit_status]
     return JobEnergy(abouts[0], energies, missing, wrong)
@@ -151,41 +153,70 @@ def _each_once(ended: Sequence[Found]) -> tuple[list[NodeEnergy], dict[str, str]
     return energies, missing
 
 
-def _of_one_time(energies: list[NodeEnergy], missing: dict[str, str]) -> list[NodeEnergy]:
-    """Leave out nodes that measured at another time than most; their clocks or their job are others."""
+def _of_one_time(energies: list[NodeEnergy], missing: dict[str, str], wrong: list[str]) -> list[NodeEnergy]:
+    """Leave out nodes that measured at another time than most (another run, or another clock); say who misses much.
+
+    A node whose command ended early has measured what is its own; but where that is little of the time of the job, the
+    sum would pass for something that it is not.
+    """
     timed = [e for e in energies if e.joules is not None]
     if len(timed) < 2:
         return energies
-    begins, ends = sorted(e.begin_s for e in timed), sorted(e.end_s for e in timed)
-    middle_begin, middle_end = begins[len(begins) // 2], ends[(len(ends) - 1) // 2]
-    kept = []
-    for e in energies:
-        apart = e.joules is not None and (
-            e.begin_s > max(middle_end, middle_begin) + _CLOCKS_S or e.end_s < min(middle_begin, middle_end) - _CLOCKS_S
-        )
-        if apart:
+    # The stretch in which most measure lies behind the begin of one of them.
+    best = max((e.begin_s for e in timed), key=lambda at: sum(_measures(e, at) for e in timed))
+    among = [e for e in timed if _measures(e, best)]
+    begin_s, end_s = min(e.begin_s for e in among), max(e.end_s for e in among)
+    for e in timed:
+        share = e.seconds / (end_s - begin_s) if end_s > begin_s else 1.0
+        if e not in among:
             missing[e.host] = (
-                f"it measured at another time than the others, {e.begin_s - middle_begin:+.6g} s off: another run, or a"
+                f"it measured at another time than the others, {e.begin_s - begin_s:+.6g} s off: another run, or a"
                 " clock that is wrong"
             )
-        else:
-            kept.append(e)
-    return kept
+        elif share < _MOST and (end_s - begin_s) * (1.0 - share) > 2 * _CLOCKS_S:
+            wrong.append(f"{e.host} measured {e.seconds:.6g} s of the {end_s - begin_s:.6g} s of the job")
+    return [e for e in energies if e.joules is None or e in among]
+
+
+def _measures(e: NodeEnergy, at_s: float) -> bool:
+    return e.begin_s - _CLOCKS_S <= at_s <= e.end_s + _CLOCKS_S
+
+
+def _names(found: Sequence[Found]) -> set[str]:
+    """Return the names of the job's nodes; empty where its launcher does not say them."""
+    return {name for told in {str(f.launch.get("hosts") or "") for f in found} for name in host_names(told)}
+
+
+def _short(host: str) -> str:
+    """Return a host's name without its domain; upper case makes no difference (RFC 4343)."""
+    return host.partition(".")[0].lower()
+
+
+def _of_its_nodes(found: Sequence[Found], energies: Sequence[NodeEnergy], missing: dict[str, str]) -> list[NodeEnergy]:
+    """Leave out what is of no node of the job."""
+    names = {_short(name) for name in _names(found)}
+    if not names:
+        return list(energies)
+    strangers = [e.host for e in energies if _short(e.host) not in names]
+    missing.update(dict.fromkeys(strangers, "it is none of the nodes that the launcher names"))
+    return [e for e in energies if e.host not in strangers]
 
 
 def _cover(found: Sequence[Found], energies: Sequence[NodeEnergy], missing: dict[str, str], wrong: list[str]) -> None:
     """Note the nodes of the job that nothing is here of."""
     here = {f.host for f in found} | {e.host for e in energies} | set(missing)
-    names = {name for told in {str(f.launch.get("hosts") or "") for f in found} for name in host_names(told)}
+    names = _names(found)
     if names:
-        short = {h.partition(".")[0] for h in here}
-        absent = sorted(n for n in names if n not in here and n.partition(".")[0] not in short)
+        short = {_short(h) for h in here}
+        absent = sorted(n for n in names if _short(n) not in short)
         missing.update(dict.fromkeys(absent[:_MOST_NAMED], "no result of it is here"))
         if len(absent) > _MOST_NAMED:
             wrong.append(f"of {len(absent)} nodes there is no result; the first {_MOST_NAMED} are named")
         return
     number = max((n for f in found if (n := _number(f.launch, "nodes")) is not None), default=None)
     nodes = {f.node for f in found}
+    if number is not None and len(nodes) > number:
+        wrong.append(f"the job has {number} nodes, and results are of {len(nodes)}")
     if number is not None and len(nodes) < number:
         wrong.append(f"the job has {number} nodes, and {len(nodes)} told something: {number - len(nodes)} are missing")
         return

@@ -11,7 +11,7 @@ import math
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,14 +99,23 @@ class NodeEnergy:
             msg = "joules is no number"
             raise ValueError(msg)
         known["joules"] = joules
+        known |= {name: _shown(known[name]) for name in ("host", "node", "why") if name in known}
         for name in ("begin_s", "end_s", "seconds"):
             known[name] = float(known[name])
         u = known.get("uncertainty_joules")
         known["uncertainty_joules"] = math.nan if u is None else float(u)
         known["common"] = tuple((str(kind), float(value)) for kind, value in known.get("common", ()))
-        known["warnings"] = tuple(map(str, known.get("warnings", ())))
+        known["warnings"] = tuple(map(_shown, known.get("warnings", ())))
         known["ranks"] = tuple(map(int, known.get("ranks", ())))
-        return cls(**known)
+        made = cls(**known)
+        if joules is not None and not made.coverage >= LEAST_COVERED:
+            return replace(made, joules=None, why=f"of {1.0 - made.coverage:.1%} of the time the energy is not known")
+        return made
+
+
+def _shown(text: object) -> str:
+    """Return a text of somebody else as one that a terminal only shows."""
+    return "".join(c if c.isprintable() else "?" for c in str(text))
 
 
 def node_energy(
@@ -288,9 +297,9 @@ def read_node(path: Path) -> Found:
         launch = dict(facts["launch"])
         return Found(
             path,
-            str(facts["host"]),
-            str(facts["node"]),
-            str(facts["about"]),
+            _shown(facts["host"]),
+            _shown(facts["node"]),
+            _shown(facts["about"]),
             str(launch["job"]),
             launch,
             float(facts["begun_s"]),

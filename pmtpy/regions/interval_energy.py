@@ -318,7 +318,8 @@ def _recorded(stretch: _Stretch, found: Sequence[_Found], peaks: Sequence[float]
         TOTAL,
         seconds,
         joules,
-        _mean(joules, seconds, uncovered_s),
+        # Parts can lack different stretches: each has its mean over its own time, and the joules have the parts of all.
+        sum([_mean(p.joules, seconds, p.uncovered_s) for p in parts]) if parts else math.nan,
         summed.uncertainty_joules,
         " + ".join(dict.fromkeys([_method(p) for p in parts])),
         widest([p.channel.refresh_s for p in parts]),

@@ -8,6 +8,7 @@ Where one has times of its own (a stream, readings that the device stamps), the 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,9 +17,9 @@ from pmtpy.core import arguments
 from pmtpy.core.channel import Channel, Derivation, Identity, summable
 from pmtpy.core.clock import HOST_CLOCK, Clock, interval_seconds
 from pmtpy.core.rows import Block, Row
-from pmtpy.core.source import PolledSource, Remarks, Source, Timestamps, Traits
-from pmtpy.errors import ReadError, TargetError
-from pmtpy.sensor.merged import MergedSource, limits_of, mean_channel
+from pmtpy.core.source import PolledSource, Remarks, Source, Timestamps, Traits, columns
+from pmtpy.errors import ReadError, SourceLostError, TargetError
+from pmtpy.sensor.merged import MergedSource, limits_of, lost_rails, mean_channel
 from pmtpy.sensor.registry import canonical, opener, split_target
 from pmtpy.sensor.sensor import Sensor
 
@@ -109,11 +110,14 @@ def _traits(sources: Sequence[Source]) -> Traits:
 class _Combined(PolledSource):
     """The rails of one accelerator. Owns their sources."""
 
+    gone_after_s = math.inf  # each rail judges by itself when it is gone
+
     def __init__(self, name: str, rails: Sequence[str], sources: Sequence[Source], clock: Clock) -> None:
         super().__init__(clock)
         self._sources = list(sources)
-        self._name = name
+        self._name, self._rails = name, list(rails)
         self._last: list[list[float] | None] = [None] * len(sources)
+        self._lost_rails: dict[int, tuple[int, SourceLostError]] = {}  # rails that are, since when, and why
         self._fresh = False  # a rail has restarted since the last row
         self._restarted: set[int] = set()  # columns whose counters have not gone on since the last row
         self.channels = _combined(name, rails, sources)
@@ -124,11 +128,14 @@ class _Combined(PolledSource):
         """Read every rail; one that has not refreshed keeps its counts, one that failed spoils the row.
 
         Where a rail has restarted, its counters do not continue, so neither does the whole. A counter that its own rail
-        does not believe is not believed here either.
+        does not believe is not believed here either, and nothing of a rail that is lost.
         """
         row: list[float] = []
         for i, source in enumerate(self._sources):
-            taken = source.read_row()
+            taken = self._taken(i, source)
+            if taken is None:
+                row += [math.nan] * columns(source.channels)
+                continue
             if isinstance(taken, Row):
                 self._last[i] = list(taken.counts)
             elif isinstance(taken, Block) and len(taken):
@@ -148,10 +155,28 @@ class _Combined(PolledSource):
         self._restarted.clear()
         return made
 
+    def _taken(self, i: int, source: Source) -> Block | Row | None:
+        """Read one rail; None where it is lost.
+
+        Raises
+        ------
+        SourceLostError
+            All of them are.
+        """
+        if i not in self._lost_rails:
+            try:
+                return source.read_row()
+            except SourceLostError as error:
+                self._lost_rails[i] = self._clock.now_ns(), error
+        if len(self._lost_rails) == len(self._sources):
+            raise self._lost_rails[i][1]
+        return None
+
     def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
-        """Return what is known of a stretch of any of the rails."""
+        """Return what is known of a stretch of any of the rails, and which are lost."""
         told = [source.remarks(begin_ns, end_ns) for source in self._sources]
-        warnings = dict.fromkeys(warning for t in told for warning in t.warnings)
+        warnings = [*dict.fromkeys(warning for t in told for warning in t.warnings)]
+        warnings += lost_rails({self._rails[i]: lost for i, lost in self._lost_rails.items()}, end_ns)
         return Remarks(max(t.time_u_s for t in told), tuple(warnings), max(t.missing_s for t in told))
 
     def limits(self) -> Mapping[str, float]:

@@ -41,26 +41,24 @@ class MergedSource(Source):
         columns = [len(i.layout.energy) for i in self._integrators]
         slowest = max((c.refresh_s or 0.0 for c in channels), default=0.0)
         self._shared = Rails(columns, round(max(_PATIENCE_S, 4 * slowest) * NS_PER_S))
-        self._lost: list[tuple[int, str] | None] = [None] * len(sources)
+        self._lost: dict[int, tuple[int, SourceLostError]] = {}  # rails that are, since when, and why
         self.channels = tuple(channels)
 
     def read(self) -> Block:
         """Read each rail; return the rows that all have reached."""
         for i, source in enumerate(self._sources):
-            if self._lost[i] is not None:
+            if i in self._lost:
                 continue
             try:
                 taken = source.read_row()
             except SourceLostError as error:
-                self._lost[i] = self._clock.now_ns(), str(error)
-                if all(lost is not None for lost in self._lost):
-                    raise
+                self._lost[i] = self._clock.now_ns(), error
                 continue
             rows = self._integrators[i].advance(taken)
             if rows is not None:
                 self._shared.add(i, *_curves(rows))
-        if all(lost is not None for lost in self._lost):
-            raise SourceLostError(f"all rails are lost; the last one: {self._lost[-1]}")
+        if len(self._lost) == len(self._sources):
+            raise max(self._lost.values(), key=lambda lost: lost[0])[1]
         return self._shared.take(self._clock.now_ns()) or Block.empty(len(self.channels))
 
     @property
@@ -77,11 +75,7 @@ class MergedSource(Source):
         """Return what is known of a stretch of any of the rails, and which are lost."""
         told = [source.remarks(begin_ns, end_ns) for source in self._sources]
         warnings = list(dict.fromkeys(warning for t in told for warning in t.warnings))
-        warnings += [
-            f"{name} was lost and is missing from then on: {lost[1]}"
-            for name, lost in zip(self._names, self._lost, strict=True)
-            if lost is not None and lost[0] < end_ns
-        ]
+        warnings += lost_rails({self._names[i]: lost for i, lost in self._lost.items()}, end_ns)
         return Remarks(max(t.time_u_s for t in told), tuple(warnings))
 
     def limits(self) -> Mapping[str, float]:
@@ -92,6 +86,13 @@ class MergedSource(Source):
         """Close all rails."""
         for source in self._sources:
             source.close()
+
+
+def lost_rails(lost: Mapping[str, tuple[int, SourceLostError]], end_ns: int) -> list[str]:
+    """Say of rails that are lost, each with its instant and its error, what was so before ``end_ns``."""
+    return [
+        f"{name} was lost and is missing from then on: {error}" for name, (at, error) in lost.items() if at < end_ns
+    ]
 
 
 def limits_of(sources: Sequence[Source]) -> dict[str, float]:

@@ -24,7 +24,7 @@ JOB = Launch("slurm", "7.0", 0, 8, 0, 2, 4, "n[0-3]")
 
 
 def node(i: int, **other: Any) -> NodeEnergy:
-    return dataclasses.replace(NODE, host=f"n{i}", node=f"boot{i}", **other)
+    return dataclasses.replace(NODE, **{"host": f"n{i}", "node": f"boot{i}", **other})
 
 
 def write(folder: Path, energy: NodeEnergy, launch: Launch = JOB, *, about: str = "./solve", status: int = 0) -> Path:
@@ -199,6 +199,60 @@ def test_a_node_that_measured_at_another_time_is_not_added(tmp_path: Path) -> No
     job = gather(tmp_path)
     assert "at another time" in job.missing["n3"]
     assert job.known.joules == 1500.0
+
+
+def spans(folder: Path, *begins_and_lengths: tuple[float, float]) -> JobEnergy:
+    """A job of two nodes, each of which measured its own stretch with 10 W."""
+    launch = Launch("slurm", "7.0", 0, 2, 0, 1, 2, "n[0-1]")
+    for i, (begin, length) in enumerate(begins_and_lengths):
+        one = node(i, begin_s=1000.0 + begin, end_s=1000.0 + begin + length, seconds=length, joules=10 * length)
+        write(folder, one, launch)
+    return gather(folder)
+
+
+@pytest.mark.parametrize("later", [12.0, 3600.0])
+def test_two_nodes_that_measured_one_after_the_other_are_no_job(later: float, tmp_path: Path) -> None:
+    job = spans(tmp_path, (0, 10), (later, 10))
+    assert list(job.missing) == ["n1"]
+    assert "another time" in job.missing["n1"]
+    assert job.known.joules == 100.0
+
+
+@pytest.mark.parametrize(("later", "length"), [(9.0, 10.0), (0.0, 1.0), (9.0, 1.0)])
+def test_a_node_that_measured_little_of_the_jobs_time_is_told(later: float, length: float, tmp_path: Path) -> None:
+    job = spans(tmp_path, (0, 10), (later, length))
+    assert not job.complete
+    assert "n1 measured" in " ".join(job.problems)
+
+
+def test_nodes_whose_commands_end_one_after_the_other_are_a_job(tmp_path: Path) -> None:
+    assert spans(tmp_path, (0, 10), (0.5, 8)).complete
+
+
+def test_what_is_no_node_of_the_job_is_not_added(tmp_path: Path) -> None:
+    for i in range(5):
+        write(tmp_path, node(i, host=f"N{i}.cluster.org"))
+    job = gather(tmp_path)
+    assert list(job.missing) == ["N4.cluster.org"]
+    assert job.known.joules == 2000.0
+    other = tmp_path / "other"
+    for i in range(3):
+        write(other, node(i), Launch("slurm", "7.0", 0, 2, 0, 1, 2))
+    assert "has 2 nodes, and results are of 3" in gather(other).problems[0]
+
+
+def test_a_result_of_half_of_the_time_is_none_whoever_wrote_it(tmp_path: Path) -> None:
+    write(tmp_path, node(0, coverage=0.5))
+    assert "50.0% of the time" in gather(tmp_path).missing["n0"]
+
+
+def test_what_a_file_says_does_nothing_to_a_terminal(tmp_path: Path) -> None:
+    evil = "n1\x1b[31m\nn9 100 J"
+    write(tmp_path, node(1, host=evil, why=evil, warnings=(evil,)), Launch(), about=evil)
+    told = json.dumps(gather(tmp_path).to_dict()) + str(gather(tmp_path))
+    assert "\\u001b" not in told
+    assert "\x1b" not in told
+    assert "n1?[31m?n9 100 J" in told
 
 
 def test_a_step_of_a_wall_clock_within_the_run_is_no_reason_to_leave_a_node_out(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import pmtpy as pmt
@@ -220,3 +221,87 @@ def test_rails_with_times_of_their_own_make_one_curve_and_a_lost_one_is_coverage
         newest = acquisition_of(sensor).newest
         assert newest is not None
         assert newest.uncovered_ns[0] > 2e9  # of four seconds, but for the patience of one
+
+
+class _Steady(_Rail):
+    """A counter of 5 W."""
+
+    def poll(self) -> Sequence[float] | Block:
+        counts = super().poll()
+        self.count = 5e-9 * self._clock.now_ns()
+        return replace(counts, raw=np.array([[self.count]])) if isinstance(counts, Block) else [self.count]
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_rail_that_is_lost_for_good_is_coverage_and_the_others_go_on(which: int) -> None:
+    clock = ManualClock()
+    rails = [_Steady(clock, f"external/{i}") for i in range(2)]
+    with Sensor(_Combined("board", ["a:0", "a:1"], rails, clock), "board", clock) as sensor:
+        clock.advance(1.0)
+        before = sensor.read()
+        with pmt.region("work", sensor) as r:
+            rails[which].busy = True
+            for _ in range(10):
+                clock.advance(1.0)
+                after = sensor.read()
+        # The first failures may pass, and spoil the row; behind them the rail is gone, and the other counts on.
+        uncovered_s = [(b - a) / 1e9 for a, b in zip(before.uncovered_ns, after.uncovered_ns, strict=True)]
+        assert uncovered_s[0] == uncovered_s[1 + which] == pytest.approx(10.0, abs=1e-6)
+        assert uncovered_s[2 - which] == 0.0
+        assert after.joules[2 - which] - before.joules[2 - which] == pytest.approx(50.0)
+        assert math.isnan(after.watts[0])
+        assert math.isnan(after.watts[1 + which])
+        assert after.watts[2 - which] > 0
+        m = r["board"]
+        assert m.coverage == pytest.approx(0.0, abs=1e-6)
+        assert any(f"a:{which} was lost and is missing" in w for w in m.warnings)
+        rails[1 - which].busy = True
+        for _ in range(2):
+            clock.advance(1.0)
+            sensor.read()
+        clock.advance(1.0)
+        with pytest.raises(pmt.SourceLostError, match="failed"):
+            sensor.read()
+
+
+def test_parts_that_lack_different_stretches_have_a_mean_power_each_and_together() -> None:
+    clock = ManualClock()
+    rails = [_Steady(clock, f"external/{i}") for i in range(2)]
+    with Sensor(_Combined("board", ["a:0", "a:1"], rails, clock), "board", clock) as sensor:
+        clock.advance(1.0)
+        sensor.read()
+        with pmt.region("work", sensor) as r:
+            for i in range(8):  # each lacks two of eight seconds; each uses 5 W all the time
+                rails[0].doubted, rails[1].doubted = i in {1, 2}, i in {4, 5}
+                clock.advance(1.0)
+                sensor.read()
+        m = r["board"]
+        assert [c.coverage for c in m.channels.values()] == pytest.approx([0.75, 0.75])
+        assert m.coverage == pytest.approx(0.5)
+        assert m.joules == pytest.approx(60.0)
+        assert m.watts == pytest.approx(10.0)
+
+
+def test_the_slots_two_rails_and_the_cables_are_one_card() -> None:
+    clock = ManualClock()
+    world = shared_world("square:low=60,high=240,hz=0.5", clock=clock)
+    # A riser brings 12 V and 3.3 V of the slot out to two modules of a board; the cables go to a third.
+    pairs = "MLX10:12:0.25:slot-12V,MLX10:3.3:0.02:slot-3V3,MLX20:12:0.73:cables"
+    with pmt.create("powersensor3:virtual", clock=clock, pairs=pairs) as board:
+        labels = {c.label: c.name for c in board.channels if c.unit == "W"}
+        assert list(labels) == ["slot-12V", "slot-3V3", "cables"]
+        clock.advance(0.1)
+        start, a = clock.now_ns(), board.read()
+        for _ in range(100):
+            clock.advance(0.1)
+            b = board.read()
+        truth = world.joules_between(start, clock.now_ns())
+        shares = {"slot-12V": 0.25, "slot-3V3": 0.02, "cables": 0.73}
+        for label, share in shares.items():
+            assert pmt.joules(a, b, labels[label]) == pytest.approx(share * truth, rel=0.01, abs=0.2), label
+        assert pmt.joules(a, b) == pytest.approx(truth, rel=0.01)
+        values = acquisition_of(board).newest
+        assert values is not None
+        volts = dict(zip([c.name for c in acquisition_of(board).layout.values], values.values, strict=True))
+        assert volts[f"{labels['slot-3V3']}.voltage"] == pytest.approx(3.3, abs=0.1)
+        assert volts[f"{labels['slot-12V']}.voltage"] == pytest.approx(12.0, abs=0.2)

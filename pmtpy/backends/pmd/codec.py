@@ -29,9 +29,10 @@ BAUDS = (115200, 921600, 460800, 230400, 2000000, 1500000)  # 115200 after power
 AVERAGED = (1, 64, 4096, 32768)  # samples of 29 us: what the setting ``averaging`` means
 Codes = npt.NDArray[np.int16]
 
-_TICKS = (300, 5000)  # between two records: 500 to 1100 at 921600 baud, fewer at 2 Mbaud
-_SLOWEST = 64  # times the usual step, beyond which a step is not a gap but a damaged stamp
-_AGREE = 3  # records that must agree before the stream is believed again
+_TICKS = (80, 15_000)  # between two records: a conversion takes 85, the line 5100 at 115200 baud, and there are pauses
+_AGREE = 3  # records that must follow each other before the stream is believed again
+_ALIKE = 2.0  # steps from record to record, at most: the longest pause is 1.7 times the usual step
+_AT_ONCE = 256  # records, or bytes of a search: what is looked at before damage in it is found, and again behind that
 
 
 def start_command(stamp_bytes: int) -> bytes:
@@ -70,13 +71,14 @@ class Records:
 class Decoder:
     """Cuts a stream without sync bytes into records. Used by one thread at a time.
 
-    A record has 32 bits that are always 0, and its stamp follows that of the one before by a plausible step. Where that
-    fails, it slides on byte by byte until three records agree.
+    A record has 32 bits that are always 0, and the stamp of the one behind it follows its own by a plausible step: so a
+    record is believed when the next one has come. Where that fails, at damage and at gaps, it slides on byte by byte
+    until three records follow each other. What was damaged elsewhere in a record cannot be seen.
 
     Attributes
     ----------
     skipped_bytes : int
-        Bytes that belonged to no record.
+        Bytes that belonged to no record that is believed.
     damaged : int
         How often the sequence was broken.
     """
@@ -84,37 +86,35 @@ class Decoder:
     def __init__(self, stamp_bytes: int) -> None:
         self.record = stamp_bytes + 16
         self.skipped_bytes = self.damaged = 0
+        self._stamp = stamp_bytes
         self._dtype = np.dtype([("tick", f"<u{stamp_bytes}"), ("word", "<i2", (8,))])
         self._modulo = 1 << (8 * stamp_bytes)
         self._rest = b""
         self._synced = False
-        self._last = -1  # stamp of the last record
 
     def feed(self, data: bytes) -> Records:
-        """Take the next bytes; return the records that are whole by now."""
+        """Take the next bytes; return the records that are whole, and followed by another, by now."""
         held = len(self._rest)
         data, at = self._rest + data, 0
         ticks: list[Ints] = []
         codes: list[Codes] = []
         ends: list[Ints] = []
-        while len(data) - at >= self.record * (1 if self._synced else _AGREE):
+        while len(data) - at >= self.record * (2 if self._synced else _AGREE):
             if not self._synced:
                 found = self._search(data, at)
                 self.skipped_bytes += found - at
                 at = found
-                self._last = -1
                 if not self._synced:
                     break
-            whole = np.frombuffer(data, self._dtype, (len(data) - at) // self.record, at)
-            good = self._good(whole)
-            keep = whole[: len(whole) if good.all() else int(np.argmin(good))]
-            if len(keep):
-                ticks.append(keep["tick"].astype(np.int64))
-                codes.append(np.right_shift(keep["word"], 4))
-                ends.append(at - held + self.record * np.arange(1, len(keep) + 1))
-                self._last = int(keep["tick"][-1])
-                at += self.record * len(keep)
-            if len(keep) < len(whole):
+            whole = np.frombuffer(data, self._dtype, min((len(data) - at) // self.record, _AT_ONCE), at)
+            good = self._followed(whole)
+            n = len(good) if good.all() else int(np.argmin(good))
+            if n:
+                ticks.append(whole["tick"][:n].astype(np.int64))
+                codes.append(np.right_shift(whole["word"][:n], 4))
+                ends.append(at - held + self.record * np.arange(1, n + 1))
+                at += self.record * n
+            if n < len(good):
                 self._synced = False
                 self.damaged += 1
         self._rest = data[at:]
@@ -122,26 +122,39 @@ class Decoder:
             return Records(np.empty(0, np.int64), np.empty((0, 8), np.int16), np.empty(0, np.int64))
         return Records(np.concatenate(ticks), np.concatenate(codes), np.concatenate(ends))
 
-    def _good(self, whole: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """Which records follow the one before."""
+    def _plausible(self, steps: Ints) -> npt.NDArray[np.bool_]:
+        """Which steps could be those from a record to the next."""
+        steps = np.mod(steps, self._modulo)
+        return (steps >= _TICKS[0]) & (steps <= _TICKS[1])
+
+    def _followed(self, whole: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+        """Which records, all but the last, are followed by one that continues them."""
         words: npt.NDArray[np.int16] = whole["word"]
-        ticks: Ints = whole["tick"].astype(np.int64)
-        clean = np.asarray((words & 0xF).max(axis=1) == 0)
-        before = self._last if self._last >= 0 else int(ticks[0])
-        step: Ints = np.mod(np.diff(ticks, prepend=before), self._modulo)
-        if self._modulo > 1 << 16:  # shorter stamps turn over within any gap
-            clean &= (step >= _TICKS[0]) & (step <= _TICKS[1] * _SLOWEST) | (step == 0) & (np.arange(len(step)) == 0)
-        return clean
+        clean = (words & 0xF).max(axis=1) == 0
+        good: npt.NDArray[np.bool_] = clean[:-1] & clean[1:] & self._plausible(np.diff(whole["tick"].astype(np.int64)))
+        return good
 
     def _search(self, data: bytes, at: int) -> int:
-        """Find where three records agree; else where the next feed goes on looking."""
+        """Find where three records follow each other; else where the next feed goes on looking."""
         last = len(data) - _AGREE * self.record
-        for start in range(at, last + 1):
-            three = np.frombuffer(data, self._dtype, _AGREE, start)
-            steps: Ints = np.mod(np.diff(three["tick"].astype(np.int64)), self._modulo)
-            if not (three["word"] & 0xF).any() and (steps >= _TICKS[0]).all() and (steps <= _TICKS[1]).all():
+        for begin in range(at, last + 1, _AT_ONCE):
+            n = min(_AT_ONCE, last + 1 - begin)
+            here = np.frombuffer(data, np.uint8, n + _AGREE * self.record - 1, begin)
+            zero = (here & 0xF) == 0
+            good = np.ones(n, np.bool_)
+            stamps = []
+            for first in range(0, _AGREE * self.record, self.record):
+                for low in range(first + self._stamp, first + self.record, 2):
+                    good &= zero[low : low + n]
+                parts = [here[first + i : first + i + n].astype(np.int64) << 8 * i for i in range(self._stamp)]
+                stamps.append(np.sum(parts, axis=0))
+            steps = np.mod(np.diff(stamps, axis=0), self._modulo)
+            for step in steps:
+                good &= self._plausible(step)
+            good &= steps.max(axis=0) <= _ALIKE * steps.min(axis=0)  # else a damaged stamp is among them
+            if good.any():
                 self._synced = True
-                return start
+                return begin + int(np.argmax(good))
         return max(at, last + 1)
 
 

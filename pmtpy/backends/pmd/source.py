@@ -135,7 +135,8 @@ class PmdSource(Source):
         found = self._journal.between(begin_ns, end_ns)
         said = {
             "silent": "the meter was silent for {0:.3g} s",
-            "damaged": "the stream was damaged {1:.0f} times on the line",
+            "damaged": "the stream was broken {1:.0f} times: records are missing, or bits of them were damaged on the"
+            " line. Damage in a reading cannot be seen, so a few single readings may be wrong too",
             "skipped": "{1:.0f} bytes belonged to no whole record and were skipped",
             "dropped": "{1:.0f} bytes were dropped because the program did not fetch them for minutes",
         }

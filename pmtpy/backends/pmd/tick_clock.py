@@ -17,6 +17,7 @@ _BUCKET_NS = 50_000_000
 _KEPT = 400  # buckets: 20 s
 _FEWEST = 10  # half a second: before, the nominal rate is nearer
 _PULL = 2e-3  # of the time that passed: how fast a row's time may be moved towards the line
+_AHEAD_S = 2.0  # by which stamps may run ahead of arrivals that were late before
 _JUMP_NS = 20_000_000  # further than that from the line the rows begin anew
 
 
@@ -41,15 +42,23 @@ class TickClock:
         self._line = (0.0, 0.0)  # ns at tick 0 of the line's own origin, and that origin
 
     def unwrap(self, raw: Ints, arrival_ns: int) -> Ints:
-        """Return ticks since the first record. Arrivals tell the turns of stamps that turn over within a gap."""
+        """Return ticks since the first record.
+
+        Arrivals tell the turns of stamps that turn over within a gap, and how long a gap was behind which the stamps
+        began anew: no record is made after it was seen.
+        """
         before = self._raw if self._raw >= 0 else int(raw[0])
         steps = np.diff(raw, prepend=before) % self._modulo
         ticks = self._ticks + np.cumsum(steps)
-        if self._raw >= 0 and self._modulo <= 1 << 16:
+        if self._raw >= 0:
             expected = (arrival_ns - self._seen_ns) * 1e-9 * self.rate_hz
-            turns = max(0, round((expected - int(ticks[-1] - self._ticks)) / self._modulo))
-            if turns:  # where they fell is not known but for the longest step
-                ticks[int(np.argmax(steps)) :] += turns * self._modulo
+            missing = round(expected - int(ticks[-1] - self._ticks))
+            # Where they fell is not known but for the longest step.
+            if missing > self._modulo // 2 and self._modulo <= 1 << 16:
+                ticks[int(np.argmax(steps)) :] += round(missing / self._modulo) * self._modulo
+            elif -missing > _AHEAD_S * self.rate_hz:
+                longest = int(np.argmax(steps))
+                ticks[longest:] -= min(-missing, int(steps[longest]) - 1)
         self._raw, self._ticks, self._seen_ns = int(raw[-1]), int(ticks[-1]), arrival_ns
         return np.asarray(ticks, np.int64)
 

@@ -36,6 +36,8 @@ class PmdBoard:
         So many bytes of the stream are lost on the line next. A fault.
     silent : bool
         It answers nothing. A fault.
+    tick_offset : int
+        What its stamps show more: another number from one record to the next is a meter that begins anew. A fault.
     """
 
     greeting = b""
@@ -56,7 +58,7 @@ class PmdBoard:
         self._world = unheld(world)
         self.baud, self.attached, self.streaming = baud, True, streaming
         self.tick_hz, self.firmware = tick_hz, firmware
-        self.drop_bytes, self.silent = 0, False
+        self.drop_bytes, self.silent, self.tick_offset = 0, False, 0
         version, rest = (5, bytes(11)) if firmware >= 6 else (4, bytes(3))
         self.config = Config(version, offsets, 0, 60, 1, 0, 0, 2, rest)
         self._shares = np.array([shares.get(p, 0.0) for p in PAIRS])
@@ -162,7 +164,7 @@ class PmdBoard:
         words = (self._codes(t_ns)[:, np.flatnonzero(self._mask)] << 4).astype("<i2")
         if not self._stamp_bytes:
             return bytes(words.tobytes())
-        stamps = (ticks % (1 << (8 * self._stamp_bytes))).astype(f"<u{self._stamp_bytes}")
+        stamps = ((ticks + self.tick_offset) % (1 << (8 * self._stamp_bytes))).astype(f"<u{self._stamp_bytes}")
         both = np.zeros(len(ticks), [("tick", stamps.dtype), ("word", "<i2", (words.shape[1],))])
         both["tick"], both["word"] = stamps, words
         return bytes(both.tobytes())

@@ -60,8 +60,8 @@ class DataSetPlace:
 
 
 def _name(text: str) -> str:
-    """Return a text as part of a file's name; the engines take a leading point or line as hidden."""
-    return re.sub(r"[^A-Za-z0-9_:+-]+", "-", text).strip("-_") or "none"
+    """Return a text as part of a file's name; engines take a leading point or line as hidden, and Spark no colon."""
+    return re.sub(r"[^A-Za-z0-9_+-]+", "-", text).strip("-_") or "none"
 
 
 class DataSetSink:

@@ -377,3 +377,61 @@ def test_whatever_the_line_does_to_its_bytes_energy_is_right_or_uncovered(stamps
         assert known == pytest.approx(120 * seconds, rel=0.05)
         assert seconds == pytest.approx(1.5, abs=0.05)
         assert any("damaged" in w for w in acquisition_of(sensor).source.remarks(0, clock.now_ns()).warnings)
+
+
+@pytest.mark.parametrize(("share", "stamps"), [(0.01, 4), (0.2, 4), (0.2, 2)])
+def test_damaged_bits_cost_their_records_and_neither_time_nor_clock(share: float, stamps: int) -> None:
+    random = np.random.default_rng(3)
+    clock = ManualClock()
+    world = make_world("constant:120", clock=clock)
+    size = stamps + 16
+
+    class Noisy(PmdBoard):
+        records = flipped = 0
+
+        def produce(self, now_ns: int) -> bytes:
+            data = bytearray(super().produce(now_ns))
+            if self.streaming and len(data) >= size and len(data) % size == 0:
+                for at in range(0, len(data), size):
+                    self.records += 1
+                    if random.random() < share:  # in its stamp, or in what is always 0: elsewhere nothing shows it
+                        bit = int(random.integers(8 * stamps))
+                        data[at + bit // 8] ^= 1 << bit % 8
+                        self.flipped += 1
+            return bytes(data)
+
+    board = Noisy(world)
+    with Sensor(opened(board, clock, stamps), "pmd", clock) as sensor:
+        before = sensor.read()
+        used(sensor, clock, 3.0)
+        newest = acquisition_of(sensor).newest
+        assert newest is not None
+        seconds, uncovered_s = (newest.t_ns - before.t_ns) / 1e9, newest.uncovered_ns[0] / 1e9
+        assert seconds == pytest.approx(3.0, abs=0.05)
+        assert sensor.read().lost <= 4 * board.flipped
+        assert uncovered_s <= 5 * board.flipped / board.records * seconds
+        assert newest.joules[0] - before.joules[0] == pytest.approx(120 * (seconds - uncovered_s), rel=0.02)
+        assert any("cannot be seen" in w for w in acquisition_of(sensor).source.remarks(0, clock.now_ns()).warnings)
+
+
+@pytest.mark.parametrize("baud", [115200, 2000000])
+def test_the_stream_is_understood_at_the_slowest_and_the_fastest_rate(baud: int, clock: ManualClock) -> None:
+    world = make_world("constant:120", clock=clock)
+    line = MemoryLine(PmdBoard(world, noise_codes=0.0), clock)
+    source = pmd.open_source("virtual", clock=clock, transport=line, baud=baud, virtual=True)
+    with Sensor(source, "pmd", clock) as sensor:
+        assert used(sensor, clock, 3.0) == pytest.approx(360, rel=0.01)
+        assert sensor.read().lost == 0
+
+
+def test_a_meter_whose_stamps_begin_anew_is_a_gap_and_no_jump_of_time(clock: ManualClock, world: World) -> None:
+    board = PmdBoard(world)
+    with Sensor(opened(board, clock), "pmd", clock) as sensor:
+        before = sensor.read()
+        used(sensor, clock, 1.0)
+        board.tick_offset = -(1 << 22)
+        used(sensor, clock, 1.0)
+        newest = acquisition_of(sensor).newest
+        assert newest is not None
+        assert (newest.t_ns - before.t_ns) / 1e9 == pytest.approx(2.0, abs=0.05)
+        assert sensor.read().lost < 1000
