@@ -17,7 +17,7 @@ import numpy as np
 from pmtpy.backends import pmd, powersensor3
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.source import Source
-from pmtpy.emulators.pmd.board import SPACING, TICK_HZ, PmdBoard
+from pmtpy.emulators.pmd.board import PmdBoard
 from pmtpy.emulators.powersensor3.board import UPTIME_NS, Board
 from pmtpy.emulators.powersensor3.memory import MemoryTransport
 from pmtpy.emulators.powersensor3.spec import BoardSpec, parse_pairs
@@ -30,6 +30,8 @@ TURN_S = 1.024  # a whole number of turns of a PowerSensor3's stamp, and of its 
 PIECES = 16  # of a turn, as a relay hands them on
 DRIFT = 20e-6  # of the meter's crystal against the host's
 FRAME_S = 50e-6
+TICK_HZ = 2_934_500.0  # of the meter
+SLOW = 115200  # baud of the meter, 576 records a second: its stamps turn over as often as at any rate
 RECORD = np.dtype([("tick", "<u4"), ("word", "<i2", 8)])
 
 
@@ -86,13 +88,14 @@ def of_powersensor3(world: World, clock: ManualClock) -> tuple[Source, Replayed]
 
 
 def of_pmd(world: World, clock: ManualClock) -> tuple[Source, Replayed]:
-    """Open a meter; its records have noise of their own, and stamps that turn over every 24 minutes."""
+    """Open a meter; its readings have noise, and its stamps turn over every 24 minutes."""
     board = PmdBoard(world, tick_hz=TICK_HZ, noise_codes=0.0)
     line = Replayed(MemoryLine(board, clock), clock)
-    source = pmd.open_source("virtual", clock=clock, transport=line, virtual=True)
+    source = pmd.open_source("virtual", clock=clock, transport=line, baud=SLOW, virtual=True)
     clock.advance(0.064)
     made = np.frombuffer(b"".join(data for _, data in line.line.receive()), RECORD)
-    steps = np.resize(SPACING, round(TURN_S * TICK_HZ / np.mean(SPACING)))
+    step = 20 * 10 / SLOW * TICK_HZ  # a record of 20 bytes on the line
+    steps = np.full(round(TURN_S * TICK_HZ / step), round(step))
     state = {"tick": int(made["tick"][-1]), "left": 0.0}
     random = np.random.default_rng(1)
     noise = random.integers(-4, 5, (8, len(steps), 8)) << 4

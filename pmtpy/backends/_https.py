@@ -72,3 +72,11 @@ def _why(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def trust(ca_file: str, pin: str) -> ssl.SSLContext:
+    """Return whom to trust: the system's certificates and those of a file; with a ``pin``, that one alone."""
+    context = ssl.create_default_context(cafile=ca_file or None)
+    if pin:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context

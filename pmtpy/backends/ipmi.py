@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pmtpy.backends import _bmc
+from pmtpy.backends._tool import Ask, asking
 from pmtpy.backends.machine import Machine, load_module, may_use
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import Clock
@@ -27,7 +27,6 @@ _COMMAND = ("raw", "0x2c", "0x02", "0xdc", "0x01", "0x00", "0x00")
 _ANSWER = struct.Struct("<BHHHHIIB")
 _ACTIVE = 0x40
 _REFERENCE = "DCMI 1.5, section 6.6.1"
-Run = Callable[[Sequence[str]], bytes]
 
 
 class _Dcmi(PolledSource):
@@ -36,7 +35,7 @@ class _Dcmi(PolledSource):
     traits = Traits(interval_s=_bmc.INTERVAL_S, blocking=True)
     gone_after_s = _bmc.GONE_AFTER_S
 
-    def __init__(self, run: Run, host: str, clock: Clock, *, virtual: bool) -> None:
+    def __init__(self, run: Ask, host: str, clock: Clock, *, virtual: bool) -> None:
         super().__init__(clock)
         self._run, self._where = run, host or "this machine's service processor"
         domain = f"external/ipmi/{host}" if host else "host"
@@ -73,28 +72,6 @@ def parse(text: bytes, where: str) -> float:
     return _bmc.believed(now, where)
 
 
-def _runner(tool: str, arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> Run:
-    def run(command: Sequence[str]) -> bytes:
-        try:
-            done = subprocess.run(
-                [tool, *arguments, *command], stdin=subprocess.DEVNULL, capture_output=True, check=False,
-                timeout=timeout_s, env=dict(environment),
-            )  # fmt: skip
-        except subprocess.TimeoutExpired as error:
-            msg = f"ipmitool has not answered within {timeout_s:g} s"
-            raise ReadError(msg) from error
-        except OSError as error:
-            msg = f"ipmitool cannot be run: {error.strerror}"
-            raise ReadError(msg) from error
-        if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            msg = f"ipmitool: {said[-1] if said else f'status {done.returncode}'}"
-            raise ReadError(msg)
-        return done.stdout
-
-    return run
-
-
 def discover(device: str | None = None, *, machine: Machine | None = None) -> Discovery:
     """Say whether this user may ask a service processor, or what is in the way: ipmitool, the driver, permission."""
     finding = _finding(device, machine or Machine())
@@ -125,7 +102,7 @@ def open_source(
     password_file: str = "",
     timeout_s: float = 5.0,
     tool: str = "ipmitool",
-    run: Run | None = None,
+    run: Ask | None = None,
     virtual: bool = False,
 ) -> Source:
     """Open the service processor of this machine, or that of ``device`` over the network.
@@ -152,7 +129,7 @@ def open_source(
     host = "" if virtual else device or ""
     arguments = ["-I", "lanplus", "-L", "USER", "-E", "-H", host, "-U", user] if host else []
     environment = {**os.environ, PASSWORD: _bmc.password(BACKEND, password_file, PASSWORD, os.environ)}
-    source = _Dcmi(run or _runner(tool, arguments, environment, timeout_s), host, clock, virtual=virtual)
+    source = _Dcmi(run or asking((tool, *arguments), environment, timeout_s), host, clock, virtual=virtual)
     try:
         source.poll()
     except ReadError as error:

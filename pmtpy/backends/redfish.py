@@ -7,31 +7,47 @@ Facts: DMTF DSP0266 (the protocol), DSP0268 (the schemas).
 from __future__ import annotations
 
 import os
-import ssl
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pmtpy.backends import _bmc
-from pmtpy.backends._https import Https
+from pmtpy.backends._https import Https, trust
+from pmtpy.backends._named import only_named
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Discovery, PolledSource, Source, Traits
-from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, ReadError, Verdict
+from pmtpy.errors import BackendUnavailableError, ReadError
 
 BACKEND = "redfish"
 PASSWORD = "PMT_REDFISH_PASSWORD"  # noqa: S105  (the name of a variable)
 ROOT = "/redfish/v1/Chassis"
 _MOST_CHASSIS = 64
+_WHOLE = (None, "Chassis", "SystemBoard", "PowerSupply", "PowerSubsystem")  # what a chassis may call its input
 _REFERENCE = "DMTF DSP0268: Power, EnvironmentMetrics"
+_CERTIFICATE = (
+    "if it signs its own, see that this shows the right one, and give it as fingerprint=: $ openssl s_client -connect"
+    " {} </dev/null | openssl x509 -noout -fingerprint -sha256"
+)
 Get = Callable[[str], Mapping[str, Any]]
 
 
 def power(resource: Mapping[str, Any], where: str) -> float | None:
-    """Return the watts that a Power or EnvironmentMetrics resource shows; None if it shows none."""
-    control = resource.get("PowerControl")
-    first = control[0] if isinstance(control, list) and control and isinstance(control[0], dict) else {}
-    sensor = resource.get("PowerWatts")
-    watts = first.get("PowerConsumedWatts", sensor.get("Reading") if isinstance(sensor, dict) else None)
+    """Return the watts of the chassis that a Power or EnvironmentMetrics resource shows; None if it shows none.
+
+    Raises
+    ------
+    ReadError
+        It shows powers of which none, or more than one, can be that of the whole.
+    """
+    sensor, listed = resource.get("PowerWatts"), resource.get("PowerControl")
+    controls = [c for c in listed if isinstance(c, dict)] if isinstance(listed, list) else []
+    shown = [c for c in controls if c.get("PowerConsumedWatts") is not None]
+    whole = [c for c in shown if c.get("PhysicalContext") in _WHOLE]
+    if shown and len(whole) != 1:
+        named = ", ".join(f"{c.get('Name')!r} of {c.get('PhysicalContext')}" for c in shown[:5])
+        msg = f"{where} shows powers of which it is not clear which is that of the chassis: {named}"
+        raise ReadError(msg)
+    watts = whole[0]["PowerConsumedWatts"] if whole else sensor.get("Reading") if isinstance(sensor, dict) else None
     return None if watts is None else _bmc.believed(watts, where)
 
 
@@ -98,11 +114,7 @@ def _with_power(get: Get, host: str, chassis: str) -> list[str]:
 
 def discover() -> Discovery:
     """Say that a service must be named."""
-    cure = "name its host: redfish:bmc.example.org; to try without one: redfish:virtual"
-    finding = Finding(
-        BACKEND, "", Verdict.ABSENT, "a Redfish service is asked only where one is named", Obstacle.HARDWARE, (cure,)
-    )
-    return Discovery((), (finding,))
+    return only_named(BACKEND, "a Redfish service is asked where it is named", "its host: redfish:bmc.example.org")
 
 
 def open_source(
@@ -148,16 +160,10 @@ def open_source(
     secret = _bmc.password(BACKEND, password_file, PASSWORD, os.environ)
     try:
         if get is None:
-            context = ssl.create_default_context(cafile=ca_file or None)
-            if fingerprint:
-                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            get = Https(device, user, secret, context=context, pin=fingerprint, timeout_s=timeout_s)
+            get = Https(device, user, secret, context=trust(ca_file, fingerprint), pin=fingerprint, timeout_s=timeout_s)
         return Redfish(get, device, clock, chassis=chassis, virtual=virtual)
     except (ReadError, OSError) as error:
         getattr(get, "close", lambda: None)()
-        cure = "see that the host is right and that the user may log in"
-        if "certificate" in str(error):
-            at = device if ":" in device else f"{device}:443"
-            show = f"openssl s_client -connect {at} </dev/null | openssl x509 -noout -fingerprint -sha256"
-            cure = f"if it signs its own, see that this shows the right one, and give it as fingerprint=: $ {show}"
+        cure = _CERTIFICATE.format(device if ":" in device else f"{device}:443")
+        cure = cure if "certificate" in str(error) else "see that the host is right and that the user may log in"
         raise BackendUnavailableError(BACKEND, str(error), cure) from error

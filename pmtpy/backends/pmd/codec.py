@@ -130,9 +130,9 @@ class Decoder:
     def _followed(self, whole: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
         """Which records, all but the last, are followed by one that continues them."""
         words: npt.NDArray[np.int16] = whole["word"]
-        clean = (words & 0xF).max(axis=1) == 0
-        good: npt.NDArray[np.bool_] = clean[:-1] & clean[1:] & self._plausible(np.diff(whole["tick"].astype(np.int64)))
-        return good
+        ticks: Ints = whole["tick"].astype(np.int64)
+        clean: npt.NDArray[np.bool_] = (words & 0xF).max(axis=1) == 0
+        return clean[:-1] & clean[1:] & self._plausible(ticks[1:] - ticks[:-1])
 
     def _search(self, data: bytes, at: int) -> int:
         """Find where three records follow each other; else where the next feed goes on looking."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from pmtpy.backends._device_clock import DeviceClock
+from pmtpy.backends._named import only_named
 from pmtpy.backends._serial.journal import Journal
 from pmtpy.backends.tinkerforge import bricklets, protocol
 from pmtpy.backends.tinkerforge.bricklets import AVERAGES, KINDS, TIMES_US, Kind
@@ -25,13 +26,10 @@ from pmtpy.core.rows import Block
 from pmtpy.core.source import Discovery, Remarks, Source, Traits
 from pmtpy.errors import (
     BackendUnavailableError,
-    Finding,
-    Obstacle,
     ProtocolError,
     ReadError,
     SourceLostError,
     TargetError,
-    Verdict,
 )
 
 INTERVAL_S = 0.02
@@ -331,8 +329,7 @@ def _scales(text: str) -> dict[str, float]:
 def discover() -> Discovery:
     """Say that a daemon must be named: connecting sets its bricklets, which may be another program's."""
     why = "a Brick Daemon is asked only where it is named, since its bricklets are set anew"
-    cure = "name its host: tinkerforge:localhost; to try without one: tinkerforge:virtual"
-    return Discovery((), (Finding(BACKEND, "", Verdict.ABSENT, why, Obstacle.HARDWARE, (cure,)),))
+    return only_named(BACKEND, why, "its host: tinkerforge:localhost")
 
 
 def open_source(

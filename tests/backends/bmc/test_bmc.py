@@ -159,6 +159,32 @@ def test_several_chassis_make_no_total_unless_one_is_named(clock: ManualClock, w
         redfish.open_source("bmc", clock=clock, get=far.get, chassis="Blade9", virtual=True)
 
 
+def control(watts: float, context: str | None = None) -> dict[str, object]:
+    """A power as a service shows it."""
+    return {"Name": f"power {watts}", "PowerConsumedWatts": watts} | ({"PhysicalContext": context} if context else {})
+
+
+@pytest.mark.parametrize(
+    "controls",
+    [
+        [control(250)],
+        [control(77, "CPU"), control(250)],
+        [control(250, "Chassis"), control(77, "CPU"), control(30, "Memory")],
+        [{"Name": "no reading", "PowerConsumedWatts": None}, control(250)],
+    ],
+)
+def test_of_several_powers_that_of_the_chassis_is_taken(controls: list[dict[str, object]]) -> None:
+    assert redfish.power({"PowerControl": controls}, "here") == 250.0
+
+
+@pytest.mark.parametrize(
+    "controls", [[control(77, "CPU")], [control(250), control(260)], [control(1, "Memory"), control(77, "CPU")]]
+)
+def test_powers_of_parts_alone_or_of_several_wholes_are_refused(controls: list[dict[str, object]]) -> None:
+    with pytest.raises(ReadError, match=r"not clear which .* 'power"):
+        redfish.power({"PowerControl": controls}, "here")
+
+
 @pytest.mark.parametrize("shown", [-1, 1e9, float("nan"), "400", True, [400]])
 def test_what_is_no_power_is_a_failed_reading(shown: object, clock: ManualClock, world: World) -> None:
     far = Service(world)
