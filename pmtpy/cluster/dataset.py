@@ -93,29 +93,29 @@ class DataSet:
         Returns
         -------
         DuckDBPyRelation
-            The columns ``by``, ``start`` with ``every``; then ``joules``, ``seconds`` (covered by rows, the longest of
-            what is added), ``uncovered_s`` (of it, without known energy), ``lost``, ``gain_joules`` (standard
-            uncertainty by the gains alone, added linearly), ``virtual``.
+            The columns ``by``, ``start`` with ``every``; then ``joules``, ``seconds`` (covered by rows: of one sensor
+            of one host its runs together, of several the longest), ``uncovered_s`` (of it, without known energy),
+            ``lost``, ``gain_joules`` (standard uncertainty by the gains alone, added linearly), ``virtual``. What two
+            runs of one sensor of one host saw at the same time is counted once (with ``job`` in ``by``: once a job).
         """
         columns = [self._column(name) for name in arguments.sequence(by, f"columns among {', '.join(_BY)}")]
         if channel is None and "channel" not in columns:
             msg = "channels lie inside each other and do not add up: name one channel, or add 'channel' to by"
             raise TargetError(msg)
         chosen = "true" if channel is None else f"channel = {_literal(channel)}"
-        keys = "host, job, sensor, channel, run"
+        once = ["host", "sensor", "channel", *(["job"] if "job" in columns else [])]
+        texts = {"keys": _KEYS, "chosen": chosen, "once": ", ".join(once)}
+        binned = ['"start"'] if every is not None else []
         if start is None and stop is None and every is None:
-            each = _WHOLE.format(keys=keys, chosen=chosen)
-            of_bin = ""
+            each = _WHOLE.format(**texts)
         else:
-            each = self._stretches(keys, chosen, start, stop, every)
-            of_bin = ', "start"' if every is not None else ""
-        group = ", ".join(columns) + of_bin
-        group = group.removeprefix(", ") or "()"
-        shown = f"{group}, " if group != "()" else ""
+            each = self._stretches(texts, start, stop, every)
+        of_runs = _OF_RUNS.format(keys=", ".join(once + binned), each=each)
+        group = ", ".join(columns + binned)
         query = (
-            f"select {shown}sum(joules) as joules, max(seconds) as seconds, max(uncovered_s) as uncovered_s,"
-            f" cast(sum(lost) as bigint) as lost, sum(gain_u * joules) as gain_joules, bool_or(virtual) as virtual"
-            f" from ({each}) group by {group} order by all"
+            f"select {group + ', ' if group else ''}sum(joules) as joules, max(seconds) as seconds,"
+            f" max(uncovered_s) as uncovered_s, cast(sum(lost) as bigint) as lost, sum(gain_joules) as gain_joules,"
+            f" bool_or(virtual) as virtual from ({of_runs}) group by {group or '()'} order by all"
         )
         return self._connection.sql(query)
 
@@ -127,7 +127,7 @@ class DataSet:
         return str(name)
 
     @staticmethod
-    def _stretches(keys: str, chosen: str, start: float | None, stop: float | None, every: float | None) -> str:
+    def _stretches(texts: dict[str, str], start: float | None, stop: float | None, every: float | None) -> str:
         begin = _seconds(start, "start") if start is not None else None
         end = _seconds(stop, "stop") if stop is not None else None
         # A row tells of the time since the one before it, which may lie in the folder of the day before.
@@ -136,32 +136,68 @@ class DataSet:
             for sign, at, more in ((">=", begin, -1), ("<=", end, 1))
             if at is not None
         ]
-        where = " and ".join([chosen, *days])
-        low = "t0" if begin is None else f"greatest(t0, {begin!r})"
+        texts = {**texts, "chosen": " and ".join([texts["chosen"], *days])}
         high = "t1" if end is None else f"least(t1, {end!r})"
-        pairs = _PAIRS.format(keys=keys, where=where, low=low, high=high)
+        low = "t0" if begin is None else f"greatest(t0, {begin!r})"
+        pairs = _PAIRS.format(low=low, high=high, **texts)
         if every is None:
-            return _SHARES.format(keys=keys, edge="", of_edge="", pieces=_CLIPPED.format(pairs=pairs))
+            return _SHARES.format(keys=_KEYS, edge="", of_edge="", pieces=_CLIPPED.format(pairs=pairs))
         width = arguments.number(every, "every, a number of seconds above 0", least=1e-3)
-        binned = _BINNED.format(pairs=pairs, width=repr(float(width)))
-        return _SHARES.format(keys=keys, edge='"start",', of_edge=', "start"', pieces=binned)
+        binned = _BINNED.format(pairs=pairs, width=f"{float(width)!r}::double")
+        return _SHARES.format(keys=_KEYS, edge='"start",', of_edge=', "start"', pieces=binned)
 
 
-# Differences between the first and the last row of each run: no row between is needed.
-_WHOLE = """
-select {keys}, arg_max(joules, time) - arg_min(joules, time) as joules, max(time) - min(time) as seconds,
-  arg_max(uncovered_s, time) - arg_min(uncovered_s, time) as uncovered_s, sum(lost) as lost, max(gain_u) as gain_u,
-  bool_or(virtual) as virtual
-from rows where {chosen} group by {keys}"""
+_KEYS = "host, job, sensor, channel, run"
+
+# Runs of one sensor of one host (and, where jobs are told apart, of one job), and up to when an earlier one has told
+# of the same joules: two loggers of one host see one energy, which is counted once.
+_RUNS = """
+runs as materialized (
+  select {keys}, min(time) as t0, max(time) as t1, arg_min(joules, time) as j0, arg_max(joules, time) as j1,
+    arg_min(uncovered_s, time) as u0, arg_max(uncovered_s, time) as u1, sum(lost) as lost, max(gain_u) as gain_u,
+    bool_or(virtual) as virtual
+  from rows where {chosen} group by {keys}),
+cuts as materialized (
+  select {keys}, cut from (
+    select *, max(t1) over (partition by {once} order by t0, t1 desc, run
+      rows between unbounded preceding and 1 preceding) as cut from runs) where cut > t0)"""
+
+# Differences between the first and the last row of each run: no row between is needed, but where one is cut.
+_WHOLE = (
+    "with"
+    + _RUNS
+    + """,
+around as (
+  select {keys}, any_value(cut) as cut, max(time) filter (time <= cut) as ta, min(time) filter (time > cut) as tb,
+    arg_max(joules, time) filter (time <= cut) as ja, arg_min(joules, time) filter (time > cut) as jb,
+    arg_max(uncovered_s, time) filter (time <= cut) as ua, arg_min(uncovered_s, time) filter (time > cut) as ub,
+    sum(lost) filter (time > cut) as lost_later
+  from rows join cuts using ({keys}) where {chosen} group by {keys})
+select {keys}, j1 - coalesce(ja + (jb - ja) * (cut - ta) / (tb - ta), j0) as joules, t1 - coalesce(cut, t0) as seconds,
+  u1 - coalesce(ua + (ub - ua) * (cut - ta) / (tb - ta), u0) as uncovered_s, coalesce(lost_later, lost) as lost,
+  gain_u, virtual
+from runs left join around using ({keys}) where cut is null or cut < t1"""
+)
 
 # Each row tells of the time since the one before it, from t0 to t1; of that, {low} to {high} is asked for.
-_PAIRS = """
-select *, {low} as low, {high} as high
+_PAIRS = (
+    "with"
+    + _RUNS
+    + """
+select *, greatest({low}, cut) as low, {high} as high
 from (
   select {keys}, lag(time) over w as t0, time as t1, joules - lag(joules) over w as joules,
     uncovered_s - lag(uncovered_s) over w as uncovered_s, lost, gain_u, virtual
-  from rows where {where} window w as (partition by {keys} order by time))
-where t1 > t0 and {high} > {low}"""
+  from rows where {chosen} window w as (partition by {keys} order by time))
+left join cuts using ({keys})
+where t1 > t0 and {high} > greatest({low}, cut)"""
+)
+
+# The runs of a sensor follow each other.
+_OF_RUNS = """
+select {keys}, sum(joules) as joules, sum(seconds) as seconds, sum(uncovered_s) as uncovered_s, sum(lost) as lost,
+  sum(gain_u * joules) as gain_joules, bool_or(virtual) as virtual
+from ({each}) group by {keys}"""
 
 _SHARES = """
 select {keys}, {edge} sum(joules * (b - a) / (t1 - t0)) as joules, sum(b - a) as seconds,

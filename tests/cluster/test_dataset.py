@@ -192,7 +192,28 @@ def test_two_runs_of_one_job_are_added_not_spanned(tmp_path: Path) -> None:
     write(place, MIDNIGHT, frame(0, 101, 10.0, lost=2))
     write(place, MIDNIGHT + 5000, frame(0, 101, 10.0), virtual=True)
     (row,) = pmt.dataset(tmp_path).energies(by=("job",)).fetchall()
-    assert row == ("7", pytest.approx(2000.0), pytest.approx(100.0), 0.0, 2, pytest.approx(40.0), True)
+    assert row == ("7", pytest.approx(2000.0), pytest.approx(200.0), 0.0, 2, pytest.approx(40.0), True)
+
+
+@pytest.mark.parametrize("jobs", [("7", "7"), ("7", "8")])
+def test_what_two_loggers_of_one_host_saw_together_is_counted_once(tmp_path: Path, jobs: tuple[str, str]) -> None:
+    for (begin, end), job, lost in (((0, 101), jobs[0], 2), ((60, 161), jobs[1], 3), ((20, 31), jobs[0], 5)):
+        run = frame(0, end - begin, 10.0, lost=lost)  # rows a second apart; the third lies within the first
+        write(DataSetPlace(tmp_path, "n0", job), MIDNIGHT + begin + 0.25 * (begin == 60), run)
+    write(DataSetPlace(tmp_path, "n1", jobs[0]), MIDNIGHT, frame(0, 101, 10.0))
+    data = pmt.dataset(tmp_path)
+    whole = {row[0]: row[1:5] for row in data.energies(by=("host",)).fetchall()}
+    assert whole["n0"] == pytest.approx((1602.5, 160.25, 0.0, 2))
+    assert whole["n1"] == pytest.approx((1000.0, 100.0, 0.0, 0))
+    (part,) = (r for r in data.energies(by=("host",), start=MIDNIGHT + 50.0).fetchall() if r[0] == "n0")
+    assert part[1:3] == pytest.approx((1102.5, 110.25))
+    shares = [r for r in data.energies(by=("host",), every=40.0).fetchall() if r[0] == "n0"]
+    assert [r[2] for r in shares] == pytest.approx([400.0] * 4 + [2.5])
+    each = {row[0]: row[1:3] for row in data.energies(by=("job",)).fetchall()}
+    if jobs[0] == jobs[1]:
+        assert each == {"7": pytest.approx((2602.5, 160.25))}
+    else:  # a job used what its own runs saw, whatever others saw beside it
+        assert each == {"7": pytest.approx((2000.0, 100.0)), "8": pytest.approx((1000.0, 100.0))}
 
 
 class FullDisk:
