@@ -22,7 +22,7 @@ from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import TOTAL, Channel, Derivation
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats, Frame, Layout
-from pmtpy.regions.measurement import Measurement, widest
+from pmtpy.regions.measurement import Measurement, calibration_of, widest
 from pmtpy.sensor.acquisition import Acquisition
 from pmtpy.sensor.history import CurvePoint
 
@@ -286,6 +286,7 @@ def _recorded(stretch: _Stretch, found: Sequence[_Found], peaks: Sequence[float]
     seconds, lost, layout = (b.t_ns - a.t_ns) / 1e9, b.lost - a.lost, made.layout
     identity, target = made.source.identity, made.target
     origin = (f"{target} is virtual: its energy is emulated",) if identity.virtual else ()
+    profiles = made.calibration.profiles if made.calibration is not None else {}
     channels = {
         f.channel.name: Measurement(
             target,
@@ -304,6 +305,7 @@ def _recorded(stretch: _Stretch, found: Sequence[_Found], peaks: Sequence[float]
             peak_watts=peaks[i] if peaks else math.nan,
             settled=settled,
             components=f.budget.components,
+            calibration=f.channel.reference if f.channel.name in profiles else None,
         )
         for i, f in enumerate(found, 1)
     }
@@ -332,6 +334,7 @@ def _recorded(stretch: _Stretch, found: Sequence[_Found], peaks: Sequence[float]
         peaks[0] if peaks else math.nan,
         settled,
         summed.components,
+        calibration_of({p.channel.name: channels[p.channel.name].calibration for p in parts}),
     )
 
 

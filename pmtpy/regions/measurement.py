@@ -53,6 +53,9 @@ class Measurement:
     components : tuple of (str, float)
         What the uncertainty is made of (``gain``, ``edges``, ...), joules each, the largest first. What runs on one
         sensor have in common, such as its gain, cancels in their ratio.
+    calibration : str or None
+        By which profile the readings were corrected: its digest and where it came from, for each channel of a sum. None
+        where nothing was corrected.
     """
 
     target: str
@@ -72,6 +75,7 @@ class Measurement:
     peak_watts: float = math.nan
     settled: bool = True
     components: tuple[tuple[str, float], ...] = ()
+    calibration: str | None = None
 
     def __post_init__(self) -> None:
         """Close the channels against changes."""
@@ -94,6 +98,7 @@ class Measurement:
         }
         found |= {"peak_watts": self.peak_watts, "refresh_s": self.refresh_s, "window_s": self.window_s}
         found |= {"coverage": self.coverage, "lost": self.lost, "settled": self.settled}
+        found["calibration"] = self.calibration
         known = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in found.items()}
         channels = {name: channel.to_dict() for name, channel in self.channels.items()}
         return {**known, "warnings": list(self.warnings), **({"channels": channels} if channels else {})}
@@ -108,3 +113,11 @@ def widest(values: Sequence[float | None]) -> float | None:
     """Return the largest of what is known; None where nothing is."""
     known = [v for v in values if v is not None]
     return max(known) if known else None
+
+
+def calibration_of(parts: Mapping[str, str | None]) -> str | None:
+    """Say by which profiles the parts of a sum were corrected, by their names; None where none of them was."""
+    if not any(parts.values()):
+        return None
+    told = [f"{name}: {by or 'not calibrated'}" for name, by in parts.items()]
+    return "; ".join(told) if len(told) > 1 else next(iter(parts.values()))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from pmtpy.core.channel import TOTAL, Channel, summable
-from pmtpy.regions.measurement import Measurement, widest
+from pmtpy.regions.measurement import Measurement, calibration_of, widest
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 
@@ -18,6 +18,7 @@ def sum_up(sensors: Sequence[Sensor], measured: Mapping[str, Measurement]) -> Me
         return None
     chosen = [entries[i] for i in indices]
     parts = [measured[target].channels[c.name] for target, c in chosen]
+    by_name = {f"{target}/{c.name}": p for (target, c), p in zip(chosen, parts, strict=True)}
     shown = {target for target, _ in chosen}
     seconds = max(m.seconds for m in measured.values())
     joules = math.fsum(p.joules for p in parts)
@@ -36,7 +37,8 @@ def sum_up(sensors: Sequence[Sensor], measured: Mapping[str, Measurement]) -> Me
         max(measured[t].lost for t in shown),
         tuple(unique),
         any(measured[t].virtual for t in shown),
-        {f"{target}/{c.name}": p for (target, c), p in zip(chosen, parts, strict=True)},
+        by_name,
+        calibration=calibration_of({name: p.calibration for name, p in by_name.items()}),
     )
 
 

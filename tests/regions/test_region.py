@@ -344,6 +344,8 @@ def test_a_power_outside_the_calibrated_range_is_said() -> None:
         parts = dict(r["test"].channels["gpu"].components)
         assert math.hypot(parts["gain"], parts["offset"]) == pytest.approx(math.hypot(1.0, 0.5 / 0.9), rel=0.01)
         assert any("outside the calibrated range, 10 to 60 W" in w for w in r["test"].warnings)
+        assert r["test"].calibration == f"calibration {profile.digest} (made: here)"
+        assert r["test"].channels["gpu"].calibration == r["test"].to_dict()["calibration"] == r.total.calibration
 
 
 def test_the_peak_is_that_of_the_rows_inside_the_region() -> None:

@@ -21,7 +21,8 @@ Array = npt.NDArray[np.float64]
 
 KERNELS = ("boxcar", "one-pole", "boxcar*one-pole", "two-pole", "triangular")
 POLLS = ("near a fraction", "regular", "irregular", "starved")
-LOADS = ("telegraph", "bursts", "square", "step")
+LOADS = ("telegraph", "bursts", "square", "step", "slots in step", "square in step")
+IN_STEP = (1.0 / 2.0, 2.0 / 3.0, 3.0 / 4.0, 5.0 / 6.0, 1.0, 6.0 / 5.0, 4.0 / 3.0, 3.0 / 2.0, 2.0)  # of the updates
 PHASES = ("steady", "wandering", "jumping", "sliding")
 
 
@@ -211,6 +212,12 @@ def draw_load(kind: str, period_s: float, seconds: float, rng: np.random.Generat
         steps = np.sort(steps[: np.searchsorted(starts, seconds)])
     elif kind == "square":
         period = period_s * rng.uniform(0.4, 5.0)
+        steps = np.asarray(first + period / 2.0 * np.arange(int(seconds / period) * 2 + 2), np.float64)
+    elif kind == "slots in step":  # on or off at random, switched at a few phases of the updates only
+        slot = period_s * rng.choice(IN_STEP)
+        steps = first + slot * (1.0 + np.flatnonzero(np.diff(rng.integers(0, 2, int(seconds / slot)))))
+    elif kind == "square in step":
+        period = period_s * rng.choice(IN_STEP)
         steps = np.asarray(first + period / 2.0 * np.arange(int(seconds / period) * 2 + 2), np.float64)
     else:
         steps = np.array([first + 1.0, first + 1.0 + min(6.0, seconds / 2.0)])

@@ -16,6 +16,7 @@ Robust Standard Errors in Small Samples, Review of Economics and Statistics 98 (
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +30,8 @@ _UNSEEN = 1e-12  # of 1: a smaller eigenvalue is rounding
 # gain and intercept, and residuals say nothing of it.
 _OFF_LINE = 0.01 * 0.34
 _MEMORIES_S = (0.3, 1.0, 3.0, 10.0)  # from a boost to a warm-up; which of them it is, few seconds cannot tell
+# Errors of the update times are known to be about so large: none, and a grid of even steps in the logarithm.
+_TIMES = (0.0, *(float(s) for s in np.geomspace(0.2, 3.0, 9)))
 _SATURATED = 0.9  # leverage; a reading that a parameter follows tells nothing of its own error
 _STRAY = 3.0  # standard deviations beyond which a residual is a stray
 
@@ -56,29 +59,68 @@ class Noise:
         slow = max(float(np.mean((weights * residuals) ** 2)) - own, (_OFF_LINE * swing) ** 2)
         return Noise(own / weights, slow)
 
-    def whitened(self, t_s: Floats, columns: Floats) -> Floats:
-        """Return columns, shape (n, m), as the innovations of a Kalman filter, shape (memories, n, m) [H89].
+    def products(self, t_s: Floats, columns: Floats) -> Floats:
+        """Return the scalar products of columns, shape (n, m), weighed by the inverse covariance of the readings.
 
-        What errs alike in neighbours is gone from them, and each is in units of its own standard deviation.
+        One matrix for each memory, shape (memories, m, m). What errs alike in neighbours counts once.
         """
-        memories = np.array(_MEMORIES_S)
-        fade = np.exp(-np.diff(t_s, prepend=t_s[0])[:, None] / memories)
-        state, variance = np.zeros((len(memories), columns.shape[1])), np.full(len(memories), self.slow)
-        out = np.empty((len(t_s), *state.shape))
-        for k, (kept, own) in enumerate(zip(fade, self.own, strict=True)):
-            state *= kept[:, None]
-            variance = self.slow + kept * kept * (variance - self.slow)
-            total = variance + own
-            new = columns[k] - state
-            out[k] = new / np.sqrt(total)[:, None]
-            state += (variance / total)[:, None] * new
-            variance = variance * (own / total)
-        return np.asarray(np.moveaxis(out, 1, 0), np.float64)
+        shown = columns / self.own[:, None]
+        parts = []
+        for solve, _ in self._memories(t_s, self.own):
+            parts.append(columns.T @ shown - shown.T @ solve(shown))
+        return np.asarray(parts, np.float64)
 
-    def misfit(self, t_s: Floats, residuals: Floats) -> float:
-        """Sum of squares of what is left, in units of the noise: minus twice a log-likelihood, mean over memories."""
-        white = self.whitened(t_s, residuals[:, None])
-        return float(np.sum(white**2)) / len(white)
+    def misfit(self, t_s: Floats, residuals: Floats, late_w: Floats | None = None) -> float:
+        """Minus twice the log-likelihood of residuals, a constant aside; mean over memories.
+
+        ``late_w``, shape (n,): what an error of the times, of one standard deviation as it was estimated, does to each
+        reading. The true one may be another, up to three times that: of two kernels the wider is steeper nowhere, so that
+        errors of the times would speak for it if what they do to each kernel's flanks were not allowed for.
+        """
+        scales = _TIMES if late_w is not None and np.any(late_w) else (0.0,)
+        found = []
+        for scale in scales:
+            own = self.own if late_w is None else self.own + (scale * late_w) ** 2
+            shown = residuals / own
+            squares, level = float(residuals @ shown), float(np.sum(np.log(own)))
+            each = [squares - float(shown @ solve(shown)) + log for solve, log in self._memories(t_s, own)]
+            found.append(sum(each) / len(each) + level)
+        return _least(found)
+
+    def _memories(self, t_s: Floats, own: Floats) -> Iterator[tuple[Callable[[Floats], Floats], float]]:
+        """Yield, for each memory, what solves for the sum of both precisions, and the logarithm of its determinant.
+
+        The slow error is a chain: the inverse of its covariance has but one diagonal beside the main one, so that the
+        inverse of the sum follows from ``D^-1 - D^-1 (K^-1 + D^-1)^-1 D^-1`` at linear cost.
+        """
+        from scipy.linalg import cho_solve_banded, cholesky_banded
+
+        gaps = np.maximum(np.diff(t_s), _UNSEEN)
+        for memory in _MEMORIES_S:
+            kept, new = np.exp(-gaps / memory), -np.expm1(-2.0 * gaps / memory)  # new: 1 - kept^2
+            band = np.zeros((2, len(t_s)))
+            band[1] = np.append(1.0, 1.0 / new)
+            band[1, :-1] += kept * kept / new
+            band[0, 1:] = -kept / new
+            band /= self.slow
+            band[1] += 1.0 / own
+            factor = cholesky_banded(band, check_finite=False)
+            level = 2.0 * float(np.sum(np.log(factor[1]))) + float(np.sum(np.log(self.slow * new)))
+
+            def solve(right: Floats, factor: Floats = factor) -> Floats:
+                return np.asarray(cho_solve_banded((factor, False), right, check_finite=False), np.float64)
+
+            yield solve, level + math.log(self.slow)
+
+
+def _least(values: list[float]) -> float:
+    """Return the least of values on an even grid, by the parabola through it and its neighbours."""
+    i = int(np.argmin(values))
+    if not 1 < i < len(values) - 1:  # the first of them is not on the grid
+        return values[i]
+    left, middle, right = values[i - 1 : i + 2]
+    bend = left - 2.0 * middle + right
+    return middle - (right - left) ** 2 / (8.0 * bend) if bend > 0.0 else middle
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +165,9 @@ class Spread:
         known[-1, -1] = (prior[1] * scale[-1]) ** -2.0
         pull[-1] = -known[-1, -1] * prior[0] * scale[-1]
         shifts, covariances = [], []
-        for white in noise.whitened(t_s, np.column_stack([z, residuals])):
-            x, y = white[:, :p], white[:, p]
-            inverse = _inverse(np.asarray(x.T @ x + known, np.float64))
-            shifts.append(inverse @ (x.T @ y + pull))
+        for product in noise.products(t_s, np.column_stack([z, residuals])):
+            inverse = _inverse(np.asarray(product[:p, :p] + known, np.float64))
+            shifts.append(inverse @ (product[:p, p] + pull))
             covariances.append(inverse)
         shift = np.mean(shifts, axis=0)
         apart = np.asarray(shifts) - shift

@@ -208,6 +208,8 @@ def fit_transfer(updates: Updates, meter: PowerTrace, fit: KernelFit, pivot_s: f
     """
     inside = (updates.t_s > meter.start_s) & (updates.t_s < meter.end_s)
     t, y = updates.t_s[inside], updates.watts[inside]
+    wander = np.zeros(len(t)) if updates.wander_s is None else updates.wander_s[inside]
+    t = np.asarray(t + (fit.best.wander - 1.0) * wander, np.float64)
     respond = Responder(meter)
     x = _seen(respond, t, fit.best, pivot_s)
     doubt = np.max([np.abs(_seen(respond, t, shape, pivot_s) - x) for shape in fit.likely], axis=0)

@@ -38,6 +38,8 @@ class Shape:
         Robust standard deviation of the residuals.
     r2 : float
         Share of the variance explained.
+    wander : float
+        Share that is believed of the wander which the phase of the updates was found to have.
     """
 
     family: str
@@ -51,6 +53,7 @@ class Shape:
     loss: float
     residual_w: float
     r2: float
+    wander: float = 1.0
 
     def by_means(self, cell_s: float) -> Shape:
         """Return the shape with the doubt of a reference that is known as means over cells alone.

@@ -16,14 +16,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pmtpy.analysis.characterisation.covariance import Noise, Spread, off_line
-from pmtpy.analysis.characterisation.initial_guess import Grid, seeds
+from pmtpy.analysis.characterisation.initial_guess import WIDEST, Grid, seeds
 from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, KernelFit, Shape
 from pmtpy.analysis.characterisation.model_selection import (
     MINOR,
+    OUT_OF_QUESTION,
     Fit,
     choose,
     impure,
     plausible,
+    profiled,
     pure_of,
     refuted,
     with_doubt,
@@ -45,7 +47,15 @@ _HOPELESS = 20.0  # times the least loss at the first, rough look: not followed 
 _FOLLOWED = 4  # ... nor are more of one family
 _SAME = 1e-3  # of a period, and of what is known of the rate: minima that are nearer are one
 _FAR = 0.5  # of a width: a step that long leaves the line that it was found along
-_OTHER_WIDTHS = (0.5, 0.7, 0.97, 1.03, 1.4, 2.0)  # at which the profile of the loss is looked at
+_PARAMETERS = ("offset", "window", "tau", "wander", "rate")
+# How much of the wander is believed before the readings say so: of a phase that is steady, all that polls at regular
+# intervals seem to show is their own.
+_WANDER_SD = 0.5
+_STEADY = 1e-4  # of a period
+_FIRST = 1.0  # standard deviations: the first step of a profile; each is twice the one before ...
+_STEPS = (0.02, 0.3)  # ... and begins with no less and no more than these shares of the width
+_MOST_STEPS = 8
+_NARROWEST = 0.02  # of a period
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,7 @@ class _Problem:
 
     t: Floats
     y: Floats
+    wander: Floats
     middle: float
     respond: Responder
     reference: PowerTrace
@@ -63,8 +74,19 @@ class _Problem:
     rate_sd: float  # how far the reference's clock may run from that of the updates, relative
     metered: bool
 
-    def filtered(self, window: float, tau: float, offset: float, rate: float = 0.0) -> Floats:
-        return self.respond(self.middle + self.t * (1.0 + rate) - offset, window, tau)
+    def at(self, point: Floats) -> Floats:
+        """Return where kernels end, on the reference's clock."""
+        offset, _, _, wander, rate = (float(p) for p in point)
+        t = self.t if wander == 1.0 else self.t + (wander - 1.0) * self.wander
+        return np.asarray(self.middle + t * (1.0 + rate) - offset, np.float64)
+
+    def filtered(self, point: Floats) -> Floats:
+        return self.respond(self.at(point), float(point[1]), float(point[2]))
+
+    @property
+    def wanders(self) -> bool:
+        """Whether the phase was found to wander by more than it matters."""
+        return float(np.std(self.wander)) > _STEADY * self.period
 
 
 def fit_kernel(
@@ -128,11 +150,20 @@ def fit_kernel(
     best = next(f for f in found if f.family == fit.best.family)
     if fit.family in (BOXCAR, ONE_POLE) and not _pure(problem, best, weights):
         fit = impure(fit)
-    others = [_polish(problem, best.family, point, weights, fixed="widths") for point in _other_widths(best)]
     noise, _ = _errors(problem, best, _design(problem, best)[1])
-    asked = fits + plausible([best, *others], metered=metered, rest_w=rest_w)
-    weighed = [(f, noise.misfit(problem.t, f.residuals)) for f in asked]
-    fit = with_doubt(fit, weighed, noise.misfit(problem.t, best.residuals), problem.period)
+    valley: list[tuple[Fit, float]] = []
+    least = _misfit(problem, noise, best)
+    for shape in fit.likely:
+        top = next(f for f in found if f.family == shape.family)
+        low = least if top is best else _misfit(problem, noise, top)
+        for name in _widths(top):
+            rows = _profile(problem, shape, top, weights, (name, noise, low))
+            kept = plausible([top, *(f for f, _ in rows)], metered=metered, rest_w=rest_w)
+            rows = [(f, misfit) for f, misfit in rows if any(f is k for k in kept)]
+            fit = profiled(fit, shape.family, name, [(f, misfit - low) for f, misfit in rows])
+            valley += rows if top is best else []
+    asked = [(f, _misfit(problem, noise, f)) for f in fits]
+    fit = with_doubt(fit, asked, valley, least, problem.period)
     return fit if free is None else refuted(fit, free[0], free[1])
 
 
@@ -140,15 +171,15 @@ def _chosen(problem: _Problem, found: list[Fit]) -> tuple[KernelFit, tuple[FreeS
     """Weigh the families, and a kernel of free shape with what the best of them leaves, if that refutes all of them."""
     least = min(found, key=lambda f: f.loss)
     noise, _ = _errors(problem, least, _design(problem, least)[1])
-    at = np.asarray(problem.middle + problem.t * (1.0 + float(least.point[3])), np.float64)
+    at = np.asarray(problem.at(least.point) + least.offset, np.float64)
     spread = math.hypot(least.window / math.sqrt(12.0), least.tau)
     free = fit_free(at, problem.y, problem.reference, lag_s=least.lag, spread_s=spread)
     rivals = fit_rivals(at, problem.y, problem.reference, lag_s=least.lag, spread_s=spread)
     fit = choose(
         tuple(_describe(problem, f) for f in found),
-        {f.family: noise.misfit(problem.t, f.residuals) for f in found},
+        {f.family: _misfit(problem, noise, f) for f in found},
         {f.family: pure_of(f) for f in found},
-        [(r, noise.misfit(problem.t, r.residuals)) for r in rivals],
+        [(r, noise.misfit(problem.t, r.residuals, _late(problem, least))) for r in rivals],
         len(problem.y),
     )
     left = []
@@ -164,9 +195,10 @@ def _chosen(problem: _Problem, found: list[Fit]) -> tuple[KernelFit, tuple[FreeS
 
 def _problem(updates: Updates, reference: PowerTrace, pivot_s: float | None = None, *, metered: bool) -> _Problem:
     t, y = updates.t_s, updates.watts
+    wander = np.zeros(len(t)) if updates.wander_s is None else updates.wander_s
     if metered:
         inside = (t > reference.start_s) & (t < reference.end_s)
-        t, y = t[inside], y[inside]
+        t, y, wander = t[inside], y[inside], wander[inside]
     if len(t) < MIN_UPDATES:
         msg = f"{len(t)} updates lie within the reference, too few for a kernel ({MIN_UPDATES} are needed)"
         raise DeclinedError(msg)
@@ -177,6 +209,7 @@ def _problem(updates: Updates, reference: PowerTrace, pivot_s: float | None = No
     return _Problem(
         t - middle,
         y,
+        wander,
         middle,
         Responder(reference),
         reference,
@@ -213,25 +246,26 @@ def _fits(problem: _Problem, reference: PowerTrace, lead_s: float, within_s: flo
     rough = replace(problem, respond=Responder(reference.thinned(problem.period / 20.0)))
     grid = Grid.of(problem.middle + problem.t, problem.y, reference, period_s=problem.period, lead_s=lead_s)
     fits = [
-        _polish(rough, family, np.append(point, 0.0), even)
+        _polish(rough, family, np.append(point, [1.0, 0.0]), even, fixed="wander")
         for family, points in seeds(grid, problem.period, within_s).items()
         for point in points
     ]
     if not fits:
         msg = f"no kernel whose mean age is within {1e3 * within_s:.3g} ms of the lag explains the readings"
         raise DeclinedError(msg)
-    fits += [_polish(rough, *start, even) for start in _crossed(min(fits, key=lambda f: f.loss).point)]
+    fits += [_polish(rough, *start, even, fixed="wander") for start in _crossed(min(fits, key=lambda f: f.loss).point)]
     limit = _HOPELESS * min(f.loss for f in fits)
     kept = []
     for family in (BOXCAR, ONE_POLE, BOTH):
         first, *rest = sorted((f for f in fits if f.family == family), key=lambda f: f.loss)[:_FOLLOWED]
         kept += [first, *(f for f in rest if f.loss < limit)]
-    return _distinct(problem, [_polish(problem, f.family, f.point, even) for f in _distinct(problem, kept)])
+    distinct = _distinct(problem, kept)
+    return _distinct(problem, [_polish(problem, f.family, f.point, even, fixed="wander") for f in distinct])
 
 
 def _distinct(problem: _Problem, fits: list[Fit]) -> list[Fit]:
     """Return fits without those that have come to the minimum of another one of their family: it is found once."""
-    same = _SAME * np.array([problem.period, problem.period, problem.period, problem.rate_sd])
+    same = _SAME * np.array([problem.period, problem.period, problem.period, math.inf, problem.rate_sd])
     kept: list[Fit] = []
     for fit in sorted(fits, key=lambda f: f.loss):
         if not any(f.family == fit.family and bool(np.all(np.abs(f.point - fit.point) < same)) for f in kept):
@@ -244,22 +278,64 @@ def _crossed(point: Floats) -> list[tuple[str, Floats]]:
 
     A boxcar of width w has the variance ``w^2 / 12``, a one-pole ``tau^2``.
     """
-    offset, window, tau, rate = (float(p) for p in point)
+    offset, window, tau, wander, rate = (float(p) for p in point)
     lag, sd = offset + window / 2.0 + tau, math.hypot(window / math.sqrt(12.0), tau)
     wide, slow = math.sqrt(12.0) * sd, sd
     mixed_w, mixed_tau = window or 0.2 * tau, tau or 0.1 * window
     return [
-        (BOXCAR, np.array([lag - wide / 2.0, wide, 0.0, rate])),
-        (ONE_POLE, np.array([lag - slow, 0.0, slow, rate])),
-        (BOTH, np.array([lag - mixed_w / 2.0 - mixed_tau, mixed_w, mixed_tau, rate])),
+        (BOXCAR, np.array([lag - wide / 2.0, wide, 0.0, wander, rate])),
+        (ONE_POLE, np.array([lag - slow, 0.0, slow, wander, rate])),
+        (BOTH, np.array([lag - mixed_w / 2.0 - mixed_tau, mixed_w, mixed_tau, wander, rate])),
     ]
 
 
-def _other_widths(best: Fit) -> list[Floats]:
-    """Return kernels half to twice as wide with the same mean lag."""
-    offset, window, tau, rate = (float(p) for p in best.point)
-    age = window / 2.0 + tau
-    return [np.array([offset - (f - 1.0) * age, f * window, f * tau, rate]) for f in _OTHER_WIDTHS]
+def _widths(fit: Fit) -> list[str]:
+    return {BOXCAR: ["window"], ONE_POLE: ["tau"], BOTH: ["window", "tau"]}[fit.family]
+
+
+def _profile(
+    problem: _Problem, shape: Shape, best: Fit, weights: Floats, of: tuple[str, Noise, float]
+) -> list[tuple[Fit, float]]:
+    """Return fits with one width held at other values, beside their misfits, from the best outwards either way.
+
+    Until one is out of the question. A covariance is a curvature at one point: where a load keeps step with the
+    updates a valley of widths fits alike, and the search ends anywhere along it, at a corner of it as a rule.
+    """
+    name, noise, least = of
+    column = {"window": 1, "tau": 2}[name]
+    estimate = shape.window_s if name == "window" else shape.tau_s
+    width = float(best.point[column])
+    sd = estimate.half_width / Z95 if estimate is not None and shape.family == best.family else 0.0
+    first = float(np.clip(_FIRST * sd / width, *_STEPS))
+    found = []
+    for sign in (-1.0, 1.0):
+        point, change = best.point, 0.0
+        for i in range(_MOST_STEPS):
+            change += sign * first * 2.0**i
+            to = width * (1.0 + change) if sign > 0.0 else width / (1.0 - change)
+            if not _NARROWEST * problem.period < to < WIDEST * problem.period:
+                break
+            age = (to - float(point[column])) * (0.5 if name == "window" else 1.0)  # the mean lag stays
+            start = point.copy()
+            start[0] -= age
+            start[column] = to
+            fit = _polish(problem, best.family, start, weights, fixed=name)
+            found.append((fit, _misfit(problem, noise, fit)))
+            if found[-1][1] - least > OUT_OF_QUESTION:
+                break
+            point = fit.point
+    return found
+
+
+def _late(problem: _Problem, fit: Fit) -> Floats:
+    """Return what an error of the update times, of one standard deviation, does to each reading by a fit; watts."""
+    step = np.array([max(2e-4, problem.period / 200.0), 0.0, 0.0, 0.0, 0.0])
+    slope = (problem.filtered(fit.point + step) - problem.filtered(fit.point - step)) / (2.0 * step[0])
+    return np.asarray(problem.jitter * fit.gain * slope, np.float64)
+
+
+def _misfit(problem: _Problem, noise: Noise, fit: Fit) -> float:
+    return noise.misfit(problem.t, fit.residuals, _late(problem, fit))
 
 
 def _pure(problem: _Problem, best: Fit, weights: Floats) -> bool:
@@ -270,14 +346,14 @@ def _pure(problem: _Problem, best: Fit, weights: Floats) -> bool:
     """
     names, design = _design(problem, best)
     noise, spread = _errors(problem, best, design)
-    offset, window, tau, rate = (float(p) for p in best.point)
+    offset, window, tau, *clocks = (float(p) for p in best.point)
     sd = math.hypot(window / math.sqrt(12.0), tau)
     second, first = sd * math.sqrt(MINOR), sd * math.sqrt(1.0 - MINOR)
     mixed_tau, mixed_sd = (second, first) if window else (first, second)
     mixed_w = math.sqrt(12.0) * mixed_sd
-    start = np.array([offset + window / 2.0 + tau - mixed_w / 2.0 - mixed_tau, mixed_w, mixed_tau, rate])
+    start = np.array([offset + window / 2.0 + tau - mixed_w / 2.0 - mixed_tau, mixed_w, mixed_tau, *clocks])
     mixed = _polish(problem, BOTH, start, weights, fixed="tau" if window else "window")
-    worse = noise.misfit(problem.t, mixed.residuals) - noise.misfit(problem.t, best.residuals)
+    worse = _misfit(problem, noise, mixed) - _misfit(problem, noise, best)
     return worse > t95(spread.freedom(np.array([float(name in ("window", "tau")) for name in names]))) ** 2
 
 
@@ -293,25 +369,25 @@ def _linear(x: Floats, y: Floats, weights: Floats) -> tuple[float, float]:
     return max(gain, 0.0), mean_y - max(gain, 0.0) * mean_x
 
 
-def _unpack(problem: _Problem, family: str, theta: Floats) -> tuple[float, float, float, float]:
-    """Offset, window, tau, rate of a vector of search parameters (logarithms of widths, so they stay positive)."""
-    widths = np.exp(np.clip(theta[1 : 3 if family == BOTH else 2], -16.0, 4.0))
+def _unpack(problem: _Problem, family: str, theta: Floats) -> Floats:
+    """Return offset, window, tau, wander, rate of search parameters (logarithms of widths, so they stay positive)."""
+    widths = np.exp(np.clip(theta[1:-2], -16.0, 4.0))
     window = float(widths[0]) if family != ONE_POLE else 0.0
     tau = float(widths[-1]) if family != BOXCAR else 0.0
-    return float(theta[0]), window, tau, float(theta[-1]) * problem.rate_sd
+    return np.array([theta[0], window, tau, theta[-2], theta[-1] * problem.rate_sd])
 
 
 def _polish(problem: _Problem, family: str, point: Floats, weights: Floats, *, fixed: str = "") -> Fit:
-    """Refine a fit: all of it, or all but the ``"window"``, the ``"tau"`` or the ``"widths"``."""
-    offset, window, tau, rate = (float(p) for p in point)
+    """Refine a fit: all of it, or all but the ``"window"``, the ``"tau"`` or the ``"wander"``."""
+    offset, window, tau, wander, rate = (float(p) for p in point)
     widths = {BOXCAR: [window], ONE_POLE: [tau], BOTH: [window, tau]}[family]
-    start = np.array([offset, *np.log(np.maximum(widths, 1e-6)), rate / problem.rate_sd])
-    steps = np.array([max(2e-4, problem.period / 200.0), *[0.02 for _ in widths], 0.02])
+    start = np.array([offset, *np.log(np.maximum(widths, 1e-6)), wander, rate / problem.rate_sd])
+    steps = np.array([max(2e-4, problem.period / 200.0), *[0.02 for _ in widths], 0.1, 0.02])
     named = {BOXCAR: ["window"], ONE_POLE: ["tau"], BOTH: ["window", "tau"]}[family]
-    free = np.array([True, *[fixed not in (name, "widths") for name in named], True])
+    free = np.array([True, *[fixed != name for name in named], fixed != "wander" and problem.wanders, True])
     root = np.sqrt(weights)
     theta = start.copy()
-    # The prior of the rate weighs as much as one residual, whose size the first round finds.
+    # A prior weighs as much as one residual, whose size the first round finds.
     for _ in range(2 if problem.metered else 1):
         noise = math.sqrt(float(np.mean(weights * _evaluate(problem, family, theta, weights).residuals ** 2)))
 
@@ -321,19 +397,21 @@ def _polish(problem: _Problem, family: str, point: Floats, weights: Floats, *, f
             return np.asarray(full, np.float64)
 
         def residuals(moving: Floats, noise: float = noise) -> Floats:
-            return np.append(root * _evaluate(problem, family, whole(moving), weights).residuals, noise * moving[-1])
+            full = whole(moving)
+            prior = noise * np.array([(full[-2] - 1.0) / _WANDER_SD, full[-1]])
+            return np.append(root * _evaluate(problem, family, full, weights).residuals, prior)
 
         theta = whole(minimise(residuals, theta[free], steps[free]))
     return _evaluate(problem, family, theta, weights)
 
 
 def _evaluate(problem: _Problem, family: str, theta: Floats, weights: Floats) -> Fit:
-    offset, window, tau, rate = _unpack(problem, family, theta)
-    x = problem.filtered(window, tau, offset, rate)
+    point = _unpack(problem, family, theta)
+    x = problem.filtered(point)
     gain, intercept = _linear(x, problem.y, weights)
     residuals = np.asarray(problem.y - gain * x - intercept, np.float64)
     loss = float(np.mean(weights * residuals**2))
-    return Fit(family, np.array([offset, window, tau, rate]), gain, intercept, residuals, loss)
+    return Fit(family, point, gain, intercept, residuals, loss)
 
 
 # --- description ---
@@ -343,7 +421,7 @@ def _describe(problem: _Problem, fit: Fit) -> Shape:
     """Return the fit with its intervals, moved to where errors that last leave it (see ``spread``)."""
     names, design = _design(problem, fit)
     noise, spread = _errors(problem, fit, design)
-    offset, window, tau, rate = (
+    offset, window, tau, wander, rate = (
         float(p) for p in _moved(problem, fit, noise, dict(zip(names, spread.shift, strict=True)))
     )
 
@@ -368,38 +446,39 @@ def _describe(problem: _Problem, fit: Fit) -> Shape:
         fit.loss,
         robust_sd(fit.residuals),
         1.0 - float(np.mean(fit.residuals**2)) / float(np.var(problem.y)),
+        wander,
     )
 
 
 def _errors(problem: _Problem, fit: Fit, design: Floats) -> tuple[Noise, Spread]:
     noise = Noise.of(fit.residuals, problem.y, fit.gain * float(np.ptp(design[:, 0])))
     late = np.asarray(problem.jitter * design[:, 2], np.float64)
-    prior = float(fit.point[3]), problem.rate_sd
+    prior = float(fit.point[4]), problem.rate_sd
     return noise, Spread.of(problem.t, design, fit.residuals, noise, prior=prior, late=late)
 
 
 def _design(problem: _Problem, fit: Fit) -> tuple[list[str], Floats]:
     """Return the names of the parameters, and the derivatives of the readings by them, shape (n, p)."""
-    offset, window, tau, rate = (float(p) for p in fit.point)
-    names = ["offset", *(["window"] if window > 0 else []), *(["tau"] if tau > 0 else []), "rate"]
-    values = {"offset": offset, "window": window, "tau": tau, "rate": rate}
-    steps = {"offset": max(2e-4, problem.period / 200.0), "rate": 0.02 * problem.rate_sd}
-    columns = [problem.filtered(window, tau, offset, rate), np.ones(len(problem.y))]
+    known = {"wander": 0.1} if problem.wanders else {}
+    names = ["offset", *(name for name in _widths(fit)), *known, "rate"]
+    steps = known | {"offset": max(2e-4, problem.period / 200.0), "rate": 0.02 * problem.rate_sd}
+    columns = [problem.filtered(fit.point), np.ones(len(problem.y))]
     for name in names:
-        step = steps.get(name, 0.02 * values[name])
-        up, down = ({**values, name: values[name] + sign * step} for sign in (1.0, -1.0))
-        moved = [problem.filtered(v["window"], v["tau"], v["offset"], v["rate"]) for v in (up, down)]
-        columns.append(fit.gain * (moved[0] - moved[1]) / (2.0 * step))
+        step, at = np.zeros(len(_PARAMETERS)), _PARAMETERS.index(name)
+        step[at] = steps.get(name, 0.02 * float(fit.point[at]))
+        moved = problem.filtered(fit.point + step) - problem.filtered(fit.point - step)
+        columns.append(fit.gain * moved / (2.0 * step[at]))
     return ["gain", "intercept", *names], np.stack(columns, axis=1)
 
 
 def _moved(problem: _Problem, fit: Fit, noise: Noise, shift: dict[str, float]) -> Floats:
     """Return the point of a fit after a shift, if that leaves less there, and not only along the tangent."""
-    point = fit.point + np.array([shift.get(name, 0.0) for name in ("offset", "window", "tau", "rate")])
+    point = fit.point + np.array([shift.get(name, 0.0) for name in _PARAMETERS])
     if np.any(np.abs(point - fit.point)[1:3] > _FAR * fit.point[1:3]):
         return fit.point
-    x = problem.filtered(float(point[1]), float(point[2]), float(point[0]), float(point[3]))
+    x = problem.filtered(point)
     left = problem.y - (fit.gain + shift["gain"]) * x - fit.intercept - shift["intercept"]
-    if noise.misfit(problem.t, np.asarray(left, np.float64)) > noise.misfit(problem.t, fit.residuals):
+    late = _late(problem, fit)
+    if noise.misfit(problem.t, np.asarray(left, np.float64), late) > noise.misfit(problem.t, fit.residuals, late):
         return fit.point
     return np.asarray(point, np.float64)

@@ -22,6 +22,7 @@ _ALIKE = 0.15  # widths that differ by less, relative, are one minimum
 MINOR = 0.1  # share of a kernel's variance that a second width must have to count: the other moves by a twentieth
 _CLEAR = 3.0  # of losses: beyond it a fit that is not plausible is believed
 _AS_LIKELY = 3.84  # chi-squared of one parameter, 95 %
+OUT_OF_QUESTION = 2.0 * math.log(NAMED)  # minus twice the log-likelihood beyond that of the best
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Fit:
     """One fit: its parameters, and the mean square of what it leaves, in watts squared, under Huber's weights."""
 
     family: str
-    point: Floats  # offset, window, tau, rate
+    point: Floats  # offset, window, tau, share of the phase's wander that is believed, rate
     gain: float
     intercept: float
     residuals: Floats
@@ -132,30 +133,29 @@ def _name(shape: Shape) -> str:
     return f"a {shape.family}" + (f" of {1e3 * width.value:.3g} ms" if width else "")
 
 
-def with_doubt(fit: KernelFit, fits: list[tuple[Fit, float]], least: float, period: float) -> KernelFit:
+def with_doubt(
+    fit: KernelFit, fits: list[tuple[Fit, float]], valley: list[tuple[Fit, float]], least: float, period: float
+) -> KernelFit:
     """Call the fit ambiguous if quite another width fits nearly as well, or any; then widen what depends on it.
 
-    ``fits`` are beside their misfits, minus twice the log-likelihood, of which that of the best is ``least``.
+    ``fits`` and ``valley``, which are those of the profile of the best, are beside their misfits, minus twice the
+    log-likelihood, of which that of the best is ``least``.
     """
     best = fit.best
-    near = [f for f, misfit in fits if misfit - least < 2.0 * math.log(NAMED)]
+    near = [f for f, misfit in fits if misfit - least < OUT_OF_QUESTION]
     reason = fit.reason or _doubt(best, near)
-    same = [f for f in near if f.family == best.family and _alike(f, best)]
-    # Where the loss has no round minimum the covariance says too little: what is as likely belongs to the interval.
-    likely = [f for f in same if f.loss <= best.loss * (1.0 + _AS_LIKELY / fit.updates)]
+    near += [f for f, misfit in valley if misfit - least < OUT_OF_QUESTION]
+    likely = [f for f, misfit in valley if misfit - least < _AS_LIKELY]
+    likely += [
+        f for f, misfit in fits if misfit - least < _AS_LIKELY and f.family == best.family and _alike(f, best)
+    ]
     # The same kernel at another lag: under a regular load it differs by the load's period.
-    late = [f for f in same if abs(f.lag - best.lag_s.value) > period / 4.0]
+    late = [f for f in near if f.family == best.family and abs(f.lag - best.lag_s.value) > period / 4.0]
 
     def spanned(estimate: Estimate, others: list[float]) -> Estimate:
         return replace(estimate, low=min(estimate.low, *others), high=max(estimate.high, *others))
 
-    best = replace(
-        best,
-        window_s=best.window_s and spanned(best.window_s, [best.window_s.value, *(f.window for f in likely)]),
-        tau_s=best.tau_s and spanned(best.tau_s, [best.tau_s.value, *(f.tau for f in likely)]),
-    )
-    if not reason:
-        near = [*likely, *late]
+    near = near if reason else [*likely, *late]
     best = replace(
         best,
         gain=spanned(best.gain, [best.gain.value, *(f.gain for f in near)]),
@@ -164,6 +164,34 @@ def with_doubt(fit: KernelFit, fits: list[tuple[Fit, float]], least: float, peri
         lag_s=spanned(best.lag_s, [best.lag_s.value, *(f.lag for f in near)]),
     )
     return replace(fit, family=AMBIGUOUS if reason else fit.family, best=best, reason=reason)
+
+
+def profiled(fit: KernelFit, family: str, name: str, rows: list[tuple[Fit, float]]) -> KernelFit:
+    """Widen a width of one family to where its profile rises to what has one chance in twenty.
+
+    ``rows`` are fits at other widths, beside their misfits beyond that of the best of this family.
+    """
+
+    def wider(shape: Shape) -> Shape:
+        estimate = shape.window_s if name == "window" else shape.tau_s
+        if shape.family != family or estimate is None:
+            return shape
+        ends = [_crossing(estimate.value, [(getattr(f, name), m) for f, m in rows], sign) for sign in (-1.0, 1.0)]
+        widened = replace(estimate, low=min(estimate.low, ends[0]), high=max(estimate.high, ends[1]))
+        return replace(shape, window_s=widened) if name == "window" else replace(shape, tau_s=widened)
+
+    return replace(fit, best=wider(fit.best), shapes=tuple(wider(s) for s in fit.shapes))
+
+
+def _crossing(value: float, rows: list[tuple[float, float]], sign: float) -> float:
+    """Return the last width to one side of which the misfit is not too large, about the least as its square root."""
+    inner, rise = value, 0.0
+    for _, width, misfit in sorted((sign * (w - value), w, max(m, 0.0)) for w, m in rows if sign * (w - value) > 0.0):
+        if misfit > _AS_LIKELY:
+            share = (math.sqrt(_AS_LIKELY) - math.sqrt(rise)) / (math.sqrt(misfit) - math.sqrt(rise))
+            return inner + share * (width - inner)
+        inner, rise = width, misfit
+    return inner
 
 
 def _alike(fit: Fit, best: Shape) -> bool:

@@ -192,4 +192,5 @@ def update_series(t_s: Floats, values: Floats, clock: PublishingClock) -> Update
         period,
         clock.phase_s.half_width / Z95,
         clock.drift,
+        np.asarray(np.interp(clock.phase_s.value + k[cell[chosen]] * period, clock.blocks_s, clock.block_phase_s)),
     )

@@ -31,7 +31,7 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _MOST_UPDATES = 20_000  # a stream that delivers more is no register whose window could be asked for
-_TELLING = 4000  # fix a kernel to a few thousandths; more of them cost time only
+_TELLING = 2000  # fix a kernel to a few thousandths; more of them cost time only
 _FINE = 0.002  # of a period: nothing finer on the reference shows in a kernel
 _LEAD_S = 1.5  # a curve was moved by its whole lag, so its kernel may end this far in the future
 _ONE_CLOCK_RATE = 1e-6
@@ -289,6 +289,8 @@ class Follows:
 def _filtered(updates: Updates, base: Prepared, fit: KernelFit, pivot_s: float) -> _Points:
     inside = (updates.t_s > base.shape.start_s) & (updates.t_s < base.shape.end_s)
     t, best = updates.t_s[inside], fit.best
+    if updates.wander_s is not None:
+        t = t + (best.wander - 1.0) * updates.wander_s[inside]
     rate = best.rate.value if best.rate is not None else 0.0
     at = pivot_s + (t - pivot_s) * (1.0 + rate) - best.offset_s.value
     window = best.window_s.value if best.window_s is not None else 0.0

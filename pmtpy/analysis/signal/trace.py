@@ -6,7 +6,6 @@ for any sampling: no resampling, no grid. Pure; times are seconds on one clock, 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -174,28 +173,17 @@ class Responder:
 def _one_pole(t: Floats, power: Floats, tau_s: float) -> Floats:
     """State of the filter at the knots, starting from rest at the first level.
 
-    The recursion ``x[j+1] = P[j] + q[j] (x[j] - P[j])`` in stretches of equal length, all at once: first from nothing,
-    which tells the state at the end of each stretch, and then from there.
+    The recursion ``x[j+1] = P[j] + q[j] (x[j] - P[j])`` is a triangular system with one band beside the diagonal.
     """
-    n = len(power)
-    length = math.isqrt(n) // 4 + 1  # short against the number of stretches: a step costs some microseconds by itself
-    stretches = -(-n // length)
+    from scipy.linalg.blas import dtbsv
 
-    def side_by_side(values: Floats, filling: float) -> Floats:
-        filled = np.full(stretches * length, filling)
-        filled[:n] = values
-        return np.ascontiguousarray(filled.reshape(stretches, length).T)
-
-    levels, q = side_by_side(power, 0.0), side_by_side(np.exp(-np.diff(t) / tau_s), 1.0)
-    state = np.zeros(stretches)
-    for level, kept in zip(levels, q, strict=True):
-        state = level + (state - level) * kept
-    ends, begin = state.tolist(), [float(power[0])]
-    for end, kept in zip(ends[:-1], np.prod(q, axis=0).tolist(), strict=False):
-        begin.append(end + kept * begin[-1])
-    state = np.array(begin)
-    states = np.empty((length, stretches))
-    for level, kept, row in zip(levels, q, states, strict=True):
-        state = level + (state - level) * kept
-        row[:] = state
-    return np.concatenate([power[:1], states.T.ravel()[:n]])
+    band = np.ones((2, len(t)), order="F")
+    kept = band[1, :-1]
+    np.divide(t[1:] - t[:-1], -tau_s, out=kept)
+    np.exp(kept, out=kept)
+    states = np.empty(len(t))
+    states[0] = power[0]
+    np.subtract(1.0, kept, out=states[1:])
+    states[1:] *= power
+    np.negative(kept, out=kept)
+    return np.asarray(dtbsv(1, band, states, lower=1, diag=1, overwrite_x=1), np.float64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from pmtpy.core.rows import Floats, Ints
 
@@ -25,6 +26,8 @@ class Updates:
         Update period.
     jitter_s, drift : float
         Standard error of the times (shared by all of them), and of the period, relative.
+    wander_s : float64, shape (n,), optional
+        By how much of each time the phase was found to have wandered from a steady clock.
     """
 
     k: Ints
@@ -33,6 +36,7 @@ class Updates:
     period_s: float
     jitter_s: float = 0.0
     drift: float = 0.0
+    wander_s: Floats | None = None
 
     def __len__(self) -> int:
         """Number of updates."""
@@ -44,8 +48,7 @@ class Updates:
 
     def between(self, start_s: float, end_s: float) -> Updates:
         """Return the updates published in ``[start_s, end_s)``."""
-        keep = (self.t_s >= start_s) & (self.t_s < end_s)
-        return replace(self, k=self.k[keep], t_s=self.t_s[keep], watts=self.watts[keep])
+        return self._of((self.t_s >= start_s) & (self.t_s < end_s))
 
     def telling(self, most: int) -> Updates:
         """Return that stretch of so many updates, one after the other, over which the readings vary most."""
@@ -56,8 +59,11 @@ class Updates:
         sums = np.cumsum(np.concatenate([[0.0], about]))
         squares = np.cumsum(np.concatenate([[0.0], about**2]))
         first = int(np.argmax(squares[most:] - squares[:-most] - (sums[most:] - sums[:-most]) ** 2 / most))
-        keep = slice(first, first + most)
-        return replace(self, k=self.k[keep], t_s=self.t_s[keep], watts=self.watts[keep])
+        return self._of(slice(first, first + most))
+
+    def _of(self, keep: npt.NDArray[np.bool_] | slice[int, int, None]) -> Updates:
+        wander = None if self.wander_s is None else self.wander_s[keep]
+        return replace(self, k=self.k[keep], t_s=self.t_s[keep], watts=self.watts[keep], wander_s=wander)
 
 
 def tidy(t_s: Floats, values: Floats) -> tuple[Floats, Floats]:

@@ -1,0 +1,131 @@
+"""What stated 95 % intervals are worth, by class of recording: how many hold the truth, and how wide they are.
+
+Recordings are drawn by ``tests/support/drawn_sensors.py``, which shares no code with the package, and given to
+``characterise`` against a meter on a clock of its own, beside the load's stamps (``meter``); against a meter on the
+readings' clock (``one clock``); or with the stamps alone (``stamps``). For each class and each quantity:
+
+=========  ==========================================================================================
+right      the interval holds the truth (of a kernel: and a family is named)
+ambiguous  the same, but the family is left open, or the width
+declined   no interval
+wrong      the interval does not hold the truth, or another family is named
+ratio      median of |error| over half-width: 0.34 where an interval is as wide as it must be
+=========  ==========================================================================================
+
+``python -m benchmarks.bench_intervals [FIRST] [RECORDINGS]`` prints the table, and each wrong interval to stderr.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+import sys
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from pmtpy.analysis.characterisation.characterise import characterise
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
+from pmtpy.analysis.characterisation.results import Characterisation, LoadStamps, Series
+from pmtpy.analysis.signal.estimate import Estimate
+from tests.support.drawn_sensors import KERNELS, LOADS, PHASES, POLLS, Drawn, Kernel, draw
+
+_REFERENCES = ("meter", "one clock", "stamps")
+_MINOR = 0.1  # share of a kernel's variance that a second width may have and be left out
+_SECONDS = 20.0
+_VERDICTS = ("right", "ambiguous", "declined", "wrong")
+
+
+def _family(kernel: Kernel) -> tuple[str, ...]:
+    """Families that are right: a second width may be left out if it is minor."""
+    parts = kernel.window_s**2 / 12.0, kernel.tau_s**2
+    if kernel.family == "boxcar*one-pole" and min(parts) < _MINOR * sum(parts):
+        return kernel.family, "boxcar" if parts[0] > parts[1] else "one-pole"
+    return (kernel.family,)
+
+
+def _found(drawn: Drawn, reference: str, seed: int) -> Characterisation:
+    rng = np.random.default_rng(seed)
+    readings, load = Series(drawn.t_s, drawn.watts), LoadStamps(drawn.edges_s, drawn.seconds)
+    if reference == "stamps":
+        return characterise("drawn", readings, load=load)
+    if reference == "one clock":
+        return characterise("drawn", readings, meter=Series(*drawn.meter(rng)), one_clock=True)
+    meter = drawn.meter(rng, rate=float(rng.normal(0.0, 5e-4)), shift_s=float(rng.uniform(-0.3, 0.3)))
+    return characterise("drawn", readings, load=load, meter=Series(*meter))
+
+
+def _judge(estimate: Estimate | None, truth: float, *, open_: bool = False) -> tuple[str, float]:
+    if estimate is None:
+        return "declined", math.nan
+    ratio = abs(estimate.value - truth) / max(estimate.half_width, 1e-300)
+    if not estimate.contains(truth):
+        return "wrong", ratio
+    return "ambiguous" if open_ else "right", ratio
+
+
+def _judged(found: Characterisation, drawn: Drawn, reference: str) -> Iterator[tuple[str, str, float]]:
+    """Yield quantity, verdict and |error| over half-width."""
+    sensor, fit = drawn.sensor, found.kernel
+    kernel, period = sensor.kernel, found.lattice.period_s if found.lattice else None
+    slides = sensor.period_s * (1.0 + sensor.period_s / 60.0) if sensor.phase == "sliding" else sensor.period_s
+    near = sensor.period_s if period is None else min(max(period.value, sensor.period_s), slides)
+    yield ("period", *_judge(period, near))
+    if fit is None:
+        for name in ("family", "width", "lag"):
+            yield name, "declined", math.nan
+    else:
+        named = fit.family != AMBIGUOUS
+        right = fit.family in _family(kernel)
+        yield "family", ("right" if right else "wrong") if named else "ambiguous", math.nan
+        if kernel.family in ("boxcar", "one-pole"):
+            boxcar = kernel.family == "boxcar"
+            width = fit.spans("window_s" if boxcar else "tau_s")
+            yield ("width", *_judge(width, kernel.window_s if boxcar else kernel.tau_s, open_=not named))
+        if reference != "meter":  # there the clocks' offset is in it
+            lag = kernel.mean_age_s + sensor.delay_s - drawn.polls.lead_s  # stamps are early
+            yield ("lag", *_judge(fit.best.lag_s, lag, open_=not named))
+    if reference == "stamps":
+        return
+    transfer = found.transfer
+    yield ("gain", *_judge(transfer.gain if transfer else None, sensor.gain))
+    yield ("offset", *_judge(transfer.intercept_w if transfer else None, sensor.offset_w))
+    for name, comparison in found.energy.items():
+        seconds = comparison.end_s - comparison.start_s
+        true = drawn.power.joules(comparison.start_s, comparison.end_s)
+        kind = "energy" if seconds > 2.0 else f"energy {seconds:.1f} s" if name.startswith("first") else "energy"
+        yield (kind, *_judge(comparison.corrected_j, true))
+
+
+def main() -> None:
+    """Judge as many recordings as the command line says, or 40, from a seed on, or 0."""
+    first = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    many = int(sys.argv[2]) if len(sys.argv) > 2 else 40
+    counts: dict[tuple[str, str], collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    ratios: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
+    start = time.process_time()
+    for seed in range(first, first + many):
+        rng = np.random.default_rng([seed, 7])
+        family, load, polls, phase, reference = (
+            str(rng.choice(names)) for names in (KERNELS, LOADS, POLLS, PHASES, _REFERENCES)
+        )
+        drawn = draw(seed, family=family, load=load, polls=polls, phase=phase, seconds=_SECONDS)
+        found = _found(drawn, reference, seed)
+        for quantity, verdict, ratio in _judged(found, drawn, reference):
+            for group in ("all", f"kernel {family}", f"load {load}", f"polls {polls}", f"phase {phase}", reference):
+                counts[group, quantity][verdict] += 1
+                ratios[group, quantity].append(ratio)
+            if verdict == "wrong":
+                what = f"{family}, {load}, {polls}, {phase}, {reference}"
+                print(f"{seed}: {quantity} {ratio:.2f} half-widths off; {what}", file=sys.stderr, flush=True)
+    print(f"{many} recordings, {(time.process_time() - start) / many:.1f} CPU s each")
+    print(f"{'class':24}{'quantity':14}" + "".join(f"{v:>10}" for v in _VERDICTS) + f"{'ratio':>8}")
+    for (group, quantity), count in sorted(counts.items()):
+        known = [r for r in ratios[group, quantity] if math.isfinite(r)]
+        ratio = f"{np.median(known):8.2f}" if known else f"{'-':>8}"
+        print(f"{group:24}{quantity:14}" + "".join(f"{count[v]:10}" for v in _VERDICTS) + ratio)
+
+
+if __name__ == "__main__":
+    main()
