@@ -27,8 +27,9 @@ import numpy as np
 
 from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
-from pmtpy.analysis.characterisation.results import Characterisation, LoadStamps, Series
+from pmtpy.analysis.characterisation.results import Characterisation, Series
 from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.core.load_intervals import LoadIntervals
 from tests.support.drawn_sensors import KERNELS, LOADS, PHASES, POLLS, Drawn, Kernel, draw
 
 _REFERENCES = ("meter", "one clock", "stamps")
@@ -47,7 +48,7 @@ def _family(kernel: Kernel) -> tuple[str, ...]:
 
 def _found(drawn: Drawn, reference: str, seed: int) -> Characterisation:
     rng = np.random.default_rng(seed)
-    readings, load = Series(drawn.t_s, drawn.watts), LoadStamps(drawn.edges_s, drawn.seconds)
+    readings, load = Series(drawn.t_s, drawn.watts), LoadIntervals.switched(drawn.edges_s, drawn.seconds)
     if reference == "stamps":
         return characterise("drawn", readings, load=load)
     if reference == "one clock":
@@ -123,8 +124,8 @@ def main() -> None:
     print(f"{'class':24}{'quantity':14}" + "".join(f"{v:>10}" for v in _VERDICTS) + f"{'ratio':>8}")
     for (group, quantity), count in sorted(counts.items()):
         known = [r for r in ratios[group, quantity] if math.isfinite(r)]
-        ratio = f"{np.median(known):8.2f}" if known else f"{'-':>8}"
-        print(f"{group:24}{quantity:14}" + "".join(f"{count[v]:10}" for v in _VERDICTS) + ratio)
+        middle = f"{np.median(known):8.2f}" if known else f"{'-':>8}"
+        print(f"{group:24}{quantity:14}" + "".join(f"{count[v]:10}" for v in _VERDICTS) + middle)
 
 
 if __name__ == "__main__":

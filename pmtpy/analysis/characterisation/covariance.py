@@ -30,8 +30,6 @@ _UNSEEN = 1e-12  # of 1: a smaller eigenvalue is rounding
 # gain and intercept, and residuals say nothing of it.
 _OFF_LINE = 0.01 * 0.34
 _MEMORIES_S = (0.3, 1.0, 3.0, 10.0)  # from a boost to a warm-up; which of them it is, few seconds cannot tell
-# Errors of the update times are known to be about so large: none, and a grid of even steps in the logarithm.
-_TIMES = (0.0, *(float(s) for s in np.geomspace(0.2, 3.0, 9)))
 _SATURATED = 0.9  # leverage; a reading that a parameter follows tells nothing of its own error
 _STRAY = 3.0  # standard deviations beyond which a residual is a stray
 
@@ -66,28 +64,17 @@ class Noise:
         """
         shown = columns / self.own[:, None]
         parts = []
-        for solve, _ in self._memories(t_s, self.own):
+        for solve, _ in self._memories(t_s):
             parts.append(columns.T @ shown - shown.T @ solve(shown))
         return np.asarray(parts, np.float64)
 
-    def misfit(self, t_s: Floats, residuals: Floats, late_w: Floats | None = None) -> float:
-        """Minus twice the log-likelihood of residuals, a constant aside; mean over memories.
+    def misfit(self, t_s: Floats, residuals: Floats) -> float:
+        """Minus twice the log-likelihood of residuals, a constant aside; mean over memories."""
+        shown = residuals / self.own
+        each = [log - float(shown @ solve(shown)) for solve, log in self._memories(t_s)]
+        return float(residuals @ shown) + float(np.sum(np.log(self.own))) + sum(each) / len(each)
 
-        ``late_w``, shape (n,): what an error of the times, of one standard deviation as it was estimated, does to each
-        reading. The true one may be another, up to three times that: of two kernels the wider is steeper nowhere, so that
-        errors of the times would speak for it if what they do to each kernel's flanks were not allowed for.
-        """
-        scales = _TIMES if late_w is not None and np.any(late_w) else (0.0,)
-        found = []
-        for scale in scales:
-            own = self.own if late_w is None else self.own + (scale * late_w) ** 2
-            shown = residuals / own
-            squares, level = float(residuals @ shown), float(np.sum(np.log(own)))
-            each = [squares - float(shown @ solve(shown)) + log for solve, log in self._memories(t_s, own)]
-            found.append(sum(each) / len(each) + level)
-        return _least(found)
-
-    def _memories(self, t_s: Floats, own: Floats) -> Iterator[tuple[Callable[[Floats], Floats], float]]:
+    def _memories(self, t_s: Floats) -> Iterator[tuple[Callable[[Floats], Floats], float]]:
         """Yield, for each memory, what solves for the sum of both precisions, and the logarithm of its determinant.
 
         The slow error is a chain: the inverse of its covariance has but one diagonal beside the main one, so that the
@@ -103,7 +90,7 @@ class Noise:
             band[1, :-1] += kept * kept / new
             band[0, 1:] = -kept / new
             band /= self.slow
-            band[1] += 1.0 / own
+            band[1] += 1.0 / self.own
             factor = cholesky_banded(band, check_finite=False)
             level = 2.0 * float(np.sum(np.log(factor[1]))) + float(np.sum(np.log(self.slow * new)))
 
@@ -111,16 +98,6 @@ class Noise:
                 return np.asarray(cho_solve_banded((factor, False), right, check_finite=False), np.float64)
 
             yield solve, level + math.log(self.slow)
-
-
-def _least(values: list[float]) -> float:
-    """Return the least of values on an even grid, by the parabola through it and its neighbours."""
-    i = int(np.argmin(values))
-    if not 1 < i < len(values) - 1:  # the first of them is not on the grid
-        return values[i]
-    left, middle, right = values[i - 1 : i + 2]
-    bend = left - 2.0 * middle + right
-    return middle - (right - left) ** 2 / (8.0 * bend) if bend > 0.0 else middle
 
 
 @dataclass(frozen=True, slots=True)

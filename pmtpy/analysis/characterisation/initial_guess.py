@@ -18,7 +18,7 @@ from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.core.rows import Floats
 
-_WIDEST = 16.0  # periods: the widest window that is looked for ...
+WIDEST = 16.0  # periods: the widest window that is looked for ...
 _SLOWEST = 12.0  # ... and the slowest one-pole
 _LATEST_S = 0.3  # beside three periods: the oldest end of a kernel; signed, the earliest lies a period in the future
 _PER_PERIOD = 20  # grid steps in an update period, so that the narrowest window is one step ...
@@ -49,9 +49,9 @@ class Grid:
         pick = np.linspace(0, len(t_s) - 1, min(len(t_s), _UPDATES)).astype(np.intp)
         t, y = t_s[pick], watts[pick]
         first, last = -period_s - lead_s, 3.0 * period_s + _LATEST_S + lead_s
-        step = max(period_s / _PER_PERIOD, (last - first + _WIDEST * period_s) / _LAGS)
+        step = max(period_s / _PER_PERIOD, (last - first + WIDEST * period_s) / _LAGS)
         offsets = int((last - first) / step) + 1
-        lags = first + step * np.arange(offsets + int(_WIDEST * period_s / step) + 1)
+        lags = first + step * np.arange(offsets + int(WIDEST * period_s / step) + 1)
         thin = reference.thinned(step / 2.0)
         energy = np.interp(t[:, None] - lags, thin.t_s, thin.joules)
         power = np.asfortranarray((energy[:, :-1] - energy[:, 1:]) / step)  # it is asked for lag by lag

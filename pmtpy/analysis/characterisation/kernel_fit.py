@@ -152,17 +152,17 @@ def fit_kernel(
         fit = impure(fit)
     noise, _ = _errors(problem, best, _design(problem, best)[1])
     valley: list[tuple[Fit, float]] = []
-    least = _misfit(problem, noise, best)
+    least = noise.misfit(problem.t, best.residuals)
     for shape in fit.likely:
         top = next(f for f in found if f.family == shape.family)
-        low = least if top is best else _misfit(problem, noise, top)
+        low = least if top is best else noise.misfit(problem.t, top.residuals)
         for name in _widths(top):
             rows = _profile(problem, shape, top, weights, (name, noise, low))
             kept = plausible([top, *(f for f, _ in rows)], metered=metered, rest_w=rest_w)
             rows = [(f, misfit) for f, misfit in rows if any(f is k for k in kept)]
             fit = profiled(fit, shape.family, name, [(f, misfit - low) for f, misfit in rows])
             valley += rows if top is best else []
-    asked = [(f, _misfit(problem, noise, f)) for f in fits]
+    asked = [(f, noise.misfit(problem.t, f.residuals)) for f in fits]
     fit = with_doubt(fit, asked, valley, least, problem.period)
     return fit if free is None else refuted(fit, free[0], free[1])
 
@@ -177,9 +177,9 @@ def _chosen(problem: _Problem, found: list[Fit]) -> tuple[KernelFit, tuple[FreeS
     rivals = fit_rivals(at, problem.y, problem.reference, lag_s=least.lag, spread_s=spread)
     fit = choose(
         tuple(_describe(problem, f) for f in found),
-        {f.family: _misfit(problem, noise, f) for f in found},
+        {f.family: noise.misfit(problem.t, f.residuals) for f in found},
         {f.family: pure_of(f) for f in found},
-        [(r, noise.misfit(problem.t, r.residuals, _late(problem, least))) for r in rivals],
+        [(r, noise.misfit(problem.t, r.residuals)) for r in rivals],
         len(problem.y),
     )
     left = []
@@ -320,22 +320,11 @@ def _profile(
             start[0] -= age
             start[column] = to
             fit = _polish(problem, best.family, start, weights, fixed=name)
-            found.append((fit, _misfit(problem, noise, fit)))
+            found.append((fit, noise.misfit(problem.t, fit.residuals)))
             if found[-1][1] - least > OUT_OF_QUESTION:
                 break
             point = fit.point
     return found
-
-
-def _late(problem: _Problem, fit: Fit) -> Floats:
-    """Return what an error of the update times, of one standard deviation, does to each reading by a fit; watts."""
-    step = np.array([max(2e-4, problem.period / 200.0), 0.0, 0.0, 0.0, 0.0])
-    slope = (problem.filtered(fit.point + step) - problem.filtered(fit.point - step)) / (2.0 * step[0])
-    return np.asarray(problem.jitter * fit.gain * slope, np.float64)
-
-
-def _misfit(problem: _Problem, noise: Noise, fit: Fit) -> float:
-    return noise.misfit(problem.t, fit.residuals, _late(problem, fit))
 
 
 def _pure(problem: _Problem, best: Fit, weights: Floats) -> bool:
@@ -353,7 +342,7 @@ def _pure(problem: _Problem, best: Fit, weights: Floats) -> bool:
     mixed_w = math.sqrt(12.0) * mixed_sd
     start = np.array([offset + window / 2.0 + tau - mixed_w / 2.0 - mixed_tau, mixed_w, mixed_tau, *clocks])
     mixed = _polish(problem, BOTH, start, weights, fixed="tau" if window else "window")
-    worse = _misfit(problem, noise, mixed) - _misfit(problem, noise, best)
+    worse = noise.misfit(problem.t, mixed.residuals) - noise.misfit(problem.t, best.residuals)
     return worse > t95(spread.freedom(np.array([float(name in ("window", "tau")) for name in names]))) ** 2
 
 
@@ -478,7 +467,6 @@ def _moved(problem: _Problem, fit: Fit, noise: Noise, shift: dict[str, float]) -
         return fit.point
     x = problem.filtered(point)
     left = problem.y - (fit.gain + shift["gain"]) * x - fit.intercept - shift["intercept"]
-    late = _late(problem, fit)
-    if noise.misfit(problem.t, np.asarray(left, np.float64), late) > noise.misfit(problem.t, fit.residuals, late):
+    if noise.misfit(problem.t, np.asarray(left, np.float64)) > noise.misfit(problem.t, fit.residuals):
         return fit.point
     return np.asarray(point, np.float64)

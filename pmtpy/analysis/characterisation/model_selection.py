@@ -146,9 +146,7 @@ def with_doubt(
     reason = fit.reason or _doubt(best, near)
     near += [f for f, misfit in valley if misfit - least < OUT_OF_QUESTION]
     likely = [f for f, misfit in valley if misfit - least < _AS_LIKELY]
-    likely += [
-        f for f, misfit in fits if misfit - least < _AS_LIKELY and f.family == best.family and _alike(f, best)
-    ]
+    likely += [f for f, misfit in fits if misfit - least < _AS_LIKELY and f.family == best.family and _alike(f, best)]
     # The same kernel at another lag: under a regular load it differs by the load's period.
     late = [f for f in near if f.family == best.family and abs(f.lag - best.lag_s.value) > period / 4.0]
 

@@ -15,6 +15,8 @@ from pmtpy.core.rows import Floats
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.load import Table
 from pmtpy.errors import DeclinedError
+from tests.support.drawn_sensors import Kernel as DrawnKernel
+from tests.support.drawn_sensors import Power, Sensor
 from tests.support.recorded import read_log, read_pmd
 from tests.support.simulated import Bench, pseudo_random_bench, square_bench
 
@@ -293,3 +295,24 @@ def test_the_running_mean_of_a_recorded_ampere_card_holds_eleven_updates(recordi
     assert fit.family == BOXCAR
     assert fit.best.window_s is not None
     assert fit.best.window_s.value * 1e3 == pytest.approx(1100.0, abs=30.0)
+
+
+def test_a_load_that_shows_few_phases_leaves_the_width_open_though_the_phase_seems_to_wander() -> None:
+    # Slots of 5/6 of the period: one reading in five is on a flank, and any width up to 31 ms shows the same there.
+    rng = np.random.default_rng(5)
+    edges = np.arange(2400) / 12.0
+    power = Power(edges[1:-1], np.where(rng.integers(0, 2, len(edges) - 1), 220.0, 60.0))
+    sensor = Sensor(0.1, DrawnKernel("boxcar", 0.025), gain=0.95, offset_w=-3.0)
+    k = np.arange(10, 1900)
+    t = 0.03 + 0.1 * k
+    wander = 2e-4 * np.sin(t)  # as polls every 10 ms make a steady phase seem to
+    shown = sensor.readings(power, np.asarray(t, np.float64), rng)
+    updates = Updates(k, np.asarray(t + wander), shown, 0.1, jitter_s=1.2e-4, wander_s=wander)
+    meter = PowerTrace.from_energy(edges, np.concatenate([[0.0], np.cumsum(power.watts * np.diff(edges))]))
+    fit = fit_kernel(updates, meter, metered=True, rate_sd=1e-6)
+    window = fit.spans("window_s")
+    assert window is None or window.contains(0.025)
+    assert fit.family == AMBIGUOUS or (fit.family == BOXCAR and fit.best.window_s is not None)
+    assert fit.best.lag_s.contains(0.0125)
+    assert fit.best.gain.contains(0.95)
+    assert fit.best.wander == pytest.approx(0.0, abs=0.3)

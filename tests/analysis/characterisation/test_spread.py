@@ -43,20 +43,15 @@ def test_a_stray_reading_makes_no_noise_and_weighs_little() -> None:
 def test_the_likelihood_is_that_of_noise_with_a_memory() -> None:
     rng = np.random.default_rng(3)
     t = np.cumsum(rng.uniform(0.05, 0.2, 60))
-    residuals, late = rng.standard_normal(60), rng.standard_normal(60)
+    residuals = rng.standard_normal(60)
     noise = Noise(rng.uniform(0.05, 0.2, 60), 2.25)
     apart = np.abs(t[:, None] - t)
 
-    def dense(own: Floats) -> float:
-        each = []
-        for memory in (0.3, 1.0, 3.0, 10.0):
-            covariance = 2.25 * np.exp(-apart / memory) + np.diag(own)
-            each.append(residuals @ np.linalg.solve(covariance, residuals) + np.linalg.slogdet(covariance)[1])
-        return float(np.mean(each))
-
-    assert noise.misfit(t, residuals) == pytest.approx(dense(noise.own), rel=1e-9)
-    least = min(dense(noise.own + (scale * late) ** 2) for scale in np.append(0.0, np.geomspace(0.2, 3.0, 200)))
-    assert noise.misfit(t, residuals, late) == pytest.approx(least, abs=0.05)
+    each = []
+    for memory in (0.3, 1.0, 3.0, 10.0):
+        covariance = 2.25 * np.exp(-apart / memory) + np.diag(noise.own)
+        each.append(residuals @ np.linalg.solve(covariance, residuals) + np.linalg.slogdet(covariance)[1])
+    assert noise.misfit(t, residuals) == pytest.approx(np.mean(each), rel=1e-9)
 
 
 def _spread(design: Floats, residuals: Floats, t: Floats) -> Spread:
