@@ -113,7 +113,7 @@ class VirtualSource(Source):
         far: _FarClock | None = None,
         leave: Callable[[], None] | None = None,
     ) -> None:
-        self._inner = inner
+        self.inner = inner
         self._world: World | None = world
         self._far = far
         self._leave = leave
@@ -130,40 +130,40 @@ class VirtualSource(Source):
         """Do what :meth:`read` does, in the cheapest form."""
         if self._far is not None:
             self._far.begin()
-        taken = self._inner.read_row()
-        self.traits = self._inner.traits  # which may know more by now
+        taken = self.inner.read_row()
+        self.traits = self.inner.traits  # which may know more by now
         return taken
 
     @property
     def last_read_failed(self) -> bool:
         """As the real source has it."""
-        return self._inner.last_read_failed
+        return self.inner.last_read_failed
 
     @property
     def has_backlog(self) -> bool:
         """As the real source has it."""
-        return self._inner.has_backlog
+        return self.inner.has_backlog
 
     def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
         """As the real source has it."""
-        return self._inner.remarks(begin_ns, end_ns)
+        return self.inner.remarks(begin_ns, end_ns)
 
     def limits(self) -> Mapping[str, float]:
         """As the real source has it."""
-        return self._inner.limits()
+        return self.inner.limits()
 
     def settings(self) -> Mapping[str, str]:
         """As the real source has it."""
-        return self._inner.settings()
+        return self.inner.settings()
 
     def mark(self, label: str) -> bool:
         """Pass the label on to the device."""
-        return self._inner.mark(label)
+        return self.inner.mark(label)
 
     def close(self) -> None:
         """Close the source and end the far side. May be called twice."""
         try:
-            self._inner.close()
+            self.inner.close()
         finally:
             leave, self._leave = self._leave, None
             if self._far is not None:

@@ -134,7 +134,7 @@ def test_a_virtual_device_that_does_not_exist_is_refused_by_name(name: str) -> N
 def test_a_virtual_source_passes_on_what_the_real_one_says_of_itself(name: str) -> None:
     source = opener(name, "virtual")("virtual", clock=ManualClock())
     assert isinstance(source, VirtualSource)
-    real = source._inner
+    real = source.inner
     source.read_row()
     assert source.identity == replace(real.identity, virtual=True)
     assert (source.channels, source.traits) == (real.channels, real.traits)

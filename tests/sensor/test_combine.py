@@ -79,7 +79,7 @@ def test_a_rail_that_fails_spoils_the_row_and_not_the_sensor() -> None:
         clock.advance(0.1)
         step(sensor)
         lost = sensor.read().lost
-        source = acquisition_of(sensor).source._sources[1]._inner  # type: ignore[attr-defined]
+        source = acquisition_of(sensor).source._sources[1].inner  # type: ignore[attr-defined]
         real = source.poll
 
         def busy() -> None:
@@ -210,7 +210,7 @@ def test_rails_with_times_of_their_own_make_one_curve_and_a_lost_one_is_coverage
         parts = sum(states[1].joules[1:]) - sum(states[0].joules[1:])
         assert parts == pytest.approx(joules, rel=1e-9)
         bricklets = acquisition_of(sensor).source._sources[1]  # type: ignore[attr-defined]
-        bricklets._inner._client._link._daemon.mute = True
+        bricklets.inner._client._link._daemon.mute = True
         for _ in range(200):
             clock.advance(0.02)
             step(sensor)

@@ -38,8 +38,8 @@ def far_side(source: VirtualSource) -> Board:
 
 
 def inner(source: VirtualSource) -> PowerSensor3Source:
-    assert isinstance(source._inner, PowerSensor3Source)
-    return source._inner
+    assert isinstance(source.inner, PowerSensor3Source)
+    return source.inner
 
 
 @pytest.mark.parametrize("variant", ["F411", "F401", "F407"])
