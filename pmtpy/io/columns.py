@@ -6,8 +6,9 @@ Order and names are those of the public interface and must not change. Pure: arr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -111,6 +112,17 @@ def labels(frame: Frame) -> dict[int, str]:
     for row, label in frame.marks:
         joined[row] = f"{joined[row]};{label}" if row in joined else label
     return joined
+
+
+def downsampled(facts: Mapping[str, Any]) -> bool:
+    """Whether each row of a recording stands for an interval of a stream, as its metadata say."""
+    return facts.get("interval_s") is not None and facts.get("polled_s") is None
+
+
+def mean_powers(facts: Mapping[str, Any]) -> set[str]:
+    """Return the names of the channels whose watts are means since the row before, as far as metadata say so."""
+    every = downsampled(facts)
+    return {c["name"] for c in facts.get("channels", []) if every or c.get("rule") in {"counter", "interval mean"}}
 
 
 def with_gap(frame: Frame, missing: int, marks: Iterable[str] = ()) -> Frame:

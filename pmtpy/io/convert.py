@@ -23,6 +23,7 @@ from pmtpy.core.channel import EnergyMethod
 from pmtpy.core.nearest import nearest
 from pmtpy.core.rows import Frame
 from pmtpy.errors import SinkError, TargetError
+from pmtpy.io.columns import downsampled
 from pmtpy.io.read.blocks import OpenRecording, RowBlock, open_blocks, recording_of
 from pmtpy.io.recorded import Frames, RecordedLayout, ending_of, header_of, layout_of, of_part
 from pmtpy.io.write import FILE_FORMATS, Ending, FileFormat, Header, Options, Sink
@@ -240,8 +241,7 @@ class _Conversion:
             start_s = self._beginning(block)
             self._header = self._header_of(meaning, start_s)
             facts = self._recording.facts or {}
-            thinned = facts.get("interval_s") is not None and facts.get("polled_s") is None
-            self._frames = Frames(meaning, self._header, start_s, thinned=thinned)
+            self._frames = Frames(meaning, self._header, start_s, thinned=downsampled(facts))
             self._powers = _Powers(self._header) if self._into.name.startswith("pmt") else None
             self._sink = self._into.opener(self._draft, self._header, self._options)
         frame = self._frames.frame(block.columns, block.labels)
@@ -302,8 +302,7 @@ class _Powers:
 
     def __init__(self, header: Header) -> None:
         layout = header.layout
-        thinned = header.interval_s is not None and header.polled_s is None
-        means = [thinned or c.energy_method is not EnergyMethod.TRAPEZOID for c in layout.energy]
+        means = [header.downsampled or c.energy_method is not EnergyMethod.TRAPEZOID for c in layout.energy]
         parts = [i - 1 for i in layout.in_total]
         self._names = layout.names
         self._means = np.array([bool(parts) and all(means[i] for i in parts), *means])

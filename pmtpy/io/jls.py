@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import FileFormatError
+from pmtpy.io.columns import mean_powers
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -338,7 +339,6 @@ class JlsFile:
 def _means(facts: dict[str, Any]) -> set[str]:
     """Return the names of powers whose watts are means since the row before; the total is one if all its parts are."""
     channels = facts.get("channels", [])
-    thinned = facts.get("interval_s") is not None and facts.get("polled_s") is None
-    found = {c["name"] for c in channels if thinned or c.get("rule") in {"counter", "interval mean"}}
+    found = mean_powers(facts)
     summed = {c["name"] for c in channels if c.get("in_total")}
     return found | {"total"} if summed and summed <= found else found

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy.core.rows import Floats, Ints
+from pmtpy.io.columns import downsampled
 from pmtpy.io.read._recording import Recording
 
 _OFF, _TIME_S, _JOULES = 0.03, 2e-6, 3e-6  # relative; of the two rounded times, and of the two rounded energies
@@ -74,13 +75,13 @@ class EnergyLaws:
     def __init__(self, recording: Recording, names: list[str]) -> None:
         self._recording = recording
         facts = recording.facts or {}
-        thinned = facts.get("interval_s") is not None and facts.get("polled_s") is None
+        every = downsampled(facts)
         self._laws = []
         for channel in facts.get("channels", []) if not facts.get("converted_from") else []:
             name, rule, refresh_s = channel["name"], channel.get("rule"), channel.get("refresh_s")
             if isinstance(rule, str) and {f"{name}_W", f"{name}_J"} <= set(names):
                 refresh_s = refresh_s if isinstance(refresh_s, float) else 0.0
-                self._laws.append(_Law(name, "interval mean" if thinned else rule, refresh_s))
+                self._laws.append(_Law(name, "interval mean" if every else rule, refresh_s))
 
     def feed(self, columns: Columns, at: Ints) -> None:
         """Take the next rows."""

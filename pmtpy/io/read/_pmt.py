@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pmtpy.core.rows import Floats, Ints
-from pmtpy.io.columns import one_word
+from pmtpy.io.columns import mean_powers, one_word
 from pmtpy.io.read import _check, _sidecar
 from pmtpy.io.read._delimited import FLOAT, without_marks
 from pmtpy.io.read._recording import Recording
@@ -56,7 +56,7 @@ def read(recording: Recording) -> pd.DataFrame:
         recording.judge()
         raise recording.error("there is no row in it; was anything measured?")
     elapsed, unknown = _check.wall_clock(recording, time, at) if unix else _steady(recording, time, at)
-    means = {one_word(n) for n in _sidecar.means(recording.facts)}
+    means = {one_word(n) for n in mean_powers(recording.facts or {})}
     powers = [Power(n, columns[f"W {n}"][left], mean=n in means) for n in names]
     main = next((p for p in powers if p.name == "total"), powers[0])
     _hold_to_sum(recording, main, [p for p in powers if p is not main], at)

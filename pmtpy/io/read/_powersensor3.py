@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pmtpy.core.rows import Floats, Ints
-from pmtpy.io.read import _check, _sidecar
+from pmtpy.io.columns import mean_powers
+from pmtpy.io.read import _check
 from pmtpy.io.read._delimited import FLOAT, TEXT, Columns, Kind, without_marks
 from pmtpy.io.read._recording import Recording
 from pmtpy.io.read._table import Power, RecordedCurve, table
@@ -101,7 +102,7 @@ def _table(recording: Recording, values: Columns, at: Ints, marks: tuple[tuple[i
         how = "the board's time stamps, their turns counted by the host's times"
     lost = None if step_us is None else _lost(step_us)
     _hold_lost(recording, lost)
-    means = _sidecar.means(recording.facts)
+    means = mean_powers(recording.facts or {})
     numbers = [n.removeprefix("current") for n in values if n.startswith("current")]
     powers = tuple(
         Power(f"pair{p}", values[f"power{p}"], values[f"voltage{p}"], values[f"current{p}"], mean=bool(means))

@@ -65,17 +65,6 @@ def parsed(text: bytes, place: Path) -> dict[str, Any] | None:
     return None if wrong else facts
 
 
-def means(facts: dict[str, Any] | None) -> set[str]:
-    """Return the names of the channels whose watts are means since the row before, as far as metadata say so.
-
-    Of a dump that was thinned (an interval, of a stream), all are.
-    """
-    if facts is None:
-        return set()
-    thinned = facts.get("interval_s") is not None and facts.get("polled_s") is None
-    return {c["name"] for c in facts.get("channels", []) if thinned or c.get("rule") in {"counter", "interval mean"}}
-
-
 def summed(facts: dict[str, Any] | None) -> list[str]:
     """Return the names of the channels that make the total."""
     return [c["name"] for c in (facts or {}).get("channels", []) if c.get("in_total")]

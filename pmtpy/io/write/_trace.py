@@ -78,7 +78,7 @@ def _channel(layout: Layout, array: str, index: int) -> Channel | None:
 
 def _mean(header: Header, channel: Channel | None) -> bool:
     """Whether a power is the mean since the row before: counters are, and so is whatever was thinned."""
-    if header.interval_s is not None and header.polled_s is None:
+    if header.downsampled:
         return True
     parts = [channel] if channel is not None else [header.layout.energy[i - 1] for i in header.layout.in_total]
     return bool(parts) and all(c.energy_method is not EnergyMethod.TRAPEZOID for c in parts)

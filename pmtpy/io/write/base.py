@@ -121,6 +121,11 @@ class Header:
     machine: Machine | None = None
     launch: Launch | None = None
 
+    @property
+    def downsampled(self) -> bool:
+        """Whether each row stands for an interval of a stream."""
+        return self.interval_s is not None and self.polled_s is None
+
 
 @dataclass(frozen=True, slots=True)
 class Ending:
