@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from pmtpy.core.channel import TOTAL, Quantity
 from pmtpy.core.clock import NS_PER_S
+from pmtpy.core.rows import Point
 from pmtpy.core.state import State
 from pmtpy.errors import PmtError
 from pmtpy.regions.measurement import Measurement
@@ -156,7 +157,8 @@ class _Account:
         self._facts = [by_name.get(n) for n in self._names]
         # Units of numbers that are no energy, in the order of a row's values.
         self._values = [(c.name, c.quantity) for c in layout.values]
-        self._base: State | None = None
+        self._base: State | Point | None = None
+        self._lost_before: int | None = None
         self._joules = [0.0] * len(self._names)
         self._uncovered = [0.0] * len(self._names)
         self._lost = 0
@@ -221,14 +223,19 @@ class _Account:
         _log.warning("%s is back", self._target)
 
     def _count(self, state: State) -> None:
-        """Add what was used since the first reading; what the sensor takes back waits until it is used again."""
-        base = self._base = self._base or state
+        """Add what was used since the first reading; what the sensor takes back waits until it is used again.
+
+        Only what was read counts: up to now, a power is extended by its last value, which may prove wrong.
+        """
+        read = acquisition_of(self._sensor).newest or state
+        base = self._base = self._base or read
         for k, i in enumerate(self._columns):
-            self._joules[k] = max(self._joules[k], state.joules[i] - base.joules[i])
-            known = bool(state.uncovered_ns and base.uncovered_ns)
-            gap = (state.uncovered_ns[i] - base.uncovered_ns[i]) / NS_PER_S if known else 0.0
+            self._joules[k] = max(self._joules[k], read.joules[i] - base.joules[i])
+            known = bool(read.uncovered_ns and base.uncovered_ns)
+            gap = (read.uncovered_ns[i] - base.uncovered_ns[i]) / NS_PER_S if known else 0.0
             self._uncovered[k] = max(self._uncovered[k], gap)
-        self._lost = max(self._lost, state.lost - base.lost)
+        self._lost_before = state.lost if self._lost_before is None else self._lost_before
+        self._lost = max(self._lost, state.lost - self._lost_before)
 
     def _power(self, state: State, k: int) -> float | None:
         watts = state.watts[self._columns[k]]

@@ -142,6 +142,16 @@ def test_the_units_rights_are_few() -> None:
     assert not mine, done.stderr
 
 
+def panels() -> dict[str, str]:
+    """What the dashboard asks by title of the panel, with its variables as Grafana fills them in."""
+    board = json.loads((WATCHING / "grafana-dashboard.json").read_text())
+    found = {p["title"]: t["expr"] for p in board["panels"] for t in p.get("targets", ())}
+    for name, value in (("$node", ".*"), ("$__rate_interval", "1m"), ("$__range", "1m")):
+        found = {title: query.replace(name, value) for title, query in found.items()}
+    assert not any("$" in query for query in found.values())
+    return found
+
+
 class Prometheus:
     """The real one, on a folder of its own."""
 
@@ -201,6 +211,12 @@ def test_prometheus_scrapes_two_hosts_and_sees_a_restart_as_one(sensor: pmt.Sens
         assert len(judge.wait(f"rate({energy}[1m]) > 0")) == 2
         assert len(judge.wait('pmt_sensor_info{virtual="true"}')) == 2
         assert judge.wait("sum(pmt_power_watts{channel='total'})")
+        for title, query in panels().items():
+            if title == "Sensors that cannot be read":
+                assert judge.ask(query) == []
+                assert len(judge.wait(query.replace("== 0", "== 1"))) == 2
+            else:
+                assert len(judge.wait(query)) >= 2, title
 
         nodeb = 'pmt_energy_joules_total{channel="total",node="nodeb"}'
         port, before = second.port, float(judge.wait(nodeb)[0]["value"][1])

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from pmtpy.backends.tinkerforge import protocol
 from pmtpy.backends.tinkerforge.protocol import Cutter, Enumerated, Packet
-from pmtpy.core.clock import Clock
+from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.errors import BackendUnavailableError, ProtocolError, ReadError
 
 BACKEND = "tinkerforge"
@@ -116,24 +116,32 @@ class Client:
             No answer, an error, or an answer of another size.
         """
         self.post(uid, function, payload)
+        who, own = f"function {function} of {protocol.uid_text(uid)}", (uid, function, self._sequence)
         kept: list[tuple[Packet, int]] = []
-        who = f"function {function} of {protocol.uid_text(uid)}"
+        answer: Packet | None = None
+        until_ns = self._clock.now_ns() + round(_ANSWER_S * NS_PER_S)
         try:
-            while True:
-                if not self._waiting and not self._link.wait(_ANSWER_S):
+            while answer is None:
+                if not self._waiting and not self._comes(until_ns):  # others may go on sending without an end
                     msg = f"{who}: no answer within {_ANSWER_S:g} s"
                     raise ReadError(msg)
                 for packet, seen_ns in self.packets():
-                    if (packet.uid, packet.function, packet.sequence) != (uid, function, self._sequence):
+                    if answer is None and (packet.uid, packet.function, packet.sequence) == own:
+                        answer = packet
+                    else:
                         kept.append((packet, seen_ns))
-                        continue
-                    if packet.error or len(packet.payload) != size:
-                        why = protocol.ERRORS.get(packet.error, f"{len(packet.payload)} bytes came, not {size}")
-                        msg = f"{who}: {why}"
-                        raise ReadError(msg)
-                    return packet.payload
         finally:
             self._waiting = kept + self._waiting
+        if answer.error or len(answer.payload) != size:
+            why = protocol.ERRORS.get(answer.error, f"{len(answer.payload)} bytes came, not {size}")
+            msg = f"{who}: {why}"
+            raise ReadError(msg)
+        return answer.payload
+
+    def _comes(self, until_ns: int) -> bool:
+        """Wait until something can be received, up to an instant."""
+        left_s = (until_ns - self._clock.now_ns()) / NS_PER_S
+        return left_s > 0 and self._link.wait(left_s)
 
     def authenticate(self, secret: str) -> None:
         """Show the daemon that the secret is known.
@@ -152,16 +160,21 @@ class Client:
         self._link.send(protocol.pack(protocol.BROADCAST, protocol.ENUMERATE, sequence=1))
         found: dict[int, Enumerated] = {}
         wrong: list[str] = []
-        while self._link.wait(_QUIET_S if found else _ANSWER_S):
-            for packet, _ in self.packets():
+        kept: list[tuple[Packet, int]] = []
+        until_ns = self._clock.now_ns() + round(_ANSWER_S * NS_PER_S)
+        while self._comes(until_ns):
+            for packet, seen_ns in self.packets():
                 if packet.function != protocol.ENUMERATED or packet.sequence:
+                    kept.append((packet, seen_ns))  # bricklets that were set before go on with any connection
                     continue
+                until_ns = self._clock.now_ns() + round(_QUIET_S * NS_PER_S)
                 try:
                     one = protocol.enumerated(packet.payload)
                 except ValueError as error:
                     wrong.append(str(error))
                     continue
                 found[one.uid] = one
+        self._waiting += kept
         return list(found.values()), wrong
 
     def close(self) -> None:

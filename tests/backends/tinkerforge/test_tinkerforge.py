@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from pmtpy.backends import tinkerforge
 from pmtpy.backends.tinkerforge import protocol
+from pmtpy.backends.tinkerforge.device import Client
 from pmtpy.core.clock import HOST_CLOCK, ManualClock
 from pmtpy.core.rails import Rails
 from pmtpy.core.source import Source
 from pmtpy.emulators.tinkerforge import Bricklet, Daemon, MemoryLink, TcpDaemon, sema_stack
 from pmtpy.emulators.world import World, make_world
-from pmtpy.errors import BackendUnavailableError, ProtocolError, SourceLostError, TargetError
+from pmtpy.errors import BackendUnavailableError, ProtocolError, ReadError, SourceLostError, TargetError
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 SECRET = "correct horse"  # noqa: S105  (of a virtual daemon)
@@ -115,6 +116,36 @@ def test_a_daemon_that_is_cut_off_in_a_packet_comes_back_and_the_gap_is_counted(
         assert shown(sensor)["total"] == pytest.approx(100, abs=0.1)
         remarks = acquisition_of(sensor).source.remarks(before.t_ns, after.t_ns)
         assert any("was away" in line for line in remarks.warnings)
+
+
+class _Busy(MemoryLink):
+    """A connection on which callbacks go on all the time, as of bricklets that were set before."""
+
+    clock: ManualClock
+    silent = False  # the daemon answers nothing
+
+    def wait(self, timeout_s: float) -> bool:
+        self.clock.advance(0.003)
+        return True
+
+    def receive(self) -> bytes:
+        found = b"" if self.silent else super().receive()
+        return found + protocol.pack(protocol.uid_number("v1C"), 12, struct.pack("<i", 60_000))
+
+
+def test_callbacks_that_go_on_hold_up_no_answer(clock: ManualClock, world: World) -> None:
+    link = _Busy(Daemon(world, sema_stack()), clock)
+    link.clock = clock
+    client = Client(link, clock)
+    start_ns = clock.now_ns()
+    assert len(client.enumerate()[0]) == 5
+    assert client.call(protocol.uid_number("v1C"), 14, size=3)
+    link.silent = True
+    with pytest.raises(ReadError, match=r"no answer within 2\.5 s"):
+        client.call(protocol.uid_number("v1C"), 14, size=3)
+    assert (clock.now_ns() - start_ns) / 1e9 < 10
+    kept = [p for p, _ in client.packets() if p.function == 12]
+    assert len(kept) > 800, "what came meanwhile is kept"
 
 
 def test_a_daemon_that_stays_away_is_lost(clock: ManualClock, world: World) -> None:
