@@ -33,8 +33,9 @@ from pmtpy.sensor.sensor import Sensor
 ROUNDS, CALLS = 2000, 20
 WATTS = 100.0
 SUBTRACTED = (
-    "[int(os.pread(fd, 64, 0)) for fd in fds]: the same files through descriptors that stay open, as numbers, which is "
-    "the least that a Python program can do to have the counters; of figures taken side by side, the lower quartile"
+    "[int(os.pread(fd, 64, 0)) for fd in fds if os.fstat(fd).st_nlink]: the same files through descriptors that stay "
+    "open, as numbers, and a look whether they were replaced, which a tree that is not the kernel's needs; that is the "
+    "least that a Python program can do to have the counters; of figures taken side by side, the lower quartile"
 )
 
 

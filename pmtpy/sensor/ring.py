@@ -62,12 +62,13 @@ class Ring:
         self._lost_before.append(self._lost)
         self._end += len(rows)
         self._lost += lost
-        while self._parts and len(self._parts[-1]) < min(2 * len(rows), _PART):
-            rows = Frame.joined([self._parts.pop(), rows])
-            for account in (self._firsts, self._lost_before):
+        size, together = len(rows), [rows]
+        while self._parts and len(self._parts[-1]) < min(2 * size, _PART):
+            together.insert(0, self._parts.pop())
+            size += len(together[0])
+            for account in (self._firsts, self._lost_before, self._ends_ns):
                 account.pop()
-            self._ends_ns.pop()
-        self._parts.append(rows)
+        self._parts.append(Frame.joined(together))
         self._ends_ns.append(int(rows.t_ns[-1]))
         return lost
 
