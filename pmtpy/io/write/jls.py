@@ -195,7 +195,8 @@ class JlsSink:
             # The gap was longer in time: both of its ends keep the pace of the rows, and the jump is in its middle.
             middle, step_ns = (rows[0] + rows[1]) // 2, 1e9 / self._rate
             jump = [t_ns[0] + (middle - rows[0]) * step_ns, t_ns[1] - (rows[1] - middle - 1) * step_ns]
-            rows, t_ns = np.insert(rows, 1, [middle, middle + 1]), np.insert(t_ns, 1, np.array(jump, np.int64))
+            if jump[0] < jump[1]:  # else rows came closer than the nominal rate says: time goes evenly
+                rows, t_ns = np.insert(rows, 1, [middle, middle + 1]), np.insert(t_ns, 1, np.array(jump, np.int64))
         self._file.fsr(number, self._checkpoint, np.interp(at, rows, (t_ns - start_ns) / 1e9))
         for i, column in enumerate(self._joules, start=1):
             self._file.fsr(number + i, self._checkpoint, np.ascontiguousarray(joules[:, column.index]))

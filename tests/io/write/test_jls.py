@@ -289,3 +289,15 @@ def test_marks_and_losses_of_one_block_are_found_from_any_place(header: Header, 
         want = whole[(whole["elapsed"] >= start) & (whole["elapsed"] < start + 0.05)]
         assert part["marker"].tolist() == want["marker"].tolist()
         assert part["lost"].tolist() == want["lost"].tolist()
+
+
+def test_time_goes_on_over_a_gap_that_is_shorter_than_its_rows_would_be(header: Header, tmp_path: Path) -> None:
+    """Rows of uneven times, as of a file that was converted: the nominal rate says little of how long one takes."""
+    frame = _noisy(0, 2000, {1000: 250_000})  # ten seconds hold 200,000
+    frame = replace(frame, t_ns=START_NS + np.arange(2000) * STEP_NS)  # and here they took one step
+    path = _write(tmp_path / "a.jls", header, frame)
+    whole = load(path)
+    assert whole["elapsed"].to_numpy() == pytest.approx(np.arange(2000) * STEP_NS / 1e9, abs=STEP_NS / 1e9)
+    for row in (990, 999, 1000, 1010):
+        part = load(path, whole["elapsed"].iloc[row] - 1e-7, whole["elapsed"].iloc[row] + 1e-7)
+        assert part["lost"].tolist() == [250_000 if row == 1000 else 0]
