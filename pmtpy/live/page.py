@@ -255,12 +255,13 @@ class Page:
 
     def _tick(self) -> None:
         """Follow the newest rows, if that is wanted, and draw."""
+        if stalls(self._document):
+            return
         if self._follow.active and self._desk.live:
             stop = self._desk.span[1]
             length = float(self._range.end) - float(self._range.start)
             self._show(stop - length, stop)
-        if not stalls(self._document):
-            self.draw()
+        self.draw()
 
     def _show(self, start: float, stop: float) -> None:
         self._moving = True
