@@ -196,8 +196,11 @@ def compare(found: Mapping[str, Record], baseline: Baseline) -> list[Compared]:
             continue
         shared = bool(record.get("shared") or old.get("shared"))
         for target, new in record["targets"].items():
-            name = f"{nodeid}: {target}"
-            pairs.append(compared(name, old["targets"].get(target), new, forced=baseline.forced, shared=shared))
+            name, before = f"{nodeid}: {target}", old["targets"].get(target)
+            if before is None and len(old["targets"]) == len(record["targets"]) == 1:  # one sensor took another's place
+                ((was, before),) = old["targets"].items()
+                name = f"{name} (before: {was})"
+            pairs.append(compared(name, before, new, forced=baseline.forced, shared=shared))
     return pairs
 
 
@@ -210,7 +213,7 @@ def compared(
     same = old.get("device") == new.get("device")
     if not same and not forced:
         return Compared(
-            name, why="not compared: the baseline is of another device (--energy-force compares nevertheless)"
+            name, why="not compared: the baseline is of another sensor or device (--energy-force compares nevertheless)"
         )
     a, b = (x.get("joules") for x in (old, new))
     if shared or not (isinstance(a, float) and isinstance(b, float) and a > 0.0):

@@ -244,6 +244,15 @@ def test_a_baseline_of_another_machine_is_refused_unless_forced(suite: Suite) ->
     code, said = suite.run(*words, "--energy-force")
     assert code == 0, said
     assert "compared because of --energy-force" in said
+    # So it is with another sensor in the place of the one before.
+    (new,) = old["tests"].values()
+    new["targets"] = {"nvml:0": {**new["targets"]["rapl:virtual"], "device": {"backend": "nvml"}}}
+    Path("old.json").write_text(json.dumps(old))
+    for word, says in ((), "another sensor or device (--energy-force"), (("--energy-force",), "of single runs"):
+        code, said = suite.run(*words, *word)
+        assert code == 0, said
+        assert "rapl:virtual (before: nvml:0): " in said
+        assert says in said
 
 
 @pytest.mark.parametrize(
