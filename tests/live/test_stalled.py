@@ -13,11 +13,14 @@ import pytest
 
 pytest.importorskip("bokeh", reason="needs the extra live: pip install 'pmtpy[live]'")
 
+from tornado.netutil import bind_sockets
+
 import pmtpy as pmt
 from pmtpy.live import server
 from pmtpy.live.desk import Desk
-from pmtpy.live.page import stalls
+from pmtpy.live.page import Page, stalls
 from pmtpy.live.tracks import LiveTrack
+from pmtpy.plotting.style import Theme
 
 _PATIENCE_S = 120.0
 _SMALL = 4096  # bytes that the system holds for a connection, so that it is full soon
@@ -56,18 +59,18 @@ def test_a_socket_that_is_never_read_costs_no_memory_no_row_and_no_other_viewer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     documents: list[Any] = []
+    bind, make = bind_sockets, Page
 
     def bound(port: int, address: str) -> list[socket.socket]:
-        sockets = bind(port, address)
+        sockets: list[socket.socket] = bind(port, address)
         for each in sockets:
             each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SMALL)
         return sockets
 
-    def shown(desk: Desk, document: Any, theme: object) -> None:
+    def shown(desk: Desk, document: Any, theme: Theme) -> None:
         documents.append(document)
         make(desk, document, theme)
 
-    bind, make = server.bind_sockets, server.Page
     monkeypatch.setattr(server, "bind_sockets", bound)
     monkeypatch.setattr(server, "Page", shown)
     with pmt.create("powersensor3:virtual", load="square:low=30,high=90,hz=2") as sensor:
