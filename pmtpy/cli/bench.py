@@ -18,6 +18,7 @@ from pmtpy.lab.bench import MAX_TIME_S, WARMUP_S, Bench, ending_of
 from pmtpy.lab.bench_exports import FORMATS
 from pmtpy.lab.bench_result import BenchResult, Side
 from pmtpy.lab.bench_work import CommandWork, Work
+from pmtpy.regions.presentation import in_same_digits
 
 # Each outcome of a comparison has a status of its own, apart from those that all verbs share (0 to 4) and a shell's.
 LESS, MORE, SAME, UNRESOLVED = 10, 11, 12, 13
@@ -206,13 +207,14 @@ def page(result: BenchResult) -> Page:
 
 def _row(side: Side) -> list[str]:
     j = side.joules
-    half = f"{(j.high - j.low) / 2:.2g}" if math.isfinite(j.high) else "?"
+    known = math.isfinite(j.high)
+    joules, half = in_same_digits(j.value, (j.high - j.low) / 2) if known else (f"{j.value:.6g}", "?")
     plan = side.plan
     each = f"{plan.bursts} x {plan.repetitions}" if plan.bursts > 1 else str(plan.repetitions)
     label = side.label if len(side.label) <= 40 else f"{side.label[:15]}...{side.label[-22:]}"
     return [
         label,
-        f"{j.value:.6g}",
+        joules,
         half,
         f"{side.watts.value:.5g}",
         f"{side.seconds.value:.4g}",

@@ -9,6 +9,7 @@ from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
 from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, RegionEnergies
 from pmtpy.analysis.signal.estimate import NOTHING, written
 from pmtpy.cli.page import Kind, Line, Page, Table, notes
+from pmtpy.regions.presentation import in_same_digits
 
 _MOST_REGIONS = 6
 
@@ -83,7 +84,8 @@ def _energy(name: str, e: Energy, r: RegionEnergies, reference: str) -> list[str
     against = (
         ["", ""] if name == reference else [_percent(e.difference_j, e.joules - e.difference_j), _sigmas(e.sigmas)]
     )
-    cells = [name, f"{e.joules:.6g}", f"{e.uncertainty_joules:.2g}", f"{e.watts:.6g}", *against]
+    watts, _ = in_same_digits(e.watts, e.uncertainty_joules / r.seconds if r.seconds > 0 else math.nan)
+    cells = [name, *in_same_digits(e.joules, e.uncertainty_joules), watts, *against]
     cells.append(written(e.corrected_j) if e.corrected_j is not None else "")
     if r.true_j is not None:
         cells.append(_percent(e.joules - r.true_j, r.true_j))

@@ -14,6 +14,7 @@ from pmtpy.cli.terminal import progress, show
 from pmtpy.core.clock import duration_of
 from pmtpy.core.state import State
 from pmtpy.regions.measurement import Measurement
+from pmtpy.regions.presentation import in_same_digits
 from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
@@ -114,8 +115,9 @@ def page(reading: _Reading) -> list[Line | Table]:
     labels = {c.name: f"  {c.label}" for c in sensor.channels if c.label}
     rows: list[tuple[str, ...]] = []
     for name, joules, watts in zip(state.names, state.joules, state.watts, strict=True):
-        how = f"+- {reading.uncertainty_joules(name):.2g} J  {reading.part(name).method}{labels.get(name, '')}"
-        rows.append((f"  {name}", f"{watts:.4f} W", f"{joules:.4f} J", how))
+        energy, doubt = in_same_digits(joules, reading.uncertainty_joules(name))
+        how = f"+- {doubt} J  {reading.part(name).method}{labels.get(name, '')}"
+        rows.append((f"  {name}", f"{watts:.4f} W", f"{energy} J", how))
     rows += [(f"  {name}", f"{value:.10g}", "", "") for name, value in zip(recent.value_names, values, strict=False)]
     return [
         Line(title, Kind.HEADING),

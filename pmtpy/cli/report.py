@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from pmtpy.cli.page import Line, Table, notes
 from pmtpy.errors import PmtError
 from pmtpy.regions.measurement import Measurement
+from pmtpy.regions.presentation import in_same_digits
 
 SPREAD = "+- is one standard uncertainty; the truth lies within twice it in 95 of 100 cases"
 _HEAD = ("sensor", "seconds", "joules", "+-", "watts", "how")
@@ -40,7 +42,8 @@ def _row(name: str, m: Measurement) -> tuple[str, ...]:
     lost = f", {m.lost} rows lost" if m.lost else ""
     covered = f", {m.coverage:.2%} covered" if m.coverage < 1 else ""
     how = f"{m.method}{covered}{lost}{', virtual' if m.virtual else ''}"
-    return (name, f"{m.seconds:.4f}", f"{m.joules:.6g}", f"{m.uncertainty_joules:.2g}", f"{m.watts:.6g}", how)
+    watts, _ = in_same_digits(m.watts, m.uncertainty_joules / m.seconds if m.seconds > 0 else math.nan)
+    return (name, f"{m.seconds:.4f}", *in_same_digits(m.joules, m.uncertainty_joules), watts, how)
 
 
 def warnings(measured: Mapping[str, Measurement]) -> list[str]:

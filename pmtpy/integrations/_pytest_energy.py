@@ -62,9 +62,13 @@ def _budget_of(item: pytest.Item) -> Budget | None:
     TargetError
         It makes no sense.
     """
-    marker = item.get_closest_marker("energy_budget")
-    if marker is None:
+    marked = list(item.iter_markers_with_node("energy_budget"))
+    if not marked:
         return None
+    nearest, marker = marked[0]
+    if sum(node is nearest for node, _ in marked) > 1:  # a class's gives way to its test's, as other markers do
+        msg = "several energy_budget markers: a test has one, which takes joules= and watts=; measure by one sensor"
+        raise TargetError(msg)
     unknown = sorted(set(marker.kwargs) - {"joules", "watts", "sensor"})
     if marker.args or unknown:
         msg = f"energy_budget takes joules=, watts= and sensor=, not {', '.join([*map(repr, marker.args), *unknown])}"

@@ -11,14 +11,24 @@ if TYPE_CHECKING:
     from pmtpy.regions.measurement import Measurement
 
 
+def in_same_digits(value: float, uncertainty: float) -> tuple[str, str]:
+    """Return a value and its uncertainty, both to the second digit of the uncertainty: ``45.5`` and ``4.3``.
+
+    Where that is not known, or nothing, six digits of the value.
+    """
+    if not (math.isfinite(value) and math.isfinite(uncertainty) and uncertainty > 0.0):
+        return f"{value:.6g}", f"{uncertainty:.2g}"
+    places = min(9, max(0, 1 - math.floor(math.log10(uncertainty))))
+    return f"{value:.{places}f}", f"{uncertainty:.{places}f}"
+
+
 def _with_uncertainty(joules: float, uncertainty: float) -> str:
     """Return an energy with as many digits as its uncertainty lets count: ``45.5 J +- 4.3 J``."""
     if not math.isfinite(joules) or not math.isfinite(uncertainty):
         return f"{joules:.6g} J, uncertainty not known" if math.isfinite(joules) else "energy not known"
     if uncertainty <= 0.0:
         return f"{joules:.6g} J"
-    digits = min(6, max(0, 1 - math.floor(math.log10(uncertainty))))
-    return f"{joules:.{digits}f} J +- {uncertainty:.2g} J"
+    return "{} J +- {} J".format(*in_same_digits(joules, uncertainty))
 
 
 def as_text(shown: Measurement) -> str:

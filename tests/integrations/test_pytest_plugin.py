@@ -180,7 +180,7 @@ def test_without_a_verdict_tests_fail_where_energy_is_required_and_are_skipped_w
 )
 def test_a_budget_that_makes_no_sense_is_told_with_its_test(arguments: dict[str, object], says: str) -> None:
     marker = types.SimpleNamespace(args=(), kwargs=arguments)
-    item = types.SimpleNamespace(nodeid="test_it.py::test_it", get_closest_marker=lambda _name: marker)
+    item = types.SimpleNamespace(nodeid="test_it.py::test_it", iter_markers_with_node=lambda _name: [(None, marker)])
     with pytest.raises(pytest.UsageError, match=says) as told:
         check_budgets([item])  # type: ignore[list-item]
     assert str(told.value).startswith("test_it.py::test_it: ")
@@ -192,6 +192,14 @@ def test_such_a_budget_ends_the_run_before_it_begins(suite: Suite) -> None:
     assert code == 4
     assert "not 5" in said
     assert "1 failed" not in said
+    marks = "@pytest.mark.energy_budget(joules=1)\n@pytest.mark.energy_budget(joules=100)\n"
+    suite.write(f"import pytest\n{marks}def test_it(): pass\n")
+    code, said = suite.run()
+    assert code == 4
+    assert "several energy_budget markers" in said
+    inner = "    @pytest.mark.energy_budget(joules='90 kJ')\n    def test_it(self): pass\n"
+    suite.write(f"import pytest\n@pytest.mark.energy_budget(joules=1e-9)\nclass TestIt:\n{inner}")
+    assert suite.run(*RAPL)[0] == 0  # the nearer one counts
 
 
 def test_beside_other_workers_budgets_are_refused_and_energies_said_to_be_shared(suite: Suite) -> None:
