@@ -10,7 +10,7 @@ from pmtpy.analysis.repetition.resolve import Difference, Estimate, Verdict
 from pmtpy.cli.command import NOT_FOUND, split_command
 from pmtpy.cli.common import add_options, check_writable, chosen_targets, exit_code, opened, say, write_report
 from pmtpy.cli.page import Kind, Line, Page, Table, note
-from pmtpy.cli.terminal import is_terminal, show
+from pmtpy.cli.terminal import StatusLine, is_terminal, show
 from pmtpy.cli.values import duration_or_none
 from pmtpy.core.clock import duration_of
 from pmtpy.errors import PmtError, TargetError, WorkFailedError
@@ -152,29 +152,21 @@ class _Progress:
     """One line on a terminal that says how it goes on; nothing elsewhere but what is wrong."""
 
     def __init__(self, *, enabled: bool) -> None:
-        self._enabled, self._shown = enabled and is_terminal(sys.stderr), False
+        self._enabled, self._line = enabled and is_terminal(sys.stderr), StatusLine()
 
     def __enter__(self) -> _Progress:  # noqa: PYI034  (private, and never derived from)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._wipe()
+        self._line.wipe()
 
     def tell(self, line: str) -> None:
         """Show a line in the place of the one before."""
         if line.startswith("warning: "):
-            self._wipe()
+            self._line.wipe()
             say(f"pmtpy bench: {line}")
         elif self._enabled:
-            sys.stderr.write(f"\r\x1b[K{line}")
-            sys.stderr.flush()
-            self._shown = True
-
-    def _wipe(self) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-            self._shown = False
+            self._line.show(line)
 
 
 def _write(result: BenchResult, args: argparse.Namespace) -> None:

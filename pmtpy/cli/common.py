@@ -224,6 +224,16 @@ def write_report(report: Page | str, path: str) -> None:
         print(text, file=sys.stderr)
 
 
+def deliver(report: Page | str, path: str | None) -> None:
+    """Give the report of a command that was measured: to a file, as JSON on stdout, or to a person on stderr."""
+    if path:
+        write_report(report, path)
+    elif isinstance(report, str):
+        print(report)
+    else:
+        show(report, sys.stderr)
+
+
 def number_or_none(value: float) -> float | None:
     """Return the number for JSON, which has no NaN."""
     return value if math.isfinite(value) else None

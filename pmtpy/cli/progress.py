@@ -7,14 +7,13 @@ written (Linux, ``/proc/PID/io``); elsewhere nothing is shown.
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sys
 import threading
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pmtpy.cli.terminal import is_terminal
+from pmtpy.cli.terminal import StatusLine, is_terminal
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.errors import PmtError
 from pmtpy.regions.region import Region
@@ -34,7 +33,7 @@ class Progress:
         self._enabled = enabled and is_terminal(sys.stderr) and Path("/proc/self/io").exists()
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
-        self._shown = False
+        self._line = StatusLine()
 
     def __enter__(self) -> Self:
         return self
@@ -45,7 +44,7 @@ class Progress:
         self._end.set()
         if self._thread is not None:
             self._thread.join()
-        self._wipe()
+        self._line.wipe()
 
     def watch(self, pid: int) -> None:
         """Begin to watch the command."""
@@ -60,7 +59,7 @@ class Progress:
             now_ns, now = HOST_CLOCK.now_ns(), self._written(pid)
             if now != written:
                 written, spoke_ns = now, now_ns
-                self._wipe()
+                self._line.wipe()
             elif now_ns - spoke_ns > _SILENT_S * 1e9:
                 self._show((now_ns - start_ns) / 1e9)
 
@@ -77,13 +76,4 @@ class Progress:
             joules = ", ".join(f"{target} {energy:.5g} J" for target, energy in self._region.so_far().items())
         except PmtError:
             return  # the end of the run says what is wrong
-        width = shutil.get_terminal_size().columns - 1  # a line that is folded could not be wiped
-        sys.stderr.write("\r\x1b[K" + f"{self._what}{seconds:.0f} s: {joules}"[:width])
-        sys.stderr.flush()
-        self._shown = True
-
-    def _wipe(self) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-            self._shown = False
+        self._line.show(f"{self._what}{seconds:.0f} s: {joules}")

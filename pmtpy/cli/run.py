@@ -17,16 +17,16 @@ from pmtpy.cli.common import (
     add_options,
     check_writable,
     chosen_targets,
+    deliver,
     number_or_none,
     open_all,
     say,
-    write_report,
 )
 from pmtpy.cli.dump import check_suffix, dump_paths, end_dumps
 from pmtpy.cli.page import Kind, Line, Page, Table
 from pmtpy.cli.progress import Progress
 from pmtpy.cli.stopping import Stop
-from pmtpy.cli.terminal import is_terminal, progress, show
+from pmtpy.cli.terminal import is_terminal, progress
 from pmtpy.cli.values import count
 from pmtpy.core.clock import duration_of
 from pmtpy.errors import PmtError, SinkError, TargetError
@@ -185,12 +185,7 @@ def _report(args: argparse.Namespace, runs: Sequence[Run], baseline: dict[str, M
         if args.json
         else page(runs, baseline, seen=not args.output and is_terminal(sys.stderr))
     )
-    if args.output:
-        write_report(made, args.output)
-    elif isinstance(made, str):
-        print(made)
-    else:
-        show(made, sys.stderr)
+    deliver(made, args.output)
 
 
 def numbers(m: Measurement) -> dict[str, Any]:

@@ -18,9 +18,8 @@ from pathlib import Path
 
 from pmtpy.cli import gather as gather_verb
 from pmtpy.cli.command import run_command
-from pmtpy.cli.common import chosen_targets, open_all, say, write_report
+from pmtpy.cli.common import chosen_targets, deliver, open_all, say
 from pmtpy.cli.progress import Progress
-from pmtpy.cli.terminal import show
 from pmtpy.cluster.gather import ResultFolder, add_up, of_this_run
 from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.node import Found, NodeEnergy, NodeFile, node_energy, read_node, unknown_node
@@ -131,9 +130,4 @@ def _all_there(found: Sequence[Found], launch: Launch) -> bool:
 
 def _report(args: argparse.Namespace, job: JobEnergy) -> None:
     made = json.dumps(job.to_dict(), indent=2) if args.json else gather_verb.page(job)
-    if args.output:
-        write_report(made, args.output)
-    elif isinstance(made, str):
-        print(made)
-    else:
-        show(made, sys.stderr)
+    deliver(made, args.output)

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import re
+import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -46,6 +47,26 @@ def is_terminal(stream: IO[str] | None) -> bool:
     with contextlib.suppress(ValueError, AttributeError):  # it is closed, or not a stream
         return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
     return False
+
+
+class StatusLine:
+    """One line on stderr, a terminal, which is shown in the place of the one before."""
+
+    def __init__(self) -> None:
+        self._shown = False
+
+    def show(self, line: str) -> None:
+        """Show a line, as far as it fits: one that is folded could not be wiped."""
+        sys.stderr.write("\r\x1b[K" + line[: shutil.get_terminal_size().columns - 1])
+        sys.stderr.flush()
+        self._shown = True
+
+    def wipe(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self._shown = False
 
 
 def console_of(stream: TextIO) -> Console | None:

@@ -25,11 +25,6 @@ class Calibration:
 
     profiles: Mapping[str, Profile] = field(default_factory=dict)
 
-    def apply(self, channel: str, shown: Floats) -> Floats:
-        """Correct a column of SI values of one channel."""
-        profile = self.profiles.get(channel)
-        return shown if profile is None else profile.curve.true(shown)
-
     def channels(self, channels: Sequence[Channel]) -> tuple[Channel, ...]:
         """Return the channels with what the profiles know of them."""
         return tuple(self.profiles[c.name].calibrated(c) if c.name in self.profiles else c for c in channels)

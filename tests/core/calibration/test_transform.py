@@ -41,13 +41,12 @@ WATTS = np.array([97.0, 192.0])
 
 def test_an_affine_curve_undoes_gain_and_offset() -> None:
     calibration = calibrate([PROFILE], BOARD, [GPU])
-    assert calibration.apply("gpu", WATTS) == pytest.approx([100.0, 200.0])
-    assert calibration.apply("other", WATTS) is WATTS
+    assert calibration.profiles["gpu"].curve.true(WATTS) == pytest.approx([100.0, 200.0])
+    assert list(calibration.profiles) == ["gpu"]
 
 
 def test_no_profile_changes_nothing() -> None:
     nothing = Calibration()
-    assert nothing.apply("gpu", WATTS) is WATTS
     assert nothing.channels([GPU]) == (GPU,)
     assert nothing.digest == ""
 
@@ -147,7 +146,7 @@ def test_a_counter_of_energy_takes_a_gain_alone() -> None:
     with pytest.raises(CalibrationError, match="no offset"):
         calibrate([PROFILE], BOARD, [counter])
     gain = replace(PROFILE, curve=Affine(Number(0.95)), low=0.0, high=1e9)
-    assert calibrate([gain], BOARD, [counter]).apply("gpu", np.array([95.0])) == pytest.approx([100.0])
+    assert calibrate([gain], BOARD, [counter]).profiles["gpu"].curve.true(np.array([95.0])) == pytest.approx([100.0])
 
 
 def test_a_formed_channel_is_calibrated_by_its_operands() -> None:
