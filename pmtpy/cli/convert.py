@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     check_writable(args.target)
     options = Options(overwrite=args.overwrite, into=Path(args.merge) if args.merge else None)
     interval_s: float | None = args.interval
-    start_s = start_of(args.start) if args.start else None
+    start_s = _start_of(args.start) if args.start else None
     with progress(f"converting to {into.name}", _PERCENT, enabled=not args.quiet) as tell:
         try:
             made = convert(
@@ -109,7 +109,7 @@ def _judge(stretch: Judged) -> Floats:
     return recorded_uncertainties(stretch.layout, *around, interval)
 
 
-def start_of(text: str) -> float:
+def _start_of(text: str) -> float:
     """Return Unix seconds of a time that a user gave.
 
     Raises

@@ -142,7 +142,7 @@ def header_of(
         bool(known.get("stamped")),
         host_clock=anchor is not None,
         converted_from=converted_from,
-        regions=regions_of(facts),
+        regions=_regions_of(facts),
         virtual_known=type(known.get("virtual")) is bool,
     )
 
@@ -160,7 +160,7 @@ def _anchor(facts: dict[str, Any], end: str) -> Anchor | None:
     return Anchor(found["monotonic_ns"], found["unix_ns"], found.get("boottime_ns"))
 
 
-def regions_of(facts: dict[str, Any] | None) -> tuple[RecordedRegion, ...]:
+def _regions_of(facts: dict[str, Any] | None) -> tuple[RecordedRegion, ...]:
     """Return the regions that metadata tell of; what is no region is not one."""
     found = (facts or {}).get("regions") or ()
     return tuple(
@@ -192,7 +192,7 @@ def ending_of(facts: dict[str, Any] | None, header: Header, *, rows: int, lost: 
         known["dropped"] if type(known.get("dropped")) is int else 0,
         complete=not why and known.get("complete", True) is True,
         error=text,
-        regions=regions_of(facts),
+        regions=_regions_of(facts),
         remarks=tuple(r for r in known.get("remarks") or () if isinstance(r, str)),
         time_u_s=time_u_of(known),
     )

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pmtpy.core.rows import Floats
 from pmtpy.plotting.decimate import Envelope, envelope
 
-SLICE_S = 0.01
+_SLICE_S = 0.01
 """Length of a slice of the summary; a slower sensor is summarised row by row."""
 _FIRST = 1024  # rows for which there is room at the beginning
 
@@ -89,7 +89,7 @@ class Grown:
 
     def _summarise(self) -> None:
         times = self._t.rows[-self._waiting :, 0]
-        slices = np.floor(times / SLICE_S)
+        slices = np.floor(times / _SLICE_S)
         starts = np.flatnonzero(np.diff(slices, prepend=-1.0))
         if len(starts) < 2:
             return
@@ -180,7 +180,7 @@ class Grown:
         if len(times) and len(edges) and start < times[0] and edges[0] < times[0]:
             a, b = np.searchsorted(edges, [start, stop])
             mean, joules = self._mean.rows[a:b], np.asarray(self._past_joules.rows[a:b], np.float64)
-            return np.array(edges[a:b], np.float64), mean, joules, SLICE_S if self._merged else None
+            return np.array(edges[a:b], np.float64), mean, joules, _SLICE_S if self._merged else None
         return (*self.raw(start, stop), None)
 
     def raw(self, start: float, stop: float) -> tuple[Floats, npt.NDArray[np.floating], Floats]:

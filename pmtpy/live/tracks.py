@@ -119,7 +119,7 @@ class Track(Protocol):
         ...
 
 
-def powers_of(track: Track) -> list[int]:
+def _powers_of(track: Track) -> list[int]:
     """Return the lines of a track that are powers, in the order of its energies."""
     return [i for i, line in enumerate(track.lines) if line.unit == "W"]
 
@@ -137,7 +137,7 @@ def select(track: Track, start: float, stop: float) -> Selection:
     uncertain = _uncertainties(track, (a, b), joules, unknown, lost)
     covered = max(0.0, b - a - unknown)
     found = []
-    for i, line in enumerate(powers_of(track)):
+    for i, line in enumerate(_powers_of(track)):
         low, high = track.extremes(line, a, b)
         watts = float(joules[i]) / covered if covered > 0 else math.nan
         found.append(Selected(track.lines[line].name, float(joules[i]), watts, uncertain[i], low, high))
@@ -368,7 +368,7 @@ class LiveTrack:
 
         t, values, joules, interval_s = self._grown.rows(start, stop)
         found: dict[str, Any] = {"time": t + self.start_unix_s, "elapsed": t, "marker": "", "lost": 0}
-        powers = powers_of(self)
+        powers = _powers_of(self)
         for place, i in enumerate(powers):
             found[f"{self.lines[i].name}_W"] = values[:, i]
             found[f"{self.lines[i].name}_J"] = joules[:, place] - joules[0, place] if len(t) else joules[:, place]

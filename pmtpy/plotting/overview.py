@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _UNITS = ("W", "V", "A")
-JLS_SLICES = 4096
+_JLS_SLICES = 4096
 """Into so many a JLS recording is divided, at most, if not every row is drawn."""
 
 
@@ -152,10 +152,10 @@ def _of_jls(recording: OpenRecording, file: JlsFile, most: int | None) -> Overvi
     Rows are taken where there are no more samples than slices may be.
     """
     begin, end = jls_samples(file, recording.part)
-    if end - begin <= (most or JLS_SLICES):
+    if end - begin <= (most or _JLS_SLICES):
         return _of_blocks(recording, most)
     drawn, energies = _wanted(recording.names)
-    step = -(-(end - begin) // JLS_SLICES)
+    step = -(-(end - begin) // _JLS_SLICES)
     last = np.minimum(np.arange(begin, end, step) + step, end) - 1  # the last stretch may be shorter
     first = np.concatenate([[begin], last[:-1] + 1])
     found = [_stretches(file, name, range(begin, end, step), end) for name in drawn]

@@ -99,10 +99,10 @@ def estimate_updates(t_s: Floats, values: Floats) -> PublishingClock:
         if isinstance(error, FasterThanPollsError) or np.mean(seen.changed[1:] & seen.changed[:-1]) < _IN_A_ROW:
             raise
         raise too_fast(seen) from error
-    return clock_of(path, origin, seen, coverage, odds)
+    return _clock_of(path, origin, seen, coverage, odds)
 
 
-def clock_of(
+def _clock_of(
     path: PhasePath,
     origin: float,
     seen: Intervals,

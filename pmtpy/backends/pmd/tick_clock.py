@@ -11,8 +11,8 @@ import numpy as np
 
 from pmtpy.core.rows import Ints
 
-NOMINAL_HZ = 2_934_500.0  # Yang et al.; fitted in their recordings: 2933.3 and 2936.1 per ms
-BOUND = 0.01
+_NOMINAL_HZ = 2_934_500.0  # Yang et al.; fitted in their recordings: 2933.3 and 2936.1 per ms
+_BOUND = 0.01
 _BUCKET_NS = 50_000_000
 _KEPT = 400  # buckets: 20 s
 _FEWEST = 10  # half a second: before, the nominal rate is nearer
@@ -31,7 +31,7 @@ class TickClock:
     """
 
     def __init__(self, modulo: int) -> None:
-        self.rate_hz = NOMINAL_HZ
+        self.rate_hz = _NOMINAL_HZ
         self._modulo = modulo
         self._points: list[tuple[int, int]] = []  # (ticks, arrival ns): of each bucket the earliest
         self._ticks = 0  # unwrapped, of the last record
@@ -104,7 +104,7 @@ class TickClock:
         """Lay the line below all points."""
         tick0, ns0 = self._points[0]
         x = [(tick - tick0) for tick, _ in self._points]
-        y = [(ns - ns0) - dx / NOMINAL_HZ * 1e9 for dx, (_, ns) in zip(x, self._points, strict=True)]
+        y = [(ns - ns0) - dx / _NOMINAL_HZ * 1e9 for dx, (_, ns) in zip(x, self._points, strict=True)]
         slope = 0.0
         if len(x) >= _FEWEST:
             hull: list[int] = []
@@ -118,8 +118,8 @@ class TickClock:
             right = next(k for k in range(1, len(hull)) if x[hull[k]] >= middle)
             a, b = hull[right - 1], hull[right]
             slope = (y[b] - y[a]) / (x[b] - x[a])
-            bound = BOUND / NOMINAL_HZ * 1e9
+            bound = _BOUND / _NOMINAL_HZ * 1e9
             slope = min(max(slope, -bound), bound)
-        self.rate_hz = 1e9 / (1e9 / NOMINAL_HZ + slope)
+        self.rate_hz = 1e9 / (1e9 / _NOMINAL_HZ + slope)
         low = min(yi - slope * xi for xi, yi in zip(x, y, strict=True))
         self._line = (ns0 + low, float(tick0))

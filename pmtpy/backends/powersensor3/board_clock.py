@@ -34,7 +34,7 @@ from pmtpy.core.rows import Ints
 # The fastest arrival is late by an unknown time: USB, the driver, the reader's wake-up. Taken to lie between 0 and
 # twice this, so rows are put this much below the line of the fastest arrivals.
 GUARD_NS = 75_000
-WINDOW_NS = 500_000_000
+_WINDOW_NS = 500_000_000
 _LEAST_POINTS = 5  # in a window
 # An error of the line is taken out at this rate, so that it falsifies no energy by more, besides the drift.
 MAX_SLEW = 50e-6
@@ -282,7 +282,7 @@ class BoardClock:
         self._doubt(late, point[0])
         self._window.append((late, point))
         first_ns = self._window[0][1][1]
-        if point[1] - first_ns < WINDOW_NS or len(self._window) < _LEAST_POINTS:
+        if point[1] - first_ns < _WINDOW_NS or len(self._window) < _LEAST_POINTS:
             return
         low, fastest = min(self._window)
         self._window = []

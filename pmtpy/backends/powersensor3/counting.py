@@ -24,7 +24,7 @@ import numpy.typing as npt
 from pmtpy.backends.powersensor3.codec import DEVICE_CLOCK_US, Levels
 from pmtpy.core.rows import Floats, Ints
 
-TOLERANCE = 0.25  # of an interval: how far a stamp may be off its place
+_TOLERANCE = 0.25  # of an interval: how far a stamp may be off its place
 SURE_US, ALIKE_US = 3.0, 5.0  # remainders that differ by less agree for sure; that cannot be told apart by stamps
 _LEAST_JITTER_US = 0.3  # stamps are whole microseconds
 _LONGEST_TURNS, _SAME_US = 26, 0.5
@@ -103,7 +103,7 @@ class FrameCounter:
         self._aside_us, self._aside_stamps, self._slipped = 0.0, 0, 0
         self._apart_us = 0.0  # between places of neighbouring numbers; 0: not worked out yet
         self._repeats = 0  # frames after which places are the same
-        self._limit_us = TOLERANCE * nominal_us  # beyond which a stamp is off
+        self._limit_us = _TOLERANCE * nominal_us  # beyond which a stamp is off
 
     def count(self, stamps: Levels, *, last: bool = False) -> Counted:
         """Number the frames; the last ones are left out where only their successor can tell, unless none will come.
@@ -186,7 +186,7 @@ class FrameCounter:
         steps = np.diff(us) % DEVICE_CLOCK_US
         if len(steps) >= _FEW:
             middle = float(np.median(steps))
-            even = steps[np.abs(steps - middle) <= TOLERANCE * middle]
+            even = steps[np.abs(steps - middle) <= _TOLERANCE * middle]
             seen = float(even.mean())
             if abs(seen - self.interval_us) > _OTHER * self.interval_us:
                 self.interval_us = seen
@@ -235,7 +235,7 @@ class FrameCounter:
         missing = self._shortest(rest_us)
         self._aside_us += float(_wrapped(np.array(rest_us - missing * self.interval_us)))
         self._aside_stamps = stamps
-        if self._run < _SETTLED or abs(self._aside_us) > TOLERANCE * self.interval_us:
+        if self._run < _SETTLED or abs(self._aside_us) > _TOLERANCE * self.interval_us:
             # It is not known any more by how many places the lattice moved: it is where the stamps are now.
             self._phase_us, self._weight = self._phase_us + self._aside_us, stamps
             self._aside_us, self._aside_stamps = 0.0, 0
@@ -250,7 +250,7 @@ class FrameCounter:
         if len(near) >= _FEW and self._run >= _ENOUGH:
             deviation = math.sqrt(max(0.0, math.fsum([us * us for us in near]) / len(near) - shift * shift))
             self._jitter_us += (deviation - self._jitter_us) / (8 if self._jitter_us else 1)
-            self._limit_us = min(TOLERANCE * self.interval_us, _ROUNDING_US + 5 * self._jitter_us)
+            self._limit_us = min(_TOLERANCE * self.interval_us, _ROUNDING_US + 5 * self._jitter_us)
         if self._run >= _SETTLED and not self._repeats:
             self._work_out_places()
         far = len(near) >= _FEW and 2 * abs(shift) > self._apart_us > 0 and self._place_of(shift, len(near))
@@ -303,7 +303,7 @@ class FrameCounter:
     def _shortest(self, rest_us: float) -> int:
         """Return the fewest missing frames that leave this remainder; none, where stamps have but moved a little."""
         several = np.arange(
-            abs(rest_us) > TOLERANCE * self.interval_us, int(_TURNS * DEVICE_CLOCK_US / self.interval_us)
+            abs(rest_us) > _TOLERANCE * self.interval_us, int(_TURNS * DEVICE_CLOCK_US / self.interval_us)
         )
         misfit = np.abs(_wrapped(several * self.interval_us - rest_us))
         sure = np.flatnonzero(misfit <= max(SURE_US, _ROUNDING_US + self._jitter_us))
