@@ -134,6 +134,8 @@ def open_source(
         source.poll()
     except ReadError as error:
         finding = _finding(host or None, Machine()) if Path(tool).name == tool else None
-        cure = finding.remedy if finding and not finding.usable else "see what this says: $ ipmitool dcmi power reading"
+        remote = f"-I lanplus -L USER -a -H {host}{f' -U {user}' if user else ''} " if host else ""
+        look = f"see what this says: $ ipmitool {remote}dcmi power reading"
+        cure = finding.remedy if finding and not finding.usable else look
         raise BackendUnavailableError(BACKEND, str(error), cure) from error
     return source

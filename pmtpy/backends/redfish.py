@@ -112,9 +112,10 @@ def _with_power(get: Get, host: str, chassis: str) -> list[str]:
     return found
 
 
-def discover() -> Discovery:
+def discover(device: str | None = None) -> Discovery:
     """Say that a service must be named."""
-    return only_named(BACKEND, "a Redfish service is asked where it is named", "its host: redfish:bmc.example.org")
+    why = "a Redfish service is asked only where one is named"
+    return only_named(BACKEND, device, why, "its host: redfish:bmc.example.org")
 
 
 def open_source(

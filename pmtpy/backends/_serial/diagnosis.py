@@ -11,6 +11,9 @@ from pmtpy.backends._serial.port import holders
 from pmtpy.backends.machine import Machine, may_use, remake_nodes, why_denied
 from pmtpy.errors import Finding, Obstacle, Verdict
 
+_MEMORY = 1  # the major number of /dev/null and its like (Documentation/admin-guide/devices.txt)
+_FEW_USERS = 3  # of a port; where there are more, it is none, and ending them all is no advice
+
 
 def port_finding(
     backend: str, path: Path, machine: Machine, *, on_usb: bool = False, rules: tuple[str, ...] = ()
@@ -23,14 +26,15 @@ def port_finding(
         obstacle, cure = why_denied(path)
         reason = f"no permission to read and write {name}"
         return Finding(backend, name, Verdict.BROKEN, reason, obstacle, cure, rules)
-    if not path.is_char_device():
+    if not path.is_char_device() or os.major(path.stat().st_rdev) == _MEMORY:
         cure = ("name the port of the board, as $ pmtpy list shows it",)
         return Finding(backend, name, Verdict.BROKEN, f"{name} is not a serial port", Obstacle.SETTING, cure)
     users = holders(name)
     if users or _locked(path):
         who = ", ".join(users) or "a program that cannot be seen from here (another user, a container)"
         numbers = [user.split()[1] for user in users if user.startswith("pid ")]
-        cure = ("wait until it has ended, or end it:", f"$ kill {' '.join(numbers)}") if numbers else ()
+        few = 0 < len(numbers) <= _FEW_USERS
+        cure = ("wait until it has ended, or end it:", f"$ kill {' '.join(numbers)}") if few else ()
         modem = rules if "ModemManager" in who else ()
         return Finding(backend, name, Verdict.BROKEN, f"{name} is in use by {who}", Obstacle.BUSY, cure, modem)
     return Finding(backend, name, Verdict.WORKS, f"{name} is there and free")

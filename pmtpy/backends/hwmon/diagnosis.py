@@ -25,6 +25,9 @@ def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:
     found = discover(sysfs_root=machine.sysfs)
     chips, dangling = scan(machine.sysfs)
     findings = []
+    if device is not None and not any(device in {c.device, c.name} for c in chips):
+        there = f"there are: {', '.join(found.devices)}" if found.devices else found.reason
+        return (Finding("hwmon", device, Verdict.ABSENT, f"no chip is called {device}; {there}", Obstacle.HARDWARE),)
     for name in found.devices if device is None else (device,):
         closed = [
             a.path for c in chips if name in {c.device, c.name} for a in c.attributes

@@ -326,10 +326,10 @@ def _scales(text: str) -> dict[str, float]:
         raise TargetError(msg) from None
 
 
-def discover() -> Discovery:
+def discover(device: str | None = None) -> Discovery:
     """Say that a daemon must be named: connecting sets its bricklets, which may be another program's."""
     why = "a Brick Daemon is asked only where it is named, since its bricklets are set anew"
-    return only_named(BACKEND, why, "its host: tinkerforge:localhost")
+    return only_named(BACKEND, device, why, "its host: tinkerforge:localhost")
 
 
 def open_source(
