@@ -349,6 +349,7 @@ def _energies(
         )
         if comparison is not None:
             comparisons[name] = comparison
+            found.notes += [f"energy.{name}: {why}" for why in comparison.warnings]
     return comparisons
 
 

@@ -167,6 +167,7 @@ def _energy(comparison: EnergyComparison) -> dict[str, Any]:
         "held_error_percent": 100.0 * comparison.held_error,
         "corrected_j": comparison.corrected_j.as_dict(),
         "corrected_error_percent": 100.0 * comparison.corrected_error,
+        "aliased_j": comparison.aliased_j.as_dict(),
         "method": comparison.method,
     }
 

@@ -17,7 +17,6 @@ import numpy as np
 from pmtpy.analysis.comparison.pairwise import Follows, Prepared, against, alone, prepare
 from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, RegionEnergies, Trace
 from pmtpy.analysis.correction.energy import compare_energy
-from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.updates import tidy
 from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, uncertainty_budget
 from pmtpy.analysis.uncertainty.interval_statistics import summarise_one
@@ -90,7 +89,7 @@ def compare(
                 joules, u, watts = (measured or {})[name, span.name]
                 energy = replace(energy, joules=joules, uncertainty_joules=u, watts=watts)
             if name in following:
-                energy = replace(energy, corrected_j=_corrected(following[name], base, span))
+                energy = _corrected(energy, following[name], base, span)
             energies[name] = energy
         true_j = truth(span.start, span.end) if truth is not None else None
         rows.append(RegionEnergies(span, _differences(energies, chosen, stated), true_j))
@@ -197,11 +196,13 @@ def _lost(trace: Trace, start: float, end: float) -> tuple[int, float]:
     return int(np.sum(trace.lost[missing][inside])), float(np.sum(overlap[inside]))
 
 
-def _corrected(follows: Follows, base: Prepared, span: Span) -> Estimate | None:
+def _corrected(energy: Energy, follows: Follows, base: Prepared, span: Span) -> Energy:
     try:
-        return compare_energy(follows.readings, base.curve, follows.response, (span.start, span.end)).corrected_j
+        found = compare_energy(follows.readings, base.curve, follows.response, (span.start, span.end))
     except DeclinedError:
-        return None  # the readings do not reach far enough over this span
+        return energy  # the readings do not reach far enough over this span
+    warnings = (*energy.warnings, *(f"corrected: {why}" for why in found.warnings))
+    return replace(energy, corrected_j=found.corrected_j, warnings=warnings)
 
 
 def _differences(energies: Mapping[str, Energy], reference: str, stated: set[str]) -> dict[str, Energy]:

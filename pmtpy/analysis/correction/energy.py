@@ -42,6 +42,10 @@ class EnergyComparison:
         By holding each poll until the next.
     corrected_j : Estimate
         By everything the sensor's response allows; ``method`` says how.
+    aliased_j : Estimate
+        The same, with the interval that holds even if the load repeats in step with the sensor.
+    warnings : tuple of str
+        What a reader of the corrected energy must know.
     """
 
     start_s: float
@@ -50,6 +54,8 @@ class EnergyComparison:
     held_j: float
     corrected_j: Estimate
     method: str
+    aliased_j: Estimate
+    warnings: tuple[str, ...] = ()
 
     @property
     def held_error(self) -> float:
@@ -98,4 +104,7 @@ def compare_energy(
     except CoverageError as error:
         raise DeclinedError(str(error)) from error
     corrected = Estimate(found.joules, found.low, found.high)
-    return EnergyComparison(start, end, meter.energy(start, end), held, corrected, found.method)
+    aliased = Estimate(found.joules, *found.aliased)
+    return EnergyComparison(
+        start, end, meter.energy(start, end), held, corrected, found.method, aliased, found.warnings
+    )

@@ -6,6 +6,8 @@ import pytest
 from pmtpy.analysis.characterisation.gain import fit_line, fit_transfer
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.correction.energy import Readings, compare_energy, held_polls
+from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
@@ -80,6 +82,23 @@ def test_energies_are_compared_with_the_meters() -> None:
     assert found.held_error < -0.03
     assert found.corrected_j.contains(truth)
     assert abs(found.corrected_error) < 0.008  # docs/characterise.md: 0.8 % over 6 s
+
+
+def test_of_a_sensor_that_looks_away_both_intervals_are_given_and_said() -> None:
+    # On for the quarter of each period that the sensor sees, which it shows as always on.
+    on = np.arange(0.0, 20.0, 0.1)
+    meter = PowerTrace.from_energy(
+        np.sort(np.concatenate([on, on + 0.025])), np.concatenate([[0.0], np.cumsum(np.tile([5.0, 4.5], 200))[:-1]])
+    )
+    k = np.arange(1, 199)
+    t = np.asarray(0.1 * k + 0.025, np.float64)
+    watts = np.full(len(k), 200.0) - 140.0 * (k < 20)
+    response = Response(0.1, 0.025, 0.0, 0.0, 1.0, 0.0, 0.002, 0.3, 0.0005, 0.0, 0.2)
+    found = compare_energy(Readings(t, watts, Updates(k, t, watts, 0.1)), meter, response, (8.0, 12.0))
+    assert not found.corrected_j.contains(found.reference_j)
+    assert found.aliased_j.contains(found.reference_j)
+    assert found.aliased_j.value == found.corrected_j.value
+    assert any("sees 25% of the time" in why for why in found.warnings)
 
 
 def test_energies_outside_a_recording_are_declined() -> None:
