@@ -114,11 +114,16 @@ LAYOUTS: dict[str, tuple[ChipSpec, ...]] = {
     ),
     "xilinx": (
         ChipSpec(
-            "xclmgmt_hwmon",
+            "xilinx_u250_gen3x16_xdma_shell_4_1_mgmt",
             "0000:65:00.0",
-            {"power1_input": Live("power", 1.0, 1_000_000), "power2_input": Live("power", 0.6, 1_000_000)},
+            {"power1_input": Live("power", 1.0, 1_000_000)},
             0.01,
-            {"power1_label": "Power", "power2_label": "vccint"},
+            {
+                "power1_label": "POWER",
+                "power1_average": 225_000_000,  # which is the largest there was
+                "power2_label": "CS_TARGET_POWER",
+                "power2_input": 190_000_000,  # which it is to keep to
+            },
         ),
     ),
     "grace": (

@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from pmtpy.backends.hwmon.device import Attribute, Chip
+from pmtpy.backends.hwmon.device import Attribute, Chip, is_xrt
 
 _WHOLE = "host"  # the whole machine, with everything in it
 
@@ -33,7 +33,7 @@ _CONTINUOUS = frozenset({"ina226", "ina230", "ina231", "ina238"})
 # Shunt monitors: a shunt of 1 %, the commonest, and 0.1 % of the chip (data sheet), rectangular. Graphics cards: 5 %,
 # the steady error of boards against a meter (arXiv 2312.02741). Others state nothing; 3 % is assumed, which is what
 # uncalibrated meters on boards were found off (Shalavi et al., 2023, for NVIDIA's modules).
-_GAIN_U = {"ina": 0.006, "xclmgmt": 0.05, "xocl": 0.05, "amdgpu": 0.05, "xe": 0.05, "i915": 0.05}
+_GAIN_U = {"ina": 0.006, "amdgpu": 0.05, "xe": 0.05, "i915": 0.05}
 _ASSUMED_GAIN_U = 0.03
 
 _Domains = dict[str, str]
@@ -65,7 +65,8 @@ def gain_u(chip: Chip, attribute: Attribute) -> float:
     """Relative standard uncertainty of a reading: as the driver states it, else that of its kind of sensor."""
     if attribute.error is not None:
         return attribute.error / math.sqrt(3.0)
-    stated = _GAIN_U.get(chip.name, _GAIN_U["ina"] if chip.name.startswith("ina") else _ASSUMED_GAIN_U)
+    kind = "ina" if chip.name.startswith("ina") else "amdgpu" if is_xrt(chip.name) else chip.name
+    stated = _GAIN_U.get(kind, _ASSUMED_GAIN_U)
     # POWER9's firmware divides its accumulator by the nominal sampling rate, which is 0.19 % too high.
     return math.hypot(stated, 0.002) if chip.name == "ibmpowernv" and attribute.kind == "energy" else stated
 
@@ -106,7 +107,7 @@ def domains(chips: Sequence[Chip]) -> dict[tuple[str, str], str]:
     found: dict[tuple[str, str], str] = {}
     for chip in chips:
         parts = list(dict.fromkeys(a.part for a in chip.attributes if a.kind in {"power", "energy"}))
-        rule = _RULES.get(chip.name, _unknown)
+        rule = _fpga if is_xrt(chip.name) else _RULES.get(chip.name, _unknown)
         found.update({(chip.device, part): domain for part, domain in rule(chip, parts).items()})
     if chips and chips[0].name == "power_meter":
         found.update(_meters([(c, p) for c in chips for p in dict.fromkeys(a.part for a in c.attributes)]))
@@ -177,10 +178,9 @@ def _supply(_: Chip, parts: Sequence[str]) -> _Domains:
 
 
 def _fpga(chip: Chip, parts: Sequence[str]) -> _Domains:
-    """A Xilinx card under XRT: its power reading is the whole card's, rails are inside it."""
-    card = f"fpga/{chip.address or chip.index}"
-    powers = [p for p in parts if p in {"power", "power1", "card", "total"}] or list(parts[:1])
-    return {p: card if p == powers[0] else f"{card}/{slug(p)}" for p in parts}
+    """A Xilinx card under XRT: one power, of the whole card; both its functions show it."""
+    card = f"fpga/{chip.address.rpartition('.')[0] or chip.index}"
+    return {p: card if p in {"power", "power1"} or len(parts) == 1 else "" for p in parts}
 
 
 _RULES: dict[str, Callable[[Chip, Sequence[str]], _Domains]] = {
@@ -190,12 +190,6 @@ _RULES: dict[str, Callable[[Chip, Sequence[str]], _Domains]] = {
     "i915": _gpu,
     "amd_energy": _amd_energy,
     "corsairpsu": _supply,
-    # Names under which XRT's drivers register (management and user function).
-    "xclmgmt": _fpga,
-    "xclmgmt_hwmon": _fpga,
-    "xocl": _fpga,
-    "xocl_hwmon": _fpga,
-    "xmc": _fpga,
 }
 
 _METER = re.compile(r"\b(module|total|grace|cpu|sysio|soc|dram)\b.*\bsocket (\d+)")

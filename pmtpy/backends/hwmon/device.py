@@ -115,10 +115,20 @@ def _attribute(path: Path, match: re.Match[str], chip: str) -> Attribute | None:
     if chip != "ibmpowernv" and optional_number(path.with_name(f"{stem}_enable")) == 0:
         return None
     label = optional_text(path.with_name(f"{stem}_label")) or ""
+    if is_xrt(chip) and kind == "power" and (form == "average" or label.startswith("CS_TARGET")):
+        return None  # the largest power there was, and the power that the card is to keep to: neither is a reading
     if not label and kind == "power":  # the ACPI meter's only name for what it measures
         label = optional_text(path.with_name(f"{stem}_oem_info")) or ""
     window = _milliseconds(path.with_name(f"{stem}_average_interval")) if form == "average" else None
     return Attribute(path, kind, number, form == "average", label, window, _error(path.with_name(f"{stem}_accuracy")))
+
+
+def is_xrt(chip: str) -> bool:
+    """Whether a chip is a Xilinx card under XRT: it bears the name of its shell, and which function of the card it is.
+
+    Facts: ``Xilinx/XRT``, ``src/runtime_src/core/pcie/driver/linux/xocl/subdev/{xmc,xmc_u2,hwmon_sdm}.c``.
+    """
+    return re.fullmatch(r"xilinx_.*[_-](mgmt|user)", chip) is not None
 
 
 def _error(path: Path) -> float | None:

@@ -87,7 +87,7 @@ EXPECTED = {
     "product": (None, ["rail1"]),
     "amdgpu": ("amdgpu", ["ppt"]),
     "xe": ("xe/0", ["card"]),
-    "xilinx": ("xclmgmt_hwmon/0", ["power"]),
+    "xilinx": ("xilinx_u250_gen3x16_xdma_shell_4_1_mgmt/0", ["power"]),
     "grace": ("power_meter", ["module_power_socket_0", "module_power_socket_1"]),
     "server": (None, ["power1"]),
     "ibmpowernv": (None, ["system"]),
