@@ -316,14 +316,15 @@ class Acquisition:
         """Set a bookmark at the present instant, which is not before ``asked_ns``."""
         if self.failure is not None:
             raise self.failure
-        if self.demand.always or self.feed is not None:
+        if self.demand.always:
             return self._history.bookmark(asked_ns)
         try:
             taken = self._source.read_row()
         except PmtError as error:
             self.fail(error)
             raise
-        if isinstance(taken, Row) and taken.t_ns >= asked_ns and not (self._labels.waiting or self._resumed):
+        apart = self.feed is None and not (self._labels.waiting or self._resumed)
+        if apart and isinstance(taken, Row) and taken.t_ns >= asked_ns:
             # The register was read just now: its row is the instant, with nothing to be bridged beside it.
             return self._curve.note(taken)
         self._absorb(taken)

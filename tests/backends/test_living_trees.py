@@ -90,6 +90,26 @@ def test_a_counter_that_never_moves_is_no_zero(stage: Stage) -> None:
             pmt.joules(a, sensor.read())
 
 
+@pytest.mark.parametrize("interval", [None, 2.0])
+def test_a_region_beside_a_dump_is_as_good_as_without(stage: Stage, tmp_path: Path, interval: float | None) -> None:
+    """The counter is read at both ends: between rows of a dump, 0.1 or 2 s apart, a burst can lie anywhere."""
+    load = Square(10.0, 200.0, 0.9, duty=0.2)
+    processor(stage.tree, INTEL)
+    zone(stage.tree, "0", "package-0", register(load))
+    with stage.open("rapl") as sensor, sensor.dump(tmp_path / "run.csv", interval=interval):
+        for length_s in (0.13, 0.37, 0.05, 0.61):
+            stage.clock.advance(0.217, sleepers=1)
+            begin_s = stage.clock.seconds
+            with pmt.region("x", sensor) as region:
+                stage.clock.advance(length_s, sleepers=1)
+            truth = load.between(begin_s, stage.clock.seconds)
+            assert region["rapl"].joules == pytest.approx(truth, abs=2 * 200.0 * 2**-10)
+            assert region["rapl"].uncertainty_joules < 0.03 * truth + 0.4
+    rows = pmt.load(tmp_path / "run.csv")
+    assert not rows.attrs["notes"]
+    assert rows["total_J"].iloc[-1] == pytest.approx(load.between(*rows["time"].iloc[[0, -1]] - 1.7e9), abs=0.4)
+
+
 def test_one_frozen_package_leaves_the_other_known(stage: Stage) -> None:
     processor(stage.tree, INTEL, packages=2)
     zone(stage.tree, "0", "package-0", register(HUNDRED))
@@ -252,7 +272,7 @@ def test_a_part_that_shows_nothing_for_a_moment_may_have_been_on(stage: Stage, s
     begin = stage.clock.seconds + 1.0
     power = lambda t: f"{shown if begin <= t < begin + 0.3 else 90_000_000}\n"  # noqa: E731
     chip(stage.tree, 0, "ina226", {"power1_input": power}, device="i2c-2/2-0041")
-    total = stage.measure("hwmon", 2.0, pumped=True)
+    total = stage.measure("hwmon", 2.0, polled=True)
     assert total.coverage == 1.0
     assert total.joules < 160.0
     assert abs(total.joules - 180.0) < 2 * total.uncertainty_joules
@@ -263,7 +283,7 @@ def test_a_part_that_is_switched_on_and_off_is_believed(stage: Stage) -> None:
     load = Square(0.0, 90.0, 1.0)
     power = lambda t: f"{round(load.watts(t) * 1e6)}\n"  # noqa: E731
     chip(stage.tree, 0, "ina226", {"power1_input": power}, device="i2c-2/2-0041")
-    total = stage.measure("hwmon", 6.0, pumped=True)
+    total = stage.measure("hwmon", 6.0, polled=True)
     assert abs(total.joules - 270.0) < 3 * total.uncertainty_joules < 60.0
     assert not told(total, "no power for a moment")
 
