@@ -200,8 +200,10 @@ class _Together:
         And the number of readings looked at.
         """
         t, p, gaps, sample = self.t, self.p, self.gaps, max(self.sample_s, 1e-9)
-        if self.power and len(gaps) and gaps.min() < _REPEATED * sample and (p[:, 1:] == p[:, :-1]).any():
-            kept = _apart(t, _APART * sample)
+        # Polls of one reading stand closer than the register is renewed; those at random instants often stand close.
+        renewed = self.refresh or sample
+        if self.power and len(gaps) and gaps.min() < _REPEATED * renewed and (p[:, 1:] == p[:, :-1]).any():
+            kept = _apart(t, _APART * renewed)
             t, p = t[kept], p[:, kept]
             gaps = t[1:] - t[:-1]
         steps = p[:, 1:] - p[:, :-1]

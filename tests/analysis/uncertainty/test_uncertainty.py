@@ -330,3 +330,28 @@ def test_stated_intervals_cover_the_truth_as_often_as_they_say(kind: str) -> Non
     errors = np.array([random_trial(rng, kind).error for _ in range(400)])
     covered = float(np.mean(np.abs(errors) < 1.96))
     assert 0.90 <= covered <= 0.99
+
+
+def test_readings_at_random_instants_are_all_looked_at() -> None:
+    """One reading in each slot, at random: many stand closer than usual, and are readings of their own all the same.
+
+    Of a load of about the period of the slots the mean of many errors is known: n readings of D seconds each are off
+    by D sqrt(n) times the deviation of the power, and sqrt(1 + 1/24) more, as their distances vary.
+    """
+    rng = np.random.default_rng(8)
+    slot_s, high, z = 0.05, 20.0, []
+    for _ in range(150):
+        period_s, phase_s, seconds = rng.uniform(0.04, 0.09), rng.uniform(0.0, 0.09), rng.uniform(1.0, 4.0)
+        slots = np.arange(-40, round(seconds / slot_s) + 40)
+        t = slots * slot_s + rng.uniform(0.0, slot_s, len(slots))
+        watts = np.where(((t - phase_s) / period_s) % 1.0 < 0.5, high, 0.0)
+        inside = np.concatenate([[0.0], t[(t > 0.0) & (t < seconds)], [seconds]])
+        joules = float(np.trapezoid(np.interp(inside, t, watts), inside))
+        whole, part = np.divmod((np.array([0.0, seconds]) - phase_s) / period_s, 1.0)
+        truth = float(np.diff(high * period_s * (0.5 * whole + np.minimum(part, 0.5)))[0])
+        channel = POWER.timed(refresh_s=0.007, window_s=0.007)
+        t_ns = np.round(t * 1e9).astype(np.int64)
+        seen = summarise_one(channel, t_ns, watts, start_ns=0, end_ns=round(seconds * 1e9), joules=joules)
+        z.append((joules - truth) / uncertainty_budget(channel, seen).uncertainty_joules)
+    assert 0.6 < float(np.sqrt(np.mean(np.square(z)))) < 1.15
+    assert max(np.abs(z)) < 4.0
