@@ -202,16 +202,16 @@ def several(values: Floats, places: int, instead: bytes = b"") -> Sequence[Numbe
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = np.multiply(values, factor, order="C")
         nearest = np.rint(scaled)
-        off = scaled - nearest
+        off = np.abs(np.subtract(scaled, nearest, out=scaled), out=scaled)
         least, largest = nearest.min(axis=1), nearest.max(axis=1)
         most = max(-float(least.min()), float(largest.max()))
     if not most < _LARGEST:  # also true for NaN
         return [_with_gaps(row, factor, places, instead) for row in values]
     # The product is off by half a unit in its last place at most; only so near to a tie can rint have gone wrong.
     doubt = 0.5 - most * 2.0**-52
-    if float(off.max()) >= doubt or float(off.min()) <= -doubt:
-        where = np.nonzero(np.abs(off) >= doubt)
-        nearest[where] = _settled(values[where], factor, scaled[where], nearest[where])
+    if float(off.max()) >= doubt:
+        where = np.nonzero(off >= doubt)
+        nearest[where] = _settled(values[where], factor, nearest[where])
         least, largest = nearest.min(axis=1), nearest.max(axis=1)
     rows = zip(nearest.astype(np.int64), least.tolist(), largest.tolist(), strict=True)
     return [_column(row, places, int(low), int(high)) for row, low, high in rows]
@@ -228,12 +228,13 @@ def _with_gaps(values: Floats, factor: float, places: int, instead: bytes) -> Nu
     return replace(made, missing=missing, instead=instead) if isinstance(made, Number) and missing.any() else made
 
 
-def _settled(x: Floats, factor: float, product: Floats, rounded: Floats) -> Floats:
+def _settled(x: Floats, factor: float, rounded: Floats) -> Floats:
     """Round again some products, with the error of the product, so that ties are told from near ties.
 
     The error of a product is found exactly by splitting both factors into halves of 26 bits (Dekker, "A floating-point
     technique for extending the available precision", Numerische Mathematik 18, 1971).
     """
+    product = x * factor
     x_high = x * 134217729.0 - (x * 134217729.0 - x)  # 2**27 + 1
     f_high = factor * 134217729.0 - (factor * 134217729.0 - factor)
     x_low, f_low = x - x_high, factor - f_high

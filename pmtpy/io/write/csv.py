@@ -61,15 +61,20 @@ class CsvSink:
         return self._file.close(ending)
 
 
-def _alike(body: Sequence[Column]) -> dict[tuple[str, int], tuple[list[int], list[int]]]:
+def _alike(body: Sequence[Column]) -> dict[tuple[str, int], tuple[list[int], slice | list[int]]]:
     """Sort columns that are made into text together: by array and decimals, their places in a line and in the array."""
-    found: dict[tuple[str, int], tuple[list[int], list[int]]] = {}
+    found: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for i, column in enumerate(body):
         if column.index >= 0:  # else there is no total, and the field stays empty
-            where, rows = found.setdefault((column.array, column.places), ([], []))
-            where.append(i)
-            rows.append(column.index)
-    return found
+            found.setdefault((column.array, column.places), []).append((column.index, i))
+    return {
+        alike: ([i for _, i in sorted(pairs)], _rows(sorted(row for row, _ in pairs))) for alike, pairs in found.items()
+    }
+
+
+def _rows(rows: list[int]) -> slice | list[int]:
+    """Return rows that follow each other as a slice, which numpy need not copy."""
+    return slice(rows[0], rows[-1] + 1) if rows == list(range(rows[0], rows[-1] + 1)) else rows
 
 
 def _markers(frame: Frame) -> Text:

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pmtpy.core.channel import Channel, Quantity
+from pmtpy.core.channel import Channel, Derivation, Quantity
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Frame, Layout
 from pmtpy.errors import SinkError, TargetError
@@ -51,6 +51,34 @@ def test_the_columns_are_those_of_the_interface(tmp_path: Path, header: Header, 
     )
     assert lines[2].startswith("1700000000.000050,0.000050000,go,0,36.000000,0.001800,")
     assert lines[4:] == [""]
+
+
+def test_columns_of_every_order_hold_their_own_values(tmp_path: Path, header: Header) -> None:
+    """Powers that share a voltage, and one whose channels lie in between, with other numbers of decimals."""
+    product = Derivation.PRODUCT
+    layout = Layout(
+        (
+            Channel("a", Quantity.CURRENT, scale=1e-3),
+            Channel("b", Quantity.CURRENT, scale=1e-3),
+            Channel("v", Quantity.VOLTAGE, scale=1e-3),
+            Channel("left", Quantity.POWER, derivation=product, operands=("v", "b"), domain="left"),
+            Channel("gpu", Quantity.POWER, scale=1e-1, domain="gpu"),
+            Channel("right", Quantity.POWER, derivation=product, operands=("v", "a")),
+            Channel("heat", Quantity.TEMPERATURE, scale=1.0),
+        )
+    )
+    n = 5
+    ramp = np.arange(float(n))
+    watts, values = np.add.outer(ramp, [7.0, 1.0, 2.0, 3.0]), np.add.outer(ramp, [10.0, 20.0, 30.0, 40.0])
+    none = np.zeros((n, 4), np.int64)
+    sink = open_sink(tmp_path / "a.csv", replace(header, layout=layout))
+    sink.write(Frame(np.arange(n) * 1000, watts, 100 * watts, values, none[:, 0], none))
+    sink.close(CLEAN)
+    read = pd.read_csv(tmp_path / "a.csv")
+    first = {"total_W": 7, "left_W": 1, "gpu_W": 2, "right_W": 3, "left_A": 20, "right_A": 10, "heat_C": 40}
+    expected = {name: (ramp + value).tolist() for name, value in {**first, "left_V": 30, "right_V": 30}.items()}
+    expected |= {f"{name}_J": (100 * ramp).tolist() for name in ("total", "left", "gpu", "right")}
+    assert {name: read[name].tolist() for name in read.columns[4:]} == expected
 
 
 def test_joules_count_from_the_first_row_of_the_file(tmp_path: Path, header: Header, make_frame: MakeFrame) -> None:
