@@ -46,7 +46,7 @@ _HIDDEN, _BEATS, _WIDE_WINDOW = 0.067, 3.0, 1.5
 _NEVER_SEEN = math.sqrt(2.0 / 3.0)
 _OVERDUE_S, _OVERDUE_SAMPLES = 0.3, 4.0  # pollers and evaluations bring rows within less
 _FULL_COVERAGE = 0.9  # below this share of time seen a sensor is called part-time (gpu-table of Yang et al., duty)
-_DOUBTFUL_SHARE = 0.1  # edges and lag together above this share of the energy: the region is too short
+_DOUBTFUL_SHARE = 0.1  # twice edges and lag together above this share of the energy: the region is too short
 # Components that come from the load and the two instants, which all channels share.
 _SHARED = frozenset({"edges", "ahead", "lag", "clock", "unresolved", "uncovered", "reconstruction"})
 # Two-sided 95 % quantiles of Student's t for 1 to 10 degrees of freedom.
@@ -382,14 +382,14 @@ class _Judge:
         used = abs(seen.joules) or (
             blurred if self.channel.least_watts > 0.0 else math.inf
         )  # no powered part uses none
-        if not short and not blurred > _DOUBTFUL_SHARE * used:
+        if not short and not 2.0 * blurred > _DOUBTFUL_SHARE * used:
             return []
         what = f"{self.channel.name}: the region of {_duration(seen.seconds)} is too short for"
         if not self.refresh_s:
             return [f"{what} the rows that were read"]
         averages = f" and averages over {_duration(self.window_s)}" if self.window_s else ""
         if not short:
-            averages += f": what falls between its readings leaves {blurred / used:.0%} of the energy open"
+            averages += f": what falls between its readings leaves up to {2.0 * blurred / used:.0%} of the energy open"
         advice = "measure longer, or repeat the work inside the region"
         return [f"{what} this sensor, which refreshes every {_duration(self.refresh_s)}{averages}; {advice}"]
 
