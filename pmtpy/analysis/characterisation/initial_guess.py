@@ -25,7 +25,10 @@ _PER_PERIOD = 20  # grid steps in an update period, so that the narrowest window
 _LAGS = 1000  # ... unless that makes more of them than this
 _UPDATES = 1000  # as many show the shape of the loss; the fits that follow use all
 _TAUS = 36
-_MOST = {BOXCAR: 6, ONE_POLE: 4, BOTH: 3}  # minima kept: a window has aliases under a regular load, a one-pole hardly
+_GROUPS = 24  # widths that are told apart
+_ALIKE = 0.15  # spreads that differ by less, relative, are one width
+_TIED = 3.0  # losses on the grid that differ by less may be of fits that are alike
+_MOST = {BOXCAR: 8, ONE_POLE: 4, BOTH: 4}  # minima kept: a window has aliases under a regular load, a one-pole hardly
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +121,32 @@ def seeds(grid: Grid, period_s: float, within_s: float = math.inf) -> dict[str, 
         ONE_POLE: np.insert(_minima(grid, taus, poles), 2, 0.0, axis=1),
         BOTH: np.concatenate(mixed),
     }
-    return {family: _deepest(rows, within_s)[: _MOST[family]] for family, rows in found.items()}
+    return {family: _deepest(rows, within_s, period_s, _MOST[family]) for family, rows in found.items()}
 
 
-def _deepest(rows: Floats, within_s: float) -> list[Floats]:
-    """Return the vectors of rows (loss, offset, window, tau) by their loss, equal ones by their offset and so on."""
+def _deepest(rows: Floats, within_s: float, period_s: float, most: int) -> list[Floats]:
+    """Return so many vectors of rows (loss, offset, window, tau), by their loss, equal ones by their offset and so on.
+
+    Of each width the deepest, and that of the least age if it is not much worse: under a regular load the same width
+    fits at one lag after the other, and these would crowd out the widths that fit as well.
+    """
     near = rows[np.abs(rows[:, 1] + rows[:, 2] / 2.0 + rows[:, 3]) <= within_s]
-    return [*near[np.lexsort(near.T[::-1]), 1:]]
+    near = near[np.lexsort(near.T[::-1])]
+    age = np.abs(near[:, 1] + near[:, 2] / 2.0 + near[:, 3])
+    spread = np.hypot(near[:, 2] / math.sqrt(12.0), near[:, 3])
+    left, groups = np.ones(len(near), np.bool_), list[tuple[bool, float, list[Floats]]]()
+    while np.any(left) and len(groups) < _GROUPS:
+        first = int(np.argmax(left))
+        alike = left & (np.abs(spread - spread[first]) <= _ALIKE * spread[first])
+        left &= ~alike
+        tied = np.flatnonzero(alike & (near[:, 0] <= _TIED * abs(near[first, 0])))
+        youngest = int(tied[np.argmin(age[tied])])
+        both = [first, youngest] if age[first] - age[youngest] > period_s / 4.0 else [first]
+        worse = near[first, 0] > _TIED * abs(near[0, 0])
+        groups.append((bool(worse), near[first, 0] if worse else spread[first], [near[i, 1:] for i in both]))
+    # Of those that fit alike the narrow ones: each width has aliases a period of the load wider, and so on.
+    ranked = groups[:1] + sorted(groups[1:], key=lambda group: group[:2])
+    return [point for _, _, points in ranked for point in points][:most]
 
 
 def _minima(grid: Grid, widths: Floats, losses: Floats) -> Floats:

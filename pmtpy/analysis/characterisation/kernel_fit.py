@@ -44,7 +44,7 @@ _FITTED = 5  # parameters of a simple family: offset, width, rate, gain, interce
 _RATE_SD = 1.5e-3  # clock rates of one meter differed by 0.1 % between sessions
 _MIN_R2 = 0.8
 _HOPELESS = 20.0  # times the least loss at the first, rough look: not followed further ...
-_FOLLOWED = 4  # ... nor are more of one family
+_FOLLOWED = 6  # ... nor are more of one family
 _SAME = 1e-3  # of a period, and of what is known of the rate: minima that are nearer are one
 _FAR = 0.5  # of a width: a step that long leaves the line that it was found along
 _PARAMETERS = ("offset", "window", "tau", "wander", "rate")
@@ -159,9 +159,9 @@ def fit_kernel(
         for name in _widths(top):
             rows = _profile(problem, shape, top, weights, (name, noise, low))
             kept = plausible([top, *(f for f, _ in rows)], metered=metered, rest_w=rest_w)
-            rows = [(f, misfit) for f, misfit in rows if any(f is k for k in kept)]
+            rows = [(f, misfit if any(f is k for k in kept) else math.inf) for f, misfit in rows]
             fit = profiled(fit, shape.family, name, [(f, misfit - low) for f, misfit in rows])
-            valley += rows if top is best else []
+            valley += [row for row in rows if row[1] < math.inf] if top is best else []
     asked = [(f, noise.misfit(problem.t, f.residuals)) for f in fits]
     fit = with_doubt(fit, asked, valley, least, problem.period)
     return fit if free is None else refuted(fit, free[0], free[1])

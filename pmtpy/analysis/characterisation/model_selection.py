@@ -151,7 +151,9 @@ def with_doubt(
     late = [f for f in near if f.family == best.family and abs(f.lag - best.lag_s.value) > period / 4.0]
 
     def spanned(estimate: Estimate, others: list[float]) -> Estimate:
-        return replace(estimate, low=min(estimate.low, *others), high=max(estimate.high, *others))
+        # Each of them is as uncertain as the best.
+        low, high = (value - estimate.value for value in (estimate.low, estimate.high))
+        return replace(estimate, low=min(others) + low, high=max(others) + high)
 
     near = near if reason else [*likely, *late]
     best = replace(
@@ -167,7 +169,8 @@ def with_doubt(
 def profiled(fit: KernelFit, family: str, name: str, rows: list[tuple[Fit, float]]) -> KernelFit:
     """Widen a width of one family to where its profile rises to what has one chance in twenty.
 
-    ``rows`` are fits at other widths, beside their misfits beyond that of the best of this family.
+    ``rows`` are fits at other widths, beside their misfits beyond that of the best of this family; infinite where a
+    fit is not plausible.
     """
 
     def wider(shape: Shape) -> Shape:
@@ -185,6 +188,8 @@ def _crossing(value: float, rows: list[tuple[float, float]], sign: float) -> flo
     """Return the last width to one side of which the misfit is not too large, about the least as its square root."""
     inner, rise = value, 0.0
     for _, width, misfit in sorted((sign * (w - value), w, max(m, 0.0)) for w, m in rows if sign * (w - value) > 0.0):
+        if misfit == math.inf:  # not plausible: somewhere before it
+            return width
         if misfit > _AS_LIKELY:
             share = (math.sqrt(_AS_LIKELY) - math.sqrt(rise)) / (math.sqrt(misfit) - math.sqrt(rise))
             return inner + share * (width - inner)

@@ -1,0 +1,47 @@
+"""Loads in step with the updates, which show a few phases of them only: what is said of the kernel holds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
+from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
+from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.analysis.signal.updates import Updates
+from pmtpy.errors import DeclinedError
+from tests.support.drawn_sensors import Kernel, Power, Sensor
+
+_UPDATES, _PERIOD = 300, 0.1
+_KERNELS = (Kernel("boxcar", 0.1), Kernel("one-pole", 0.0, 0.0125))
+
+
+def _fitted(kernel: Kernel, ratio: float, *, regular: bool, seed: int) -> KernelFit:
+    rng = np.random.default_rng(seed)
+    slot = ratio * _PERIOD
+    steps = 0.5 + slot * np.arange(int(_UPDATES * _PERIOD / slot) + 20)
+    on = np.arange(len(steps) + 1) % 2 if regular else rng.integers(0, 2, len(steps) + 1)
+    power = Power(np.asarray(steps), np.where(on, 220.0, 60.0))
+    sensor = Sensor(_PERIOD, kernel, gain=0.95, offset_w=-3.0)
+    k = np.arange(10, 10 + _UPDATES)
+    t = np.asarray(rng.uniform(0.0, _PERIOD) + _PERIOD * k, np.float64)
+    wander = 1.5e-4 * np.sin(t)  # as polls at regular intervals make a steady phase seem to
+    updates = Updates(k, t + wander, sensor.readings(power, t, rng), _PERIOD, jitter_s=1e-4, wander_s=wander)
+    edges = np.concatenate([[0.0], steps, [steps[-1] + 1.0]])
+    meter = PowerTrace.from_energy(edges, np.concatenate([[0.0], np.cumsum(power.watts * np.diff(edges))]))
+    return fit_kernel(updates, meter, metered=True, rate_sd=1e-6)
+
+
+@pytest.mark.parametrize("regular", [False, True])
+@pytest.mark.parametrize("ratio", [2.0 / 3.0, 1.2])
+@pytest.mark.parametrize("kernel", _KERNELS, ids=str)
+def test_a_load_in_step_is_never_confidently_wrong(kernel: Kernel, ratio: float, *, regular: bool) -> None:
+    try:
+        fit = _fitted(kernel, ratio, regular=regular, seed=1)
+    except DeclinedError:
+        return
+    assert fit.family in (AMBIGUOUS, kernel.family)
+    width = fit.spans("window_s" if kernel.window_s else "tau_s")
+    assert width is None or width.contains(kernel.window_s or kernel.tau_s)
+    assert fit.best.gain.contains(0.95)
+    assert fit.best.lag_s.contains(kernel.mean_age_s)
