@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=duration_of,
         default="15min",
         metavar="TIME",
-        help="with --stability: a block each (default 15min)",
+        help="with --stability: time from block to block (default 15min)",
     )
     group.add_argument("--begin", metavar="LABEL", help="with --work: the marker at which the application began")
     group.add_argument(
