@@ -298,8 +298,9 @@ class Acquisition:
         self.demand.leave()
         if self.unusable:
             raise SensorClosedError(self.unusable)
+        now_ns = self.clock.now_ns()  # a region is over when this is asked, not when whoever has the lock lets it go
         with self.lock:
-            stretch.peak.end_ns = now_ns = self.clock.now_ns()  # whatever else fails, nothing is followed for ever
+            stretch.peak.end_ns = now_ns  # whatever else fails, nothing is followed for ever
             end = self._now(now_ns)
             if not self._curve.waiting:
                 stretch.peak.end_ns = end.t_ns

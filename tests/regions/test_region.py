@@ -18,8 +18,8 @@ from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Quantity
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.response import Number
-from pmtpy.core.source import Remarks
-from pmtpy.emulators.world import make_world
+from pmtpy.core.source import Block, Remarks
+from pmtpy.emulators.world import World, make_world
 from pmtpy.errors import TargetError
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
@@ -102,6 +102,59 @@ def test_a_stream_that_is_held_up_says_so_until_its_rows_come() -> None:
         assert settled.joules == pytest.approx(true)
         assert settled.uncertainty_joules < 0.01 * early.uncertainty_joules
         assert not any("has been read" in w for w in settled.warnings)
+
+
+class _Told(ManualClock):
+    """Tells when a thread has asked for the time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: dict[int, threading.Event] = {}
+
+    def now_ns(self) -> int:
+        now = super().now_ns()
+        if told := self.asked.get(threading.get_ident()):
+            told.set()
+        return now
+
+
+class _Held(Stream):
+    """Takes twenty seconds for a block once somebody leaves a region meanwhile."""
+
+    leaving: threading.Event | None = None
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.reading = threading.Event()
+
+    def read(self) -> Block:
+        if (leaving := self.leaving) is not None:
+            self.leaving = None
+            self.reading.set()
+            assert leaving.wait(60)
+            self.world.clock.advance(20.0)
+        return super().read()
+
+
+def test_a_region_ends_when_it_is_left_though_a_reader_holds_the_sensor() -> None:
+    clock = _Told()
+    source = _Held(make_world("constant:60", clock=clock))
+    with Sensor(source, "stream", clock, history_s=60) as sensor:
+        clock.advance(0.5)
+        sensor.read()
+        region = pmt.region("held", sensor)
+        with region:
+            clock.advance(1.0)
+            source.leaving = leaving = threading.Event()
+            reader = threading.Thread(target=sensor.read)
+            reader.start()
+            assert source.reading.wait(60)
+            clock.asked[threading.get_ident()] = leaving
+        clock.asked.clear()
+        reader.join(60)
+        sensor.read()
+        assert region["stream"].seconds == pytest.approx(1.0)
+        assert region["stream"].joules == pytest.approx(60.0)
 
 
 def test_a_long_region_needs_no_history() -> None:
