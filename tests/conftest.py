@@ -88,6 +88,7 @@ SLOW = {
         "test_what_load_stamps_are_worth_is_in_the_interval",
     },
     "analysis/clocking/test_updates.py": {
+        "test_half_of_the_period_is_not_named_where_the_phase_jumps",
         "test_intervals_cover_the_truth_as_often_as_they_say",
         "test_periods_of_recorded_cards",
     },
