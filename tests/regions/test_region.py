@@ -18,7 +18,8 @@ from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Quantity
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.response import Number
-from pmtpy.core.source import Block, Remarks
+from pmtpy.core.rows import Block
+from pmtpy.core.source import Remarks
 from pmtpy.emulators.world import World, make_world
 from pmtpy.errors import TargetError
 from pmtpy.regions.measurement import Measurement
@@ -123,22 +124,22 @@ class _Held(Stream):
 
     leaving: threading.Event | None = None
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, clock: ManualClock) -> None:
         super().__init__(world)
-        self.reading = threading.Event()
+        self.reading, self.clock = threading.Event(), clock
 
     def read(self) -> Block:
         if (leaving := self.leaving) is not None:
             self.leaving = None
             self.reading.set()
             assert leaving.wait(60)
-            self.world.clock.advance(20.0)
+            self.clock.advance(20.0)
         return super().read()
 
 
 def test_a_region_ends_when_it_is_left_though_a_reader_holds_the_sensor() -> None:
     clock = _Told()
-    source = _Held(make_world("constant:60", clock=clock))
+    source = _Held(make_world("constant:60", clock=clock), clock)
     with Sensor(source, "stream", clock, history_s=60) as sensor:
         clock.advance(0.5)
         sensor.read()
