@@ -24,14 +24,14 @@ LONG = {
 _BY_THE_USER = {"dump": 0, "sim": 0}  # these end well however they are asked to
 
 
-def _is_at_work(child: subprocess.Popen[str]) -> bool:
-    """Whether it has its handlers: Linux tells which signals a process catches."""
+def _is_at_work(child: subprocess.Popen[str], number: signal.Signals) -> bool:
+    """Whether it has its handler of this signal: Linux tells which signals a process catches."""
     caught = next(
         line.split()[1]
         for line in Path(f"/proc/{child.pid}/status").read_text(encoding="ascii").splitlines()
         if line.startswith("SigCgt")
     )
-    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+    return bool(int(caught, 16) >> (number - 1) & 1)
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to see when a process is at work")
@@ -41,7 +41,7 @@ def test_each_verb_ends_on_a_hang_up_as_on_sigterm(
     started: Started, tmp_path: Path, verb: str, number: signal.Signals
 ) -> None:
     child = started(*LONG[verb].split())
-    wait_for(lambda: _is_at_work(child))
+    wait_for(lambda: _is_at_work(child, number))
     if verb == "dump":
         wait_for((tmp_path / "run.csv").exists)
     child.send_signal(number)
