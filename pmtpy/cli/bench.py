@@ -13,12 +13,12 @@ from pmtpy.cli.page import Kind, Line, Page, Table, note
 from pmtpy.cli.terminal import StatusLine, is_terminal, show
 from pmtpy.cli.values import duration_or_none
 from pmtpy.core.clock import duration_of
+from pmtpy.core.presentation import in_same_digits
 from pmtpy.errors import PmtError, TargetError, WorkFailedError
 from pmtpy.lab.bench import MAX_TIME_S, WARMUP_S, Bench, ending_of
 from pmtpy.lab.bench_exports import FORMATS
 from pmtpy.lab.bench_result import BenchResult, Side
 from pmtpy.lab.bench_work import CommandWork, Work
-from pmtpy.regions.presentation import in_same_digits
 
 # Each outcome of a comparison has a status of its own, apart from those that all verbs share (0 to 4) and a shell's.
 LESS, MORE, SAME, UNRESOLVED = 10, 11, 12, 13

@@ -9,7 +9,7 @@ from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
 from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, RegionEnergies
 from pmtpy.analysis.signal.estimate import NOTHING, written
 from pmtpy.cli.page import Kind, Line, Page, Table, notes
-from pmtpy.regions.presentation import in_same_digits
+from pmtpy.core.presentation import in_same_digits
 
 _MOST_REGIONS = 6
 

@@ -12,9 +12,9 @@ from pmtpy.cli.common import add_targets, chosen_targets, number_or_none, opened
 from pmtpy.cli.page import Kind, Line, Table
 from pmtpy.cli.terminal import progress, show
 from pmtpy.core.clock import duration_of
+from pmtpy.core.presentation import in_same_digits
 from pmtpy.core.state import State
 from pmtpy.regions.measurement import Measurement
-from pmtpy.regions.presentation import in_same_digits
 from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 

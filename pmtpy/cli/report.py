@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 
 from pmtpy.cli.page import Line, Table, notes
+from pmtpy.core.presentation import in_same_digits
 from pmtpy.errors import PmtError
 from pmtpy.regions.measurement import Measurement
-from pmtpy.regions.presentation import in_same_digits
 
 SPREAD = "+- is one standard uncertainty; the truth lies within twice it in 95 of 100 cases"
 _HEAD = ("sensor", "seconds", "joules", "+-", "watts", "how")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from pmtpy.regions.presentation import as_html, as_text
+from pmtpy.core.presentation import html_notes, html_table, in_same_digits
 
 _NO_CHANNELS: Mapping[str, Measurement] = MappingProxyType({})
 
@@ -84,7 +84,26 @@ class Measurement:
 
     def __str__(self) -> str:
         """Return the measurement in one line."""
-        return as_text(self)
+        covered = "" if self.coverage >= 1.0 else f", {self.coverage:.1%} covered"
+        number = len(self.warnings)
+        warned = f", {number} warning{'s' if number > 1 else ''}" if number else ""
+        power = f" ({self.watts:.4g} W)" if math.isfinite(self.watts) else ""
+        name = self.target if self.name == "total" else f"{self.target} {self.name}"
+        return f"{name}: {self._energy()} in {self.seconds:.4g} s{power}, {self.method}{covered}{warned}"
+
+    def _energy(self) -> str:
+        """Return the energy with as many digits as its uncertainty lets count: ``45.5 J +- 4.3 J``."""
+        joules, uncertainty = self.joules, self.uncertainty_joules
+        if not math.isfinite(joules) or not math.isfinite(uncertainty):
+            return f"{joules:.6g} J, uncertainty not known" if math.isfinite(joules) else "energy not known"
+        if uncertainty <= 0.0:
+            return f"{joules:.6g} J"
+        return "{} J +- {} J".format(*in_same_digits(joules, uncertainty))
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the cells of :func:`as_html`."""
+        watts, seconds, covered = f"{self.watts:.4g}", f"{self.seconds:.4g}", f"{self.coverage:.1%}"
+        return self.target, self.name, self._energy(), watts, seconds, covered, self.method
 
     def _repr_html_(self) -> str:
         """Return the measurement as a table, for notebooks."""
@@ -107,6 +126,12 @@ class Measurement:
         """Travel to another process: a view of a mapping cannot."""
         values = [getattr(self, name) for name in self.__slots__]
         return Measurement, tuple(dict(v) if isinstance(v, MappingProxyType) else v for v in values)
+
+
+def as_html(shown: Sequence[Measurement]) -> str:
+    """Return measurements as a table, one line each, with the warnings of all below it, each once."""
+    heads = ("sensor", "channel", "energy", "W", "s", "covered", "method")
+    return html_table(heads, [m.cells() for m in shown]) + html_notes(w for m in shown for w in m.warnings)
 
 
 def widest(values: Sequence[float | None]) -> float | None:

@@ -17,9 +17,8 @@ from pmtpy.core.clock import HOST_CLOCK, Clock
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.errors import CoverageError, PmtError, TargetError
 from pmtpy.regions.interval_energy import interval_energy
-from pmtpy.regions.measurement import Measurement
+from pmtpy.regions.measurement import Measurement, as_html
 from pmtpy.regions.pool import watching
-from pmtpy.regions.presentation import as_html
 from pmtpy.regions.synchronise import Device, Sync, device_of
 from pmtpy.regions.total import sum_up
 from pmtpy.sensor.acquisition import Acquisition, OpenStretch

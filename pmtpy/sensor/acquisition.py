@@ -268,7 +268,9 @@ class Acquisition:
         mark = self._history.bookmark(t_ns)
         now = self._history.reading(mark)
         row = Point(t_ns, now.after.watts, now.joules, (), 0, now.uncovered_ns)
-        return replace(self._origin.at_row(row, now.lost), extended_ns=now.extended_ns, place=Place(self, mark))
+        return replace(
+            self._origin.at_row(row, now.lost), extended_ns=now.extended_ns, place=Place(self.as_known, mark)
+        )
 
     def recent(self, seconds: float | None) -> Recent:
         """Return arrays of the last ``seconds``, or of all that is kept."""

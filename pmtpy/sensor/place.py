@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from pmtpy.core.state import State
-from pmtpy.sensor.history import Bookmark
-
-if TYPE_CHECKING:
-    from pmtpy.sensor.acquisition import Acquisition
+from pmtpy.sensor.history import Bookmark, CurvePoint
 
 
 class Place:
-    """Where an extended state lies on its curve."""
+    """Where an extended state lies on its curve, which ``as_known`` asks, at several bookmarks by the same rows."""
 
-    __slots__ = ("_acquisition", "_mark")
+    __slots__ = ("_as_known", "mark")
 
-    def __init__(self, acquisition: Acquisition, mark: Bookmark) -> None:
-        self._acquisition = acquisition
-        self._mark = mark
+    def __init__(self, as_known: Callable[..., list[CurvePoint]], mark: Bookmark) -> None:
+        self._as_known = as_known
+        self.mark = mark
 
     def settle(self, states: Sequence[State]) -> list[State]:
         """Return the states of one sensor as the rows that have come by now show them, all by the same rows."""
-        with self._acquisition.lock:
-            return [state.place.settled(state) if isinstance(state.place, Place) else state for state in states]
-
-    def settled(self, state: State) -> State:
-        """Return the state that this is the place of, as the rows that have come by now show it."""
-        (reading,) = self._acquisition.as_known(self._mark)
-        return replace(state, joules=reading.joules, uncovered_ns=reading.uncovered_ns, lost=reading.lost)
+        marks = [state.place.mark for state in states if isinstance(state.place, Place)]
+        readings = iter(self._as_known(*marks))
+        return [_at(s, next(readings)) if isinstance(s.place, Place) else s for s in states]
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         """Stay behind when a state is copied to another process, where no later rows come."""
         return type(None), ()
+
+
+def _at(state: State, reading: CurvePoint) -> State:
+    return replace(state, joules=reading.joules, uncovered_ns=reading.uncovered_ns, lost=reading.lost)

@@ -5,6 +5,7 @@ Pure; times are seconds, powers watts, energies joules.
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,9 +17,10 @@ from pmtpy.analysis.characterisation.gain import Transfer
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
 from pmtpy.analysis.clocking import Polling
 from pmtpy.analysis.comparison.align import Alignment
-from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.analysis.signal.estimate import NOTHING, Estimate, written
 from pmtpy.core.channel import Channel
 from pmtpy.core.markers import Span
+from pmtpy.core.presentation import html_notes, html_table
 from pmtpy.core.rows import Floats, Ints
 
 
@@ -192,10 +194,34 @@ class Comparison:
         }
 
     def _repr_html_(self) -> str:
-        """Return the comparison as tables, for notebooks."""
-        from pmtpy.analysis.comparison.markup import as_html
+        """Return the sensors against the reference, then the energy of each region by every sensor, for notebooks."""
+        clock = "on one clock" if self.one_clock else "on clocks that were fitted"
+        parts = [f"<p>against <b>{html.escape(self.reference)}</b>, {clock}; &plusmn; is 95 %</p>"]
+        heads = ("sensor", "updates (ms)", "lag (ms)", "gain", "offset (W)", "residual (W)")
+        parts.append(html_table(heads, [_sensor_cells(s, self.reference) for s in self.sensors]))
+        heads = ("sensor", "J", "+- J (1 sd)", "W", "J from the reference", "corrected (J)")
+        for number, each in enumerate(self.regions):
+            truth = f", true energy {each.true_j:.6g} J" if each.true_j is not None else ""
+            name = html.escape(each.region.name or f"region {number}")
+            parts.append(f"<p><b>{name}</b>: {each.seconds:.4f} s{truth}</p>")
+            parts.append(html_table(heads, [_energy_cells(n, e, self.reference) for n, e in each.energies.items()]))
+        warnings = [w for each in self.regions for e in each.energies.values() for w in e.warnings]
+        return "".join(parts) + html_notes([f"{s.name}: {note}" for s in self.sensors for note in s.notes] + warnings)
 
-        return as_html(self)
+
+def _sensor_cells(s: Compared, reference: str) -> tuple[str, ...]:
+    if s.name == reference:
+        return s.name, written(s.period_s, 1e3), "the reference", "", "", ""
+    line = s.transfer
+    left = f"{s.residual_rms_w:.3g}" if math.isfinite(s.residual_rms_w) else NOTHING
+    gain, offset = (line.gain, line.intercept_w) if line is not None else (None, None)
+    return s.name, written(s.period_s, 1e3), written(s.lag_s, 1e3), written(gain), written(offset), left
+
+
+def _energy_cells(name: str, e: Energy, reference: str) -> tuple[str, ...]:
+    difference = "" if name == reference else f"{e.difference_j:+.4g}"
+    corrected = written(e.corrected_j) if e.corrected_j is not None else ""
+    return name, f"{e.joules:.6g}", f"{e.uncertainty_joules:.2g}", f"{e.watts:.6g}", difference, corrected
 
 
 def _json(estimate: Estimate | None, factor: float = 1.0) -> dict[str, float] | None:

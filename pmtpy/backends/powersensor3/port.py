@@ -5,17 +5,10 @@ USB CDC-ACM: the speed of the line means nothing.
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING
-
 from pmtpy.backends._serial import port
-from pmtpy.backends._serial.port import PERMISSION_REMEDY, FoundPort, list_ports
+from pmtpy.backends._serial.port import FoundPort
 from pmtpy.core.clock import Clock
-from pmtpy.core.source import Discovery
-from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, Verdict
-
-if TYPE_CHECKING:
-    from pmtpy.backends.machine import Machine
+from pmtpy.errors import BackendUnavailableError
 
 BACKEND = "powersensor3"
 # STMicroelectronics virtual COM port, which the firmware leaves unchanged (PowerSensor3, docs/INSTALLATION_DEVICE.md).
@@ -50,28 +43,3 @@ def choose_port(ports: list[FoundPort]) -> FoundPort:
 def open_port(path: str, *, clock: Clock, timeout_s: float = 2.0) -> int:
     """Open the port of a board; see :func:`pmtpy.backends._serial.port.open_port`."""
     return port.open_port(BACKEND, path, clock=clock, timeout_s=timeout_s)
-
-
-def discover(device: str | None = None, *, machine: Machine | None = None) -> Discovery:
-    """Find boards by their USB identity; opens nothing.
-
-    A ``machine`` is looked at closely: what is in the way, and the cure.
-    """
-    if machine is not None:
-        from pmtpy.backends.powersensor3.diagnosis import diagnose
-
-        return Discovery(findings=diagnose(device, machine=machine))
-    ports = list_ports()
-    boards = tuple(p.path for p in ports if p.usb == USB)
-    if boards:
-        barred = [path for path in boards if not os.access(path, os.R_OK | os.W_OK)]
-        if barred:
-            why = Obstacle.PERMISSION, (PERMISSION_REMEDY,)
-            found = [Finding(BACKEND, b, Verdict.BROKEN, f"no permission to use {b}", *why) for b in barred]
-            return Discovery(boards, tuple(found))
-        return Discovery(boards)
-    try:
-        choose_port(ports)
-    except BackendUnavailableError as error:
-        return Discovery((), (error.finding,))
-    return Discovery()

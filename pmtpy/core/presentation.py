@@ -1,0 +1,39 @@
+"""Numbers as people read them, and tables of them for notebooks. Pure."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Sequence
+
+_MOST_PLACES = 6  # a microjoule: nobody reads more
+
+
+def in_same_digits(value: float, uncertainty: float) -> tuple[str, str]:
+    """Return a value and its uncertainty, both to the second digit of the uncertainty: ``45.5`` and ``4.3``.
+
+    Where that is not known, or nothing, six digits of the value.
+    """
+    if not (math.isfinite(value) and math.isfinite(uncertainty) and uncertainty > 0.0):
+        return f"{value:.6g}", f"{uncertainty:.2g}"
+    places = max(0, 1 - math.floor(math.log10(uncertainty)))
+    if places > _MOST_PLACES:
+        return f"{value:.{_MOST_PLACES}f}", f"{uncertainty:.2g}"
+    return f"{value:.{places}f}", f"{uncertainty:.{places}f}"
+
+
+def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of foreign text; ``+-`` becomes the sign of an uncertainty."""
+    lines = [_line("th", heads), *(_line("td", row) for row in rows)]
+    return f"<table>{''.join(lines)}</table>"
+
+
+def html_notes(notes: Iterable[str]) -> str:
+    """Return a list of notes, each once; empty where there is none."""
+    said = "".join(f"<li>{html.escape(note)}</li>" for note in dict.fromkeys(notes))
+    return f"<ul>{said}</ul>" if said else ""
+
+
+def _line(tag: str, cells: Sequence[str]) -> str:
+    shown = (html.escape(cell).replace("+-", "&plusmn;") for cell in cells)
+    return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in shown) + "</tr>"
