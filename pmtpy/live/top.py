@@ -156,6 +156,7 @@ class TopApp(App[int]):
         self._watch, self._recorder, self._period_s = watch, recorder, period_s
         self._orders: queue.SimpleQueue[Callable[[], str]] = queue.SimpleQueue()  # for the thread that looks
         self._over = threading.Event()
+        self._wake = threading.Event()  # orders are waiting, or it is over
         self._limit_s = limit_s
         self._order = Order.SENSORS
         self._frozen = False
@@ -186,9 +187,9 @@ class TopApp(App[int]):
 
     def _asked_to_end(self, number: int) -> None:
         """End with the status of a signal."""
-        if number == getattr(signal, "SIGHUP", None):
-            # The terminal is gone. Textual would wait for ever for what it wrote there: files and devices are closed
-            # here, and nothing is left to restore.
+        if number == getattr(signal, "SIGHUP", None) and not os.isatty(0):
+            # The terminal is gone (the signal may also be sent by hand). Textual would wait for ever for what it wrote
+            # there: files and devices are closed here, and nothing is left to restore.
             if self._recorder.running:
                 self._recorder.stop()
             for sensor in self._watch.sensors:
@@ -200,6 +201,7 @@ class TopApp(App[int]):
     def on_unmount(self) -> None:
         """Let the looking thread end; it is not waited for, a driver may hold it."""
         self._over.set()
+        self._wake.set()
 
     def on_resize(self) -> None:
         """Draw for the new width."""
@@ -220,7 +222,10 @@ class TopApp(App[int]):
         state = "  FROZEN" if self._frozen else ""
         state += "  RECORDING" if self._recorder.running else ""
         window = duration(self._watch.window_s)
-        head = f"pmtpy top   {duration(look.seconds)} since start   mean, min, max over {window}   {self._order.value}"
+        since = "reset" if look.was_reset else "start"
+        head = (
+            f"pmtpy top   {duration(look.seconds)} since {since}   mean, min, max over {window}   {self._order.value}"
+        )
         self.query_one("#head", Static).update(head + state, layout=False)  # its size stays
         shown.show_lines(screen(look, max(20, width - 1), self._order))
         notes = "\n".join(f"note: {n}" for n in look.notes)
@@ -245,7 +250,12 @@ class TopApp(App[int]):
 
     def action_reset(self) -> None:
         """Count from now on."""
-        self._do(self._watch.reset)
+
+        def done() -> str:
+            self._watch.reset()
+            return ""
+
+        self._have_done(done)
 
     def action_sort(self) -> None:
         """Sort otherwise."""
@@ -258,24 +268,22 @@ class TopApp(App[int]):
 
         def given(label: str | None) -> None:
             if label:
-                self._orders.put(lambda: self._marked(label))
+                self._have_done(lambda: self._marked(label))
 
         self.push_screen(AskLabel(), given)
 
     def action_dump(self) -> None:
         """Start or stop recording."""
-        self._orders.put(lambda: self._recorder.stop() if self._recorder.running else self._recorder.start())
+        self._have_done(lambda: self._recorder.stop() if self._recorder.running else self._recorder.start())
 
     def action_help(self) -> None:
         """Show what the keys do."""
         self.push_screen(Help(_HELP.format(window=duration(self._watch.window_s))))
 
-    def _do(self, what: Callable[[], None]) -> None:
-        def done() -> str:
-            what()
-            return ""
-
-        self._orders.put(done)
+    def _have_done(self, order: Callable[[], str]) -> None:
+        """Let the thread that looks do something now, and show what it says."""
+        self._orders.put(order)
+        self._wake.set()
 
     def _marked(self, label: str) -> str:
         problems = []
@@ -293,14 +301,16 @@ class TopApp(App[int]):
         next_ns = HOST_CLOCK.now_ns()
         try:
             while not self._over.is_set():
+                self._wake.clear()
                 with contextlib.suppress(queue.Empty):
                     while True:
                         said = self._orders.get_nowait()()
                         self._tell(lambda said=said: self._say("#said", said))  # type: ignore[misc]
-                look = self._watch.look()
-                self._tell(lambda look=look: self.show(look))  # type: ignore[misc]
-                next_ns = max(next_ns + round(self._period_s * NS_PER_S), HOST_CLOCK.now_ns())
-                HOST_CLOCK.wait_until(next_ns, self._over)
+                if HOST_CLOCK.now_ns() >= next_ns:
+                    look = self._watch.look()
+                    self._tell(lambda look=look: self.show(look))  # type: ignore[misc]
+                    next_ns = max(next_ns + round(self._period_s * NS_PER_S), HOST_CLOCK.now_ns())
+                HOST_CLOCK.wait_until(next_ns, self._wake)
         except BaseException as error:  # noqa: BLE001  (a thread has nobody to raise to: the screen does)
             self._tell(lambda error=error: _raise(error))  # type: ignore[misc]
 

@@ -12,19 +12,23 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from pmtpy.core.channel import summable
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
-from pmtpy.core.rows import Point
+from pmtpy.core.rows import Floats, Ints, Point
 from pmtpy.errors import PmtError
 from pmtpy.live.hierarchy import Node, hierarchy
+from pmtpy.sensor.acquisition import Acquisition
+from pmtpy.sensor.history import CurvePoint
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 _log = logging.getLogger("pmtpy")
 _TRIED_AGAIN_S = 2.0
 _SPARKS = 60
+_PIECES = 100  # of a window: where it begins is known that finely, whatever the time between looks
 _REMARKS_S = 5.0  # between questions to the source of what it knows beyond its rows
 
 
@@ -81,6 +85,8 @@ class Look:
         Why there is no total, or what it lacks.
     notes : tuple of str
         What a reader of the numbers must know.
+    was_reset : bool
+        Seconds, joules, losses and coverage count from a reset.
     """
 
     seconds: float
@@ -88,6 +94,15 @@ class Look:
     total: Shown | None
     why: str
     notes: tuple[str, ...]
+    was_reset: bool = False
+
+
+class _Piece(NamedTuple):
+    """A part of the window: where it begins, and its least and greatest powers. It ends where the next one begins."""
+
+    begin: Point | CurvePoint
+    low: list[float]
+    high: list[float]
 
 
 @dataclass(slots=True)
@@ -97,7 +112,7 @@ class _Past:
     start: Point | None = None
     newest: Point | None = None
     lost: int = 0
-    window: deque[tuple[Point, list[float], list[float]]] = field(default_factory=deque)
+    window: deque[_Piece] = field(default_factory=deque)
     means: deque[list[float]] = field(default_factory=lambda: deque(maxlen=_SPARKS))
     alive: bool = True
     tried_ns: int = 0
@@ -133,19 +148,19 @@ class Watch:
         self._summed = [parts[i][2:] for i in chosen]
         self._past = [_Past() for _ in sensors]
         self._start_ns = clock.now_ns()
+        self._looked = self._was_reset = False
 
     def reset(self) -> None:
-        """Count joules, seconds, losses and coverage from now on."""
-        self._start_ns = self._clock.now_ns()
+        """Count joules, seconds, losses and coverage from now on: what has come until now is taken first."""
+        self._start_ns, self._was_reset = self._taken(), True
         for past in self._past:
             past.start, past.lost = past.newest, 0
 
     def look(self) -> Look:
         """Take what has come, and say how things stand."""
-        now_ns = self._clock.now_ns()
-        for sensor, past in zip(self.sensors, self._past, strict=True):
-            self._take(sensor, past, now_ns)
-        now_ns = self._clock.now_ns()
+        now_ns = self._taken()
+        if not self._looked:
+            self._start_ns, self._looked = now_ns, True
         powers = [self._shown(node, now_ns) for node in self.nodes]
         total, why = self._total(now_ns)
         virtual = [s.target for s in self.sensors if s.identity.virtual]
@@ -153,13 +168,21 @@ class Watch:
             *([f"virtual, the energy is emulated: {', '.join(virtual)}"] if virtual else []),
             *(f"{s.target}: {text}" for s, p in zip(self.sensors, self._past, strict=True) for text in p.remarks),
         ]
-        return Look((now_ns - self._start_ns) / NS_PER_S, powers, total, why, tuple(dict.fromkeys(notes)))
+        seconds = (now_ns - self._start_ns) / NS_PER_S
+        return Look(seconds, powers, total, why, tuple(dict.fromkeys(notes)), self._was_reset)
 
     def opening(self, sensor: Sensor) -> threading.Thread | None:
         """Return the thread that last tried to open a lost sensor again; None: none has."""
         return self._past[self.sensors.index(sensor)].opening
 
     # -- taking ----------------------------------------------------------------------------------------------------
+
+    def _taken(self) -> int:
+        """Take what has come of every sensor, and return the instant that it reaches to."""
+        now_ns = self._clock.now_ns()
+        for sensor, past in zip(self.sensors, self._past, strict=True):
+            self._take(sensor, past, now_ns)
+        return self._clock.now_ns()
 
     def _take(self, sensor: Sensor, past: _Past, now_ns: int) -> None:
         made = acquisition_of(sensor)
@@ -174,28 +197,31 @@ class Watch:
             past.alive = False
             return
         past.alive = True
-        newest = made.newest
-        if newest is None or (past.newest is not None and newest.t_ns <= past.newest.t_ns):
+        if not len(recent) or (past.newest is not None and recent.t_ns[-1] <= past.newest.t_ns):
             return
-        new = recent.t_ns > (past.newest.t_ns if past.newest is not None else -1)
-        watts = recent.watts[new]
-        with np.errstate(all="ignore"):
-            low, high = (
-                np.where(np.isnan(watts).all(axis=0), np.nan, f(watts, axis=0, initial=edge, where=~np.isnan(watts)))
-                for f, edge in ((np.min, np.inf), (np.max, -np.inf))
-            )
-        past.lost += int(recent.lost[new].sum()) if past.newest is not None else 0
+        newest = made.as_known(made.bookmark(int(recent.t_ns[-1])))[0].after
         if past.start is None:
             past.start = newest
         if past.newest is not None:
+            new = recent.t_ns > past.newest.t_ns
+            past.lost += int(recent.lost[new].sum())
             past.means.append(_means(past.newest, newest))
-            past.window.append((past.newest, low.tolist(), high.tolist()))
-        while past.window and newest.t_ns - past.window[0][0].t_ns > self.window_s * NS_PER_S:
-            past.window.popleft()
+            past.window.extend(self._pieces(made, past.newest, recent.t_ns[new], recent.watts[new]))
+        _shorten(past.window, newest, newest.t_ns - round(self.window_s * NS_PER_S))
         past.newest = newest
         if now_ns - past.remarked_ns > _REMARKS_S * NS_PER_S:
             past.remarks = (*sensor.identity.notes, *made.remarks(past.remarked_ns or self._start_ns, now_ns).warnings)
             past.remarked_ns = now_ns
+
+    def _pieces(self, made: Acquisition, since: Point, t_ns: Ints, watts: Floats) -> list[_Piece]:
+        """Cut new rows into parts of a hundredth of the window, which therefore begins where it should."""
+        step_ns = max(round(self.window_s * NS_PER_S), int(t_ns[-1]) - since.t_ns) // _PIECES + 1
+        cuts = np.searchsorted(t_ns, np.arange(since.t_ns + step_ns, t_ns[-1], step_ns))
+        starts = np.unique(np.concatenate(([0], cuts)))
+        low, high = np.fmin.reduceat(watts, starts).tolist(), np.fmax.reduceat(watts, starts).tolist()
+        begins: list[Point | CurvePoint] = [since]
+        begins += made.as_known(*(made.bookmark(int(t_ns[row - 1])) for row in starts[1:]))
+        return [_Piece(*piece) for piece in zip(begins, low, high, strict=True)]
 
     def _open_again(self, sensor: Sensor, past: _Past, now_ns: int) -> None:
         """Try to open a lost sensor, in a thread that nobody waits for."""
@@ -228,9 +254,9 @@ class Watch:
         return Shown(
             node,
             newest.watts[i] if past.alive else math.nan,
-            _means(past.window[0][0], newest)[i] if past.window else math.nan,
-            min((low[i] for _, low, _ in past.window), default=math.nan),
-            max((high[i] for _, _, high in past.window), default=math.nan),
+            _means(past.window[0].begin, newest)[i] if past.window else math.nan,
+            float(np.fmin.reduce([p.low[i] for p in past.window], initial=math.nan)),
+            float(np.fmax.reduce([p.high[i] for p in past.window], initial=math.nan)),
             newest.joules[i] - start.joules[i],
             (now_ns - newest.t_ns) / NS_PER_S,
             1.0 - unknown_ns / passed_ns if passed_ns else math.nan,
@@ -258,7 +284,19 @@ class Watch:
         return Shown(node, watts, mean, math.nan, math.nan, joules, ages, coverage, lost, alive=True, past=past), ""
 
 
-def _means(a: Point, b: Point) -> list[float]:
+def _shorten(window: deque[_Piece], newest: Point, start_ns: int) -> None:
+    """Let the window begin at an instant, where it reaches further back. In its oldest piece power counts as even."""
+    while len(window) > 1 and window[1].begin.t_ns <= start_ns:
+        window.popleft()
+    if window and window[0].begin.t_ns < start_ns:
+        a, b = window[0].begin, window[1].begin if len(window) > 1 else newest
+        part = (start_ns - a.t_ns) / (b.t_ns - a.t_ns)
+        joules = tuple(x + (y - x) * part for x, y in zip(a.joules, b.joules, strict=True))
+        unknown = tuple(u + round((v - u) * part) for u, v in zip(a.uncovered_ns, b.uncovered_ns, strict=True))
+        window[0] = window[0]._replace(begin=newest._replace(t_ns=start_ns, joules=joules, uncovered_ns=unknown))
+
+
+def _means(a: Point | CurvePoint, b: Point) -> list[float]:
     """Mean watts between two rows, per column: energy over the time that is covered; NaN where nothing is."""
     passed_ns = b.t_ns - a.t_ns
     covered = [passed_ns - min(abs(v - u), passed_ns) for u, v in zip(a.uncovered_ns, b.uncovered_ns, strict=True)]

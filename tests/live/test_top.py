@@ -210,8 +210,8 @@ def terminal() -> Iterator[_Terminal]:
 
 @pytest.mark.parametrize(
     ("end", "status"),
-    [(b"q", 0), (b"\x03", 0), (signal.SIGINT, 130), (signal.SIGTERM, 143)],
-    ids=["q", "ctrl-c", "sigint", "sigterm"],
+    [(b"q", 0), (b"\x03", 0), (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+    ids=["q", "ctrl-c", "sigint", "sigterm", "sighup, sent by hand"],
 )
 def test_the_terminal_is_left_as_it_was(terminal: _Terminal, end: bytes | signal.Signals, status: int) -> None:
     terminal.until(_ALTERNATE)

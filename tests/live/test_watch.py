@@ -40,7 +40,7 @@ def test_mean_energy_and_extremes_are_those_of_the_load() -> None:
     assert (whole.low, whole.high) == pytest.approx((30.0, 90.0), abs=0.1)
     assert look.powers[1].mean == pytest.approx(30.0, abs=0.1)
     assert whole.coverage == 1.0
-    assert look.seconds == pytest.approx(10.001)
+    assert look.seconds == pytest.approx(10.0)  # from the first look on
     assert len(whole.past) == 20
 
 
@@ -53,6 +53,19 @@ def test_a_reset_counts_from_then_on() -> None:
         look = _look(watch, clock, 1.0)
     assert look.powers[0].joules == pytest.approx(90.0, rel=1e-6)
     assert look.seconds == pytest.approx(1.0)
+    assert look.was_reset
+
+
+def test_a_reset_between_two_looks_counts_joules_and_seconds_from_the_same_instant() -> None:
+    clock, world = _world()
+    with Sensor(Counter(world), "rapl", clock) as sensor:
+        watch = Watch([sensor], clock=clock)
+        _look(watch, clock, 5.0)
+        clock.advance(0.7)
+        watch.reset()
+        clock.advance(0.3)
+        look = watch.look()
+    assert [look.seconds, look.powers[0].joules] == pytest.approx([0.3, 27.0], rel=1e-6)
 
 
 def test_the_total_is_the_sum_or_says_why_there_is_none() -> None:
@@ -111,3 +124,25 @@ def test_a_sensor_that_is_lost_says_so_ages_and_comes_back_by_itself() -> None:
         assert back.powers[0].watts == pytest.approx(90.0)
         assert back.powers[0].coverage < 1.0
         assert back.total is not None
+
+
+@pytest.mark.parametrize(("window_s", "step_s"), [(3.0, 1.0007), (10.0, 1.0007), (0.5, 1.0), (7.0, 0.3)])
+def test_the_mean_is_over_the_window_that_is_named_whatever_the_time_between_looks(
+    window_s: float, step_s: float
+) -> None:
+    clock, world = _world("square:low=50,high=150,hz=0.25")
+    with Sensor(Stream(world), "stream", clock) as sensor:
+        watch = Watch([sensor], window_s=window_s, clock=clock)
+        clock.advance(0.001)
+        begin_ns = clock.now_ns()
+        watch.look()
+        for _ in range(40):
+            clock.advance(step_s)
+            whole = watch.look().powers[0]
+            now_ns = clock.now_ns()
+            since_ns = max(now_ns - round(window_s * 1e9), begin_ns)
+            truth = world.joules_between(since_ns, now_ns) / (now_ns - since_ns) * 1e9
+            # Where a step of 100 W falls into the piece in which the window begins, and the rows of a millisecond.
+            assert whole.mean == pytest.approx(truth, abs=1.0 + 0.2 / window_s)
+            if truth not in {50.0, 150.0} and window_s > 4.0 < (now_ns - begin_ns) / 1e9:
+                assert (whole.low, whole.high) == pytest.approx((50.0, 150.0), abs=0.1)
