@@ -61,7 +61,6 @@ def page(job: JobEnergy) -> list[Line | Table]:
 def _row(name: str, node: NodeEnergy) -> tuple[str, ...]:
     if node.joules is None:
         return (name, "", "not known", "", "", "", "")
-    watts = node.joules / node.seconds if node.seconds > 0 else math.nan
     waited = "" if node.waiting_joules is None else f"{node.waiting_joules:.4g} J"
     how = ", ".join(
         filter(
@@ -73,7 +72,7 @@ def _row(name: str, node: NodeEnergy) -> tuple[str, ...]:
             ),
         )
     )
-    return (name, *_numbers(node.seconds, node.joules, node.uncertainty_joules), _number(watts), waited, how)
+    return (name, *_numbers(node.seconds, node.joules, node.uncertainty_joules), _number(node.watts), waited, how)
 
 
 def _numbers(seconds: float, joules: float, uncertainty: float) -> tuple[str, str, str]:

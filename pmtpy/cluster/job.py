@@ -78,7 +78,7 @@ class JobEnergy(Mapping[str, NodeEnergy]):
         """The sum over the nodes whose energy is known, whichever those are; NaN where there are none."""
         nodes = self._known
         joules = math.fsum(n.joules for n in nodes if n.joules is not None) if nodes else math.nan
-        watts = math.fsum(n.joules / n.seconds for n in nodes if n.joules is not None and n.seconds > 0)
+        watts = math.fsum(n.watts for n in nodes if n.seconds > 0)
         of_all = len(self._nodes) + len([m for m in self.missing if m not in self._nodes])
         covered = math.fsum(n.coverage for n in nodes) / of_all if of_all else 0.0
         without = [f"{name} is not in the sum: {why}" for name, why in self.missing.items()]

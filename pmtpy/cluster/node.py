@@ -80,6 +80,12 @@ class NodeEnergy:
     why: str = ""
     ranks: tuple[int, ...] = ()
 
+    @property
+    def watts(self) -> float:
+        """Mean power over the time that is covered, watts; NaN where it is not known."""
+        known_s = self.seconds * self.coverage
+        return self.joules / known_s if self.joules is not None and known_s > 0 else math.nan
+
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold: a number that is not known is None."""
         return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(self).items()}

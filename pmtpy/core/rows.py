@@ -112,7 +112,7 @@ class Frame:
         Rows missing directly before each row.
     uncovered_ns : int64, shape (n, k)
         Time since opening for which no energy is known, for each column of energy: lost rows, restarts, registers that
-        rest or fail. It falls again with a row by which a slow counter shows that it has counted on.
+        rest or fail. It never falls.
     marks : tuple of (row, label)
         Labels, each at the row it belongs to.
     """
@@ -241,6 +241,19 @@ class Layout:
         within = [(i, tuple(p for p, d in placed if d.startswith(f"{domain}/"))) for i, domain in placed]
         object.__setattr__(self, "witnesses", tuple(pair for pair in same if pair[1]))
         object.__setattr__(self, "inside", tuple(pair for pair in within if pair[1]))
+
+    def mean_watts(self, joules: Floats, seconds: Floats | float, unknown_s: Floats) -> Floats:
+        """Return mean powers over the time that is covered, NaN where none is; the columns of a Frame come last.
+
+        Parts of a total can lack different stretches: its mean is the sum of theirs, each over its own time, while its
+        joules are all that are known.
+        """
+        covered_s = np.asarray(seconds)[..., None] - unknown_s
+        watts = np.full(covered_s.shape, np.nan)
+        np.divide(joules, covered_s, out=watts, where=covered_s > 0)
+        if self.in_total:
+            watts[..., 0] = watts[..., self.in_total].sum(axis=-1)
+        return watts
 
     @property
     def has_total(self) -> bool:

@@ -202,7 +202,7 @@ class _Conversion:
         self._judge = judge
         self._recording, self._into, self._draft, self._options = recording, into, draft, options
         self._interval_s, self._start_s = interval_s, start_s
-        self._thinner = Thinner(interval_s) if interval_s is not None else None
+        self._thinner: Thinner | None = None
         self._header: Header | None = None
         self._frames: Frames | None = None
         self._sink: Sink | None = None
@@ -241,6 +241,7 @@ class _Conversion:
             start_s = self._beginning(block)
             self._header = self._header_of(meaning, start_s)
             facts = self._recording.facts or {}
+            self._thinner = Thinner(meaning.layout, self._interval_s) if self._interval_s is not None else None
             self._frames = Frames(meaning, self._header, start_s, thinned=downsampled(facts))
             self._powers = _Powers(self._header) if self._into.name.startswith("pmt") else None
             self._sink = self._into.opener(self._draft, self._header, self._options)

@@ -18,7 +18,7 @@ import numpy as np
 
 from pmtpy.core.channel import summable
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
-from pmtpy.core.rows import Floats, Ints, Point
+from pmtpy.core.rows import Floats, Ints, Layout, Point
 from pmtpy.errors import PmtError
 from pmtpy.live.hierarchy import Node, hierarchy
 from pmtpy.sensor.acquisition import Acquisition
@@ -205,7 +205,7 @@ class Watch:
         if past.newest is not None:
             new = recent.t_ns > past.newest.t_ns
             past.lost += int(recent.lost[new].sum())
-            past.means.append(_means(past.newest, newest))
+            past.means.append(_means(made.layout, past.newest, newest))
             past.window.extend(self._pieces(made, past.newest, recent.t_ns[new], recent.watts[new]))
         _shorten(past.window, newest, newest.t_ns - round(self.window_s * NS_PER_S))
         past.newest = newest
@@ -254,7 +254,7 @@ class Watch:
         return Shown(
             node,
             newest.watts[i] if past.alive else math.nan,
-            _means(past.window[0].begin, newest)[i] if past.window else math.nan,
+            _means(self._layouts[node.sensor], past.window[0].begin, newest)[i] if past.window else math.nan,
             float(np.fmin.reduce([p.low[i] for p in past.window], initial=math.nan)),
             float(np.fmax.reduce([p.high[i] for p in past.window], initial=math.nan)),
             newest.joules[i] - start.joules[i],
@@ -296,8 +296,8 @@ def _shorten(window: deque[_Piece], newest: Point, start_ns: int) -> None:
         window[0] = window[0]._replace(begin=newest._replace(t_ns=start_ns, joules=joules, uncovered_ns=unknown))
 
 
-def _means(a: Point | CurvePoint, b: Point) -> list[float]:
-    """Mean watts between two rows, per column: energy over the time that is covered; NaN where nothing is."""
-    passed_ns = b.t_ns - a.t_ns
-    covered = [passed_ns - min(abs(v - u), passed_ns) for u, v in zip(a.uncovered_ns, b.uncovered_ns, strict=True)]
-    return [(y - x) * NS_PER_S / c if c > 0 else math.nan for x, y, c in zip(a.joules, b.joules, covered, strict=True)]
+def _means(layout: Layout, a: Point | CurvePoint, b: Point) -> list[float]:
+    """Mean watts between two rows, per column."""
+    seconds, unknown_ns = (b.t_ns - a.t_ns) / NS_PER_S, np.subtract(b.uncovered_ns, a.uncovered_ns)
+    watts: list[float] = layout.mean_watts(np.subtract(b.joules, a.joules), seconds, unknown_ns / NS_PER_S).tolist()
+    return watts

@@ -287,13 +287,15 @@ def _recorded(stretch: _Stretch, found: Sequence[_Found], peaks: Sequence[float]
     identity, target = made.source.identity, made.target
     origin = (f"{target} is virtual: its energy is emulated",) if identity.virtual else ()
     profiles = made.calibration.profiles if made.calibration is not None else {}
+    energies = np.array([(math.nan, 0.0), *[(f.joules, f.uncovered_s) for f in found]])
+    watts = layout.mean_watts(energies[:, 0], seconds, energies[:, 1]).tolist()
     channels = {
         f.channel.name: Measurement(
             target,
             f.channel.name,
             seconds,
             f.joules,
-            _mean(f.joules, seconds, f.uncovered_s),
+            watts[i],
             f.budget.uncertainty_joules,
             _method(f),
             f.channel.refresh_s,
@@ -320,8 +322,7 @@ def _recorded(stretch: _Stretch, found: Sequence[_Found], peaks: Sequence[float]
         TOTAL,
         seconds,
         joules,
-        # Parts can lack different stretches: each has its mean over its own time, and the joules have the parts of all.
-        sum([_mean(p.joules, seconds, p.uncovered_s) for p in parts]) if parts else math.nan,
+        watts[0],
         summed.uncertainty_joules,
         " + ".join(dict.fromkeys([_method(p) for p in parts])),
         widest([p.channel.refresh_s for p in parts]),
@@ -346,11 +347,6 @@ def _about(channel: Channel, remarks: Sequence[str]) -> list[str]:
 def _method(found: _Found) -> str:
     own = found.channel.energy_method.value
     return f"{own}, {found.corrected}" if found.corrected else own
-
-
-def _mean(joules: float, seconds: float, uncovered_s: float) -> float:
-    known = seconds - uncovered_s
-    return joules / known if known > 0 else math.nan
 
 
 def _coverage(seconds: float, uncovered_s: float) -> float:

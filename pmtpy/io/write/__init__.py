@@ -15,6 +15,7 @@ from pmtpy.io.write._file import Output, Target
 from pmtpy.io.write.base import Ending, Header, RecordedRegion, Sink
 from pmtpy.io.write.csv import CsvSink
 from pmtpy.io.write.dataset import DataSetPlace, DataSetSink
+from pmtpy.io.write.downsample import Thinner
 from pmtpy.io.write.jls import JlsSink
 from pmtpy.io.write.parquet import ParquetSink
 from pmtpy.io.write.pmt import PmtSink
@@ -153,6 +154,7 @@ __all__ = [
     "Options",
     "RecordedRegion",
     "Sink",
+    "Thinner",
     "Writer",
     "open_sink",
 ]

@@ -128,7 +128,6 @@ class Story:
     """Collects what a trace shows besides its curves, while rows go by: regions, markers, and what is not known."""
 
     def __init__(self, header: Header, shown: Sequence[Counter]) -> None:
-        self._names = header.layout.names
         self._layout, self._judge = header.layout, header.judge
         self._near = _Near()
         self._losses: list[tuple[int, int]] = []  # when rows were lost, and how many
@@ -200,18 +199,19 @@ class Story:
         if a is None or b is None or not end > start:
             return
         seconds = (end - start) / _NS
-        uncertain = self._uncertainties(start, end, b[0] - a[0], b[1] - a[1])
-        for i, name in enumerate(self._names):
-            joules, unknown = float(b[0][i] - a[0][i]), float(b[1][i] - a[1][i])
+        used, unknown_s = b[0] - a[0], b[1] - a[1]
+        uncertain = self._uncertainties(start, end, used, unknown_s)
+        means = self._layout.mean_watts(used, seconds, unknown_s)
+        for i, name in enumerate(self._layout.names):
+            joules, unknown = float(used[i]), float(unknown_s[i])
             if np.isfinite(joules):
                 yield f"{name} joules", joules
                 if np.isfinite(uncertain[i]):
                     yield f"{name} uncertainty_joules", float(uncertain[i])
-                known = seconds - unknown
-                if known > 0:
-                    yield f"{name} watts", joules / known
+                if np.isfinite(means[i]):
+                    yield f"{name} watts", float(means[i])
                 if unknown > 0:
-                    yield f"{name} coverage", max(0.0, known / seconds)
+                    yield f"{name} coverage", max(0.0, 1.0 - unknown / seconds)
 
     def _uncertainties(self, start: int, end: int, joules: Floats, unknown_s: Floats) -> Floats:
         rows = self._near.around(start, end)

@@ -2,7 +2,7 @@
 
 The row of an interval is the last one that falls into it: its time and its joules stay. Its watts become the mean
 since the row before (energy over covered time; where its last rows have no energy, the energy of the last row that
-has one), other values the mean over the interval's rows, losses their sum, and
+has one; of a total the sum over its parts), other values the mean over the interval's rows, losses their sum, and
 marks move to it.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pmtpy.core.rows import Floats, Frame, Ints
+from pmtpy.core.rows import Floats, Frame, Ints, Layout
 
 _NS_PER_S = 1e9
 
@@ -22,15 +22,18 @@ class Thinner:
 
     Parameters
     ----------
+    layout : Layout
+        Of the rows.
     interval_s : float
         Length of an interval; intervals are counted from the first row. Where rows are further apart than this, each
         is kept.
     """
 
-    def __init__(self, interval_s: float) -> None:
+    def __init__(self, layout: Layout, interval_s: float) -> None:
         if not interval_s > 0:
             msg = f"an interval must be longer than 0 s, not {interval_s} s"
             raise ValueError(msg)
+        self._layout = layout
         self._interval_ns = max(1, round(interval_s * _NS_PER_S))
         self._kept: Frame | None = None  # the last row given out
         self._open: Frame | None = None  # rows of the interval that has not ended
@@ -73,11 +76,10 @@ class Thinner:
         found = np.maximum.accumulate(found, axis=0)[last]
         joules = np.take_along_axis(np.concatenate([before.joules, rows.joules]), found, axis=0)
         kept = rows.part(len(rows) - 1, len(rows))
-        known_ns = np.concatenate([before.t_ns, t_ns])[:, None] - np.concatenate([before.uncovered_ns, uncovered])
-        covered_s = np.diff(known_ns, axis=0) / 1e9
         energy: Floats = np.diff(np.concatenate([before.joules, joules]), axis=0)
-        watts = np.full_like(energy, np.nan)  # no covered time, no mean
-        np.divide(energy, covered_s, out=watts, where=covered_s > 0)
+        seconds = np.diff(np.concatenate([before.t_ns, t_ns])) / _NS_PER_S
+        unknown_s = np.diff(np.concatenate([before.uncovered_ns, uncovered]), axis=0) / _NS_PER_S
+        watts = self._layout.mean_watts(energy, seconds, unknown_s)
         group = np.searchsorted(ends, [row for row, _ in rows.marks], side="right")
         thinned = Frame(
             t_ns,

@@ -57,8 +57,8 @@ class Writer:
     max_rows : int
         Rows that may wait. A Frame that comes when so many wait already is dropped; one that comes before is taken
         whole, so a single large Frame is never dropped for its size.
-    interval_s : float or None
-        Thin to one row for each interval; None: every row.
+    thinner : Thinner or None
+        Makes one row for each interval; None: every row.
 
     Attributes
     ----------
@@ -66,11 +66,11 @@ class Writer:
         The first thing that went wrong, as soon as it has.
     """
 
-    def __init__(self, sink: Sink, max_rows: int = DEFAULT_MAX_ROWS, *, interval_s: float | None = None) -> None:
+    def __init__(self, sink: Sink, max_rows: int = DEFAULT_MAX_ROWS, *, thinner: Thinner | None = None) -> None:
         self.error: SinkError | None = None
         self._sink = sink
         self._max_rows = max_rows
-        self._thinner = Thinner(interval_s) if interval_s is not None else None
+        self._thinner = thinner
         self._lock = threading.Lock()  # guards the five below; never held while something is written
         self._queue: list[Frame] = []
         self._queued = 0

@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.core.rows import Frame
+from pmtpy.core.channel import Channel, Quantity
+from pmtpy.core.rows import Frame, Layout
 from pmtpy.io.write.downsample import Thinner
+
+_LAYOUT = Layout((Channel("part", Quantity.POWER, domain="rail0"),))
 
 
 def _rows(gaps_ms: list[int], marked: list[int] | None = None) -> Frame:
@@ -26,7 +29,7 @@ def _rows(gaps_ms: list[int], marked: list[int] | None = None) -> Frame:
 
 
 def _thin(frame: Frame, interval_s: float, cuts: list[int]) -> Frame:
-    thinner = Thinner(interval_s)
+    thinner = Thinner(_LAYOUT, interval_s)
     edges = sorted({0, len(frame), *(c for c in cuts if c < len(frame))})
     parts = [thinner.feed(frame.part(a, b)) for a, b in itertools.pairwise(edges)]
     last = thinner.flush()
@@ -70,12 +73,28 @@ def test_time_without_known_energy_does_not_lower_the_mean() -> None:
     joules = frame.joules.copy()
     joules[2:] -= 20.0  # 10 ms before row 2 were not measured
     frame = replace(frame, joules=joules, uncovered_ns=np.array([[0, 0], [0, 0], [10_000_000] * 2, [10_000_000] * 2]))
-    assert _thin(frame, 0.03, []).watts[1:].tolist() == [[2000.0, 2000.0]]
+    np.testing.assert_allclose(_thin(frame, 0.03, []).watts[1:], 2000.0)
 
 
 def test_an_interval_without_any_known_energy_has_no_mean() -> None:
     frame = replace(_rows([10, 10]), uncovered_ns=np.array([[0, 0], [10_000_000] * 2]))
     assert np.isnan(_thin(frame, 0.01, []).watts[1]).all()
+
+
+def test_parts_that_lack_different_stretches_have_a_total_that_is_their_sum() -> None:
+    """30 W and 70 W over 40 ms, of which the one lacks the second 10 ms and the other the third."""
+    layout = Layout(tuple(Channel(name, Quantity.POWER, domain=name) for name in ("a", "b")))
+    t_ns = np.arange(5) * 10_000_000
+    known = np.array([[0, 0], [1, 1], [1, 2], [2, 2], [3, 3]])  # tens of milliseconds of each part
+    parts = known * 0.01 * [30.0, 70.0]
+    joules = np.column_stack([parts.sum(axis=1), parts])
+    unknown = np.column_stack([[0, 0, 1, 2, 2], np.arange(5)[:, None] - known]) * 10_000_000
+    frame = Frame(t_ns, joules * np.nan, joules, np.empty((5, 0)), np.zeros(5, np.int64), unknown)
+    thinner = Thinner(layout, 1.0)
+    thinner.feed(frame)
+    last = thinner.flush()
+    assert last is not None
+    np.testing.assert_allclose(last.watts[-1], [100.0, 30.0, 70.0])
 
 
 def test_a_mark_moves_to_the_row_of_its_interval() -> None:
@@ -85,4 +104,4 @@ def test_a_mark_moves_to_the_row_of_its_interval() -> None:
 
 def test_an_interval_of_no_length_is_refused() -> None:
     with pytest.raises(ValueError, match="interval"):
-        Thinner(0.0)
+        Thinner(_LAYOUT, 0.0)

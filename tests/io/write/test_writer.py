@@ -11,7 +11,7 @@ import pytest
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Frame
 from pmtpy.errors import SinkError
-from pmtpy.io.write import Ending, Writer
+from pmtpy.io.write import Ending, Header, Thinner, Writer
 
 MakeFrame = Callable[..., Frame]
 
@@ -148,9 +148,9 @@ def test_marks_that_found_no_row_are_named_at_the_end(make_frame: MakeFrame) -> 
 
 
 @pytest.mark.parametrize("interval_s", [0.001, 0.01])
-def test_a_thinned_dump_keeps_the_energy(make_frame: MakeFrame, interval_s: float) -> None:
+def test_a_thinned_dump_keeps_the_energy(header: Header, make_frame: MakeFrame, interval_s: float) -> None:
     sink = _Memory()
-    writer = Writer(sink, interval_s=interval_s)
+    writer = Writer(sink, thinner=Thinner(header.layout, interval_s))
     for first in range(0, 4000, 250):
         writer.put(make_frame(250, first))
     ending = writer.stop(END)
