@@ -250,7 +250,7 @@ def _report(
     endings: Mapping[str, Ending],
     problems: Sequence[PmtError],
 ) -> None:
-    made = report.page(region.outcomes(), None, summed=False)
+    made = report.page(region.outcomes(), None, summed=False, until_lost=region.until_lost())
     for target, path in zip(region.targets, paths, strict=True):
         if path is not None:
             made.append(Line(f"written: {os.fspath(path)}{_amount(endings[target]) if target in endings else ''}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from pmtpy.cli.page import Line, Table, notes
 from pmtpy.core.presentation import in_same_digits
@@ -12,6 +13,7 @@ from pmtpy.regions.measurement import Measurement
 
 SPREAD = "+- is one standard uncertainty; the truth lies within twice it in 95 of 100 cases"
 _HEAD = ("sensor", "seconds", "joules", "+-", "watts", "how")
+_NOTHING: Mapping[str, Measurement] = MappingProxyType({})
 _NO_TOTAL = (
     "no total: a sensor is missing, or two of them may see the same device (an external meter and a built-in"
     " sensor, a GPU and all GPUs at a socket, or a socket whose number is not known)"
@@ -19,10 +21,18 @@ _NO_TOTAL = (
 
 
 def page(
-    measured: Mapping[str, Measurement | PmtError], total: Measurement | None, *, summed: bool = True
+    measured: Mapping[str, Measurement | PmtError],
+    total: Measurement | None,
+    *,
+    summed: bool = True,
+    until_lost: Mapping[str, Measurement] = _NOTHING,
 ) -> list[Line | Table]:
-    """Return the page: sensors with their channels, the total if one is ``summed``, what a reader must know."""
-    good = {target: m for target, m in measured.items() if isinstance(m, Measurement)}
+    """Return the page: sensors with their channels, the total if one is ``summed``, what a reader must know.
+
+    ``until_lost``: what sensors that were lost had measured before.
+    """
+    shown = {target: until_lost.get(target, m) for target, m in measured.items()}
+    good = {target: m for target, m in shown.items() if isinstance(m, Measurement)}
     rows: list[tuple[str, ...]] = []
     for target, m in good.items():
         rows.append(_row(target, m))

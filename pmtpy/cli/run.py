@@ -48,12 +48,19 @@ class Run:
     measured : dict of target to Measurement or error
     total : Measurement or None
         The sum, where there is one.
+    until_lost : dict of target to Measurement
+        What sensors that were lost had measured before.
     """
 
     status: int
     seconds: float
     measured: dict[str, Measurement | PmtError]
     total: Measurement | None
+    until_lost: dict[str, Measurement]
+
+    def documents(self) -> list[dict[str, Any]]:
+        """Return the JSON of every sensor."""
+        return [_sensor_document(t, m, self.until_lost.get(t)) for t, m in self.measured.items()]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -138,7 +145,7 @@ def _once(sensors: Sequence[Sensor], args: argparse.Namespace, *, divert: bool, 
     good = {t: m for t, m in measured.items() if isinstance(m, Measurement)}
     complete = len(good) == len(measured)
     total = sum_up(sensors, good) if complete else None
-    return Run(status, region.seconds, measured, total)
+    return Run(status, region.seconds, measured, total, region.until_lost())
 
 
 def _bar(done: int, of: int) -> str:
@@ -198,10 +205,11 @@ def numbers(m: Measurement) -> dict[str, Any]:
     }
 
 
-def _sensor_document(target: str, m: Measurement | PmtError) -> dict[str, Any]:
-    """Return the JSON of one sensor, or of its loss."""
+def _sensor_document(target: str, m: Measurement | PmtError, until_lost: Measurement | None = None) -> dict[str, Any]:
+    """Return the JSON of one sensor; of one that was lost, its error and what it had measured before."""
     if isinstance(m, PmtError):
-        return {"target": target, "error": str(m)}
+        before = _sensor_document(target, until_lost) if until_lost is not None else {"target": target}
+        return {**before, "error": str(m)}
     return {
         "target": target,
         "virtual": m.virtual,
@@ -221,7 +229,7 @@ def document(command: Sequence[str], runs: Sequence[Run], baseline: dict[str, Me
         "command": list(command),
         "exit_status": last.status,
         "seconds": last.seconds,
-        "sensors": [_sensor_document(t, m) for t, m in last.measured.items()],
+        "sensors": last.documents(),
         "total": None if last.total is None else numbers(last.total),
     }
     if baseline is not None:
@@ -231,7 +239,7 @@ def document(command: Sequence[str], runs: Sequence[Run], baseline: dict[str, Me
             {
                 "exit_status": r.status,
                 "seconds": r.seconds,
-                "sensors": [_sensor_document(t, m) for t, m in r.measured.items()],
+                "sensors": r.documents(),
                 "total": None if r.total is None else numbers(r.total),
             }
             for r in runs
@@ -266,7 +274,7 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
 def page(runs: Sequence[Run], baseline: dict[str, Measurement] | None, *, seen: bool = False) -> Page:
     """Return the report for a person; of repeated runs as a table, if it is ``seen`` on a terminal."""
     last = runs[-1]
-    made = report.page(last.measured, last.total)
+    made = report.page(last.measured, last.total, until_lost=last.until_lost)
     if baseline is not None:
         made += [
             Line(f"idle before: {target}: {m.watts:.4g} W over {m.seconds:.3g} s (not subtracted)")

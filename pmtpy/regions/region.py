@@ -7,6 +7,7 @@ and work in threads, coroutines and generators.
 
 from __future__ import annotations
 
+import contextlib
 import html
 from collections.abc import Iterator, Mapping
 from types import TracebackType
@@ -60,6 +61,7 @@ class Region(Mapping[str, Measurement]):
         self._open: dict[str, OpenStretch] | None = None  # None before the region is entered
         self._lost: dict[str, Bookmark | PmtError] = {}  # what failed when the region was entered
         self._ends: dict[str, Bookmark | PmtError] | None = None  # None before it is left
+        self._cut: dict[str, tuple[OpenStretch, Bookmark]] = {}  # what there is of sensors that were lost inside
         self._entered_ns = self._left_ns = 0
         self._stamps: LoadStamps | None = None
         self._settled: dict[str, Measurement] = {}
@@ -130,6 +132,9 @@ class Region(Mapping[str, Measurement]):
             except PmtError as lost:
                 ends[target] = lost
                 self._left_ns = made.clock.now_ns()
+                cut = made.end_lost()
+                if cut is not None:
+                    self._cut[target] = self._open[target], cut
         self._ends = ends
         for target, end in ends.items():
             if isinstance(end, Bookmark):
@@ -163,13 +168,26 @@ class Region(Mapping[str, Measurement]):
         key = self._key(target)
         if key in self._settled:
             return self._settled[key]
-        start, end = self._span(key)
-        made = self._made[key]
-        a, b = made.readings(start.start, end)
-        measured = interval_energy(made, a, b, start.peak.watts, self._load(key, a.t_ns, b.t_ns))
+        measured = self._between(key, *self._span(key))
         if measured.settled:
             self._settled[key] = measured
         return measured
+
+    def _between(self, key: str, start: OpenStretch, end: Bookmark) -> Measurement:
+        made = self._made[key]
+        a, b = made.readings(start.start, end)
+        return interval_energy(made, a, b, start.peak.watts, self._load(key, a.t_ns, b.t_ns))
+
+    def until_lost(self) -> dict[str, Measurement]:
+        """Return by target what sensors that were lost inside had measured before: covered until then.
+
+        One that was lost before it had measured anything has no entry.
+        """
+        found = {}
+        for target, (start, end) in self._cut.items():
+            with contextlib.suppress(PmtError):
+                found[target] = self._between(target, start, end)
+        return {target: m for target, m in found.items() if m.coverage > 0}
 
     def _key(self, target: str | Sensor) -> str:
         if isinstance(target, Sensor):

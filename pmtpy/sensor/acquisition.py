@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pmtpy.core.calibration.matching import Calibration
-from pmtpy.core.channel import EnergyMethod
+from pmtpy.core.channel import Derivation, EnergyMethod
 from pmtpy.core.clock import Anchor, Clock
 from pmtpy.core.rows import Block, Frame, Layout, Point, Row
 from pmtpy.core.source import Remarks, Source, Timestamps
@@ -307,6 +307,17 @@ class Acquisition:
             if not self._curve.waiting:
                 stretch.peak.end_ns = end.t_ns
             return end
+
+    def end_lost(self) -> Bookmark | None:
+        """Note the present instant as the end of a region whose source was lost: as a row that could not be read.
+
+        None where it was not lost, but closed.
+        """
+        with self.lock:
+            if self.failure is None or self.unusable:
+                return None
+            unread = [math.nan for c in self.layout.channels if c.derivation is Derivation.DIRECT]
+            return self._curve.note(Row(self.clock.now_ns(), unread))
 
     def abandon(self, stretch: OpenStretch) -> None:
         """Take back a beginning."""

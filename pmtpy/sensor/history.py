@@ -81,11 +81,12 @@ class PeakHold:
             first = int(np.searchsorted(rows.t_ns, self.start_ns, side="right"))
             last = len(rows) if self.end_ns is None else int(np.searchsorted(rows.t_ns, self.end_ns, side="right"))
             if first < last:
-                self._raise(tuple(rows.watts[first:last].max(axis=0).tolist()))
+                self._raise(tuple(np.fmax.reduce(rows.watts[first:last]).tolist()))
         return self.end_ns is None or _last_t_ns(rows) < self.end_ns
 
     def _raise(self, watts: tuple[float, ...]) -> None:
-        self.watts = tuple(map(max, watts, self.watts)) if self.watts else watts
+        known = zip(watts, self.watts, strict=True) if self.watts else ()  # a power that was not read is no number
+        self.watts = tuple([old if math.isnan(new) or new <= old else new for new, old in known]) or watts
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
+import pmtpy as pmt
+from pmtpy.cli.page import plain
+from pmtpy.cli.run import Run, document, page
 from pmtpy.emulators.powersensor3 import VirtualBoard
 from tests.cli.conftest import ROOT, Pmtpy, Started, wait_for
+from tests.support.worlds import counter_sensor
 
 WAITING = ("sh", "-c", "touch running; while [ ! -e go ]; do sleep 0.02; done; exit 3")
 
@@ -250,3 +254,23 @@ def test_on_a_terminal_ctrl_c_reaches_the_command_and_the_report_still_comes() -
     assert b"interrupted" in seen
     assert b"package0" in seen
     assert os.waitstatus_to_exitcode(status) == 4
+
+
+def test_what_a_lost_sensor_measured_before_stands_beside_its_error() -> None:
+    clock, source, sensor = counter_sensor("constant:10")
+    with sensor:
+        with pmt.region("half", sensor) as r:
+            clock.advance(3)
+            sensor.read()
+            source.gone = True
+            clock.advance(1)
+        made = Run(0, r.seconds, r.outcomes(), None, r.until_lost())
+    (lost,) = document(["true"], [made], None)["sensors"]
+    assert "pulled out" in lost["error"]
+    assert lost["target"] == "test"
+    assert (lost["coverage"], lost["seconds"]) == pytest.approx((0.75, 4.0))
+    assert lost["total"]["joules"] == pytest.approx(30, abs=1e-4)
+    assert lost["channels"]["package0"]["watts"] == pytest.approx(20 / 3, abs=1e-4)
+    shown = plain(page([made], None))
+    assert "75.00% covered" in shown
+    assert "note: test: test counter: pulled out" in shown

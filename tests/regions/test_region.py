@@ -232,6 +232,29 @@ def test_a_sensor_lost_in_a_region_raises_when_its_energy_is_asked_for_and_spare
         assert measured.joules == pytest.approx(5)
 
 
+def test_what_a_lost_sensor_had_measured_before_is_kept_with_its_coverage() -> None:
+    clock, source, sensor = counter_sensor("constant:10")
+    with sensor:
+        with pmt.region("half", sensor) as r:
+            clock.advance(3)
+            sensor.read()
+            source.gone = True
+            clock.advance(1)
+        with pytest.raises(pmt.SourceLostError):
+            r["test"]
+        m = r.until_lost()["test"]
+        assert m.joules == pytest.approx(30, abs=1e-4)
+        assert m.watts == pytest.approx(10, abs=1e-4)
+        assert m.coverage == pytest.approx(0.75)
+        assert m.seconds == pytest.approx(4)
+        assert m.uncertainty_joules >= 10  # what came after is not known
+        assert "package0: no energy is known for 1 s (25% of the region); the joules do not contain it" in m.warnings
+        assert m.peak_watts == pytest.approx(10, abs=1e-3)
+        with Region("after", {"test": sensor}, without_lost=True) as later:
+            clock.advance(1)
+        assert later.until_lost() == {}
+
+
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_region_may_be_entered_without_a_sensor_that_is_lost_already(others: int) -> None:
     clock, source, gone = counter_sensor("constant:50")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -138,3 +139,13 @@ def test_a_bookmark_among_rows_that_are_forgotten_is_settled_first() -> None:
     assert len(history.recent(None, 0)) < 8000
     for i, mark in enumerate(marks):
         assert history.reading(mark).joules[0] == pytest.approx((1 + 7_770 * i) * 1e-3, abs=1e-9)
+
+
+@pytest.mark.parametrize("as_one", [False, True])
+def test_a_power_that_was_not_read_hides_no_peak(*, as_one: bool) -> None:
+    history = History(LAYOUT, 10.0)
+    peak = history.follow_peak(0)
+    points = [point(t, 0.0, watts) for t, watts in ((1, 5.0), (2, math.nan), (3, 9.0), (4, math.nan), (5, 7.0))]
+    for rows in [Frame.of_points(points)] if as_one else points:
+        history.append(rows)
+    assert peak.watts == (9.0, 9.0)
