@@ -17,10 +17,10 @@ import numpy as np
 from pmtpy.backends import pmd, powersensor3
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.source import Source
-from pmtpy.emulators.pmd.board import PmdBoard
-from pmtpy.emulators.powersensor3.board import UPTIME_NS, Board
-from pmtpy.emulators.powersensor3.memory import MemoryTransport
-from pmtpy.emulators.powersensor3.spec import BoardSpec, parse_pairs
+from pmtpy.emulators.pmd._board import PmdBoard
+from pmtpy.emulators.powersensor3._board import UPTIME_NS, Board
+from pmtpy.emulators.powersensor3._memory import MemoryTransport
+from pmtpy.emulators.powersensor3._spec import BoardSpec, parse_pairs
 from pmtpy.emulators.serial_board import MemoryLine
 from pmtpy.emulators.world import World, make_world
 from pmtpy.sensor.sensor import Sensor, acquisition_of

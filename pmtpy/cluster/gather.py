@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pmtpy.cluster._logs import SUFFIXES, read_log
 from pmtpy.cluster.job import JobEnergy
-from pmtpy.cluster.logs import SUFFIXES, read_log
 from pmtpy.cluster.node import SUFFIX, Found, NodeEnergy, read_node
 from pmtpy.errors import FileFormatError, PmtError, TargetError
 from pmtpy.io.origin import host_names

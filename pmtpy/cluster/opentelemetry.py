@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from pmtpy.cluster.watched import ChannelNow, SensorNow, Watched
+from pmtpy.cluster._watched import ChannelNow, SensorNow, Watched
 from pmtpy.core.channel import TOTAL
 from pmtpy.errors import BackendUnavailableError
 from pmtpy.regions.pool import watching

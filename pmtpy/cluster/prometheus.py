@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from pmtpy.cluster.metrics import ENERGY, FAMILIES, OLDER_TEXT, OPEN_METRICS, Family, Text, labels, samples
-from pmtpy.cluster.watched import Watched
+from pmtpy.cluster._metrics import ENERGY, FAMILIES, OLDER_TEXT, OPEN_METRICS, Family, Text, labels, samples
+from pmtpy.cluster._watched import Watched
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S
 from pmtpy.errors import BackendUnavailableError, TargetError
 from pmtpy.regions.pool import watching

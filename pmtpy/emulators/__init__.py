@@ -4,8 +4,8 @@ Shipped with the package, because users rehearse with it, the docs run on it, an
 Nothing of the core imports it; the registry loads it by name when a device called ``virtual`` is asked for.
 """
 
+from pmtpy.emulators._tree import Tree
 from pmtpy.emulators._virtual_source import VirtualSource, check_device, open_on
-from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, shared_world
 
 __all__ = ["Tree", "VirtualSource", "World", "check_device", "open_on", "shared_world"]

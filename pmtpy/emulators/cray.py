@@ -5,8 +5,8 @@ from __future__ import annotations
 from pmtpy.backends import cray
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.source import Source
+from pmtpy.emulators._tree import Tree
 from pmtpy.emulators._virtual_source import check_device, open_on
-from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, shared_world
 
 DIRECTORY = "cray/pm_counters"

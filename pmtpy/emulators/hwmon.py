@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pmtpy.backends import hwmon
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.source import Source
+from pmtpy.emulators._tree import Tree
 from pmtpy.emulators._virtual_source import open_on
-from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, shared_world
 from pmtpy.errors import TargetError
 

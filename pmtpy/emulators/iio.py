@@ -11,8 +11,8 @@ from pmtpy.backends import iio
 from pmtpy.backends.iio import CURRENT, DEVICES, STAMP, VOLTAGE
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Source
+from pmtpy.emulators._tree import Tree
 from pmtpy.emulators._virtual_source import check_device, open_on
-from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, shared_world, unheld
 
 NAME = "iio:device0"

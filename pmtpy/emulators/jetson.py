@@ -15,8 +15,8 @@ import numpy as np
 from pmtpy.backends import jetson
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Source
+from pmtpy.emulators._tree import Tree
 from pmtpy.emulators._virtual_source import check_device, open_on
-from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, shared_world
 from pmtpy.errors import TargetError
 

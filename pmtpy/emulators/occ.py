@@ -22,8 +22,8 @@ from pmtpy.backends.occ.layout import BLOCK_BYTES, BUFFER_BYTES, CHUNK_STRIDE, U
 from pmtpy.core.clock import Clock
 from pmtpy.core.rows import Ints
 from pmtpy.core.source import Source
+from pmtpy.emulators._tree import Tree
 from pmtpy.emulators._virtual_source import check_device, open_on
-from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, shared_world
 from pmtpy.errors import TargetError
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pmtpy.backends import rapl
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Source
+from pmtpy.emulators._tree import Tree
 from pmtpy.emulators._virtual_source import check_device, open_on
-from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, shared_world, unheld
 from pmtpy.errors import TargetError
 

@@ -21,7 +21,7 @@ from typing import Any
 from pmtpy.analysis.repetition.plan import Timing, timing_of
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S
 from pmtpy.errors import CoverageError, TargetError
-from pmtpy.integrations.drop_ins._held import warm_up
+from pmtpy.integrations.drop_ins.held import warm_up
 from pmtpy.lab.conditions import conditions
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region, region

@@ -27,9 +27,9 @@ from pmtpy.io.columns import downsampled
 from pmtpy.io.read.blocks import OpenRecording, RowBlock, open_blocks, recording_of
 from pmtpy.io.recorded import Frames, RecordedLayout, ending_of, header_of, layout_of, of_part
 from pmtpy.io.write import FILE_FORMATS, Ending, FileFormat, Header, Options, Sink
-from pmtpy.io.write._file import already_there
 from pmtpy.io.write.base import Judge
 from pmtpy.io.write.downsample import Thinner
+from pmtpy.io.write.file import already_there
 
 if TYPE_CHECKING:
     import pandas as pd

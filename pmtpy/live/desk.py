@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from pmtpy.core.rows import Floats
 from pmtpy.errors import PmtError
+from pmtpy.live._trigger import Condition, Trigger
 from pmtpy.live.tracks import LiveTrack, Selection, Track, select
-from pmtpy.live.trigger import Condition, Trigger
 from pmtpy.plotting.decimate import Envelope
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The server of ``pmtpy view``: Bokeh's, behind a :class:`~pmtpy.live.guard.Guard`."""
+"""The server of ``pmtpy view``: Bokeh's, behind a :class:`~pmtpy.live._guard.Guard`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tornado.web import HTTPError, RequestHandler
 
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.errors import PmtError, SinkError
+from pmtpy.live._export import KINDS, write_part
+from pmtpy.live._guard import Door, Guard
+from pmtpy.live._page import Page
 from pmtpy.live.desk import Desk
-from pmtpy.live.export import KINDS, write_part
-from pmtpy.live.guard import Door, Guard
-from pmtpy.live.page import Page
 from pmtpy.plotting.style import LIGHT, Theme
 
 _TAKEN_NS = 100_000_000

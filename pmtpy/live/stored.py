@@ -22,7 +22,7 @@ from pmtpy.core.channel import TOTAL
 from pmtpy.core.rows import Floats, Ints, Layout
 from pmtpy.errors import SinkError, TargetError
 from pmtpy.io.read.blocks import OpenRecording, open_blocks
-from pmtpy.live.grown import Rows
+from pmtpy.live._grown import Rows
 from pmtpy.live.tracks import AROUND, Line, layout_of, lines_of
 from pmtpy.plotting.decimate import Envelope, envelope
 from pmtpy.plotting.slices import Slicer

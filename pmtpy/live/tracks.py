@@ -21,7 +21,7 @@ from pmtpy.io.channels import channel_of
 from pmtpy.io.columns import column_names, columns
 from pmtpy.io.jls import JlsFile
 from pmtpy.io.write.base import Header, metadata
-from pmtpy.live.grown import Grown, Rows
+from pmtpy.live._grown import Grown, Rows
 from pmtpy.plotting.decimate import Envelope
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 

@@ -20,9 +20,9 @@ import numpy as np
 from pmtpy.core.markers import paired
 from pmtpy.core.rows import Floats
 from pmtpy.errors import BackendUnavailableError, SinkError
+from pmtpy.plotting._saying import common_origin, drawn_powers, has_power, overviews, shift, title
 from pmtpy.plotting.overview import Overview
 from pmtpy.plotting.page_style import dress_figure, ground_sheet
-from pmtpy.plotting.saying import common_origin, drawn_powers, has_power, overviews, shift, title
 from pmtpy.plotting.style import LIGHT, Theme
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from pmtpy.core.channel import TOTAL, EnergyMethod
 from pmtpy.core.markers import Span, paired
 from pmtpy.core.rows import Floats
 from pmtpy.errors import BackendUnavailableError, SinkError, TargetError
+from pmtpy.plotting._saying import common_origin, drawn_powers, has_power, overviews, shift, title
+from pmtpy.plotting._smooth import smoothed
 from pmtpy.plotting.decimate import Envelope, interrupted, joined_spans, widened
 from pmtpy.plotting.overview import Overview
-from pmtpy.plotting.saying import common_origin, drawn_powers, has_power, overviews, shift, title
-from pmtpy.plotting.smooth import smoothed
 from pmtpy.plotting.style import LIGHT, EndLabel, Theme, dress, label_ends
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def plot(
     channels : sequence of str, optional
         Powers to draw, as in the columns without ``_W``; None: the total, and the largest others.
     smooth : bool
-        Smooth the lines for the eye (:mod:`pmtpy.plotting.smooth`), and say so.
+        Smooth the lines for the eye (:mod:`pmtpy.plotting._smooth`), and say so.
     theme : Theme
 
     Raises

@@ -17,10 +17,10 @@ from pmtpy.core import arguments
 from pmtpy.core.clock import HOST_CLOCK, Clock
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.errors import CoverageError, PmtError, TargetError
+from pmtpy.regions._synchronise import Device, Sync, device_of
 from pmtpy.regions.interval_energy import interval_energy
 from pmtpy.regions.measurement import Measurement, as_html
 from pmtpy.regions.pool import watching
-from pmtpy.regions.synchronise import Device, Sync, device_of
 from pmtpy.regions.total import sum_up
 from pmtpy.sensor.acquisition import Acquisition, OpenStretch
 from pmtpy.sensor.history import Bookmark

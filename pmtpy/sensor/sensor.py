@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pmtpy.core.calibration.matching import Calibration
     from pmtpy.io.write import Ending, Writer
-    from pmtpy.io.write._file import Target
+    from pmtpy.io.write.file import Target
 
 _HISTORY_S = 2.0
 

@@ -117,7 +117,7 @@ def test_rules_and_configuration_that_come_with_us_are_sound() -> None:
 
 
 def test_the_dashboard_asks_for_metrics_that_exist() -> None:
-    from pmtpy.cluster.metrics import FAMILIES
+    from pmtpy.cluster._metrics import FAMILIES
 
     board = json.loads((WATCHING / "grafana-dashboard.json").read_text())
     asked = " ".join(t["expr"] for panel in board["panels"] for t in panel.get("targets", ()))

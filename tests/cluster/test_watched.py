@@ -10,10 +10,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read_older_text
 
 import pmtpy as pmt
-from pmtpy.cluster.metrics import Text, samples
+from pmtpy.cluster._metrics import Text, samples
+from pmtpy.cluster._watched import SensorNow, Watched
 from pmtpy.cluster.opentelemetry import instrument
 from pmtpy.cluster.prometheus import Collector
-from pmtpy.cluster.watched import SensorNow, Watched
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.world import make_world

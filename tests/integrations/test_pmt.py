@@ -15,7 +15,7 @@ import pmtpy
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.rows import Layout
 from pmtpy.errors import BackendUnavailableError, TargetError
-from pmtpy.integrations.drop_ins import pmt_module
+from pmtpy.integrations.drop_ins import _pmt_module as pmt_module
 from pmtpy.integrations.drop_ins._columns import columns
 from pmtpy.sensor.sensor import acquisition_of
 

@@ -8,7 +8,7 @@ pytest.importorskip("tornado", reason="needs the extra live: pip install 'pmtpy[
 
 import tornado.httputil as httputil  # noqa: PLR0402
 
-from pmtpy.live.guard import Door
+from pmtpy.live._guard import Door
 
 HOST = "127.0.0.1:5006"
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.rows import Layout
-from pmtpy.live.hierarchy import hierarchy
+from pmtpy.live._hierarchy import hierarchy
 
 
 def _layout(**domains: str) -> Layout:

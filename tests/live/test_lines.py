@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pmtpy.live.hierarchy import Node
+from pmtpy.live._hierarchy import Node
 from pmtpy.live.lines import Order, Tone, cells, duration, plain, screen, spark, watts
 from pmtpy.live.watch import Look, Shown
 

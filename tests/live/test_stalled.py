@@ -17,8 +17,8 @@ from tornado.netutil import bind_sockets
 
 import pmtpy as pmt
 from pmtpy.live import server
+from pmtpy.live._page import Page, stalls
 from pmtpy.live.desk import Desk
-from pmtpy.live.page import Page, stalls
 from pmtpy.live.tracks import LiveTrack
 from pmtpy.plotting.style import Theme
 

@@ -15,8 +15,8 @@ import pmtpy as pmt
 from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import TargetError
-from pmtpy.live.export import KINDS, write_part
-from pmtpy.live.grown import Grown
+from pmtpy.live._export import KINDS, write_part
+from pmtpy.live._grown import Grown
 from pmtpy.live.stored import StoredTrack
 from pmtpy.live.tracks import JlsTrack, LiveTrack, Track, layout_of, select
 from pmtpy.sensor.sensor import Sensor

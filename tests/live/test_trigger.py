@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pmtpy.core.rows import Floats
-from pmtpy.live.trigger import Condition, Trigger, window
+from pmtpy.live._trigger import Condition, Trigger, window
 
 T: Floats = np.arange(10, dtype=np.float64)
 RISE: Floats = np.array([1.0, 4.9, 5.1, 4.8, 5.2, 3.0, 5.3, 2.0, 2.0, 6.0])

@@ -22,7 +22,7 @@ for _module in ("bokeh", "playwright"):
 
 from playwright.sync_api import Page, expect  # noqa: E402  (only where it is)
 
-from pmtpy.live.page import stalls  # noqa: E402
+from pmtpy.live._page import stalls  # noqa: E402
 from tests.support import browser  # noqa: E402
 from tests.support.browser import PATIENCE_MS, opened  # noqa: E402
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from pmtpy.live._wording import selection_html
 from pmtpy.live.tracks import Selected, Selection
-from pmtpy.live.wording import selection_html
 
 
 def test_names_are_text_and_what_lies_beyond_a_recording_is_not_covered() -> None:

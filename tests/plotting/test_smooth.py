@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pmtpy.core.rows import Floats
-from pmtpy.plotting.smooth import kalman, likeliest_process, smoothed
+from pmtpy.plotting._smooth import kalman, likeliest_process, smoothed
 
 RNG = np.random.default_rng(1)
 T = np.linspace(0.0, 39.9, 400)

@@ -1,7 +1,7 @@
 """A virtual AMD GPU: the real backend and the real ``amdsmi`` wrapper, on a library that is a Python object.
 
 The wrapper binds its library while it is imported. A private copy of the package is imported with a ``ctypes`` whose
-loader answers with :class:`~pmtpy.emulators.amdsmi.driver.VirtualSmi`; the program's own ``amdsmi``, if it has one, is
+loader answers with :class:`~pmtpy.emulators.amdsmi._driver.VirtualSmi`; the program's own ``amdsmi``, if it has one, is
 not touched.
 """
 
@@ -20,7 +20,7 @@ from pmtpy.backends.amdsmi import open_source
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Source
 from pmtpy.emulators._virtual_source import check_device, open_on
-from pmtpy.emulators.amdsmi.driver import VirtualCard, VirtualSmi
+from pmtpy.emulators.amdsmi._driver import VirtualCard, VirtualSmi
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.world import shared_world
 from pmtpy.errors import BackendUnavailableError, TargetError

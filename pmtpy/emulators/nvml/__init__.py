@@ -2,7 +2,7 @@
 
 ``pynvml`` calls its driver through attributes of one object and never asks what that object is. So a private copy of
 the module, which leaves the one that the program may have imported alone, is given a
-:class:`~pmtpy.emulators.nvml.driver.VirtualDriver`. The numbers come from
+:class:`~pmtpy.emulators.nvml._driver.VirtualDriver`. The numbers come from
 :class:`~pmtpy.emulators.gpu_sensor.SensorModel` on the load that all virtual sensors share.
 """
 
@@ -19,11 +19,11 @@ from pmtpy.core.channel import Channel
 from pmtpy.core.clock import Clock
 from pmtpy.core.response import Response
 from pmtpy.core.source import Source
+from pmtpy.emulators._tree import Tree
 from pmtpy.emulators._virtual_source import VirtualSource, check_device
 from pmtpy.emulators.gpu_sensor import SensorModel
-from pmtpy.emulators.nvml.boards import BOARDS, Board, VirtualGpu, make_gpu
-from pmtpy.emulators.nvml.driver import VirtualDriver
-from pmtpy.emulators.tree import Tree
+from pmtpy.emulators.nvml._boards import BOARDS, Board, VirtualGpu, make_gpu
+from pmtpy.emulators.nvml._driver import VirtualDriver
 from pmtpy.emulators.world import shared_world
 from pmtpy.errors import BackendUnavailableError
 

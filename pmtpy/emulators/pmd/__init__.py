@@ -8,7 +8,7 @@ from pmtpy.core.arguments import one_of
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Source
 from pmtpy.emulators._virtual_source import check_device, open_on
-from pmtpy.emulators.pmd.board import PmdBoard, RailBoard
+from pmtpy.emulators.pmd._board import PmdBoard, RailBoard
 from pmtpy.emulators.serial_board import MemoryLine
 from pmtpy.emulators.world import shared_world
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from pmtpy.core import arguments
-from pmtpy.emulators.powersensor3.pty_server import HOST_BUFFER_BYTES, PtyServer
-from pmtpy.emulators.powersensor3.spec import DEFAULT_PAIRS, VARIANTS, BoardSpec, Stored, parse_pairs
+from pmtpy.emulators.powersensor3._pty_server import HOST_BUFFER_BYTES, PtyServer
+from pmtpy.emulators.powersensor3._spec import DEFAULT_PAIRS, VARIANTS, BoardSpec, Stored, parse_pairs
 from pmtpy.emulators.world import DEFAULT_LOAD
 from pmtpy.errors import TargetError
 

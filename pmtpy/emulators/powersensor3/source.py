@@ -9,11 +9,11 @@ from __future__ import annotations
 from pmtpy.backends import powersensor3
 from pmtpy.core.clock import Clock, HostClock
 from pmtpy.emulators import _virtual_source
-from pmtpy.emulators.powersensor3.board import UPTIME_NS, Board
-from pmtpy.emulators.powersensor3.memory import MemoryTransport
+from pmtpy.emulators.powersensor3._board import UPTIME_NS, Board
+from pmtpy.emulators.powersensor3._memory import MemoryTransport
+from pmtpy.emulators.powersensor3._spec import DEFAULT_PAIRS, BoardSpec, Stored, parse_pairs
+from pmtpy.emulators.powersensor3._virtual import VirtualBoard
 from pmtpy.emulators.powersensor3.serve import parse_fault
-from pmtpy.emulators.powersensor3.spec import DEFAULT_PAIRS, BoardSpec, Stored, parse_pairs
-from pmtpy.emulators.powersensor3.virtual import VirtualBoard
 from pmtpy.emulators.world import World, shared_world
 from pmtpy.errors import TargetError
 

@@ -6,7 +6,7 @@ from pmtpy.backends import tinkerforge
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Source
 from pmtpy.emulators._virtual_source import check_device, open_on
-from pmtpy.emulators.tinkerforge.daemon import Bricklet, Daemon, MemoryLink, Session, TcpDaemon
+from pmtpy.emulators.tinkerforge._daemon import Bricklet, Daemon, MemoryLink, Session, TcpDaemon
 from pmtpy.emulators.world import shared_world
 
 __all__ = ["Bricklet", "Daemon", "MemoryLink", "Session", "TcpDaemon", "open_virtual", "sema_stack"]

@@ -31,7 +31,7 @@ def install_as_pmt() -> ModuleType:
     PmtError
         Another module called ``pmt`` has been imported already.
     """
-    return _install("pmt", "pmtpy.integrations.drop_ins.pmt_module", ("PMT", "State", "create"))
+    return _install("pmt", "pmtpy.integrations.drop_ins._pmt_module", ("PMT", "State", "create"))
 
 
 def install_as_powersensor() -> ModuleType:
@@ -45,7 +45,7 @@ def install_as_powersensor() -> ModuleType:
         Another module called ``powersensor`` has been imported already.
     """
     names = ("Joules", "MAX_PAIRS", "PowerSensor", "State", "Watt", "__version__", "seconds")
-    return _install("powersensor", "pmtpy.integrations.drop_ins.powersensor_module", names)
+    return _install("powersensor", "pmtpy.integrations.drop_ins._powersensor_module", names)
 
 
 def _install(name: str, face: str, binary: tuple[str, ...]) -> ModuleType:

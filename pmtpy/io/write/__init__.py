@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from pmtpy.errors import TargetError
-from pmtpy.io.write._file import Output, Target
 from pmtpy.io.write.base import Ending, Header, RecordedRegion, Sink
 from pmtpy.io.write.csv import CsvSink
 from pmtpy.io.write.dataset import DataSetPlace, DataSetSink
 from pmtpy.io.write.downsample import Thinner
+from pmtpy.io.write.file import Output, Target
 from pmtpy.io.write.jls import JlsSink
 from pmtpy.io.write.parquet import ParquetSink
 from pmtpy.io.write.pmt import PmtSink

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pmtpy.errors import SinkError
 from pmtpy.io import unfinished
-from pmtpy.io.write._file import Output, already_there
+from pmtpy.io.write.file import Output, already_there
 
 
 class Journal:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pmtpy.errors import SinkError
-from pmtpy.io.write._file import Buffer, Output, Sidecar
 from pmtpy.io.write.base import Ending, Header, metadata
+from pmtpy.io.write.file import Buffer, Output, Sidecar
 
 
 class TextFile:

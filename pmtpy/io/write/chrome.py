@@ -20,9 +20,9 @@ import numpy as np
 
 from pmtpy.core.rows import Frame
 from pmtpy.errors import FileFormatError, SinkError
-from pmtpy.io.write._file import Output
 from pmtpy.io.write._trace import Slice, Story, about, counters, lanes, title
 from pmtpy.io.write.base import Ending, Header
+from pmtpy.io.write.file import Output
 
 _BASE = "baseTimeNanoseconds"
 _NS_PER_US = 1e3

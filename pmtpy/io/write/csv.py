@@ -11,10 +11,10 @@ import numpy as np
 
 from pmtpy.core.rows import Floats, Frame
 from pmtpy.io.columns import Column, column_names, columns, labels
-from pmtpy.io.write._file import Output
 from pmtpy.io.write._format import Lines, Number, Text, integers, several
 from pmtpy.io.write._text import TextFile, unbroken
 from pmtpy.io.write.base import Ending, Header
+from pmtpy.io.write.file import Output
 
 _NS_PER_US = 1000
 _EMPTY = Text(())

@@ -20,9 +20,9 @@ from pmtpy.core.rows import Floats, Frame, Ints
 from pmtpy.errors import SinkError
 from pmtpy.io import jls
 from pmtpy.io.columns import column_names, columns
-from pmtpy.io.write._file import Output
 from pmtpy.io.write._text import unbroken
 from pmtpy.io.write.base import Ending, Header, metadata
+from pmtpy.io.write.file import Output
 
 _EPOCH_S = 1_514_764_800  # 2018-01-01, where JLS counts from, in units of 2**-30 s
 _UNITS_PER_S = 1 << 30

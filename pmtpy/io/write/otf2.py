@@ -25,9 +25,9 @@ import numpy as np
 
 from pmtpy.core.rows import Frame
 from pmtpy.errors import SinkError
-from pmtpy.io.write._file import Target
 from pmtpy.io.write._trace import Counter, Slice, Story, about, counters, edges, lanes, title
 from pmtpy.io.write.base import Ending, Header
+from pmtpy.io.write.file import Target
 
 _TICKS = 10**9  # per second
 _LEAST_FREE = 1 << 16  # bytes; with less, a disk is full

@@ -22,9 +22,9 @@ from pmtpy.core.rows import Floats, Frame, Ints
 from pmtpy.errors import SinkError
 from pmtpy.io import unfinished
 from pmtpy.io.columns import column_names, columns, labels
-from pmtpy.io.write._file import Output
 from pmtpy.io.write._journal import Journal
 from pmtpy.io.write.base import Ending, Header, metadata
+from pmtpy.io.write.file import Output
 
 _METADATA_KEY = "pmtpy"
 _ROW_GROUP = 100_000  # rows: some seconds of a stream, some megabytes

@@ -24,9 +24,9 @@ import numpy as np
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Floats, Frame, Ints
 from pmtpy.errors import SinkError
-from pmtpy.io.write._file import Output
 from pmtpy.io.write._trace import Counter, Slice, Story, about, counters, edges, lanes, title
 from pmtpy.io.write.base import Ending, Header
+from pmtpy.io.write.file import Output
 
 _REALTIME, _MONOTONIC, _BOOTTIME = 1, 3, 6  # BuiltinClock
 _CLEARED, _NEEDS_STATE = 1, 2  # TracePacket.SequenceFlags

@@ -16,10 +16,10 @@ import numpy as np
 
 from pmtpy.core.rows import Floats, Frame, Ints
 from pmtpy.io.columns import one_word
-from pmtpy.io.write._file import Output
 from pmtpy.io.write._format import Lines, decimals, integers
 from pmtpy.io.write._text import TextFile, unbroken
 from pmtpy.io.write.base import Ending, Header
+from pmtpy.io.write.file import Output
 
 _PMT_DECIMALS = 3
 _PMT_FINEST_S = 1e-3  # PMT itself never writes rows closer than a millisecond, so three decimals are enough for it

@@ -19,10 +19,10 @@ import numpy as np
 from pmtpy.core.channel import Derivation, Quantity
 from pmtpy.core.rows import Floats, Frame, Ints, Layout
 from pmtpy.errors import SinkError
-from pmtpy.io.write._file import Output
 from pmtpy.io.write._format import Lines, Number, Text, decimals, integers
 from pmtpy.io.write._text import TextFile, unbroken
 from pmtpy.io.write.base import Ending, Header
+from pmtpy.io.write.file import Output
 
 _NO_MARK = "S"
 _STAMP_RANGE = 1024  # microseconds until the board's time stamp starts again

@@ -10,8 +10,8 @@ import pytest
 from pmtpy.backends.amdsmi import discover, open_source
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.source import Source
+from pmtpy.emulators._tree import Tree
 from pmtpy.emulators.amdsmi import VirtualCard
-from pmtpy.emulators.tree import Tree
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
 from tests.backends.conftest import FailingFiles
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pmtpy.backends import cray
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.rows import Layout
+from pmtpy.emulators._tree import Tree
 from pmtpy.emulators.cray import DIRECTORY, NodeController, open_virtual
-from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, make_world
 from pmtpy.errors import BackendUnavailableError, ReadError, SourceLostError, TargetError
 from pmtpy.sensor.sensor import Sensor

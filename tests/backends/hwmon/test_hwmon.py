@@ -15,8 +15,8 @@ from pmtpy.core.clock import ManualClock
 from pmtpy.core.integrate import Integrator
 from pmtpy.core.rows import Frame, Layout
 from pmtpy.core.source import Source
+from pmtpy.emulators._tree import Tree
 from pmtpy.emulators.hwmon import LAYOUTS, Board, open_virtual
-from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, make_world
 from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
 from pmtpy.testing import check_lost, check_source, check_truth

@@ -11,8 +11,8 @@ from pmtpy.core.clock import ManualClock
 from pmtpy.core.integrate import Integrator
 from pmtpy.core.rows import Block, Frame, Layout
 from pmtpy.core.source import Source
+from pmtpy.emulators._tree import Tree
 from pmtpy.emulators.nvml import VirtualDriver, VirtualGpu, make_gpu, private_pynvml
-from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import make_world
 
 LOAD = "square:low=100,high=300,hz=0.7"

@@ -16,7 +16,7 @@ from pmtpy.core.integrate import Integrator
 from pmtpy.core.rows import Block, Floats, Frame, Layout
 from pmtpy.emulators.load import parse_load
 from pmtpy.emulators.powersensor3 import Board, BoardSpec, VirtualSource, open_virtual
-from pmtpy.emulators.powersensor3.memory import MemoryTransport
+from pmtpy.emulators.powersensor3._memory import MemoryTransport
 from pmtpy.errors import SensorClosedError, SourceLostError, TargetError
 from pmtpy.sensor.sensor import Sensor
 from pmtpy.testing import check_source

@@ -20,8 +20,8 @@ from pmtpy.core.integrate import Integrator
 from pmtpy.core.rows import Layout, Point
 from pmtpy.core.source import Source
 from pmtpy.core.state import joules
+from pmtpy.emulators._tree import Tree
 from pmtpy.emulators.rapl import AMD_NJ, LAYOUTS, PerfEvents, Processors, ZoneSpec, open_virtual
-from pmtpy.emulators.tree import Tree
 from pmtpy.emulators.world import World, make_world
 from pmtpy.errors import BackendUnavailableError, CoverageError, ReadError, SourceLostError, TargetError
 from pmtpy.regions.region import region

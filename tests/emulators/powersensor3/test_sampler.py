@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pmtpy.core.clock import NS_PER_S
 from pmtpy.emulators.load import parse_load
 from pmtpy.emulators.powersensor3 import Board, BoardSpec, Pair, parse_pairs
-from pmtpy.emulators.powersensor3.log import History
-from pmtpy.emulators.powersensor3.sampler import Sampler
-from pmtpy.emulators.powersensor3.spec import Record, factory_flash
+from pmtpy.emulators.powersensor3._log import History
+from pmtpy.emulators.powersensor3._sampler import Sampler
+from pmtpy.emulators.powersensor3._spec import Record, factory_flash
 from pmtpy.errors import TargetError
 
 LOADS = ["constant:60", "square:low=30,high=90,hz=7", "sine:low=30,high=90,hz=3", "ramp:low=30,high=90,hz=11"]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pmtpy.core.clock import NS_PER_S
 from pmtpy.core.rows import Floats
 from pmtpy.emulators.load import Load
-from pmtpy.emulators.powersensor3.spec import (
+from pmtpy.emulators.powersensor3._spec import (
     FRAME_BYTES,
     LEVELS_PER_VOLT,
     MAX_LEVEL,

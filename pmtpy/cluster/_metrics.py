@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pmtpy.cluster.watched import ChannelNow, SensorNow
+from pmtpy.cluster._watched import ChannelNow, SensorNow
 from pmtpy.core.channel import Quantity
 
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"

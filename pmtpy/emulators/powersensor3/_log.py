@@ -13,8 +13,8 @@ import numpy as np
 
 from pmtpy.core.rows import Floats
 from pmtpy.emulators.load import Load
-from pmtpy.emulators.powersensor3.sampler import Sampler
-from pmtpy.emulators.powersensor3.spec import PAIRS, SENSORS, BoardSpec, Record
+from pmtpy.emulators.powersensor3._sampler import Sampler
+from pmtpy.emulators.powersensor3._spec import PAIRS, SENSORS, BoardSpec, Record
 
 
 @dataclass(slots=True)

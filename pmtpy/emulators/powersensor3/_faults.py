@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.emulators.powersensor3.spec import FRAME_BYTES
+from pmtpy.emulators.powersensor3._spec import FRAME_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from pmtpy.emulators.load import parse_load
-from pmtpy.emulators.powersensor3.board import UPTIME_NS, Board
-from pmtpy.emulators.powersensor3.sampler import FAST_CYCLE_BLOCKS
-from pmtpy.emulators.powersensor3.spec import BoardSpec
+from pmtpy.emulators.powersensor3._board import UPTIME_NS, Board
+from pmtpy.emulators.powersensor3._sampler import FAST_CYCLE_BLOCKS
+from pmtpy.emulators.powersensor3._spec import BoardSpec
 from pmtpy.errors import TargetError
 
 _TICK_S = 0.004

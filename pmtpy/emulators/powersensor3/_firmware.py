@@ -1,7 +1,7 @@
 """The firmware of the board as a program that waits: its main loop and what each command does.
 
 It is written as a generator, because that is what firmware is: it yields what it waits for and is resumed by the
-board (:mod:`pmtpy.emulators.powersensor3.board`) when that has come. It knows no time and does no input or output.
+board (:mod:`pmtpy.emulators.powersensor3._board`) when that has come. It knows no time and does no input or output.
 Facts: commands and their quirks from the public PowerSensor3 repository, firmware 1.6.1 and its change log.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Protocol
 
-from pmtpy.emulators.powersensor3.spec import SENSORS, BoardSpec
+from pmtpy.emulators.powersensor3._spec import SENSORS, BoardSpec
 
 _HOST_TIMEOUT_NS = 2_000_000_000  # then the device resets itself
 _BLINK_NS = 500_000_000

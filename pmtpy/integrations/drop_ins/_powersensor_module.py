@@ -17,7 +17,7 @@ import numpy as np
 
 from pmtpy.core import state as states
 from pmtpy.errors import TargetError
-from pmtpy.integrations.drop_ins._held import Held, known_energy, known_power, rehearsed
+from pmtpy.integrations.drop_ins.held import Held, known_energy, known_power, rehearsed
 from pmtpy.sensor.registry import create
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 

@@ -13,11 +13,11 @@ from types import TracebackType
 from typing import Any
 
 from pmtpy.emulators.load import parse_load
-from pmtpy.emulators.powersensor3.log import History, Mark, Truth
-from pmtpy.emulators.powersensor3.pty_server import HOST_BUFFER_BYTES
-from pmtpy.emulators.powersensor3.sampler import FAST_CYCLE_BLOCKS
+from pmtpy.emulators.powersensor3._log import History, Mark, Truth
+from pmtpy.emulators.powersensor3._pty_server import HOST_BUFFER_BYTES
+from pmtpy.emulators.powersensor3._sampler import FAST_CYCLE_BLOCKS
+from pmtpy.emulators.powersensor3._spec import BoardSpec
 from pmtpy.emulators.powersensor3.serve import arguments_of
-from pmtpy.emulators.powersensor3.spec import BoardSpec
 from pmtpy.emulators.world import DEFAULT_LOAD
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
 

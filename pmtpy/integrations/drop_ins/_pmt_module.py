@@ -19,7 +19,7 @@ from typing import Any
 from pmtpy.core import state as states
 from pmtpy.errors import BackendUnavailableError, TargetError
 from pmtpy.integrations.drop_ins._columns import Column, columns
-from pmtpy.integrations.drop_ins._held import Held, known_energy, known_power, rehearsed
+from pmtpy.integrations.drop_ins.held import Held, known_energy, known_power, rehearsed
 from pmtpy.sensor.registry import backend_of, split_target
 from pmtpy.sensor.registry import create as open_sensor
 from pmtpy.sensor.sensor import Sensor, acquisition_of

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 
 from pmtpy.emulators.load import Load
-from pmtpy.emulators.powersensor3.faults import Damage, Wire
-from pmtpy.emulators.powersensor3.firmware import (
+from pmtpy.emulators.powersensor3._faults import Damage, Wire
+from pmtpy.emulators.powersensor3._firmware import (
     Firmware,
     Hang,
     Idle,
@@ -22,8 +22,8 @@ from pmtpy.emulators.powersensor3.firmware import (
     Take,
     Want,
 )
-from pmtpy.emulators.powersensor3.log import BootLog, History
-from pmtpy.emulators.powersensor3.spec import FRAME_BYTES, BoardSpec, factory_flash
+from pmtpy.emulators.powersensor3._log import BootLog, History
+from pmtpy.emulators.powersensor3._spec import FRAME_BYTES, BoardSpec, factory_flash
 from pmtpy.errors import TargetError
 
 MARKER_BYTE, MARKER_BIT = 3, 0x40  # second byte of sensor 0
@@ -44,7 +44,7 @@ class Board:
     buffer_bytes : int or None
         How much the line holds for a host that does not read; frames that find it full are never sent.
     cycle_blocks : int
-        See :class:`~pmtpy.emulators.powersensor3.sampler.Sampler`.
+        See :class:`~pmtpy.emulators.powersensor3._sampler.Sampler`.
     instant : bool
         The pauses in the firmware take no time: for a clock that stands still while a host program waits.
 

@@ -17,7 +17,7 @@ from pmtpy.backends.nvml.facts import Kind
 from pmtpy.core.rows import Floats
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.load import Load
-from pmtpy.emulators.nvml.boards import VirtualGpu
+from pmtpy.emulators.nvml._boards import VirtualGpu
 from pmtpy.emulators.world import World, unheld
 
 OK, UNINITIALIZED, INVALID, NOT_SUPPORTED, NOT_FOUND, LOST = 0, 1, 2, 3, 6, 15

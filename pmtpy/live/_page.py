@@ -33,11 +33,11 @@ from bokeh.models import (
 from bokeh.plotting import figure
 
 from pmtpy.core.markers import paired
+from pmtpy.live._export import KINDS
+from pmtpy.live._trigger import Condition, window
+from pmtpy.live._wording import HINT, selection_html, state, title, utc
 from pmtpy.live.desk import Desk
-from pmtpy.live.export import KINDS
 from pmtpy.live.tracks import Track
-from pmtpy.live.trigger import Condition, window
-from pmtpy.live.wording import HINT, selection_html, state, title, utc
 from pmtpy.plotting.decimate import Envelope, interrupted
 from pmtpy.plotting.page_style import dress_figure, ground_sheet
 from pmtpy.plotting.style import LIGHT, Theme

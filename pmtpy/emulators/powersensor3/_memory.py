@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pmtpy.core.clock import Clock
-from pmtpy.emulators.powersensor3.board import Board
+from pmtpy.emulators.powersensor3._board import Board
 from pmtpy.errors import SourceLostError
 
 _BURST_NS = 10_000_000

@@ -1,0 +1,47 @@
+"""What is public: a module without an underscore is for everybody, ``_name.py`` and ``_name/`` for their own folder."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import grimp
+import pytest
+
+ROOT = Path(__file__).parents[1]
+# The verbs: nobody may import that room (the floors of pyproject.toml), so nothing in it is public but `main`.
+VERBS = "pmtpy.cli"
+
+
+def named(text: str) -> set[str]:
+    """Return what a text names of pmtpy."""
+    return set(re.findall(r"pmtpy(?:\.\w+)+", text))
+
+
+@pytest.fixture(scope="module")
+def importers() -> dict[str, set[str]]:
+    """Who imports each module of pmtpy, or loads it by name."""
+    graph = grimp.build_graph("pmtpy", "calibration", cache_dir=None)
+    found = {m: set(graph.find_modules_that_directly_import(m)) for m in graph.modules if m.startswith("pmtpy.")}
+    for path in (ROOT / "pmtpy").rglob("*.py"):
+        importer = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for string in re.findall(r'"(pmtpy\.[\w.]+)', path.read_text(encoding="utf-8")):
+            if string in found:
+                found[string].add(importer)
+    return found
+
+
+def private_to(module: str) -> str | None:
+    """Return the folder that a private module is for; None for a public one."""
+    parts = module.split(".")
+    return next((".".join(parts[:i]) for i, part in enumerate(parts) if re.match("_[^_]", part)), None)
+
+
+def inside(module: str, folder: str) -> bool:
+    return f"{module}.".startswith(f"{folder}.")
+
+
+def test_a_private_module_is_imported_in_its_own_folder_alone(importers: dict[str, set[str]]) -> None:
+    private = {module: folder for module in importers if (folder := private_to(module))}
+    assert len(private) > 50
+    assert not [f"{i} imports {m}" for m, folder in private.items() for i in importers[m] if not inside(i, folder)]
