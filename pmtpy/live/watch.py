@@ -20,9 +20,9 @@ from pmtpy.core.channel import summable
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
 from pmtpy.core.rows import Floats, Ints, Layout, Point
 from pmtpy.errors import PmtError
+from pmtpy.live._hierarchy import Node, hierarchy
 from pmtpy.sensor.acquisition import Acquisition
 from pmtpy.sensor.history import CurvePoint
-from pmtpy.live._hierarchy import Node, hierarchy
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 _log = logging.getLogger("pmtpy")
