@@ -295,8 +295,11 @@ class Page:
             self._choose(float(event.geometry["x0"]), float(event.geometry["x1"]))
 
     def _entered(self) -> None:
-        if self._from.value is not None and self._to.value is not None:
-            self._evaluate(float(self._from.value), float(self._to.value))
+        entered = [float(cursor.value) for cursor in (self._from, self._to) if cursor.value is not None]
+        if not all(map(math.isfinite, entered)):
+            self._result.text = "<p>A cursor is at a number of seconds.</p>"
+        elif len(entered) == len(self._cursors):
+            self._evaluate(*entered)
 
     def _choose(self, start: float, stop: float) -> None:
         self._from.value, self._to.value = round(start, 9), round(stop, 9)
@@ -309,7 +312,8 @@ class Page:
         found = [(t, self._desk.select(t, start, stop)) for t in self._desk.tracks]
         links = [
             f"{html.escape(track.name)}: " + " ".join(_link(i, start, stop, kind) for kind in KINDS)
-            for i, (track, _) in enumerate(found)
+            for i, (track, selection) in enumerate(found)
+            if any(math.isfinite(p.low) for p in selection.powers)  # else it has no row there
         ]
         self._result.text = selection_html(found, stop - start, links)
 

@@ -40,8 +40,14 @@ def selection_html(found: Sequence[tuple[Track, Selection]], seconds: float, lin
         covered = selection.coverage * selection.seconds / seconds if seconds > 0 else math.nan
         for power in selection.powers:
             name = html.escape(f"{track.name} {power.name}")
-            cells = [f"{power.joules:.6g}", _or_dash(power.uncertainty_joules, "2g"), _or_dash(power.watts, "6g")]
-            cells += [watts(power.low), watts(power.high), f"{100 * covered:.4g} %", str(selection.lost)]
+            cells = [
+                _or_dash(power.joules, "6g"),
+                _or_dash(power.uncertainty_joules, "2g"),
+                _or_dash(power.watts, "6g"),
+            ]
+            # Where the energy at one end is not known, nobody can tell how much of the stretch is.
+            share = 100 * covered if math.isfinite(power.joules) else math.nan
+            cells += [watts(power.low), watts(power.high), _or_dash(share, "4g", " %"), str(selection.lost)]
             lines.append(
                 f"<tr><th style='text-align:left'>{name}</th>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
             )
@@ -52,5 +58,5 @@ def selection_html(found: Sequence[tuple[Track, Selection]], seconds: float, lin
     )
 
 
-def _or_dash(value: float, digits: str) -> str:
-    return f"{value:.{digits}}" if math.isfinite(value) else "not known"
+def _or_dash(value: float, digits: str, unit: str = "") -> str:
+    return f"{value:.{digits}}{unit}" if math.isfinite(value) else "not known"

@@ -72,8 +72,8 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _age(shown: Shown) -> str:
-    return duration(shown.age_s) + ("" if shown.alive else " lost")
+def _now(shown: Shown) -> str:
+    return watts(shown.watts) if shown.alive else "lost"
 
 
 def _coverage(shown: Shown) -> str:
@@ -81,12 +81,12 @@ def _coverage(shown: Shown) -> str:
 
 
 _COLUMNS = (
-    _Column("W now", 9, lambda s: watts(s.watts), 9),
+    _Column("W now", 9, _now, 9),
     _Column("mean", 9, lambda s: watts(s.mean), 7),
     _Column("min", 9, lambda s: watts(s.low), 4),
     _Column("max", 9, lambda s: watts(s.high), 5),
     _Column("J", 10, lambda s: watts(s.joules), 8),
-    _Column("age", 10, _age, 6),
+    _Column("age", 10, lambda s: duration(s.age_s), 6),
     _Column("% cov", 6, _coverage, 3),
     _Column("lost", 7, lambda s: str(s.lost) if s.lost else "-", 2),
 )

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pmtpy.core.channel import summable
+from pmtpy.core.channel import Quantity, summable
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
 from pmtpy.core.rows import Floats, Ints, Layout, Point
 from pmtpy.errors import PmtError
@@ -29,6 +29,7 @@ _log = logging.getLogger("pmtpy")
 _TRIED_AGAIN_S = 2.0
 _SPARKS = 60
 _PIECES = 100  # of a window: where it begins is known that finely, whatever the time between looks
+_STEPS = 10  # of a counter between two readings whose power is held for a least or greatest one
 _REMARKS_S = 5.0  # between questions to the source of what it knows beyond its rows
 
 
@@ -215,9 +216,13 @@ class Watch:
 
     def _pieces(self, made: Acquisition, since: Point, t_ns: Ints, watts: Floats) -> list[_Piece]:
         """Cut new rows into parts of a hundredth of the window, which therefore begins where it should."""
+        steps_ns = _settled_ns(made.layout)
         step_ns = max(round(self.window_s * NS_PER_S), int(t_ns[-1]) - since.t_ns) // _PIECES + 1
         cuts = np.searchsorted(t_ns, np.arange(since.t_ns + step_ns, t_ns[-1], step_ns))
         starts = np.unique(np.concatenate(([0], cuts)))
+        # Two readings of a counter that follow each other by a few of its steps tell little of its power.
+        settled = np.diff(t_ns, prepend=since.t_ns)[:, None] >= steps_ns
+        watts = np.where(settled, watts, np.nan)
         low, high = np.fmin.reduceat(watts, starts).tolist(), np.fmax.reduceat(watts, starts).tolist()
         begins: list[Point | CurvePoint] = [since]
         begins += made.as_known(*(made.bookmark(int(t_ns[row - 1])) for row in starts[1:]))
@@ -251,6 +256,8 @@ class Watch:
             return Shown(node, *nothing, age_s, math.nan, past.lost, past.alive, ())
         passed_ns = newest.t_ns - start.t_ns
         unknown_ns = min(abs(newest.uncovered_ns[i] - start.uncovered_ns[i]), passed_ns)
+        if not past.alive:
+            passed_ns, unknown_ns = now_ns - start.t_ns, unknown_ns + now_ns - newest.t_ns
         return Shown(
             node,
             newest.watts[i] if past.alive else math.nan,
@@ -282,6 +289,12 @@ class Watch:
         # The least and greatest power of a sum are not those of its parts: they need not fall together.
         coverage = min(p.coverage for p in parts)
         return Shown(node, watts, mean, math.nan, math.nan, joules, ages, coverage, lost, alive=True, past=past), ""
+
+
+def _settled_ns(layout: Layout) -> Floats:
+    """How long after a reading the next one tells the power of a counter to a tenth, per column; 0: at once."""
+    each = [_STEPS * (c.refresh_s or 0.0) * NS_PER_S if c.quantity is Quantity.ENERGY else 0.0 for c in layout.energy]
+    return np.array([max((each[i - 1] for i in layout.in_total), default=0.0), *each])
 
 
 def _shorten(window: deque[_Piece], newest: Point, start_ns: int) -> None:

@@ -55,7 +55,8 @@ def test_wide_and_long_names_move_no_number(width: int) -> None:
 def test_a_lost_sensor_is_grey_and_says_since_when() -> None:
     line = screen(LOOK, 100)[4]
     assert line.tone is Tone.GONE
-    assert "0.2 s lost" in line.text
+    assert line.text.split()[:2] == ["gone", "lost"]
+    assert line.text.split()[6:8] == ["0.2", "s"]
 
 
 def test_wholes_are_sorted_with_their_parts() -> None:

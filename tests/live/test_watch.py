@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.world import World, make_world
 from pmtpy.errors import BackendUnavailableError
@@ -42,6 +43,31 @@ def test_mean_energy_and_extremes_are_those_of_the_load() -> None:
     assert whole.coverage == 1.0
     assert look.seconds == pytest.approx(10.0)  # from the first look on
     assert len(whole.past) == 20
+
+
+class _Stepping(Counter):
+    """A counter that moves each 4 ms alone, and says so."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        kind = Quantity.ENERGY
+        self.channels = (Channel("package0", kind, scale=1e-6, domain="host", max_watts=1000, refresh_s=0.004),)
+
+    def poll(self) -> list[float]:
+        now_ns = self.world.clock.now_ns()
+        return [float(self.world.joules(now_ns - now_ns % 4_000_000)) * 1e6]
+
+
+def test_two_readings_within_a_few_steps_of_a_counter_make_no_extreme() -> None:
+    clock, world = _world("constant:100")
+    with Sensor(_Stepping(world), "rapl", clock) as sensor:
+        watch = Watch([sensor], clock=clock)
+        _look(watch, clock, 3.0)
+        clock.advance(0.003)
+        watch.look()
+        clock.advance(0.003)  # over one step of the counter: 133 W
+        whole = watch.look().powers[0]
+    assert (whole.low, whole.high) == pytest.approx((100.0, 100.0), abs=0.5)
 
 
 def test_a_reset_counts_from_then_on() -> None:
@@ -106,6 +132,7 @@ def test_a_sensor_that_is_lost_says_so_ages_and_comes_back_by_itself() -> None:
         assert not lost.powers[0].alive
         assert lost.powers[0].age_s == pytest.approx(1.0, abs=0.51)
         assert lost.powers[0].joules == before.joules
+        assert lost.powers[0].coverage == pytest.approx(1 - lost.powers[0].age_s / lost.seconds)
         assert math.isnan(lost.powers[0].watts)
         assert lost.total is None
         assert lost.why == "gpu is lost"

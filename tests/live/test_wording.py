@@ -17,3 +17,11 @@ def test_names_are_text_and_what_lies_beyond_a_recording_is_not_covered() -> Non
     assert "<i>" not in text
     assert "<td>25 %</td>" in text
     assert "<td>not known</td>" in text
+
+
+def test_where_the_energy_at_an_end_is_not_known_neither_it_nor_its_coverage_is() -> None:
+    power = Selected("total", float("nan"), float("nan"), float("nan"), 30.0, 90.0)
+    track: Any = SimpleNamespace(name="run")
+    text = selection_html([(track, Selection(1.0, 1.0, 0, [power]))], 1.0)
+    assert text.count("<td>not known</td>") == 4
+    assert "nan" not in text
