@@ -70,6 +70,7 @@ class Page:
     def __init__(self, desk: Desk, document: Document, theme: Theme = LIGHT) -> None:
         self._desk, self._document, self._theme = desk, document, theme
         self._number = next(_numbers)
+        self._showing = False  # an event of a trigger, whose rows have not come yet
         start, stop = desk.span
         if desk.live:
             start = max(start, stop - _FOLLOWED_S)
@@ -343,7 +344,10 @@ class Page:
         self._desk.arm(self._number, condition, tell)
 
     def _hit(self, at: float) -> None:
-        """Show an event, once the rows behind it have come."""
+        """Show an event, once the rows behind it have come; what comes meanwhile is passed over, as with a meter."""
+        if self._showing or self._source.value == "off":
+            return
+        self._showing = True
         start, stop = window(at, float(self._before.value or 0.0), float(self._length.value or 1.0))
         self._follow.active = False
         self._show(start, stop)
@@ -352,6 +356,7 @@ class Page:
             self._source.value = "off"
 
         def settled() -> None:
+            self._showing = False
             self.draw(force=True)
             self._entered()
 
