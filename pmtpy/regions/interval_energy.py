@@ -104,6 +104,7 @@ class _Stretch:
             b.lost - a.lost,
             remarks.time_u_s,
             remarks.missing_s,
+            made.aged_s,
         )
         t_s = np.asarray(rows.t_ns - a.t_ns, np.float64) / 1e9
         return cls(made, a, b, rows, t_s, rows.watts.T[1:], interval, remarks.warnings)
@@ -112,7 +113,7 @@ class _Stretch:
         """Return what was integrated of some channels."""
         all_of = self.interval
         joules, unknown = ([values[i] for i in columns] for values in (all_of.joules, all_of.uncovered_s))
-        return Interval(all_of.seconds, joules, unknown, all_of.lost, all_of.time_u_s, all_of.missing_s)
+        return all_of._replace(joules=joules, uncovered_s=unknown)
 
     def settled(self, reach: Sequence[float]) -> bool:
         """Whether no later row can change the judgement: all that tell of the end have come, or it was read there."""

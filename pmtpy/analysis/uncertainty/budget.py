@@ -378,7 +378,8 @@ class _Judge:
 
     def _too_short(self, components: dict[str, float]) -> list[str]:
         seen, short = self.seen, self.seen.seconds < max(self.needed_s, self.refresh_s)
-        blurred = math.hypot(components["edges"], 0.0 if self.overdue else components["ahead"], components["lag"])
+        ahead = 0.0 if self.overdue else components["ahead"]
+        blurred = math.hypot(components["edges"], ahead, components["lag"], components["clock"])
         used = abs(seen.joules) or (
             blurred if self.channel.least_watts > 0.0 else math.inf
         )  # no powered part uses none

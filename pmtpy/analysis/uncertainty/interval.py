@@ -121,6 +121,8 @@ class Interval(NamedTuple):
         Standard uncertainty of the times of the rows, common to all of them.
     missing_s : float
         Standard uncertainty of the time between the rows, some of which may be missing.
+    aged_s : float
+        How long ago a register may have been renewed when it was read; 0 where rows bear the instant of renewal.
     """
 
     seconds: float
@@ -129,3 +131,4 @@ class Interval(NamedTuple):
     lost: int = 0
     time_u_s: float = 0.0
     missing_s: float = 0.0
+    aged_s: float = 0.0

@@ -27,6 +27,7 @@ _APART = 0.99  # ... of which those are taken that are so far apart
 # A counter that has not moved for long before an edge is as old as that, or stands still: of that time nothing
 # is known. It may hold up to its power; the mean square of that is twice that of an age which is uniform.
 _UNMOVED = math.sqrt(2.0)
+_ROOT_3 = math.sqrt(3.0)
 _CLEAN = 0.9  # share of the refresh period that two moves of a counter are apart at least
 # Lower quartile of the size of a difference of two readings with white noise of one watt: root 2 times 0.3186.
 _QUARTILE = 0.4506
@@ -144,9 +145,12 @@ class _Together:
         ahead = max(0.0, length - float(self.all_t[-1]))
         unseen = max(0.0, length + max(self.lag, 0.0) - float(self.all_t[-1])) if self.power else ahead
         rms, alternating, noise, looked = self._movement(length + abs(self.lag), ahead)
-        starts, ends = self._edge(0.0), self._edge(length)
+        aged = min(interval.aged_s, self.refresh or interval.aged_s)
+        starts, ends = self._edge(0.0, aged), self._edge(length, aged)
         nothing = [0.0] * len(self.p)
-        late, most, clock = self._energies(length, interval.time_u_s)
+        # An age that is uniform up to ``aged`` has the mean square of a third of it; all rows may be of one age.
+        time_u = math.hypot(interval.time_u_s, aged / _ROOT_3) if self.power else interval.time_u_s
+        late, most, clock = self._energies(length, time_u)
         if interval.missing_s and length > 0.0:
             share = interval.missing_s / length
             clock = [math.hypot(c, share * interval.joules[i]) for c, i in zip(clock, columns, strict=True)]
@@ -245,8 +249,8 @@ class _Together:
         first = max(0, int(self.t.searchsorted(low, "right")) - 1)
         return self.p[:, first : max(first, int(self.t.searchsorted(high))) + 1]
 
-    def _edge(self, at: float) -> list[Edge]:
-        """Describe the rows around an instant."""
+    def _edge(self, at: float, aged: float) -> list[Edge]:
+        """Describe the rows around an instant, which show what was so up to ``aged`` before."""
         t, p = self.t, self.p
         blur = max(self.sample_s, self.window / 2.0)  # a step at the edge is spread over a window about it
         near = self._near(at - blur, at + self.lag + blur)
@@ -261,7 +265,7 @@ class _Together:
             if inner:
                 shown = shown + (p[:, after - 1] - shown) * ((t[after] - at) / self.gaps[after - 1])
             return [Edge(w, s, gap) for w, s in zip(shown.tolist(), swing, strict=True)]
-        old = 0.0 if not on_row and self._clean(beside, gap) else self.refresh
+        old = aged if not on_row and self._clean(beside, gap) else self.refresh
         if on_row and after and (after == len(t) or float(t[after]) > at):
             old = max(old, _UNMOVED * (at - float(t[after - 1])))
         return [Edge(w, s, gap, old) for w, s in zip(p[:, min(after, len(t) - 1)].tolist(), swing, strict=True)]

@@ -113,6 +113,8 @@ class RegisterSource(NvmlSource):
         self._power = tuple(r for r in registers if r.kind is not None)
         self._plain = tuple(r for r in registers if r.kind is None)
         self._fields = [r.field for r in registers if r.field is not None]
+        # An average that moves between two means of an interval would cut the next one short, and date this one late.
+        self._leading = [i for i, r in enumerate(self._power) if i == 0 or r.kind is not Kind.AVERAGE]
         periods = [r.channel.refresh_s for r in self._power if r.channel.refresh_s]
         self._refresh_ns = round(min(periods, default=0.0) * NS_PER_S)
         # Half the period sees every refresh; faster than 20 ms only costs, since the driver's call may take 2 ms.
@@ -137,7 +139,7 @@ class RegisterSource(NvmlSource):
         counts = [self._count(register, fields, failures) for register in self._power]
         if len(failures) == len(counts):
             raise ReadError(f"{self._who}: {failures[0]}")
-        t_ns = self._row_time(tuple(counts), stamps, before, self._clock.now_ns())
+        t_ns = self._row_time(tuple([counts[i] for i in self._leading]), stamps, before, self._clock.now_ns())
         if t_ns is None:
             return None
         values = [self._count(register, fields, failures) for register in self._plain]
@@ -192,7 +194,7 @@ class RegisterSource(NvmlSource):
     def _row_time(self, counts: tuple[float, ...], stamps: list[int], before: int, after: int) -> int | None:
         """Return the instant of a row with these counts, or None if no register has refreshed since the last row."""
         middle = (before + after) // 2
-        stamp_us = max(stamps, default=0)
+        stamp_us = next(iter(stamps), 0)  # of the register that makes the total: others may be renewed at other times
         stamp_ns = self._on_our_clock(stamp_us)
         if self._stamped is None:
             self._stamped = stamp_us > 0 and abs(middle - stamp_ns) < _STAMP_NEAR_NS

@@ -93,6 +93,16 @@ def test_a_counter_bridged_by_a_row_that_did_not_move_it_is_as_old_as_it_was() -
     assert (clean.start.old_s, clean.end.old_s) == (0.0, 0.0)
 
 
+def test_a_row_without_the_instant_of_renewal_may_show_what_was_so_a_poll_ago() -> None:
+    slow, power = COUNTER.timed(refresh_s=0.1), POWER.timed(refresh_s=0.1, window_s=0.1)
+    t_s = np.arange(-2.0, 4.0, 0.1)
+    watts = np.array([np.full(len(t_s), 50.0), np.where(t_s < 1.0, 50.0, 250.0)])
+    for aged_s, age_s in ((0.0, 0.0), (0.05, 0.05), (0.5, 0.1)):  # no older than a refresh
+        counter, shown = summarise([slow, power], t_s, watts, Interval(2.01, [100.0, 300.0], [0.0, 0.0], aged_s=aged_s))
+        assert (counter.start.old_s, counter.end.old_s) == (age_s, age_s)
+        assert shown.clock_joules == pytest.approx(200.0 * age_s / math.sqrt(3))
+
+
 def test_a_lag_that_is_stated_is_corrected_and_one_that_is_guessed_is_not() -> None:
     t_ns = np.arange(0, 4_000_000_000, 100_000_000)
     stepped = np.where(t_ns < 2_000_000_000, 50.0, 250.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -223,6 +224,23 @@ def test_stamps_older_than_the_call_tell_when_registers_were_renewed_and_others_
     rig.clock.advance(0.013)
     assert rig.rows(source, 2.0)
     assert source.traits.timestamps is not Timestamps.DEVICE_UPDATE
+
+
+def test_an_average_that_moves_at_other_instants_makes_no_row_and_dates_none() -> None:
+    plain, moving = Rig(), Rig()
+    answer, calls = moving.driver._device["nvmlDeviceGetFieldValues"], itertools.count(1)
+
+    def other_average(gpu: VirtualGpu, count: Any, values: Any) -> int:
+        code = answer(gpu, count, values)
+        for value in values._obj[: count.value]:
+            if value.fieldId == 185:
+                value.value.uiVal += next(calls)
+                value.timestamp += 1_500  # less than a call in the midst of a renewal would show
+        return code
+
+    moving.driver._device["nvmlDeviceGetFieldValues"] = other_average
+    rows = [[int(b.t_ns[0]) for b in rig.rows(rig.open(), 2.0, step_s=0.03)] for rig in (plain, moving)]
+    assert rows[0] == rows[1]
 
 
 def test_registers_that_are_renewed_in_the_midst_of_a_call_are_read_again() -> None:
