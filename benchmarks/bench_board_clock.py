@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.backends.powersensor3.board_clock import BoardClock
+from pmtpy.backends.powersensor3._board_clock import BoardClock
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

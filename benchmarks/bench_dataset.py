@@ -16,8 +16,8 @@ from pmtpy.cluster.dataset import dataset
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Frame, Layout
+from pmtpy.io.write._dataset import DataSetPlace, DataSetSink
 from pmtpy.io.write.base import Ending, Header
-from pmtpy.io.write.dataset import DataSetPlace, DataSetSink
 
 ROWS = 3600  # an hour at one row a second
 BEGIN_S = 1_800_000_000 // 86400 * 86400

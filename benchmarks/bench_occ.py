@@ -23,7 +23,7 @@ from pathlib import Path
 
 from benchmarks.common import report, spread
 from pmtpy.backends.occ import open_source
-from pmtpy.backends.occ.device import BlockReader, Export
+from pmtpy.backends.occ._device import BlockReader, Export
 from pmtpy.backends.occ.layout import BLOCK_BYTES, POWER, Table
 from pmtpy.core.clock import HostClock, ManualClock
 from pmtpy.core.source import Source

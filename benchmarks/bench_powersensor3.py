@@ -21,10 +21,10 @@ import pmtpy as pmt
 from benchmarks.common import repeat, report
 from pmtpy.backends._serial.transport import DirectTransport, Piece, RelayTransport
 from pmtpy.backends.powersensor3 import open_source
-from pmtpy.backends.powersensor3.codec import FRAME_BYTES, Decoder
+from pmtpy.backends.powersensor3._codec import FRAME_BYTES, Decoder
+from pmtpy.backends.powersensor3._source import PowerSensor3Source
+from pmtpy.backends.powersensor3._stream import FrameStream
 from pmtpy.backends.powersensor3.device import Board, open_board
-from pmtpy.backends.powersensor3.source import PowerSensor3Source
-from pmtpy.backends.powersensor3.stream import FrameStream
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.core.integrate import Integrator
 from pmtpy.core.rows import Layout

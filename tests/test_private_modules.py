@@ -8,6 +8,8 @@ from pathlib import Path
 import grimp
 import pytest
 
+from pmtpy.integrations.old_names import MOVED
+
 ROOT = Path(__file__).parents[1]
 # The verbs: nobody may import that room (the floors of pyproject.toml), so nothing in it is public but `main`.
 VERBS = "pmtpy.cli"
@@ -45,3 +47,23 @@ def test_a_private_module_is_imported_in_its_own_folder_alone(importers: dict[st
     private = {module: folder for module in importers if (folder := private_to(module))}
     assert len(private) > 50
     assert not [f"{i} imports {m}" for m, folder in private.items() for i in importers[m] if not inside(i, folder)]
+
+
+def test_a_module_that_nobody_outside_its_folder_needs_is_private(importers: dict[str, set[str]]) -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs/api").glob("*.md")]
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("[tool.importlinter]")[0]
+    shown = named(project + "".join(page.read_text(encoding="utf-8") for page in pages))
+    shown |= {f"pmtpy.{home}" for homes in MOVED.values() for home in homes}
+    public = {
+        module: module.rpartition(".")[0]
+        for module in importers
+        if not private_to(module)
+        and not inside(module, VERBS)
+        and not (module.endswith("__main__") or (ROOT / module.replace(".", "/")).is_dir())
+    }
+    idle = [
+        module
+        for module, folder in public.items()
+        if folder != "pmtpy" and module not in shown and all(inside(i, folder) for i in importers[module])
+    ]
+    assert not idle, "name each of them _NAME.py, or let somebody need it"

@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from pmtpy.core._sampled import Matrix, Ordinary, covered_ns
 from pmtpy.core.channel import Channel, Derivation, EnergyMethod
 from pmtpy.core.counters import Counter, Ratio, Transform, impossible, sure_ns
 from pmtpy.core.rows import Block, Floats, Frame, Ints, Layout, Point, Row
-from pmtpy.core.sampled import Matrix, Ordinary, covered_ns
 
 _new = tuple.__new__  # what Point(...) does in the end, at half the cost
 

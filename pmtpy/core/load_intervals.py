@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.core.arrays import Floats
+from pmtpy.core._arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)

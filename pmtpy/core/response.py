@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.core.arrays import Floats
+from pmtpy.core._arrays import Floats
 from pmtpy.core.load_intervals import LoadIntervals
 
 _FORGOTTEN = 37.0  # time constants after which a one-pole has forgotten a step to the last digit

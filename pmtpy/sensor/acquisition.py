@@ -22,13 +22,13 @@ from pmtpy.core.rows import Block, Frame, Layout, Point, Row
 from pmtpy.core.source import Remarks, Source, Timestamps
 from pmtpy.core.state import Origin, State
 from pmtpy.errors import PmtError, SensorClosedError, TargetError
-from pmtpy.sensor.curve import Curve
-from pmtpy.sensor.demand import Demand
-from pmtpy.sensor.gaps import ReadingGaps
+from pmtpy.sensor._curve import Curve
+from pmtpy.sensor._demand import Demand
+from pmtpy.sensor._gaps import ReadingGaps
+from pmtpy.sensor._labels import WaitingLabels
+from pmtpy.sensor._place import Place
 from pmtpy.sensor.history import Bookmark, CurvePoint, History, PeakHold, Recent
-from pmtpy.sensor.labels import WaitingLabels
 from pmtpy.sensor.load_stamps import LoadStamps
-from pmtpy.sensor.place import Place
 from pmtpy.sensor.poller import RepeatedTask, poller_for
 
 _log = logging.getLogger("pmtpy")

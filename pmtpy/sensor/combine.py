@@ -2,8 +2,7 @@
 
 Rails that are asked are read directly after each other and make one row, whose instant is the middle of the readings.
 Where one has times of its own (a stream, readings that the device stamps), the curves of all are brought to common rows
-(:mod:`pmtpy.sensor.merged`). Everything above the waist is as for any sensor: energy, regions, dumps, peak power of the
-*sum*.
+(``_merged``). Everything above the waist is as for any sensor: energy, regions, dumps, peak power of the *sum*.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pmtpy.core.clock import HOST_CLOCK, Clock, interval_seconds
 from pmtpy.core.rows import Block, Row
 from pmtpy.core.source import PolledSource, Remarks, Source, Timestamps, Traits, columns
 from pmtpy.errors import ReadError, SourceLostError, TargetError
-from pmtpy.sensor.merged import MergedSource, limits_of, lost_rails, mean_channel
+from pmtpy.sensor._merged import MergedSource, limits_of, lost_rails, mean_channel
 from pmtpy.sensor.registry import canonical, opener, split_target
 from pmtpy.sensor.sensor import Sensor
 

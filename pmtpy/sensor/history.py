@@ -16,7 +16,7 @@ import numpy as np
 
 from pmtpy.core.rows import Floats, Frame, Ints, Layout, Point
 from pmtpy.errors import CoverageError
-from pmtpy.sensor.ring import MOST_WAITING, Ring
+from pmtpy.sensor._ring import MOST_WAITING, Ring
 
 _FOR_EVER_S = 1e9  # three decades
 _new = tuple.__new__  # what CurvePoint(...) does in the end, at half the cost

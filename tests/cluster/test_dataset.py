@@ -14,8 +14,8 @@ from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Frame, Layout
 from pmtpy.errors import SinkError, TargetError
+from pmtpy.io.write._dataset import COLUMNS, DataSetPlace, DataSetSink
 from pmtpy.io.write.base import Ending, Header
-from pmtpy.io.write.dataset import COLUMNS, DataSetPlace, DataSetSink
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra parquet)")
 duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed (extra dataset)")

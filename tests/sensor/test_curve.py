@@ -13,7 +13,7 @@ from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.rows import Layout, Point, Row
 from pmtpy.core.source import PolledSource
-from pmtpy.sensor.curve import Curve
+from pmtpy.sensor._curve import Curve
 from pmtpy.sensor.history import Bookmark
 from pmtpy.sensor.sensor import Sensor
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from pmtpy.core.clock import ManualClock
-from pmtpy.sensor.merged import limits_of
+from pmtpy.sensor._merged import limits_of
 from tests.support.repeated import FULL, History, Simulated
 
 

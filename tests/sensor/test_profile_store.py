@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pmtpy.backends.nvml import published
+from pmtpy.backends.nvml import _published as published
 from pmtpy.backends.nvml.facts import GAIN_U, Kind
 from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.profile import Profile

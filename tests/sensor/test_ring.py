@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.rows import Frame, Layout, Point
-from pmtpy.sensor.ring import Ring
+from pmtpy.sensor._ring import Ring
 
 LAYOUT = Layout((Channel("gpu", Quantity.POWER, domain="gpu/0"), Channel("t", Quantity.TEMPERATURE)))
 

@@ -12,12 +12,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.gain import Transfer, fit_transfer
-from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, refuse_coarse
-from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
-from pmtpy.analysis.characterisation.kernel_from_load import fit_load_kernel
-from pmtpy.analysis.characterisation.results import Characterisation, Series, fitted_response
-from pmtpy.analysis.characterisation.step_response import (
+from pmtpy.analysis.characterisation._kernel_from_load import fit_load_kernel
+from pmtpy.analysis.characterisation._step_response import (
     StepResponse,
     find_block,
     fit_step,
@@ -25,6 +21,10 @@ from pmtpy.analysis.characterisation.step_response import (
     long_block,
     long_blocks,
 )
+from pmtpy.analysis.characterisation.gain import Transfer, fit_transfer
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, refuse_coarse
+from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
+from pmtpy.analysis.characterisation.results import Characterisation, Series, fitted_response
 from pmtpy.analysis.clocking import FasterThanPollsError, PublishingClock, estimate_updates, update_series
 from pmtpy.analysis.correction.energy import EnergyComparison, Readings, compare_energy
 from pmtpy.analysis.signal.clock_fit import ClockFit, follow_clock, zone_shift

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.covariance import Noise, Spread, off_line
-from pmtpy.analysis.characterisation.initial_guess import WIDEST, Grid, seeds
-from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, KernelFit, Shape
-from pmtpy.analysis.characterisation.model_selection import (
+from pmtpy.analysis._fit import FreeShape, fit_free, fit_rivals
+from pmtpy.analysis.characterisation._covariance import Noise, Spread, off_line
+from pmtpy.analysis.characterisation._initial_guess import WIDEST, Grid, seeds
+from pmtpy.analysis.characterisation._model_selection import (
     MINOR,
     OUT_OF_QUESTION,
     Fit,
@@ -30,7 +30,7 @@ from pmtpy.analysis.characterisation.model_selection import (
     refuted,
     with_doubt,
 )
-from pmtpy.analysis.fit import FreeShape, fit_free, fit_rivals
+from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, KernelFit, Shape
 from pmtpy.analysis.signal.estimate import Z95, Estimate, huber_weights, minimise, robust_sd, rounding_error, t95
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from pmtpy.analysis.characterisation._step_response import StepResponse
 from pmtpy.analysis.characterisation.gain import Transfer
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, Shape
-from pmtpy.analysis.characterisation.step_response import StepResponse
 from pmtpy.analysis.clocking import PublishingClock
 from pmtpy.analysis.correction.energy import EnergyComparison
 from pmtpy.analysis.signal.estimate import Z95, Estimate

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pmtpy.analysis.comparison.pairwise import Follows, Prepared, against, alone, prepare
+from pmtpy.analysis.comparison._pairwise import Follows, Prepared, against, alone, prepare
 from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, RegionEnergies, Trace
 from pmtpy.analysis.correction.energy import compare_energy
 from pmtpy.analysis.signal.updates import tidy

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pmtpy.analysis.correction.update_times import Renewals, as_polled, renewals
+from pmtpy.analysis.correction._update_times import Renewals, as_polled, renewals
 from pmtpy.analysis.energy.estimate import Energy, likely_energy
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
@@ -86,7 +86,7 @@ def live_energy(
     seconds : float
         Length of the region.
     aged_s : float
-        How old a value can be at its row; see :func:`pmtpy.analysis.correction.update_times.renewals`.
+        How old a value can be at its row; see :func:`pmtpy.analysis.correction._update_times.renewals`.
     load : LoadIntervals, optional
         When the load was on.
 

@@ -1,8 +1,8 @@
 """The energy of an interval from the readings of a sensor that is late, averages, or looks away. Pure numpy.
 
-One estimator for every sensor and every load: :mod:`pmtpy.analysis.energy.posterior` finds the power behind the
+One estimator for every sensor and every load: :mod:`pmtpy.analysis.energy._posterior` finds the power behind the
 readings, and the energy is a sum over it; a load that is stamped adds unknowns
-(:mod:`pmtpy.analysis.energy.stamped`). What the readings cannot say is a hypothesis: that the power stepped just
+(:mod:`pmtpy.analysis.energy._stamped`). What the readings cannot say is a hypothesis: that the power stepped just
 where the region begins or ends (weighed by how well it explains the readings), and that the load repeats in step with
 the sensor (stated beside the result).
 """
@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.energy.posterior import Pace, Posterior, Readings, Terms
-from pmtpy.analysis.energy.stamped import StampedLoad
+from pmtpy.analysis.energy._posterior import Pace, Posterior, Readings, Terms
+from pmtpy.analysis.energy._stamped import StampedLoad
 from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import Response

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.transfer.nearest import Likeness
-from pmtpy.analysis.transfer.one_point import HELD, Transfer, carry, expected_clocks, fit
+from pmtpy.analysis.transfer._nearest import Likeness
+from pmtpy.analysis.transfer._one_point import HELD, Transfer, carry, expected_clocks, fit
 from pmtpy.analysis.transfer.table import Table
 from pmtpy.analysis.uncertainty.budget import student_95
 from pmtpy.core.rows import Floats

@@ -1,7 +1,7 @@
 """The seam between the protocol and the outside: bytes to a board, pieces of its stream back, each with its arrival.
 
 :class:`DirectTransport` reads the port in this process. :class:`RelayTransport` has a small process of its own read it
-(see :mod:`pmtpy.backends._serial.relay`), so that nothing is lost and no arrival is late when the user's
+(see :mod:`pmtpy.backends._serial._relay`), so that nothing is lost and no arrival is late when the user's
 program holds the interpreter. An emulated board is a third implementation of :class:`Transport`.
 
 Nothing here knows what the bytes mean.
@@ -20,9 +20,9 @@ import subprocess
 import threading
 from typing import Protocol
 
-from pmtpy.backends._serial import relay as _relay
+from pmtpy.backends._serial import _relay
+from pmtpy.backends._serial._relay_command import no_relay, relay_command
 from pmtpy.backends._serial.port import above_standard, set_baud
-from pmtpy.backends._serial.relay_command import no_relay, relay_command
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.errors import ReadError, SensorClosedError, SourceLostError
 

@@ -14,10 +14,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from pmtpy.backends import _apu, _sysfs
-from pmtpy.backends.amdsmi import hwmon
-from pmtpy.backends.amdsmi.device import BACKEND, Fault, Library, find_module, unavailable
-from pmtpy.backends.amdsmi.selection import Gpu, Stock, describe, handles, relatives, select, take_stock
-from pmtpy.backends.amdsmi.source import Registers, SmiSource, find
+from pmtpy.backends.amdsmi import _hwmon as hwmon
+from pmtpy.backends.amdsmi._device import BACKEND, Fault, Library, find_module, unavailable
+from pmtpy.backends.amdsmi._selection import Gpu, Stock, describe, handles, relatives, select, take_stock
+from pmtpy.backends.amdsmi._source import Registers, SmiSource, find
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Discovery, Source
@@ -44,7 +44,7 @@ def discover(
     A ``machine`` is looked at closely: what is in the way, and the cure.
     """
     if machine is not None:
-        from pmtpy.backends.amdsmi.diagnosis import diagnose
+        from pmtpy.backends.amdsmi._diagnosis import diagnose
 
         return Discovery(findings=diagnose(device, machine=machine, library=library))
     try:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pmtpy.backends._sysfs import number, optional_number, optional_text, sysfs_root, why
-from pmtpy.backends.hwmon import channels as meaning
-from pmtpy.backends.hwmon.device import QUANTITIES, UNITS, Attribute, Chip, scan
-from pmtpy.backends.hwmon.source import ASLEEP, REMEDY, HwmonSource
+from pmtpy.backends.hwmon import _channels as meaning
+from pmtpy.backends.hwmon._device import QUANTITIES, UNITS, Attribute, Chip, scan
+from pmtpy.backends.hwmon._source import ASLEEP, REMEDY, HwmonSource
 from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Quantity, outermost, unique_name
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Discovery
@@ -52,7 +52,7 @@ def discover(
     A ``machine`` is looked at closely: what is in the way, and the cure.
     """
     if machine is not None:
-        from pmtpy.backends.hwmon.diagnosis import diagnose
+        from pmtpy.backends.hwmon._diagnosis import diagnose
 
         return Discovery(findings=diagnose(device, machine=machine))
     chips, reason = _chips(sysfs_root)

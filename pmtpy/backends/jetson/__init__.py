@@ -3,7 +3,7 @@
 It must never guess a total: rails that feed each other are added once, and those of an unknown board not at all.
 Readings stay signed, since clipping them would bias the mean. NVML reports no power on these modules.
 
-Facts: see :mod:`~pmtpy.backends.jetson.channels`, :mod:`~pmtpy.backends.jetson.device` and ``docs/backends/jetson.md``.
+Facts: see ``_channels``, ``_device`` and ``docs/backends/jetson.md``.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from pmtpy.backends._sysfs import optional_text
 from pmtpy.backends._sysfs import sysfs_root as root_of
-from pmtpy.backends.jetson.channels import INPUTS, plan
-from pmtpy.backends.jetson.device import Rail, rails
-from pmtpy.backends.jetson.source import REMEDY, JetsonSource, probe
+from pmtpy.backends.jetson._channels import INPUTS, plan
+from pmtpy.backends.jetson._device import Rail, rails
+from pmtpy.backends.jetson._source import REMEDY, JetsonSource, probe
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Discovery, Source
@@ -35,7 +35,7 @@ def discover(
     A ``machine`` is looked at closely: what is in the way, and the cure.
     """
     if machine is not None:
-        from pmtpy.backends.jetson.diagnosis import diagnose
+        from pmtpy.backends.jetson._diagnosis import diagnose
 
         return Discovery(findings=diagnose(device, machine=machine))
     root = root_of(sysfs_root)

@@ -15,13 +15,16 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pmtpy.backends._sysfs import optional_number, sysfs_root
-from pmtpy.backends.nvml import channels as registers
-from pmtpy.backends.nvml import errors, facts, published, samples
-from pmtpy.backends.nvml.device import Library, find_module
-from pmtpy.backends.nvml.errors import BACKEND, Fault
+from pmtpy.backends.nvml import _channels as registers
+from pmtpy.backends.nvml import _errors as errors
+from pmtpy.backends.nvml import _published as published
+from pmtpy.backends.nvml import _samples as samples
+from pmtpy.backends.nvml import facts
+from pmtpy.backends.nvml._device import Library, find_module
+from pmtpy.backends.nvml._errors import BACKEND, Fault
+from pmtpy.backends.nvml._selection import VISIBLE, Choice, Stock, mig_parents, select, take_stock, visible
+from pmtpy.backends.nvml._source import Locate, RegisterSource
 from pmtpy.backends.nvml.facts import Kind
-from pmtpy.backends.nvml.selection import VISIBLE, Choice, Stock, mig_parents, select, take_stock, visible
-from pmtpy.backends.nvml.source import Locate, RegisterSource
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Discovery, Source
@@ -51,7 +54,7 @@ def discover(
     A ``machine`` is looked at closely: what is in the way, and the cure.
     """
     if machine is not None:
-        from pmtpy.backends.nvml.diagnosis import diagnose
+        from pmtpy.backends.nvml._diagnosis import diagnose
 
         return Discovery(findings=diagnose(device, machine=machine, library=library))
     try:

@@ -4,7 +4,7 @@ Energy is sum over count of samples, times the time between the OCC's own stamps
 sample rate, which is half the truth for two of the rails. It must never deliver a reading that it could not verify:
 what is torn, stale, contradictory or of another sensor is no row.
 
-Facts: see :mod:`~pmtpy.backends.occ.layout`, :mod:`~pmtpy.backends.occ.progress` and ``docs/backends/occ.md``.
+Facts: see :mod:`~pmtpy.backends.occ.layout`, :mod:`~pmtpy.backends.occ._progress` and ``docs/backends/occ.md``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 
 from pmtpy.backends._sysfs import entries, optional_number
 from pmtpy.backends._sysfs import sysfs_root as root_of
-from pmtpy.backends.occ.channels import CONVERTER, GPUS, SYSTEM
-from pmtpy.backends.occ.device import BlockReader, Export
+from pmtpy.backends.occ._channels import CONVERTER, GPUS, SYSTEM
+from pmtpy.backends.occ._device import BlockReader, Export
+from pmtpy.backends.occ._source import OccSource, Wanted
 from pmtpy.backends.occ.layout import BLOCK_BYTES, HEADER_BYTES, POWER, Entry, Header, Table
-from pmtpy.backends.occ.source import OccSource, Wanted
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Discovery, Source
 from pmtpy.errors import BackendUnavailableError, ProtocolError, ReadError, TargetError
@@ -76,7 +76,7 @@ def discover(
     A ``machine`` is looked at closely: what is in the way, and the cure.
     """
     if machine is not None:
-        from pmtpy.backends.occ.diagnosis import diagnose
+        from pmtpy.backends.occ._diagnosis import diagnose
 
         return Discovery(findings=diagnose(device, machine=machine))
     try:

@@ -11,8 +11,8 @@ from pathlib import Path
 from pmtpy.backends._serial.diagnosis import port_finding
 from pmtpy.backends._sysfs import entries, optional_text
 from pmtpy.backends.machine import Machine
+from pmtpy.backends.pmd._source import PmdSource, RailSource, open_source
 from pmtpy.backends.pmd.device import BACKEND, USB, unnamed
-from pmtpy.backends.pmd.source import PmdSource, RailSource, open_source
 from pmtpy.core.source import Discovery
 from pmtpy.errors import Finding, Obstacle, Verdict
 

@@ -10,8 +10,8 @@ import os
 from typing import TYPE_CHECKING
 
 from pmtpy.backends._serial.port import PERMISSION_REMEDY, list_ports
-from pmtpy.backends.powersensor3.port import BACKEND, USB, choose_port
-from pmtpy.backends.powersensor3.source import PowerSensor3Source, open_source
+from pmtpy.backends.powersensor3._port import BACKEND, USB, choose_port
+from pmtpy.backends.powersensor3._source import PowerSensor3Source, open_source
 from pmtpy.core.source import Discovery
 from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, Verdict
 
@@ -27,7 +27,7 @@ def discover(device: str | None = None, *, machine: Machine | None = None) -> Di
     A ``machine`` is looked at closely: what is in the way, and the cure.
     """
     if machine is not None:
-        from pmtpy.backends.powersensor3.diagnosis import diagnose
+        from pmtpy.backends.powersensor3._diagnosis import diagnose
 
         return Discovery(findings=diagnose(device, machine=machine))
     ports = list_ports()

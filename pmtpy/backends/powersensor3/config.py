@@ -12,7 +12,7 @@ import struct
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from pmtpy.backends.powersensor3.codec import SENSORS
+from pmtpy.backends.powersensor3._codec import SENSORS
 from pmtpy.errors import CalibrationError, FileFormatError, TargetError
 
 PAIRS = SENSORS // 2

@@ -19,10 +19,10 @@ import numpy as np
 
 from pmtpy.backends._serial.port import list_ports
 from pmtpy.backends._serial.transport import DirectTransport, Transport
-from pmtpy.backends.powersensor3.codec import FRAME_BYTES, SENSORS, Decoder, Levels
+from pmtpy.backends.powersensor3._codec import FRAME_BYTES, SENSORS, Decoder, Levels
+from pmtpy.backends.powersensor3._port import BACKEND, choose_port, open_port
 from pmtpy.backends.powersensor3.config import OLD_RECORD, RECORD, Records, pack_record, stored, unpack_record
 from pmtpy.backends.powersensor3.limits import refuse_implausible
-from pmtpy.backends.powersensor3.port import BACKEND, choose_port, open_port
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.errors import BackendUnavailableError, ProtocolError, ReadError, SourceLostError
 

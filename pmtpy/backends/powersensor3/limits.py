@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy.backends._serial.journal import Journal
-from pmtpy.backends.powersensor3.codec import Levels
+from pmtpy.backends.powersensor3._codec import Levels
 from pmtpy.backends.powersensor3.config import (
     FULL_SCALE_V,
     MAX_LEVEL,

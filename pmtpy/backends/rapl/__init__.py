@@ -1,7 +1,7 @@
 """RAPL: the energy counters of x86 processors, one device for the whole host.
 
-Two ways lead to the same counters: the powercap tree of sysfs (:mod:`~pmtpy.backends.rapl.device`) and, where that may
-not be read, perf events (:mod:`~pmtpy.backends.rapl.perf`). Both name their channels alike (:mod:`.channels`).
+Two ways lead to the same counters: the powercap tree of sysfs (:mod:`~pmtpy.backends.rapl._device`) and, where that may
+not be read, perf events (:mod:`~pmtpy.backends.rapl._perf`). Both name their channels alike (:mod:`.channels`).
 The source hands out counts; wraps, restarts and totals are made out above, from what the channels say. It must never
 hand out a number that a file did not hold, nor keep silent about a zone that the total lacks.
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from pmtpy.backends.rapl import perf as perf_events
-from pmtpy.backends.rapl.source import Opening, RaplSource
+from pmtpy.backends.rapl import _perf as perf_events
+from pmtpy.backends.rapl._source import Opening, RaplSource
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Discovery
 from pmtpy.errors import BackendUnavailableError, TargetError
@@ -33,7 +33,7 @@ def discover(
     A ``machine`` is looked at closely: what is in the way, and the cure.
     """
     if machine is not None:
-        from pmtpy.backends.rapl.diagnosis import diagnose
+        from pmtpy.backends.rapl._diagnosis import diagnose
 
         return Discovery(findings=diagnose(device, machine=machine))
     try:

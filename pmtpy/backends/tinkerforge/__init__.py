@@ -5,6 +5,6 @@
 
 from __future__ import annotations
 
-from pmtpy.backends.tinkerforge.source import TinkerforgeSource, discover, open_source
+from pmtpy.backends.tinkerforge._source import TinkerforgeSource, discover, open_source
 
 __all__ = ["TinkerforgeSource", "discover", "open_source"]

@@ -1,7 +1,7 @@
 """Reader of our own Parquet files: one row group at a time into columns of the right length.
 
 A file that has no end, because its writer was killed or its disk was full, is read by what lies beside it
-(:mod:`pmtpy.io.unfinished`): its row groups, and the rows that waited for the next.
+(:mod:`pmtpy.io._unfinished`): its row groups, and the rows that waited for the next.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy.errors import BackendUnavailableError, PmtError
-from pmtpy.io import unfinished
+from pmtpy.io import _unfinished as unfinished
 from pmtpy.io.read import _own, _sidecar
 from pmtpy.io.read._delimited import Columns
 from pmtpy.io.read._parts import Part

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from pmtpy.errors import TargetError
+from pmtpy.io.write._csv import CsvSink
+from pmtpy.io.write._dataset import DataSetPlace, DataSetSink
+from pmtpy.io.write._jls import JlsSink
+from pmtpy.io.write._parquet import ParquetSink
+from pmtpy.io.write._pmt import PmtSink
+from pmtpy.io.write._powersensor3 import PowerSensor3Sink
+from pmtpy.io.write._writer import DEFAULT_MAX_ROWS, Writer
 from pmtpy.io.write.base import Ending, Header, RecordedRegion, Sink
-from pmtpy.io.write.csv import CsvSink
-from pmtpy.io.write.dataset import DataSetPlace, DataSetSink
 from pmtpy.io.write.downsample import Thinner
 from pmtpy.io.write.file import Output, Target
-from pmtpy.io.write.jls import JlsSink
-from pmtpy.io.write.parquet import ParquetSink
-from pmtpy.io.write.pmt import PmtSink
-from pmtpy.io.write.powersensor3 import PowerSensor3Sink
-from pmtpy.io.write.writer import DEFAULT_MAX_ROWS, Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +90,19 @@ def _powersensor3(target: Target, header: Header, how: Options) -> Sink:
 
 
 def _perfetto(target: Target, header: Header, how: Options) -> Sink:
-    from pmtpy.io.write.perfetto import PerfettoSink  # traces are written by those who convert, and by nobody else
+    from pmtpy.io.write._perfetto import PerfettoSink  # traces are written by those who convert, and by nobody else
 
     return _into(target, how, lambda output: PerfettoSink(output, header))
 
 
 def _otf2(target: Target, header: Header, _how: Options) -> Sink:
-    from pmtpy.io.write.otf2 import Otf2Sink
+    from pmtpy.io.write._otf2 import Otf2Sink
 
     return Otf2Sink(target, header)
 
 
 def _chrome(target: Target, header: Header, how: Options) -> Sink:
-    from pmtpy.io.write.chrome import ChromeSink
+    from pmtpy.io.write._chrome import ChromeSink
 
     return _into(target, how, lambda output: ChromeSink(output, header, into=how.into))
 

@@ -1,4 +1,4 @@
-"""The folder beside a Parquet file that is not finished; :mod:`pmtpy.io.unfinished` says what is in it."""
+"""The folder beside a Parquet file that is not finished; :mod:`pmtpy.io._unfinished` says what is in it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from pmtpy.errors import SinkError
-from pmtpy.io import unfinished
+from pmtpy.io import _unfinished as unfinished
 from pmtpy.io.write.file import Output, already_there
 
 

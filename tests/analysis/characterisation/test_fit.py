@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pmtpy.analysis._fit import fit_free
 from pmtpy.analysis.characterisation.gain import fit_transfer
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
-from pmtpy.analysis.fit import fit_free
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates
 from tests.support.drawn_sensors import Drawn, draw

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pmtpy.analysis.characterisation.covariance import Noise, Spread, off_line
+from pmtpy.analysis.characterisation._covariance import Noise, Spread, off_line
 from pmtpy.core.rows import Floats
 
 

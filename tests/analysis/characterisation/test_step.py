@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pmtpy.analysis.characterisation.step_response import (
+from pmtpy.analysis.characterisation._step_response import (
     INSTANT,
     LINEAR,
     LOGARITHMIC,

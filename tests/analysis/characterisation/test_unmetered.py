@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from pmtpy.analysis.characterisation._kernel_from_load import fit_load_kernel
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOXCAR, ONE_POLE, KernelFit
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
-from pmtpy.analysis.characterisation.kernel_from_load import fit_load_kernel
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.load import Table
 from tests.support.simulated import HIGH, LOW, Bench, pseudo_random_bench, square_bench

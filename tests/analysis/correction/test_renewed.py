@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.analysis.correction.update_times import renewals
+from pmtpy.analysis.correction._update_times import renewals
 from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 

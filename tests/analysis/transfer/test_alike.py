@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pmtpy.analysis.transfer.nearest import MIN_ALIKE, Likeness, learn
+from pmtpy.analysis.transfer._nearest import MIN_ALIKE, Likeness, learn
 from pmtpy.core.rows import Floats
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pmtpy.analysis.transfer.shape import ClockShape, fit_shape, follow, knots_of
+from pmtpy.analysis.transfer._shape import ClockShape, fit_shape, follow, knots_of
 from pmtpy.core.rows import Floats
 
 CLOCKS = np.array([500.0, 700.0, 900.0, 1100.0, 1300.0, 1600.0, 1900.0])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import pmtpy as pmt
 from pmtpy.backends.amdsmi import discover, open_source
-from pmtpy.backends.amdsmi.device import accumulator, megahertz, watts
+from pmtpy.backends.amdsmi._device import accumulator, megahertz, watts
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.integrate import Integrator
 from pmtpy.core.rows import Frame, Layout

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.backends.jetson.channels import BOARDS, plan, unused
+from pmtpy.backends.jetson._channels import BOARDS, plan, unused
 from pmtpy.core.channel import outermost
 
 TX2 = ["VDD_SYS_GPU", "VDD_SYS_SOC", "VDD_4V0_WIFI", "VDD_IN", "VDD_SYS_CPU", "VDD_SYS_DDR"]

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from pmtpy.backends.nvml import discover, open_source
-from pmtpy.backends.nvml.errors import Surroundings, look_around, meaning, remedy
+from pmtpy.backends.nvml._errors import Surroundings, look_around, meaning, remedy
 from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.nvml import private_pynvml
 from pmtpy.errors import BackendUnavailableError, TargetError

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pmtpy.backends._gpu_selection import normal_pci
 from pmtpy.backends.nvml import discover
-from pmtpy.backends.nvml.selection import Gpu, visible
+from pmtpy.backends.nvml._selection import Gpu, visible
 from pmtpy.emulators.nvml import make_gpu
 from pmtpy.errors import BackendUnavailableError, TargetError
 

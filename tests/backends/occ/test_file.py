@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.backends.occ.device import BlockReader, Export
+from pmtpy.backends.occ._device import BlockReader, Export
 from pmtpy.backends.occ.layout import BLOCK_BYTES, BUFFER_BYTES, Decoder, Entry, Table
 from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.occ import EmulatedOcc, sensors_of

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pmtpy.backends.occ._progress import Progress, Step, stamp_ns
 from pmtpy.backends.occ.layout import UNKNOWN_TIME, Entry, Record
-from pmtpy.backends.occ.progress import Progress, Step, stamp_ns
 from pmtpy.errors import ReadError
 
 RATE = 1996.18

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.backends.occ import discover, open_source
+from pmtpy.backends.occ._progress import check
 from pmtpy.backends.occ.layout import BLOCK_BYTES, Record
-from pmtpy.backends.occ.progress import check
 from pmtpy.core.channel import Derivation
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.rows import Block, Layout
@@ -576,7 +576,7 @@ def test_a_sensor_beside_the_powers_that_shows_what_cannot_be_is_lost_by_itself(
             raise ReadError("occ: TEMPNEST shows what cannot be")
         check(name, record)
 
-    monkeypatch.setattr("pmtpy.backends.occ.source.check", fails)
+    monkeypatch.setattr("pmtpy.backends.occ._source.check", fails)
     rows = bench.rows(10)
     direct = [c.name for c in bench.source.channels if c.derivation is Derivation.DIRECT]
     assert rows

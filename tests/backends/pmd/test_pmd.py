@@ -18,9 +18,9 @@ import pytest
 from pmtpy.backends import pmd
 from pmtpy.backends.machine import Machine
 from pmtpy.backends.pmd import codec
+from pmtpy.backends.pmd._source import PmdSource
+from pmtpy.backends.pmd._tick_clock import TickClock
 from pmtpy.backends.pmd.device import Meter, open_meter
-from pmtpy.backends.pmd.source import PmdSource
-from pmtpy.backends.pmd.tick_clock import TickClock
 from pmtpy.core.clock import HOST_CLOCK, ManualClock
 from pmtpy.core.rows import Layout
 from pmtpy.emulators.pmd import PmdBoard, RailBoard, open_virtual

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.bench_board_clock import WORLDS, score, simulate
-from pmtpy.backends.powersensor3.board_clock import GUARD_NS, MAX_SLEW, BoardClock, Placed
-from pmtpy.backends.powersensor3.counting import FrameCounter
-from pmtpy.backends.powersensor3.envelope import MAX_DRIFT, Envelope
+from pmtpy.backends.powersensor3._board_clock import GUARD_NS, MAX_SLEW, BoardClock, Placed
+from pmtpy.backends.powersensor3._counting import FrameCounter
+from pmtpy.backends.powersensor3._envelope import MAX_DRIFT, Envelope
 
 INTERVALS = {"F411": Fraction(50), "F401": Fraction(400, 7), "F407": Fraction(88, 3)}
 HOST_START_NS = 5_000_000_000_000

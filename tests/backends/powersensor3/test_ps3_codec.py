@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.backends.powersensor3.codec import FRAME_BYTES, Decoder, Frames
+from pmtpy.backends.powersensor3._codec import FRAME_BYTES, Decoder, Frames
 from tests.backends.powersensor3.ps3_frames import frame, random_stream, stream
 
 LEVELS, TIMES, BYTES = random_stream(60)

@@ -29,9 +29,9 @@ import pmtpy
 from pmtpy.backends._serial.port import FoundPort, holders
 from pmtpy.backends._serial.transport import DirectTransport, Piece, RelayTransport
 from pmtpy.backends.powersensor3 import PowerSensor3Source, discover, open_source
+from pmtpy.backends.powersensor3._port import USB, choose_port, open_port
 from pmtpy.backends.powersensor3.config import set_fields
 from pmtpy.backends.powersensor3.device import open_board
-from pmtpy.backends.powersensor3.port import USB, choose_port, open_port
 from pmtpy.core.clock import HostClock
 from pmtpy.emulators.powersensor3 import BoardSpec, VirtualBoard, parse_pairs
 from pmtpy.errors import BackendUnavailableError, SensorClosedError, SourceLostError

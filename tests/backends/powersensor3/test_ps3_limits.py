@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pmtpy.backends._serial.journal import Journal
-from pmtpy.backends.powersensor3.channels import Sampling, pair_channels
+from pmtpy.backends.powersensor3._channels import Sampling, pair_channels
 from pmtpy.backends.powersensor3.config import SensorRecord
 from pmtpy.backends.powersensor3.limits import Ends, implausible, range_of
 from pmtpy.core.clock import ManualClock

@@ -7,9 +7,9 @@ import pytest
 
 from pmtpy.backends import powersensor3
 from pmtpy.backends.powersensor3 import PowerSensor3Source
-from pmtpy.backends.powersensor3.channels import Sampling, pair_channels
+from pmtpy.backends.powersensor3._channels import Sampling, pair_channels
+from pmtpy.backends.powersensor3._labels import MarkLabels
 from pmtpy.backends.powersensor3.config import SensorRecord
-from pmtpy.backends.powersensor3.labels import MarkLabels
 from pmtpy.core.channel import Derivation, Quantity
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.integrate import Integrator

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.backends.rapl.channels import Kind, Part, parse_zone_name
+from pmtpy.backends.rapl._channels import Kind, Part, parse_zone_name
 from pmtpy.core.channel import outermost
 
 PACKAGE = Part(Kind.PACKAGE, 1)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import pmtpy as pmt
 from pmtpy.backends import rapl
-from pmtpy.backends.rapl.channels import Kind
-from pmtpy.backends.rapl.perf import KernelEvents, cpu_list, find_events
+from pmtpy.backends.rapl._channels import Kind
+from pmtpy.backends.rapl._perf import KernelEvents, cpu_list, find_events
 from pmtpy.core.clock import HostClock, ManualClock
 from pmtpy.core.integrate import Integrator
 from pmtpy.core.rows import Layout, Point

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pmtpy.backends import tinkerforge
 from pmtpy.backends.tinkerforge import protocol
-from pmtpy.backends.tinkerforge.device import Client
+from pmtpy.backends.tinkerforge._device import Client
 from pmtpy.core.clock import HOST_CLOCK, ManualClock
 from pmtpy.core.rails import Rails
 from pmtpy.core.source import Source

@@ -16,7 +16,7 @@ from types import ModuleType
 
 import pytest
 
-from pmtpy.backends.nvml import errors as nvml_codes
+from pmtpy.backends.nvml import _errors as nvml_codes
 from pmtpy.cli.doctor import Result
 from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.amdsmi import VirtualSmi, private_amdsmi

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from pmtpy.backends.nvml import errors as nvml_codes
+from pmtpy.backends.nvml import _errors as nvml_codes
 from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.amdsmi import VirtualSmi, private_amdsmi
 from pmtpy.emulators.nvml import VirtualDriver, make_gpu, private_pynvml

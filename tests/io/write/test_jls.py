@@ -170,7 +170,7 @@ def test_a_disk_that_is_full_refuses_rows_and_the_file_stays_whole(
     tmp_path: Path, stream: Header, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = SimpleNamespace(free=1 << 40)
-    monkeypatch.setattr("pmtpy.io.write.jls.shutil.disk_usage", lambda _path: free)
+    monkeypatch.setattr("pmtpy.io.write._jls.shutil.disk_usage", lambda _path: free)
     path = tmp_path / "a.jls"
     sink = open_sink(path, stream)
     first, second, third = _pieces(_noisy(0, 9000, {6000: 3000}), 3000, 6000)

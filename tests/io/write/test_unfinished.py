@@ -23,7 +23,7 @@ from pmtpy import load
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Frame
 from pmtpy.errors import FileFormatError, SinkError
-from pmtpy.io import unfinished
+from pmtpy.io import _unfinished as unfinished
 from pmtpy.io.write import Ending, Header, Writer, open_sink
 
 MakeFrame = Callable[..., Frame]

@@ -1,0 +1,267 @@
+"""Which of several fits of a kernel the data speak for, and what else they leave possible.
+
+The simplest family that no other beats clearly is named, or none is; other widths and lags that fit nearly as well
+take the name away, or widen the intervals. Pure; docs/characterise.md has the rules.
+
+[S78] Schwarz, Annals of Statistics 6 (1978), 461.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from pmtpy.analysis._fit import FreeShape, Rival
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOTH, BOXCAR, NAMED, ONE_POLE, KernelFit, Shape
+from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.core.rows import Floats
+
+_GAINS = (0.7, 1.4)  # plausible against a meter in the same circuit: a tie between a window and its aliases is broken
+_RESTS = (-0.15, 0.4)  # power between blocks less that at rest, of the load's swing (150 against 127 W of 350: 0.1)
+_ALIKE = 0.15  # widths that differ by less, relative, are one minimum
+MINOR = 0.1  # share of a kernel's variance that a second width must have to count: the other moves by a twentieth
+_CLEAR = 3.0  # of losses: beyond it a fit that is not plausible is believed
+_AS_LIKELY = 3.84  # chi-squared of one parameter, 95 %
+OUT_OF_QUESTION = 2.0 * math.log(NAMED)  # minus twice the log-likelihood beyond that of the best
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """One fit: its parameters, and the mean square of what it leaves, in watts squared, under Huber's weights."""
+
+    family: str
+    point: Floats  # offset, window, tau, share of the phase's wander that is believed, rate
+    gain: float
+    intercept: float
+    residuals: Floats
+    loss: float
+
+    @property
+    def offset(self) -> float:
+        """Age of the kernel's end, seconds."""
+        return float(self.point[0])
+
+    @property
+    def window(self) -> float:
+        """Width of the boxcar, seconds; 0: none."""
+        return float(self.point[1])
+
+    @property
+    def tau(self) -> float:
+        """Time constant of the one-pole, seconds; 0: none."""
+        return float(self.point[2])
+
+    @property
+    def lag(self) -> float:
+        """Mean age of what a reading shows, seconds."""
+        return self.offset + self.window / 2.0 + self.tau
+
+
+def plausible(fits: list[Fit], *, metered: bool, rest_w: float | None = None) -> list[Fit]:
+    """Leave out what no sensor and no load has, if something plausible fits nearly as well as the best.
+
+    Against a meter that is the gain. Against the switching of a load it is the power between its blocks, where
+    ``rest_w`` is what was read at rest before it: clocks that are held let a card draw more than that, not less.
+    """
+    if not metered and rest_w is None:
+        return fits
+
+    def sound(fit: Fit) -> bool:
+        if metered or rest_w is None:
+            return _GAINS[0] < fit.gain < _GAINS[1]
+        return _RESTS[0] * fit.gain < fit.intercept - rest_w < _RESTS[1] * fit.gain
+
+    limit = _CLEAR * min(f.loss for f in fits)
+    kept = [f for f in fits if sound(f)]
+    return kept if any(f.loss <= limit for f in kept) else fits
+
+
+def choose(
+    shapes: tuple[Shape, ...],
+    misfits: dict[str, float],
+    pure: dict[str, str],
+    rivals: list[tuple[Rival, float]],
+    n: int,
+) -> KernelFit:
+    """Return the likeliest family with the odds of all of them; without a name if these are below 20 to 1.
+
+    Parameters
+    ----------
+    shapes : tuple of Shape
+        The best of each family.
+    misfits : mapping
+        Minus twice the log-likelihood of each.
+    pure : mapping
+        What each family is when a second width that does not matter is left out.
+    rivals : list of (Rival, float)
+        Fits of shapes that are never named, and their misfits. What they make possible is in the intervals.
+    n : int
+        Readings.
+    """
+    # What one parameter more costs [S78].
+    cost = {family: misfit + math.log(n) * (family == BOTH) for family, misfit in misfits.items()}
+    cost |= {rival.shape: misfit for rival, misfit in rivals}
+    least = min(cost.values())
+    share = {family: math.exp(-min(value - least, 700.0) / 2.0) for family, value in cost.items()}
+    total = sum(share.values())
+    odds = tuple(sorted(((name, part / total) for name, part in share.items()), key=lambda row: -row[1]))
+    likeliest = min(pure, key=lambda family: cost[family])
+    fitted = {s.family: s for s in shapes}
+    best = fitted.get(pure[likeliest], fitted[likeliest])
+    mine = sum(share[family] for family, alone in pure.items() if best.family in (family, alone)) / total
+    likely = [r for r, _ in rivals if share[r.shape] * NAMED > total]
+    likely_shapes = [s for s in shapes if share[s.family] * NAMED > total]
+    fit = KernelFit(
+        best.family, _spanning(best, likely, likely_shapes), tuple(sorted(shapes, key=lambda s: s.loss)), n, "", odds
+    )
+    if mine * (1.0 + NAMED) >= NAMED:
+        return fit
+    named = " and ".join(f"a {name} has {100.0 * part:.0f} %" for name, part in odds[:2])
+    reason = f"{named} of the probability, and it takes odds of {NAMED:g} to 1 to name one; use a pseudo-random load"
+    return replace(fit, family=AMBIGUOUS, reason=reason)
+
+
+def impure(fit: KernelFit) -> KernelFit:
+    """Call a fit ambiguous that leaves a second width possible beside the one it has."""
+    other = "one-pole" if fit.family == BOXCAR else "boxcar"
+    reason = f"a {other} may be hidden beside {_name(fit.best)}: too few readings show the flanks of the load"
+    return replace(fit, family=AMBIGUOUS, reason=reason + "; use a pseudo-random load")
+
+
+def _name(shape: Shape) -> str:
+    width = shape.window_s or shape.tau_s
+    return f"a {shape.family}" + (f" of {1e3 * width.value:.3g} ms" if width else "")
+
+
+def with_doubt(
+    fit: KernelFit, fits: list[tuple[Fit, float]], valley: list[tuple[Fit, float]], least: float, period: float
+) -> KernelFit:
+    """Call the fit ambiguous if quite another width fits nearly as well, or any; then widen what depends on it.
+
+    ``fits`` and ``valley``, which are those of the profile of the best, are beside their misfits, minus twice the
+    log-likelihood, of which that of the best is ``least``.
+    """
+    best = fit.best
+    near = [f for f, misfit in fits if misfit - least < OUT_OF_QUESTION]
+    reason = fit.reason or _doubt(best, near)
+    near += [f for f, misfit in valley if misfit - least < OUT_OF_QUESTION]
+    likely = [f for f, misfit in valley if misfit - least < _AS_LIKELY]
+    likely += [f for f, misfit in fits if misfit - least < _AS_LIKELY and f.family == best.family and _alike(f, best)]
+    # The same kernel at another lag: under a regular load it differs by the load's period.
+    late = [f for f in near if f.family == best.family and abs(f.lag - best.lag_s.value) > period / 4.0]
+
+    def spanned(estimate: Estimate, others: list[float]) -> Estimate:
+        # Each of them is as uncertain as the best.
+        low, high = (value - estimate.value for value in (estimate.low, estimate.high))
+        return replace(estimate, low=min(others) + low, high=max(others) + high)
+
+    near = near if reason else [*likely, *late]
+    best = replace(
+        best,
+        gain=spanned(best.gain, [best.gain.value, *(f.gain for f in near)]),
+        intercept_w=spanned(best.intercept_w, [best.intercept_w.value, *(f.intercept for f in near)]),
+        offset_s=spanned(best.offset_s, [best.offset_s.value, *(f.offset for f in near)]),
+        lag_s=spanned(best.lag_s, [best.lag_s.value, *(f.lag for f in near)]),
+    )
+    return replace(fit, family=AMBIGUOUS if reason else fit.family, best=best, reason=reason)
+
+
+def profiled(fit: KernelFit, family: str, name: str, rows: list[tuple[Fit, float]]) -> KernelFit:
+    """Widen a width of one family to where its profile rises to what has one chance in twenty.
+
+    ``rows`` are fits at other widths, beside their misfits beyond that of the best of this family; infinite where a
+    fit is not plausible.
+    """
+
+    def wider(shape: Shape) -> Shape:
+        estimate = shape.window_s if name == "window" else shape.tau_s
+        if shape.family != family or estimate is None:
+            return shape
+        ends = [_crossing(estimate.value, [(getattr(f, name), m) for f, m in rows], sign) for sign in (-1.0, 1.0)]
+        widened = replace(estimate, low=min(estimate.low, ends[0]), high=max(estimate.high, ends[1]))
+        return replace(shape, window_s=widened) if name == "window" else replace(shape, tau_s=widened)
+
+    return replace(fit, best=wider(fit.best), shapes=tuple(wider(s) for s in fit.shapes))
+
+
+def _crossing(value: float, rows: list[tuple[float, float]], sign: float) -> float:
+    """Return the last width to one side of which the misfit is not too large, about the least as its square root."""
+    inner, rise = value, 0.0
+    for _, width, misfit in sorted((sign * (w - value), w, max(m, 0.0)) for w, m in rows if sign * (w - value) > 0.0):
+        if misfit == math.inf:  # not plausible: somewhere before it
+            return width
+        if misfit > _AS_LIKELY:
+            share = (math.sqrt(_AS_LIKELY) - math.sqrt(rise)) / (math.sqrt(misfit) - math.sqrt(rise))
+            return inner + share * (width - inner)
+        inner, rise = width, misfit
+    return inner
+
+
+def _alike(fit: Fit, best: Shape) -> bool:
+    """Whether a fit is as wide as the best, its interval allowed for."""
+    pairs = ((best.window_s, fit.window), (best.tau_s, fit.tau))
+    return all(e is None or abs(w - e.value) <= max(_ALIKE * e.value, e.half_width) for e, w in pairs)
+
+
+def _doubt(best: Shape, near: list[Fit]) -> str:
+    for width in filter(None, (best.window_s, best.tau_s)):
+        if width.half_width > 0.5 * width.value:
+            return (
+                f"the data fix the width of the kernel only to {1e3 * width.value:.3g} +/- "
+                f"{1e3 * width.half_width:.2g} ms: the load is too slow or too weak for it; use a pseudo-random load"
+            )
+    rival = next((f for f in near if f.family == best.family and not _alike(f, best)), None)
+    if rival is None:
+        return ""
+    width = best.window_s or best.tau_s or best.lag_s
+    return (
+        f"kernels {1e3 * width.value:.3g} and {1e3 * (rival.window or rival.tau):.3g} ms wide fit nearly "
+        "equally: too few readings show the flanks of the load, or it is regular; use a pseudo-random load, an uneven "
+        "duty cycle or several periods"
+    )
+
+
+def _spanning(best: Shape, rivals: list[Rival], shapes: list[Shape]) -> Shape:
+    """Widen what does not depend on a family by what others that are likely say of it."""
+
+    def spanned(estimate: Estimate, others: list[float]) -> Estimate:
+        return replace(estimate, low=min([estimate.low, *others]), high=max([estimate.high, *others]))
+
+    return replace(
+        best,
+        gain=spanned(best.gain, [r.gain for r in rivals] + [s.gain.value for s in shapes]),
+        intercept_w=spanned(best.intercept_w, [r.intercept_w for r in rivals] + [s.intercept_w.value for s in shapes]),
+        lag_s=spanned(best.lag_s, [r.lag_s for r in rivals] + [s.lag_s.value for s in shapes]),
+        offset_s=spanned(best.offset_s, [s.offset_s.value for s in shapes]),
+    )
+
+
+def pure_of(fit: Fit) -> str:
+    """Family of a fit, its second width left out if that is minor."""
+    parts = fit.window**2 / 12.0, fit.tau**2
+    if fit.family == BOTH and min(parts) < MINOR * sum(parts):
+        return BOXCAR if parts[0] > parts[1] else ONE_POLE
+    return fit.family
+
+
+def refuted(fit: KernelFit, free: FreeShape, left_w: float) -> KernelFit:
+    """Return a fit that a kernel of free shape refutes, with the gain, intercept and lag of that one."""
+    best, moved = fit.best, free.lag_s.value - fit.best.lag_s.value
+    reason = (
+        f"none of these kernels: one of free shape leaves {free.residual_w:.2g} W, the best {best.family} "
+        f"{left_w:.2g} W; gain, intercept and lag are those of the free shape"
+    )
+
+    def at(estimate: Estimate, other: Estimate) -> Estimate:
+        half = max(estimate.half_width, other.half_width)
+        return Estimate(other.value, other.value - half, other.value + half)
+
+    offset = Estimate(*(x + moved for x in (best.offset_s.value, best.offset_s.low, best.offset_s.high)))
+    best = replace(
+        best,
+        gain=at(best.gain, free.gain),
+        intercept_w=at(best.intercept_w, free.intercept_w),
+        lag_s=at(best.lag_s, free.lag_s),
+        offset_s=offset.widened(moved),
+    )
+    return replace(fit, family=AMBIGUOUS, best=best, reason=reason, free=free)

@@ -1,0 +1,299 @@
+"""The path of the phase through a recording, and how well it is known: a hidden Markov model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from pmtpy.analysis.clocking._intervals import Bools, Intervals
+from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.core.rows import Floats
+
+_STRAY = 0.01  # chance that a poll brings a change without an update (a torn reading, a step of a clock)
+_BLOCK_S, _BLOCK_UPDATES, _MOST_BLOCKS = 1.0, 8.0, 121
+_CELLS_PER_POLL = 24.0
+_JUMP = 1e-3  # chance of a jump from one block to the next
+# What a short recording cannot see: by how much the period of half a minute differs from that of the next, relative,
+# on boards of three kinds (V100, GA102, GA100; lattices in pieces of the recordings of [Y24]). The wander is bounded,
+# so that the error of a slope falls as the length to the power 1.5 beyond that.
+_BETWEEN_PIECES = (5e-5, 8e-5, 2e-4)
+_PIECE_S = 30.0
+# By how much the phase walks, s per root second: from a quiet clock, over those boards, to several ms in a second.
+_WALKS = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3)
+_PERIODS = 9  # weighed at a time
+_UNLIKELY = 8.0  # nats
+_PATHS = 1000
+_EXTREME = 3.0  # standard deviations: the most extreme stamp of some hundred
+
+
+@dataclass(frozen=True, slots=True)
+class PhasePath:
+    """The clock through a recording, times counted from its middle; fields as in ``PublishingClock``."""
+
+    period_s: Estimate
+    phase_s: Estimate
+    blocks_s: Floats
+    block_phase_s: Floats
+    soft_s: float
+    drift: float
+    seen: float
+
+    def nearest(self, t_s: Floats) -> Floats:
+        """Instant of an update near each of ``t_s``, seconds: less than a period away."""
+        line = self.phase_s.value + np.interp(t_s, self.blocks_s, self.block_phase_s)
+        return np.asarray(line + np.round((t_s - line) / self.period_s.value) * self.period_s.value, np.float64)
+
+
+class _Comb:
+    """The logarithm of ``W``, on cells of a fraction of the period, for one blur of the stamps."""
+
+    def __init__(self, seen: Intervals, edges: Floats, period: float, q: float, soft: float) -> None:
+        from scipy.ndimage import gaussian_filter1d
+
+        self.edges, self.q, self.soft = edges, q, soft
+        self.block = float(edges[1] - edges[0])
+        known = seen.known(period)
+        poll = float(np.median(seen.length[known]))
+        self.cells = int(np.clip(_CELLS_PER_POLL * period / poll, 96, 400))
+        self.cell = period / self.cells
+        self.start = float(seen.after[0]) - 4.0 * period
+        grid = self.start + self.cell * np.arange(math.ceil((seen.before[-1] + 4.0 * period - self.start) / self.cell))
+        knots = np.append(seen.after, seen.before[-1])
+
+        def share(which: Bools) -> Floats:
+
+            total = np.concatenate([[0.0], np.cumsum(np.where(which, seen.length, 0.0))])
+            inside = np.diff(np.interp(grid, knots, total)) / self.cell
+            return np.asarray(gaussian_filter1d(inside, soft / self.cell, truncate=5.0, mode="constant"), np.float64)
+
+        hit, miss = share(known & seen.changed), share(known & ~seen.changed)
+        weight = hit * (q / _STRAY) + miss * (1.0 - q) + np.maximum(1.0 - hit - miss, 0.0)
+        self.log = np.log(np.maximum(weight, 1e-12))
+
+    def blocks(self, period: float) -> Floats:
+        """Log-likelihood of each block over phases: cells that updates lie behind ``k period``, shape (m, cells)."""
+        view = np.lib.stride_tricks.sliding_window_view(self.log, self.cells)
+        out = np.zeros((len(self.edges) - 1, self.cells))
+        for i, (first, last) in enumerate(pairwise(self.edges)):
+            k = np.arange(math.ceil(first / period), math.ceil(last / period))
+            at = np.round((k * period - self.start) / self.cell).astype(np.int64)
+            at = at[(at >= 0) & (at < len(view))]
+            np.sum(view[at], axis=0, out=out[i])
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """One hypothesis: a period, and by how much the phase walks; filtered."""
+
+    period: float
+    walk: float
+    log: float
+    states: Floats
+
+
+def follow(seen: Intervals, period: float, reach: float, resolution: float) -> PhasePath:
+    """Follow the publishing clock through a recording.
+
+    Parameters
+    ----------
+    seen : Intervals
+        Times from the middle of the recording.
+    period, reach : float
+        A period, and by how much of itself it may be wrong.
+    resolution : float
+        Resolution of the stamps.
+    """
+    edges = _edges(seen, period)
+    span = float(edges[-1] - edges[0])
+    q = _seen_share(seen, period)
+    poll = float(np.median(seen.length))
+    softs = [s for s in (resolution * 0.3, poll / 30.0, poll / 10.0, poll / 4.0) if s >= poll / 40.0]
+    # The blur that explains most, with a walk of middling size, about the likeliest period.
+    tried = []
+    for soft in softs:
+        comb = _Comb(seen, edges, period, q, soft)
+        best = max(_weigh(comb, period, reach, _WALKS[3]), key=lambda w: w.log)
+        tried.append((best.log, comb, best.period))
+    _, comb, period = max(tried, key=lambda row: row[0])
+    found = [w for walk in _WALKS for w in _weigh(comb, period, _reach(walk, poll, span), walk)]
+    return _drawn(found, comb, period, seen, _PATHS)
+
+
+def _drawn(found: list[_Walk], comb: _Comb, period: float, seen: Intervals, paths: int) -> PhasePath:
+    """Draw paths as often as hypotheses are likely, and read the clock off them."""
+    logs = np.array([w.log for w in found])
+    share = np.exp(logs - np.max(logs))
+    rng = np.random.default_rng(1)
+    number = rng.multinomial(paths, share / np.sum(share))
+    drawn = [_draw(w, comb, int(n), rng) for w, n in zip(found, number, strict=True) if n]
+    return _in_step(_read(drawn, comb, period, rng), seen)
+
+
+def _edges(seen: Intervals, period: float) -> Floats:
+    """Return the bounds of the blocks in which the phase is one."""
+    start, end = float(seen.after[0]), float(seen.before[-1])
+    blocks = 2 * (int(np.clip((end - start) / max(_BLOCK_S, _BLOCK_UPDATES * period), 3, _MOST_BLOCKS)) // 2) + 1
+    return np.asarray(np.linspace(start, end, blocks + 1), np.float64)
+
+
+def _reach(walk: float, poll: float, span: float) -> float:
+    return 3.0 * walk / math.sqrt(span) + poll / span
+
+
+def _seen_share(seen: Intervals, period: float) -> float:
+    """Share of the updates that bring a change, while anything changes."""
+    known = seen.known(period)
+    of = np.floor(seen.after[known] / (8.0 * period)).astype(np.int64)
+    of -= of[0]
+    hits = np.bincount(of, seen.changed[known])
+    updates = np.bincount(of, seen.length[known]) / period
+    busy = hits > 0
+    return float(np.clip(np.sum(hits[busy]) / max(float(np.sum(updates[busy])), 1.0), 0.05, 0.98))
+
+
+def _weigh(comb: _Comb, period: float, reach: float, walk: float) -> list[_Walk]:
+    """Filter a walk of one size at periods about one, closer and closer, until those that are likely are resolved."""
+    best: list[_Walk] = []
+    for _ in range(4):
+        periods = period * (1.0 + reach * np.linspace(-1.0, 1.0, _PERIODS))
+        best = _filter(comb, periods, walk)
+        # What is not on the grid of periods has its share too.
+        logs = np.array([w.log for w in best])
+        likely = np.flatnonzero(logs > np.max(logs) - _UNLIKELY)
+        top = int(np.argmax(logs))
+        period = best[top].period
+        if top in (0, _PERIODS - 1):
+            continue
+        if len(likely) >= _PERIODS // 3:
+            break
+        reach *= max((likely[-1] - likely[0] + 2.0) / (_PERIODS - 1.0), 0.15)
+    width = math.log(float(best[1].period - best[0].period) / period)
+    return [_Walk(w.period, w.walk, w.log + width, w.states) for w in best]
+
+
+def _filter(comb: _Comb, periods: Floats, walk: float) -> list[_Walk]:
+    """Weigh the phases of each block by all blocks up to it, for each period."""
+    from scipy.ndimage import convolve1d
+
+    logs = np.stack([comb.blocks(float(period)) for period in periods])
+    tops = np.max(logs, axis=2)
+    weights = np.exp(logs - tops[:, :, None])
+    step = _step(walk * math.sqrt(comb.block) / comb.cell, comb.cells)
+    state = np.full((len(periods), comb.cells), 1.0 / comb.cells)
+    evidence = np.sum(tops, axis=1)
+    for i in range(logs.shape[1]):
+        if i:
+            state = (1.0 - _JUMP) * convolve1d(state, step, axis=1, mode="wrap") + _JUMP / comb.cells
+        state = state * weights[:, i] + 1e-300
+        total = np.sum(state, axis=1)
+        evidence += np.log(total)
+        state /= total[:, None]
+        weights[:, i] = state
+    rows = zip(periods, evidence, weights, strict=True)
+    return [_Walk(float(period), walk, float(log), states) for period, log, states in rows]
+
+
+def _step(sd: float, cells: int) -> Floats:
+    """Probability of a move by so many cells from block to block, of a standard deviation ``sd`` in cells."""
+    if sd < 0.6:
+        return np.array([sd * sd / 2.0, 1.0 - sd * sd, sd * sd / 2.0])
+    n = min(math.ceil(4.0 * sd), (cells - 1) // 2)
+    p = np.exp(-0.5 * (np.arange(-n, n + 1) / sd) ** 2)
+    return np.asarray(p / np.sum(p), np.float64)
+
+
+def _draw(w: _Walk, comb: _Comb, n: int, rng: np.random.Generator) -> tuple[_Walk, Floats, Floats]:
+    """Draw paths backward: phases of the blocks in seconds, not wrapped, and what of their moves are jumps."""
+    step = _step(w.walk * math.sqrt(comb.block) / comb.cell, comb.cells)
+    half = len(step) // 2
+    total = np.cumsum(w.states[-1])
+    at = np.minimum(np.searchsorted(total, rng.random(n) * total[-1]), comb.cells - 1)
+    path, jumps = [at], list[Floats]()
+    move = np.arange(-half, half + 1)
+    for state in w.states[-2::-1]:
+        walked = state[(path[-1][:, None] + move) % comb.cells] * step * (1.0 - _JUMP)
+        any_cell = np.full((n, 1), _JUMP / comb.cells)
+        total = np.cumsum(np.concatenate([walked, any_cell], axis=1), axis=1)
+        chosen = np.minimum(np.sum(total < rng.random((n, 1)) * total[:, -1:], axis=1), len(step))
+        jumped = chosen == len(step)
+        there = path[-1] + move[np.minimum(chosen, len(step) - 1)]
+        if np.any(jumped):
+            cell = rng.choice(comb.cells, int(np.sum(jumped)), p=state / np.sum(state))
+            away = np.mod(cell - path[-1][jumped] + comb.cells // 2, comb.cells) - comb.cells // 2
+            there[jumped] = path[-1][jumped] + away
+        jumps.append(np.where(jumped, (path[-1] - there) * comb.cell, 0.0))
+        path.append(there)
+    phases = (np.stack(path[::-1], axis=1) + 0.5) * comb.cell
+    return w, np.asarray(phases, np.float64), np.stack(jumps[::-1], axis=1)
+
+
+def _read(drawn: list[tuple[_Walk, Floats, Floats]], comb: _Comb, period: float, rng: np.random.Generator) -> PhasePath:
+    """Read period, phase and wander off the paths."""
+    edges = comb.edges
+    t, span = (edges[1:] + edges[:-1]) / 2.0, float(edges[-1] - edges[0])
+    centred = t - np.mean(t)
+    slope = centred / (centred @ centred)
+    offs, rates, bents = [], [], []
+    for w, phases, jumps in drawn:
+        # The phases are those of k times the hypothesis' period: here of k times one period for all.
+        off = phases + t * (w.period / period - 1.0) + comb.cell * (rng.random((len(phases), 1)) - 0.5)
+        offs.append(off)
+        # Nobody can tell whether a jump is the clock's or the reader's: in half of the draws it is part of the slope.
+        steady = off - np.pad(np.cumsum(jumps, axis=1), ((0, 0), (1, 0))) * (rng.random((len(off), 1)) < 0.5)
+        rates.append(steady @ slope)
+        # A line through a walk of a step per root second has the slope of sqrt(6 / 5 D) of these over D seconds.
+        unseen = rng.choice(_BETWEEN_PIECES, len(off)) * min(1.0, (_PIECE_S / span) ** 1.5)
+        bents.append(np.hypot(w.walk * math.sqrt(1.2 / span), unseen) * rng.standard_normal(len(off)))
+    off, rate, bent = np.concatenate(offs), np.concatenate(rates), np.concatenate(bents)
+    middle = off[:, len(t) // 2]
+    about = period * float(np.angle(np.mean(np.exp(2j * math.pi * middle / period)))) / (2.0 * math.pi)
+    off -= period * np.round((middle - about) / period)[:, None]
+    path = np.median(off, axis=0)
+    mean, phase = float(np.median(rate)), float(path[len(t) // 2])  # the middle block is about instant 0
+    at = np.concatenate([edges[:1], t, edges[-1:]])
+    return PhasePath(
+        _interval(period * (1.0 + mean), period * (1.0 + rate + bent)),
+        _interval(phase, off[:, len(t) // 2]),
+        at,
+        np.asarray(np.interp(at, t, path) - phase - mean * at, np.float64),
+        comb.soft,
+        float(np.std(rate)),
+        comb.q,
+    )
+
+
+def _interval(value: float, draws: Floats) -> Estimate:
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return Estimate(value, float(low), float(high))
+
+
+def _in_step(path: PhasePath, seen: Intervals) -> PhasePath:
+    """Widen the intervals where polls keep step with the sensor.
+
+    The likelihood of a change takes the read for anywhere about its stamp. Where reads keep step, each lies at the same
+    distance from its update, and what scatters is the stamps: of many, the most extreme bounds the phase, and wrongly,
+    by two or three standard deviations. How far polls are in step shows in where within their intervals successive
+    updates fall; if all fall into one half, nothing shows whether it is stamps that scatter or reads.
+    """
+    which = seen.changed & seen.known(path.period_s.value)
+    after, before = seen.after[which], seen.before[which]
+    place = np.mod((before - path.nearest((after + before) / 2.0)) / (before - after), 1.0)
+    blocks = np.array_split(np.exp(2j * math.pi * place), max(len(place) // 10, 1))
+    power = np.array([abs(np.mean(block)) ** 2 for block in blocks])
+    by = _EXTREME * max(float(np.mean(power - (1.0 - power) / max(len(blocks[-1]) - 1, 1))), 0.0) * path.soft_s
+    order = np.sort(place)
+    gaps = np.diff(order, append=order[0] + 1.0)
+    if np.max(gaps) > 0.5:
+        around = np.mod(place - order[(int(np.argmax(gaps)) + 1) % len(order)], 1.0)
+        by = max(by, _EXTREME * float(np.std(around)) * float(np.median(before - after)))
+    period, phase = path.period_s, path.phase_s
+    slope = 2.0 * by / float(before[-1] - after[0]) * period.value
+    return replace(
+        path,
+        period_s=Estimate(period.value, period.low - slope, period.high + slope),
+        phase_s=Estimate(phase.value, phase.low - by, phase.high + by),
+    )

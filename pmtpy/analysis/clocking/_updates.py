@@ -1,0 +1,196 @@
+"""Polls in, the publishing clock and the series of updates out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.analysis.clocking._intervals import Bools, FasterThanPollsError, Intervals, few_own, own_changes
+from pmtpy.analysis.clocking._period import search, too_fast
+from pmtpy.analysis.clocking._phase import PhasePath, follow
+from pmtpy.analysis.signal.estimate import Z95, Estimate
+from pmtpy.analysis.signal.updates import Updates, stamp_step, tidy
+from pmtpy.core.rows import Floats, Ints
+from pmtpy.errors import DeclinedError
+
+_ODDS = 20.0  # to one: by which a period must beat all other candidates together
+_IN_A_ROW = 0.05  # of the polls bring a change right after another: no sensor that is slower than they are
+_MOSTLY = 0.8
+_ONE_IN_A_THOUSAND = math.log(1000.0)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishingClock:
+    """The publishing clock of a sensor, as seen in one recording.
+
+    Attributes
+    ----------
+    period_s : Estimate
+        Time between updates.
+    phase_s : Estimate
+        Instant of the update nearest the middle of the recording, on the clock of the polls.
+    coverage : float
+        Share of the changes that the clock explains.
+    seen : float
+        Share of the updates that brought a change that somebody saw.
+    changes : int
+        Number of changes that were used.
+    blocks_s, block_phase_s : array
+        Instants through the recording, and how far the updates there lie behind ``phase_s + k T``.
+    poll_s : float
+        Median time between polls.
+    drift : float
+        Standard error of the mean rate of the updates in this recording, relative; that of the period is larger,
+        since the phase wanders.
+    candidates : tuple of (float, float)
+        Periods that were weighed and the share of belief in each, the likeliest first.
+    """
+
+    period_s: Estimate
+    phase_s: Estimate
+    coverage: float
+    seen: float
+    changes: int
+    blocks_s: Floats
+    block_phase_s: Floats
+    poll_s: float
+    drift: float = 0.0
+    candidates: tuple[tuple[float, float], ...] = ()
+
+    def times(self, k: Ints) -> Floats:
+        """Instants of the updates ``k``, seconds; update 0 is at ``phase_s``."""
+        nominal = self.phase_s.value + np.asarray(k, np.float64) * self.period_s.value
+        return np.asarray(nominal + np.interp(nominal, self.blocks_s, self.block_phase_s), np.float64)
+
+
+def estimate_updates(t_s: Floats, values: Floats) -> PublishingClock:
+    """Find update period and phase.
+
+    Parameters
+    ----------
+    t_s : float64, shape (n,)
+        Stamps of the polls in seconds, on any clock.
+    values : float64, shape (n,)
+        What was read.
+
+    Raises
+    ------
+    FasterThanPollsError
+        The sensor publishes faster than it was polled, or nearly.
+    DeclinedError
+        There are too few changes; they are jumps between a few levels, which the load may have made; or no period
+        explains them better than chance and than another.
+    """
+    t, v = tidy(t_s, values)
+    if len(t) < 3:
+        msg = f"{len(t)} polls are too few to find an update period"
+        raise DeclinedError(msg)
+    step = stamp_step(t)
+    origin = float(t[0] + t[-1]) / 2.0
+    polls = t - origin + step / 2.0  # a stamp that was cut off to its resolution lies half a step early on average
+    seen = Intervals(polls[:-1], polls[1:], np.asarray(np.diff(v) != 0.0, np.bool_))
+    own = own_changes(v, seen)
+    poll = float(np.median(seen.length))
+    try:
+        path, coverage, odds = _weighed(seen, own, poll, step)
+    except DeclinedError as error:
+        if isinstance(error, FasterThanPollsError) or np.mean(seen.changed[1:] & seen.changed[:-1]) < _IN_A_ROW:
+            raise
+        raise too_fast(seen) from error
+    return _clock_of(path, origin, seen, coverage, odds)
+
+
+def _clock_of(
+    path: PhasePath,
+    origin: float,
+    seen: Intervals,
+    coverage: float = math.nan,
+    odds: tuple[tuple[float, float], ...] = (),
+) -> PublishingClock:
+    """Return the clock of a path whose times count from ``origin``."""
+    phase = path.phase_s
+    return PublishingClock(
+        path.period_s,
+        Estimate(phase.value + origin, phase.low + origin, phase.high + origin),
+        coverage,
+        path.seen,
+        int(np.sum(seen.changed)),
+        path.blocks_s + origin,
+        path.block_phase_s,
+        float(np.median(seen.length)),
+        path.drift,
+        odds,
+    )
+
+
+def _weighed(
+    seen: Intervals, own: Bools, poll: float, step: float
+) -> tuple[PhasePath, float, tuple[tuple[float, float], ...]]:
+    """Return the clock, the share of changes that it explains, and the periods that were weighed."""
+    found = search(seen, poll, step)
+    odds = tuple((period, share) for period, _, share in found)
+    period, reach, share = found[0]
+    if share * (1.0 + _ODDS) < _ODDS:
+        named = " or ".join(f"{1e3 * p:.4g} ms ({100 * s:.0f} %)" for p, s in odds if s > 0.02)
+        msg = f"the update period may be {named}: poll at irregular intervals, below a fifth of the shortest"
+        raise DeclinedError(msg)
+    path = follow(seen, period, reach, step)
+    return path, _explained(seen, path, own), odds
+
+
+def _explained(seen: Intervals, path: PhasePath, own: Bools) -> float:
+    """Return the share of changes that the clock explains, if that is much more than of any polls.
+
+    Raises
+    ------
+    DeclinedError
+        Of those changes that are the sensor's own it explains no more than chance.
+    """
+    from scipy.special import rel_entr
+
+    known = seen.known(path.period_s.value)
+    u = path.nearest((seen.before + seen.after) / 2.0)
+    inside = (u >= seen.after - 2.0 * path.soft_s) & (u <= seen.before + 2.0 * path.soft_s)
+    mine, chance = inside[known & own], float(np.mean(inside[known]))
+    share = float(np.mean(mine)) if len(mine) else 0.0
+    if share <= chance or len(mine) * float(rel_entr(share, chance) + rel_entr(1.0 - share, 1.0 - chance)) < (
+        _ONE_IN_A_THOUSAND
+    ):
+        if len(mine) < _MOSTLY * np.sum(known & seen.changed):
+            raise DeclinedError(few_own(len(mine), int(np.sum(seen.changed))))
+        msg = (
+            f"no update period explains the changes: the best, {1e3 * path.period_s.value:.4g} ms, explains "
+            f"{100 * share:.0f} % of {len(mine)}, which chance might do as well"
+        )
+        raise DeclinedError(msg)
+    return float(np.mean(inside[known & seen.changed]))
+
+
+def update_series(t_s: Floats, values: Floats, clock: PublishingClock) -> Updates:
+    """Reduce polls to updates: each takes the value of the poll nearest the middle of its time on display.
+
+    Updates that nobody polled are left out.
+    """
+    t, v = tidy(t_s, values)
+    t = t + stamp_step(t) / 2.0
+    period = clock.period_s.value
+    k = np.arange(math.floor((t[0] - clock.phase_s.value) / period) - 1, (t[-1] - clock.phase_s.value) / period + 1)
+    u = clock.times(k.astype(np.int64))
+    cell = np.searchsorted(u, t, side="right") - 1
+    inside = (cell >= 0) & (cell < len(u) - 1)
+    t, v, cell = t[inside], v[inside], cell[inside]
+    distance = np.abs(t - (u[cell] + period / 2.0))
+    order = np.lexsort((distance, cell))
+    _, first = np.unique(cell[order], return_index=True)
+    chosen = order[first]
+    return Updates(
+        k[cell[chosen]].astype(np.int64),
+        u[cell[chosen]],
+        v[chosen],
+        period,
+        clock.phase_s.half_width / Z95,
+        clock.drift,
+        np.asarray(np.interp(clock.phase_s.value + k[cell[chosen]] * period, clock.blocks_s, clock.block_phase_s)),
+    )

@@ -1,0 +1,258 @@
+"""The power behind readings: its most likely course and how far the energy of an interval is known. Pure numpy.
+
+The slow power is a random walk from cell to cell whose pace differs from place to place; above it the power scatters
+from cell to cell by an amount that holds for longer stretches (a load faster than the cells). Both are found from the
+readings themselves, by MacKay's rule: the square of what moved, over the number of unknowns that the readings really
+decide. Readings have Student's t: a running mean now and then holds an update more or less. See docs/corrections.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.analysis.energy._blocks import BandedCovariance
+from pmtpy.analysis.energy._cells import Differences, Sources, bounds_of
+from pmtpy.core.response import Response
+from pmtpy.core.rows import Floats, Ints
+
+_WALK_TAIL = 1.0  # degrees of freedom of the walk's pace about its usual one: loads rest, and step
+_READING_TAIL = 4.0  # of the readings: the usual robust choice (Lange, Little, Taylor, JASA 84, 1989)
+_NEAR = 0.5  # periods either side over which the walk's pace is one
+_STRETCH = 5.0  # periods either side over which the scatter of the power is one
+_BEFORE = 2.0  # a pace that was found from one step is half of what it was before that, for one degree of freedom
+_HIDDEN = 0.12  # of the highest reading in a period, by which power ramps unseen after a load's start
+_MISSING = 1.5  # periods between two readings from which one is missing
+_LEAST = 1e-4  # of the variance of a reading, in a cell: power that moves less cannot be seen to move
+_FAINT = 1e-4  # of the highest reading: noise that every reading has, and each sum of few cells
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Unknowns that all readings share, as straight lines about some values of them.
+
+    Attributes
+    ----------
+    at, mean, sd : float64, shape (k,)
+        The values, and what is known of the unknowns beforehand.
+    shown, columns : float64, shape (n,) and (n, k)
+        What readings show there, and the derivatives.
+    joules, weights : float, float64 of shape (k,)
+        The energy of the interval there, and the derivatives.
+    scatter : float64, shape (n,)
+        Variance that they add to each reading.
+    """
+
+    at: Floats
+    mean: Floats
+    sd: Floats
+    shown: Floats
+    columns: Floats
+    joules: float
+    weights: Floats
+    scatter: Floats
+
+    @classmethod
+    def none(cls, readings: int) -> Terms:
+        """Return no terms at all."""
+        nothing, rows = np.zeros(0), np.zeros(readings)
+        return cls(nothing, nothing, nothing, rows, np.zeros((readings, 0)), 0.0, nothing, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast the power moves, where, and how far each reading is believed.
+
+    Attributes
+    ----------
+    walk : float64, shape (m - 1,)
+        Square watts per second, of each inner bound.
+    scatter : float64, shape (m,)
+        Square watts times seconds, of each cell.
+    trust : float64, shape (n,)
+    """
+
+    walk: Floats
+    scatter: Floats
+    trust: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Posterior:
+    """What is known once the pace is.
+
+    Attributes
+    ----------
+    joules, variance : float
+        Of the interval's energy.
+    bounds_s, watts : float64, shape (m + 1,) and (m,)
+        The cells, and the power of each, the terms left out.
+    unknowns : float64, shape (k,)
+        Of the terms.
+    evidence : float
+        Logarithm of the likelihood of the readings, a constant aside; 0 unless it was asked for.
+    moments : tuple of (mean, variance)
+        Of the steps, of the excess, and of what the readings differ by; none where the evidence was asked for.
+    """
+
+    joules: float
+    variance: float
+    bounds_s: Floats
+    watts: Floats
+    unknowns: Floats
+    evidence: float
+    moments: tuple[tuple[Floats, Floats], ...]
+
+
+class Readings:
+    """Readings of one sensor about one interval, ready to be explained."""
+
+    __slots__ = (
+        "_apart",
+        "_covariance",
+        "_differences",
+        "_free",
+        "_hidden",
+        "_length",
+        "_near",
+        "_noise2",
+        "_rest",
+        "_root",
+        "_sources",
+        "_stretch",
+        "_unseen",
+        "bounds_s",
+        "response",
+        "y",
+    )
+
+    def __init__(
+        self,
+        t_s: Floats,
+        power: Floats,
+        response: Response,
+        interval: tuple[float, float],
+        unknown_at: Sequence[float],
+        *,
+        stamped: bool,
+    ) -> None:
+        ends = t_s - response.delay_s
+        self.response, self.y = response, power
+        self.bounds_s = bounds = bounds_of(ends, response, interval[1])
+        lengths = np.diff(bounds)
+        self._apart, self._root = np.sqrt((lengths[1:] + lengths[:-1]) / 2.0), np.sqrt(lengths)
+        self._differences = Differences.over(ends, response.tau_s, interval[0] + response.window_s / 2.0)
+        self._sources = sources = Sources.of(bounds, self._differences, response)
+        self._covariance = BandedCovariance(sources.rows, sources.first, sources.columns)
+        # The energy is its length times the shown level, and what each source adds that the level does not show.
+        self._length = interval[1] - interval[0]
+        seconds = np.diff(np.clip(bounds, *interval))
+        after = np.cumsum(seconds[::-1])[::-1]
+        adds = np.concatenate([after[1:] * self._apart, seconds / self._root, np.zeros(len(ends))])
+        self._rest = adds - self._length * sources.level
+        highest = float(np.max(np.abs(power)))
+        self._noise2 = max(response.noise_in_s, _FAINT * highest, 1e-6) ** 2
+        self._free = np.zeros(sources.steps)
+        for at in unknown_at:  # what was switched before the stamps begin, and after they end, is not known
+            place = int(np.clip(np.searchsorted(bounds, at) - 1, 0, len(self._free) - 1))
+            self._free[place] = highest**2 / response.period_s
+        apart = np.concatenate([[0.0], np.diff(ends), [np.inf]])
+        self._hidden = (_HIDDEN * highest) ** 2 / response.period_s if stamped else 0.0
+        self._near = _Neighbours.within(bounds[1:-1], _NEAR * response.period_s)
+        self._stretch = _Neighbours.within((bounds[1:] + bounds[:-1]) / 2.0, _STRETCH * response.period_s)
+        self._unseen = apart[np.searchsorted(ends, bounds[1:-1])] > _MISSING * response.period_s
+
+    def first(self) -> Pace:
+        """Begin with power that moves everywhere as much as the readings do on the whole."""
+        period = self.response.period_s
+        moved = max(float(np.mean(np.diff(self.y) ** 2)) if len(self.y) > 1 else 0.0, self._noise2)
+        walk = np.full(len(self._free), moved / period) + self._free
+        return Pace(walk, np.full(len(walk) + 1, moved * period / 16.0), np.ones(len(self.y)))
+
+    def next(self, pace: Pace, found: Posterior, terms: Terms) -> Pace:
+        """Find the pace anew from what moved."""
+        (moved, moved_v), (rose, rose_v), (missed, missed_v) = found.moments
+        period = self.response.period_s
+        inner = self._free == 0.0
+        decided = np.clip(1.0 - moved_v / pace.walk, 0.0, 1.0) * inner
+        usual = 1.0 / float(np.mean(1.0 / pace.walk[inner]))
+        walk = (_WALK_TAIL * usual + self._near.sums(moved**2 * inner)) / (_WALK_TAIL + self._near.sums(decided))
+        least = _LEAST * self._noise2 * period / 4.0
+        counted = self._stretch.sums(np.clip(1.0 - rose_v / pace.scatter, 0.0, 1.0)) + _LEAST
+        scatter = np.maximum(self._stretch.sums(rose**2) / counted, least)
+        off = (missed**2 + missed_v) / (self._noise2 + terms.scatter)
+        trust = (_READING_TAIL + 1.0) / (_READING_TAIL + off)
+        return Pace(np.maximum(walk, _LEAST * self._noise2 / period) + self._free, scatter, np.asarray(trust))
+
+    def stated(self, pace: Pace) -> Pace:
+        """Return the pace by which an interval is stated: the mean one where nothing was seen."""
+        walk = _BEFORE * pace.walk
+        hidden = max(float(np.mean(walk[self._free == 0.0])), self._hidden)
+        walk = np.where(self._unseen, np.maximum(walk, hidden), walk)
+        return Pace(walk, _BEFORE * pace.scatter, pace.trust)
+
+    def solve(self, pace: Pace, terms: Terms, *, judged: bool = False) -> Posterior:
+        """Find the power, the terms' unknowns and the energy for a given pace, and the evidence if it is ``judged``."""
+        sources, steps = self._sources, self._sources.steps
+        variance = np.concatenate([pace.walk, pace.scatter, (self._noise2 + terms.scatter) / pace.trust])
+        shown = np.column_stack([self.y - terms.shown + terms.columns @ terms.at, terms.columns])
+        sides = np.zeros((sources.rows, shown.shape[1] + 1))
+        sides[: len(shown) - 1, :-1] = self._differences(shown)
+        sides[:, -1] = sources.sums(variance * self._rest)
+        solved = self._covariance.solve(variance, sides)
+        within = sources.times(solved.found)
+        alone, moved = variance * within[:, 0], variance[:, None] * within[:, 1:-1]
+        # The terms' unknowns border the banded system: eliminate them last.
+        precision = np.diag(1.0 / terms.sd**2)
+        left = sides[:, 1:-1].T @ solved.found[:, 1:-1] + precision
+        right = sides[:, 1:-1].T @ solved.found[:, 0] + precision @ terms.mean
+        spread = np.linalg.inv(left)
+        unknowns = spread @ right
+        found = alone - moved @ unknowns
+        level = self._differences.level(shown)
+        joules = self._length * float(level[0] - level[1:] @ unknowns) + float(self._rest @ found)
+        felt = terms.weights - self._length * level[1:] - sides[:, 1:-1].T @ solved.found[:, -1]
+        missing = self._rest - within[:, -1]  # what the readings leave of each source in the energy
+        begins = float(level[0] - level[1:] @ unknowns - sources.level @ found)
+        walked = np.cumsum(np.append(begins, found[:steps] * self._apart))
+        kinds = np.cumsum([steps, sources.cells])
+        evidence = 0.0
+        moments: tuple[tuple[Floats, Floats], ...] = ()
+        if judged:
+            left_over = float(sides[:, 0] @ solved.found[:, 0])
+            left_over += float(terms.mean @ precision @ terms.mean) - float(right @ spread @ right)
+            evidence = -2.0 * float(np.sum(np.log(terms.sd))) - solved.log_determinant
+            evidence -= float(np.linalg.slogdet(left)[1]) + left_over
+        else:
+            unsure = variance * (1.0 - variance * self._covariance.seen(solved)) + np.sum((moved @ spread) * moved, 1)
+            moments = tuple(zip(np.split(found, kinds), np.split(unsure, kinds), strict=True))
+        return Posterior(
+            joules + terms.joules + float(terms.weights @ (unknowns - terms.at)),
+            float(variance @ missing**2) + float(felt @ spread @ felt),
+            self.bounds_s,
+            np.asarray(walked + found[kinds[0] : kinds[1]] / self._root, np.float64),
+            np.asarray(unknowns, np.float64),
+            evidence / 2.0,
+            moments,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Neighbours:
+    """For each place the places near it."""
+
+    first: Ints
+    last: Ints
+
+    @classmethod
+    def within(cls, places: Floats, reach: float) -> _Neighbours:
+        """Return those within ``reach`` of each."""
+        reach *= 1.0 + 1e-6  # a bound exactly so far away is one of them, whatever its last digit
+        return cls(np.searchsorted(places, places - reach), np.searchsorted(places, places + reach, side="right"))
+
+    def sums(self, of: Floats) -> Floats:
+        """Return the sum over each place's neighbours."""
+        sums = np.concatenate([[0.0], np.cumsum(of)])
+        return np.asarray(sums[self.last] - sums[self.first], np.float64)

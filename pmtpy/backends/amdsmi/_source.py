@@ -1,0 +1,330 @@
+"""One opened AMD GPU: power as it is named, the energy accumulator, temperatures and clocks.
+
+A register that is not read as a possible number is not known in that row; if neither energy nor power is, the row is
+lost. The accumulator has been found stuck, running backwards and plainly wrong: a single step back is a fault of the
+reading, one that lasts is a restart; time in which it rests while power is drawn, or contradicts it for long, has no
+known energy, and the power goes on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pmtpy.backends._counter_check import CounterCheck
+from pmtpy.backends._device_clock import DeviceClock
+from pmtpy.backends.amdsmi._device import (
+    NO_PERMISSION,
+    NOT_INITIALISED,
+    Fault,
+    Library,
+    accumulator,
+    megahertz,
+    number,
+    watts,
+)
+from pmtpy.backends.amdsmi._selection import Gpu, handles
+from pmtpy.core.channel import Channel, Identity, Quantity
+from pmtpy.core.clock import Clock
+from pmtpy.core.rows import Block
+from pmtpy.core.source import PolledSource, Remarks, Timestamps, Traits
+from pmtpy.errors import ReadError, SourceLostError
+
+REFERENCE = "AMD SMI API reference"
+_ACCURACY = "not documented; as found for other GPUs' sensors"
+# No figures for these sensors were found. Those of other GPUs, compared with meters, are off by 5 % root mean square.
+GAIN_U = 0.05
+# The metrics behind all calls are cached for 1 ms in the library and about as long again in the driver.
+_REFRESH_S = 0.002
+# AMD states neither the width nor the shape of the average. A second is what other vendors' averages have (NVML, arXiv
+# 2312.02741): assumed, so that lag and edges are in the uncertainty rather than nowhere.
+ASSUMED_MEAN_S = 1.0
+_MOST_WATTS = 5_000.0
+_LEAST_WATTS = 0.5  # of a GPU that is on enough to be read
+_JUDGE_S, _JUDGE_J = 5.0, 50.0
+_BACK_READS = 3  # readings below the last one after which the accumulator is believed to have restarted
+_PERMANENT = frozenset({NO_PERMISSION, 34, 51})  # no permission any more, driver unloaded
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A temperature or a clock: its meaning, and how to ask for its count (None: no reading)."""
+
+    channel: Channel
+    ask: Callable[[Library, object], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """What a GPU offers.
+
+    Attributes
+    ----------
+    powers : tuple of str
+        Keys of the answer to a query of power, in the order of their channels.
+    power_call : str
+        The call that answers it.
+    energy : bool
+        Whether there is an accumulator.
+    channels : tuple of Channel
+        Energy and powers, the one that makes the total first.
+    values : tuple of Value
+    """
+
+    powers: tuple[str, ...]
+    power_call: str
+    energy: bool
+    channels: tuple[Channel, ...]
+    values: tuple[Value, ...]
+
+
+# -- what there is -----------------------------------------------------------------------------------------------------
+
+_POWERS = {"current_socket_power": "gpu.current_power", "average_socket_power": "gpu.average_power"}
+# All releases have the first call; some fail it where only the power cap cannot be read, and the second one answers.
+_POWER_CALLS = ("amdsmi_get_power_info", "amdsmi_get_gpu_metrics_info")
+
+# Members of amdsmi_violation_status_t that say what acts now. The library takes a tenth of a second to answer.
+_LIMITS = {
+    "active_prochot_thrm": "heat of the processor",
+    "active_ppt_pwr": "power",
+    "active_socket_thrm": "heat",
+    "active_vr_thrm": "heat of the voltage regulators",
+    "active_hbm_thrm": "heat of the memory",
+}
+
+
+def find(library: Library, handle: object, domain: str, *, energy: bool) -> Registers | None:
+    """Ask for every register once; None where the device has neither power nor energy (a partition, a second die)."""
+    powers: tuple[str, ...] = ()
+    call = ""
+    for call in (*_POWER_CALLS, *_POWER_CALLS):  # 'N/A' now and then passes at once
+        answer = library.details(call, handle)
+        powers = tuple(key for key in _POWERS if watts(answer.get(key)) is not None)
+        if powers:
+            break
+    counted = accumulator(library.optional("amdsmi_get_energy_count", handle)) if energy else None
+    channels = [_power_channel(key, domain) for key in powers]
+    if counted is not None:
+        channels.insert(0, _energy_channel(counted[1], domain))
+    if not channels:
+        return None
+    values = tuple(v for v in _values(library, handle) if v.ask(library, handle) is not None)
+    return Registers(powers, call, counted is not None, tuple(channels), values)
+
+
+def _power_channel(key: str, domain: str) -> Channel:
+    mean_s = ASSUMED_MEAN_S if key == "average_socket_power" else None
+    return Channel(
+        _POWERS[key],
+        Quantity.POWER,
+        domain=domain,
+        label=key,
+        refresh_s=_REFRESH_S,
+        window_s=mean_s,
+        lag_s=mean_s / 2 if mean_s else None,
+        gain_u=GAIN_U,
+        max_watts=_MOST_WATTS,
+        reference=f"{REFERENCE}: amdsmi_get_power_info; accuracy {_ACCURACY}",
+    )
+
+
+def _energy_channel(joules_per_count: float, domain: str) -> Channel:
+    return Channel(
+        "gpu.energy",
+        Quantity.ENERGY,
+        scale=joules_per_count,
+        domain=domain,
+        label="energy_accumulator",
+        refresh_s=_REFRESH_S,
+        gain_u=GAIN_U,
+        max_watts=_MOST_WATTS,
+        least_watts=_LEAST_WATTS,
+        reference=f"{REFERENCE}: amdsmi_get_energy_count; accuracy {_ACCURACY}",
+    )
+
+
+def _values(library: Library, handle: object) -> list[Value]:
+    found = []
+    temperatures = getattr(library.module, "AmdSmiTemperatureType", None)
+    for kind, name in (
+        ("EDGE", "gpu.edge_temperature"),
+        ("HOTSPOT", "gpu.hotspot_temperature"),
+        ("VRAM", "memory.temperature"),
+    ):
+        member = getattr(temperatures, kind, None)
+        now = _temperature(library, handle, member)
+        if now is not None:
+            # Documents say millidegrees, libraries give degrees; no chip is at 1000 of either by mistake.
+            scale = 1e-3 if abs(now) > 1000 else 1.0
+            channel = Channel(name, Quantity.TEMPERATURE, scale=scale, reference=REFERENCE)
+            found.append(Value(channel, _ask_temperature(member, scale)))
+    clocks = getattr(library.module, "AmdSmiClkType", None)
+    for kind, name in (("GFX", "gpu.gfx_clock"), ("MEM", "gpu.memory_clock")):
+        channel = Channel(name, Quantity.FREQUENCY, scale=1e6, reference=REFERENCE)
+        found.append(Value(channel, _ask_clock(getattr(clocks, kind, None))))
+    return found
+
+
+def _temperature(library: Library, handle: object, kind: Any) -> float | None:
+    metric = getattr(getattr(library.module, "AmdSmiTemperatureMetric", None), "CURRENT", None)
+    return number(library.optional("amdsmi_get_temp_metric", handle, kind, metric))
+
+
+def _ask_temperature(kind: Any, scale: float) -> Callable[[Library, object], float | None]:
+    def ask(library: Library, handle: object) -> float | None:
+        count = _temperature(library, handle, kind)
+        return count if count is not None and -50 <= count * scale <= 150 else None
+
+    return ask
+
+
+def _ask_clock(kind: Any) -> Callable[[Library, object], float | None]:
+    return lambda library, handle: megahertz(library.optional("amdsmi_get_clock_info", handle, kind))
+
+
+# -- reading it --------------------------------------------------------------------------------------------------------
+
+
+class SmiSource(PolledSource):
+    """All registers of a GPU, in one row."""
+
+    traits = Traits(interval_s=0.05)  # whatever the power does in between, the accumulator has counted
+    stale_s = 10.0
+
+    def __init__(self, clock: Clock, library: Library, gpu: Gpu, identity: Identity, registers: Registers) -> None:
+        super().__init__(clock)
+        self.identity = identity
+        self.channels = (*registers.channels, *(v.channel for v in registers.values))
+        self._library, self._gpu, self._registers = library, gpu, registers
+        self._handle = self._locate()
+        self._unit = registers.channels[0].scale if registers.energy else 1.0
+        self._back = 0
+        self._count = 0.0
+        self._stamp_ns: float | None = None
+        self._time = DeviceClock()
+        self._newest_ns = -1
+        self._check = CounterCheck(seconds=_JUDGE_S, joules=_JUDGE_J)
+
+    def _locate(self) -> object:
+        found = handles(self._library)
+        if self._gpu.pci not in found:
+            msg = "amdsmi_get_processor_handles"
+            raise Fault(msg, 31)
+        return found[self._gpu.pci]
+
+    def poll(self) -> Block | None:
+        """Take one reading; start the library anew once if somebody shut it down."""
+        try:
+            try:
+                return self._take()
+            except Fault as fault:
+                if fault.code != NOT_INITIALISED:
+                    raise
+                self._library.start()
+                self._handle = self._locate()
+                return self._take()
+        except Fault as fault:
+            what = f"{self._who()}: {fault}"
+            if fault.code in _PERMANENT or fault.code == NOT_INITIALISED:
+                raise SourceLostError(what) from fault
+            raise ReadError(what) from fault
+
+    def _who(self) -> str:
+        return f"amdsmi {self.identity.model} {self._gpu.pci}"
+
+    def _take(self) -> Block | None:
+        before = self._clock.now_ns()
+        counts: list[float] = []
+        stamp_ns = None
+        if self._registers.energy:
+            count, stamp_ns = self._energy()
+            if stamp_ns is not None and stamp_ns == self._stamp_ns and count == self._count:
+                return None
+            counts.append(count)
+        counts += self._powers()
+        if all(map(math.isnan, counts)):
+            msg = f"{self._who()}: neither energy nor power: the library gives no possible number"
+            raise ReadError(msg)
+        t_ns = self._place(stamp_ns, before, self._clock.now_ns())
+        if t_ns <= self._newest_ns:
+            return None
+        for value in self._registers.values:
+            asked = value.ask(self._library, self._handle)
+            counts.append(math.nan if asked is None else asked)
+        if self._registers.energy and not math.isnan(counts[0]):
+            self._count = counts[0]
+            self._judge(t_ns, counts)
+        self._stamp_ns, self._newest_ns = stamp_ns, t_ns
+        self._rows_bear(Timestamps.HOST_READ if stamp_ns is None else Timestamps.DEVICE_UPDATE)
+        row = Block.row(t_ns, counts)
+        return replace(row, restarted=(0,)) if self._check.broken else row
+
+    def _asked(self, call: str) -> Any:
+        """Call a function of the GPU; None where that fails in a way that may pass. Raises Fault."""
+        try:
+            return self._library.ask(call, self._handle)
+        except Fault as fault:
+            if fault.code in _PERMANENT or fault.code == NOT_INITIALISED:
+                raise
+            return None
+
+    def _energy(self) -> tuple[float, float | None]:
+        """Return the accumulator and its stamp; NaN where that is no reading, as one or two steps back are none."""
+        read = accumulator(self._asked("amdsmi_get_energy_count"))
+        if read is None or read[1] != self._unit:
+            return math.nan, None
+        count, _, stamp_ns = read
+        if count >= self._count:
+            self._back = 0
+        elif self._back < _BACK_READS:
+            self._back += 1
+            return math.nan, None
+        return count, stamp_ns
+
+    def _powers(self) -> list[float]:
+        if not self._registers.powers:
+            return []
+        for _ in range(2):  # 'N/A' now and then passes at once
+            answer = self._asked(self._registers.power_call)
+            known = answer if isinstance(answer, dict) else {}
+            read = [watts(known.get(key)) for key in self._registers.powers]
+            if None not in read:
+                break
+        return [math.nan if w is None else w for w in read]
+
+    def _place(self, stamp_ns: float | None, before: int, after: int) -> int:
+        """Return the instant of a row: the accumulator's stamp where it moves, else the middle of the call.
+
+        The stamps count from boot, suspended time included, which the host's clock does not.
+        """
+        middle = (before + after) // 2
+        if stamp_ns is None or stamp_ns == self._stamp_ns:
+            return middle
+        if self._stamp_ns is not None and stamp_ns < self._stamp_ns:
+            self._time.forget()  # the stamps began anew
+        return self._time.place(round(stamp_ns), after)
+
+    def _judge(self, t_ns: int, counts: list[float]) -> None:
+        if self._registers.powers and not math.isnan(counts[1]):
+            self._check.row(t_ns, counts[0] * self._unit, counts[1])
+
+    def limits(self) -> Mapping[str, float]:
+        """Return what holds the GPU's clocks back at this moment; its counts of that are in no stated unit."""
+        try:
+            status = self._library.optional("amdsmi_get_violation_status", self._handle)
+        except Fault:  # the next reading will tell
+            return {}
+        active = status if isinstance(status, dict) else {}
+        return {cause: math.inf for flag, cause in _LIMITS.items() if active.get(flag) is True}
+
+    def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
+        """Say where the counter contradicted the power."""
+        # A row bears the accumulator's stamp, which is placed by arrivals that are up to a refresh late.
+        time_u_s = _REFRESH_S / math.sqrt(12.0) if self.traits.timestamps is Timestamps.DEVICE_UPDATE else 0.0
+        return Remarks(time_u_s, self._check.warnings(self.channels[0].name, begin_ns, end_ns))
+
+    def close(self) -> None:
+        """Do nothing: the library is not shut down by one of its users. May be called twice."""

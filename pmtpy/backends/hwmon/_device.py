@@ -1,0 +1,180 @@
+"""The hwmon tree: which chips there are, and what each of them offers that becomes energy.
+
+Facts: Linux ``Documentation/hwmon/sysfs-interface.rst`` (file names and units: microwatts, microjoules, millivolts,
+milliamperes) and the driver pages named in :mod:`pmtpy.backends.hwmon._channels`. Numbers of chips (``hwmon3``) and of
+channels change between boots and kernels, so chips are named by driver and address, channels by label.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from pmtpy.backends import _hwmon
+from pmtpy.backends._apu import is_apu, socket_of
+from pmtpy.backends._sysfs import entries, natural, optional_number, optional_text
+from pmtpy.core.channel import Quantity
+
+_FILE = re.compile(r"(in|curr|power|energy)(\d{1,3})_(input|average)")
+_I2C = re.compile(r"\d+-[0-9a-f]{4}")
+
+UNITS = {"power": 1e-6, "energy": 1e-6, "in": 1e-3, "curr": 1e-3}
+QUANTITIES = {
+    "power": Quantity.POWER,
+    "energy": Quantity.ENERGY,
+    "in": Quantity.VOLTAGE,
+    "curr": Quantity.CURRENT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One file of a chip that holds a reading.
+
+    Attributes
+    ----------
+    path : Path
+    kind : str
+        "power", "energy", "in" or "curr".
+    number : int
+        Its number on the chip, counted by each kind on its own.
+    average : bool
+        A mean over ``window_s`` rather than a momentary value.
+    label : str
+        The driver's name for it; empty where there is none.
+    window_s : float or None
+        Over which time it is averaged, as far as the driver says.
+    error : float or None
+        Largest relative error, as far as the driver says.
+    """
+
+    path: Path
+    kind: str
+    number: int
+    average: bool
+    label: str
+    window_s: float | None = None
+    error: float | None = None
+
+    @property
+    def part(self) -> str:
+        """What tells one measured part of the chip from another: its label, else its number."""
+        return self.label.lower() or str(self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """One chip with readings.
+
+    Attributes
+    ----------
+    name : str
+        The driver's name, e.g. ``ina226``.
+    index : int
+        Which of the chips of that name, in the order of their addresses.
+    address : str
+        Of the device that carries it: ``1-0040``, ``0000:03:00.0``; empty where it has none.
+    attributes : tuple of Attribute
+    update_s : float or None
+        How often the chip converts, where the driver says.
+    shunt_ohm : float or None
+        The shunt that the driver reckons with.
+    socket : str or None
+        Domain of the socket whose processor the chip measures, too (an APU); empty where it is not known which.
+    """
+
+    name: str
+    index: int
+    address: str
+    attributes: tuple[Attribute, ...]
+    update_s: float | None
+    shunt_ohm: float | None
+    socket: str | None = None
+
+    @property
+    def device(self) -> str:
+        """How a user names it."""
+        return f"{self.name}/{self.index}"
+
+    @property
+    def on_a_bus(self) -> bool:
+        """Whether a reading is a transaction on a slow bus (I2C, about 0.3 ms for each register)."""
+        return _I2C.fullmatch(self.address) is not None
+
+
+def _milliseconds(path: Path) -> float | None:
+    value = optional_number(path)
+    return value * 1e-3 if value is not None and 0 < value < 3_600_000 else None
+
+
+def _attribute(path: Path, match: re.Match[str], chip: str) -> Attribute | None:
+    kind, number, form = match[1], int(match[2]), match[3]
+    stem = f"{kind}{number}"
+    # POWER9 has one such file for each group of sensors of a chip, numbered on its own: it is not of this reading.
+    if chip != "ibmpowernv" and optional_number(path.with_name(f"{stem}_enable")) == 0:
+        return None
+    label = optional_text(path.with_name(f"{stem}_label")) or ""
+    if is_xrt(chip) and kind == "power" and (form == "average" or label.startswith("CS_TARGET")):
+        return None  # the largest power there was, and the power that the card is to keep to: neither is a reading
+    if not label and kind == "power":  # the ACPI meter's only name for what it measures
+        label = optional_text(path.with_name(f"{stem}_oem_info")) or ""
+    window = _milliseconds(path.with_name(f"{stem}_average_interval")) if form == "average" else None
+    return Attribute(path, kind, number, form == "average", label, window, _error(path.with_name(f"{stem}_accuracy")))
+
+
+def is_xrt(chip: str) -> bool:
+    """Whether a chip is a Xilinx card under XRT: it bears the name of its shell, and which function of the card it is.
+
+    Facts: ``Xilinx/XRT``, ``src/runtime_src/core/pcie/driver/linux/xocl/subdev/{xmc,xmc_u2,hwmon_sdm}.c``.
+    """
+    return re.fullmatch(r"xilinx_.*[_-](mgmt|user)", chip) is not None
+
+
+def _error(path: Path) -> float | None:
+    """Turn an accuracy such as ``95.0%`` into a relative error. 100 % states none: firmware writes it unasked."""
+    match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,4})?)%", optional_text(path) or "")
+    return 1.0 - float(match[1]) / 100.0 if match and 0 < float(match[1]) < 100 else None
+
+
+def _attributes(directory: Path, chip: str) -> tuple[Attribute, ...]:
+    """Readings of a chip: in its own directory or, with the older ACPI driver, in that of its device."""
+    for place in (directory, directory / "device"):
+        named = [(path, _FILE.fullmatch(path.name)) for path in entries(place).paths]
+        found = [_attribute(path, match, chip) for path, match in named if match is not None and not path.is_dir()]
+        if found:
+            return tuple(attribute for attribute in found if attribute is not None)
+    return ()
+
+
+def scan(root: Path) -> tuple[tuple[Chip, ...], tuple[str, ...]]:
+    """Find every chip that measures power, energy, or voltage and current; and links that lead nowhere."""
+    folders, dangling = _hwmon.scan(root)
+    seen: dict[str, list[tuple[str, Path]]] = {}
+    for folder in folders:
+        if folder.name:
+            seen.setdefault(folder.name, []).append((folder.address, folder.path))
+    chips = []
+    for name in sorted(seen, key=natural):
+        found = sorted(seen[name], key=lambda pair: (natural(pair[0]), natural(pair[1].name)))
+        for index, (address, directory) in enumerate(found):
+            attributes = _attributes(directory, name)
+            kinds = {a.kind for a in attributes}
+            if kinds & {"power", "energy"} or {"in", "curr"} <= kinds:
+                shunt = optional_number(directory / "shunt_resistor")
+                chips.append(
+                    Chip(
+                        name,
+                        index,
+                        address,
+                        attributes,
+                        _milliseconds(directory / "update_interval"),
+                        shunt * 1e-6 if shunt is not None and shunt > 0 else None,
+                        socket_of(directory / "device", root) if _is_apu(name, directory) else None,
+                    )
+                )
+    return tuple(chips), dangling
+
+
+def _is_apu(name: str, directory: Path) -> bool:
+    return name == "amdgpu" and is_apu(directory / "device")

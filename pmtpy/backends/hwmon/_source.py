@@ -1,0 +1,76 @@
+"""Readings of hwmon chips, taken together."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pmtpy.backends._sysfs import Registers, why
+from pmtpy.backends.hwmon._device import Chip
+from pmtpy.backends.machine import IN_A_CONTAINER
+from pmtpy.core.channel import Channel, Identity
+from pmtpy.core.clock import Clock
+from pmtpy.core.rows import Block, Layout
+from pmtpy.core.source import PolledSource, Traits
+from pmtpy.errors import BackendUnavailableError, ReadError
+
+# Answers of a device that sleeps or is busy (amdgpu in D3, PMBus, OCC in reset): the reading is lost, not the device.
+ASLEEP = frozenset({errno.ENODATA, errno.ENXIO, errno.EAGAIN, errno.EIO, errno.EBUSY, errno.ETIMEDOUT, errno.EINVAL})
+_INTERVAL_S = 0.05
+_LEAST_INTERVAL_S = 0.002
+REMEDY = (
+    "load the chip's driver (for example: sudo modprobe ina2xx, ibmpowernv, acpi_power_meter force_cap_on=y); "
+    "`ls /sys/class/hwmon/*/name` shows what the kernel has; "
+    f"{IN_A_CONTAINER}"
+)
+
+
+class HwmonSource(PolledSource):
+    """The readings of one chip, or of all ACPI meters, read together."""
+
+    def __init__(
+        self,
+        chips: Sequence[Chip],
+        channels: Sequence[Channel],
+        locate: Callable[[], list[Path]],
+        notes: tuple[str, ...],
+        clock: Clock,
+    ) -> None:
+        super().__init__(clock)
+        self.channels = tuple(channels)
+        refresh = [c.refresh_s for c in self.channels if c.refresh_s]
+        turns = [c.wrap * c.scale / c.max_watts for c in self.channels if c.wrap and c.max_watts]
+        self.traits = Traits(
+            interval_s=max(_LEAST_INTERVAL_S, min([_INTERVAL_S, *refresh])),
+            deadline_s=0.8 * min(turns) if turns else None,
+            blocking=any(chip.on_a_bus for chip in chips),
+        )
+        try:
+            self._registers = Registers(locate, alone=Layout(self.channels).beside_total)
+        except OSError as error:
+            raise BackendUnavailableError("hwmon", f"{error.filename}: {why(error)}", REMEDY) from error
+        self._openings = 1
+        self.identity = Identity(
+            "hwmon",
+            chips[0].name,
+            serial=chips[0].address if len(chips) == 1 else "",
+            notes=notes,
+        )
+
+    def poll(self) -> Sequence[float] | Block:
+        """Read every file once; a Block marked fresh when the chip was registered anew."""
+        counts = self._registers.numbers()
+        if self._registers.openings == self._openings:
+            return counts
+        self._openings = self._registers.openings
+        self._last_t_ns = max(self._clock.now_ns(), self._last_t_ns + 1)
+        return Block.row(self._last_t_ns, counts, fresh=True)
+
+    def asleep(self, error: ReadError) -> bool:
+        """Whether the chip sleeps: only one that was removed is lost."""
+        return isinstance(error.__cause__, OSError) and error.__cause__.errno in ASLEEP
+
+    def close(self) -> None:
+        """Close all files. May be called twice."""
+        self._registers.close()

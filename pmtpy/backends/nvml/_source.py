@@ -1,0 +1,231 @@
+"""One opened GPU: all its registers in one row, whenever one of power or energy refreshed, at the driver's own stamps.
+
+Every status is checked and every number held against what is possible: a register that fails is not known in that row,
+and if all of power and energy fail the row is lost; never a value. The time in which an energy counter rests while
+power is drawn, or contradicts it for long, has no known energy, and the power beside it goes on.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from pmtpy.backends._counter_check import CounterCheck
+from pmtpy.backends.nvml import _errors as errors
+from pmtpy.backends.nvml import _limits as limits
+from pmtpy.backends.nvml._channels import Register
+from pmtpy.backends.nvml._device import Answer, Library
+from pmtpy.backends.nvml._errors import Fault
+from pmtpy.backends.nvml.facts import Kind
+from pmtpy.core.channel import Identity
+from pmtpy.core.clock import NS_PER_S, Clock
+from pmtpy.core.rows import Block
+from pmtpy.core.source import PolledSource, Remarks, Timestamps, Traits
+from pmtpy.errors import ReadError, SourceLostError
+
+# A stamp further from now than this is on another clock, or none: registers move every 0.1 s and drivers cache briefly.
+_STAMP_NEAR_NS = 5 * NS_PER_S
+# A repeat of the same numbers within this share of the refresh period is the same reading, stamped again by the call.
+_SAME = 0.9
+# A stamp older than the call by more than this was not made by the call. Where most are, they tell when the registers
+# were renewed; a driver that stamps what it reads for the call has none.
+_OLDER_NS = 2_000_000
+# Registers are renewed together, by some boards; a call in the midst of it is repeated, at most so often in all.
+_TRIES = 3
+# How long and how much before the counter is judged by the power beside it: reports of counters that lag behind the
+# power for seconds agree from 5 s on.
+_JUDGE_S, _JUDGE_J = 10.0, 50.0
+
+# How to find the GPU's handle again after NVML was started anew. Raises Fault.
+Locate = Callable[[Library], object]
+
+
+class NvmlSource(PolledSource):
+    """What both ways of reading share: a library that may have to be started anew, and faults that become errors."""
+
+    stale_s = 10.0  # a driver whose stamps stand still for a hundred refresh periods hangs
+
+    def __init__(self, clock: Clock, library: Library, locate: Locate, identity: Identity) -> None:
+        super().__init__(clock)
+        self.identity = identity
+        self._library = library
+        self._locate = locate
+        self._handle = locate(library)
+        self._newest_ns = -1  # of the rows delivered
+
+    def poll(self) -> Block | None:
+        """Take one reading, starting NVML anew once where that may help."""
+        try:
+            try:
+                return self._take()
+            except Fault as fault:
+                if fault.code not in errors.RESTART:
+                    raise
+                self._library.restart()
+                self._handle = self._locate(self._library)
+                return self._take()
+        except Fault as fault:
+            raise self._error(fault) from fault
+
+    @abstractmethod
+    def _take(self) -> Block | None:
+        """Take one reading. Raises Fault or ReadError."""
+
+    def limits(self) -> Mapping[str, float]:
+        """Return what holds the GPU's clocks back: for how long until now, or that it does so now."""
+        try:
+            return limits.ask(self._library, self._handle)
+        except Fault:  # the next reading will tell
+            return {}
+
+    def settings(self) -> Mapping[str, str]:
+        """Return the power limit that is enforced."""
+        try:
+            return limits.settings(self._library, self._handle)
+        except Fault:
+            return {}
+
+    @property
+    def _who(self) -> str:
+        return f"nvml {self.identity.model} {self.identity.serial}"
+
+    def _error(self, fault: Fault) -> ReadError | SourceLostError:
+        what = f"{self._who}: {fault}"
+        if fault.code in errors.DEAD | errors.RESTART:
+            cure = errors.remedy(fault.code, errors.look_around())
+            return SourceLostError(f"{what}; {cure}" if cure else what)
+        return ReadError(what)
+
+    def close(self) -> None:
+        """Release NVML. May be called twice."""
+        self._library.stop()
+
+
+class RegisterSource(NvmlSource):
+    """All registers of a GPU, in one row whenever one of those of power or energy refreshed."""
+
+    def __init__(
+        self, clock: Clock, library: Library, locate: Locate, identity: Identity, registers: Sequence[Register]
+    ) -> None:
+        super().__init__(clock, library, locate, identity)
+        self.channels = tuple(r.channel for r in registers)
+        self._power = tuple(r for r in registers if r.kind is not None)
+        self._plain = tuple(r for r in registers if r.kind is None)
+        self._fields = [r.field for r in registers if r.field is not None]
+        # An average that moves between two means of an interval would cut the next one short, and date this one late.
+        self._leading = [i for i, r in enumerate(self._power) if i == 0 or r.kind is not Kind.AVERAGE]
+        periods = [r.channel.refresh_s for r in self._power if r.channel.refresh_s]
+        self._refresh_ns = round(min(periods, default=0.0) * NS_PER_S)
+        # Half the period sees every refresh; faster than 20 ms only costs, since the driver's call may take 2 ms.
+        self.traits = Traits(interval_s=min(0.1, max(0.02, min(periods, default=0.1) / 2)))
+        self._last: tuple[float, ...] = ()
+        self._last_stamp_us = 0
+        self._counter = next((i for i, r in enumerate(self._power) if r.kind is Kind.ENERGY), None)
+        self._pair = _pair(self._power, self._counter)
+        self._check = CounterCheck(seconds=_JUDGE_S, joules=_JUDGE_J)
+        self._stamped: bool | None = None
+        self._rows = self._older = 0  # taken, and those whose stamp was older than the call
+
+    def _take(self) -> Block | None:
+        for _ in range(_TRIES):
+            before = self._clock.now_ns()
+            fields = dict(zip(self._fields, self._library.fields(self._handle, self._fields), strict=True))
+            told = [fields[r.field].stamp_us for r in self._power if r.field is not None]
+            stamps = [stamp_us for stamp_us in told if stamp_us]  # a field that fails has none
+            if not self._torn(stamps, before):
+                break
+        failures: list[str] = []
+        counts = [self._count(register, fields, failures) for register in self._power]
+        if len(failures) == len(counts):
+            raise ReadError(f"{self._who}: {failures[0]}")
+        t_ns = self._row_time(tuple([counts[i] for i in self._leading]), stamps, before, self._clock.now_ns())
+        if t_ns is None:
+            return None
+        values = [self._count(register, fields, failures) for register in self._plain]
+        self._compare(t_ns, counts)
+        self._newest_ns = t_ns
+        row = Block.row(t_ns, counts + values)
+        return replace(row, restarted=(self._counter,)) if self._check.broken and self._counter is not None else row
+
+    def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
+        """Say where the counter contradicted the power."""
+        name = self.channels[self._counter or 0].name
+        return Remarks(warnings=self._check.warnings(name, begin_ns, end_ns))
+
+    def _torn(self, stamps: Sequence[int], before: int) -> bool:
+        """Whether registers were renewed while they were read, so that some are of before and some of after."""
+        newest = max(stamps, default=0)  # cut off to microseconds
+        return (newest - min(stamps, default=0)) * 1000 > _OLDER_NS and self._on_our_clock(newest + 1) >= before
+
+    def _on_our_clock(self, stamp_us: int) -> int:
+        anchor = self._clock.anchor()
+        return anchor.monotonic_ns + (stamp_us * 1000 - anchor.unix_ns)
+
+    def _compare(self, t_ns: int, counts: Sequence[float]) -> None:
+        if self._pair is None:
+            return
+        energy, power = (counts[i] * 1e-3 for i in self._pair)
+        if not math.isnan(energy + power):
+            self._check.row(t_ns, energy, power)
+
+    def _count(self, register: Register, fields: Mapping[tuple[int, int], Answer], failures: list[str]) -> float:
+        """Return what a register shows; NaN, and the reason in ``failures``, where that is no reading."""
+        count: float | None = None
+        code = 0
+        if register.field is not None:
+            count, _, code = fields[register.field]
+        elif register.ask is not None:
+            count, code = self._asked(register.ask)
+        if code in errors.DEAD | errors.RESTART:
+            raise Fault(register.channel.name, code)
+        if code or count is None or not register.fits(count):
+            said = errors.meaning(code) if code else f"the driver says {count}, which is impossible"
+            failures.append(f"{register.channel.name}: {said}")
+            return math.nan
+        return count
+
+    def _asked(self, ask: Callable[[Library, object], float]) -> tuple[float | None, int]:
+        try:
+            return ask(self._library, self._handle), 0
+        except Fault as fault:
+            return None, fault.code
+
+    def _row_time(self, counts: tuple[float, ...], stamps: list[int], before: int, after: int) -> int | None:
+        """Return the instant of a row with these counts, or None if no register has refreshed since the last row."""
+        middle = (before + after) // 2
+        stamp_us = next(iter(stamps), 0)  # of the register that makes the total: others may be renewed at other times
+        stamp_ns = self._on_our_clock(stamp_us)
+        if self._stamped is None:
+            self._stamped = stamp_us > 0 and abs(middle - stamp_ns) < _STAMP_NEAR_NS
+        t_ns = min(stamp_ns, after) if self._stamped else middle
+        same = counts == self._last
+        if same and self._stamped and stamp_us == self._last_stamp_us:
+            return None
+        if same and t_ns - self._newest_ns < _SAME * self._refresh_ns:
+            return None
+        if t_ns <= self._newest_ns:
+            # New numbers under an old stamp: the wall clock was set back, or the first reading is from before opening.
+            if same or middle <= self._newest_ns:
+                return None
+            t_ns = middle
+        self._last, self._last_stamp_us = counts, stamp_us
+        self._rows += 1
+        self._older += t_ns < before - _OLDER_NS
+        if self._stamped:
+            self._rows_bear(Timestamps.DEVICE_UPDATE if self._older > self._rows / 2 else Timestamps.DEVICE_READ)
+        return t_ns
+
+
+def _scope(register: Register) -> str:
+    return register.channel.name.partition(".")[0]
+
+
+def _pair(registers: Sequence[Register], energy: int | None) -> tuple[int, int] | None:
+    """Columns of the energy counter and of a power of the same part; None where there are not both."""
+    if energy is None:
+        return None
+    scope = _scope(registers[energy])
+    power = next((i for i, r in enumerate(registers) if r.kind is not Kind.ENERGY and _scope(r) == scope), None)
+    return None if power is None else (energy, power)

@@ -1,0 +1,188 @@
+"""The source: one row for each time that all blocks have been refreshed, at the instant of the OCC's own stamp.
+
+A reading that cannot be verified is no row. Sums and counts go on in the OCC meanwhile, so the next row makes up for
+it and no energy is lost.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from pmtpy.backends._device_clock import DeviceClock
+from pmtpy.backends.occ._channels import DELIVERED_RANGE, channel_name, other_channel, power_channels
+from pmtpy.backends.occ._device import BlockReader, Export, Reading
+from pmtpy.backends.occ._progress import Progress, Step, check, stamp_ns
+from pmtpy.backends.occ.layout import CHUNK_STRIDE, POWER, TAG_RANGE, UNKNOWN_TIME, Entry, Record
+from pmtpy.core.channel import Channel, Identity
+from pmtpy.core.clock import Clock
+from pmtpy.core.rows import Block
+from pmtpy.core.source import PolledSource, Timestamps, Traits
+from pmtpy.errors import ReadError, SourceLostError
+
+_STEP_S = 0.008  # one step of the OCC's copying, nominally
+_OLD_NS = 500_000_000  # ten times the period of the buffers, and then some: the OCC does not update any more
+_DEAD_NS = 10_000_000_000  # a restart of the OCC takes seconds
+_FUTURE_NS = 100_000_000  # how far a stamp may lie ahead of what is possible: errors of the first guess, twice
+_CONTRADICTED_NS = 200_000_000  # what contradicts the past for so long is not a torn record but a new past
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is read from one block: the powers first, of which the first one gives the time of the row.
+
+    Attributes
+    ----------
+    reader : BlockReader
+    entries : tuple of Entry
+        In the order in which the reader returns their records.
+    chunks : int
+        Number of steps in which the OCC fills a buffer of this block.
+    chip : str
+        The hardware's number of the chip, by which other sensors know the same socket; with a ``?`` if it is a guess.
+    """
+
+    reader: BlockReader
+    entries: tuple[Entry, ...]
+    chunks: int
+    chip: str
+
+    @property
+    def cycle_s(self) -> float:
+        """Time from one filled buffer to the next: as the stamps show, else from the number of steps."""
+        ping, pong = (records[0] for records in self.reader.both())
+        seconds = abs(stamp_ns(ping.stamp) - stamp_ns(pong.stamp)) * 1e-9
+        known = ping.written and pong.written and UNKNOWN_TIME not in {ping.stamp, pong.stamp}
+        return seconds if known and 0 < seconds < 1 else (self.chunks + 1) * _STEP_S
+
+    def age_s(self, cycle_s: float) -> float:
+        """Age of the first record when its buffer becomes valid: the steps from its chunk to the last one."""
+        chunk = min(self.entries[0].offset // CHUNK_STRIDE, self.chunks - 1)
+        return (self.chunks - chunk) * cycle_s / (self.chunks + 1)
+
+
+class OccSource(PolledSource):
+    """The sensors of one or several blocks. Used by one thread at a time."""
+
+    gone_after_s = math.inf  # its own clock decides: see _DEAD_NS
+
+    def __init__(self, export: Export, wanted: list[Wanted], notes: tuple[str, ...], clock: Clock) -> None:
+        super().__init__(clock)
+        self._export = export
+        self._wanted = wanted
+        self._entries = [e for w in wanted for e in w.entries]
+        self._powers = [(i, Progress(e)) for i, e in enumerate(self._entries) if e.kind == POWER]
+        cycles = [w.cycle_s for w in wanted]
+        # The host sees a record some time after it was sampled: at least the time from the copying of its chunk to the
+        # buffer's becoming valid, and up to one cycle more.
+        self._time = DeviceClock(age_ns=round(wanted[0].age_s(cycles[0]) * 1e9), cycle_ns=round(cycles[0] * 1e9))
+        self._row_ns = clock.now_ns()
+        self._started = False
+        self._accepted: list[Reading] = []  # by block, as they made the last row
+        self._contradicted_ns: int | None = None
+        self.identity = Identity("occ", "POWER9 OCC", notes=notes)
+        self.channels = _channels(wanted, cycles)
+        rate_hz = max([2000.0, *(e.rate_hz for e in self._entries if e.rate_hz < 1e5)])
+        # The count of samples turns over after 24.9 days at 2 kHz.
+        self.traits = Traits(interval_s=0.02, deadline_s=0.8 * TAG_RANGE / rate_hz)
+
+    def poll(self) -> Block | None:
+        """Read all blocks; a row if each of them has been refreshed since the row before."""
+        now_ns = self._clock.now_ns()
+        block, failure = None, ""
+        try:
+            block = self._refreshed(now_ns)
+        except ReadError as error:
+            failure = str(error)
+        age_ns = now_ns - self._row_ns
+        old = f"occ: the newest good reading is {age_ns / 1e9:.1f} s old: the OCC does not update its sensors any more"
+        if age_ns > _DEAD_NS:
+            raise SourceLostError(f"{old}; {failure}" if failure else old)
+        if failure:
+            raise ReadError(failure)
+        if block is None and age_ns > _OLD_NS:
+            raise ReadError(old)
+        return block
+
+    def close(self) -> None:
+        """Close the file. May be called twice."""
+        self._export.close()
+
+    def _refreshed(self, now_ns: int) -> Block | None:
+        parts = [wanted.reader.read() for wanted in self._wanted]
+        if any(new is old for new, old in zip(parts, self._accepted, strict=False)):
+            return None
+        records = [record for part in parts for record in part.records()]
+        try:
+            steps = self._steps(records, now_ns)
+        except ReadError:
+            if self._contradicted_ns is None:
+                self._contradicted_ns = now_ns
+            if now_ns - self._contradicted_ns <= _CONTRADICTED_NS:
+                raise
+            self._time.forget()
+            for i, _ in self._powers:  # what was judged has been checked, but the rest has not
+                check(self._entries[i].name, records[i])
+            steps = [Step.RESTART for _ in self._powers]
+        else:
+            self._contradicted_ns = None
+        block = None if Step.NOTHING in steps else self._row(records, steps, now_ns)
+        if block is not None:
+            self._accepted = parts
+        return block
+
+    def _steps(self, records: list[Record], now_ns: int) -> list[Step]:
+        first = records[0]
+        if first.stamp != UNKNOWN_TIME and self._time.ahead_ns(stamp_ns(first.stamp), now_ns) > _FUTURE_NS:
+            msg = f"occ: the stamp {first.stamp:#x} of {self._entries[0].name} lies in the future"
+            raise ReadError(msg)
+        return [progress.judge(records[i], now_ns) for i, progress in self._powers]
+
+    def _row(self, records: list[Record], steps: list[Step], now_ns: int) -> Block | None:
+        stamp = records[0].stamp
+        t_ns = now_ns if stamp == UNKNOWN_TIME else self._time.place(stamp_ns(stamp), now_ns)
+        if self._started and t_ns <= self._row_ns:
+            return None  # a new guess of the time: wait until it has passed the last row
+        readers = [w.reader for w in self._wanted]
+        moved = any(reader.moved for reader in readers)
+        for reader in readers:
+            reader.moved = False
+        for (i, progress), step in zip(self._powers, steps, strict=True):
+            progress.accept(records[i], now_ns, Step.RESTART if moved else step)
+        fresh = self._started and (moved or Step.RESTART in steps)
+        self._started = True
+        self._row_ns = t_ns
+        self._rows_bear(Timestamps.HOST_READ if stamp == UNKNOWN_TIME else Timestamps.DEVICE_UPDATE)
+        return Block.row(t_ns, self._counts(records), fresh=fresh)
+
+    def _counts(self, records: list[Record]) -> list[float]:
+        counts: list[float] = []
+        for entry, record in zip(self._entries, records, strict=True):
+            if entry.kind == POWER:
+                counts += (record.total % DELIVERED_RANGE, record.tag)
+            else:
+                counts.append(_shown(entry, record))
+        return counts
+
+
+def _shown(entry: Entry, record: Record) -> float:
+    """Return what a sensor beside the powers shows; NaN where that cannot be: it is lost by itself, not the row."""
+    try:
+        check(entry.name, record)
+    except ReadError:
+        return math.nan
+    return record.total % DELIVERED_RANGE if entry.counter else record.sample
+
+
+def _channels(wanted: list[Wanted], cycles: list[float]) -> tuple[Channel, ...]:
+    channels: list[Channel] = []
+    taken: set[str] = set()
+    for part, cycle_s in zip(wanted, cycles, strict=True):
+        for entry in part.entries:
+            name = channel_name(entry, part.reader.index, taken)
+            taken.add(name)
+            if entry.kind == POWER:
+                channels += power_channels(entry, name, part.chip, cycle_s)
+            else:
+                channels.append(other_channel(entry, name, cycle_s))
+    return tuple(channels)

@@ -1,0 +1,307 @@
+"""The powercap tree: which zones there are, what each counts, and which of them can be read.
+
+Facts: Linux ``drivers/powercap/{powercap_sys,intel_rapl_common,intel_rapl_msr}.c``. Every zone, also every subzone,
+has a link in the flat class directory; zone numbers are hexadecimal and say nothing about the package; the range
+differs from zone to zone; AMD parts have no constraints, and kernels before 6.11 show the one counter of an AMD socket
+once for each die.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pmtpy.backends._sysfs import entries, number, optional_number, optional_text, why
+from pmtpy.backends.rapl._channels import IN_TOTAL, MAX_WATTS, MAX_WATTS_PLATFORM, Kind, Part, counter, parse_zone_name
+from pmtpy.core.channel import Channel
+
+_ZONE = re.compile(r"(intel-rapl(?:-[a-z]+)?)((?::[0-9a-f]+)+)")
+_MAIN = "intel-rapl"
+
+# x86 vendor numbers of the kernel (arch/x86/include/asm/processor.h) as /sys/devices/system/cpu/modalias shows them.
+AMD_VENDORS = frozenset({2, 9})  # AMD, Hygon
+
+# A counter that is read before and after another is the same one if the other lies between: registers of one counter
+# differ by no more than a package uses in a millisecond. Two different counters agree so once in 100,000 times.
+_SAME_UJ = 100_000
+_TIGHT_UJ = 1_000_000  # a bracket wider than this (the reader was interrupted) proves little
+_BRACKETS = 5
+
+# A power limit may be exceeded for seconds (limit 2 is up to about four times limit 1 on mobile parts), so several
+# times the largest is still possible; below 250 W nothing is gained by being strict. A limit above a kilowatt is a
+# board maker's way to write "none".
+_ABOVE_LIMIT = 4.0
+_LEAST_MAX_WATTS = 250.0
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """One zone that counts energy.
+
+    Attributes
+    ----------
+    id : str
+        Name of its directory, e.g. ``intel-rapl:1:0``.
+    path : Path
+        The directory, resolved.
+    part : Part
+        What it counts.
+    range_uj : int or None
+        Largest value before the counter starts again; None where the kernel does not say.
+    max_watts : float
+        More than this cannot be.
+    limited : bool
+        It has constraints, as Intel's zones do and AMD's do not.
+    energy_uj : int or None
+        The counter as read during the scan; None if it could not be.
+    problem : str
+        Why it could not be read.
+    denied : bool
+        It could not be read for lack of permission.
+    """
+
+    id: str
+    path: Path
+    part: Part
+    range_uj: int | None
+    max_watts: float
+    limited: bool
+    energy_uj: int | None
+    problem: str = ""
+    denied: bool = False
+
+    @property
+    def energy_file(self) -> Path:
+        """The file that shows the counter."""
+        return self.path / "energy_uj"
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What a powercap tree holds.
+
+    Attributes
+    ----------
+    zones : tuple of Zone
+        Those with a known meaning, MSR before its MMIO duplicate, in the order of their channel names.
+    dangling : tuple of str
+        Links to zones that are hidden from this process.
+    vendor : int or None
+        The kernel's number of the processor's vendor, where the tree tells.
+    notes : tuple of str
+        Zones that were left out, and why.
+    packages : frozenset of int
+        The physical packages that the kernel knows of; empty where the tree does not tell.
+    """
+
+    zones: tuple[Zone, ...] = ()
+    dangling: tuple[str, ...] = ()
+    vendor: int | None = None
+    notes: tuple[str, ...] = ()
+    packages: frozenset[int] = frozenset()
+
+
+def _packages(root: Path) -> frozenset[int]:
+    """Numbers of the physical packages of the machine's CPUs."""
+    cpus = entries(root / "devices" / "system" / "cpu").paths
+    told = (optional_number(c / "topology" / "physical_package_id") for c in cpus if c.name.startswith("cpu"))
+    return frozenset(number for number in told if number is not None and number >= 0)
+
+
+def _directories(root: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
+    """Directories of zones by name, from the class directory or, where there is none, from the device tree.
+
+    The name of a zone is unique, so one that is reached as a link, as a folder in another and as a copy counts once.
+    """
+    listing = entries(root / "class" / "powercap")
+    waiting = list(listing.paths) or list(entries(root / "devices" / "virtual" / "powercap").paths)
+    found: dict[str, Path] = {}
+    while waiting:
+        path = waiting.pop(0)
+        if not path.name.startswith(_MAIN) or path.name in found or not path.is_dir():
+            continue
+        if _ZONE.fullmatch(path.name):
+            found[path.name] = path
+        # The links `device` and `subsystem` resolve to names already seen or not ours, so this ends.
+        waiting.extend(p for p in entries(path).paths if _ZONE.fullmatch(p.name) and p.name not in found)
+    dangling = tuple(name for name in listing.dangling if name.startswith(_MAIN))
+    return found, dangling
+
+
+def _numbers(zone_id: str) -> tuple[int, ...]:
+    return tuple(int(n, 16) for n in zone_id.split(":")[1:])
+
+
+def scan(root: Path) -> Scan:
+    """Read the powercap tree under ``root``, each counter once."""
+    directories, dangling = _directories(root)
+    made_by = vendor(root)
+    zones: dict[str, Zone] = {}
+    notes: list[str] = []
+    parts: dict[str, Part] = {}
+    for zone_id in sorted(directories, key=lambda z: (z.split(":")[0], _numbers(z))):
+        path = directories[zone_id]
+        control = zone_id.split(":")[0]
+        name = optional_text(path / "name") or ""
+        known = parse_zone_name(name, parts.get(zone_id.rpartition(":")[0]), amd=made_by in AMD_VENDORS)
+        if known is None:
+            notes.append(f"zone {zone_id} is named {name!r}, which says nothing about what it counts: left out")
+            continue
+        part = parts[zone_id] = Part(known.kind, known.package, known.die, control != _MAIN)
+        if part.name in zones:
+            notes.append(
+                f"zone {zone_id} is named {name!r} like {zones[part.name].id}: left out; if it counts something else, "
+                "the total is PARTIAL"
+            )
+            continue
+        zones[part.name] = _zone(zone_id, path, part, notes)
+    return Scan(
+        tuple(sorted(zones.values(), key=lambda zone: zone.part.order)),
+        dangling,
+        made_by,
+        tuple(notes),
+        _packages(root),
+    )
+
+
+def _zone(zone_id: str, path: Path, part: Part, notes: list[str]) -> Zone:
+    energy, problem, denied = _first_reading(path / "energy_uj")
+    range_uj = optional_number(path / "max_energy_range_uj")
+    if range_uj is None or range_uj <= 0 or (energy is not None and energy > range_uj):
+        if energy is not None:
+            notes.append(
+                f"{part.name}: max_energy_range_uj is missing or cannot be right, so when this counter wraps, its "
+                "energy is not known and the time counts as uncovered"
+            )
+        range_uj = None
+    limits = [optional_number(path / f"constraint_{n}_max_power_uw") for n in range(4)]
+    largest = max((x for x in limits if x is not None), default=0) * 1e-6
+    most = MAX_WATTS_PLATFORM if part.kind is Kind.PSYS else MAX_WATTS
+    return Zone(
+        zone_id,
+        path,
+        part,
+        range_uj,
+        max(_LEAST_MAX_WATTS, _ABOVE_LIMIT * largest) if 0 < largest <= MAX_WATTS and most == MAX_WATTS else most,
+        any((path / f"constraint_{n}_power_limit_uw").exists() for n in range(4)),
+        energy,
+        problem,
+        denied,
+    )
+
+
+def _first_reading(path: Path) -> tuple[int | None, str, bool]:
+    try:
+        value = number(path.read_bytes())
+    except OSError as error:
+        return None, f"{path}: {why(error)}", isinstance(error, PermissionError)
+    except ValueError:
+        return None, f"{path} holds no number", False
+    return (value, "", False) if value >= 0 else (None, f"{path} is negative", False)
+
+
+def vendor(root: Path) -> int | None:
+    """Return the kernel's number of the processor's vendor (0 Intel, 2 AMD, 9 Hygon), or None."""
+    text = optional_text(root / "devices" / "system" / "cpu" / "modalias") or ""
+    match = re.search(r"ven([0-9A-Fa-f]{4})", text)
+    return int(match[1], 16) if match else None
+
+
+def mirrored(zones: Sequence[Zone], vendor_number: int | None) -> bool:
+    """Whether the dies of each package show one and the same counter, as AMD's do on kernels before 6.11.
+
+    Of a processor that is AMD's it is taken for granted unless the counters prove to be different ones. If the tree
+    does not tell the vendor, it takes both: that it looks like AMD's (no constraints, nothing but packages and cores),
+    and counters that prove to be the same.
+    """
+    looks_amd = not any(z.limited or z.part.kind in {Kind.DRAM, Kind.UNCORE, Kind.PSYS} for z in zones)
+    if not (vendor_number in AMD_VENDORS if vendor_number is not None else looks_amd):
+        return False
+    packages = [z for z in zones if z.part.kind is Kind.PACKAGE and z.part.die is not None and not z.part.mmio]
+    first: dict[int, Zone] = {}
+    for zone in packages:
+        other = first.setdefault(zone.part.package, zone)
+        if other is zone:
+            continue
+        same = _same_counter(other, zone)
+        if same is False or (same is None and vendor_number is None):
+            return False
+    return len(packages) > len(first)
+
+
+def _same_counter(one: Zone, other: Zone) -> bool | None:
+    """Whether two zones show one counter; None where readings between readings do not tell."""
+    turn = one.range_uj or 2**63
+    outside = 0
+    for _ in range(_BRACKETS):
+        shown = [_first_reading(zone.energy_file)[0] for zone in (one, other, one)]
+        if None in shown:
+            return None
+        before, between, after = (value or 0 for value in shown)
+        width = (after - before) % turn
+        if (between - before + _SAME_UJ) % turn > width + 2 * _SAME_UJ:
+            outside += 1
+        elif width <= _TIGHT_UJ:
+            return True
+    return False if outside == _BRACKETS else None
+
+
+def channels(tree: Scan) -> tuple[tuple[Channel, ...], tuple[str, ...]]:
+    """Give each readable zone its channel, in the same order, and say by which rules they are added up."""
+    zones, notes = tree.zones, []
+    same = mirrored(zones, tree.vendor)
+    if same:
+        notes.append("the dies of a package show one counter (AMD, kernel before 6.11): it is counted once per package")
+    second_window_only = all(z.part.mmio for z in zones if z.part.kind is Kind.PACKAGE)
+    present = {z.part for z in zones}
+    readable = [z for z in zones if z.energy_uj is not None]
+    packages = {(z.part.package, z.part.die) for z in readable if z.part.kind is Kind.PACKAGE}
+    notes += _missing(tree)
+    if any(z.part.kind is Kind.ONE_CORE for z in readable):
+        notes.append("AMD's zone 'core' shows one single core of each package, not all of them")
+    result = []
+    for zone in readable:
+        part = zone.part
+        domain = part.domain(dies_mirrored=same)
+        # The second window adds nothing that the first lacks: totals come from one control type.
+        if part.mmio and not second_window_only and replace(part, mmio=False) not in present:
+            domain = ""
+        # Cores without their package are no total of anything.
+        if part.kind not in IN_TOTAL and (part.package, part.die) not in packages:
+            domain = ""
+        result.append(_channel(zone, domain))
+    counted = {c.domain for c in result}
+    for zone in zones:
+        if zone.energy_uj is None:
+            missing = zone.part.kind in IN_TOTAL and zone.part.domain(dies_mirrored=same) not in counted
+            partial = "; the total is PARTIAL: it lacks this part" if missing else ""
+            notes.append(f"{zone.part.name} is left out ({zone.problem}){partial}")
+    return tuple(result), tuple(notes)
+
+
+def _missing(tree: Scan) -> list[str]:
+    """Say which parts of the total are known to exist and have no zone here."""
+    notes = [
+        f"the zone {name} is hidden from this process: if the total needs it, it is PARTIAL" for name in tree.dangling
+    ]
+    there = {z.part.package for z in tree.zones if z.part.kind is Kind.PACKAGE}
+    absent = sorted(tree.packages - there) if there else []
+    if absent:
+        sockets = ", ".join(map(str, absent))
+        notes.append(f"the machine has a processor {sockets} that no zone counts: the total is PARTIAL without it")
+    return notes
+
+
+def _channel(zone: Zone, domain: str) -> Channel:
+    return counter(
+        zone.part,
+        scale=1e-6,
+        domain=domain,
+        wrap=None if zone.range_uj is None else float(zone.range_uj),
+        # Shown in microjoules, but counted in 2^32 steps over the range.
+        resolution=None if zone.range_uj is None else zone.range_uj * 1e-6 / 2**32,
+        max_watts=zone.max_watts,
+        label=zone.id,
+    )

@@ -1,0 +1,211 @@
+"""The second way to the RAPL counters: the kernel's perf events, for users who may not read powercap.
+
+Facts: Linux ``arch/x86/events/rapl.c`` (events, scales, one CPU per package or die), ``man 2 perf_event_open`` and
+``include/uapi/linux/perf_event.h`` (the attribute). Counts are 64 bits wide and do not wrap; the kernel collects the
+32-bit register behind them on a timer that is sized for 200 W, so the events are read more often than that.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pmtpy.backends._sysfs import optional_number, optional_text
+from pmtpy.backends.rapl._channels import MAX_WATTS, MAX_WATTS_PLATFORM, Kind, Part, counter
+from pmtpy.core.channel import Channel
+
+_KINDS = {
+    "energy-pkg": Kind.PACKAGE,
+    "energy-cores": Kind.CORE,
+    "energy-gpu": Kind.UNCORE,
+    "energy-ram": Kind.DRAM,
+    "energy-psys": Kind.PSYS,
+}
+
+_SYSCALL = {"x86_64": 298}  # arch/x86/entry/syscalls/syscall_64.tbl; RAPL exists on x86 only
+_ATTRIBUTE_BYTES = 128  # PERF_ATTR_SIZE_VER7; older kernels accept more bytes than they know if those are zero
+_CLOSE_ON_EXEC = 8  # PERF_FLAG_FD_CLOEXEC
+
+
+class Events(Protocol):
+    """The kernel's side: opens, reads and closes counting events. The emulator has another."""
+
+    def open(self, kind: int, config: int, cpu: int) -> int:
+        """Open event ``config`` of the unit ``kind`` on ``cpu``; return its handle, or raise OSError."""
+        ...
+
+    def read(self, handle: int) -> int:
+        """Return the count, or raise OSError."""
+        ...
+
+    def close(self, handle: int) -> None:
+        """Release the event."""
+        ...
+
+
+class KernelEvents:
+    """The events of the kernel that runs this process."""
+
+    def open(self, kind: int, config: int, cpu: int) -> int:
+        """Open a counting event for all processes on one CPU."""
+        number = _SYSCALL.get(os.uname().machine)
+        if number is None:
+            msg = f"perf energy events exist on x86 only, and this is {os.uname().machine}"
+            raise OSError(msg)
+        attribute = struct.pack("=IIQ", kind, _ATTRIBUTE_BYTES, config).ljust(_ATTRIBUTE_BYTES, b"\0")
+        call = ctypes.CDLL(None, use_errno=True).syscall
+        call.restype = ctypes.c_long
+        every_process, no_group = ctypes.c_long(-1), ctypes.c_long(-1)
+        handle = call(
+            ctypes.c_long(number),
+            attribute,
+            every_process,
+            ctypes.c_long(cpu),
+            no_group,
+            ctypes.c_ulong(_CLOSE_ON_EXEC),
+        )
+        if handle < 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+        return int(handle)
+
+    def read(self, handle: int) -> int:
+        """Read the 64-bit count."""
+        raw = os.read(handle, 8)
+        return int.from_bytes(raw, "little") if len(raw) == 8 else _short(raw)
+
+    def close(self, handle: int) -> None:
+        """Close the descriptor."""
+        os.close(handle)
+
+
+def _short(raw: bytes) -> int:
+    msg = f"an event answered with {len(raw)} bytes instead of 8"
+    raise OSError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event on one CPU, and what it counts; ``scale`` is joules per count."""
+
+    part: Part
+    kind: int
+    config: int
+    cpu: int
+    scale: float
+
+
+def cpu_list(text: str) -> tuple[int, ...]:
+    """Parse the kernel's list of CPUs: ``0,18`` or ``0-3,8``.
+
+    Raises
+    ------
+    ValueError
+        It is none.
+    """
+    cpus: list[int] = []
+    for piece in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,5})(?:-(\d{1,5}))?\s*", piece)
+        if match is None:
+            msg = f"{text!r} is not a list of CPUs"
+            raise ValueError(msg)
+        cpus += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return tuple(dict.fromkeys(cpus))
+
+
+def _config(text: str) -> int | None:
+    match = re.fullmatch(r"event=(0x[0-9a-fA-F]{1,8})", text)
+    return int(match[1], 16) if match else None
+
+
+def _places(root: Path, cpus: Sequence[int]) -> dict[int, tuple[int, int | None]]:
+    """Package of each CPU, and its die where the kernel counts several dies of a package."""
+    at: dict[int, tuple[int, int]] = {}
+    for cpu in cpus:
+        topology = root / "devices" / "system" / "cpu" / f"cpu{cpu}" / "topology"
+        package = optional_number(topology / "physical_package_id")
+        if package is not None and package >= 0:
+            at[cpu] = package, optional_number(topology / "die_id") or 0
+    packages = [package for package, _ in at.values()]
+    return {cpu: (package, die if packages.count(package) > 1 else None) for cpu, (package, die) in at.items()}
+
+
+def find_events(root: Path) -> tuple[Event, ...]:
+    """Find the energy events of the machine; empty where the kernel offers none or describes them oddly."""
+    unit = root / "bus" / "event_source" / "devices" / "power"
+    kind = optional_number(unit / "type")
+    try:
+        cpus = cpu_list(optional_text(unit / "cpumask") or "")
+    except ValueError:
+        return ()
+    places = _places(root, cpus)
+    if kind is None or len(places) < len(cpus):  # a CPU of unknown package would be missing from the total
+        return ()
+    found: dict[str, Event] = {}
+    for name, counted in _KINDS.items():
+        config = _config(optional_text(unit / "events" / name) or "")
+        scale = _scale(unit, name)
+        if config is None or scale is None:
+            continue
+        # One register for the whole platform, which every listed CPU would show again.
+        for cpu in list(places)[:1] if counted is Kind.PSYS else places:
+            package, die = places[cpu]
+            part = Part(counted, package, None if counted is Kind.PSYS else die)
+            found.setdefault(part.name, Event(part, kind, config, cpu, scale))
+    return tuple(sorted(found.values(), key=lambda event: event.part.order))
+
+
+def _scale(unit: Path, name: str) -> float | None:
+    """Joules per count, from the files: never assumed."""
+    if optional_text(unit / "events" / f"{name}.unit") != "Joules":
+        return None
+    try:
+        scale = float(optional_text(unit / "events" / f"{name}.scale") or "")
+    except ValueError:
+        return None
+    return scale if 0 < scale < 1 else None
+
+
+class OpenEvents:
+    """The events of a machine, open; read together. Counts start at zero when they are opened."""
+
+    def __init__(self, events: Sequence[Event], kernel: Events) -> None:
+        self._kernel = kernel
+        self._handles: list[int] = []
+        try:
+            for event in events:
+                self._handles.append(kernel.open(event.kind, event.config, event.cpu))
+        except OSError:
+            self.close()
+            raise
+
+    def numbers(self) -> list[int]:
+        """Read every event once, in order; OSError if one cannot be read."""
+        read = self._kernel.read
+        return [read(handle) for handle in self._handles]
+
+    def close(self) -> None:
+        """Close all. May be called twice."""
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            self._kernel.close(handle)
+
+
+def channels(events: Sequence[Event], *, dies_mirrored: bool) -> tuple[Channel, ...]:
+    """Give each event its channel: the same names as those of powercap."""
+    return tuple(
+        counter(
+            event.part,
+            scale=event.scale,
+            domain=event.part.domain(dies_mirrored=dies_mirrored),
+            max_watts=MAX_WATTS_PLATFORM if event.part.kind is Kind.PSYS else MAX_WATTS,
+            label=f"{event.part.kind.value} on cpu {event.cpu}",
+        )
+        for event in events
+    )

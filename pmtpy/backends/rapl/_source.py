@@ -1,0 +1,202 @@
+"""Counters of zones or of perf events, read together."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from os import PathLike
+from pathlib import Path
+
+from pmtpy.backends._sysfs import Registers, entries, sysfs_root, why
+from pmtpy.backends.machine import IN_A_CONTAINER
+from pmtpy.backends.rapl import _device as powercap
+from pmtpy.backends.rapl import _perf as perf_events
+from pmtpy.backends.rapl._channels import IN_TOTAL, MAX_WATTS, SMALLEST_RANGE_J, Kind
+from pmtpy.core.channel import Channel, Identity
+from pmtpy.core.clock import Clock
+from pmtpy.core.rows import Block, Layout
+from pmtpy.core.source import PolledSource, Traits
+from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
+
+_WAYS = ("powercap", "perf")
+_PERMIT = (
+    "the counters are for root only since 2020, because they reveal what other users' programs do (CVE-2020-8694). "
+    "If that is no concern here, until the next boot: sudo chmod a+r /sys/class/powercap/intel-rapl*/energy_uj ; "
+    "for good: pmtpy doctor --rules prints a udev rule and a tmpfiles line to install; "
+    "or, for perf events instead: sudo sysctl kernel.perf_event_paranoid=0 (or CAP_PERFMON)"
+)
+_LOAD = (
+    "sudo modprobe intel_rapl_msr (for Intel and AMD alike); virtual machines, WSL and processors other than x86 have "
+    f"no RAPL; {IN_A_CONTAINER}"
+)
+_MASKED = f"containers hide /sys/devices/virtual/powercap; {IN_A_CONTAINER} (or the option sysfs_root=/host/sys)"
+
+
+class Opening:
+    """The counters, found and opened by the first way that works."""
+
+    def __init__(self, root: str | PathLike[str] | None, via: str | None, perf: perf_events.Events | None) -> None:
+        if via is not None and via not in _WAYS:
+            msg = f"rapl can be read via {' or '.join(_WAYS)}, not via {via!r}"
+            raise TargetError(msg)
+        if perf is not None and not callable(getattr(perf, "read", None)):
+            msg = f"rapl: perf= takes an object, for rehearsals, and not {perf!r}; to choose perf events say via=perf"
+            raise TargetError(msg)
+        self._root = sysfs_root(root)
+        self._perf = perf or perf_events.KernelEvents()
+        self._tree = powercap.scan(self._root)
+        self.channels: tuple[Channel, ...] = ()
+        self.notes: tuple[str, ...] = ()
+        # The kernel takes the difference of a perf event's register as signed, so half a range is the limit.
+        self.deadline_s = SMALLEST_RANGE_J / 2 / MAX_WATTS
+        self.registers: Registers | None = None
+        self.events: perf_events.OpenEvents | None = None
+        if via is None and self._denied():
+            refusal = self._open_perf()
+            if refusal is not None:
+                no_perf, refusal = refusal.reason, self._open_powercap()
+                if refusal is not None:
+                    refusal = BackendUnavailableError("rapl", f"{refusal.reason}; {no_perf}", refusal.remedy)
+        else:
+            refusal = self._open_perf() if via == "perf" else self._open_powercap()
+        if refusal is not None:
+            raise refusal
+
+    def close(self) -> None:
+        """Close whatever is open. May be called twice."""
+        if self.registers is not None:
+            self.registers.close()
+        if self.events is not None:
+            self.events.close()
+
+    def _denied(self) -> bool:
+        return any(z.denied and z.part.kind in IN_TOTAL for z in self._tree.zones)
+
+    def _open_powercap(self) -> BackendUnavailableError | None:
+        tree = self._tree
+        readable = [z for z in tree.zones if z.energy_uj is not None]
+        self.channels, rules = powercap.channels(tree)
+        if not any(c.domain for c, z in zip(self.channels, readable, strict=True) if z.part.kind is Kind.PACKAGE):
+            return self._why_no_package()
+        try:
+            # Without the platform, a duplicate or a part of a package the total is as good as with it.
+            self.registers = Registers(_locator(self._root, readable), alone=Layout(self.channels).beside_total)
+        except OSError as error:
+            remedy = _PERMIT if isinstance(error, PermissionError) else _LOAD
+            return BackendUnavailableError("rapl", f"{error.filename}: {why(error)}", remedy)
+        self.notes = (*tree.notes, *rules)
+        self.deadline_s = min(
+            (c.wrap * c.scale if c.wrap else SMALLEST_RANGE_J) / (c.max_watts or MAX_WATTS) for c in self.channels
+        )
+        return None
+
+    def _why_no_package(self) -> BackendUnavailableError:
+        tree = self._tree
+        directory = self._root / "class" / "powercap"
+        unreadable = [z for z in tree.zones if z.part.kind is Kind.PACKAGE and z.problem]
+        if unreadable:
+            denied = any(z.denied for z in unreadable)
+            reason = f"no counter of a package can be read: {unreadable[0].problem}"
+            return BackendUnavailableError("rapl", reason, _PERMIT if denied else _LOAD)
+        if tree.dangling:
+            reason = f"{directory} lists {', '.join(tree.dangling)}, but what these links point to is hidden"
+            return BackendUnavailableError("rapl", reason, _MASKED)
+        if tree.zones or tree.notes:
+            there = [z.part.name for z in tree.zones] + list(tree.notes)
+            return BackendUnavailableError(
+                "rapl", f"{directory} has no zone of a package, only: {'; '.join(there)}", _LOAD
+            )
+        others = [path.name for path in entries(directory).paths]
+        seen = f"holds {', '.join(others)}, but no intel-rapl zone" if others else "does not exist or is empty"
+        return BackendUnavailableError("rapl", f"{directory} {seen}", _LOAD)
+
+    def _open_perf(self) -> BackendUnavailableError | None:
+        events = perf_events.find_events(self._root)
+        if not any(event.part.kind is Kind.PACKAGE for event in events):
+            where = self._root / "bus" / "event_source" / "devices" / "power"
+            return BackendUnavailableError("rapl", f"{where} has no perf event for the energy of a package", _LOAD)
+        try:
+            self.events = perf_events.OpenEvents(events, self._perf)
+        except OSError as error:
+            return BackendUnavailableError("rapl", f"perf events could not be opened: {why(error)}", _PERMIT)
+        amd = self._tree.vendor in powercap.AMD_VENDORS
+        self.channels = perf_events.channels(events, dies_mirrored=amd)
+        self.notes = ("read through perf events",)
+        return None
+
+
+def _locator(root: Path, wanted: Sequence[powercap.Zone]) -> Callable[[], list[Path]]:
+    """Make the function that finds the energy files of the zones by what they count, whatever their numbers are now."""
+    first: list[Path] | None = [zone.energy_file for zone in wanted]
+
+    def locate() -> list[Path]:
+        nonlocal first
+        if first is not None:
+            known, first = first, None
+            return known
+        now = {zone.part: zone.energy_file for zone in powercap.scan(root).zones}
+        # The place of a zone that is gone may by now be that of another.
+        return [now.get(zone.part, zone.path / "energy_uj.gone") for zone in wanted]
+
+    return locate
+
+
+class RaplSource(PolledSource):
+    """All RAPL counters of the host, read together. No thread; a reading takes a few microseconds per counter."""
+
+    def __init__(self, opening: Opening, clock: Clock) -> None:
+        super().__init__(clock)
+        self._opening = opening
+        self._registers = opening.registers
+        self._events = opening.events
+        self._openings = 1
+        self.channels = opening.channels
+        self._beside = Layout(self.channels).beside_total
+        self.traits = Traits(deadline_s=opening.deadline_s)
+        self._tops = [2**64 if c.wrap is None else int(c.wrap) for c in self.channels]
+        packages = {c.domain.split("/")[1] for c in self.channels if c.domain}
+        way = "powercap" if self._registers is not None else "perf events"
+        self.identity = Identity(
+            "rapl",
+            f"{len(packages)} socket{'s' if len(packages) != 1 else ''}",
+            version=way,
+            notes=opening.notes,
+        )
+
+    def poll(self) -> Sequence[float] | Block:
+        """Read every counter once; a Block marked fresh when the zones were registered anew."""
+        if self._registers is None:
+            return self._poll_events()
+        counts = self._registers.numbers()
+        if not (min(counts) >= 0 and all(map(operator.le, counts, self._tops))):  # or one is NaN
+            counts = self._within(counts)
+        if self._registers.openings != self._openings:
+            self._openings = self._registers.openings
+            self._last_t_ns = max(self._clock.now_ns(), self._last_t_ns + 1)
+            return Block.row(self._last_t_ns, counts, fresh=True)
+        return counts
+
+    def _within(self, counts: Sequence[float]) -> list[float]:
+        """Return the counts without those that a register cannot show; ReadError where the total needs one of them."""
+        wrong = {i for i, (count, top) in enumerate(zip(counts, self._tops, strict=True)) if not 0 <= count <= top}
+        needed = sorted(wrong - self._beside)
+        if needed:
+            told = [
+                f"{self.channels[i].name}: the counter shows {counts[i]}, outside its range of 0 to {self._tops[i]}"
+                for i in needed
+            ]
+            raise ReadError("; ".join(told))
+        return [math.nan if i in wrong else count for i, count in enumerate(counts)]
+
+    def _poll_events(self) -> Sequence[float]:
+        assert self._events is not None  # noqa: S101  (one of the two ways is open)
+        try:
+            return self._events.numbers()
+        except OSError as error:
+            msg = f"perf event: {why(error)}"
+            raise ReadError(msg) from error
+
+    def close(self) -> None:
+        """Close all counters. May be called twice."""
+        self._opening.close()
