@@ -61,19 +61,19 @@ class FileFormat:
     merges: bool = False
 
 
-def _csv(target: Target, header: Header, how: Options) -> Sink:
+def _as_csv(target: Target, header: Header, how: Options) -> Sink:
     return _into(target, how, lambda output: CsvSink(output, header, overwrite=how.overwrite))
 
 
-def _parquet(target: Target, header: Header, how: Options) -> Sink:
+def _as_parquet(target: Target, header: Header, how: Options) -> Sink:
     return _into(target, how, lambda output: ParquetSink(output, header, overwrite=how.overwrite))
 
 
-def _jls(target: Target, header: Header, how: Options) -> Sink:
+def _as_jls(target: Target, header: Header, how: Options) -> Sink:
     return _into(target, how, lambda output: JlsSink(output, header, overwrite=how.overwrite))
 
 
-def _pmt(target: Target, header: Header, how: Options) -> Sink:
+def _as_pmt(target: Target, header: Header, how: Options) -> Sink:
     absolute = how.absolute is not False
     return _into(
         target,
@@ -82,26 +82,26 @@ def _pmt(target: Target, header: Header, how: Options) -> Sink:
     )
 
 
-def _powersensor3(target: Target, header: Header, how: Options) -> Sink:
+def _as_powersensor3(target: Target, header: Header, how: Options) -> Sink:
     absolute = bool(how.absolute)
     return _into(
         target, how, lambda output: PowerSensor3Sink(output, header, absolute=absolute, overwrite=how.overwrite)
     )
 
 
-def _perfetto(target: Target, header: Header, how: Options) -> Sink:
+def _as_perfetto(target: Target, header: Header, how: Options) -> Sink:
     from pmtpy.io.write._perfetto import PerfettoSink  # traces are written by those who convert, and by nobody else
 
     return _into(target, how, lambda output: PerfettoSink(output, header))
 
 
-def _otf2(target: Target, header: Header, _how: Options) -> Sink:
+def _as_otf2(target: Target, header: Header, _how: Options) -> Sink:
     from pmtpy.io.write._otf2 import Otf2Sink
 
     return Otf2Sink(target, header)
 
 
-def _chrome(target: Target, header: Header, how: Options) -> Sink:
+def _as_chrome(target: Target, header: Header, how: Options) -> Sink:
     from pmtpy.io.write._chrome import ChromeSink
 
     return _into(target, how, lambda output: ChromeSink(output, header, into=how.into))
@@ -118,24 +118,26 @@ def _into(target: Target, how: Options, make: Callable[[Output], Sink]) -> Sink:
 
 
 FILE_FORMATS = (
-    FileFormat("csv", (".csv",), _csv),
-    FileFormat("parquet", (".parquet", ".pq"), _parquet),
-    FileFormat("jls", (".jls",), _jls),
+    FileFormat("csv", (".csv",), _as_csv),
+    FileFormat("parquet", (".parquet", ".pq"), _as_parquet),
+    FileFormat("jls", (".jls",), _as_jls),
     FileFormat(
         "pmt",
         (".pmt",),
-        _pmt,
+        _as_pmt,
         "energies, volts, amperes, other channels, losses",
     ),
     FileFormat(
         "powersensor3",
         (".powersensor3", ".ps3"),
-        _powersensor3,
+        _as_powersensor3,
         "energies, losses, other channels, more than one letter of a marker",
     ),
-    FileFormat("perfetto", (".pftrace", ".perfetto-trace"), _perfetto, "uncertainties of curves", live=False),
-    FileFormat("otf2", (".otf2",), _otf2, "uncertainties of curves", live=False),
-    FileFormat("chrome", (".json",), _chrome, "units (but in names), uncertainties of curves", live=False, merges=True),
+    FileFormat("perfetto", (".pftrace", ".perfetto-trace"), _as_perfetto, "uncertainties of curves", live=False),
+    FileFormat("otf2", (".otf2",), _as_otf2, "uncertainties of curves", live=False),
+    FileFormat(
+        "chrome", (".json",), _as_chrome, "units (but in names), uncertainties of curves", live=False, merges=True
+    ),
 )
 
 FORMATS = tuple(f.name for f in FILE_FORMATS if f.live)
