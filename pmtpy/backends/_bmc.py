@@ -36,10 +36,7 @@ def chassis_channel(
 def believed(watts: object, where: str) -> float:
     """Return a power that can be one.
 
-    Raises
-    ------
-    ReadError
-        It is no number, negative, or beyond what any chassis takes.
+    Raises ReadError: it is no number, negative, or beyond what any chassis takes.
     """
     if isinstance(watts, bool) or not isinstance(watts, int | float) or not 0 <= watts <= _MOST_W:
         msg = f"{where} says {watts!r} W, which no chassis draws"
@@ -50,10 +47,7 @@ def believed(watts: object, where: str) -> float:
 def password(backend: str, file: str, variable: str, environment: Mapping[str, str]) -> str:
     """Return a password from a file, else from the environment; empty if there is none. It is never shown.
 
-    Raises
-    ------
-    BackendUnavailableError
-        The file cannot be read, or others may read it.
+    Raises BackendUnavailableError: the file cannot be read, or others may read it.
     """
     if not file:
         return environment.get(variable, "")

@@ -43,31 +43,16 @@ Gpu = TypeVar("Gpu", bound=Named)
 
 @dataclass(frozen=True, slots=True)
 class Inventory(Generic[Gpu]):
-    """The GPUs of a machine, and how a program of the vendor numbers them.
+    """The GPUs of a machine, and how a program of the vendor numbers them."""
 
-    Attributes
-    ----------
-    backend, program : str
-        Names for messages: ``nvml``, ``CUDA``.
-    gpus : tuple of Gpu
-        All of them.
-    numbered : tuple of Gpu
-        Those that a program sees, in its order.
-    why : str
-        How their numbers came about.
-    unhide : str
-        What shows more of them to a program; empty where nothing is hidden by a setting.
-    more : str
-        What a message should say of GPUs that are in neither list.
-    """
-
+    # names for messages: ``nvml``, ``CUDA``
     backend: str
     program: str
-    gpus: tuple[Gpu, ...]
-    numbered: tuple[Gpu, ...]
-    why: str = ""
-    unhide: str = ""
-    more: str = ""
+    gpus: tuple[Gpu, ...]  # all of them
+    numbered: tuple[Gpu, ...]  # those that a program sees, in its order
+    why: str = ""  # how their numbers came about
+    unhide: str = ""  # what shows more of them to a program; empty where nothing is hidden by a setting
+    more: str = ""  # what a message should say of GPUs that are in neither list
 
 
 def normal_pci(text: str) -> str:
@@ -82,12 +67,8 @@ def normal_pci(text: str) -> str:
 def choose(device: str | None, stock: Inventory[Gpu]) -> tuple[Gpu, int | None, tuple[str, ...]]:
     """Find the GPU that ``device`` names; return it, its number if it was chosen by one, and what the user should hear.
 
-    Raises
-    ------
-    BackendUnavailableError
-        A number was meant, and none is shown to programs.
-    TargetError
-        No GPU, or more than one, is called so. The message lists those there are.
+    Raises BackendUnavailableError: a number was meant, and none is shown to programs.
+    Raises TargetError: no GPU, or more than one, is called so. The message lists those there are.
     """
     text = "" if device is None else device.strip()
     if text and not re.fullmatch(r"\d+", text):

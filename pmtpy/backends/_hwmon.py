@@ -14,21 +14,11 @@ from pmtpy.backends._sysfs import entries, optional_text
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """One chip's folder.
+    """One chip's folder."""
 
-    Attributes
-    ----------
-    path : Path
-        Resolved.
-    name : str
-        The driver's name; empty where it gives none.
-    device : Path or None
-        The device that carries the chip, resolved; None where there is none.
-    """
-
-    path: Path
-    name: str
-    device: Path | None
+    path: Path  # resolved
+    name: str  # the driver's name; empty where it gives none
+    device: Path | None  # the device that carries the chip, resolved; None where there is none
 
     @property
     def address(self) -> str:

@@ -58,10 +58,7 @@ def why(error: OSError) -> str:
 def text_of(path: Path) -> str:
     """Read a text attribute once, without the newline, blanks and NULs at its ends.
 
-    Raises
-    ------
-    OSError
-        As the kernel said it.
+    Raises OSError: as the kernel said it.
     """
     return path.read_bytes()[:_PAGE].decode("utf-8", "replace").strip(" \t\r\n\0")
 
@@ -85,10 +82,7 @@ def optional_number(path: Path) -> int | None:
 def number(raw: bytes) -> int:
     """Turn the content of an attribute into the whole number it holds.
 
-    Raises
-    ------
-    ValueError
-        It holds anything else: nothing, text, two numbers, a fraction, more than a register holds.
+    Raises ValueError: it holds anything else: nothing, text, two numbers, a fraction, more than a register holds.
     """
     value = int(raw)
     # int() takes digits grouped by underscores, which no driver prints.
@@ -174,10 +168,7 @@ class Registers:
             Numbers of files, in that order, without which the others still say something: one of them that cannot be
             opened or read, or holds no number, is NaN in a reading, unless all files are.
 
-        Raises
-        ------
-        OSError
-            From ``locate`` or from opening a file; ``filename`` says which.
+        Raises OSError: from ``locate`` or from opening a file; ``filename`` says which.
         """
         self._locate = locate
         self._alone = frozenset(alone)
@@ -191,10 +182,8 @@ class Registers:
     def numbers(self) -> list[int] | list[float]:
         """Read every file once, in order.
 
-        Raises
-        ------
-        ReadError
-            A file that must not fail could not be read or holds no number. The message names it and says why.
+        Raises ReadError: a file that must not fail could not be read or holds no number. The message names it and says
+        why.
         """
         pread = os.pread
         try:
@@ -220,10 +209,7 @@ class Registers:
     def texts(self) -> list[str]:
         """Read every file once, in order, as text without blanks at its ends; one that may fail alone is then empty.
 
-        Raises
-        ------
-        ReadError
-            A file could not be read. The message names it and says why.
+        Raises ReadError: a file could not be read. The message names it and says why.
         """
         contents = self._contents(_PAGE)
         return [(raw or b"").decode("utf-8", "replace").strip(" \t\r\n\0") for raw in contents]

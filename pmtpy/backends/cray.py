@@ -52,10 +52,7 @@ class _File:
 def parse(text: str, unit: str) -> tuple[int, int | None]:
     """Parse ``451 W`` or ``451 W 1723456789012345 us``: the value, and the stamp in microseconds where there is one.
 
-    Raises
-    ------
-    ValueError
-        It is anything else, or in another unit.
+    Raises ValueError: it is anything else, or in another unit.
     """
     match = _CONTENT.fullmatch(text)
     if match is None or match[2] != unit or (unit == "J" and match[1].startswith("-")):
@@ -122,12 +119,8 @@ def open_source(
         Show the momentary powers beside the energies. They resolve a trace better (1 W instead of 1 J in 0.1 s) but
         have to be polled in the background.
 
-    Raises
-    ------
-    TargetError
-        A device was named.
-    BackendUnavailableError
-        No such counters, or none that can be read.
+    Raises TargetError: a device was named.
+    Raises BackendUnavailableError: no such counters, or none that can be read.
     """
     if device:
         msg = f"cray has one device, the node, and not {device!r}: write just cray; its parts are channels"

@@ -183,16 +183,13 @@ def open_source(
     ----------
     device : str or None
         ``iio:device0``; None: the first INA chip.
-    clock : Clock
     sysfs_root, dev_root : path
         Where sysfs and the device nodes are.
     virtual : bool
         The chip is emulated.
 
-    Raises
-    ------
-    BackendUnavailableError
-        No such chip, another program captures from it, not permitted, or a driver that stores otherwise.
+    Raises BackendUnavailableError: no such chip, another program captures from it, not permitted, or a driver that
+    stores otherwise.
     """
     found = discover(sysfs_root=sysfs_root)
     found.require()

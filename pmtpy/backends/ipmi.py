@@ -53,10 +53,8 @@ class _Dcmi(PolledSource):
 def parse(text: bytes, where: str) -> float:
     """Return the watts of an answer, which ipmitool prints in hexadecimal.
 
-    Raises
-    ------
-    ReadError
-        It is none; the measurement is switched off; or the value contradicts the least and the most that it names.
+    Raises ReadError: it is none; the measurement is switched off; or the value contradicts the least and the most that
+    it names.
     """
     try:
         group, now, least, most, _, _, _, state = _ANSWER.unpack(bytes.fromhex(text.decode("ascii")))
@@ -111,7 +109,6 @@ def open_source(
     ----------
     device : str or None
         Host name of a service processor.
-    clock : Clock
     user, password_file : str
         Who asks: USER privilege is enough. Without a file, the environment's IPMI_PASSWORD.
     timeout_s : float
@@ -121,10 +118,7 @@ def open_source(
     run, virtual
         For a virtual device.
 
-    Raises
-    ------
-    BackendUnavailableError
-        It gives no power reading; the error says why and what to do.
+    Raises BackendUnavailableError: it gives no power reading; the error says why and what to do.
     """
     host = "" if virtual else device or ""
     arguments = ["-I", "lanplus", "-L", "USER", "-E", "-H", host, "-U", user] if host else []

@@ -50,21 +50,11 @@ class PciDevice:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The machine looked at.
+    """The machine looked at."""
 
-    Attributes
-    ----------
-    root : Path
-        What ``/proc``, ``/dev`` and ``/etc`` are taken from.
-    sysfs : Path
-        Where sysfs is mounted.
-    clock : Clock
-        By which it is waited for a counter to move.
-    """
-
-    root: Path = _ROOT
-    sysfs: Path = Path("/sys")
-    clock: Clock = HOST_CLOCK
+    root: Path = _ROOT  # what ``/proc``, ``/dev`` and ``/etc`` are taken from
+    sysfs: Path = Path("/sys")  # where sysfs is mounted
+    clock: Clock = HOST_CLOCK  # by which it is waited for a counter to move
 
     def at(self, path: str) -> Path:
         """Return where an absolute path of the machine is."""

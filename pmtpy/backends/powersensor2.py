@@ -213,10 +213,7 @@ def open_source(
 ) -> Source:
     """Open the board at a port and start its stream; ``transport`` and ``timeout_s`` as for ``powersensor3``.
 
-    Raises
-    ------
-    BackendUnavailableError
-        No port named, not there, in use, no such board at it, or no sensor in use.
+    Raises BackendUnavailableError: no port named, not there, in use, no such board at it, or no sensor in use.
     """
     if device is None:
         raise BackendUnavailableError(BACKEND, discover().reason, discover().remedy)

@@ -34,10 +34,7 @@ Get = Callable[[str], Mapping[str, Any]]
 def power(resource: Mapping[str, Any], where: str) -> float | None:
     """Return the watts of the chassis that a Power or EnvironmentMetrics resource shows; None if it shows none.
 
-    Raises
-    ------
-    ReadError
-        It shows powers of which none, or more than one, can be that of the whole.
+    Raises ReadError: it shows powers of which none, or more than one, can be that of the whole.
     """
     sensor, listed = resource.get("PowerWatts"), resource.get("PowerControl")
     controls = [c for c in listed if isinstance(c, dict)] if isinstance(listed, list) else []
@@ -137,7 +134,6 @@ def open_source(
     ----------
     device : str
         ``HOST`` or ``HOST:PORT``.
-    clock : Clock
     user, password_file : str
         Who asks: the role ReadOnly is enough. Without a file, the environment's PMT_REDFISH_PASSWORD.
     ca_file : str
@@ -151,10 +147,7 @@ def open_source(
     get, virtual
         For a virtual device.
 
-    Raises
-    ------
-    BackendUnavailableError
-        It cannot be reached, is not trusted, refuses the user, or shows no power.
+    Raises BackendUnavailableError: it cannot be reached, is not trusted, refuses the user, or shows no power.
     """
     if device is None:
         raise BackendUnavailableError(BACKEND, discover().reason, discover().remedy)

@@ -62,10 +62,7 @@ def add_parser(what: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 def pair_of_numbers(text: str) -> tuple[float, float]:
     """Read a lower and a higher number with a comma between them.
 
-    Raises
-    ------
-    TargetError
-        The text is nothing of the kind.
+    Raises TargetError: the text is nothing of the kind.
     """
     try:
         low, high = (float(x) for x in text.split(","))

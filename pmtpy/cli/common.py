@@ -83,10 +83,7 @@ def _default_targets() -> list[str]:
 def chosen_targets(named: Sequence[str], *, everything: bool = False) -> list[str]:
     """Return the targets named, or the environment's, or the settings file's, or (if asked) every available one.
 
-    Raises
-    ------
-    TargetError
-        None was named and none can be chosen.
+    Raises TargetError: none was named and none can be chosen.
     """
     combinations = load_settings().combine
     targets = [t if t in combinations else canonical(t) for t in named or _default_targets()]
@@ -154,10 +151,7 @@ def open_all(
 ) -> Iterator[list[Sensor]]:
     """Open sensors; close all of them at the end. Unless ``strict``, one that cannot be opened is told and left out.
 
-    Raises
-    ------
-    BackendUnavailableError
-        One cannot be opened (strict), or none can.
+    Raises BackendUnavailableError: one cannot be opened (strict), or none can.
     """
     settings = load_settings()
     typed = options_for([rail for target in targets for rail in settings.rails(target)], pairs)
@@ -193,10 +187,7 @@ def _combined(name: str, rails: Mapping[str, dict[str, object]], interval: float
 def check_writable(*paths: str | None) -> None:
     """Refuse files that cannot be written before a command has run for an hour, not after. None names no file.
 
-    Raises
-    ------
-    SinkError
-        The folder does not exist or may not be written to, or the name is that of a folder.
+    Raises SinkError: the folder does not exist or may not be written to, or the name is that of a folder.
     """
     for path in paths:
         if path is None:

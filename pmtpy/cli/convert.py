@@ -112,10 +112,7 @@ def _judge(stretch: Judged) -> Floats:
 def _start_of(text: str) -> float:
     """Return Unix seconds of a time that a user gave.
 
-    Raises
-    ------
-    TargetError
-        It is none, or of no zone.
+    Raises TargetError: it is none, or of no zone.
     """
     try:
         seconds = float(text)

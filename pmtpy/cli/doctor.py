@@ -45,17 +45,10 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A finding with what one reading brought.
-
-    Attributes
-    ----------
-    finding : Finding
-    notes : tuple of str
-        What the device said of itself when it was opened.
-    """
+    """A finding with what one reading brought."""
 
     finding: Finding
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what the device said of itself when it was opened
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -105,10 +98,7 @@ def run(args: argparse.Namespace) -> int:
 def examine(targets: Sequence[str], machine: Machine, *, opening: bool, **options: object) -> Iterator[Result]:
     """Ask the backends of ``targets``, or all; ``options`` go to those that have them.
 
-    Raises
-    ------
-    TargetError
-        No backend has that name.
+    Raises TargetError: no backend has that name.
     """
     asked = [split_target(t) for t in targets] or [(row.name, None) for row in all_backends()]
     for name, device in [(backend_of(name), device) for name, device in asked]:

@@ -131,10 +131,7 @@ def _place(args: argparse.Namespace) -> DataSetPlace:
 def _rotation_of(text: str) -> int | str:
     """Return the size in bytes, or "hour", at which a file is ended.
 
-    Raises
-    ------
-    TargetError
-        The text is neither.
+    Raises TargetError: the text is neither.
     """
     found = re.fullmatch(r"(\d+)\s*([kMG]?)B", text)
     if found and int(found[1]):
@@ -148,10 +145,7 @@ def _rotation_of(text: str) -> int | str:
 def check_suffix(file: str | None, hint: str = "") -> None:
     """Refuse a file whose suffix promises another format than any of ours; none at all means CSV.
 
-    Raises
-    ------
-    TargetError
-        It does.
+    Raises TargetError: it does.
     """
     given = Path(file).suffix.lower() if file else ""
     if given and given not in SUFFIXES:

@@ -36,17 +36,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of equal length: words in the first and the last column, numbers with their units between.
-
-    Attributes
-    ----------
-    rows : sequence of sequence of str
-    headed : bool
-        The first row names the columns.
-    """
+    """Rows of equal length: words in the first and the last column, numbers with their units between."""
 
     rows: Sequence[Sequence[str]]
-    headed: bool = True
+    headed: bool = True  # the first row names the columns
 
 
 Page = Sequence[Line | Table]

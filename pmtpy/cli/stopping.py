@@ -70,10 +70,7 @@ class Stop:
     def rest(self, seconds: float, tell: Callable[[float], None] | None = None) -> None:
         """Wait; ``tell`` is called now and then with the seconds that have passed.
 
-        Raises
-        ------
-        Stopped
-            An end was asked for.
+        Raises Stopped: an end was asked for.
         """
         start_ns, idle = HOST_CLOCK.now_ns(), threading.Event()
         end_ns = start_ns + round(seconds * NS_PER_S)

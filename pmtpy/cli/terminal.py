@@ -181,7 +181,6 @@ def progress(what: str, seconds: float | None, *, enabled: bool = True) -> Itera
 
     Parameters
     ----------
-    what : str
     seconds : float or None
         How long it will take; None: until somebody ends it.
     """

@@ -56,10 +56,7 @@ def add_part(parser: argparse.ArgumentParser, of: str = "FILE") -> None:
 def part_of(args: argparse.Namespace) -> tuple[float | None, float | None]:
     """Return from where to where, in seconds; None: from the beginning, to the end.
 
-    Raises
-    ------
-    TargetError
-        It ends before it begins.
+    Raises TargetError: it ends before it begins.
     """
     start, stop = args.part_from, args.part_to
     if stop is not None and not (start or 0.0) < stop:

@@ -31,10 +31,7 @@ def read_log(path: Path) -> Found:
     The energy is that between the first row and the last. It is not known where the dump was not ended, where energy is
     missing for more than a twentieth of the time, and where the sensor has no total.
 
-    Raises
-    ------
-    FileFormatError
-        It is no recording, is empty, or does not say on which machine it was made.
+    Raises FileFormatError: it is no recording, is empty, or does not say on which machine it was made.
     """
     table = load(path)
     facts = table.attrs["metadata"] or {}

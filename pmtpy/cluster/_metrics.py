@@ -25,24 +25,12 @@ _OVERLAP = (
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Metrics of one name.
+    """Metrics of one name."""
 
-    Attributes
-    ----------
-    name : str
-        Without the suffix of its samples.
-    unit : str
-        Also the end of the name; empty: none.
-    kind : str
-        ``counter``, ``gauge`` or ``info``.
-    text : str
-        What it tells.
-    """
-
-    name: str
-    unit: str
-    kind: str
-    text: str
+    name: str  # without the suffix of its samples
+    unit: str  # also the end of the name; empty: none
+    kind: str  # ``counter``, ``gauge`` or ``info``
+    text: str  # what it tells
 
     @property
     def suffix(self) -> str:

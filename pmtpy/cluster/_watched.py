@@ -39,67 +39,37 @@ _LASTING = frozenset({"gain", "offset", "lag", "uncovered", "lost", "contradicti
 
 @dataclass(frozen=True, slots=True)
 class ChannelNow:
-    """What one channel, or the total, shows.
+    """What one channel, or the total, shows."""
 
-    Attributes
-    ----------
-    name, domain, method : str
-        ``total``, or the channel; the physical part it measures; how its energy comes about.
-    joules : float
-        Since the first reading; never falls.
-    watts : float or None
-        Now; None where it is not known.
-    uncertainty_joules : float or None
-        Standard uncertainty of ``joules``, by the last judgement.
-    uncovered_s : float
-        Time since the first reading without known energy, whose energy is not in ``joules``; never falls.
-    refresh_s : float or None
-        How often the register changes, where that is known.
-    in_total : bool
-        Whether the sensor's total has it.
-    """
-
+    # ``total``, or the channel; the physical part it measures; how its energy comes about
     name: str
     domain: str
     method: str
-    joules: float
-    watts: float | None
-    uncertainty_joules: float | None
+    joules: float  # since the first reading; never falls
+    watts: float | None  # now; None where it is not known
+    uncertainty_joules: float | None  # standard uncertainty of ``joules``, by the last judgement
+    # time since the first reading without known energy, whose energy is not in ``joules``; never falls
     uncovered_s: float
-    refresh_s: float | None
-    in_total: bool
+    refresh_s: float | None  # how often the register changes, where that is known
+    in_total: bool  # whether the sensor's total has it
 
 
 @dataclass(frozen=True, slots=True)
 class SensorNow:
-    """What one sensor shows.
+    """What one sensor shows."""
 
-    Attributes
-    ----------
-    target, backend, device, model, serial, calibration : str
-        ``calibration`` is the digest of the profile that is applied; empty: none.
-    virtual : bool
-        Its energy is emulated.
-    why : str
-        Why it cannot be read; empty while it can.
-    lost : int
-        Rows lost since the first reading; never falls.
-    channels : tuple of ChannelNow
-        The total first, where there is one.
-    values : tuple of (name, Quantity, value)
-        Voltages, currents and what else the newest row holds.
-    """
-
+    # ``calibration`` is the digest of the profile that is applied; empty: none
     target: str
     backend: str
     device: str
     model: str
     serial: str
     calibration: str
-    virtual: bool
-    why: str
-    lost: int
-    channels: tuple[ChannelNow, ...]
+    virtual: bool  # its energy is emulated
+    why: str  # why it cannot be read; empty while it can
+    lost: int  # rows lost since the first reading; never falls
+    channels: tuple[ChannelNow, ...]  # the total first, where there is one
+    # (name, Quantity, value): voltages, currents and what else the newest row holds
     values: tuple[tuple[str, Quantity, float], ...]
 
 

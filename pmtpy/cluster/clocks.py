@@ -27,20 +27,11 @@ _APART = 1e-4  # by which the rates of two crystals differ at most (50 ppm each)
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """How far a node's clock is ahead of the reference's, at an instant of its own.
+    """How far a node's clock is ahead of the reference's, at an instant of its own."""
 
-    Attributes
-    ----------
-    at_ns : int
-        The instant, on the node's monotonic clock.
-    ahead_ns : float
-    error_ns : float
-        At most.
-    """
-
-    at_ns: int
+    at_ns: int  # the instant, on the node's monotonic clock
     ahead_ns: float
-    error_ns: float
+    error_ns: float  # at most
 
 
 def best_of(exchanges: Sequence[tuple[int, int, int]]) -> Offset:
@@ -51,17 +42,10 @@ def best_of(exchanges: Sequence[tuple[int, int, int]]) -> Offset:
 
 @dataclass(frozen=True, slots=True)
 class NodeClock:
-    """The clock of one node against the reference.
-
-    Attributes
-    ----------
-    host : str
-    offsets : tuple of Offset
-        In order of time; one or more.
-    """
+    """The clock of one node against the reference."""
 
     host: str
-    offsets: tuple[Offset, ...]
+    offsets: tuple[Offset, ...]  # in order of time; one or more
 
     def at(self, t_ns: float) -> tuple[float, float]:
         """Return how far the clock is ahead at one of its instants, and by how much that may be off, nanoseconds."""
@@ -79,26 +63,15 @@ class NodeClock:
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """The clocks of a job's nodes.
+    """The clocks of a job's nodes."""
 
-    Attributes
-    ----------
-    reference : Anchor
-        Wall and monotonic time of the reference: the axis.
-    nodes : mapping of str to NodeClock
-        By what tells nodes from each other; the reference too, with nothing ahead.
-    """
-
-    reference: Anchor
-    nodes: Mapping[str, NodeClock]
+    reference: Anchor  # wall and monotonic time of the reference: the axis
+    nodes: Mapping[str, NodeClock]  # by what tells nodes from each other; the reference too, with nothing ahead
 
     def write(self, path: Path) -> None:
         """Write them to a file.
 
-        Raises
-        ------
-        SinkError
-            It cannot be written.
+        Raises SinkError: it cannot be written.
         """
         facts = {
             "pmtpy_clocks": _FORMAT,
@@ -119,10 +92,7 @@ class Clocks:
     def read(cls, path: Path) -> Clocks:
         """Read what :meth:`write` wrote.
 
-        Raises
-        ------
-        FileFormatError
-            It is something else, or cannot be read.
+        Raises FileFormatError: it is something else, or cannot be read.
         """
         try:
             facts = json.loads(path.read_bytes())
@@ -146,10 +116,7 @@ class Clocks:
     def place(self, recording: pd.DataFrame, name: str) -> tuple[pd.DataFrame, str]:
         """Return a recording on the axis of the reference, and what was done to it in words.
 
-        Raises
-        ------
-        CoverageError
-            The recording does not say on which node it was made, or that was not among these.
+        Raises CoverageError: the recording does not say on which node it was made, or that was not among these.
         """
         clock, shift = self._of(recording.attrs.get("metadata") if len(recording) else None, name)
         own_s = recording["time"].to_numpy() - shift

@@ -27,10 +27,7 @@ def gather(folder: Path, *, job: str | None = None) -> JobEnergy:
     job : str, optional
         Which job, where the folder holds several.
 
-    Raises
-    ------
-    TargetError
-        There is no such folder, no result in it, or those of several jobs.
+    Raises TargetError: there is no such folder, no result in it, or those of several jobs.
     """
     if not folder.is_dir():
         msg = f"there is no folder {folder}"
@@ -49,12 +46,7 @@ def gather(folder: Path, *, job: str | None = None) -> JobEnergy:
 
 
 class ResultFolder:
-    """The results in a folder, which can be looked at again and again: one that is there is read once.
-
-    Parameters
-    ----------
-    path : Path
-    """
+    """The results in a folder, which can be looked at again and again: one that is there is read once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -35,7 +35,6 @@ class JobEnergy(Mapping[str, NodeEnergy]):
     ----------
     label : str
         What was measured.
-    nodes : sequence of NodeEnergy
     missing : mapping of str to str
         Nodes that are known to belong to the job and told nothing, and why.
     problems : sequence of str
@@ -116,10 +115,7 @@ class JobEnergy(Mapping[str, NodeEnergy]):
     def total(self) -> Measurement:
         """The sum over all nodes.
 
-        Raises
-        ------
-        CoverageError
-            A node has no sensor, lost it, or told nothing; ``known`` is the sum of the others.
+        Raises CoverageError: a node has no sensor, lost it, or told nothing; ``known`` is the sum of the others.
         """
         if not self.complete:
             why = "; ".join([*self.problems, *(f"{name}: {why}" for name, why in self.missing.items())])

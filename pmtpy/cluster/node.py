@@ -33,52 +33,29 @@ _NO_TOTAL = "its sensors make no sum: two of them may see the same device, so na
 
 @dataclass(frozen=True, slots=True)
 class NodeEnergy:
-    """What one node used.
+    """What one node used."""
 
-    Attributes
-    ----------
-    host, node : str
-        Its name, and what tells it from others (:class:`~pmtpy.io.origin.Machine`).
-    begin_s, end_s : float
-        When, in Unix seconds of the node's own clock.
-    seconds : float
-    joules : float or None
-        None: not known; ``why`` says why.
-    uncertainty_joules : float
-        Standard uncertainty; NaN where it is not known.
-    common : tuple of (str, float)
-        The parts of it, joules, that it shares with nodes whose sensors are of the same kind, by kind.
-    waiting_joules, waiting_seconds : float or None
-        Of that, at the closing barrier, after the last rank of the node had come.
-    coverage : float
-    lost : int
-    virtual : bool
-    shared : bool or None
-        Whether other jobs may have run on the node; None: nobody says.
-    warnings : tuple of str
-    why : str
-        Why the energy is not known; empty: it is.
-    ranks : tuple of int
-        Of the job, on this node, as far as they are known.
-    """
-
+    # its name, and what tells it from others (:class:`~pmtpy.io.origin.Machine`)
     host: str
     node: str
+    # begin_s, end_s: when, in Unix seconds of the node's own clock
     begin_s: float
     end_s: float
     seconds: float
-    joules: float | None
-    uncertainty_joules: float = math.nan
+    joules: float | None  # none: not known; ``why`` says why
+    uncertainty_joules: float = math.nan  # standard uncertainty; NaN where it is not known
+    # (str, float): the parts of it, joules, that it shares with nodes whose sensors are of the same kind, by kind
     common: tuple[tuple[str, float], ...] = ()
+    # waiting_joules, waiting_seconds: of that, at the closing barrier, after the last rank of the node had come
     waiting_joules: float | None = None
     waiting_seconds: float | None = None
     coverage: float = 0.0
     lost: int = 0
     virtual: bool = False
-    shared: bool | None = None
+    shared: bool | None = None  # whether other jobs may have run on the node; None: nobody says
     warnings: tuple[str, ...] = ()
-    why: str = ""
-    ranks: tuple[int, ...] = ()
+    why: str = ""  # why the energy is not known; empty: it is
+    ranks: tuple[int, ...] = ()  # of the job, on this node, as far as they are known
 
     @property
     def watts(self) -> float:
@@ -94,10 +71,7 @@ class NodeEnergy:
     def from_dict(cls, facts: Mapping[str, Any]) -> NodeEnergy:
         """Return what :meth:`to_dict` gave.
 
-        Raises
-        ------
-        KeyError, TypeError, ValueError
-            The facts are not those of a node.
+        Raises KeyError, TypeError, ValueError: the facts are not those of a node.
         """
         known = {f.name: facts[f.name] for f in fields(cls) if f.name in facts}
         joules = None if known["joules"] is None else float(known["joules"])
@@ -226,10 +200,7 @@ def _common_parts(region: Region, total: Measurement) -> dict[str, float]:
 class NodeFile:
     """The file of this node in a folder that a job's nodes share. Made before the work begins.
 
-    Raises
-    ------
-    SinkError
-        The folder cannot be written to.
+    Raises SinkError: the folder cannot be written to.
     """
 
     def __init__(self, folder: Path, machine: Machine, launch: Launch, about: str, begun_s: float) -> None:
@@ -264,37 +235,24 @@ def _check_format(told: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file of a node, as it was read.
-
-    Attributes
-    ----------
-    path : Path
-    host, node, about, job : str
-    launch : dict
-    begun_s : float
-    energy : NodeEnergy or None
-        None: it has begun and has not ended.
-    exit_status : int or None
-    """
+    """A file of a node, as it was read."""
 
     path: Path
+    # host, node, about, job:
     host: str
     node: str
     about: str
     job: str
     launch: Mapping[str, Any]
     begun_s: float
-    energy: NodeEnergy | None
+    energy: NodeEnergy | None  # none: it has begun and has not ended
     exit_status: int | None
 
 
 def read_node(path: Path) -> Found:
     """Read the file of a node.
 
-    Raises
-    ------
-    FileFormatError
-        It is not one, or not whole.
+    Raises FileFormatError: it is not one, or not whole.
     """
     try:
         facts = json.loads(path.read_bytes())

@@ -95,10 +95,7 @@ def instrument(*targets: str | Sensor, meter_provider: Any = None) -> Instrument
     meter_provider : MeterProvider, optional
         None: the global one.
 
-    Raises
-    ------
-    BackendUnavailableError
-        ``opentelemetry-api`` is not installed.
+    Raises BackendUnavailableError: ``opentelemetry-api`` is not installed.
     """
     try:
         from opentelemetry import metrics

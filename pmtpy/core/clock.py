@@ -32,21 +32,12 @@ _DURATION = "a duration", "500ms, 5s, 1h30m, 2d, or a bare number of seconds"
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """Wall time and monotonic time of the same instant.
+    """Wall time and monotonic time of the same instant."""
 
-    Attributes
-    ----------
-    monotonic_ns : int
-        Host monotonic clock, nanoseconds.
-    unix_ns : int
-        Unix time (UTC), nanoseconds.
-    boottime_ns : int or None
-        The same instant on the clock that also counts while the machine sleeps (Linux), by which other programs' traces
-        go; None where there is none.
-    """
-
-    monotonic_ns: int
-    unix_ns: int
+    monotonic_ns: int  # host monotonic clock, nanoseconds
+    unix_ns: int  # Unix time (UTC), nanoseconds
+    # the same instant on the clock that also counts while the machine sleeps (Linux), by which other programs' traces
+    # go; None where there is none
     boottime_ns: int | None = None
 
     def unix_s(self, t_ns: int) -> float:
@@ -161,10 +152,7 @@ def seconds_of(text: str) -> float:
 def interval_seconds(interval: float | str | None) -> float | None:
     """Return the seconds of an interval that an option gave as a number of seconds or as text; None stays None.
 
-    Raises
-    ------
-    TargetError
-        It is neither, or not a positive length of time.
+    Raises TargetError: it is neither, or not a positive length of time.
     """
     if interval is None:
         return None
@@ -183,10 +171,7 @@ def interval_seconds(interval: float | str | None) -> float | None:
 def duration_of(text: str) -> float:
     """Return the seconds of a duration written ``500ms``, ``5s``, ``1m``, ``1h30m``, ``2d``, or as bare seconds.
 
-    Raises
-    ------
-    TargetError
-        The text is none of these, or not more than zero.
+    Raises TargetError: the text is none of these, or not more than zero.
     """
     return _positive(text, _sum_of_units(text, bare_s=1.0), _DURATION)
 

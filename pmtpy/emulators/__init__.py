@@ -2,6 +2,9 @@
 
 Shipped with the package, because users rehearse with it, the docs run on it, and authors of backends test with it.
 Nothing of the core imports it; the registry loads it by name when a device called ``virtual`` is asked for.
+
+Each ``open_virtual`` opens the real backend on its far side: ``device`` is None or "virtual" where nothing else is
+said, and ``load`` is that of the emulated world, where None joins the one there is.
 """
 
 from pmtpy.emulators._tree import Tree

@@ -71,7 +71,6 @@ def open_on(
 
     Parameters
     ----------
-    world : World
     open_real : callable
         Opens the source on the clock that it is given.
     refresh : callable, optional

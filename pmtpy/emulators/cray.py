@@ -70,10 +70,6 @@ def open_virtual(
 
     Parameters
     ----------
-    device : str or None
-        None, or "virtual".
-    load : str or None
-        The load of the emulated world; None joins the one there is.
     power : bool
         Show the momentary powers as well.
     stamps : bool

@@ -57,42 +57,27 @@ def _normal(seed: int, index: Ints, stream: int) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class SensorModel:
-    """One channel of a sensor, and the energy counter beside it.
+    """One channel of a sensor, and the energy counter beside it."""
 
-    Attributes
-    ----------
-    update_s, phase_s, wander_s : float
-        Period of the publishing clock, the instant of tick 0, and how far the phase wanders either way in minutes.
-    window_s, tau_s : float
-        Width of the boxcar and time constant of the one-pole; 0: none. Both 0: the momentary power.
-    delay_s : float
-        Age of the kernel's end at the tick; negative where the tick's stamp is early.
-    gain, offset_w : float
-        Steady-state gradient and intercept.
-    noise_w, step_w : float
-        Standard deviation of one reading before rounding, and the step it is rounded to (0: not rounded).
-    limit_w : float
-        Readings above it are shown as it. Below zero they are shown as zero.
-    counter_update_s, counter_step_j : float
-        Period at which the energy counter moves (its own clock, same phase), and its resolution.
-    seed : int
-        Seed of the noise and of the wander.
-    """
-
+    # period of the publishing clock, the instant of tick 0, and how far the phase wanders either way in minutes
     update_s: float = 0.1
     phase_s: float = 0.0
     wander_s: float = 0.0
+    # Width of the boxcar and time constant of the one-pole; 0: none. Both 0: the momentary power.
     window_s: float = 0.1
     tau_s: float = 0.0
-    delay_s: float = 0.0
+    delay_s: float = 0.0  # age of the kernel's end at the tick; negative where the tick's stamp is early
+    # steady-state gradient and intercept
     gain: float = 1.0
     offset_w: float = 0.0
+    # standard deviation of one reading before rounding, and the step it is rounded to (0: not rounded)
     noise_w: float = 0.0
     step_w: float = 0.0
-    limit_w: float = math.inf
+    limit_w: float = math.inf  # Readings above it are shown as it. Below zero they are shown as zero.
+    # period at which the energy counter moves (its own clock, same phase), and its resolution
     counter_update_s: float = 0.1
     counter_step_j: float = 0.001
-    seed: int = 1
+    seed: int = 1  # seed of the noise and of the wander
 
     def __post_init__(self) -> None:
         """Refuse a sensor that cannot be: no period, a negative width, a phase that overtakes itself."""
@@ -215,35 +200,21 @@ class SensorModel:
 
 @dataclass(frozen=True, slots=True)
 class Polling:
-    """How a program asks a register and stamps the answers.
+    """How a program asks a register and stamps the answers."""
 
-    Attributes
-    ----------
-    interval_s, jitter_s : float
-        Mean time between polls and its standard deviation.
-    stall_share, stall_s : float
-        Share of polls that are held up, and the mean of how long (exponential).
-    lead_s, lead_jitter_s : float
-        The stamp is earlier than the read by this much, with this standard deviation.
-    stamp_step_s : float
-        Resolution of the stamps (0: full).
-    rate : float
-        Seconds of the stamping clock in one second of the load: 1.001 runs fast by 0.1 %.
-    shift_s : float
-        The stamping clock's reading at the load's epoch.
-    repeat_share, backward_share : float
-        Share of rows whose stamp repeats the one before, or lies behind it.
-    """
-
+    # mean time between polls and its standard deviation
     interval_s: float = 0.007
     jitter_s: float = 0.0007
+    # share of polls that are held up, and the mean of how long (exponential)
     stall_share: float = 0.0
     stall_s: float = 0.03
+    # the stamp is earlier than the read by this much, with this standard deviation
     lead_s: float = 0.0
     lead_jitter_s: float = 0.0
-    stamp_step_s: float = 0.0
-    rate: float = 1.0
-    shift_s: float = 0.0
+    stamp_step_s: float = 0.0  # resolution of the stamps (0: full)
+    rate: float = 1.0  # seconds of the stamping clock in one second of the load: 1.001 runs fast by 0.1 %
+    shift_s: float = 0.0  # the stamping clock's reading at the load's epoch
+    # share of rows whose stamp repeats the one before, or lies behind it
     repeat_share: float = 0.0
     backward_share: float = 0.0
 
@@ -306,10 +277,7 @@ _KNOWN: dict[str, SensorModel] = {
 def parse_sensor_model(spec: str) -> SensorModel:
     """Make a model from its text: ``NAME``, ``NAME:key=value,...`` or ``key=value,...`` over the defaults.
 
-    Raises
-    ------
-    TargetError
-        Unknown name or field, or a value that is not a number. The message lists what there is.
+    Raises TargetError: unknown name or field, or a value that is not a number. The message lists what there is.
     """
     name, colon, rest = spec.partition(":")
     if not colon and "=" in spec:

@@ -233,8 +233,6 @@ def open_virtual(
     device : str or None
         "virtual", or "virtual/" and a chip of the layout: ``virtual/ina226/1`` is the second of three boards that
         feed one accelerator.
-    load : str or None
-        The load of the emulated world; None joins the one there is.
     layout : str or None
         Which chips: "ina226" (one board with the whole load), "boards" (three of them), "product" (voltage and current
         only), "amdgpu", "xe", "grace", "server" (an ACPI meter), "ibmpowernv", "supply", "regulators" (no total).

@@ -26,25 +26,14 @@ _SETTLED = 20  # so many averaging lengths later nothing of the past is left
 
 @dataclass(frozen=True, slots=True)
 class Rail:
-    """One channel of an emulated monitor.
+    """One channel of an emulated monitor."""
 
-    Attributes
-    ----------
-    label : str
-        Empty: nothing is connected.
-    share : float
-        Part of the load that flows through it.
-    volts, ohms : float
-        Voltage and shunt.
-    bias_a : float
-        Error of its zero, amperes.
-    """
-
-    label: str
-    share: float = 0.0
+    label: str  # empty: nothing is connected
+    share: float = 0.0  # part of the load that flows through it
+    # voltage and shunt
     volts: float = 5.0
     ohms: float = 0.005
-    bias_a: float = 0.0
+    bias_a: float = 0.0  # error of its zero, amperes
 
 
 _NC = Rail("")
@@ -52,19 +41,10 @@ _NC = Rail("")
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """One module on its carrier.
+    """One module on its carrier."""
 
-    Attributes
-    ----------
-    model : str
-        As the device tree says.
-    jetpack : int
-        The release that is emulated if none is asked for.
-    chips : dict of bus and address to rails
-    """
-
-    model: str
-    jetpack: int
+    model: str  # as the device tree says
+    jetpack: int  # the release that is emulated if none is asked for
     chips: Mapping[str, tuple[Rail, ...]]
 
 
@@ -262,10 +242,6 @@ def open_virtual(
 
     Parameters
     ----------
-    device : str or None
-        None, or "virtual".
-    load : str or None
-        The load of the emulated world; None joins the one there is.
     board : str
         Which module: nano, tx1, tx2, xavier-nx, agx-xavier, orin-nx, agx-orin, thor, or custom (rails nobody knows).
     jetpack : int, optional

@@ -212,10 +212,8 @@ def _recorded(path: str, spec: str) -> Table:
 def parse_load(spec: str) -> Load:
     """Make a load from its text.
 
-    Raises
-    ------
-    TargetError
-        Unknown kind, unknown or malformed parameter, unreadable recording. The message shows the grammar.
+    Raises TargetError: unknown kind, unknown or malformed parameter, unreadable recording. The message shows the
+    grammar.
     """
     kind, _, rest = spec.partition(":")
     if kind == "csv":

@@ -48,44 +48,22 @@ _RECORD = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One sensor of an emulated OCC.
-
-    Attributes
-    ----------
-    name, units : str
-    code, location : int
-        Type and place, as in the table.
-    share : float
-        Part of the load that it measures.
-    level : int
-        What it shows without a load, in steps.
-    scale : int
-        The word of the scale factor.
-    every : int
-        Ticks between two samples; 0: never sampled.
-    rate : int
-        The word of the nominal rate.
-    truncated : bool
-        Whether samples are truncated rather than rounded.
-    function : int
-        Function of the converter channel.
-    counter : bool
-        Whether its record has the short form.
-    """
+    """One sensor of an emulated OCC."""
 
     name: str
     units: str
+    # code, location: type and place, as in the table
     code: int
     location: int
     _: KW_ONLY
-    share: float = 0.0
-    level: int = 0
-    scale: int = 0x0100
-    every: int = 1
-    rate: int = 0x0203
-    truncated: bool = False
-    function: int = 0
-    counter: bool = False
+    share: float = 0.0  # part of the load that it measures
+    level: int = 0  # what it shows without a load, in steps
+    scale: int = 0x0100  # the word of the scale factor
+    every: int = 1  # ticks between two samples; 0: never sampled
+    rate: int = 0x0203  # the word of the nominal rate
+    truncated: bool = False  # whether samples are truncated rather than rounded
+    function: int = 0  # function of the converter channel
+    counter: bool = False  # whether its record has the short form
 
 
 def _row(count: int, digits: int, first: Kind) -> Iterator[Kind]:
@@ -353,10 +331,6 @@ def open_virtual(
 
     Parameters
     ----------
-    device : str or None
-        None, or "virtual".
-    load : str or None
-        The load of the emulated world; None joins the one there is.
     sockets : int
         Number of processors, 1 to 8.
     sensors, whole

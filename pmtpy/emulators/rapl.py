@@ -252,10 +252,6 @@ def open_virtual(
 
     Parameters
     ----------
-    device : str or None
-        None, or "virtual".
-    load : str or None
-        The load of the emulated world; None joins the one there is.
     layout : str
         Which machine: "server" (two sockets with memory), "client", "amd", "amd-dies", "intel-dies", "many" (twelve
         sockets), "psys-between", "mmio-only".

@@ -24,21 +24,11 @@ _GARBAGE = b"\xf8\x0e\x78\x80\xfe"
 
 
 class SerialBoard(Protocol):
-    """The far side of a serial line.
+    """The far side of a serial line."""
 
-    Attributes
-    ----------
-    baud : int
-        Rate of its end of the line; 0: it means nothing.
-    attached : bool
-        False while it is unplugged.
-    greeting : bytes
-        What it says by itself when a port is opened.
-    """
-
-    baud: int
-    attached: bool
-    greeting: bytes
+    baud: int  # rate of its end of the line; 0: it means nothing
+    attached: bool  # false while it is unplugged
+    greeting: bytes  # what it says by itself when a port is opened
 
     def feed(self, data: bytes, now_ns: int) -> None:
         """Take what the host has sent."""
@@ -120,7 +110,6 @@ class PtyBoard:
 
     Parameters
     ----------
-    board : SerialBoard
     clock : Clock
         Of the host.
     link : Path

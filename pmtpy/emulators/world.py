@@ -24,27 +24,13 @@ DEFAULT_LOAD = "square:low=30,high=90,hz=1"
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """A load on a clock.
+    """A load on a clock."""
 
-    Attributes
-    ----------
-    load : Load
-        The truth, in seconds since the epoch.
-    clock : Clock
-        The host clock that the emulated devices and the sensors share.
-    epoch_ns : int
-        The instant of the clock at which the load's time is 0.
-    spec : str
-        The text of the load, for other processes.
-    seed : int
-        Seed of all noise.
-    """
-
-    load: Load
-    clock: Clock
-    epoch_ns: int
-    spec: str = ""
-    seed: int = 1
+    load: Load  # the truth, in seconds since the epoch
+    clock: Clock  # the host clock that the emulated devices and the sensors share
+    epoch_ns: int  # the instant of the clock at which the load's time is 0
+    spec: str = ""  # the text of the load, for other processes
+    seed: int = 1  # seed of all noise
 
     def seconds_since_epoch(self, t_ns: Ints | int) -> Floats:
         """Time of the load for instants of the clock."""
@@ -78,10 +64,7 @@ def shared_world(load: str | None, *, clock: Clock) -> World:
 
     One world for each clock, held by its inhabitants alone.
 
-    Raises
-    ------
-    TargetError
-        Another load than the one that the open virtual sensors watch.
+    Raises TargetError: another load than the one that the open virtual sensors watch.
     """
     given: object = load  # an option of create(), which knows no types
     if given is not None and not isinstance(given, str):

@@ -20,34 +20,19 @@ _SAME = ("host", "cpu")  # what makes it the same machine
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """Energies of an earlier run.
-
-    Attributes
-    ----------
-    path : str
-    tests : mapping of node id to record
-    note : str
-        What a reader of a comparison must know; empty where all is as it was.
-    forced : bool
-        Compare other devices nevertheless.
-    limit : float or None
-        The relative increase beyond which a run fails; None: none does.
-    """
+    """Energies of an earlier run."""
 
     path: str
     tests: Mapping[str, Record]
-    note: str
-    forced: bool
-    limit: float | None
+    note: str  # what a reader of a comparison must know; empty where all is as it was
+    forced: bool  # compare other devices nevertheless
+    limit: float | None  # the relative increase beyond which a run fails; None: none does
 
 
 def read_baseline(config: pytest.Config) -> Baseline:
     """Read the file of ``--energy-compare``.
 
-    Raises
-    ------
-    UsageError
-        It cannot be read, or is of another machine; or what is allowed makes no sense.
+    Raises UsageError: it cannot be read, or is of another machine; or what is allowed makes no sense.
     """
     limit = _limit(config.getoption("energy_compare_fail"))
     if not config.getoption("energy_compare"):

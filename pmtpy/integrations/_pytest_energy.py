@@ -57,10 +57,7 @@ class Budget:
 def _budget_of(item: pytest.Item) -> Budget | None:
     """Return the budget of a test; None where it has none.
 
-    Raises
-    ------
-    TargetError
-        It makes no sense.
+    Raises TargetError: it makes no sense.
     """
     marked = list(item.iter_markers_with_node("energy_budget"))
     if not marked:
@@ -115,21 +112,13 @@ def check_budgets(items: Sequence[pytest.Item]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one sensor says of a test body, over all its runs.
+    """What one sensor says of a test body, over all its runs."""
 
-    Attributes
-    ----------
-    joules, seconds : float
-        Of one run.
-    half : float
-        Half-width of the interval of 95 %, joules.
-    apart : float
-        The same without what two runs on one sensor have in common; NaN of a single run, whose scatter is not known.
-    """
-
+    # of one run
     joules: float
     seconds: float
-    half: float
+    half: float  # half-width of the interval of 95 %, joules
+    # the same without what two runs on one sensor have in common; NaN of a single run, whose scatter is not known
     apart: float
     runs: int
     coverage: float

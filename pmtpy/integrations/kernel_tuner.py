@@ -75,12 +75,8 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
     cool_to_c : float, optional
         With ``steady``: wait before each configuration until the card is as cool as that, a minute at most.
 
-    Raises
-    ------
-    TargetError
-        No sensor was named, or one that does not exist.
-    BackendUnavailableError
-        A sensor cannot be used; raised when tuning starts.
+    Raises TargetError: no sensor was named, or one that does not exist.
+    Raises BackendUnavailableError: a sensor cannot be used; raised when tuning starts.
 
     Examples
     --------

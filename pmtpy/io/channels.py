@@ -36,10 +36,7 @@ def described(channel: Channel, *, in_total: bool) -> dict[str, object]:
 def channel_of(facts: Mapping[str, Any]) -> Channel:
     """Return the channel that :func:`described` described.
 
-    Raises
-    ------
-    KeyError, TypeError, ValueError
-        The facts are not those of a channel.
+    Raises KeyError, TypeError, ValueError: the facts are not those of a channel.
     """
     arguments = signature(Channel).parameters
     known = {name: facts[_KEYS.get(name, name)] for name in arguments if _KEYS.get(name, name) in facts}

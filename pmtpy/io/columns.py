@@ -24,24 +24,12 @@ _LEAST, _MOST = 3, 9
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One numeric column behind the fixed four.
+    """One numeric column behind the fixed four."""
 
-    Attributes
-    ----------
-    name : str
-        As in the file, unit included.
-    array : str
-        Which array of the Frame: ``watts``, ``joules`` or ``values``.
-    index : int
-        Which column of that array; negative: the sensor has no total, and the column stays empty.
-    places : int
-        Decimals in a text file.
-    """
-
-    name: str
-    array: str
-    index: int
-    places: int
+    name: str  # as in the file, unit included
+    array: str  # which array of the Frame: ``watts``, ``joules`` or ``values``
+    index: int  # which column of that array; negative: the sensor has no total, and the column stays empty
+    places: int  # decimals in a text file
 
     def of(self, frame: Frame) -> Floats:
         """Values of this column, shape (n,)."""

@@ -37,29 +37,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """What was written.
-
-    Attributes
-    ----------
-    rows : int
-    lost : int
-        Rows that were missing in the recording.
-    notes : tuple of str
-        What the reader said of the recording, and what the new format could not take.
-    """
+    """What was written."""
 
     rows: int
-    lost: int
-    notes: tuple[str, ...]
+    lost: int  # rows that were missing in the recording
+    notes: tuple[str, ...]  # what the reader said of the recording, and what the new format could not take
 
 
 def format_for(path: str | os.PathLike[str], name: str | None = None) -> FileFormat:
     """Return the format that a name or the suffix of a path means.
 
-    Raises
-    ------
-    TargetError
-        There is none.
+    Raises TargetError: there is none.
     """
     if name is not None:
         found = next((f for f in FILE_FORMATS if f.name == name), None)
@@ -115,14 +103,9 @@ def convert(
     tell : callable
         Called with the share that is done, 0 to 1.
 
-    Raises
-    ------
-    FileFormatError
-        The recording cannot be read.
-    SinkError
-        The file exists or cannot be written, or the format cannot hold what the recording has.
-    TargetError
-        No such format; or nothing says when the recording was made.
+    Raises FileFormatError: the recording cannot be read.
+    Raises SinkError: the file exists or cannot be written, or the format cannot hold what the recording has.
+    Raises TargetError: no such format; or nothing says when the recording was made.
     """
     into = format_for(target, format)
     if Path(target).exists() and Path(source).exists() and Path(source).samefile(target):

@@ -115,10 +115,6 @@ def unlock(held: int | None) -> None:
 class JlsFile:
     """An open JLS file of ours. Used by one thread at a time; close it, or use a with-statement.
 
-    Parameters
-    ----------
-    path : Path
-
     Attributes
     ----------
     facts : dict
@@ -134,10 +130,7 @@ class JlsFile:
     start_unix_s : float
         Of the first row; NaN: there is none.
 
-    Raises
-    ------
-    FileFormatError
-        It is still being written, is damaged, or is not one of ours.
+    Raises FileFormatError: it is still being written, is damaged, or is not one of ours.
     """
 
     def __init__(self, path: Path) -> None:

@@ -23,33 +23,18 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What a launcher says of a process and its job.
+    """What a launcher says of a process and its job."""
 
-    Attributes
-    ----------
-    scheduler : str
-        ``slurm``, ``torchrun``, ``openmpi``, ``mpich``; empty: none.
-    job : str
-        What tells this job from others: its id, and that of the step; empty where nobody says.
-    rank, size, local_rank, local_size : int or None
-        Of the process: in the job, and on its node.
-    nodes : int or None
-        How many the job has.
-    hosts : str
-        Their names, where they are said, as Slurm writes a list; :func:`host_names` tells them.
-    cpus : int or None
-        Of this node, that the job may use.
-    """
-
-    scheduler: str = ""
-    job: str = ""
+    scheduler: str = ""  # ``slurm``, ``torchrun``, ``openmpi``, ``mpich``; empty: none
+    job: str = ""  # what tells this job from others: its id, and that of the step; empty where nobody says
+    # of the process: in the job, and on its node
     rank: int | None = None
     size: int | None = None
     local_rank: int | None = None
     local_size: int | None = None
-    nodes: int | None = None
-    hosts: str = ""
-    cpus: int | None = None
+    nodes: int | None = None  # how many the job has
+    hosts: str = ""  # their names, where they are said, as Slurm writes a list; :func:`host_names` tells them
+    cpus: int | None = None  # of this node, that the job may use
 
     @property
     def reads(self) -> bool:
@@ -157,21 +142,12 @@ def tasks_per_node(text: str) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The node that this process runs on.
+    """The node that this process runs on."""
 
-    Attributes
-    ----------
-    host : str
-        Its name; containers share or invent them.
-    node : str
-        What tells it from others: the kernel's boot id, which processes have in common that see the same counters.
-    cpus : int
-        All that it has.
-    """
-
-    host: str
+    host: str  # its name; containers share or invent them
+    # what tells it from others: the kernel's boot id, which processes have in common that see the same counters
     node: str
-    cpus: int
+    cpus: int  # all that it has
 
 
 def this_machine(environ: Mapping[str, str]) -> Machine:

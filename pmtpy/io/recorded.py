@@ -27,20 +27,11 @@ _OF_THE_WHOLE = {"rows", "lost", "dropped", "error", "converted_from"}  # what m
 
 @dataclass(frozen=True, slots=True)
 class RecordedLayout:
-    """Which columns of a recording are which of a Frame.
-
-    Attributes
-    ----------
-    layout : Layout
-    columns : tuple of Column
-        Those of the layout that the recording has.
-    left_out : tuple of str
-        Columns whose meaning is not known.
-    """
+    """Which columns of a recording are which of a Frame."""
 
     layout: Layout
-    columns: tuple[Column, ...]
-    left_out: tuple[str, ...] = ()
+    columns: tuple[Column, ...]  # those of the layout that the recording has
+    left_out: tuple[str, ...] = ()  # columns whose meaning is not known
 
 
 def layout_of(names: Sequence[str], facts: dict[str, Any] | None, joules: str) -> RecordedLayout:
@@ -203,8 +194,6 @@ class Frames:
 
     Parameters
     ----------
-    meaning : RecordedLayout
-    header : Header
     start_s : float
         Unix seconds of its beginning, where ``elapsed`` is zero.
     thinned : bool

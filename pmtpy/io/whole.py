@@ -14,10 +14,7 @@ from pmtpy.errors import SinkError
 def write_whole(path: Path, facts: Mapping[str, object], *, indent: int | None = None) -> None:
     """Write a file beside the place and put it there in one step.
 
-    Raises
-    ------
-    SinkError
-        It cannot be written.
+    Raises SinkError: it cannot be written.
     """
     draft = path.with_name(path.name + ".tmp")
     try:

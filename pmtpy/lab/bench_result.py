@@ -37,19 +37,11 @@ _ANSWERED = ("too short", "alias")  # warnings about single regions to which the
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the works.
-
-    Attributes
-    ----------
-    label : str
-    joules, watts, seconds : Estimate
-        Of one repetition. The intervals of joules and watts include what the sensor is not known better by any number
-        of trials: its gain, zero and resolution.
-    trials : int
-    plan : Plan
-    """
+    """One of the works."""
 
     label: str
+    # joules, watts, seconds: of one repetition. The intervals of joules and watts include what the sensor is not
+    # known better by any number of trials: its gain, zero and resolution.
     joules: Estimate
     watts: Estimate
     seconds: Estimate
@@ -161,13 +153,7 @@ def _known(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a result is made from beside its trials.
-
-    Attributes
-    ----------
-    warmed_s, block_s : float
-        How long it took before the first block, and how long a block takes.
-    """
+    """What a result is made from beside its trials."""
 
     labels: Sequence[str]
     plans: Sequence[Plan]
@@ -176,6 +162,7 @@ class Setting:
     target: float
     sensor: Mapping[str, object]
     machine: Mapping[str, str]
+    # how long it took before the first block, and how long a block takes
     warmed_s: float
     block_s: float
 

@@ -24,51 +24,31 @@ _LOOKS = 40
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What one trial measured; energies are those of one repetition.
+    """What one trial measured; energies are those of one repetition."""
 
-    Attributes
-    ----------
-    side : int
-        Which work: 0 or 1.
-    block : int
-    start_unix_s : float
-    middle_s : float
-        Middle of the trial, seconds since the benchmark began.
-    repetitions : int
-        Measured, in all bursts.
-    seconds, joules, watts : float
-        Of one repetition; ``watts`` is their mean power.
-    gain_u, offset_u, resolution_u, ends_u : float
-        Standard uncertainties that all trials share, relative to ``joules``; the last is that of bursts which begin and
-        end in idle time, whose edges the sensor blurs.
-    coverage : float
-        Share of the time for which the energy is known.
-    before, after : mapping of str to float
-        Temperatures and clocks.
-    held_back : mapping of str to float
-        What kept the clocks below what they could be, and for how many seconds of the trial; NaN where all that is
-        known is that it did so at its begin or end.
-    warnings : tuple of str
-        Of the sensor.
-    """
-
-    side: int
+    side: int  # which work: 0 or 1
     block: int
     start_unix_s: float
-    middle_s: float
-    repetitions: int
+    middle_s: float  # middle of the trial, seconds since the benchmark began
+    repetitions: int  # measured, in all bursts
+    # of one repetition; ``watts`` is their mean power
     seconds: float
     joules: float
     watts: float
+    # standard uncertainties that all trials share, relative to ``joules``; the last is that of bursts which begin and
+    # end in idle time, whose edges the sensor blurs
     gain_u: float
     offset_u: float
     resolution_u: float
     ends_u: float
-    coverage: float
+    coverage: float  # share of the time for which the energy is known
+    # temperatures and clocks
     before: Mapping[str, float]
     after: Mapping[str, float]
+    # what kept the clocks below what they could be, and for how many seconds of the trial; NaN where all that is
+    # known is that it did so at its begin or end
     held_back: Mapping[str, float]
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...]  # of the sensor
 
 
 @dataclass(frozen=True, slots=True)

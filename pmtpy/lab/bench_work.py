@@ -18,26 +18,15 @@ _ASYNC = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
 
 
 class Work(Protocol):
-    """A piece of work that can be done again and again.
+    """A piece of work that can be done again and again."""
 
-    Attributes
-    ----------
-    label : str
-        Its name for people.
-    starts_process : bool
-        Whether the start of a process is a part of it.
-    """
-
-    label: str
-    starts_process: bool
+    label: str  # its name for people
+    starts_process: bool  # whether the start of a process is a part of it
 
     def run(self, times: int) -> None:
         """Do it so many times, one after the other.
 
-        Raises
-        ------
-        WorkFailedError
-            It failed; the message says how.
+        Raises WorkFailedError: it failed; the message says how.
         """
         ...
 
@@ -45,10 +34,8 @@ class Work(Protocol):
 class FunctionWork:
     """Calls a function without arguments; its exceptions are its own.
 
-    Raises
-    ------
-    TargetError
-        Calling it only makes something to be awaited; also from the first :meth:`run`, where only its result tells.
+    Raises TargetError: calling it only makes something to be awaited; also from the first :meth:`run`, where only its
+    result tells.
     """
 
     starts_process = False
@@ -141,10 +128,7 @@ def _tail(said: IO[bytes]) -> str:
 def work_of(given: object) -> Work:
     """Return a function, or a command as a list of words, as what is repeated.
 
-    Raises
-    ------
-    TargetError
-        It is neither.
+    Raises TargetError: it is neither.
     """
     if callable(given):
         return FunctionWork(given)

@@ -99,12 +99,8 @@ def certify(
     meter : str, optional
         Another sensor that measures the same power and is to be trusted, ``name[:device]``.
 
-    Raises
-    ------
-    TargetError, BackendUnavailableError
-        A sensor cannot be opened, or nothing here makes a load for it.
-    DeclinedError
-        It showed nothing where there should have been steady levels.
+    Raises TargetError, BackendUnavailableError: a sensor cannot be opened, or nothing here makes a load for it.
+    Raises DeclinedError: it showed nothing where there should have been steady levels.
     """
     if "load" in options:
         msg = f"{target}: certify makes the load itself; leave the option load out"

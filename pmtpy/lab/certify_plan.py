@@ -20,32 +20,17 @@ _TAIL_S = 1.5  # after the last block, for what the sensor still has to say
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long what lasts.
+    """How long what lasts."""
 
-    Attributes
-    ----------
-    response_s : float
-        One long block and then pseudo-random ones, for period and kernel; at least 10.
-    shares : tuple of float
-        Of the device that are loaded for the steady levels, besides none of it.
-    level_s : float
-        Each of them, each time; its second half counts.
-    rounds : int
-        How often all levels are taken, in another order each time.
-    trials, repetitions : int
-        Trials of how many short blocks.
-    block_s : float
-        How long one of these is.
-    seed : int
-    """
-
-    response_s: float = 20.0
+    response_s: float = 20.0  # one long block and then pseudo-random ones, for period and kernel; at least 10
+    # of the device that are loaded for the steady levels, besides none of it
     shares: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0)
-    level_s: float = 4.0
-    rounds: int = 2
+    level_s: float = 4.0  # each of them, each time; its second half counts
+    rounds: int = 2  # how often all levels are taken, in another order each time
+    # trials of how many short blocks
     trials: int = 4
     repetitions: int = 32
-    block_s: float = 0.1
+    block_s: float = 0.1  # how long one of these is
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -97,10 +82,7 @@ class Scheme:
     def met(self, edges_s: Floats) -> Scheme:
         """Return the stretches as they really were, by when the load was switched.
 
-        Raises
-        ------
-        DeclinedError
-            The load ended early.
+        Raises DeclinedError: the load ended early.
         """
         if len(edges_s) != len(self.edges_s):
             msg = f"the load was switched {len(edges_s)} times instead of {len(self.edges_s)}: it ended early"

@@ -16,39 +16,23 @@ from pmtpy.analysis.signal.estimate import Estimate
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a sensor must keep to pass; percent, but for ``coverage``.
+    """What a sensor must keep to pass; percent, but for ``coverage``."""
 
-    Attributes
-    ----------
-    period : float
-        How far the update period may be from the stated one.
-    coverage : float
-        The least share of the time that its readings must see (window over period). Below 0.9 it is called part-time.
-    linearity : float
-        How far a level may be from the straight line through all of them, of their span.
-    gain : float
-        How far the gain may be from 1. NVML states +-5 %; Yang, Adamek and Armour (arXiv 2312.02741) found cards within
-        it and beyond.
-    repeat : float
-        Standard deviation of the energies of the trials. 0.25 % was reached there by good practice.
-    short : float
-        How far the energy of short loads may be from what the steady levels make of them. Some 5 % remain there.
-    """
-
-    period: float = 5.0
+    period: float = 5.0  # how far the update period may be from the stated one
+    # The least share of the time that its readings must see (window over period). Below 0.9 it is called part-time.
     coverage: float = 0.9
-    linearity: float = 1.0
+    linearity: float = 1.0  # how far a level may be from the straight line through all of them, of their span
+    # How far the gain may be from 1. NVML states +-5 %; Yang, Adamek and Armour (arXiv 2312.02741) found cards within
+    # it and beyond.
     gain: float = 5.0
-    repeat: float = 1.0
+    repeat: float = 1.0  # Standard deviation of the energies of the trials. 0.25 % was reached there by good practice.
+    # How far the energy of short loads may be from what the steady levels make of them. Some 5 % remain there.
     short: float = 5.0
 
     def but(self, changes: dict[str, float]) -> Rules:
         """Return the rules with some of them changed.
 
-        Raises
-        ------
-        KeyError
-            There is no such rule.
+        Raises KeyError: there is no such rule.
         """
         unknown = changes.keys() - {f.name for f in fields(self)}
         if unknown:
@@ -79,7 +63,6 @@ def rulings(
 
     Parameters
     ----------
-    found : Characterisation
     refresh_s : float, optional
         The update period that the sensor's channel states.
     line, trials : tuple

@@ -53,10 +53,7 @@ def measure_blocks(
 
     The hours of a virtual sensor pass in simulated time.
 
-    Raises
-    ------
-    TargetError, BackendUnavailableError
-        The target cannot be opened, or has no such channel.
+    Raises TargetError, BackendUnavailableError: the target cannot be opened, or has no such channel.
     """
     virtual = (split_target(target)[1] or "").startswith("virtual")
     driven = ManualClock() if virtual else None
@@ -109,10 +106,7 @@ def _columns(rows: Sequence[tuple[float, float, float, float]]) -> Blocks:
 def begin_of(table: pd.DataFrame, label: str | None, *, absolute: bool) -> float:
     """Return what is added to a log's times: 0 for Unix time, else when the work began by the recording's elapsed time.
 
-    Raises
-    ------
-    TargetError
-        There is no such marker, or one is given although the log tells Unix time.
+    Raises TargetError: there is no such marker, or one is given although the log tells Unix time.
     """
     if absolute:
         if label is not None:

@@ -48,10 +48,7 @@ Maker = AbstractContextManager[Running]
 def schedule(seconds: float, seed: int = 1) -> Floats:
     """Return when to switch on, off, on, ... in seconds since the start.
 
-    Raises
-    ------
-    TargetError
-        Too short for a step and a useful number of random blocks.
+    Raises TargetError: too short for a step and a useful number of random blocks.
     """
     if seconds < 10.0:
         msg = f"{seconds:g} s are too short to characterise a sensor; take at least 10s, better 20s"
@@ -161,10 +158,7 @@ def gpu_load(device: str | None, edges_s: Floats, clock: Clock, shares: Sequence
     A block with a share below one is made of as many products as that share of the multiprocessors: how much of the
     device is busy then is known roughly, and what power it takes not at all.
 
-    Raises
-    ------
-    BackendUnavailableError
-        None is, or it sees no GPU.
+    Raises BackendUnavailableError: none is, or it sees no GPU.
     """
     number = int(device) if device is not None and device.isdigit() else 0
     product = _torch(number) or _cupy(number)

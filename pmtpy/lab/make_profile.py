@@ -32,10 +32,7 @@ def calibration_line(found: Sequence[Found], percent: float | None) -> tuple[Aff
 
     ``percent`` is the repeatability of a single recording, one standard deviation; None: as published.
 
-    Raises
-    ------
-    CalibrationError
-        Something was found of neither gain nor offset, or the repeatability makes no sense.
+    Raises CalibrationError: something was found of neither gain nor offset, or the repeatability makes no sense.
     """
     gains, offsets = [_estimate(f, "gradient") for f in found], [_estimate(f, "intercept_w") for f in found]
     if len(found) > 1:
@@ -66,10 +63,7 @@ def _pooled(numbers: Sequence[Number]) -> Number:
 def profile_of(found: Found, channel: Channel, came: tuple[tuple[str, str], ...]) -> Profile:
     """Make a profile of one recording of a device that is known; without a meter, of its kernel alone.
 
-    Raises
-    ------
-    CalibrationError
-        The recording does not say of which device it is, or which watts were shown.
+    Raises CalibrationError: the recording does not say of which device it is, or which watts were shown.
     """
     devices = identities([found])
     if not devices:
@@ -85,10 +79,7 @@ def profile_of(found: Found, channel: Channel, came: tuple[tuple[str, str], ...]
 def response_of(found: Sequence[Found]) -> Response:
     """Return what the recordings say of how the sensor follows time.
 
-    Raises
-    ------
-    CalibrationError
-        They name different kernels.
+    Raises CalibrationError: they name different kernels.
     """
     kernels = [k if isinstance(k := f.get("kernel"), Mapping) else {} for f in found]
     families = list(dict.fromkeys(str(k.get("family", "")) for k in kernels))
@@ -129,10 +120,7 @@ def candidates(found: Sequence[Found]) -> tuple[tuple[float, Response], ...]:
 def shown_range(found: Sequence[Found]) -> tuple[float, float]:
     """Return the lowest and the highest reading of all recordings, watts.
 
-    Raises
-    ------
-    CalibrationError
-        One of them does not say.
+    Raises CalibrationError: one of them does not say.
     """
     spans = [f.get("shown_w") for f in found]
     if not all(isinstance(s, list) and len(s) == 2 for s in spans):

@@ -73,10 +73,7 @@ def measure_reads(target: str, options: Mapping[str, str], reads: int, clock: Cl
     reads : int
         How many.
 
-    Raises
-    ------
-    TargetError, BackendUnavailableError
-        The target cannot be opened, or delivers by itself.
+    Raises TargetError, BackendUnavailableError: the target cannot be opened, or delivers by itself.
     """
     with _source(target, options, clock) as source:
         if source.traits.streaming:
@@ -92,24 +89,12 @@ def measure_reads(target: str, options: Mapping[str, str], reads: int, clock: Cl
 
 @dataclass(frozen=True, slots=True)
 class Updates:
-    """How often a sensor renews its value.
+    """How often a sensor renews its value."""
 
-    Attributes
-    ----------
-    channel : str
-        Whose; empty where all channels are renewed together.
-    mean_s : Estimate
-        Seconds between updates.
-    detail : UpdateInterval or None
-        How the intervals scatter, where the sensor stamps them itself.
-    stated_s : float or None
-        What the backend states of it.
-    """
-
-    channel: str
-    mean_s: Estimate
-    detail: UpdateInterval | None
-    stated_s: float | None
+    channel: str  # whose; empty where all channels are renewed together
+    mean_s: Estimate  # seconds between updates
+    detail: UpdateInterval | None  # how the intervals scatter, where the sensor stamps them itself
+    stated_s: float | None  # what the backend states of it
 
 
 def measure_updates(
@@ -123,12 +108,8 @@ def measure_updates(
 
     Parameters as :func:`measure_reads`.
 
-    Raises
-    ------
-    DeclinedError
-        It cannot be told.
-    TargetError, BackendUnavailableError
-        The target cannot be opened.
+    Raises DeclinedError: it cannot be told.
+    Raises TargetError, BackendUnavailableError: the target cannot be opened.
     """
     with _source(target, options, clock) as source:
         stated = next((c.refresh_s for c in source.channels if c.measures_energy and c.refresh_s), None)
@@ -171,16 +152,11 @@ def measure_pattern(
     target, options
         As :func:`measure_reads`. A virtual device watches the load; a load on real processors is made by all cores
         but one.
-    load_hz, seconds : float
     channel : str, optional
         None: the total, else the first power.
 
-    Raises
-    ------
-    DeclinedError
-        There is no pattern.
-    TargetError, BackendUnavailableError
-        The target cannot be opened, or no such load can be made for it.
+    Raises DeclinedError: there is no pattern.
+    Raises TargetError, BackendUnavailableError: the target cannot be opened, or no such load can be made for it.
     """
     import threading
 
@@ -223,28 +199,18 @@ def recorded_pattern(table: pd.DataFrame, column: str, load_hz: float) -> Patter
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Stretches of a recording whose mean powers are compared.
+    """Stretches of a recording whose mean powers are compared."""
 
-    Attributes
-    ----------
-    starts_s, ends_s : float64, shape (n,)
-        In the times of the recording.
-    marked : bool
-        They are regions that markers enclose.
-    """
-
+    # shape (n,); in the times of the recording
     starts_s: Floats
     ends_s: Floats
-    marked: bool
+    marked: bool  # they are regions that markers enclose
 
 
 def time_column(tables: Sequence[pd.DataFrame]) -> str:
     """Return the times that recordings share: wall time where each has it, else for a single one the elapsed time.
 
-    Raises
-    ------
-    TargetError
-        Several recordings, one of which has no wall time.
+    Raises TargetError: several recordings, one of which has no wall time.
     """
     if all(bool(t["time"].notna().all()) for t in tables):
         return "time"
@@ -258,10 +224,7 @@ def time_column(tables: Sequence[pd.DataFrame]) -> str:
 def windows_of(tables: Sequence[pd.DataFrame], length_s: float) -> Windows:
     """Return the workloads of recordings: regions of the first one that has any, else windows of equal length.
 
-    Raises
-    ------
-    TargetError
-        The recordings share too little time.
+    Raises TargetError: the recordings share too little time.
     """
     column = time_column(tables)
     times = [t[column].to_numpy(np.float64) for t in tables]

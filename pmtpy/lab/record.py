@@ -49,36 +49,20 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Polls:
-    """All that a register showed, poll by poll, and when the load was on.
+    """All that a register showed, poll by poll, and when the load was on."""
 
-    Attributes
-    ----------
-    start_ns : int
-        When recording began, on the clock.
-    t_s : float64, shape (n,)
-        Middle of each poll, seconds since the start.
-    channels : tuple of Channel
-    values : float64, shape (n, c)
-        In the channels' units. What has not moved repeats itself; NaN before the first reading.
-    chosen : int
-        The channel that was asked for, else the one of power that shows the most.
-    edges_s : float64, shape (m,)
-        When the load was switched on, off, on, ..., seconds since the start; empty where that is not known.
-    identity : Identity
-    limits : tuple of mapping
-        What held the device's clocks back by the beginning and by the end, as :meth:`Source.limits` says.
-    settings : mapping
-        What is set on the device, as :meth:`Source.settings` says.
-    """
-
-    start_ns: int
-    t_s: Floats
+    start_ns: int  # when recording began, on the clock
+    t_s: Floats  # shape (n,); middle of each poll, seconds since the start
     channels: tuple[Channel, ...]
+    # shape (n, c); in the channels' units. What has not moved repeats itself; NaN before the first reading.
     values: Floats
-    chosen: int
+    chosen: int  # the channel that was asked for, else the one of power that shows the most
+    # shape (m,); when the load was switched on, off, on, ..., seconds since the start; empty where that is not known
     edges_s: Floats
     identity: Identity
+    # what held the device's clocks back by the beginning and by the end, as :meth:`Source.limits` says
     limits: tuple[Mapping[str, float], ...] = ()
+    # what is set on the device, as :meth:`Source.settings` says
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def watts(self, column: int) -> Floats:
@@ -115,12 +99,8 @@ def record(
     progress : callable
         Told what is going on.
 
-    Raises
-    ------
-    TargetError
-        No such target, channel or option.
-    BackendUnavailableError
-        The sensor cannot be used, or nothing here can make a load for it.
+    Raises TargetError: no such target, channel or option.
+    Raises BackendUnavailableError: the sensor cannot be used, or nothing here can make a load for it.
     """
     polls = record_all(
         target,

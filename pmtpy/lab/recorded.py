@@ -43,12 +43,8 @@ def read_file(
     A last line that its writer did not finish is left out: loggers are ended by a signal. Any other line that cannot
     be read is an error, unless ``skip_broken``.
 
-    Raises
-    ------
-    TargetError
-        There is no such file, or it cannot be opened.
-    FileFormatError
-        It is no recording, or has broken lines.
+    Raises TargetError: there is no such file, or it cannot be opened.
+    Raises FileFormatError: it is no recording, or has broken lines.
     """
     try:
         table = _read(path, ends, skip_broken=skip_broken)
@@ -90,10 +86,7 @@ def one_run(tables: Sequence[pd.DataFrame]) -> bool:
 def power_column(table: pd.DataFrame, channel: str | None, path: str) -> str:
     """Return the column of a channel, named with or without its unit.
 
-    Raises
-    ------
-    TargetError
-        There is no such channel, or no power at all.
+    Raises TargetError: there is no such channel, or no power at all.
     """
     powers = [c for c in table.columns if c.endswith("_W") and table[c].notna().any()]
     if not powers:
@@ -117,10 +110,7 @@ def power_column(table: pd.DataFrame, channel: str | None, path: str) -> str:
 def sensor_column(table: pd.DataFrame, channel: str | None, path: str) -> str:
     """Return the column of the sensor to be characterised; a meter's recording is no such thing.
 
-    Raises
-    ------
-    TargetError
-        As :func:`power_column`; or the file is a meter's.
+    Raises TargetError: as :func:`power_column`; or the file is a meter's.
     """
     if table.attrs["format"] == _METER:
         msg = f"{path} is the recording of a meter: give the sensor's own log as FILE, and this one with --meter"
@@ -162,12 +152,8 @@ def _bridged(t: Floats, watts: Floats, joules: Floats, lost: Ints) -> Floats | N
 def read_stamps(path: str, *, skip_broken: bool = False, report: Callable[[str], None] = _log.warning) -> LoadIntervals:
     """Read when a load was on: from a load stamp file, or from the start and end markers of any recording.
 
-    Raises
-    ------
-    TargetError
-        It cannot be opened, or has no such markers.
-    FileFormatError
-        It is no recording.
+    Raises TargetError: it cannot be opened, or has no such markers.
+    Raises FileFormatError: it is no recording.
     """
     table = read_file(path, skip_broken=skip_broken, report=report)
     stamps = marked_load(table)

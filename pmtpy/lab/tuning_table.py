@@ -30,10 +30,8 @@ def read_table(path: Path, power: str = "") -> Table:
     A cache of Kernel Tuner is read as well: its clock is ``nvml_gr_clock``, a configuration is all other parameters,
     and its power is ``power``, or the only one that it has.
 
-    Raises
-    ------
-    FileFormatError
-        It cannot be read, lacks a column, or has a value that is not a number: file, line and column are named.
+    Raises FileFormatError: it cannot be read, lacks a column, or has a value that is not a number: file, line and
+    column are named.
     """
     try:
         raw = path.read_bytes()
@@ -121,10 +119,7 @@ def _number(path: Path, line: int, column: str, text: str | None) -> float:
 def write_predictions(path: Path, found: Sequence[Prediction]) -> None:
     """Write what is predicted, a line each.
 
-    Raises
-    ------
-    SinkError
-        The file cannot be written.
+    Raises SinkError: the file cannot be written.
     """
     try:
         with path.open("w", encoding="utf-8", newline="") as file:

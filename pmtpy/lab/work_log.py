@@ -29,33 +29,21 @@ _KINDS = ("size", "request_size", "block_size", "kind", "name")
 
 @dataclass(frozen=True, slots=True)
 class WorkLog:
-    """Windows of work.
+    """Windows of work."""
 
-    Attributes
-    ----------
-    starts_s, ends_s, amounts : float64, shape (n,)
-        In Unix seconds, or since the job began; the work in ``unit``.
-    kinds : tuple of str
-    unit : str
-    absolute : bool
-        The times are Unix time.
-    """
-
+    # starts_s, ends_s, amounts: shape (n,); in Unix seconds, or since the job began; the work in ``unit``
     starts_s: Floats
     ends_s: Floats
     amounts: Floats
     kinds: tuple[str, ...]
     unit: str
-    absolute: bool
+    absolute: bool  # the times are Unix time
 
 
 def read_work_log(path: Path) -> WorkLog:
     """Read a log.
 
-    Raises
-    ------
-    FileFormatError
-        It is neither fio's nor a CSV with times and amounts; the message names the line.
+    Raises FileFormatError: it is neither fio's nor a CSV with times and amounts; the message names the line.
     """
     try:
         lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]

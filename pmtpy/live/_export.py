@@ -22,12 +22,8 @@ KINDS = ("csv", "parquet", "jls")
 def write_part(track: Track, table: pd.DataFrame, path: Path) -> Converted:
     """Write rows of a track; the format is told by the suffix.
 
-    Raises
-    ------
-    TargetError
-        There are none.
-    SinkError
-        The format cannot hold them, or its library is missing.
+    Raises TargetError: there are none.
+    Raises SinkError: the format cannot hold them, or its library is missing.
     """
     if not len(table):
         msg = f"no rows of {track.name} are kept there"

@@ -38,7 +38,6 @@ class Door:
     ----------
     hosts : sequence of str
         Names of this server, without port.
-    port : int
     """
 
     def __init__(self, hosts: tuple[str, ...], port: int) -> None:

@@ -11,24 +11,14 @@ from pmtpy.core.rows import Layout
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One power to show.
+    """One power to show."""
 
-    Attributes
-    ----------
-    sensor, column : int
-        Which sensor, and which column of its powers; 0 is its total.
-    label : str
-    depth : int
-        How many wholes contain it.
-    root : int
-        Number of the outermost whole that it stands below: nodes of one root are sorted together.
-    """
-
+    # sensor, column: which sensor, and which column of its powers; 0 is its total
     sensor: int
     column: int
     label: str
-    depth: int
-    root: int
+    depth: int  # how many wholes contain it
+    root: int  # number of the outermost whole that it stands below: nodes of one root are sorted together
 
 
 def contains(whole: str, part: str) -> bool:

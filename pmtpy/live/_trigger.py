@@ -13,21 +13,13 @@ from pmtpy.core.rows import Floats
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What to wait for.
+    """What to wait for."""
 
-    Attributes
-    ----------
-    level, hysteresis : float
-        Watts. Rising: from below ``level - hysteresis`` to ``level`` or more; falling: the reverse.
-    falling : bool
-    marker : str
-        Wait for a marker that contains this instead; empty: for the level.
-    """
-
+    # level, hysteresis: watts. Rising: from below ``level - hysteresis`` to ``level`` or more; falling: the reverse.
     level: float = 0.0
     hysteresis: float = 1.0
     falling: bool = False
-    marker: str = ""
+    marker: str = ""  # wait for a marker that contains this instead; empty: for the level
 
 
 class Trigger:

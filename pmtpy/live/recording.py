@@ -14,7 +14,6 @@ class Recorder:
 
     Parameters
     ----------
-    sensors : sequence of Sensor
     name : callable
         Returns new files for them, one each.
     """

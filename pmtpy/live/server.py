@@ -41,7 +41,6 @@ class View:
         Where to listen.
     port : int
         0: a free one.
-    theme : Theme
 
     Attributes
     ----------

@@ -55,10 +55,7 @@ class Column:
     def append(self, values: npt.NDArray[np.floating] | Ints) -> None:
         """Add numbers.
 
-        Raises
-        ------
-        SinkError
-            The disk is full.
+        Raises SinkError: the disk is full.
         """
         try:
             self._file.write(np.ascontiguousarray(values, np.float64).data)

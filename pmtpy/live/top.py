@@ -121,8 +121,6 @@ class TopApp(App[int]):
 
     Parameters
     ----------
-    watch : Watch
-    recorder : Recorder
     period_s : float
         Between two looks.
     limit_s : float, optional

@@ -42,23 +42,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """What one power did between two instants.
-
-    Attributes
-    ----------
-    name : str
-    joules, watts : float
-        Energy of the time that is covered, and its mean.
-    uncertainty_joules : float
-        Standard uncertainty; NaN: the recording does not say what its sensor knows of itself.
-    low, high : float
-        Of the rows inside.
-    """
+    """What one power did between two instants."""
 
     name: str
+    # energy of the time that is covered, and its mean
     joules: float
     watts: float
-    uncertainty_joules: float
+    uncertainty_joules: float  # standard uncertainty; NaN: the recording does not say what its sensor knows of itself
+    # of the rows inside
     low: float
     high: float
 

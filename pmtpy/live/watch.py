@@ -35,67 +35,32 @@ _REMARKS_S = 5.0  # between questions to the source of what it knows beyond its 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One power, as it is now. NaN: not known.
-
-    Attributes
-    ----------
-    node : Node
-    watts : float
-        Of the newest row.
-    mean, low, high : float
-        Over the window: energy over the time that is covered, least and greatest row.
-    joules : float
-        Since the start, or the last reset.
-    age_s : float
-        Of the newest row.
-    coverage : float
-        Share of the time since the start for which energy is known.
-    lost : int
-        Rows lost since the start.
-    alive : bool
-        False: the sensor is lost, and the values are its last.
-    past : tuple of float
-        Mean watts between looks, the newest last.
-    """
+    """One power, as it is now. NaN: not known."""
 
     node: Node
-    watts: float
+    watts: float  # of the newest row
+    # over the window: energy over the time that is covered, least and greatest row
     mean: float
     low: float
     high: float
-    joules: float
-    age_s: float
-    coverage: float
-    lost: int
-    alive: bool
-    past: tuple[float, ...]
+    joules: float  # since the start, or the last reset
+    age_s: float  # of the newest row
+    coverage: float  # share of the time since the start for which energy is known
+    lost: int  # rows lost since the start
+    alive: bool  # false: the sensor is lost, and the values are its last
+    past: tuple[float, ...]  # mean watts between looks, the newest last
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """All powers at one instant.
+    """All powers at one instant."""
 
-    Attributes
-    ----------
-    seconds : float
-        Since the start, or the last reset.
-    powers : sequence of Shown
-    total : Shown or None
-        The sum of what can be summed; None where that cannot be told.
-    why : str
-        Why there is no total, or what it lacks.
-    notes : tuple of str
-        What a reader of the numbers must know.
-    was_reset : bool
-        Seconds, joules, losses and coverage count from a reset.
-    """
-
-    seconds: float
+    seconds: float  # since the start, or the last reset
     powers: Sequence[Shown]
-    total: Shown | None
-    why: str
-    notes: tuple[str, ...]
-    was_reset: bool = False
+    total: Shown | None  # the sum of what can be summed; None where that cannot be told
+    why: str  # why there is no total, or what it lacks
+    notes: tuple[str, ...]  # what a reader of the numbers must know
+    was_reset: bool = False  # seconds, joules, losses and coverage count from a reset
 
 
 class _Piece(NamedTuple):
@@ -131,7 +96,6 @@ class Watch:
         Open; they stay so.
     window_s : float
         Over which mean, least and greatest power are taken.
-    clock : Clock
     """
 
     def __init__(self, sensors: Sequence[Sensor], window_s: float = 10.0, clock: Clock = HOST_CLOCK) -> None:

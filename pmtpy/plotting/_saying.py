@@ -24,10 +24,7 @@ def overviews(
 ) -> dict[str, Overview]:
     """Return recordings as overviews.
 
-    Raises
-    ------
-    TargetError
-        None of them has power over time.
+    Raises TargetError: none of them has power over time.
     """
     found = {name: r if isinstance(r, Overview) else of_table(r) for name, r in recordings.items()}
     if not channels and not any(has_power(o) for o in found.values()):
@@ -63,10 +60,7 @@ def shift(shown: Overview, origin: float | None) -> float:
 def drawn_powers(shown: Overview, channels: Sequence[str] | None) -> list[str]:
     """Return the powers to draw: those asked for, else the total and the largest others.
 
-    Raises
-    ------
-    TargetError
-        There is no power of a name that is asked for.
+    Raises TargetError: there is no power of a name that is asked for.
     """
     there = shown.powers
     if channels is not None:

@@ -39,12 +39,8 @@ def draw(
 ) -> None:
     """Draw into a PNG, SVG or PDF file, which is replaced if it exists.
 
-    Raises
-    ------
-    BackendUnavailableError
-        matplotlib is not installed.
-    SinkError
-        The picture cannot be written.
+    Raises BackendUnavailableError: matplotlib is not installed.
+    Raises SinkError: the picture cannot be written.
     """
     try:
         from matplotlib.figure import Figure

@@ -11,17 +11,10 @@ from pmtpy.core.rows import Floats
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A curve in slices of time; slices without a value are left out.
+    """A curve in slices of time; slices without a value are left out."""
 
-    Attributes
-    ----------
-    t : float64, shape (m,)
-        Mean time of the values in each slice.
-    low, mean, high : float64, shape (m,)
-        Least, mean and greatest value. NaN where the curve is interrupted.
-    """
-
-    t: Floats
+    t: Floats  # shape (m,); mean time of the values in each slice
+    # shape (m,); least, mean and greatest value. NaN where the curve is interrupted.
     low: Floats
     mean: Floats
     high: Floats

@@ -46,14 +46,9 @@ def write_html(
 ) -> None:
     """Draw recordings into an HTML file, which is replaced if it exists. Arguments as for a picture.
 
-    Raises
-    ------
-    BackendUnavailableError
-        bokeh is not installed.
-    TargetError
-        There is no such channel, or no power.
-    SinkError
-        The file cannot be written.
+    Raises BackendUnavailableError: bokeh is not installed.
+    Raises TargetError: there is no such channel, or no power.
+    Raises SinkError: the file cannot be written.
     """
     path = Path(out)
     text = page(recordings, channels=channels, theme=theme)

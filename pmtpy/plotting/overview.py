@@ -29,41 +29,21 @@ _JLS_SLICES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A recording in slices.
+    """A recording in slices."""
 
-    Attributes
-    ----------
-    facts : dict
-        As ``attrs`` of :func:`pmtpy.load`.
-    columns : tuple of str
-        The curves, named as in a table (``pair0_W``); those that have no value at all are not among them.
-    energies : tuple of str
-        The powers that have an energy, without their unit, in the order of ``slices.joules``.
-    start_unix_s : float
-        Of the zero of its times; NaN: not known.
-    first, last : float
-        Times of the first and last row, in seconds.
-    first_joules : float64, shape (p,)
-        Energies at the first row.
-    slices : Slices
-    slice_s : float
-        How long a slice is; 0: each is a row.
-    marks : list of (time, label)
-    gaps : list of (start, end, rows lost)
-    rows, lost : int
-    """
-
-    facts: dict[str, Any]
+    facts: dict[str, Any]  # as ``attrs`` of :func:`pmtpy.load`
+    # the curves, named as in a table (``pair0_W``); those that have no value at all are not among them
     columns: tuple[str, ...]
-    energies: tuple[str, ...]
-    start_unix_s: float
+    energies: tuple[str, ...]  # the powers that have an energy, without their unit, in the order of ``slices.joules``
+    start_unix_s: float  # of the zero of its times; NaN: not known
+    # times of the first and last row, in seconds
     first: float
     last: float
-    first_joules: Floats
+    first_joules: Floats  # shape (p,); energies at the first row
     slices: Slices
-    slice_s: float
-    marks: Sequence[tuple[float, str]]
-    gaps: Sequence[tuple[float, float, int]]
+    slice_s: float  # how long a slice is; 0: each is a row
+    marks: Sequence[tuple[float, str]]  # (time, label)
+    gaps: Sequence[tuple[float, float, int]]  # (start, end, rows lost)
     rows: int
     lost: int
 

@@ -21,35 +21,18 @@ MOST = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """Slices in order of time; one without rows is not among them.
+    """Slices in order of time; one without rows is not among them."""
 
-    Attributes
-    ----------
-    rows : int64, shape (m,)
-        In each slice.
-    lost : int64, shape (m,)
-        Rows lost in it, before its rows or between them.
-    t : float64, shape (m,)
-        Sum of the times of its rows.
-    last : float64, shape (m,)
-        Time of its last row.
-    known : int64, shape (m, k)
-        Rows that have a value, for each column.
-    total, low, high : float64, shape (m, k)
-        Sum of the values, the least and the greatest; NaN where none is known.
-    joules : float64, shape (m, p)
-        Energies at the last row.
-    """
-
-    rows: Ints
-    lost: Ints
-    t: Floats
-    last: Floats
-    known: Ints
+    rows: Ints  # shape (m,); in each slice
+    lost: Ints  # shape (m,); rows lost in it, before its rows or between them
+    t: Floats  # shape (m,); sum of the times of its rows
+    last: Floats  # shape (m,); time of its last row
+    known: Ints  # shape (m, k); rows that have a value, for each column
+    # shape (m, k); sum of the values, the least and the greatest; NaN where none is known
     total: Floats
     low: Floats
     high: Floats
-    joules: Floats
+    joules: Floats  # shape (m, p); energies at the last row
 
     def __len__(self) -> int:
         """Number of slices."""
@@ -97,33 +80,19 @@ class Slices:
 
 @dataclass(slots=True)
 class Slicer:
-    """Makes slices of rows as they come. Used by one thread.
+    """Makes slices of rows as they come. Used by one thread."""
 
-    Attributes
-    ----------
-    most : int
-        Slices that are kept at most.
-    most_gaps : int or None
-        Gaps that are kept at most, which is enough for a picture; None: all, from which coverage can be told.
-    width_s : float
-        Length of a slice; 0: each row is one.
-    first_t, newest : float
-        Times of the first and the last row; NaN before there is one.
-    first_joules : float64, shape (p,)
-        Energies at the first row; NaN where it has none.
-    marks : list of (time, label)
-    gaps : list of (start, end, rows lost)
-        The longest, if there are more than are kept.
-    rows : int
-    """
-
-    most: int = MOST
+    most: int = MOST  # slices that are kept at most
+    # gaps that are kept at most, which is enough for a picture; None: all, from which coverage can be told
     most_gaps: int | None = MOST
-    width_s: float = 0.0
+    width_s: float = 0.0  # length of a slice; 0: each row is one
+    # times of the first and the last row; NaN before there is one
     first_t: float = float("nan")
     newest: float = float("nan")
+    # shape (p,); energies at the first row; NaN where it has none
     first_joules: Floats = field(default_factory=lambda: np.empty(0))
-    marks: list[tuple[float, str]] = field(default_factory=list)
+    marks: list[tuple[float, str]] = field(default_factory=list)  # (time, label)
+    # (start, end, rows lost): the longest, if there are more than are kept
     gaps: list[tuple[float, float, int]] = field(default_factory=list)
     rows: int = 0
     _made: Slices | None = None
@@ -139,7 +108,6 @@ class Slicer:
             Seconds, not falling.
         values, joules : float64, shape (n, k) and (n, p)
         lost : int64, shape (n,)
-        labels : sequence of (row, label)
         """
         if not len(t):
             return

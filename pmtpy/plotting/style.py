@@ -26,22 +26,15 @@ _DASHES: tuple[Any, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """Colours of a picture.
+    """Colours of a picture."""
 
-    Attributes
-    ----------
-    ground, ink, faint, shade, edge : str
-        Of the paper, of text and axes, of the grid, of marked regions, and of their edges.
-    colours : tuple of str
-        Of the curves, the plainest first.
-    """
-
+    # of the paper, of text and axes, of the grid, of marked regions, and of their edges
     ground: str
     ink: str
     faint: str
     shade: str
     edge: str
-    colours: tuple[str, ...]
+    colours: tuple[str, ...]  # of the curves, the plainest first
 
     def line(self, number: int) -> tuple[str, Any]:
         """Return colour and line style of a curve."""
@@ -80,18 +73,11 @@ def dress(ax: Axes, theme: Theme) -> None:
 
 @dataclass(frozen=True, slots=True)
 class EndLabel:
-    """The name of a curve, to stand beside its end.
-
-    Attributes
-    ----------
-    text, colour : str
-    y : float
-        Where the curve ends, in the axis' own units; NaN for a text that belongs to none, which stands below.
-    """
+    """The name of a curve, to stand beside its end."""
 
     text: str
     colour: str
-    y: float
+    y: float  # where the curve ends, in the axis' own units; NaN for a text that belongs to none, which stands below
 
 
 def label_ends(ax: Axes, labels: Sequence[EndLabel], *, size: float = 8.0) -> None:

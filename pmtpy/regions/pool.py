@@ -77,10 +77,7 @@ def check_targets(targets: Sequence[object]) -> None:
 def watching(targets: Sequence[str | Sensor]) -> dict[str, Sensor]:
     """Return the sensors meant, by target, opening those that are only named.
 
-    Raises
-    ------
-    TargetError
-        There is none, or two open sensors have one name.
+    Raises TargetError: there is none, or two open sensors have one name.
     """
     if not targets:
         msg = "a region needs at least one sensor: a target such as 'rapl', or an open Sensor"

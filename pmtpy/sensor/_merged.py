@@ -30,7 +30,6 @@ class MergedSource(Source):
         What they are called, and their sources.
     channels : sequence of Channel
         Channels of the whole that make energy, rail by rail in the order of each rail's layout.
-    clock : Clock
     """
 
     def __init__(

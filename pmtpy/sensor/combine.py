@@ -157,10 +157,7 @@ class _Combined(PolledSource):
     def _taken(self, i: int, source: Source) -> Block | Row | None:
         """Read one rail; None where it is lost.
 
-        Raises
-        ------
-        SourceLostError
-            All of them are.
+        Raises SourceLostError: all of them are.
         """
         if i not in self._lost_rails:
             try:
@@ -197,10 +194,8 @@ def _prefixes(rails: Sequence[str]) -> list[str]:
 def _combined(name: str, rails: Sequence[str], sources: Sequence[Source]) -> tuple[Channel, ...]:
     """Return the channels of all rails, each under its rail's prefix; those that make the sum as parts of the whole.
 
-    Raises
-    ------
-    TargetError
-        What one rail sees of another is not known, so that a sum could count it twice (:func:`summable`).
+    Raises TargetError: what one rail sees of another is not known, so that a sum could count it twice
+    (:func:`summable`).
     """
     parts = [(rail, _domain(c, s.channels, rail)) for rail, s in zip(rails, sources, strict=True) for c in s.channels]
     chosen, why = summable(parts)

@@ -24,30 +24,18 @@ _LEAST_ROWS = 1000  # kept however old: a slow register's are few, and tell how 
 
 
 class CurvePoint(NamedTuple):
-    """The curve at one instant, and how it was come by.
+    """The curve at one instant, and how it was come by."""
 
-    Attributes
-    ----------
-    t_ns : int
-        The instant.
-    joules : tuple of float
-        Cumulative energy, total first.
-    before, after : Point
-        The rows around the instant; the same one twice where the instant is extended.
-    extended_ns : int
-        How far the instant lies beyond the newest row, whose power was then assumed to go on; 0 if rows surround it.
-    uncovered_ns : tuple of int
-        Time without known energy up to the instant, total first; negative before the first row. Only differences count.
-    lost, rows : int
-        Rows lost and rows seen, up to the instant.
-    """
-
-    t_ns: int
-    joules: tuple[float, ...]
+    t_ns: int  # the instant
+    joules: tuple[float, ...]  # cumulative energy, total first
+    # the rows around the instant; the same one twice where the instant is extended
     before: Point
     after: Point
+    # how far the instant lies beyond the newest row, whose power was then assumed to go on; 0 if rows surround it
     extended_ns: int
+    # Time without known energy up to the instant, total first; negative before the first row. Only differences count.
     uncovered_ns: tuple[int, ...]
+    # rows lost and rows seen, up to the instant
     lost: int
     rows: int
 
@@ -91,35 +79,18 @@ class PeakHold:
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """Arrays of the recent past, as :meth:`pmtpy.Sensor.history` hands them out.
+    """Arrays of the recent past, as :meth:`pmtpy.Sensor.history` hands them out."""
 
-    Attributes
-    ----------
-    t_ns : int64, shape (n,)
-        Monotonic instants.
-    timestamp : float64, shape (n,)
-        The same as Unix seconds.
-    names : tuple of str
-        Total, then the channels with energy.
-    watts, joules : float64, shape (n, k)
-        Power, and energy since the sensor was opened.
-    value_names : tuple of str
-        The other channels, with their unit: ``pair0.voltage [V]``.
-    values : float64, shape (n, m)
-    lost : int64, shape (n,)
-        Rows missing before each row.
-    marks : tuple of (row, label)
-    """
-
-    t_ns: Ints
-    timestamp: Floats
-    names: tuple[str, ...]
+    t_ns: Ints  # shape (n,); monotonic instants
+    timestamp: Floats  # shape (n,); the same as Unix seconds
+    names: tuple[str, ...]  # total, then the channels with energy
+    # shape (n, k); power, and energy since the sensor was opened
     watts: Floats
     joules: Floats
-    value_names: tuple[str, ...]
-    values: Floats
-    lost: Ints
-    marks: tuple[tuple[int, str], ...]
+    value_names: tuple[str, ...]  # the other channels, with their unit: ``pair0.voltage [V]``
+    values: Floats  # shape (n, m)
+    lost: Ints  # shape (n,); rows missing before each row
+    marks: tuple[tuple[int, str], ...]  # (row, label)
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -147,7 +118,6 @@ class History:
 
     Parameters
     ----------
-    layout : Layout
     seconds : float
         Rows older than this, counted from the newest, are forgotten sooner or later, but for the last thousand.
         Frames are kept as they are, so nobody may write to them.
@@ -246,10 +216,7 @@ class History:
     def at(self, t_ns: int) -> CurvePoint:
         """Return the curve at an instant, by straight lines between rows.
 
-        Raises
-        ------
-        CoverageError
-            The instant is older than what is kept, or nothing was read yet.
+        Raises CoverageError: the instant is older than what is kept, or nothing was read yet.
         """
         newest = self.newest
         if newest is None:

@@ -33,26 +33,13 @@ _NO_CALIBRATION = "none"
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """One row of the table.
-
-    Attributes
-    ----------
-    name : str
-    module : str
-        Where ``discover`` and ``open_source`` are.
-    virtual : str
-        Where ``open_virtual`` is; empty if the backend has no virtual device.
-    measures : str
-        One line for listings.
-    aliases : tuple of str
-        Other names, among them PMT's own.
-    """
+    """One row of the table."""
 
     name: str
-    module: str
-    virtual: str
-    measures: str
-    aliases: tuple[str, ...] = ()
+    module: str  # where ``discover`` and ``open_source`` are
+    virtual: str  # where ``open_virtual`` is; empty if the backend has no virtual device
+    measures: str  # one line for listings
+    aliases: tuple[str, ...] = ()  # other names, among them PMT's own
 
 
 BACKENDS: Mapping[str, Backend] = types.MappingProxyType(
@@ -132,10 +119,7 @@ def split_target(target: str) -> tuple[str, str | None]:
 def backend_of(name: str) -> Backend:
     """Return the row for a name or an alias.
 
-    Raises
-    ------
-    TargetError
-        Nothing has that name; the message lists what has.
+    Raises TargetError: nothing has that name; the message lists what has.
     """
     for row in BACKENDS.values():
         if name == row.name or name in row.aliases:
@@ -215,10 +199,7 @@ def _check_options(target: str, function: Callable[..., Any], options: Mapping[s
 def options_from_text(target: str, pairs: Mapping[str, str]) -> dict[str, object]:
     """Give options that were written as text (``-o key=value``) the types that the backend expects.
 
-    Raises
-    ------
-    TargetError
-        An unknown option, or a value that cannot be what the option is.
+    Raises TargetError: an unknown option, or a value that cannot be what the option is.
     """
     name, device = split_target(target)
     function = opener(name, device)

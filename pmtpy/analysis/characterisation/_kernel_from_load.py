@@ -40,7 +40,6 @@ def fit_load_kernel(updates: Updates, load: LoadIntervals, poll_s: float) -> tup
     ----------
     updates : Updates
         On the clock of the load.
-    load : LoadIntervals
     poll_s : float
         Mean time between polls, by which stamps may be early.
 
@@ -49,10 +48,8 @@ def fit_load_kernel(updates: Updates, load: LoadIntervals, poll_s: float) -> tup
     tuple
         The fit, and what was taken for granted (or nothing).
 
-    Raises
-    ------
-    DeclinedError
-        As :func:`~pmtpy.analysis.characterisation.kernel_fit.fit_kernel`; or the kernel would end in the future.
+    Raises DeclinedError: as :func:`~pmtpy.analysis.characterisation.kernel_fit.fit_kernel`; or the kernel would end in
+    the future.
     """
     start, end = _run(load)
     inside = updates.between(start, end)

@@ -35,46 +35,28 @@ _TRIANGLE_95 = 1.0 - math.sqrt(0.05)
 
 @dataclass(frozen=True, slots=True)
 class StepResponse:
-    """What one load step showed.
+    """What one load step showed."""
 
-    Attributes
-    ----------
-    kind : str
-        ``"instant"``: at the plateau with the first or second update; ``"slow rise"``: some hundred milliseconds,
-        followed by the meter where there is one; ``"linear"``: a running mean; ``"logarithmic"``: a low-pass;
-        ``"ambiguous"``.
-    rise_s : Estimate
-        10 to 90 %.
-    delay_s : Estimate or None
-        From the load's start to the update that passes 50 %; the interval reaches back to the update before, since
-        the response passed 50 % somewhere between. None where the load's start is not known.
-    resolution_s : float
-        The update period.
-    idle_w, plateau_w : float
-        Levels before and after, as read.
-    meter_rise_s : float or None
-        The same rise as the meter saw it.
-    note : str
-        What limits the result.
-    """
-
+    # ``"instant"``: at the plateau with the first or second update; ``"slow rise"``: some hundred milliseconds,
+    # followed by the meter where there is one; ``"linear"``: a running mean; ``"logarithmic"``: a low-pass;
+    # ``"ambiguous"``
     kind: str
-    rise_s: Estimate
+    rise_s: Estimate  # 10 to 90 %
+    # From the load's start to the update that passes 50 %; the interval reaches back to the update before, since the
+    # response passed 50 % somewhere between. None where the load's start is not known.
     delay_s: Estimate | None
-    resolution_s: float
+    resolution_s: float  # the update period
+    # levels before and after, as read
     idle_w: float
     plateau_w: float
-    meter_rise_s: float | None
-    note: str
+    meter_rise_s: float | None  # the same rise as the meter saw it
+    note: str  # what limits the result
 
 
 def long_blocks(load: LoadIntervals) -> list[tuple[float, float]]:
     """Return start and end of each load block that lasts long enough for a step response, in order.
 
-    Raises
-    ------
-    DeclinedError
-        None lasts 1.5 s after as much idle time as half of that.
+    Raises DeclinedError: none lasts 1.5 s after as much idle time as half of that.
     """
     on, off = load.on_s, load.off_s
     quiet = np.concatenate([[math.inf], on[1:] - off[:-1]])
@@ -88,10 +70,7 @@ def long_blocks(load: LoadIntervals) -> list[tuple[float, float]]:
 def long_block(load: LoadIntervals) -> tuple[float, float]:
     """Return start and end of the first load block that lasts long enough for a step response.
 
-    Raises
-    ------
-    DeclinedError
-        There is none.
+    Raises DeclinedError: there is none.
     """
     return long_blocks(load)[0]
 
@@ -150,10 +129,7 @@ def fit_step(
     early_s : float
         How much earlier than its reading a row may have been stamped.
 
-    Raises
-    ------
-    DeclinedError
-        No updates before or in the block, or no step in them.
+    Raises DeclinedError: no updates before or in the block, or no step in them.
     """
     idle, plateau, noise = _levels(updates, start_s, end_s)
     if plateau - idle < 8.0 * noise or plateau <= idle:

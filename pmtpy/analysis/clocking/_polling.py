@@ -23,18 +23,10 @@ _SELDOM = 0.2  # of the rows: if more are off the beat there is none
 
 @dataclass(frozen=True, slots=True)
 class Polling:
-    """How a recording was made, by its metadata.
+    """How a recording was made, by its metadata."""
 
-    Attributes
-    ----------
-    period_s : float
-        How often the device was polled.
-    stamped : bool
-        Whether rows bear the device's own times; else those of the polls.
-    """
-
-    period_s: float
-    stamped: bool = False
+    period_s: float  # how often the device was polled
+    stamped: bool = False  # whether rows bear the device's own times; else those of the polls
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any] | None) -> Polling | None:

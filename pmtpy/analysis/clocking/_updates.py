@@ -23,40 +23,21 @@ _ONE_IN_A_THOUSAND = math.log(1000.0)
 
 @dataclass(frozen=True, slots=True)
 class PublishingClock:
-    """The publishing clock of a sensor, as seen in one recording.
+    """The publishing clock of a sensor, as seen in one recording."""
 
-    Attributes
-    ----------
-    period_s : Estimate
-        Time between updates.
-    phase_s : Estimate
-        Instant of the update nearest the middle of the recording, on the clock of the polls.
-    coverage : float
-        Share of the changes that the clock explains.
-    seen : float
-        Share of the updates that brought a change that somebody saw.
-    changes : int
-        Number of changes that were used.
-    blocks_s, block_phase_s : array
-        Instants through the recording, and how far the updates there lie behind ``phase_s + k T``.
-    poll_s : float
-        Median time between polls.
-    drift : float
-        Standard error of the mean rate of the updates in this recording, relative; that of the period is larger,
-        since the phase wanders.
-    candidates : tuple of (float, float)
-        Periods that were weighed and the share of belief in each, the likeliest first.
-    """
-
-    period_s: Estimate
-    phase_s: Estimate
-    coverage: float
-    seen: float
-    changes: int
+    period_s: Estimate  # time between updates
+    phase_s: Estimate  # instant of the update nearest the middle of the recording, on the clock of the polls
+    coverage: float  # share of the changes that the clock explains
+    seen: float  # share of the updates that brought a change that somebody saw
+    changes: int  # number of changes that were used
+    # instants through the recording, and how far the updates there lie behind ``phase_s + k T``
     blocks_s: Floats
     block_phase_s: Floats
-    poll_s: float
+    poll_s: float  # median time between polls
+    # standard error of the mean rate of the updates in this recording, relative; that of the period is larger, since
+    # the phase wanders
     drift: float = 0.0
+    # (float, float): periods that were weighed and the share of belief in each, the likeliest first
     candidates: tuple[tuple[float, float], ...] = ()
 
     def times(self, k: Ints) -> Floats:
@@ -75,13 +56,9 @@ def estimate_updates(t_s: Floats, values: Floats) -> PublishingClock:
     values : float64, shape (n,)
         What was read.
 
-    Raises
-    ------
-    FasterThanPollsError
-        The sensor publishes faster than it was polled, or nearly.
-    DeclinedError
-        There are too few changes; they are jumps between a few levels, which the load may have made; or no period
-        explains them better than chance and than another.
+    Raises FasterThanPollsError: the sensor publishes faster than it was polled, or nearly.
+    Raises DeclinedError: there are too few changes; they are jumps between a few levels, which the load may have made;
+    or no period explains them better than chance and than another.
     """
     t, v = tidy(t_s, values)
     if len(t) < 3:
@@ -143,10 +120,7 @@ def _weighed(
 def _explained(seen: Intervals, path: PhasePath, own: Bools) -> float:
     """Return the share of changes that the clock explains, if that is much more than of any polls.
 
-    Raises
-    ------
-    DeclinedError
-        Of those changes that are the sensor's own it explains no more than chance.
+    Raises DeclinedError: of those changes that are the sensor's own it explains no more than chance.
     """
     from scipy.special import rel_entr
 

@@ -75,10 +75,7 @@ class Prepared:
 def prepare(trace: Trace) -> Prepared:
     """Make the curves of a trace, and find its updates.
 
-    Raises
-    ------
-    DeclinedError
-        It has fewer than three rows with a power.
+    Raises DeclinedError: it has fewer than three rows with a power.
     """
     counts = trace.channel is not None and trace.joules is not None
     how = trace.channel.energy_method if trace.channel is not None and counts else EnergyMethod.TRAPEZOID

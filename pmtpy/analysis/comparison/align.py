@@ -103,10 +103,8 @@ def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False)
         Whether both were stamped by one clock. Then the smallest lag is taken of those that fit alike, and no rate is
         fitted. Else the clocks may differ by any amount.
 
-    Raises
-    ------
-    DeclinedError
-        A curve is constant; they do not overlap, or do not look alike at any lag; or several lags fit alike.
+    Raises DeclinedError: a curve is constant; they do not overlap, or do not look alike at any lag; or several lags fit
+    alike.
     """
     for name, curve in (("curve", moving), ("reference", reference)):
         _refuse_constant(name, curve)

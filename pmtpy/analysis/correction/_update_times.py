@@ -29,19 +29,12 @@ _OFTEN = 0.95  # quantile of how late rows are; the rest were taken by a poller 
 
 @dataclass(frozen=True, slots=True)
 class Renewals:
-    """Updates of a live sensor.
+    """Updates of a live sensor."""
 
-    Attributes
-    ----------
-    t_s, watts : float64, shape (n,)
-        When the register was renewed, and what it then showed.
-    u_s : float
-        Standard uncertainty of the instants, shared by all.
-    """
-
+    # shape (n,); when the register was renewed, and what it then showed
     t_s: Floats
     watts: Floats
-    u_s: float
+    u_s: float  # standard uncertainty of the instants, shared by all
 
 
 def renewals(t_s: Floats, watts: Floats, period: Number, aged_s: float) -> Renewals | None:

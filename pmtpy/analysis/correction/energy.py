@@ -31,31 +31,16 @@ class Readings:
 
 @dataclass(frozen=True, slots=True)
 class EnergyComparison:
-    """One interval.
-
-    Attributes
-    ----------
-    start_s, end_s : float
-    reference_j : float
-        By the meter.
-    held_j : float
-        By holding each poll until the next.
-    corrected_j : Estimate
-        By everything the sensor's response allows; ``method`` says how.
-    aliased_j : Estimate
-        The same, with the interval that holds even if the load repeats in step with the sensor.
-    warnings : tuple of str
-        What a reader of the corrected energy must know.
-    """
+    """One interval."""
 
     start_s: float
     end_s: float
-    reference_j: float
-    held_j: float
-    corrected_j: Estimate
+    reference_j: float  # by the meter
+    held_j: float  # by holding each poll until the next
+    corrected_j: Estimate  # by everything the sensor's response allows; ``method`` says how
     method: str
-    aliased_j: Estimate
-    warnings: tuple[str, ...] = ()
+    aliased_j: Estimate  # the same, with the interval that holds even if the load repeats in step with the sensor
+    warnings: tuple[str, ...] = ()  # what a reader of the corrected energy must know
 
     @property
     def held_error(self) -> float:
@@ -88,10 +73,7 @@ def compare_energy(
 ) -> EnergyComparison:
     """Compare the energies of one interval.
 
-    Raises
-    ------
-    DeclinedError
-        Meter or readings do not reach over the interval.
+    Raises DeclinedError: meter or readings do not reach over the interval.
     """
     start, end = interval
     if start < meter.start_s or end > meter.end_s or end <= start:

@@ -18,20 +18,11 @@ _ONE = 48  # rows up to which one block is cheapest
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Solution for several right sides, and what is kept of the inverse.
+    """Solution for several right sides, and what is kept of the inverse."""
 
-    Attributes
-    ----------
-    found : float64, shape (rows, k)
-    near : float64
-        The inverse about its diagonal; see :meth:`BandedCovariance.seen`.
-    inverses : float64, shape (blocks, b, b)
-        Of what was left of each block.
-    """
-
-    found: Floats
-    near: Floats
-    inverses: Floats
+    found: Floats  # shape (rows, k)
+    near: Floats  # float64; the inverse about its diagonal; see :meth:`BandedCovariance.seen`
+    inverses: Floats  # shape (blocks, b, b); of what was left of each block
 
     @property
     def log_determinant(self) -> float:

@@ -48,18 +48,11 @@ def bounds_of(ends_s: Floats, response: Response, until_s: float) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """The differences ``e`` of readings whose kernels end at ``ends_s``, and the ``d`` that shows the level.
-
-    Attributes
-    ----------
-    of : float64, shape (n - 1, 3)
-        Weights of the readings before, at and after each difference's place.
-    anchor, anchored : int, float64 of shape (2,)
-        The first of two readings that show the level, and their weights.
-    """
+    """The differences ``e`` of readings whose kernels end at ``ends_s``, and the ``d`` that shows the level."""
 
     ends_s: Floats
-    of: Floats
+    of: Floats  # shape (n - 1, 3); weights of the readings before, at and after each difference's place
+    # int, float64 of shape (2,); the first of two readings that show the level, and their weights
     anchor: int
     anchored: Floats
 
@@ -92,23 +85,15 @@ class Sources:
 
     The variance of a step is that of its walk, square watts per second; of an excess, square watts times seconds; of
     a noise, square watts.
-
-    Attributes
-    ----------
-    first, columns : int64 of shape (s,), float64 of shape (s, k)
-        The first difference that each moves, and by how much it moves that and the next.
-    level : float64, shape (s,)
-        By how much it moves what shows the level.
-    rows : int
-        Number of differences, some of which may stand for none.
-    steps, cells : int
-        Number of steps, and of cells.
     """
 
+    # shape (s,), float64 of shape (s, k); the first difference that each moves, and by how much it moves that and the
+    # next
     first: Ints
     columns: Floats
-    level: Floats
-    rows: int
+    level: Floats  # shape (s,); by how much it moves what shows the level
+    rows: int  # number of differences, some of which may stand for none
+    # number of steps, and of cells
     steps: int
     cells: int
 

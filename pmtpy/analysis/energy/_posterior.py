@@ -31,28 +31,19 @@ _FAINT = 1e-4  # of the highest reading: noise that every reading has, and each 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Unknowns that all readings share, as straight lines about some values of them.
+    """Unknowns that all readings share, as straight lines about some values of them."""
 
-    Attributes
-    ----------
-    at, mean, sd : float64, shape (k,)
-        The values, and what is known of the unknowns beforehand.
-    shown, columns : float64, shape (n,) and (n, k)
-        What readings show there, and the derivatives.
-    joules, weights : float, float64 of shape (k,)
-        The energy of the interval there, and the derivatives.
-    scatter : float64, shape (n,)
-        Variance that they add to each reading.
-    """
-
+    # shape (k,); the values, and what is known of the unknowns beforehand
     at: Floats
     mean: Floats
     sd: Floats
+    # shape (n,) and (n, k); what readings show there, and the derivatives
     shown: Floats
     columns: Floats
+    # float, float64 of shape (k,); the energy of the interval there, and the derivatives
     joules: float
     weights: Floats
-    scatter: Floats
+    scatter: Floats  # shape (n,); variance that they add to each reading
 
     @classmethod
     def none(cls, readings: int) -> Terms:
@@ -63,46 +54,27 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast the power moves, where, and how far each reading is believed.
+    """How fast the power moves, where, and how far each reading is believed."""
 
-    Attributes
-    ----------
-    walk : float64, shape (m - 1,)
-        Square watts per second, of each inner bound.
-    scatter : float64, shape (m,)
-        Square watts times seconds, of each cell.
-    trust : float64, shape (n,)
-    """
-
-    walk: Floats
-    scatter: Floats
-    trust: Floats
+    walk: Floats  # shape (m - 1,); square watts per second, of each inner bound
+    scatter: Floats  # shape (m,); square watts times seconds, of each cell
+    trust: Floats  # shape (n,)
 
 
 @dataclass(frozen=True, slots=True)
 class Posterior:
-    """What is known once the pace is.
+    """What is known once the pace is."""
 
-    Attributes
-    ----------
-    joules, variance : float
-        Of the interval's energy.
-    bounds_s, watts : float64, shape (m + 1,) and (m,)
-        The cells, and the power of each, the terms left out.
-    unknowns : float64, shape (k,)
-        Of the terms.
-    evidence : float
-        Logarithm of the likelihood of the readings, a constant aside; 0 unless it was asked for.
-    moments : tuple of (mean, variance)
-        Of the steps, of the excess, and of what the readings differ by; none where the evidence was asked for.
-    """
-
+    # of the interval's energy
     joules: float
     variance: float
+    # shape (m + 1,) and (m,); the cells, and the power of each, the terms left out
     bounds_s: Floats
     watts: Floats
-    unknowns: Floats
-    evidence: float
+    unknowns: Floats  # shape (k,); of the terms
+    evidence: float  # logarithm of the likelihood of the readings, a constant aside; 0 unless it was asked for
+    # (mean, variance): of the steps, of the excess, and of what the readings differ by; none where the evidence was
+    # asked for
     moments: tuple[tuple[Floats, Floats], ...]
 
 

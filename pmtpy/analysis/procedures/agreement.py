@@ -15,43 +15,24 @@ _FEWEST = 5  # workloads: a parabola and two to spare
 
 @dataclass(frozen=True, slots=True)
 class PolynomialFit:
-    """``reference = c0 + c1 sensor (+ c2 sensor^2)``, by least squares.
+    """``reference = c0 + c1 sensor (+ c2 sensor^2)``, by least squares."""
 
-    Attributes
-    ----------
-    coefficients : tuple of Estimate
-        c0 in W, c1 without a unit, c2 in 1/W.
-    mape_percent : float
-        Mean of ``|fit - reference| / reference``.
-    mae_w : float
-        Mean of ``|fit - reference|``.
-    """
-
-    coefficients: tuple[Estimate, ...]
-    mape_percent: float
-    mae_w: float
+    coefficients: tuple[Estimate, ...]  # c0 in W, c1 without a unit, c2 in 1/W
+    mape_percent: float  # mean of ``|fit - reference| / reference``
+    mae_w: float  # mean of ``|fit - reference|``
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How a sensor agrees with a reference.
-
-    Attributes
-    ----------
-    workloads : int
-    low_w, high_w : float
-        The least and the most power of the reference.
-    ratio : float
-        Mean power of the sensor by mean power of the reference.
-    mape_percent, mae_w : float
-        Of the sensor as it is: mean of ``|sensor - reference|``, relative to the reference and in watts.
-    linear, quadratic : PolynomialFit
-    """
+    """How a sensor agrees with a reference."""
 
     workloads: int
+    # the least and the most power of the reference
     low_w: float
     high_w: float
-    ratio: float
+    ratio: float  # mean power of the sensor by mean power of the reference
+    # mape_percent, mae_w: of the sensor as it is: mean of ``|sensor - reference|``, relative to the reference and in
+    # watts
     mape_percent: float
     mae_w: float
     linear: PolynomialFit
@@ -66,10 +47,7 @@ def agreement(sensor_w: Floats, reference_w: Floats) -> Agreement:
     sensor_w, reference_w : float64, shape (n,)
         Mean power of each workload, by both.
 
-    Raises
-    ------
-    DeclinedError
-        Fewer than five workloads, or all of one power.
+    Raises DeclinedError: fewer than five workloads, or all of one power.
     """
     x, y = np.asarray(sensor_w, np.float64), np.asarray(reference_w, np.float64)
     known = np.isfinite(x) & np.isfinite(y) & (y > 0.0)

@@ -42,10 +42,7 @@ def settled(start_s: float, end_s: float) -> tuple[float, float]:
 def mean_shown(t_s: Floats, watts: Floats, stretch: tuple[float, float]) -> float:
     """Return the mean of the readings of a stretch of steady load, watts.
 
-    Raises
-    ------
-    DeclinedError
-        There are none.
+    Raises DeclinedError: there are none.
     """
     inside = watts[(t_s > stretch[0]) & (t_s <= stretch[1]) & np.isfinite(watts)]
     if not len(inside):
@@ -56,30 +53,18 @@ def mean_shown(t_s: Floats, watts: Floats, stretch: tuple[float, float]) -> floa
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The straight line through steady levels: what is shown = gain x what was there + offset.
-
-    Attributes
-    ----------
-    gain, offset_w : Estimate
-    deviation : float
-        The largest distance of a level from it, as a share of the span of what was shown.
-    r2 : float
-        Share of the variance that the line explains.
-    """
+    """The straight line through steady levels: what is shown = gain x what was there + offset."""
 
     gain: Estimate
     offset_w: Estimate
-    deviation: float
-    r2: float
+    deviation: float  # the largest distance of a level from it, as a share of the span of what was shown
+    r2: float  # share of the variance that the line explains
 
 
 def line_through(levels: Sequence[Level]) -> Line:
     """Fit shown against reference powers by least squares.
 
-    Raises
-    ------
-    DeclinedError
-        No reference, fewer than three different levels, or no span.
+    Raises DeclinedError: no reference, fewer than three different levels, or no span.
     """
     known = [level for level in levels if math.isfinite(level.reference_w)]
     if not known:
@@ -112,17 +97,10 @@ def line_through(levels: Sequence[Level]) -> Line:
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """Energies of the same short loads, begun at other phases of the sensor each time.
+    """Energies of the same short loads, begun at other phases of the sensor each time."""
 
-    Attributes
-    ----------
-    ratios : tuple of float
-        What each trial showed over what the steady levels make of it.
-    mean, sd : float
-        Of the ratios.
-    """
-
-    ratios: tuple[float, ...]
+    ratios: tuple[float, ...]  # what each trial showed over what the steady levels make of it
+    # of the ratios
     mean: float
     sd: float
 
@@ -130,10 +108,7 @@ class Trials:
 def trials_of(ratios: Sequence[float]) -> Trials:
     """Compare trials with each other.
 
-    Raises
-    ------
-    DeclinedError
-        Fewer than two.
+    Raises DeclinedError: fewer than two.
     """
     if len(ratios) < 2:
         msg = "one trial cannot be compared with another"

@@ -29,34 +29,18 @@ _CONSISTENT = 9.0  # chi-square per degree of freedom beyond which the patterns 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """The slow pattern that a fast load makes.
+    """The slow pattern that a fast load makes."""
 
-    Attributes
-    ----------
-    load_hz : float
-        Frequency of the load.
-    hz : Estimate
-        Frequency of the pattern.
-    share : float
-        Part of the variance that it explains.
-    """
-
-    load_hz: float
-    hz: Estimate
-    share: float
+    load_hz: float  # frequency of the load
+    hz: Estimate  # frequency of the pattern
+    share: float  # part of the variance that it explains
 
 
 @dataclass(frozen=True, slots=True)
 class InternalRate:
-    """How often a sensor samples inside.
+    """How often a sensor samples inside."""
 
-    Attributes
-    ----------
-    hz : Estimate
-        The rate, by the host's clock, if the loads were near it: else the multiple of it that they were near.
-    patterns : tuple of Pattern
-    """
-
+    # the rate, by the host's clock, if the loads were near it: else the multiple of it that they were near
     hz: Estimate
     patterns: tuple[Pattern, ...]
 
@@ -68,12 +52,8 @@ def find_pattern(t_s: Floats, watts: Floats, load_hz: float) -> Pattern:
     ----------
     t_s, watts : float64, shape (n,)
         Means or samples of power, about evenly spaced.
-    load_hz : float
-
-    Raises
-    ------
-    DeclinedError
-        There is no pattern, it is too fast for the readings, or there is less than one and a half of its cycles.
+    Raises DeclinedError: there is no pattern, it is too fast for the readings, or there is less than one and a half of
+    its cycles.
     """
     t, w = np.asarray(t_s, np.float64), np.asarray(watts, np.float64)
     known = np.isfinite(t) & np.isfinite(w)
@@ -146,10 +126,7 @@ def internal_rate(patterns: Sequence[Pattern]) -> InternalRate:
     patterns : sequence of Pattern
         At three or more neighbouring frequencies of the load.
 
-    Raises
-    ------
-    DeclinedError
-        Fewer than three; no rate makes all of them; or two rates do.
+    Raises DeclinedError: fewer than three; no rate makes all of them; or two rates do.
     """
     if len({p.load_hz for p in patterns}) < 3:
         msg = "the side of a pattern is told by three neighbouring frequencies of the load: give three"

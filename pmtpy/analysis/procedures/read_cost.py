@@ -16,28 +16,17 @@ _BINS_PER_OCTAVE = 2
 
 @dataclass(frozen=True, slots=True)
 class ReadCost:
-    """How long readings take.
-
-    Attributes
-    ----------
-    reads : int
-    mean_s, sd_s, least_s, most_s : float
-        Mean and standard deviation of all readings, those that were held up too; the shortest and the longest.
-    percentiles_s : float64, shape (6,)
-        At :data:`SHOWN_PERCENTILES`.
-    edges_s : float64, shape (n + 1,)
-        Edges of the bins of the histogram, half an octave each.
-    counts : int64, shape (n,)
-    """
+    """How long readings take."""
 
     reads: int
+    # mean and standard deviation of all readings, those that were held up too; the shortest and the longest
     mean_s: float
     sd_s: float
     least_s: float
     most_s: float
-    percentiles_s: Floats
-    edges_s: Floats
-    counts: Ints
+    percentiles_s: Floats  # shape (6,); at :data:`SHOWN_PERCENTILES`
+    edges_s: Floats  # shape (n + 1,); edges of the bins of the histogram, half an octave each
+    counts: Ints  # shape (n,)
 
 
 def read_cost(durations_s: Floats) -> ReadCost:
@@ -48,10 +37,7 @@ def read_cost(durations_s: Floats) -> ReadCost:
     durations_s : float64, shape (n,)
         Of each reading, from before the call until after it; positive.
 
-    Raises
-    ------
-    DeclinedError
-        Fewer than a hundred readings.
+    Raises DeclinedError: fewer than a hundred readings.
     """
     d = np.asarray(durations_s, np.float64)
     if len(d) < _FEWEST:

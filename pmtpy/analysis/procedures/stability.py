@@ -16,31 +16,16 @@ _FEWEST = 5
 
 @dataclass(frozen=True, slots=True)
 class Stability:
-    """Means of blocks over time.
-
-    Attributes
-    ----------
-    blocks : int
-    hours : float
-        From the first block to the last.
-    mean_w : float
-    worst_w : float
-        The largest distance of a block's mean from the mean of all.
-    sd_w : float
-        Standard deviation of the blocks' means.
-    noise_w : float
-        What it would be if only the readings' own noise were there: sd of a reading / sqrt(readings in a block).
-    drift_w_per_h : Estimate
-        Slope of the means.
-    """
+    """Means of blocks over time."""
 
     blocks: int
-    hours: float
+    hours: float  # from the first block to the last
     mean_w: float
-    worst_w: float
-    sd_w: float
+    worst_w: float  # the largest distance of a block's mean from the mean of all
+    sd_w: float  # standard deviation of the blocks' means
+    # what it would be if only the readings' own noise were there: sd of a reading / sqrt(readings in a block)
     noise_w: float
-    drift_w_per_h: Estimate
+    drift_w_per_h: Estimate  # slope of the means
 
 
 def stability(at_s: Floats, means_w: Floats, sds_w: Floats, readings: Floats) -> Stability:
@@ -51,10 +36,7 @@ def stability(at_s: Floats, means_w: Floats, sds_w: Floats, readings: Floats) ->
     at_s, means_w, sds_w, readings : float64, shape (n,)
         Middle of each block, its mean, standard deviation of its readings, how many there are.
 
-    Raises
-    ------
-    DeclinedError
-        Fewer than five blocks are known.
+    Raises DeclinedError: fewer than five blocks are known.
     """
     known = np.isfinite(means_w)
     t, w = at_s[known] / 3600.0, means_w[known]

@@ -16,32 +16,20 @@ _APART = 6.0  # the levels must be so many times their own spread apart
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What the steps of a recording look like.
+    """What the steps of a recording look like."""
 
-    Attributes
-    ----------
-    low_w, high_w : float
-        Medians of the two levels.
-    noise_w : float
-        Standard deviation of one reading at a level.
-    rising, falling : int
-        Steps of either kind.
-    rise_s : float64, shape (n,)
-        Of each step: time from the last reading below a tenth of it to the first above nine tenths (falling likewise).
-    interval_s : float
-        Median time between readings: shorter than twice this nothing can be told.
-    period_s : float
-        Median time between steps in the same direction; NaN where there are too few.
-    """
-
+    # medians of the two levels
     low_w: float
     high_w: float
-    noise_w: float
+    noise_w: float  # standard deviation of one reading at a level
+    # steps of either kind
     rising: int
     falling: int
+    # shape (n,); of each step: time from the last reading below a tenth of it to the first above nine tenths (falling
+    # likewise)
     rise_s: Floats
-    interval_s: float
-    period_s: float
+    interval_s: float  # median time between readings: shorter than twice this nothing can be told
+    period_s: float  # median time between steps in the same direction; NaN where there are too few
 
     @property
     def resolved(self) -> bool:
@@ -52,10 +40,7 @@ class Steps:
 def steps_of(t_s: Floats, watts: Floats) -> Steps:
     """Find the steps between two levels.
 
-    Raises
-    ------
-    DeclinedError
-        There are no two levels, or fewer than four steps between them.
+    Raises DeclinedError: there are no two levels, or fewer than four steps between them.
     """
     known = np.isfinite(watts)
     t, w = t_s[known], watts[known]

@@ -16,21 +16,14 @@ _STRETCHES = 10  # of which the walk of the phase is measured
 
 @dataclass(frozen=True, slots=True)
 class UpdateInterval:
-    """The interval between updates.
+    """The interval between updates."""
 
-    Attributes
-    ----------
-    mean_s : Estimate
-        Seconds from one update to the next, those that nobody saw counted.
-    updates, unseen : int
-        Updates that were seen, and those that must lie between them.
-    percentiles_s : float64, shape (3,)
-        The 1st, 50th and 99th percentile of the intervals between updates that were seen one after the other.
-    """
-
-    mean_s: Estimate
+    mean_s: Estimate  # seconds from one update to the next, those that nobody saw counted
+    # updates that were seen, and those that must lie between them
     updates: int
     unseen: int
+    # shape (3,); the 1st, 50th and 99th percentile of the intervals between updates that were seen one after the
+    # other
     percentiles_s: Floats
 
 
@@ -46,10 +39,7 @@ def update_interval(t_s: Floats) -> UpdateInterval:
     t_s : float64, shape (n,)
         Stamp of each update that was seen, increasing.
 
-    Raises
-    ------
-    DeclinedError
-        Fewer than 20 updates.
+    Raises DeclinedError: fewer than 20 updates.
     """
     t = np.asarray(t_s, np.float64)
     if len(t) < _FEWEST:

@@ -15,25 +15,15 @@ MIXED = "mixed"
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """One kind of work.
+    """One kind of work."""
 
-    Attributes
-    ----------
-    kind : str
-        What the log calls it (a request size, a direction).
-    windows : int
-        Intervals of the log that are covered by the recording.
-    seconds, joules, amount : float
-        Of these windows.
-    per_unit, u : float
-        Joules for a unit of work, and its standard uncertainty by the scatter of windows; NaN for a single one.
-    """
-
-    kind: str
-    windows: int
+    kind: str  # what the log calls it (a request size, a direction)
+    windows: int  # intervals of the log that are covered by the recording
+    # of these windows
     seconds: float
     joules: float
     amount: float
+    # joules for a unit of work, and its standard uncertainty by the scatter of windows; NaN for a single one
     per_unit: float
     u: float
 
@@ -63,10 +53,7 @@ def join(  # noqa: PLR0917  (a log, and a curve)
     lost : float64, shape (m,)
         Rows missing before each row; a window that holds any is left out.
 
-    Raises
-    ------
-    DeclinedError
-        No window is covered.
+    Raises DeclinedError: no window is covered.
     """
     known = np.isfinite(joules)
     inside = (starts_s >= t_s[0]) & (ends_s <= t_s[-1]) & (ends_s > starts_s)

@@ -29,24 +29,12 @@ _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0  # multiples of it spread evenly over 0 t
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How a sensor follows time, as far as a plan must know; the worst of its channels counts.
+    """How a sensor follows time, as far as a plan must know; the worst of its channels counts."""
 
-    Attributes
-    ----------
-    refresh_s : float
-        Time for which one reading stands.
-    seen : float
-        Share of time that reaches a reading; 0 where that is not known.
-    rise_s : float
-        How long after a step of the load readings do not show all of it yet.
-    reach_s : float
-        How long after an instant readings still tell of it.
-    """
-
-    refresh_s: float
-    seen: float
-    rise_s: float
-    reach_s: float
+    refresh_s: float  # time for which one reading stands
+    seen: float  # share of time that reaches a reading; 0 where that is not known
+    rise_s: float  # how long after a step of the load readings do not show all of it yet
+    reach_s: float  # how long after an instant readings still tell of it
 
     @property
     def phases(self) -> int:
@@ -59,27 +47,15 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One trial: so many bursts of so many repetitions.
+    """One trial: so many bursts of so many repetitions."""
 
-    Attributes
-    ----------
-    repetitions : int
-        Measured in each burst.
-    bursts : int
-    lead, tail : int
-        Repetitions before and after those, of which the readings are not taken.
-    rest_s : float
-        How long to wait after a burst, until its readings have come.
-    period_s : float
-        Over which the beginnings of bursts are spread; 0: not spread.
-    """
-
-    repetitions: int
+    repetitions: int  # measured in each burst
     bursts: int
+    # repetitions before and after those, of which the readings are not taken
     lead: int
     tail: int
-    rest_s: float
-    period_s: float
+    rest_s: float  # how long to wait after a burst, until its readings have come
+    period_s: float  # over which the beginnings of bursts are spread; 0: not spread
 
     @property
     def runs(self) -> int:

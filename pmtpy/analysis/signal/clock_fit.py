@@ -38,24 +38,13 @@ _NEARLY, _WAYS = 0.05, 4  # beginnings whose correlation is so near the best are
 
 @dataclass(frozen=True, slots=True)
 class ClockFit:
-    """How a meter's clock stands to the host's: ``meter = host + offset + rate (host - middle)``.
+    """How a meter's clock stands to the host's: ``meter = host + offset + rate (host - middle)``."""
 
-    Attributes
-    ----------
-    offset_s : Estimate
-        At the middle of the load's edges. Its interval holds what lies between a stamp and the power that follows it.
-    rate : Estimate or None
-        Relative; None where there are too few edges to show one.
-    middle_s : float
-        On the host's clock.
-    edges : int
-        Number of edges used.
-    """
-
+    # At the middle of the load's edges. Its interval holds what lies between a stamp and the power that follows it.
     offset_s: Estimate
-    rate: Estimate | None
-    middle_s: float
-    edges: int
+    rate: Estimate | None  # relative; None where there are too few edges to show one
+    middle_s: float  # on the host's clock
+    edges: int  # number of edges used
 
     def on_host(self, meter: PowerTrace) -> PowerTrace:
         """Return the meter's curve on the host's clock; power is kept, so energy follows the time."""
@@ -74,10 +63,7 @@ def zone_shift(start_s: float, end_s: float, reference: PowerTrace) -> float:
 
     Whole half-hours are tried first, then quarters, which three zones have. The two must be shorter than that.
 
-    Raises
-    ------
-    DeclinedError
-        No time zone makes them overlap by half of the shorter.
+    Raises DeclinedError: no time zone makes them overlap by half of the shorter.
     """
     middle = (reference.start_s + reference.end_s) / 2.0
     shorter = min(end_s - start_s, reference.end_s - reference.start_s)
@@ -103,15 +89,11 @@ def fit_clock(
 
     Parameters
     ----------
-    meter : PowerTrace
     switched_on_s, switched_off_s : float64
     around_s : float
         How far around a stamp its edge is looked for.
 
-    Raises
-    ------
-    DeclinedError
-        The meter shows no edges where the load has them.
+    Raises DeclinedError: the meter shows no edges where the load has them.
     """
     on, off = np.asarray(switched_on_s, np.float64), np.asarray(switched_off_s, np.float64)
     late = np.array([_crossing(meter, t, off, around_s) for t in on])
@@ -158,8 +140,6 @@ def follow_clock(
 
     Parameters
     ----------
-    meter : PowerTrace
-    load : LoadIntervals
     reach_s : float, optional
         How far the two clocks are expected to be apart; None: any distance. Further apart they are taken to be only
         where the two look clearly more alike so.
@@ -170,10 +150,7 @@ def follow_clock(
         The meter on the load's clock; how its clock was fitted in the end, or None where its edges do not fit; and
         then the reason.
 
-    Raises
-    ------
-    DeclinedError
-        Meter and load do not look alike at any shift.
+    Raises DeclinedError: meter and load do not look alike at any shift.
     """
     shown, edges = PowerTrace.of_load(load), load.edges
     near = _attempt(meter, shown, edges, reach_s)

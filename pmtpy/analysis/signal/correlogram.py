@@ -20,26 +20,15 @@ def sampled(curve: PowerTrace, start_s: float, end_s: float, step_s: float) -> F
 
 @dataclass(frozen=True, slots=True)
 class Correlogram:
-    """Correlation of two curves over the shift of one of them.
+    """Correlation of two curves over the shift of one of them."""
 
-    Attributes
-    ----------
-    shift_s : float64, shape (n,)
-        What is added to the times of the moving curve, in order.
-    r : float64, shape (n,)
-        Pearson's correlation over the part where both were recorded.
-    """
-
-    shift_s: Floats
-    r: Floats
+    shift_s: Floats  # shape (n,); what is added to the times of the moving curve, in order
+    r: Floats  # shape (n,); pearson's correlation over the part where both were recorded
 
     def best(self) -> float:
         """Return the shift at which they look most alike.
 
-        Raises
-        ------
-        DeclinedError
-            They do not look alike at any.
+        Raises DeclinedError: they do not look alike at any.
         """
         at = int(np.argmax(self.r))
         if self.r[at] < 0.5:
@@ -50,10 +39,7 @@ class Correlogram:
     def peaks(self, most: int = 12) -> Floats:
         """Return the shifts at which they look nearly as much alike as at the best, which is the first.
 
-        Raises
-        ------
-        DeclinedError
-            They do not look alike at any.
+        Raises DeclinedError: they do not look alike at any.
         """
         best = self.best()
         r = np.concatenate([[-1.0], self.r, [-1.0]])
@@ -76,10 +62,7 @@ def correlogram(
     common : float
         The least share of the shorter one that both have in common.
 
-    Raises
-    ------
-    DeclinedError
-        No shift within reach lets them overlap by so much.
+    Raises DeclinedError: no shift within reach lets them overlap by so much.
     """
     length = max(fixed.end_s - fixed.start_s, moving.end_s - moving.start_s)
     step = max(step_s, length / 200_000)
@@ -119,9 +102,6 @@ def coarse_shift(
 ) -> float:
     """Return what must be added to the times of ``moving`` so that it looks most like ``fixed``.
 
-    Raises
-    ------
-    DeclinedError
-        They do not look alike at any shift within reach.
+    Raises DeclinedError: they do not look alike at any shift within reach.
     """
     return correlogram(moving, fixed, reach_s=reach_s, step_s=step_s).best()

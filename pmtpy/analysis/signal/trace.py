@@ -22,20 +22,11 @@ _END_S = 0.1  # the level held beyond an end is the median over this much of the
 
 @dataclass(frozen=True, slots=True)
 class PowerTrace:
-    """Power that is constant between knots, with its ends held at their levels.
+    """Power that is constant between knots, with its ends held at their levels."""
 
-    Attributes
-    ----------
-    t_s : float64, shape (n + 1,)
-        Knots. The first and the last lie far outside what was recorded.
-    joules : float64, shape (n + 1,)
-        Cumulative energy at the knots.
-    start_s, end_s : float
-        The part that was recorded.
-    """
-
-    t_s: Floats
-    joules: Floats
+    t_s: Floats  # shape (n + 1,); knots. The first and the last lie far outside what was recorded.
+    joules: Floats  # shape (n + 1,); cumulative energy at the knots
+    # the part that was recorded
     start_s: float
     end_s: float
 

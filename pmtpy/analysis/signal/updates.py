@@ -12,30 +12,16 @@ from pmtpy.core.rows import Floats, Ints
 
 @dataclass(frozen=True, slots=True)
 class Updates:
-    """The series of updates behind polled readings, in order.
+    """The series of updates behind polled readings, in order."""
 
-    Attributes
-    ----------
-    k : int64, shape (n,)
-        Number of each update on the lattice; a gap means that nobody polled in between.
-    t_s : float64, shape (n,)
-        When it was published, seconds on the clock of the polls.
-    watts : float64, shape (n,)
-        What it showed.
-    period_s : float
-        Update period.
-    jitter_s, drift : float
-        Standard error of the times (shared by all of them), and of the period, relative.
-    wander_s : float64, shape (n,), optional
-        By how much of each time the phase was found to have wandered from a steady clock.
-    """
-
-    k: Ints
-    t_s: Floats
-    watts: Floats
-    period_s: float
+    k: Ints  # shape (n,); number of each update on the lattice; a gap means that nobody polled in between
+    t_s: Floats  # shape (n,); when it was published, seconds on the clock of the polls
+    watts: Floats  # shape (n,); what it showed
+    period_s: float  # update period
+    # standard error of the times (shared by all of them), and of the period, relative
     jitter_s: float = 0.0
     drift: float = 0.0
+    # shape (n,); by how much of each time the phase was found to have wandered from a steady clock
     wander_s: Floats | None = None
 
     def __len__(self) -> int:

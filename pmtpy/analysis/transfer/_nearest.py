@@ -51,14 +51,10 @@ class _Prior:
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """What features tell of targets.
+    """What features tell of targets."""
 
-    Attributes
-    ----------
-    covariance : float64, shape (targets, targets)
-        Of the errors made where each training configuration was left out, and of one more, unlike them.
-    """
-
+    # shape (targets, targets); of the errors made where each training configuration was left out, and of one more,
+    # unlike them
     covariance: Floats
     _centre: Floats
     _scale: Floats

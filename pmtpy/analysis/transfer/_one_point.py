@@ -29,28 +29,18 @@ _TURNS = 4  # of the search for a configuration's slope, which enters to first o
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """What the training set tells.
+    """What the training set tells."""
 
-    Attributes
-    ----------
-    train : Table
-        The rows used.
-    power, time : ClockShape
-        Shared shapes.
-    clocks, reached, usual_c : float64, shape (clocks,)
-        Clock asked for, rising; median of the clocks measured there (of those that no power limit held down; the
-        highest where it held all), and of the temperatures.
-    cap_w : float
-        Power limit that held clocks down; infinite if none did.
-    """
-
-    train: Table
+    train: Table  # the rows used
+    # shared shapes
     power: ClockShape
     time: ClockShape
+    # shape (clocks,); clock asked for, rising; median of the clocks measured there (of those that no power limit held
+    # down; the highest where it held all), and of the temperatures
     clocks: Floats
     reached: Floats
     usual_c: Floats
-    cap_w: float
+    cap_w: float  # power limit that held clocks down; infinite if none did
 
     def core(self, set_mhz: Floats) -> Floats:
         """Clock to expect when ``set_mhz`` is asked for and the power limit allows it."""

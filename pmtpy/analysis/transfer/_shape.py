@@ -55,27 +55,18 @@ def _hat(knots: Floats, log_f: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class ClockShape:
-    """The shared shape of one quantity, and how each configuration of the training follows it.
+    """The shared shape of one quantity, and how each configuration of the training follows it."""
 
-    Attributes
-    ----------
-    knots, values : float64
-        Logarithms of the clocks, and ``s`` there; straight between.
-    level, slope : float64, shape (configurations,)
-        ``log v_c`` and ``k_c``.
-    spread, noise : float
-        Variance of ``k_c`` and of a residual.
-    warmth : float
-        ``gamma``, per degree.
-    """
-
+    # float64; logarithms of the clocks, and ``s`` there; straight between
     knots: Floats
     values: Floats
+    # shape (configurations,); ``log v_c`` and ``k_c``
     level: Floats
     slope: Floats
+    # variance of ``k_c`` and of a residual
     spread: float
     noise: float
-    warmth: float
+    warmth: float  # ``gamma``, per degree
 
     def at(self, log_f: Floats) -> Floats:
         """``s`` at a clock; beyond the knots it goes on with the slope of the outermost two."""

@@ -55,10 +55,8 @@ class Prediction:
 def fit_transfer(train: Table) -> Transfer:
     """Learn the shared shapes from configurations that were measured at several clocks.
 
-    Raises
-    ------
-    DeclinedError
-        Fewer than three such configurations, or fewer than two clocks: how configurations differ cannot be told.
+    Raises DeclinedError: fewer than three such configurations, or fewer than two clocks: how configurations differ
+    cannot be told.
     """
     train.check()
     kept = [rows for rows in train.by_config().values() if len(np.unique(train.set_mhz[rows])) >= 2]
@@ -126,11 +124,8 @@ def _errors(fold: _Fold, pattern: Sequence[float]) -> list[Floats]:
 def predict(model: Transfer, measured: Table, clocks_mhz: Sequence[float]) -> list[Prediction]:
     """Predict each configuration of ``measured`` at each clock (asked for, MHz), with 95 % intervals of the energy.
 
-    Raises
-    ------
-    DeclinedError
-        A clock outside those of the training: past the ridge or the power limit nothing is known there. Or a
-        configuration measured further outside them than they lie apart.
+    Raises DeclinedError: a clock outside those of the training: past the ridge or the power limit nothing is known
+    there. Or a configuration measured further outside them than they lie apart.
     """
     measured.check()
     wanted = np.array(clocks_mhz, np.float64)

@@ -15,24 +15,14 @@ from pmtpy.errors import DeclinedError
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Tuning results: one row for each configuration and clock.
+    """Tuning results: one row for each configuration and clock."""
 
-    Attributes
-    ----------
-    config : tuple of str
-        Which configuration.
-    set_mhz, core_mhz : float64, shape (n,)
-        Clock asked for and clock measured.
-    temperature_c : float64, shape (n,)
-        Temperature; NaN where it was not measured.
-    time_s, power_w : float64, shape (n,)
-        Mean time and power of a run.
-    """
-
-    config: tuple[str, ...]
+    config: tuple[str, ...]  # which configuration
+    # shape (n,); clock asked for and clock measured
     set_mhz: Floats
     core_mhz: Floats
-    temperature_c: Floats
+    temperature_c: Floats  # shape (n,); temperature; NaN where it was not measured
+    # shape (n,); mean time and power of a run
     time_s: Floats
     power_w: Floats
 
@@ -57,10 +47,7 @@ class Table:
     def check(self) -> None:
         """Refuse what no measurement can be.
 
-        Raises
-        ------
-        DeclinedError
-            A clock, time or power that is not a positive number.
+        Raises DeclinedError: a clock, time or power that is not a positive number.
         """
         columns = (("core_freq_mhz", self.core_mhz), ("time_ms", self.time_s), ("power_w", self.power_w))
         for name, column in columns:

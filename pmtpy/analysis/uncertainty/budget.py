@@ -55,22 +55,14 @@ _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.22
 
 @dataclass(frozen=True, slots=True)
 class UncertaintyBudget:
-    """The judgement of one energy.
+    """The judgement of one energy."""
 
-    Attributes
-    ----------
-    uncertainty_joules : float
-        Standard uncertainty; a 95 % interval is ``COVERAGE_FACTOR`` times it, either way. NaN where nothing at all is
-        known of the interval.
-    components : tuple of (name, joules)
-        The causes that are not zero, each a standard uncertainty, largest first.
-    warnings : tuple of str
-        What a reader of the number must know, in whole sentences.
-    """
-
+    # Standard uncertainty; a 95 % interval is ``COVERAGE_FACTOR`` times it, either way. NaN where nothing at all is
+    # known of the interval.
     uncertainty_joules: float
+    # (name, joules): the causes that are not zero, each a standard uncertainty, largest first
     components: tuple[tuple[str, float], ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # what a reader of the number must know, in whole sentences
 
     @classmethod
     def of(cls, components: Sequence[tuple[str, float]], warnings: Sequence[str] = ()) -> UncertaintyBudget:
@@ -155,10 +147,7 @@ def repeated(values: Sequence[float]) -> tuple[float, float, float]:
 
     The interval speaks of repeatability alone: what all runs have in common (gain, zero) is not in it.
 
-    Raises
-    ------
-    ValueError
-        Fewer than two values: nothing repeats.
+    Raises ValueError: fewer than two values: nothing repeats.
     """
     n = len(values)
     if n < 2:
@@ -175,10 +164,7 @@ def of_another(values: Sequence[float], within_u: Sequence[float]) -> tuple[floa
     ``t(k - 1) s sqrt(1 + 1/k)`` either way (a prediction interval), given as a standard uncertainty of that interval.
     It is never below what the recordings state of themselves.
 
-    Raises
-    ------
-    ValueError
-        Fewer than two recordings: nothing is known of a spread.
+    Raises ValueError: fewer than two recordings: nothing is known of a spread.
     """
     mean, deviation, _ = repeated(values)
     k = len(values)

@@ -13,10 +13,7 @@ from pmtpy.errors import BackendUnavailableError
 def relay_command(backend: str) -> list[str]:
     """Return the command of the relay, to which its arguments are added; ``backend`` is whose errors they are.
 
-    Raises
-    ------
-    BackendUnavailableError
-        There is no interpreter, or no program for it.
+    Raises BackendUnavailableError: there is no interpreter, or no program for it.
     """
     return [*_interpreter(backend), "-I", "-S", *_program(backend)]
 

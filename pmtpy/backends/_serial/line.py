@@ -30,10 +30,7 @@ class Line:
     def rest(self, quiet_s: float, *, limit: int = _LIMIT_BYTES) -> bytes:
         """Read until nothing has come for ``quiet_s``; return what came, of which ``limit`` bytes are too much.
 
-        Raises
-        ------
-        ReadError
-            It never ends.
+        Raises ReadError: it never ends.
         """
         came = b""
         while self.transport.wait(quiet_s):
@@ -46,10 +43,7 @@ class Line:
     def ask(self, command: bytes, size: int, timeout_s: float) -> bytes:
         """Send a command; return its answer of ``size`` bytes, and what came with it.
 
-        Raises
-        ------
-        ReadError
-            Fewer bytes came within ``timeout_s``.
+        Raises ReadError: fewer bytes came within ``timeout_s``.
         """
         self.write(command)
         answer = b""

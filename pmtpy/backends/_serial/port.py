@@ -80,10 +80,8 @@ def open_port(backend: str, path: str, *, clock: Clock, timeout_s: float = 2.0, 
 
     ``baud`` is the rate of the line; 0 leaves it, for USB devices to which it means nothing.
 
-    Raises
-    ------
-    BackendUnavailableError
-        No such port, no permission, not a terminal, or in use by another program for longer than ``timeout_s``.
+    Raises BackendUnavailableError: no such port, no permission, not a terminal, or in use by another program for longer
+    than ``timeout_s``.
     """
     try:
         fd = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -173,10 +171,7 @@ def _make_raw(fd: int) -> None:
 def set_baud(fd: int, baud: int) -> None:
     """Set the rate of the line in both directions, and throw away what came at another.
 
-    Raises
-    ------
-    ValueError
-        This system does not know the rate.
+    Raises ValueError: this system does not know the rate.
     """
     speed = getattr(termios, f"B{baud}", None)
     if speed is None:

@@ -51,10 +51,8 @@ class Transport(Protocol):
     def receive(self) -> list[Piece]:
         """Return what has arrived up to now, oldest first, without waiting.
 
-        Raises
-        ------
-        SourceLostError
-            The board is gone and everything that came before has been returned. Every later call raises it again.
+        Raises SourceLostError: the board is gone and everything that came before has been returned. Every later call
+        raises it again.
         """
         ...
 

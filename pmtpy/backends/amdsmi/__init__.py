@@ -98,12 +98,9 @@ def open_source(
     sysfs_root : path or None
         Root of sysfs, for the driver's own files.
 
-    Raises
-    ------
-    BackendUnavailableError
-        Neither the library nor the driver's files, or no reading on this device: with the cure.
-    TargetError
-        Unknown option, or a device that names no GPU or several.
+    Raises BackendUnavailableError: neither the library nor the driver's files, or no reading on this device: with the
+    cure.
+    Raises TargetError: unknown option, or a device that names no GPU or several.
     """
     if total not in {None, "energy", "power"}:
         msg = f"amdsmi: total={total!r}: it is made of 'energy' or 'power'"

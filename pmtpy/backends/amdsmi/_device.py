@@ -71,10 +71,7 @@ def find_module(given: ModuleType | None = None) -> ModuleType:
     The wrapper binds every symbol of the library when it is imported: without the library it prints to stdout and
     raises KeyError, with an older one AttributeError.
 
-    Raises
-    ------
-    BackendUnavailableError
-        It is not installed, or finds no library that fits.
+    Raises BackendUnavailableError: it is not installed, or finds no library that fits.
     """
     if given is not None:
         return given
@@ -118,10 +115,7 @@ class Library:
     def ask(self, call: str, *arguments: object) -> Any:
         """Call a function of the vendor's module.
 
-        Raises
-        ------
-        Fault
-            With the library's status; NOT_SUPPORTED for a call that this wrapper does not have.
+        Raises Fault: with the library's status; NOT_SUPPORTED for a call that this wrapper does not have.
         """
         function = getattr(self.module, call, None)
         if function is None:
@@ -156,10 +150,8 @@ class Library:
     def check_versions(self) -> str:
         """Return a note where wrapper and library are not known to fit.
 
-        Raises
-        ------
-        BackendUnavailableError
-            The wrapper is older than the library: the layouts may have moved, and numbers would be silently wrong.
+        Raises BackendUnavailableError: the wrapper is older than the library: the layouts may have moved, and numbers
+        would be silently wrong.
         """
         wrapper = str(getattr(self.module, "__version__", ""))
         library = number(self.details("amdsmi_get_lib_version").get("major"))

@@ -58,10 +58,7 @@ def cards(root: Path) -> list[Card]:
 def open_card(card: Card, domain: str, clock: Clock, why: str, notes: Sequence[str]) -> HwmonSource:
     """Open a card that measures ``domain``; ``why`` says why the library is not used.
 
-    Raises
-    ------
-    BackendUnavailableError
-        The card has no file of power that can be read.
+    Raises BackendUnavailableError: the card has no file of power that can be read.
     """
     channels, files = _channels(card.folder, domain)
     if not channels or channels[0].quantity is not Quantity.POWER:

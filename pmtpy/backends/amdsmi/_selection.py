@@ -21,27 +21,19 @@ ROCR, HIP, CUDA = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_D
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One device of the library.
+    """One device of the library."""
 
-    Attributes
-    ----------
-    pci, uuid, hip_uuid, name, serial : str
-        ``0000:c1:00.0``; the library's UUID and HIP's; model; serial number of the chip. Empty where unknown.
-    hip, node, partition : float or None
-        Number in HIP, in the kernel's topology, and of the partition within its GPU.
-    fault : str
-        Why nothing else is known of it: it does not answer. Empty where it does.
-    """
-
+    # ``0000:c1:00.0``; the library's UUID and HIP's; model; serial number of the chip. Empty where unknown.
     pci: str
     uuid: str = ""
     hip_uuid: str = ""
     name: str = ""
     serial: str = ""
+    # number in HIP, in the kernel's topology, and of the partition within its GPU
     hip: float | None = None
     node: float | None = None
     partition: float | None = None
-    fault: str = ""
+    fault: str = ""  # Why nothing else is known of it: it does not answer. Empty where it does.
 
     @property
     def uuids(self) -> tuple[str, ...]:
@@ -147,12 +139,8 @@ def _filtered(gpus: Sequence[Gpu], setting: str) -> list[Gpu]:
 def select(device: str | None, stock: Stock) -> tuple[Gpu, tuple[str, ...]]:
     """Find the device that ``device`` names; return it and what the user should hear.
 
-    Raises
-    ------
-    BackendUnavailableError
-        There is none, all are hidden, or the one that is meant does not answer.
-    TargetError
-        No device, or more than one, has this name. The message lists those there are.
+    Raises BackendUnavailableError: there is none, all are hidden, or the one that is meant does not answer.
+    Raises TargetError: no device, or more than one, has this name. The message lists those there are.
     """
     if not stock.gpus:
         raise BackendUnavailableError(BACKEND, "the library finds no AMD GPU", "see: lspci | grep -i amd")

@@ -58,25 +58,12 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Registers:
-    """What a GPU offers.
+    """What a GPU offers."""
 
-    Attributes
-    ----------
-    powers : tuple of str
-        Keys of the answer to a query of power, in the order of their channels.
-    power_call : str
-        The call that answers it.
-    energy : bool
-        Whether there is an accumulator.
-    channels : tuple of Channel
-        Energy and powers, the one that makes the total first.
-    values : tuple of Value
-    """
-
-    powers: tuple[str, ...]
-    power_call: str
-    energy: bool
-    channels: tuple[Channel, ...]
+    powers: tuple[str, ...]  # keys of the answer to a query of power, in the order of their channels
+    power_call: str  # the call that answers it
+    energy: bool  # whether there is an accumulator
+    channels: tuple[Channel, ...]  # energy and powers, the one that makes the total first
     values: tuple[Value, ...]
 
 

@@ -91,12 +91,8 @@ def open_source(
     power : bool
         Show powers also where the same part has an energy counter; they have to be polled in the background.
 
-    Raises
-    ------
-    TargetError
-        No such chip or label; the message lists what there is.
-    BackendUnavailableError
-        No chip measures power or energy, or none of the readings may be read.
+    Raises TargetError: no such chip or label; the message lists what there is.
+    Raises BackendUnavailableError: no chip measures power or energy, or none of the readings may be read.
     """
     chips, reason = _chips(sysfs_root)
     if not chips:

@@ -30,32 +30,15 @@ QUANTITIES = {
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One file of a chip that holds a reading.
-
-    Attributes
-    ----------
-    path : Path
-    kind : str
-        "power", "energy", "in" or "curr".
-    number : int
-        Its number on the chip, counted by each kind on its own.
-    average : bool
-        A mean over ``window_s`` rather than a momentary value.
-    label : str
-        The driver's name for it; empty where there is none.
-    window_s : float or None
-        Over which time it is averaged, as far as the driver says.
-    error : float or None
-        Largest relative error, as far as the driver says.
-    """
+    """One file of a chip that holds a reading."""
 
     path: Path
-    kind: str
-    number: int
-    average: bool
-    label: str
-    window_s: float | None = None
-    error: float | None = None
+    kind: str  # "power", "energy", "in" or "curr"
+    number: int  # its number on the chip, counted by each kind on its own
+    average: bool  # a mean over ``window_s`` rather than a momentary value
+    label: str  # the driver's name for it; empty where there is none
+    window_s: float | None = None  # over which time it is averaged, as far as the driver says
+    error: float | None = None  # largest relative error, as far as the driver says
 
     @property
     def part(self) -> str:
@@ -65,31 +48,15 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """One chip with readings.
+    """One chip with readings."""
 
-    Attributes
-    ----------
-    name : str
-        The driver's name, e.g. ``ina226``.
-    index : int
-        Which of the chips of that name, in the order of their addresses.
-    address : str
-        Of the device that carries it: ``1-0040``, ``0000:03:00.0``; empty where it has none.
-    attributes : tuple of Attribute
-    update_s : float or None
-        How often the chip converts, where the driver says.
-    shunt_ohm : float or None
-        The shunt that the driver reckons with.
-    socket : str or None
-        Domain of the socket whose processor the chip measures, too (an APU); empty where it is not known which.
-    """
-
-    name: str
-    index: int
-    address: str
+    name: str  # The driver's name, e.g. ``ina226``.
+    index: int  # which of the chips of that name, in the order of their addresses
+    address: str  # of the device that carries it: ``1-0040``, ``0000:03:00.0``; empty where it has none
     attributes: tuple[Attribute, ...]
-    update_s: float | None
-    shunt_ohm: float | None
+    update_s: float | None  # how often the chip converts, where the driver says
+    shunt_ohm: float | None  # the shunt that the driver reckons with
+    # domain of the socket whose processor the chip measures, too (an APU); empty where it is not known which
     socket: str | None = None
 
     @property

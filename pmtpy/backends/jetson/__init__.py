@@ -69,12 +69,8 @@ def open_source(
     total : "module" or "input"
         What makes the total: the module, or the input of the whole kit where there is a monitor on it.
 
-    Raises
-    ------
-    TargetError
-        A device, or a total, that does not exist.
-    BackendUnavailableError
-        No monitor, or none that can be read.
+    Raises TargetError: a device, or a total, that does not exist.
+    Raises BackendUnavailableError: no monitor, or none that can be read.
     """
     if device:
         msg = f"jetson has one device, the whole module, and not {device!r}: write just jetson; rails are its channels"

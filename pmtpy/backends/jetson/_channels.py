@@ -21,25 +21,13 @@ _NO_RAIL = frozenset({"", "(NULL)", "NC", "SUM OF SHUNT VOLTAGES"})
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """The rails of a module.
-
-    Attributes
-    ----------
-    name : str
-    total : tuple of str
-        The rails whose sum is the power of the module. All of them are needed.
-    inside : dict of rail to rail
-        Rails that are fed by another one, and by which.
-    others : tuple of str
-        Further rails by which the board is told from others with the same total.
-    shunts : dict of rail to float
-        Shunt in ohms, for drivers that do not tell; "" is the default.
-    """
+    """The rails of a module."""
 
     name: str
-    total: tuple[str, ...]
-    inside: Mapping[str, str] = field(default_factory=dict)
-    others: tuple[str, ...] = ()
+    total: tuple[str, ...]  # The rails whose sum is the power of the module. All of them are needed.
+    inside: Mapping[str, str] = field(default_factory=dict)  # rails that are fed by another one, and by which
+    others: tuple[str, ...] = ()  # further rails by which the board is told from others with the same total
+    # shunt in ohms, for drivers that do not tell; "" is the default
     shunts: Mapping[str, float] = field(default_factory=dict)
 
     def matches(self, names: frozenset[str]) -> bool:
@@ -96,24 +84,12 @@ _MODULE_INPUTS = ("VDD_IN", "POM_5V_IN")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is added up.
+    """What is added up."""
 
-    Attributes
-    ----------
-    board : Board or None
-        The module, if it was recognised.
-    domains : dict of rail to str
-        Part of the machine that a rail measures; "" for those outside of every total.
-    input : bool
-        There is a rail that feeds the whole kit.
-    rule : str
-        A sentence on what makes the total, or why there is none.
-    """
-
-    board: Board | None
-    domains: Mapping[str, str]
-    input: bool
-    rule: str
+    board: Board | None  # the module, if it was recognised
+    domains: Mapping[str, str]  # part of the machine that a rail measures; "" for those outside of every total
+    input: bool  # there is a rail that feeds the whole kit
+    rule: str  # a sentence on what makes the total, or why there is none
 
 
 def unused(label: str) -> bool:

@@ -29,39 +29,22 @@ _IIO_CYCLE_S, _IIO_SAMPLES = 0.0066, 64
 
 @dataclass(frozen=True, slots=True)
 class Rail:
-    """One channel of a monitor that has a rail.
+    """One channel of a monitor that has a rail."""
 
-    Attributes
-    ----------
-    label : str
-        The rail's name; empty if the driver gives none.
-    chip : str
-        Bus and address of the monitor, such as ``1-0040``.
-    channel : int
-        Number of the channel, as the driver counts.
-    volts, amps : Path
-        Files of millivolts and milliamperes; the same file where one reading gives both.
-    shunt_ohm : float
-        0 where it is not known.
-    refresh_s, window_s : float
-        Time from one conversion to the next, and the span that a value speaks of.
-    shunt_step_v, bus_step_v : float
-        One step of the converter.
-    shunt_steps : int
-        The converter's last step, at which the true current may be any greater one.
-    """
-
-    label: str
-    chip: str
-    channel: int
+    label: str  # the rail's name; empty if the driver gives none
+    chip: str  # bus and address of the monitor, such as ``1-0040``
+    channel: int  # number of the channel, as the driver counts
+    # files of millivolts and milliamperes; the same file where one reading gives both
     volts: Path
     amps: Path
-    shunt_ohm: float
+    shunt_ohm: float  # 0 where it is not known
+    # time from one conversion to the next, and the span that a value speaks of
     refresh_s: float
     window_s: float
+    # one step of the converter
     shunt_step_v: float = _SHUNT_STEP_V
     bus_step_v: float = _BUS_STEP_V
-    shunt_steps: int = 4095
+    shunt_steps: int = 4095  # the converter's last step, at which the true current may be any greater one
 
     @property
     def key(self) -> tuple[str, int]:

@@ -105,12 +105,9 @@ def open_source(
     sysfs_root : path or None
         Root of sysfs, where a GPU on a Grace module is placed by its NUMA node.
 
-    Raises
-    ------
-    BackendUnavailableError
-        No package, library, driver, GPU, permission, or not the register asked for: with the cure.
-    TargetError
-        Unknown option, or a device that names no GPU or several.
+    Raises BackendUnavailableError: no package, library, driver, GPU, permission, or not the register asked for: with
+    the cure.
+    Raises TargetError: unknown option, or a device that names no GPU or several.
     """
     if total not in _ORDERS:
         msg = f"nvml: total={total!r}: it is made of 'energy', 'instant' or 'average'"

@@ -55,26 +55,13 @@ _LABELS = {
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """One number that the driver offers.
+    """One number that the driver offers."""
 
-    Attributes
-    ----------
-    channel : Channel
-        Its meaning.
-    kind : Kind or None
-        What it holds of power or energy; None for temperatures and clocks.
-    field : (int, int) or None
-        Field and scope, for those that are asked together in one call.
-    ask : callable or None
-        How to ask for one that has a call of its own. Raises Fault.
-    least, most : float
-        Counts outside are no reading: the driver's zero for "not supported", sentinels, garbage.
-    """
-
-    channel: Channel
-    kind: Kind | None
-    field: tuple[int, int] | None
-    ask: Callable[[Library, object], float] | None
+    channel: Channel  # its meaning
+    kind: Kind | None  # what it holds of power or energy; None for temperatures and clocks
+    field: tuple[int, int] | None  # (int, int): field and scope, for those that are asked together in one call
+    ask: Callable[[Library, object], float] | None  # How to ask for one that has a call of its own. Raises Fault.
+    # counts outside are no reading: the driver's zero for "not supported", sentinels, garbage
     least: float
     most: float
 
@@ -84,23 +71,15 @@ class Register:
 
 
 class Board(NamedTuple):
-    """What decides about the registers of a GPU.
-
-    Attributes
-    ----------
-    name, driver, generation : str
-    domain, module : str
-        Paths of the physical parts: the GPU, and the module that holds it (empty: none, or not known which).
-    max_watts : float
-        More than this no register of the GPU or its memory can show.
-    """
+    """What decides about the registers of a GPU."""
 
     name: str
     driver: str
     generation: str
+    # paths of the physical parts: the GPU, and the module that holds it (empty: none, or not known which)
     domain: str
     module: str
-    max_watts: float
+    max_watts: float  # more than this no register of the GPU or its memory can show
 
 
 class Found(NamedTuple):
@@ -116,10 +95,7 @@ def find(library: Library, handle: object, board: Board, order: tuple[Kind, ...]
     The first channel of a part of the machine is the one that enters totals, so ``order`` decides about the total.
     A kind that is not in it is not asked for: on some drivers the energy call alone takes milliseconds.
 
-    Raises
-    ------
-    Fault
-        The GPU or NVML as a whole does not answer.
+    Raises Fault: the GPU or NVML as a whole does not answer.
     """
     notes: list[str] = []
     found: dict[str, Register] = {}

@@ -26,10 +26,7 @@ MEMBER = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal
 def find_module(given: ModuleType | None = None) -> ModuleType:
     """Return the vendor's module: as given, else imported.
 
-    Raises
-    ------
-    BackendUnavailableError
-        It is not installed, or the old package ``pynvml`` hides it.
+    Raises BackendUnavailableError: it is not installed, or the old package ``pynvml`` hides it.
     """
     module = given if given is not None else _imported()
     # The old package has the same module name. Its copies of the binding end before this function came.
@@ -58,21 +55,11 @@ def _as_module(module: object) -> ModuleType:
 
 
 class Answer(NamedTuple):
-    """One field as the driver filled it.
+    """One field as the driver filled it."""
 
-    Attributes
-    ----------
-    value : float or None
-        The count; None where the driver did not fill it, whatever stands in its place.
-    stamp_us : int
-        Unix microseconds at which the driver took it; 0 where it does not say.
-    code : int
-        Status of this field.
-    """
-
-    value: float | None
-    stamp_us: int
-    code: int
+    value: float | None  # the count; None where the driver did not fill it, whatever stands in its place
+    stamp_us: int  # Unix microseconds at which the driver took it; 0 where it does not say
+    code: int  # status of this field
 
 
 class Library:
@@ -103,20 +90,14 @@ class Library:
     def ask(self, call: str, *arguments: object) -> Any:
         """Call a function of the vendor's module.
 
-        Raises
-        ------
-        Fault
-            With NVML's return code.
+        Raises Fault: with NVML's return code.
         """
         return self.read(_as_it_is, call, *arguments)
 
     def read(self, parse: Callable[[Any], T], call: str, *arguments: object) -> T:
         """Call a function and make of its answer what is needed: here alone answers are checked for their kind.
 
-        Raises
-        ------
-        Fault
-            With NVML's return code, or UNEXPECTED where ``parse`` stumbles over the answer.
+        Raises Fault: with NVML's return code, or UNEXPECTED where ``parse`` stumbles over the answer.
         """
         function = getattr(self.module, call, None)
         if function is None:
@@ -168,10 +149,7 @@ def _as_it_is(answer: Any) -> Any:
 def as_text(answer: Any) -> str:
     """Return a text; old bindings give bytes.
 
-    Raises
-    ------
-    TypeError
-        It is neither.
+    Raises TypeError: it is neither.
     """
     if isinstance(answer, bytes):
         return answer.decode("utf-8", "replace")

@@ -30,10 +30,7 @@ _S_PER_NS = 1e-9
 def ask(library: Library, handle: object) -> Mapping[str, float]:
     """Return causes with the seconds for which they have held the clocks back; infinite: they do so now.
 
-    Raises
-    ------
-    Fault
-        The GPU or NVML as a whole does not answer.
+    Raises Fault: the GPU or NVML as a whole does not answer.
     """
     found: dict[str, float] = {}
     for policy, cause in _POLICIES.items():
@@ -56,10 +53,7 @@ def _violation_s(answer: Any) -> float:
 def settings(library: Library, handle: object) -> Mapping[str, str]:
     """Return what is set on the GPU: the power limit that is enforced, whoever set it.
 
-    Raises
-    ------
-    Fault
-        The GPU or NVML as a whole does not answer.
+    Raises Fault: the GPU or NVML as a whole does not answer.
     """
     limit_mw = library.number("nvmlDeviceGetEnforcedPowerLimit", handle)
     return {} if limit_mw is None else {"power limit": f"{limit_mw / 1e3:g} W"}

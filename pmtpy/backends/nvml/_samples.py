@@ -29,10 +29,7 @@ _TOTAL_POWER_SAMPLES = 0  # nvml.h, nvmlSamplingType_t
 def fetch(library: Library, handle: object, last_us: int, most_watts: float) -> list[tuple[int, float]]:
     """Return (stamp in us, mW) of the samples newer than ``last_us``, in order of time; impossible ones as NaN.
 
-    Raises
-    ------
-    Fault
-        The driver has no such buffer, or fails.
+    Raises Fault: the driver has no such buffer, or fails.
     """
 
     def parse(answer: Any) -> dict[int, float]:

@@ -26,23 +26,14 @@ _OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-f-]+)/\d+/\d+", re.IGNORECASE)  # before 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU that NVML counts.
+    """One GPU that NVML counts."""
 
-    Attributes
-    ----------
-    index : int
-        NVML's number.
-    uuid, pci, name : str
-        ``GPU-...``; as :func:`~pmtpy.backends._gpu_selection.normal_pci` writes it; model.
-    fault : Fault or None
-        Why nothing else is known of it: it does not answer.
-    """
-
-    index: int
+    index: int  # NVML's number
+    # ``GPU-...``; as :func:`~pmtpy.backends._gpu_selection.normal_pci` writes it; model
     uuid: str = ""
     pci: str = ""
     name: str = ""
-    fault: Fault | None = None
+    fault: Fault | None = None  # why nothing else is known of it: it does not answer
 
     @property
     def uuids(self) -> tuple[str, ...]:
@@ -113,23 +104,12 @@ def _describe(library: Library, handle: object, index: int) -> Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """The GPUs in the order in which a CUDA program numbers them.
-
-    Attributes
-    ----------
-    gpus : tuple of Gpu
-    mig : tuple of bool
-        Whether an entry is a part of its GPU.
-    why : str
-        How they came about, for messages.
-    filtered : bool
-        Whether CUDA_VISIBLE_DEVICES chose them.
-    """
+    """The GPUs in the order in which a CUDA program numbers them."""
 
     gpus: tuple[Gpu, ...]
-    mig: tuple[bool, ...]
-    why: str
-    filtered: bool = True
+    mig: tuple[bool, ...]  # whether an entry is a part of its GPU
+    why: str  # how they came about, for messages
+    filtered: bool = True  # whether CUDA_VISIBLE_DEVICES chose them
 
 
 def visible(gpus: Sequence[Gpu], setting: str | None, parents: dict[str, str]) -> Visible:
@@ -198,12 +178,9 @@ def mig_parents(library: Library, names: Sequence[str]) -> dict[str, str]:
 def select(device: str | None, stock: Stock, environment: Mapping[str, str], parents: dict[str, str]) -> Choice:
     """Find the GPU that ``device`` names.
 
-    Raises
-    ------
-    BackendUnavailableError
-        There is no GPU, none may be opened, CUDA_VISIBLE_DEVICES hides all, or the one that is meant does not answer.
-    TargetError
-        No GPU, or more than one, has this name. The message lists those there are.
+    Raises BackendUnavailableError: there is no GPU, none may be opened, CUDA_VISIBLE_DEVICES hides all, or the one that
+    is meant does not answer.
+    Raises TargetError: no GPU, or more than one, has this name. The message lists those there are.
     """
     if not stock.gpus or stock.fault is not None:
         raise _none_to_open(stock)

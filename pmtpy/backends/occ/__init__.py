@@ -130,12 +130,8 @@ def open_source(
         Copy the whole block and check its table at every reading, as the specification has it, rather than to
         read only the records needed at the places found when opening.
 
-    Raises
-    ------
-    BackendUnavailableError
-        No file, no permission, or nothing usable in it.
-    TargetError
-        No such block, or no such sensor.
+    Raises BackendUnavailableError: no file, no permission, or nothing usable in it.
+    Raises TargetError: no such block, or no such sensor.
     """
     path = exported_file(file, sysfs_root)
     export = _open(path)

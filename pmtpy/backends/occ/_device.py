@@ -43,12 +43,8 @@ class Export:
     def read(self, offset: int, size: int) -> bytes:
         """Read exactly ``size`` bytes, in as many calls as it takes.
 
-        Raises
-        ------
-        ReadError
-            The system reports an error that may pass, or the file ends before.
-        SourceLostError
-            The file is gone.
+        Raises ReadError: the system reports an error that may pass, or the file ends before.
+        Raises SourceLostError: the file is gone.
         """
         try:
             data = os.pread(self._fd, size, offset)
@@ -101,37 +97,20 @@ class Export:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where the records of the sensors wanted lie in one block, and how they are decoded.
+    """Where the records of the sensors wanted lie in one block, and how they are decoded."""
 
-    Attributes
-    ----------
-    head : bytes
-        Header and table from which this was found, as they were.
-    ping, pong : int
-        Offsets of the two buffers in the file.
-    decoder : Decoder
-        Of all sensors, in order.
-    """
-
-    head: bytes
+    head: bytes  # header and table from which this was found, as they were
+    # offsets of the two buffers in the file
     ping: int
     pong: int
-    decoder: Decoder
+    decoder: Decoder  # of all sensors, in order
 
 
 class Reading(NamedTuple):
-    """What the newer valid buffer of a block said: verified, and decoded.
+    """What the newer valid buffer of a block said: verified, and decoded."""
 
-    Attributes
-    ----------
-    decoder : Decoder
-        Knows whose fields these are.
-    fields : tuple of int
-        Of all records, one record after the other.
-    """
-
-    decoder: Decoder
-    fields: tuple[int, ...]
+    decoder: Decoder  # knows whose fields these are
+    fields: tuple[int, ...]  # of all records, one record after the other
 
     def records(self) -> list[Record]:
         """Return the record of each sensor, in order."""
@@ -168,12 +147,8 @@ class BlockReader:
     def locate(self, block: bytes) -> Plan:
         """Find the sensors in a copy of the block.
 
-        Raises
-        ------
-        ProtocolError
-            The header cannot be used.
-        SourceLostError
-            A sensor is no longer in the table.
+        Raises ProtocolError: the header cannot be used.
+        Raises SourceLostError: a sensor is no longer in the table.
         """
         table = Table.parse(block)
         missing = [name for name in self._names if name not in table.entries]
@@ -188,12 +163,8 @@ class BlockReader:
     def read(self) -> Reading:
         """Return the newest valid record of each sensor, all from one buffer; the same object if nothing has changed.
 
-        Raises
-        ------
-        ReadError
-            There are none now: the OCC is just starting, or was faster than this reader.
-        SourceLostError
-            The file is gone, or a sensor has gone from the table.
+        Raises ReadError: there are none now: the OCC is just starting, or was faster than this reader.
+        Raises SourceLostError: the file is gone, or a sensor has gone from the table.
         """
         now_ns = self._clock.now_ns()
         try:

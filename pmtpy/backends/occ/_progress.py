@@ -47,10 +47,7 @@ class Progress:
     def judge(self, new: Record, now_ns: int) -> Step:
         """Compare ``new``, read at ``now_ns``, with the last accepted reading.
 
-        Raises
-        ------
-        ReadError
-            It contradicts itself or the one before: a torn record, or one that the OCC was just writing.
+        Raises ReadError: it contradicts itself or the one before: a torn record, or one that the OCC was just writing.
         """
         name, old = self._entry.name, self._last
         check(name, new)

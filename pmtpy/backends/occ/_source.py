@@ -29,22 +29,12 @@ _CONTRADICTED_NS = 200_000_000  # what contradicts the past for so long is not a
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is read from one block: the powers first, of which the first one gives the time of the row.
-
-    Attributes
-    ----------
-    reader : BlockReader
-    entries : tuple of Entry
-        In the order in which the reader returns their records.
-    chunks : int
-        Number of steps in which the OCC fills a buffer of this block.
-    chip : str
-        The hardware's number of the chip, by which other sensors know the same socket; with a ``?`` if it is a guess.
-    """
+    """What is read from one block: the powers first, of which the first one gives the time of the row."""
 
     reader: BlockReader
-    entries: tuple[Entry, ...]
-    chunks: int
+    entries: tuple[Entry, ...]  # in the order in which the reader returns their records
+    chunks: int  # number of steps in which the OCC fills a buffer of this block
+    # the hardware's number of the chip, by which other sensors know the same socket; with a ``?`` if it is a guess
     chip: str
 
     @property

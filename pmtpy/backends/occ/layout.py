@@ -47,29 +47,17 @@ def decimal_float(word: int) -> float:
 
 
 class Record(NamedTuple):
-    """One reading of one sensor.
+    """One reading of one sensor."""
 
-    Attributes
-    ----------
-    gsid : int
-        Identity of the sensor; 0 if the record was never written.
-    stamp : int
-        Time base (512 MHz) at the latest sample; :data:`UNKNOWN_TIME` if there is no time of day; 0 if never sampled.
-    sample, lowest, highest : int
-        The latest sample and the extremes since the OCC started, unscaled.
-    total : int
-        Sum of all samples since the OCC started, modulo 2**64. Of a counter: the number of events.
-    tag : int
-        Number of samples in the sum, modulo 2**32. A counter has none: 0.
-    """
-
-    gsid: int
+    gsid: int  # identity of the sensor; 0 if the record was never written
+    # time base (512 MHz) at the latest sample; :data:`UNKNOWN_TIME` if there is no time of day; 0 if never sampled
     stamp: int
+    # the latest sample and the extremes since the OCC started, unscaled
     sample: int
     lowest: int
     highest: int
-    total: int
-    tag: int
+    total: int  # Sum of all samples since the OCC started, modulo 2**64. Of a counter: the number of events.
+    tag: int  # Number of samples in the sum, modulo 2**32. A counter has none: 0.
 
     @property
     def written(self) -> bool:
@@ -79,38 +67,21 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One row of the table of sensors.
+    """One row of the table of sensors."""
 
-    Attributes
-    ----------
-    name, units : str
-        As the firmware writes them: ``PWRSYS``, ``W``.
-    gsid : int
-        Identity that the record of this sensor carries.
-    rate_hz : float
-        Nominal samples per second. The true rate differs, by half for some: only good for a plausibility check.
-    scale : float
-        Value in ``units`` of one step of a sample.
-    kind, location : int
-        Codes of type and place.
-    counter : bool
-        Whether its record is the short form, for events.
-    offset : int
-        Bytes from the start of either buffer to the record.
-    function : int
-        For a channel of the power converter: what is connected to it.
-    """
-
+    # as the firmware writes them: ``PWRSYS``, ``W``
     name: str
     units: str
-    gsid: int
+    gsid: int  # identity that the record of this sensor carries
+    # Nominal samples per second. The true rate differs, by half for some: only good for a plausibility check.
     rate_hz: float
-    scale: float
+    scale: float  # value in ``units`` of one step of a sample
+    # codes of type and place
     kind: int
     location: int
-    counter: bool
-    offset: int
-    function: int
+    counter: bool  # whether its record is the short form, for events
+    offset: int  # bytes from the start of either buffer to the record
+    function: int  # for a channel of the power converter: what is connected to it
 
     @property
     def end(self) -> int:
@@ -136,17 +107,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The head of a block, checked.
+    """The head of a block, checked."""
 
-    Attributes
-    ----------
-    sensors : int
-        Rows of the table.
-    names, ping, pong : int
-        Offsets from the start of the block to the table and the two buffers.
-    """
-
-    sensors: int
+    sensors: int  # rows of the table
+    # offsets from the start of the block to the table and the two buffers
     names: int
     ping: int
     pong: int
@@ -155,10 +119,7 @@ class Header:
     def parse(cls, data: bytes) -> Header:
         """Check and decode the first bytes of a block.
 
-        Raises
-        ------
-        ProtocolError
-            It is not valid yet, or says what the specification does not allow.
+        Raises ProtocolError: it is not valid yet, or says what the specification does not allow.
         """
         if len(data) < HEADER_BYTES:
             msg = f"the header is cut short: {len(data)} bytes of {HEADER_BYTES}"
@@ -191,29 +152,18 @@ def _overlap(*parts: tuple[int, int]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The sensors of a block.
-
-    Attributes
-    ----------
-    header : Header
-    entries : dict of name to Entry
-        In the order of the table. Not to be written to.
-    faults : tuple of str
-        Rows that cannot be used, and why.
-    """
+    """The sensors of a block."""
 
     header: Header
-    entries: dict[str, Entry]
-    faults: tuple[str, ...]
+    entries: dict[str, Entry]  # In the order of the table. Not to be written to.
+    faults: tuple[str, ...]  # rows that cannot be used, and why
 
     @classmethod
     def parse(cls, block: bytes) -> Table:
         """Check and decode header and table of a block.
 
-        Raises
-        ------
-        ProtocolError
-            The header cannot be used. A row that cannot be used is left out and reported in ``faults``.
+        Raises ProtocolError: the header cannot be used. A row that cannot be used is left out and reported in
+        ``faults``.
         """
         if len(block) < BLOCK_BYTES:
             msg = f"the block is cut short: {len(block)} bytes of {BLOCK_BYTES}"
@@ -311,10 +261,7 @@ class Decoder:
     def fields(self, data: bytes) -> tuple[int, ...]:
         """Decode all records from such a copy: their fields, one record after the other.
 
-        Raises
-        ------
-        ProtocolError
-            A record belongs to another sensor than the table said.
+        Raises ProtocolError: a record belongs to another sensor than the table said.
         """
         fields: tuple[int, ...] = self._unpack(data)
         for unpack in self._more:

@@ -204,7 +204,6 @@ def open_source(
     ----------
     device : str
         Path of the port, e.g. ``/dev/ttyUSB0``.
-    clock : Clock
     transport : {"relay", "direct"} or Transport
         Who reads the port: a small process of its own, or this process; or a line to a meter that is open already.
     baud : int
@@ -220,12 +219,8 @@ def open_source(
     virtual : bool
         The meter is emulated; everything measured with it says so.
 
-    Raises
-    ------
-    BackendUnavailableError
-        No port named, not there, in use, or no such meter at it.
-    TargetError
-        An option that means nothing.
+    Raises BackendUnavailableError: no port named, not there, in use, or no such meter at it.
+    Raises TargetError: an option that means nothing.
     """
     wanted = [one_of(pair.strip(), PAIRS, "the pair") for pair in pairs.split(",")]
     one_of(baud, codec.BAUDS, "the rate")

@@ -47,21 +47,11 @@ def baud_command(baud: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Whole records of the stream.
+    """Whole records of the stream."""
 
-    Attributes
-    ----------
-    ticks : int64, shape (n,)
-        As sent, modulo 2^16 or 2^32.
-    codes : int16, shape (n, 8)
-        Signed codes: volts and amperes of each pair in turn.
-    ends : int64, shape (n,)
-        Bytes of this feed that had come when the record was whole.
-    """
-
-    ticks: Ints
-    codes: Codes
-    ends: Ints
+    ticks: Ints  # shape (n,); as sent, modulo 2^16 or 2^32
+    codes: Codes  # int16, shape (n, 8); signed codes: volts and amperes of each pair in turn
+    ends: Ints  # shape (n,); bytes of this feed that had come when the record was whole
 
     def __len__(self) -> int:
         """Number of records."""
@@ -169,39 +159,23 @@ _FIELDS = ("oled_off", "timeout", "timeout_action", "oled_speed", "rotation", "a
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The configuration stored in a PMD-USB.
+    """The configuration stored in a PMD-USB."""
 
-    Attributes
-    ----------
-    version : int
-        5 from firmware 6 on.
-    offsets : tuple of int
-        Codes added to what each converter says: volts and amperes of each pair in turn.
-    oled_off, timeout, timeout_action, oled_speed, rotation : int
-        Of its display.
-    averaging : int
-        0 to 3: of 1, 64, 4096 or 32768 samples of 29 us. Whether the stream is averaged too is not known.
-    rest : bytes
-        What follows, kept as it is; in version 5 gains whose unit nobody knows.
-    """
-
-    version: int
-    offsets: tuple[int, ...]
+    version: int  # 5 from firmware 6 on
+    offsets: tuple[int, ...]  # codes added to what each converter says: volts and amperes of each pair in turn
+    # of its display
     oled_off: int
     timeout: int
     timeout_action: int
     oled_speed: int
     rotation: int
-    averaging: int
-    rest: bytes
+    averaging: int  # 0 to 3: of 1, 64, 4096 or 32768 samples of 29 us. Whether the stream is averaged too is not known.
+    rest: bytes  # what follows, kept as it is; in version 5 gains whose unit nobody knows
 
     def but(self, **changes: int | tuple[int, ...]) -> Config:
         """Return the configuration with some fields changed.
 
-        Raises
-        ------
-        ValueError
-            A value that does not fit.
+        Raises ValueError: a value that does not fit.
         """
         made = replace(self, **changes)  # type: ignore[arg-type]
         if len(made.offsets) != 8 or not all(-128 <= o <= 127 for o in made.offsets):
@@ -221,10 +195,7 @@ def config_size(firmware: int) -> int:
 def parse_config(data: bytes) -> Config:
     """Understand the answer to the command that reads the configuration.
 
-    Raises
-    ------
-    ProtocolError
-        It is none: another version, or a wrong length.
+    Raises ProtocolError: it is none: another version, or a wrong length.
     """
     version = data[0] if data else 0
     if (version, len(data)) not in {(4, _V4), (5, _V5)}:

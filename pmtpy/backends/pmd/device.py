@@ -55,10 +55,7 @@ class Meter:
     def connect(self) -> None:
         """Find it at the rate it was left at, stop its stream, learn what it is.
 
-        Raises
-        ------
-        BackendUnavailableError
-            Nothing at the other end introduces itself as one of these meters, at any rate.
+        Raises BackendUnavailableError: nothing at the other end introduces itself as one of these meters, at any rate.
         """
         heard = b""
         for baud in codec.BAUDS:
@@ -123,10 +120,7 @@ class Meter:
     def write_config(self, config: Config, *, store: bool) -> None:
         """Set the configuration, until power is lost or (``store``) for good, and verify it by reading it back.
 
-        Raises
-        ------
-        ProtocolError
-            It has not taken it.
+        Raises ProtocolError: it has not taken it.
         """
         self.line.write(codec.WRITE_CONFIG)
         self.line.rest(QUIET_S)  # the maker's program waits 10 ms before and after
@@ -161,10 +155,7 @@ class Meter:
 def open_meter(device: str | None, *, clock: Clock, timeout_s: float = 2.0) -> Meter:
     """Open the meter at a port, at rest.
 
-    Raises
-    ------
-    BackendUnavailableError
-        No port named, not there, in use, or no such meter at it.
+    Raises BackendUnavailableError: no port named, not there, in use, or no such meter at it.
     """
     if device is None:
         raise BackendUnavailableError(BACKEND, *unnamed())

@@ -54,21 +54,13 @@ _UNPACED, _UNPACED_NS = 2.0, 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What is known of frames by now.
+    """What is known of frames by now."""
 
-    Attributes
-    ----------
-    dropped : int
-        Frames to be thrown away, the oldest of those not yet returned: they were counted as lost before.
-    t_ns : int64, shape (n,)
-        Middle of what the next n frames measured; strictly increasing within and across calls. The rest waits.
-    lost : int64, shape (n,), or None
-        Frames missing directly before each one; None when none are.
-    """
-
-    dropped: int
+    dropped: int  # frames to be thrown away, the oldest of those not yet returned: they were counted as lost before
+    # shape (n,); middle of what the next n frames measured; strictly increasing within and across calls. The rest
+    # waits.
     t_ns: Ints
-    lost: Ints | None
+    lost: Ints | None  # shape (n,),; frames missing directly before each one; None when none are
 
 
 @dataclass(frozen=True, slots=True)

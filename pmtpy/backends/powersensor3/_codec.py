@@ -48,28 +48,15 @@ Levels = npt.NDArray[np.uint16]
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Frames in the order in which they came.
+    """Frames in the order in which they came."""
 
-    Attributes
-    ----------
-    levels : uint16, shape (n, 8)
-        Level of each sensor, 0..1023.
-    device_us : uint16, shape (n,)
-        The board's clock, microseconds modulo 1024.
-    marked : tuple of int
-        Rows that carry the marker bit.
-    ends : int64, shape (n,), or None
-        Where each frame ended, in bytes from the start of the bytes just fed. None for unbroken frames, which end every
-        18 bytes from ``first_end`` on. At most 0 for a frame that was complete before.
-    first_end : int
-        End of the first frame.
-    """
-
-    levels: Levels
-    device_us: Levels
-    marked: tuple[int, ...] = ()
+    levels: Levels  # uint16, shape (n, 8); level of each sensor, 0..1023
+    device_us: Levels  # uint16, shape (n,); the board's clock, microseconds modulo 1024
+    marked: tuple[int, ...] = ()  # rows that carry the marker bit
+    # shape (n,),; where each frame ended, in bytes from the start of the bytes just fed. None for unbroken frames,
+    # which end every 18 bytes from ``first_end`` on. At most 0 for a frame that was complete before.
     ends: Ints | None = None
-    first_end: int = 0
+    first_end: int = 0  # end of the first frame
 
     def __len__(self) -> int:
         """Number of frames."""

@@ -42,25 +42,14 @@ _TURNS = 3  # within which the shortest gap is looked for: 40 frames and more, s
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A place where frames are missing.
+    """A place where frames are missing."""
 
-    Attributes
-    ----------
-    first, row : int
-        Rows from ``first`` on wait until it is known how many; the missing ones belong before ``row``.
-    rest_us : float
-        What the stamps leave of the time, modulo 1024 us.
-    known : int
-        The fewest missing frames that leave this; 0 where stamps have but moved a little.
-    alike_us : float
-        Numbers of frames that leave as little of a difference as this cannot be told apart.
-    """
-
+    # rows from ``first`` on wait until it is known how many; the missing ones belong before ``row``
     first: int
     row: int
-    rest_us: float
-    known: int
-    alike_us: float = ALIKE_US
+    rest_us: float  # what the stamps leave of the time, modulo 1024 us
+    known: int  # the fewest missing frames that leave this; 0 where stamps have but moved a little
+    alike_us: float = ALIKE_US  # numbers of frames that leave as little of a difference as this cannot be told apart
 
     def moved(self, rows: int) -> Gap:
         """Return the same gap where rows have been put before it, or taken away."""
@@ -69,18 +58,10 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Frames with their numbers.
+    """Frames with their numbers."""
 
-    Attributes
-    ----------
-    numbers : int64, shape (n,)
-        Strictly increasing; the first frame of all is number 0.
-    gaps : tuple of Gap
-        Where the fewest missing frames that the stamps allow were taken; more may be missing.
-    """
-
-    numbers: Ints
-    gaps: tuple[Gap, ...] = ()
+    numbers: Ints  # shape (n,); strictly increasing; the first frame of all is number 0
+    gaps: tuple[Gap, ...] = ()  # where the fewest missing frames that the stamps allow were taken; more may be missing
 
 
 class FrameCounter:

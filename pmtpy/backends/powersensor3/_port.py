@@ -19,10 +19,7 @@ USB = (USB_VENDOR, USB_PRODUCT)
 def choose_port(ports: list[FoundPort]) -> FoundPort:
     """Return the only board among the ports.
 
-    Raises
-    ------
-    BackendUnavailableError
-        None or several; the message lists what is there.
+    Raises BackendUnavailableError: none or several; the message lists what is there.
     """
     boards = [p for p in ports if p.usb == USB]
     if len(boards) == 1:

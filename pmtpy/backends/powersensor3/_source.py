@@ -59,10 +59,7 @@ _SENTENCES = {
 class PowerSensor3Source(Source):
     """One streaming board. Takes over ``board``, which is connected and at rest.
 
-    Raises
-    ------
-    BackendUnavailableError
-        No pair can be measured, or the board answers but sends no frames.
+    Raises BackendUnavailableError: no pair can be measured, or the board answers but sends no frames.
     """
 
     # The poller's period. A wake costs most of a millisecond on an idle machine, nearly whatever has come (its
@@ -161,10 +158,8 @@ class PowerSensor3Source(Source):
     def read(self) -> Block:
         """Decode what has arrived. Silence is no error: what is missing is counted when frames come again.
 
-        Raises
-        ------
-        SourceLostError
-            The line was hung up, or the board has sent nothing for ``silence_s``, where that was asked for.
+        Raises SourceLostError: the line was hung up, or the board has sent nothing for ``silence_s``, where that was
+        asked for.
         """
         pieces = self._next_pieces()
         rows = self._stream.feed(pieces, last=self._lost is not None and not self._pending) if pieces else None
@@ -329,12 +324,9 @@ def open_source(
         Measure only pairs whose stored sensitivity and zero a module of their type can have
         (:mod:`pmtpy.backends.powersensor3.limits` states the ranges). False: whatever is stored.
 
-    Raises
-    ------
-    BackendUnavailableError
-        No board, several, in use, not permitted, not answering, or with no pair that can be measured.
-    TargetError
-        ``transport`` is an unknown word.
+    Raises BackendUnavailableError: no board, several, in use, not permitted, not answering, or with no pair that can be
+    measured.
+    Raises TargetError: ``transport`` is an unknown word.
     """
     if not isinstance(transport, str):
         board = Board(transport, device or "virtual board", clock)

@@ -16,24 +16,12 @@ from pmtpy.core.rows import Ints
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Frames in the order in which they were measured.
+    """Frames in the order in which they were measured."""
 
-    Attributes
-    ----------
-    t_ns : int64, shape (n,)
-        Middle of what each frame measured, on the host's monotonic clock.
-    levels : uint16, shape (n, 8)
-        Level of each sensor.
-    lost : int64, shape (n,), or None
-        Frames missing directly before each one.
-    marked : tuple of int
-        Rows that carry the marker bit.
-    """
-
-    t_ns: Ints
-    levels: Levels
-    lost: Ints | None = None
-    marked: tuple[int, ...] = ()
+    t_ns: Ints  # shape (n,); middle of what each frame measured, on the host's monotonic clock
+    levels: Levels  # uint16, shape (n, 8); level of each sensor
+    lost: Ints | None = None  # shape (n,),; frames missing directly before each one
+    marked: tuple[int, ...] = ()  # rows that carry the marker bit
 
     def __len__(self) -> int:
         """Number of rows."""

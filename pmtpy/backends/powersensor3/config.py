@@ -37,27 +37,13 @@ _ZERO_MOVES_V, _GAIN_MOVES = 0.12, 0.2  # a tenth of the range of a current; the
 
 @dataclass(frozen=True, slots=True)
 class SensorRecord:
-    """Stored configuration of one sensor. Even sensors measure current, odd ones voltage.
+    """Stored configuration of one sensor. Even sensors measure current, odd ones voltage."""
 
-    Attributes
-    ----------
-    type : str
-        Module type, e.g. ``MLX10``; free text, at most 15 characters.
-    name : str
-        Name of the pair; both sensors of a pair should hold the same.
-    vref : float
-        Pin voltage at zero, volts.
-    sensitivity : float
-        Volts per ampere (current) or gain (voltage); negative where the polarity is inverted.
-    in_use : bool
-        Whether the sensor is connected.
-    """
-
-    type: str
-    name: str
-    vref: float
-    sensitivity: float
-    in_use: bool
+    type: str  # Module type, e.g. ``MLX10``; free text, at most 15 characters.
+    name: str  # name of the pair; both sensors of a pair should hold the same
+    vref: float  # pin voltage at zero, volts
+    sensitivity: float  # volts per ampere (current) or gain (voltage); negative where the polarity is inverted
+    in_use: bool  # whether the sensor is connected
 
     @property
     def polarity(self) -> int:
@@ -122,10 +108,7 @@ def unpack_record(raw: bytes, sensor: int) -> tuple[SensorRecord, tuple[str, ...
 def pack_record(record: SensorRecord, size: int = RECORD.size) -> bytes:
     """Make the bytes that the board stores; strings are padded with NULs.
 
-    Raises
-    ------
-    TargetError
-        A number is beyond single precision.
+    Raises TargetError: a number is beyond single precision.
     """
     for what, value in (("vref", record.vref), ("sensitivity", record.sensitivity)):
         _single(value, what)
@@ -143,10 +126,7 @@ def stored(record: SensorRecord, size: int = RECORD.size) -> SensorRecord:
 def pair_of(sensor: int) -> int:
     """Return the pair of a sensor.
 
-    Raises
-    ------
-    TargetError
-        There is no such sensor.
+    Raises TargetError: there is no such sensor.
     """
     if not 0 <= sensor < SENSORS:
         msg = f"there is no sensor {sensor}: sensors are 0 to {SENSORS - 1}, even ones current, odd ones voltage"
@@ -170,11 +150,8 @@ def set_fields(
     A new type brings its default sensitivity (gain 1 for a voltage sensor), as upstream's psconfig does; a
     ``sensitivity`` given besides wins. Type and sensitivity set normal polarity unless ``polarity`` says otherwise.
 
-    Raises
-    ------
-    TargetError
-        No such sensor, a text of more than 15 bytes in UTF-8, a number that is not finite or not possible, or a type of
-        current sensor that is not known and comes without its sensitivity.
+    Raises TargetError: no such sensor, a text of more than 15 bytes in UTF-8, a number that is not finite or not
+    possible, or a type of current sensor that is not known and comes without its sensitivity.
     """
     pair = pair_of(sensor)
     changed = list(records)
@@ -250,10 +227,8 @@ def calibrated_zero(records: Records, sensor: int, mean_level: float) -> Records
 def calibrated_gain(records: Records, sensor: int, mean_level: float, true_value: float) -> Records:
     """Make the mean level of a sensor whose true input is ``true_value`` (A or V) its new sensitivity.
 
-    Raises
-    ------
-    CalibrationError
-        The input is too close to zero: less than 16 levels, so that rounding alone would make more than 3 %.
+    Raises CalibrationError: the input is too close to zero: less than 16 levels, so that rounding alone would make more
+    than 3 %.
     """
     pair_of(sensor)
     span_v = _pin_volts(mean_level) - records[sensor].vref
@@ -266,12 +241,9 @@ def calibrated_gain(records: Records, sensor: int, mean_level: float, true_value
 def refuse_unlikely(sensor: int, before: SensorRecord, after: SensorRecord) -> None:
     """Refuse a calibration that a wrong input explains better than the sensor does.
 
-    Raises
-    ------
-    CalibrationError
-        The zero moved by more than a tenth of the pin's range either side (1 A of an MLX10, as
-        :func:`calibration.meter.zero_vref` allows), or the sensitivity by more than a fifth. A sensor that was
-        never configured is taken for one of its kind: zero at 1.65 V for a current, any sensitivity.
+    Raises CalibrationError: the zero moved by more than a tenth of the pin's range either side (1 A of an MLX10, as
+    :func:`calibration.meter.zero_vref` allows), or the sensitivity by more than a fifth. A sensor that was never
+    configured is taken for one of its kind: zero at 1.65 V for a current, any sensitivity.
     """
     if not before.usable:
         return
@@ -295,10 +267,7 @@ def refuse_unlikely(sensor: int, before: SensorRecord, after: SensorRecord) -> N
 def refuse_unsteady(sensor: int, deviation: float) -> None:
     """Refuse a calibration while the input moves.
 
-    Raises
-    ------
-    CalibrationError
-        The standard deviation of the levels is more than any noise.
+    Raises CalibrationError: the standard deviation of the levels is more than any noise.
     """
     if deviation > _STEADY_LEVELS:
         msg = (
@@ -318,10 +287,7 @@ def to_json(records: Records, firmware: str) -> str:
 def from_json(text: str) -> Records:
     """Read a configuration file.
 
-    Raises
-    ------
-    FileFormatError
-        Not such a file; the message says what is wrong with it.
+    Raises FileFormatError: not such a file; the message says what is wrong with it.
     """
     try:
         content = json.loads(text)

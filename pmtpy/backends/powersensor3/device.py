@@ -60,24 +60,12 @@ VARIANTS = {"F411": Variant(50.0, 6, 0.5), "F401": Variant(400 / 7, 6, 0.5), "F4
 
 @dataclass(frozen=True, slots=True)
 class Firmware:
-    """What the board says of itself.
+    """What the board says of itself."""
 
-    Attributes
-    ----------
-    text : str
-        The version line as sent, without the end of line.
-    mcu : str
-        ``F401``, ``F411`` or ``F407``; empty where the line is not understood.
-    number : tuple of int
-        Version, e.g. (1, 6, 1); (0, 0, 0) where the line is not understood.
-    demo : bool
-        A demonstration build, whose sampling interval is irregular.
-    """
-
-    text: str
-    mcu: str = ""
-    number: tuple[int, int, int] = (0, 0, 0)
-    demo: bool = False
+    text: str  # the version line as sent, without the end of line
+    mcu: str = ""  # ``F401``, ``F411`` or ``F407``; empty where the line is not understood
+    number: tuple[int, int, int] = (0, 0, 0)  # Version, e.g. (1, 6, 1); (0, 0, 0) where the line is not understood.
+    demo: bool = False  # a demonstration build, whose sampling interval is irregular
 
     @property
     def variant(self) -> Variant:
@@ -138,12 +126,8 @@ class Board:
     def connect(self) -> None:
         """Bring the line to rest, read version and configuration.
 
-        Raises
-        ------
-        ProtocolError
-            What answers is no PowerSensor3, or stopped answering.
-        SourceLostError
-            The port vanished.
+        Raises ProtocolError: what answers is no PowerSensor3, or stopped answering.
+        Raises SourceLostError: the port vanished.
         """
         self.rest()
         self.firmware = self._read_version()
@@ -186,12 +170,10 @@ class Board:
     def write_records(self, records: Records, *, plausible: bool = True) -> None:
         """Store a configuration and verify it by reading it back. What cannot be stored is refused before it begins.
 
-        Raises
-        ------
-        TargetError
-            A number beyond single precision, or, unless ``plausible`` is False, a change that no module can have.
-        ProtocolError
-            The board broke off, or stored something else; the message names the sensor and both records.
+        Raises TargetError: a number beyond single precision, or, unless ``plausible`` is False, a change that no module
+        can have.
+        Raises ProtocolError: the board broke off, or stored something else; the message names the sensor and both
+        records.
         """
         if plausible:
             refuse_implausible(self.records, records)
@@ -213,10 +195,7 @@ class Board:
     def collect(self, frames: int) -> Levels:
         """Stream until ``frames`` frames have come; return their levels, uint16 of shape (frames, 8).
 
-        Raises
-        ------
-        ProtocolError
-            The stream dried up, or what came was mostly no frames.
+        Raises ProtocolError: the stream dried up, or what came was mostly no frames.
         """
         decoder = Decoder()
         parts: list[Levels] = []
@@ -297,10 +276,7 @@ class Board:
 def open_board(device: str | None, *, clock: Clock, timeout_s: float = 2.0) -> Board:
     """Open the board at a port (None: the only one there is), at rest, with its configuration read.
 
-    Raises
-    ------
-    BackendUnavailableError
-        No such port, in use, or what is there does not answer as a PowerSensor3 does.
+    Raises BackendUnavailableError: no such port, in use, or what is there does not answer as a PowerSensor3 does.
     """
     path = device or choose_port(list_ports()).path
 

@@ -82,10 +82,7 @@ def _zero(sensor: int, record: SensorRecord) -> str:
 def refuse_implausible(before: Records, after: Records) -> None:
     """Refuse to store what no module can have, where it differs from what is stored.
 
-    Raises
-    ------
-    TargetError
-        The message names the sensor, the value, the range, and the unit that was perhaps meant.
+    Raises TargetError: the message names the sensor, the value, the range, and the unit that was perhaps meant.
     """
     for sensor, (old, new) in enumerate(zip(before, after, strict=True)):
         wrong = ""
@@ -102,27 +99,18 @@ def refuse_implausible(before: Records, after: Records) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Levels between which one sensor measures.
+    """Levels between which one sensor measures."""
 
-    Attributes
-    ----------
-    low, high : int
-        At or beyond these a level is an end of the range, and no measurement.
-    rated_low, rated_high : int
-        Beyond these the accuracy is not stated.
-    scale, offset : float
-        Value in A or V = (level + offset) * scale.
-    rated : float
-        Amperes that the module is made for; infinite where nothing is known.
-    """
-
+    # at or beyond these a level is an end of the range, and no measurement
     low: int
     high: int
+    # beyond these the accuracy is not stated
     rated_low: int
     rated_high: int
+    # value in A or V = (level + offset) * scale
     scale: float
     offset: float
-    rated: float
+    rated: float  # amperes that the module is made for; infinite where nothing is known
 
 
 def range_of(sensor: int, record: SensorRecord) -> Range:
@@ -146,12 +134,7 @@ def range_of(sensor: int, record: SensorRecord) -> Range:
 
 
 class Ends:
-    """Finds readings at the ends of their ranges. Columns are those of a Block: current, voltage, current, ...
-
-    Parameters
-    ----------
-    ranges : sequence of (channel name, Range)
-    """
+    """Finds readings at the ends of their ranges. Columns are those of a Block: current, voltage, current, ..."""
 
     def __init__(self, ranges: Sequence[tuple[str, Range]]) -> None:
         self._names = [name for name, _ in ranges]

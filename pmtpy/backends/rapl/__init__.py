@@ -66,12 +66,8 @@ def open_source(
     perf : object or None
         The kernel's perf events; another object with the same three methods in a rehearsal.
 
-    Raises
-    ------
-    TargetError
-        A device or a way that does not exist.
-    BackendUnavailableError
-        No counters, or none that may be read; with the cure.
+    Raises TargetError: a device or a way that does not exist.
+    Raises BackendUnavailableError: no counters, or none that may be read; with the cure.
     """
     if device:
         msg = f"rapl has one device, the whole host, and not {device!r}: write just rapl; sockets are its channels"

@@ -47,23 +47,12 @@ IN_TOTAL = frozenset({Kind.PACKAGE, Kind.DRAM})
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One counted part.
-
-    Attributes
-    ----------
-    kind : Kind
-    package : int
-        Physical package (socket); for PSYS the package whose register shows it.
-    die : int or None
-        Die inside the package, where the kernel counts dies separately.
-    mmio : bool
-        Seen through the second window onto the same registers.
-    """
+    """One counted part."""
 
     kind: Kind
-    package: int = 0
-    die: int | None = None
-    mmio: bool = False
+    package: int = 0  # physical package (socket); for PSYS the package whose register shows it
+    die: int | None = None  # die inside the package, where the kernel counts dies separately
+    mmio: bool = False  # seen through the second window onto the same registers
 
     @property
     def name(self) -> str:

@@ -38,39 +38,17 @@ _LEAST_MAX_WATTS = 250.0
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """One zone that counts energy.
+    """One zone that counts energy."""
 
-    Attributes
-    ----------
-    id : str
-        Name of its directory, e.g. ``intel-rapl:1:0``.
-    path : Path
-        The directory, resolved.
-    part : Part
-        What it counts.
-    range_uj : int or None
-        Largest value before the counter starts again; None where the kernel does not say.
-    max_watts : float
-        More than this cannot be.
-    limited : bool
-        It has constraints, as Intel's zones do and AMD's do not.
-    energy_uj : int or None
-        The counter as read during the scan; None if it could not be.
-    problem : str
-        Why it could not be read.
-    denied : bool
-        It could not be read for lack of permission.
-    """
-
-    id: str
-    path: Path
-    part: Part
-    range_uj: int | None
-    max_watts: float
-    limited: bool
-    energy_uj: int | None
-    problem: str = ""
-    denied: bool = False
+    id: str  # Name of its directory, e.g. ``intel-rapl:1:0``.
+    path: Path  # the directory, resolved
+    part: Part  # what it counts
+    range_uj: int | None  # largest value before the counter starts again; None where the kernel does not say
+    max_watts: float  # more than this cannot be
+    limited: bool  # it has constraints, as Intel's zones do and AMD's do not
+    energy_uj: int | None  # the counter as read during the scan; None if it could not be
+    problem: str = ""  # why it could not be read
+    denied: bool = False  # it could not be read for lack of permission
 
     @property
     def energy_file(self) -> Path:
@@ -80,26 +58,14 @@ class Zone:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What a powercap tree holds.
+    """What a powercap tree holds."""
 
-    Attributes
-    ----------
-    zones : tuple of Zone
-        Those with a known meaning, MSR before its MMIO duplicate, in the order of their channel names.
-    dangling : tuple of str
-        Links to zones that are hidden from this process.
-    vendor : int or None
-        The kernel's number of the processor's vendor, where the tree tells.
-    notes : tuple of str
-        Zones that were left out, and why.
-    packages : frozenset of int
-        The physical packages that the kernel knows of; empty where the tree does not tell.
-    """
-
+    # those with a known meaning, MSR before its MMIO duplicate, in the order of their channel names
     zones: tuple[Zone, ...] = ()
-    dangling: tuple[str, ...] = ()
-    vendor: int | None = None
-    notes: tuple[str, ...] = ()
+    dangling: tuple[str, ...] = ()  # links to zones that are hidden from this process
+    vendor: int | None = None  # the kernel's number of the processor's vendor, where the tree tells
+    notes: tuple[str, ...] = ()  # zones that were left out, and why
+    # the physical packages that the kernel knows of; empty where the tree does not tell
     packages: frozenset[int] = frozenset()
 
 

@@ -104,10 +104,7 @@ class Event:
 def cpu_list(text: str) -> tuple[int, ...]:
     """Parse the kernel's list of CPUs: ``0,18`` or ``0-3,8``.
 
-    Raises
-    ------
-    ValueError
-        It is none.
+    Raises ValueError: it is none.
     """
     cpus: list[int] = []
     for piece in text.split(","):

@@ -19,10 +19,7 @@ def names() -> tuple[str, ...]:
 def text(name: str) -> str:
     """Return a file as it is.
 
-    Raises
-    ------
-    KeyError
-        There is no such file.
+    Raises KeyError: there is no such file.
     """
     if name not in names():
         raise KeyError(name)
@@ -32,10 +29,7 @@ def text(name: str) -> str:
 def commands(name: str) -> tuple[str, ...]:
     """Return the commands that install a file and put it in force, from the file's own comment.
 
-    Raises
-    ------
-    KeyError
-        There is no such file.
+    Raises KeyError: there is no such file.
     """
     _, _, after = text(name).partition("# Install:\n")
     lines = []

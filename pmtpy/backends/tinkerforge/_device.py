@@ -110,10 +110,7 @@ class Client:
     def call(self, uid: int, function: int, payload: bytes = b"", *, size: int = 0) -> bytes:
         """Call and wait for the answer; callbacks that come meanwhile are kept.
 
-        Raises
-        ------
-        ReadError
-            No answer, an error, or an answer of another size.
+        Raises ReadError: no answer, an error, or an answer of another size.
         """
         self.post(uid, function, payload)
         who, own = f"function {function} of {protocol.uid_text(uid)}", (uid, function, self._sequence)
@@ -146,10 +143,7 @@ class Client:
     def authenticate(self, secret: str) -> None:
         """Show the daemon that the secret is known.
 
-        Raises
-        ------
-        ConnectionError
-            It is wrong, or the daemon wants none: the daemon closes the connection.
+        Raises ConnectionError: it is wrong, or the daemon wants none: the daemon closes the connection.
         """
         server = self.call(protocol.DAEMON, protocol.GET_NONCE, size=4)
         ours = os.urandom(4)
@@ -185,10 +179,7 @@ class Client:
 def secret_of(file: str, environment: Mapping[str, str]) -> str:
     """Return the secret from a file, else from the environment; empty if there is none. It is never shown.
 
-    Raises
-    ------
-    BackendUnavailableError
-        The file cannot be read, or its text is not ASCII.
+    Raises BackendUnavailableError: the file cannot be read, or its text is not ASCII.
     """
     try:
         text = Path(file).read_text(encoding="ascii").strip() if file else environment.get(SECRET, "")
@@ -202,10 +193,7 @@ def secret_of(file: str, environment: Mapping[str, str]) -> str:
 def connect(open_link: Callable[[], Link], where: str, secret: str, clock: Clock) -> Client:
     """Connect to a daemon and, where a secret is given, authenticate.
 
-    Raises
-    ------
-    BackendUnavailableError
-        Refused, no answer, or the secret is wrong.
+    Raises BackendUnavailableError: refused, no answer, or the secret is wrong.
     """
     try:
         client = Client(open_link(), clock)

@@ -171,10 +171,7 @@ class TinkerforgeSource(Source):
     def read(self) -> Block:
         """Take what has come, ask those that must be asked, and return the rows that all rails have reached.
 
-        Raises
-        ------
-        SourceLostError
-            The daemon has been gone for half a minute.
+        Raises SourceLostError: the daemon has been gone for half a minute.
         """
         if self._lost is not None:
             raise self._lost
@@ -350,7 +347,6 @@ def open_source(
     ----------
     device : str
         ``HOST`` or ``HOST:PORT``.
-    clock : Clock
     averaging, conversion_us : int
         Of Voltage/Current Bricklets: 1, 4, 16, 64, 128, 256, 512 or 1024 conversions, each of 140, 204, 332, 588, 1100,
         2116, 4156 or 8244 us of voltage and as much of current. The default gives a value every 2.66 ms.
@@ -365,12 +361,8 @@ def open_source(
     virtual : bool
         The daemon is emulated.
 
-    Raises
-    ------
-    BackendUnavailableError
-        No daemon there, a wrong secret, no bricklet that measures.
-    TargetError
-        An option that means nothing.
+    Raises BackendUnavailableError: no daemon there, a wrong secret, no bricklet that measures.
+    Raises TargetError: an option that means nothing.
     """
     one_of(averaging, AVERAGES, "the number of averages")
     one_of(conversion_us, TIMES_US, "the conversion time")

@@ -29,31 +29,19 @@ class Kind:
 
     Attributes
     ----------
-    name : str
-    outputs : int
-        Readings that it has.
-    get : int
-        Function that reads one.
-    callback : int
-        Function of its periodic callback; 0: it is asked, since it calls back only what changed.
     configure, averaging, set_callback : int
         Functions that set the callback, and averaging and times of conversion, where it has them.
-    unit : Quantity
-    scale : float
-        SI value of one count.
-    indexed : bool
-        A reading is asked for by its number.
     """
 
     name: str
-    outputs: int
-    get: int
-    callback: int
+    outputs: int  # readings that it has
+    get: int  # function that reads one
+    callback: int  # function of its periodic callback; 0: it is asked, since it calls back only what changed
     set_callback: int
     averaging: int
     unit: Quantity
-    scale: float
-    indexed: bool = False
+    scale: float  # SI value of one count
+    indexed: bool = False  # a reading is asked for by its number
 
 
 KINDS: Mapping[int, Kind] = {
@@ -74,10 +62,7 @@ def conversion_s(averaging: int, times: tuple[int, int]) -> float:
 def counts(kind: Kind, payload: bytes) -> tuple[int, int]:
     """Return (which reading, count) of a callback.
 
-    Raises
-    ------
-    ValueError
-        It is none.
+    Raises ValueError: it is none.
     """
     try:
         return struct.unpack("<Bi", payload) if kind.indexed else (0, *struct.unpack("<i", payload))

@@ -54,10 +54,7 @@ class Cutter:
     def feed(self, data: bytes) -> list[Packet]:
         """Take the next bytes; return the packets that are whole.
 
-        Raises
-        ------
-        ProtocolError
-            A packet has a length that none can have: what follows cannot be understood.
+        Raises ProtocolError: a packet has a length that none can have: what follows cannot be understood.
         """
         data = self._rest + data
         packets, at = [], 0
@@ -86,10 +83,7 @@ def uid_text(uid: int) -> str:
 def uid_number(text: str) -> int:
     """Read an address; older ones of 64 bits fold to 32.
 
-    Raises
-    ------
-    ValueError
-        It is none.
+    Raises ValueError: it is none.
     """
     number = 0
     for letter in text:
@@ -122,10 +116,7 @@ _ENUMERATED = struct.Struct("<8s8sc3B3BHB")
 def enumerated(payload: bytes) -> Enumerated:
     """Understand an enumerate callback.
 
-    Raises
-    ------
-    ValueError
-        It is none, or its address is none (a name that is not ASCII).
+    Raises ValueError: it is none, or its address is none (a name that is not ASCII).
     """
     try:
         uid, _, position, _, _, _, *firmware, kind, event = _ENUMERATED.unpack(payload)

@@ -50,11 +50,8 @@ class Calibration:
 def calibrate(profiles: Sequence[Profile], identity: Identity, channels: Sequence[Channel]) -> Calibration:
     """Fit profiles to an opened device.
 
-    Raises
-    ------
-    CalibrationError
-        A profile belongs to another backend, board, driver branch or channel; two profiles are for one channel; or
-        the curve cannot be applied to the channel (an offset in watts to a counter of energy).
+    Raises CalibrationError: a profile belongs to another backend, board, driver branch or channel; two profiles are for
+    one channel; or the curve cannot be applied to the channel (an offset in watts to a counter of energy).
     """
     by_name = {c.name: c for c in channels}
     chosen: dict[str, Profile] = {}
@@ -78,11 +75,8 @@ def calibrate(profiles: Sequence[Profile], identity: Identity, channels: Sequenc
 def refuse_stranger(profile: Profile, here: Identity) -> None:
     """Refuse a profile that was made of another device.
 
-    Raises
-    ------
-    CalibrationError
-        Backend, model, serial number, driver branch or being virtual differ. What a profile does not say is not
-        compared.
+    Raises CalibrationError: backend, model, serial number, driver branch or being virtual differ. What a profile does
+    not say is not compared.
     """
     made = profile.device
     compared = [

@@ -29,33 +29,19 @@ _FACTS = ("refresh_s", "window_s", "tau_s", "delay_s", "noise")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One calibrated channel of one device.
+    """One calibrated channel of one device."""
 
-    Attributes
-    ----------
-    device : Identity
-        The device it was made on; an empty serial or version is not compared.
-    channel : str
-        Name of the channel.
-    curve : Affine, Polynomial or Lookup
-        From shown to true value, in the SI unit of the channel.
-    low, high : float
-        Range of shown values over which it was made.
-    response : Response
-        How the sensor follows time, before its curve is applied.
-    candidates : tuple of (share, Response)
-        Where the kernel was left open: those that it may be, with the share of belief in each, the likeliest first.
-    provenance : tuple of (key, text)
-        Date, data set, reference instrument, residuals: whatever tells where it came from. Not empty.
-    """
-
-    device: Identity
-    channel: str
-    curve: CalibrationCurve
+    device: Identity  # the device it was made on; an empty serial or version is not compared
+    channel: str  # name of the channel
+    curve: CalibrationCurve  # from shown to true value, in the SI unit of the channel
+    # range of shown values over which it was made
     low: float
     high: float
-    response: Response = UNKNOWN
+    response: Response = UNKNOWN  # how the sensor follows time, before its curve is applied
+    # (key, text): date, data set, reference instrument, residuals: whatever tells where it came from. Not empty.
     provenance: tuple[tuple[str, str], ...] = ()
+    # (share, Response): where the kernel was left open: those that it may be, with the share of belief in each, the
+    # likeliest first
     candidates: tuple[tuple[float, Response], ...] = ()
 
     def __post_init__(self) -> None:
@@ -193,11 +179,8 @@ def _number(number: Number) -> dict[str, float]:
 def parse_profile(text: str, where: str = "calibration") -> Profile:
     """Read a profile from its text.
 
-    Raises
-    ------
-    CalibrationError
-        Not JSON, not a profile, of a later version, or with a field missing or wrong. The message names ``where``
-        and the field.
+    Raises CalibrationError: not JSON, not a profile, of a later version, or with a field missing or wrong. The message
+    names ``where`` and the field.
     """
     try:
         document = json.loads(text)

@@ -38,10 +38,7 @@ PROFILES = {
 def private_amdsmi(library: object) -> ModuleType:
     """Import a copy of the real ``amdsmi`` of its own, bound to ``library`` instead of libamd_smi.so.
 
-    Raises
-    ------
-    BackendUnavailableError
-        The package amdsmi is not installed.
+    Raises BackendUnavailableError: the package amdsmi is not installed.
     """
     spec = importlib.util.find_spec("amdsmi")
     if spec is None or spec.origin is None:
@@ -105,8 +102,6 @@ def open_virtual(
 
     Parameters
     ----------
-    device, clock, load
-        As for every virtual device.
     profile : str
         Model of GPU: one of ``PROFILES``.
     period_ms, window_ms : float

@@ -25,48 +25,26 @@ _SENSOR = SensorModel(update_s=0.001, window_s=0.001, step_w=1.0, counter_update
 
 @dataclass(slots=True)
 class VirtualCard:
-    """One GPU. Tests change it while it is being read.
-
-    Attributes
-    ----------
-    name : str
-    current, average, energy : bool
-        Which registers it has.
-    sensor : SensorModel
-        The momentary power; the average and the accumulator go with it.
-    index, hip_id, node_id : int
-        Its place on the bus, in HIP and in the kernel's topology.
-    serial : str
-        Serial number of the chip: the same for two dies of one card.
-    codes : dict
-        Status of an entry point by its C name.
-    shows : dict
-        What ``power`` (both powers) or ``energy`` (counts) shows instead of the truth.
-    count : int
-        What the accumulator showed at the epoch of the load.
-    frozen_ns : int or None
-        Instant at which its registers stopped to refresh.
-    millidegrees : bool
-        Whether temperatures come in thousandths.
-    slowed_by : tuple of str
-        What holds its clocks back now, as the library's structure calls it: ``ppt_pwr``.
-    """
+    """One GPU. Tests change it while it is being read."""
 
     name: str
+    # which registers it has
     current: bool = True
     average: bool = True
     energy: bool = True
-    sensor: SensorModel = _SENSOR
+    sensor: SensorModel = _SENSOR  # the momentary power; the average and the accumulator go with it
+    # its place on the bus, in HIP and in the kernel's topology
     index: int = 0
     hip_id: int = 0
     node_id: int = 1
-    serial: str = "0x1122334455667788"
-    codes: dict[str, int] = field(default_factory=dict)
+    serial: str = "0x1122334455667788"  # serial number of the chip: the same for two dies of one card
+    codes: dict[str, int] = field(default_factory=dict)  # status of an entry point by its C name
+    # what ``power`` (both powers) or ``energy`` (counts) shows instead of the truth
     shows: dict[str, int] = field(default_factory=dict)
-    count: int = 10_000_000
-    frozen_ns: int | None = None
-    millidegrees: bool = False
-    slowed_by: tuple[str, ...] = ()
+    count: int = 10_000_000  # what the accumulator showed at the epoch of the load
+    frozen_ns: int | None = None  # instant at which its registers stopped to refresh
+    millidegrees: bool = False  # whether temperatures come in thousandths
+    slowed_by: tuple[str, ...] = ()  # what holds its clocks back now, as the library's structure calls it: ``ppt_pwr``
 
     @property
     def bus(self) -> int:

@@ -33,10 +33,7 @@ __all__ = ["BOARDS", "Board", "VirtualDriver", "VirtualGpu", "make_gpu", "open_v
 def private_pynvml(driver: object) -> ModuleType:
     """Load a copy of the real ``pynvml`` of its own, bound to ``driver`` instead of libnvidia-ml.
 
-    Raises
-    ------
-    BackendUnavailableError
-        nvidia-ml-py is not installed.
+    Raises BackendUnavailableError: nvidia-ml-py is not installed.
     """
     spec = importlib.util.find_spec("pynvml")
     if spec is None or spec.origin is None:
@@ -99,8 +96,6 @@ def open_virtual(
 
     Parameters
     ----------
-    device, clock, load
-        As for every virtual device.
     profile : str
         Model of GPU: one of ``BOARDS``. The default has no error of gain and thus shows the truth.
     period_ms, window_ms, tau_ms : float or None

@@ -11,29 +11,19 @@ from pmtpy.errors import TargetError
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A model of GPU.
+    """A model of GPU."""
 
-    Attributes
-    ----------
-    name, architecture, capability : str, int, (int, int)
-        As NVML gives them.
-    sensor : str
-        Text of its sensor: see :func:`pmtpy.emulators.gpu_sensor.parse_sensor_model`.
-    fields, average, energy, samples : bool
-        Whether it has power as fields, field 185, an energy counter, a buffer of samples.
-    memory_share : float
-        Share of the power in its memory, where it tells; 0: it does not.
-    """
-
+    # (int, int): as NVML gives them
     name: str
     architecture: int
     capability: tuple[int, int]
-    sensor: str
+    sensor: str  # text of its sensor: see :func:`pmtpy.emulators.gpu_sensor.parse_sensor_model`
+    # whether it has power as fields, field 185, an energy counter, a buffer of samples
     fields: bool = True
     average: bool = True
     energy: bool = True
     samples: bool = True
-    memory_share: float = 0.0
+    memory_share: float = 0.0  # share of the power in its memory, where it tells; 0: it does not
 
 
 # What exists on which generation: NVML API reference; periods and windows of the two without a known model: the paper
@@ -53,45 +43,24 @@ BOARDS = {
 
 @dataclass(slots=True)
 class VirtualGpu:
-    """One GPU of a virtual driver. Tests change it while it is being read.
-
-    Attributes
-    ----------
-    board : Board
-    sensor : SensorModel
-        The momentary reading; the average and the counter go with it.
-    index : int
-    lost : bool
-        It has fallen off the bus.
-    codes : dict
-        Return code of an entry point by its C name, or of a (field, scope).
-    garbage : dict
-        Count that a (field, scope) shows instead of its own.
-    counter_mj : int
-        What the energy counter showed at the epoch of the load; setting it lower is a restart.
-    frozen_ns : int or None
-        Instant at which its registers stopped to refresh.
-    mig : tuple of str
-        UUIDs of its parts.
-    slowed_by : int
-        Reasons for which its clocks are held back now, as NVML's bits.
-    slowed_ns : dict or None
-        For how long each of NVML's policies has held them back; None: this driver does not count it.
-    limits_mw : (int, int)
-        Least and largest power limit that can be set; wide, so that any load may be rehearsed.
-    """
+    """One GPU of a virtual driver. Tests change it while it is being read."""
 
     board: Board
-    sensor: SensorModel
+    sensor: SensorModel  # the momentary reading; the average and the counter go with it
     index: int = 0
-    lost: bool = False
+    lost: bool = False  # it has fallen off the bus
+    # return code of an entry point by its C name, or of a (field, scope)
     codes: dict[str | tuple[int, int], int] = field(default_factory=dict)
+    # count that a (field, scope) shows instead of its own
     garbage: dict[tuple[int, int], int] = field(default_factory=dict)
+    # what the energy counter showed at the epoch of the load; setting it lower is a restart
     counter_mj: int = 50_000_000
-    frozen_ns: int | None = None
-    mig: tuple[str, ...] = ()
-    slowed_by: int = 0
+    frozen_ns: int | None = None  # instant at which its registers stopped to refresh
+    mig: tuple[str, ...] = ()  # UUIDs of its parts
+    slowed_by: int = 0  # reasons for which its clocks are held back now, as NVML's bits
+    # for how long each of NVML's policies has held them back; None: this driver does not count it
     slowed_ns: dict[int, int] | None = field(default_factory=dict)
+    # (int, int): least and largest power limit that can be set; wide, so that any load may be rehearsed
     limits_mw: tuple[int, int] = (100_000, 3_000_000)
 
     @property

@@ -34,12 +34,6 @@ def open_virtual(
 
     Parameters
     ----------
-    device : str or None
-        None, or "virtual".
-    clock : Clock
-    load : str or None
-        The load of the emulated world; None joins the one there is.
-    model : {"usb", "pmd2", "pmd2x", "wireview"}
     noise : bool
         As in recordings; off: a constant input gives a constant code.
     streaming, left_at

@@ -36,7 +36,6 @@ class Board:
 
     Parameters
     ----------
-    spec : BoardSpec
     load : Load
         What flows through its pairs together.
     epoch_ns, start_ns : int
@@ -170,10 +169,7 @@ class Board:
         count : float
             Once only: so many bytes, in the next frames that go out.
 
-        Raises
-        ------
-        TargetError
-            No such fault.
+        Raises TargetError: no such fault.
         """
         damage = Damage(rate, int(burst)) if rate else None
         if fault == "lose":

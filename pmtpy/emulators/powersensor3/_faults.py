@@ -11,18 +11,10 @@ from pmtpy.emulators.powersensor3._spec import FRAME_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One fault on the wire.
+    """One fault on the wire."""
 
-    Attributes
-    ----------
-    rate : float
-        Chance, per byte of the stream, that a fault begins there.
-    burst : int
-        Bytes lost or inserted each time.
-    """
-
-    rate: float
-    burst: int = 1
+    rate: float  # chance, per byte of the stream, that a fault begins there
+    burst: int = 1  # bytes lost or inserted each time
 
 
 class Wire:

@@ -19,24 +19,14 @@ from pmtpy.emulators.powersensor3._spec import PAIRS, SENSORS, BoardSpec, Record
 
 @dataclass(slots=True)
 class BootLog:
-    """The frames of one boot.
+    """The frames of one boot."""
 
-    Attributes
-    ----------
-    boot_ns : int
-        Host instant of the boot; frame ``k`` ends ``k + 1`` periods later.
-    runs : list of [first, end]
-        Numbers of the frames that were sent; ``end`` is not included. What is missing between two runs was never sent.
-    marks : list of int
-        Numbers of the frames that carried a mark, one entry per mark, in order.
-    damaged : list of int
-        Numbers of the frames that lost or gained bytes.
-    """
-
-    boot_ns: int
+    boot_ns: int  # host instant of the boot; frame ``k`` ends ``k + 1`` periods later
+    # Numbers of the frames that were sent; ``end`` is not included. What is missing between two runs was never sent.
     runs: list[list[int]] = field(default_factory=list)
+    # numbers of the frames that carried a mark, one entry per mark, in order
     marks: list[int] = field(default_factory=list)
-    damaged: list[int] = field(default_factory=list)
+    damaged: list[int] = field(default_factory=list)  # numbers of the frames that lost or gained bytes
 
     def sent(self, k0: int, k1: int) -> None:
         """Note that frames ``k0`` to ``k1`` (not included) went out."""
@@ -53,44 +43,25 @@ class BootLog:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A frame that carried a mark.
+    """A frame that carried a mark."""
 
-    Attributes
-    ----------
-    boot, frame : int
-        Which boot, and which frame since then.
-    place : int
-        How many frames of this boot were sent before it: its place in the stream.
-    t_ns : int
-        Host instant of the end of the frame.
-    """
-
+    # which boot, and which frame since then
     boot: int
     frame: int
-    place: int
-    t_ns: int
+    place: int  # how many frames of this boot were sent before it: its place in the stream
+    t_ns: int  # host instant of the end of the frame
 
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """The energy that a perfect instrument would report, and that of the frames sent. Joules per pair, index 0 to 3.
+    """The energy that a perfect instrument would report, and that of the frames sent. Joules per pair, index 0 to 3."""
 
-    Attributes
-    ----------
-    exact : float64, shape (4,)
-        Closed form of the load over the whole interval.
-    sent_exact : float64, shape (4,)
-        The same, over the frames sent that end in the interval (closed form, without noise or steps).
-    sent : float64, shape (4,)
-        What the levels of those frames say, by the configuration in the flash.
-    frames, missing, damaged : int
-        Frames sent that end in the interval; frames between the first and the last of them that were not sent;
-        frames among them that lost or gained bytes.
-    """
-
-    exact: Floats
+    exact: Floats  # shape (4,); closed form of the load over the whole interval
+    # shape (4,); the same, over the frames sent that end in the interval (closed form, without noise or steps)
     sent_exact: Floats
-    sent: Floats
+    sent: Floats  # shape (4,); what the levels of those frames say, by the configuration in the flash
+    # frames sent that end in the interval; frames between the first and the last of them that were not sent; frames
+    # among them that lost or gained bytes
     frames: int
     missing: int
     damaged: int

@@ -16,7 +16,6 @@ class MemoryTransport:
 
     Parameters
     ----------
-    board : Board
     clock : Clock
         Gives the host instants.
     burst_ns : int
@@ -37,10 +36,7 @@ class MemoryTransport:
     def write(self, data: bytes) -> None:
         """Send bytes to the board.
 
-        Raises
-        ------
-        SourceLostError
-            The board has left the bus since this line was opened.
+        Raises SourceLostError: the board has left the bus since this line was opened.
         """
         self._check()
         self._run()  # what was made before goes out before
@@ -49,10 +45,7 @@ class MemoryTransport:
     def receive(self) -> list[tuple[int, bytes]]:
         """Return what has arrived since the last call, each chunk with its instant of arrival; does not wait.
 
-        Raises
-        ------
-        SourceLostError
-            The board has left the bus since this line was opened.
+        Raises SourceLostError: the board has left the bus since this line was opened.
         """
         now_ns = self._run()
         self._check()

@@ -41,7 +41,6 @@ class PtyServer:
 
     Parameters
     ----------
-    spec : BoardSpec
     load : str
         Text of the load.
     link : Path

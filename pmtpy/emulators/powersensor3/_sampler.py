@@ -41,7 +41,6 @@ class Sampler:
 
     Parameters
     ----------
-    spec : BoardSpec
     load : Load
         What flows through all pairs together.
     epoch_ns, boot_ns : int

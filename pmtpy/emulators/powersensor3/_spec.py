@@ -25,24 +25,12 @@ LEVELS_PER_VOLT = MAX_LEVEL / FULL_SCALE_V
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """How one microcontroller samples.
+    """How one microcontroller samples."""
 
-    Attributes
-    ----------
-    name : str
-        Prefix of the version line.
-    period_us : Fraction
-        Device microseconds per frame, exact.
-    scans : int
-        Scans of which a frame is the mean, rounded down. 1: the conversion itself is sent.
-    block : int
-        Frames in which the timestamps (10 bits of whole microseconds) repeat a whole number of times.
-    """
-
-    name: str
-    period_us: Fraction
-    scans: int
-    block: int
+    name: str  # prefix of the version line
+    period_us: Fraction  # device microseconds per frame, exact
+    scans: int  # Scans of which a frame is the mean, rounded down. 1: the conversion itself is sent.
+    block: int  # frames in which the timestamps (10 bits of whole microseconds) repeat a whole number of times
 
 
 # 25 cycles at 24 MHz (F411) or 21 MHz (F401), 8 channels, 6 scans; 154 cycles at 21 MHz, 4 conversions (F407).
@@ -79,26 +67,13 @@ ZERO_V = (1.636, 1.622, 1.650, 1.644)  # true zero of each current sensor, near 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One module on the board.
+    """One module on the board."""
 
-    Attributes
-    ----------
-    module : str
-        Type of the current sensor, a key of ``MODULES``; empty: nothing is connected.
-    volts : float
-        Voltage of the supply it sits in, constant.
-    share : float
-        Part of the world's load that flows through it.
-    name : str
-        Pair name in the flash.
-    inverted : bool
-        Built in backwards: the pin voltage falls with the current, the stored sensitivity is negative.
-    """
-
-    module: str = "MLX10"
-    volts: float = 12.0
-    share: float = 1.0
-    name: str = "pair0"
+    module: str = "MLX10"  # type of the current sensor, a key of ``MODULES``; empty: nothing is connected
+    volts: float = 12.0  # voltage of the supply it sits in, constant
+    share: float = 1.0  # part of the world's load that flows through it
+    name: str = "pair0"  # pair name in the flash
+    # built in backwards: the pin voltage falls with the current, the stored sensitivity is negative
     inverted: bool = False
 
     def __str__(self) -> str:
@@ -118,10 +93,7 @@ def parse_pairs(text: str) -> tuple[Pair, ...]:
 
     A bare number stands for so many MLX10 modules at 12 V with equal shares.
 
-    Raises
-    ------
-    TargetError
-        Unknown module, malformed number, no pair or more than four, or shares that do not sum to 1.
+    Raises TargetError: unknown module, malformed number, no pair or more than four, or shares that do not sum to 1.
     """
     if len(text) == 1 and text.isdigit():
         text = ",".join(["MLX10"] * int(text))
@@ -162,49 +134,26 @@ class Stored(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class BoardSpec:
-    """Everything that is fixed about a virtual board.
+    """Everything that is fixed about a virtual board."""
 
-    Attributes
-    ----------
-    pairs : tuple of Pair
-        One to four; pair ``p`` is sensors ``2p`` (current) and ``2p + 1`` (voltage).
-    variant, version : str
-        Microcontroller and firmware version; the version decides record size, version line and commands.
-    demo : bool
-        Demo build: only the version line differs here.
-    noise : bool
-        Off: every scan of a constant input gives the same level.
-    seed : int
-        Of the noise and of the faults.
-    drift_ppm : float
-        How much faster the board's crystal runs than the host's clock.
-    jitter_us : float
-        Standard deviation of a timestamp, microseconds: real ones are a few late or early, as interrupts allow.
-    stored : Stored
-        State of the configuration in the flash at first boot.
-    streaming : bool
-        Left streaming by an earlier user.
-    hang_on_marker : bool
-        A stop while a marker waits for its frame locks the firmware up, as it does in reality. Off: the marked
-        frame goes out first.
-    open_level : int
-        What the inputs without a module read; 1023 makes sensor 7 send the bytes of the stop word.
-    flash_s, boot_s : float
-        Time to write the flash, and from a reset until the port is back. Assumed.
-    """
-
+    # one to four; pair ``p`` is sensors ``2p`` (current) and ``2p + 1`` (voltage)
     pairs: tuple[Pair, ...] = field(default_factory=lambda: parse_pairs(DEFAULT_PAIRS))
+    # microcontroller and firmware version; the version decides record size, version line and commands
     variant: str = "F411"
     version: str = "1.6.1"
-    demo: bool = False
-    noise: bool = True
-    seed: int = 1
-    drift_ppm: float = 0.0
+    demo: bool = False  # demo build: only the version line differs here
+    noise: bool = True  # off: every scan of a constant input gives the same level
+    seed: int = 1  # of the noise and of the faults
+    drift_ppm: float = 0.0  # how much faster the board's crystal runs than the host's clock
+    # standard deviation of a timestamp, microseconds: real ones are a few late or early, as interrupts allow
     jitter_us: float = 0.0
-    stored: Stored = Stored.GOOD
-    streaming: bool = False
+    stored: Stored = Stored.GOOD  # state of the configuration in the flash at first boot
+    streaming: bool = False  # left streaming by an earlier user
+    # A stop while a marker waits for its frame locks the firmware up, as it does in reality. Off: the marked frame
+    # goes out first.
     hang_on_marker: bool = False
-    open_level: int = 37
+    open_level: int = 37  # what the inputs without a module read; 1023 makes sensor 7 send the bytes of the stop word
+    # Time to write the flash, and from a reset until the port is back. Assumed.
     flash_s: float = 0.5
     boot_s: float = 0.3
 

@@ -50,12 +50,8 @@ class VirtualBoard:
     pid : int
         The board's process.
 
-    Raises
-    ------
-    TargetError
-        The load cannot be understood.
-    BackendUnavailableError
-        The process did not start.
+    Raises TargetError: the load cannot be understood.
+    Raises BackendUnavailableError: the process did not start.
     """
 
     def __init__(
@@ -138,10 +134,7 @@ class VirtualBoard:
     def inject(self, fault: str, **options: float) -> None:
         """Switch a fault on or off: see :meth:`Board.inject`, and ``hold`` (``seconds``): deliver late, lose nothing.
 
-        Raises
-        ------
-        TargetError
-            No such fault, or no such option of it.
+        Raises TargetError: no such fault, or no such option of it.
         """
         self._ask("inject", fault=fault, **options)
 

@@ -115,10 +115,7 @@ def arguments_of(spec: BoardSpec) -> list[str]:
 def parse_fault(text: str) -> tuple[str, dict[str, float]]:
     """Read ``name:key=value,...``.
 
-    Raises
-    ------
-    TargetError
-        A value is not a number.
+    Raises TargetError: a value is not a number.
     """
     name, _, rest = text.partition(":")
     try:

@@ -53,9 +53,6 @@ def open_virtual(
 
     Parameters
     ----------
-    device : str or None
-        None, or "virtual".
-    clock : Clock
     load : str or None
         The load of the emulated world; None joins the one there is. Its whole power flows through the board.
     pairs : str
@@ -79,12 +76,8 @@ def open_virtual(
     transport : {"relay", "direct"}
         How the host reads the port; without meaning for a board in memory.
 
-    Raises
-    ------
-    TargetError
-        Another device, or an option that names nothing.
-    BackendUnavailableError
-        The board cannot be measured (its flash is damaged on request), or did not start.
+    Raises TargetError: another device, or an option that names nothing.
+    Raises BackendUnavailableError: the board cannot be measured (its flash is damaged on request), or did not start.
     """
     _virtual_source.check_device("powersensor3", device)
     if stored not in [s.value for s in Stored]:

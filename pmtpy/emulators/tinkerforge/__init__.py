@@ -30,11 +30,6 @@ def open_virtual(
 
     Parameters
     ----------
-    device : str or None
-        None, or "virtual".
-    clock : Clock
-    load : str or None
-        The load of the emulated world; None joins the one there is.
     averaging, conversion_us
         As of the real one.
     """

@@ -26,16 +26,10 @@ _OUTER = re.compile(rf"{_PACKAGE.pattern}|psys\d*")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One measurement of a PMT State.
-
-    Attributes
-    ----------
-    name : str
-    watts, joules : tuple of int
-        Indices into the State of pmtpy, whose numbers are added; none for what is absent, which PMT shows as 0.
-    """
+    """One measurement of a PMT State."""
 
     name: str
+    # indices into the State of pmtpy, whose numbers are added; none for what is absent, which PMT shows as 0
     watts: tuple[int, ...]
     joules: tuple[int, ...]
 

@@ -72,10 +72,7 @@ class PowerSensor:
     **options
         Options of the backend, which the original does not have.
 
-    Raises
-    ------
-    BackendUnavailableError
-        No board there, or it is in use, or not permitted.
+    Raises BackendUnavailableError: no board there, or it is in use, or not permitted.
     """
 
     def __init__(self, device: str, **options: object) -> None:
@@ -88,10 +85,7 @@ class PowerSensor:
     def read(self) -> State:
         """Return a new state, later than the one before.
 
-        Raises
-        ------
-        SourceLostError
-            The board is gone (the original ends the program, or repeats its last state).
+        Raises SourceLostError: the board is gone (the original ends the program, or repeats its last state).
         """
         while True:
             state = self._held.read()

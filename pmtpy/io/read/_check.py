@@ -29,10 +29,7 @@ _LAST_UNIX_S = 253_402_300_800.0  # the end of the year 9999: what calendars her
 def names(recording: Recording, found: Sequence[str]) -> None:
     """Refuse columns that have one name, or none.
 
-    Raises
-    ------
-    FileFormatError
-        Which they are.
+    Raises FileFormatError: which they are.
     """
     twice = sorted({n for n in found if found.count(n) > 1})
     if twice or "" in found or "\N{REPLACEMENT CHARACTER}" in "".join(found):
@@ -218,10 +215,7 @@ def agree(recording: Recording, time: Floats, elapsed: Floats, at: Ints, origin:
 def unix_time(recording: Recording, time: Floats) -> None:
     """Refuse times that no calendar has.
 
-    Raises
-    ------
-    FileFormatError
-        The first of them.
+    Raises FileFormatError: the first of them.
     """
     if len(time) and time.min() >= -_LAST_UNIX_S and time.max() <= _LAST_UNIX_S:
         return

@@ -47,10 +47,7 @@ class Budget:
     def allow(self, size: float, what: str) -> None:
         """Refuse what takes more bytes than there are.
 
-        Raises
-        ------
-        FileFormatError
-            It says how a part can be read.
+        Raises FileFormatError: it says how a part can be read.
         """
         if self._limit is not None and size > self._limit:
             msg = (

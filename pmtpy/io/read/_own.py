@@ -35,10 +35,7 @@ def is_csv(start: bytes) -> bool:
 def check_names(recording: Recording, names: list[str]) -> None:
     """Refuse a header that is not one of ours.
 
-    Raises
-    ------
-    FileFormatError
-        What is wrong with it.
+    Raises FileFormatError: what is wrong with it.
     """
     _check.names(recording, names)
     if tuple(names[:4]) != FIXED:
@@ -65,10 +62,7 @@ def csv(recording: Recording, part: Part) -> pd.DataFrame:
 def header(recording: Recording) -> list[str]:
     """Return the names of the columns of a CSV file.
 
-    Raises
-    ------
-    FileFormatError
-        It is not one of ours.
+    Raises FileFormatError: it is not one of ours.
     """
     first = recording.head.split(b"\n", 1)[0].decode("utf-8", "replace").rstrip("\r")
     try:

@@ -28,10 +28,7 @@ class Part:
     def of(start: float | None, stop: float | None, max_rows: int | None) -> Part:
         """Make a part of what a user asked for.
 
-        Raises
-        ------
-        TargetError
-            It is no part of anything.
+        Raises TargetError: it is no part of anything.
         """
         what = "a number of seconds since the first row"
         first = 0.0 if start is None else arguments.number(start, what)

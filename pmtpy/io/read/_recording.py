@@ -27,7 +27,6 @@ class Recording:
 
     Parameters
     ----------
-    path : Path
     budget : Budget
         What reading it may take.
     skip_broken : bool

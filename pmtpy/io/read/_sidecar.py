@@ -18,10 +18,7 @@ _LARGEST = 1 << 24  # bytes; ours have some thousand
 def beside(path: Path) -> tuple[dict[str, Any] | None, str]:
     """Return the metadata beside a file, and what is wrong if there are none.
 
-    Raises
-    ------
-    FileFormatError
-        They are of a newer version of pmtpy.
+    Raises FileFormatError: they are of a newer version of pmtpy.
     """
     place = path.with_name(path.name + ".json")
     if not place.exists():  # of one that was packed since
@@ -42,10 +39,7 @@ def beside(path: Path) -> tuple[dict[str, Any] | None, str]:
 def parsed(text: bytes, place: Path) -> dict[str, Any] | None:
     """Return metadata from their JSON; None if they are none, or spoilt.
 
-    Raises
-    ------
-    FileFormatError
-        They are of a newer version of pmtpy.
+    Raises FileFormatError: they are of a newer version of pmtpy.
     """
     try:
         facts = json.loads(text)

@@ -202,10 +202,7 @@ def _reach(times: Floats, order: Ints) -> float:
 def _refuse_several(recording: Recording, times: Floats) -> None:
     """Refuse the log of several GPUs that does not say which row is of which: their rows would pass for one's.
 
-    Raises
-    ------
-    FileFormatError
-        It says how to query.
+    Raises FileFormatError: it says how to query.
     """
     steps = np.abs(np.diff(times))
     if len(steps) < 2:

@@ -35,37 +35,18 @@ class Power:
 
 @dataclass(frozen=True, slots=True)
 class RecordedCurve:
-    """What a reader found in a file.
+    """What a reader found in a file."""
 
-    Attributes
-    ----------
-    time : float64, shape (n,), or None
-        Unix seconds; None: the file does not tell.
-    elapsed : float64, shape (n,)
-        Seconds since the first row, in order.
-    at : int64, shape (n,)
-        The line of each row.
-    total : Power
-        Total power.
-    powers : tuple of Power
-    marks : tuple of (row, label)
-    lost : int64, shape (n,), or None
-        Rows missing before each row; None: none are.
-    unknown : bool, shape (n,), or None
-        Rows before which it is not known what happened, though none is counted lost.
-    others : mapping
-        Further columns by their full names.
-    """
-
-    time: Floats | None
-    elapsed: Floats
-    at: Ints
-    total: Power
+    time: Floats | None  # shape (n,),; Unix seconds; None: the file does not tell
+    elapsed: Floats  # shape (n,); seconds since the first row, in order
+    at: Ints  # shape (n,); the line of each row
+    total: Power  # total power
     powers: tuple[Power, ...] = ()
-    marks: tuple[tuple[int, str], ...] = ()
-    lost: Ints | None = None
+    marks: tuple[tuple[int, str], ...] = ()  # (row, label)
+    lost: Ints | None = None  # shape (n,),; rows missing before each row; None: none are
+    # bool, shape (n,),; rows before which it is not known what happened, though none is counted lost
     unknown: npt.NDArray[np.bool_] | None = None
-    others: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    others: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)  # further columns by their full names
 
 
 def integrate(elapsed: Floats, power: Power, unknown: npt.NDArray[np.bool_]) -> tuple[Floats, float]:

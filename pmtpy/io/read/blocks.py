@@ -31,63 +31,31 @@ _ROWS = 1 << 16  # of a table that is in memory already
 
 @dataclass(frozen=True, slots=True)
 class RowBlock:
-    """Rows that follow each other.
+    """Rows that follow each other."""
 
-    Attributes
-    ----------
-    columns : dict of str to array of shape (n,)
-        ``time``, ``elapsed``, ``lost``, ``total_W`` and so on, as :func:`pmtpy.load` has them, but for ``marker``.
-    labels : list of (row, label)
-        The markers.
-    share : float
-        How much of the recording has been read with it, 0 to 1.
-    """
-
+    # dict of str to array of shape (n,); ``time``, ``elapsed``, ``lost``, ``total_W`` and so on, as
+    # :func:`pmtpy.load` has them, but for ``marker``
     columns: Columns
-    labels: list[tuple[int, str]]
-    share: float
+    labels: list[tuple[int, str]]  # (row, label): the markers
+    share: float  # how much of the recording has been read with it, 0 to 1
 
 
 @dataclass(frozen=True, slots=True)
 class OpenRecording:
-    """A recording that is being read.
-
-    Attributes
-    ----------
-    path : Path
-    format : str
-        As ``attrs["format"]`` of :func:`pmtpy.load`.
-    names : list of str
-        The columns, ``marker`` left out.
-    facts : dict or None
-        The metadata that belong to it.
-    joules : str
-        Whether energies were recorded or integrated, and how.
-    notes : list of str
-        What is to be said of it; whole when the blocks have ended.
-    broken_lines : list of int
-        Lines that were left out; whole when the blocks have ended.
-    blocks : iterator of RowBlock
-        Its rows, once. Raises FileFormatError at the end if there were broken lines that were not to be skipped.
-    table : DataFrame or None
-        All of it, where the format is one that is read as a whole.
-    jls : JlsFile or None
-        The file, where it is one; open as long as this is.
-    part : Part
-        What of it is read.
-    """
+    """A recording that is being read."""
 
     path: Path
-    format: str
-    names: list[str]
-    facts: dict[str, Any] | None
-    joules: str
-    notes: list[str]
-    broken_lines: list[int]
+    format: str  # as ``attrs["format"]`` of :func:`pmtpy.load`
+    names: list[str]  # the columns, ``marker`` left out
+    facts: dict[str, Any] | None  # the metadata that belong to it
+    joules: str  # whether energies were recorded or integrated, and how
+    notes: list[str]  # what is to be said of it; whole when the blocks have ended
+    broken_lines: list[int]  # lines that were left out; whole when the blocks have ended
+    # Its rows, once. Raises FileFormatError at the end if there were broken lines that were not to be skipped.
     blocks: Iterator[RowBlock]
-    table: pd.DataFrame | None = None
-    jls: JlsFile | None = None
-    part: Part = WHOLE
+    table: pd.DataFrame | None = None  # all of it, where the format is one that is read as a whole
+    jls: JlsFile | None = None  # the file, where it is one; open as long as this is
+    part: Part = WHOLE  # what of it is read
 
     @property
     def own(self) -> bool:

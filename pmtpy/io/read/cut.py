@@ -45,10 +45,7 @@ class Cut:
     def ends(self, path: str | os.PathLike[str]) -> tuple[float | None, float | None]:
         """Return the part of one recording, in seconds since its own first row.
 
-        Raises
-        ------
-        TargetError
-            It lies outside of the recording.
+        Raises TargetError: it lies outside of the recording.
         """
         if not self.asked or os.fspath(path) == self.first:
             return self.start, self.stop

@@ -35,30 +35,15 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """One format that rows can be written in.
+    """One format that rows can be written in."""
 
-    Attributes
-    ----------
-    name : str
-        As ``--format`` has it.
-    suffixes : tuple of str
-        Of files, lowercase; the first is the usual one.
-    opener : callable
-        Opens a target for a header; returns the sink.
-    lacks : str
-        What the format has no place for, as words to follow "it has no place for"; empty: it holds everything.
-    live : bool
-        Whether a dump can be written in it while it is measured; else recordings are converted to it.
-    merges : bool
-        Whether it can be merged into a file of the user's.
-    """
-
-    name: str
-    suffixes: tuple[str, ...]
-    opener: Callable[[Target, Header, Options], Sink]
+    name: str  # as ``--format`` has it
+    suffixes: tuple[str, ...]  # of files, lowercase; the first is the usual one
+    opener: Callable[[Target, Header, Options], Sink]  # opens a target for a header; returns the sink
+    # what the format has no place for, as words to follow "it has no place for"; empty: it holds everything
     lacks: str = ""
-    live: bool = True
-    merges: bool = False
+    live: bool = True  # whether a dump can be written in it while it is measured; else recordings are converted to it
+    merges: bool = False  # whether it can be merged into a file of the user's
 
 
 def _as_csv(target: Target, header: Header, how: Options) -> Sink:
@@ -177,7 +162,6 @@ def open_sink(
     ----------
     target : path or stream
         A stream stays open at the end. Metadata go beside a file, or into it; a stream has none.
-    header : Header
     format : str or None
         The name of one of :data:`FORMATS`. None: by the suffix of the path; CSV for any other suffix and for a stream.
     overwrite : bool
@@ -188,12 +172,8 @@ def open_sink(
     columns : sequence of (str, sequence of int), or None
         For PMT's text: see :class:`PmtSink`.
 
-    Raises
-    ------
-    SinkError
-        The file exists, cannot be made or written, or the format cannot hold what this sensor measures.
-    TargetError
-        There is no such format.
+    Raises SinkError: the file exists, cannot be made or written, or the format cannot hold what this sensor measures.
+    Raises TargetError: there is no such format.
     """
     if isinstance(target, DataSetPlace):
         return DataSetSink(target, header)

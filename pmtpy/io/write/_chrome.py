@@ -135,10 +135,7 @@ class ChromeSink:
 def _read_trace(path: Path) -> dict[str, Any]:
     """Read a trace in Chrome's JSON, which may be packed by gzip.
 
-    Raises
-    ------
-    FileFormatError
-        It is none, or not whole.
+    Raises FileFormatError: it is none, or not whole.
     """
     try:
         content = path.read_bytes()
@@ -164,10 +161,7 @@ def _read_trace(path: Path) -> dict[str, Any]:
 def _zero(theirs: dict[str, Any], frame: Frame, unix_ns: int, header: Header, path: str) -> int:
     """Return what to add to the times of rows for those of a trace that somebody else wrote, nanoseconds.
 
-    Raises
-    ------
-    SinkError
-        The trace does not tell, and its times fit no clock of the recording.
+    Raises SinkError: the trace does not tell, and its times fit no clock of the recording.
     """
     base = theirs.get(_BASE)
     if isinstance(base, (int, float)) and not isinstance(base, bool) and math.isfinite(base):

@@ -35,24 +35,14 @@ _DAY_S, _HOUR_S = 86400, 3600
 
 @dataclass(frozen=True, slots=True)
 class DataSetPlace:
-    """Where a data set grows.
-
-    Attributes
-    ----------
-    root : Path
-    host, job : str
-        Of the rows to come.
-    most_bytes : int or None
-        A file that is larger is ended, and the next begun.
-    hourly : bool
-        So is one at the turn of an hour.
-    """
+    """Where a data set grows."""
 
     root: Path
+    # of the rows to come
     host: str
     job: str = ""
-    most_bytes: int | None = None
-    hourly: bool = False
+    most_bytes: int | None = None  # a file that is larger is ended, and the next begun
+    hourly: bool = False  # so is one at the turn of an hour
 
     def __fspath__(self) -> str:
         """Return the root."""

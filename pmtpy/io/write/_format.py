@@ -58,46 +58,26 @@ def _table(places: int, least_digits: int) -> _Words:
 
 
 class Part(NamedTuple):
-    """A part of a field, other in each row: the first ``width`` bytes of each text.
+    """A part of a field, other in each row: the first ``width`` bytes of each text."""
 
-    Attributes
-    ----------
-    texts : uint64 or bytes, shape (n,)
-    width : int
-    ragged : bool
-        Some are shorter, and end with NULs.
-    """
-
-    texts: _Texts
+    texts: _Texts  # uint64 or bytes, shape (n,)
     width: int
-    ragged: bool
+    ragged: bool  # some are shorter, and end with NULs
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A column of fixed-point numbers, ready to be placed: ``magnitude / 10**decimals``.
+    """A column of fixed-point numbers, ready to be placed: ``magnitude / 10**decimals``."""
 
-    Attributes
-    ----------
-    magnitude : int64, shape (n,)
-        Not negative.
-    decimals : int
-        Digits behind the point; 0: no point.
-    least, largest : int
-        Of the magnitudes, or beyond them; 0 if there are none.
-    negative, missing : bool, shape (n,), or None
-        Where there is a minus sign; where there is no number. None: nowhere.
-    instead : bytes
-        What stands where there is no number; one word at most.
-    """
-
-    magnitude: Ints
-    decimals: int
+    magnitude: Ints  # shape (n,); not negative
+    decimals: int  # digits behind the point; 0: no point
+    # of the magnitudes, or beyond them; 0 if there are none
     least: int
     largest: int
+    # bool, shape (n,),; where there is a minus sign; where there is no number. None: nowhere.
     negative: npt.NDArray[np.bool_] | None = None
     missing: npt.NDArray[np.bool_] | None = None
-    instead: bytes = b""
+    instead: bytes = b""  # what stands where there is no number; one word at most
 
     def parts(self) -> list[bytes | Part]:
         """Return the text, from left to right: what is the same in every row, and what is not."""

@@ -52,10 +52,7 @@ class Journal:
     def group(self, account: bytes) -> None:
         """Note a row group that was written; the tail begins anew.
 
-        Raises
-        ------
-        SinkError
-            There is no room for it: the row group must be taken back.
+        Raises SinkError: there is no room for it: the row group must be taken back.
         """
         self._groups.write(unfinished.record(account))
         self._groups.settle()

@@ -88,10 +88,7 @@ class ParquetSink:
     def _flush(self, least: int) -> None:
         """Write row groups while at least ``least`` rows wait.
 
-        Raises
-        ------
-        SinkError
-            The disk refuses even a small one. Rows that are not written still wait.
+        Raises SinkError: the disk refuses even a small one. Rows that are not written still wait.
         """
         if self._broken is not None:
             raise self._broken

@@ -26,25 +26,15 @@ _MOST_ENDS = 4_000  # of which these are kept: of a hundred rows of ten channels
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """One curve of a trace.
-
-    Attributes
-    ----------
-    name, unit : str
-    array, index
-        Where its values are in a Frame: ``watts``, ``joules`` or ``values``, and the column.
-    channel : Channel or None
-        What it is a value of; None: the total.
-    mean : bool
-        Whether each value holds for the interval before its row; else it is of the instant.
-    """
+    """One curve of a trace."""
 
     name: str
     unit: str
+    # where its values are in a Frame: ``watts``, ``joules`` or ``values``, and the column
     array: str
     index: int
-    channel: Channel | None
-    mean: bool
+    channel: Channel | None  # what it is a value of; None: the total
+    mean: bool  # whether each value holds for the interval before its row; else it is of the instant
 
     def of(self, frame: Frame) -> Floats:
         """Its values, shape (n,)."""

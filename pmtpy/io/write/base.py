@@ -35,29 +35,16 @@ class RecordedRegion:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A stretch of a recording whose energies are to be judged. Arrays have a column for the total first.
-
-    Attributes
-    ----------
-    layout : Layout
-    seconds : float
-        Its length.
-    joules, unknown_s : float64, shape (1 + channels,)
-        Energies found in it, and the seconds for which none is known.
-    lost : int
-        Rows lost in it.
-    t_s : float64, shape (n,)
-        Times of the rows around both of its ends, from its begin.
-    around_watts, around_joules : float64, shape (n, 1 + channels)
-        Of those rows.
-    """
+    """A stretch of a recording whose energies are to be judged. Arrays have a column for the total first."""
 
     layout: Layout
-    seconds: float
+    seconds: float  # its length
+    # shape (1 + channels,); energies found in it, and the seconds for which none is known
     joules: Floats
     unknown_s: Floats
-    lost: int
-    t_s: Floats
+    lost: int  # rows lost in it
+    t_s: Floats  # shape (n,); times of the rows around both of its ends, from its begin
+    # shape (n, 1 + channels); of those rows
     around_watts: Floats
     around_joules: Floats
 
@@ -67,59 +54,29 @@ Judge = Callable[[Judged], Floats]  # standard uncertainties in joules, the tota
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What is known when a dump starts.
+    """What is known when a dump starts."""
 
-    Attributes
-    ----------
-    target : str
-        The sensor, as it was named.
-    identity : Identity
-    layout : Layout
-    anchor : Anchor
-        Wall and monotonic time at the start; turns the rows' monotonic times into Unix times.
-    interval_s : float or None
-        Seconds from row to row, if the dump is thinned; None: every row of the sensor.
-    calibration : str or None
-        Digest of the calibration profile that was applied.
-    version : str
-        Version of pmtpy.
-    polled_s : float or None
-        Seconds between two readings of a register, of which those that brought nothing new make no row; None: a stream.
-    stamped : bool
-        Whether rows bear the device's own times; else those of the readings, or of a stream's arrival.
-    host_clock : bool
-        Whether the times of rows are of the host's monotonic clock; else they are Unix times, as a recording that
-        somebody else made has them, and ``anchor`` pairs each with itself.
-    converted_from : str
-        The recording that this one is made of, and its format; empty: of a sensor.
-    regions : tuple of RecordedRegion
-        Of a recording, those that it tells of. What is measured now ends with them instead (:class:`Ending`).
-    virtual_known : bool
-        Whether it is known if the far side is emulated; a recording may not say.
-    machine : Machine or None
-        Where it is measured.
-    launch : Launch or None
-        The job that it belongs to.
-    judge : callable or None
-        Judges the energies of regions, for formats that state them.
-    """
-
-    target: str
+    target: str  # the sensor, as it was named
     identity: Identity
     layout: Layout
-    anchor: Anchor
-    interval_s: float | None = None
-    calibration: str | None = None
-    version: str = ""
+    anchor: Anchor  # wall and monotonic time at the start; turns the rows' monotonic times into Unix times
+    interval_s: float | None = None  # seconds from row to row, if the dump is thinned; None: every row of the sensor
+    calibration: str | None = None  # digest of the calibration profile that was applied
+    version: str = ""  # version of pmtpy
+    # seconds between two readings of a register, of which those that brought nothing new make no row; None: a stream
     polled_s: float | None = None
+    # whether rows bear the device's own times; else those of the readings, or of a stream's arrival
     stamped: bool = False
+    # whether the times of rows are of the host's monotonic clock; else they are Unix times, as a recording that
+    # somebody else made has them, and ``anchor`` pairs each with itself
     host_clock: bool = True
-    converted_from: str = ""
+    converted_from: str = ""  # the recording that this one is made of, and its format; empty: of a sensor
+    # Of a recording, those that it tells of. What is measured now ends with them instead (:class:`Ending`).
     regions: tuple[RecordedRegion, ...] = ()
-    virtual_known: bool = True
-    judge: Judge | None = None
-    machine: Machine | None = None
-    launch: Launch | None = None
+    virtual_known: bool = True  # whether it is known if the far side is emulated; a recording may not say
+    judge: Judge | None = None  # judges the energies of regions, for formats that state them
+    machine: Machine | None = None  # where it is measured
+    launch: Launch | None = None  # the job that it belongs to
 
     @property
     def downsampled(self) -> bool:
@@ -129,39 +86,17 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What is known when a dump ends.
+    """What is known when a dump ends."""
 
-    Attributes
-    ----------
-    anchor : Anchor
-        Wall and monotonic time at the end, so that the drift between the two shows.
-    rows : int
-        Rows in the file.
-    lost : int
-        Rows that the sensor lost: they never reached the writer.
-    dropped : int
-        Rows that the sensor delivered and the file misses: the writer fell behind, or the disk refused them.
-    complete : bool
-        True only after a clean end with nothing dropped.
-    error : str
-        What went wrong; empty if nothing did.
-    regions : tuple of RecordedRegion
-        Regions that the program measured meanwhile.
-    remarks : tuple of str
-        What the sensor knows of the dump beyond its rows, in whole sentences.
-    time_u_s : float
-        Standard uncertainty of the times of the rows, common to all of them, seconds.
-    """
-
-    anchor: Anchor
-    rows: int
-    lost: int
-    dropped: int
-    complete: bool
-    error: str = ""
-    regions: tuple[RecordedRegion, ...] = ()
-    remarks: tuple[str, ...] = ()
-    time_u_s: float = 0.0
+    anchor: Anchor  # wall and monotonic time at the end, so that the drift between the two shows
+    rows: int  # rows in the file
+    lost: int  # rows that the sensor lost: they never reached the writer
+    dropped: int  # rows that the sensor delivered and the file misses: the writer fell behind, or the disk refused them
+    complete: bool  # true only after a clean end with nothing dropped
+    error: str = ""  # what went wrong; empty if nothing did
+    regions: tuple[RecordedRegion, ...] = ()  # regions that the program measured meanwhile
+    remarks: tuple[str, ...] = ()  # what the sensor knows of the dump beyond its rows, in whole sentences
+    time_u_s: float = 0.0  # standard uncertainty of the times of the rows, common to all of them, seconds
 
 
 class Sink(Protocol):
@@ -179,10 +114,7 @@ class Sink(Protocol):
         Ending
             As it stands in the file: a sink that kept rows back may have found no room for them.
 
-        Raises
-        ------
-        SinkError
-            The end could not be written. The file is closed all the same.
+        Raises SinkError: the end could not be written. The file is closed all the same.
         """
         ...
 

@@ -134,10 +134,7 @@ class Output:
     def settle(self) -> None:
         """Wait until an ordinary file is on the disk as it is now: what follows may rely on it after a power failure.
 
-        Raises
-        ------
-        SinkError
-            The disk refuses.
+        Raises SinkError: the disk refuses.
         """
         if self.regular:
             try:
