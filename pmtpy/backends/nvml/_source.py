@@ -132,7 +132,8 @@ class RegisterSource(NvmlSource):
         for _ in range(_TRIES):
             before = self._clock.now_ns()
             fields = dict(zip(self._fields, self._library.fields(self._handle, self._fields), strict=True))
-            told = [fields[r.field].stamp_us for r in self._power if r.field is not None]
+            leading = [self._power[i].field for i in self._leading]
+            told = [fields[field].stamp_us for field in leading if field is not None]
             stamps = [stamp_us for stamp_us in told if stamp_us]  # a field that fails has none
             if not self._torn(stamps, before):
                 break
@@ -195,7 +196,7 @@ class RegisterSource(NvmlSource):
     def _row_time(self, counts: tuple[float, ...], stamps: list[int], before: int, after: int) -> int | None:
         """Return the instant of a row with these counts, or None if no register has refreshed since the last row."""
         middle = (before + after) // 2
-        stamp_us = next(iter(stamps), 0)  # of the register that makes the total: others may be renewed at other times
+        stamp_us = max(stamps, default=0)
         stamp_ns = self._on_our_clock(stamp_us)
         if self._stamped is None:
             self._stamped = stamp_us > 0 and abs(middle - stamp_ns) < _STAMP_NEAR_NS
