@@ -276,7 +276,7 @@ class PolledSource(Source):
         if t_ns <= self._last_t_ns:
             t_ns = self._last_t_ns + 1
         self._last_t_ns, self._last_row_ns = t_ns, after
-        return _new(Row, (t_ns, counts, lost))
+        return _new(Row, (t_ns, tuple(counts), lost))  # a source may hand out the same list again and again
 
     def asleep(self, error: ReadError) -> bool:  # noqa: ARG002  (the default knows of no sleep)
         """Whether a failure is that of a device which sleeps, for as long as it likes."""

@@ -1,8 +1,10 @@
 """The curve at one instant, and what lies between two of them.
 
-A :class:`State` is frozen: it says for ever what was known when it was read. Where it had to let the last power go on
-beyond the newest row, later rows know better; :func:`joules` and :func:`watts` ask them, so that a counter that moves
-after a state was read does not show its correction as somebody's energy. Nothing here reads a device or waits.
+A :class:`State` is frozen: it says for ever what was known when it was read. What the counts mean that it was read with
+is worked out when somebody asks, from all rows in their order, so it is the same whenever that is. Where a state had to
+let the last power go on beyond the newest row, later rows know better; :func:`joules` and :func:`watts` ask them, so
+that a counter that moves after a state was read does not show its correction as somebody's energy. Nothing here reads
+a device.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
 from pmtpy.core import arguments
 from pmtpy.core.rows import Point
@@ -18,10 +20,13 @@ from pmtpy.errors import CoverageError, TargetError
 
 
 class Place(Protocol):
-    """Where a state lies on its curve, for a state that was extended beyond the newest row."""
+    """Where a state lies on its curve: of one whose row is not worked out, or that was extended beyond the newest."""
 
     def settle(self, states: Sequence[State]) -> list[State]:
-        """Return the states of one sensor as the rows that have come by now show them, all by the same rows."""
+        """Return the states of one sensor as the rows that have come by now show them, all by the same rows.
+
+        A state at a row is the same one, filled in.
+        """
         ...
 
 
@@ -54,7 +59,7 @@ class State:
     opening : int
         Which opening of the sensor it belongs to: counting begins anew with each, and their states do not subtract.
     place : Place or None
-        Knows the energy better once the device has been read again; None where there is nothing to know better.
+        Knows the energy, or knows it better once the device has been read again; None where all is known for good.
     """
 
     target: str
@@ -68,6 +73,31 @@ class State:
     extended_ns: int = 0
     opening: int = 0
     place: Place | None = field(default=None, repr=False, compare=False)
+
+    if not TYPE_CHECKING:  # for a type checker every field is there
+
+        def __getattr__(self, name: str) -> object:
+            """Work out what the row of this state means: Python asks here for what is not filled in."""
+            if name in _FROM_THE_ROW:
+                place = self.place
+                if place is not None:
+                    place.settle((self,))
+            return object.__getattribute__(self, name)
+
+
+_FROM_THE_ROW = frozenset({"joules", "watts", "uncovered_ns", "lost"})
+_put_joules, _put_watts, _put_uncovered_ns, _put_lost, _put_place = (
+    State.__dict__[name].__set__ for name in ("joules", "watts", "uncovered_ns", "lost", "place")
+)  # twice as fast as object.__setattr__
+
+
+def fill_in(state: State, row: Point, lost: int) -> None:
+    """Give a state of :meth:`Origin.at_instant` what its row turned out to mean; several threads may do so at once."""
+    _put_joules(state, row.joules)
+    _put_watts(state, row.watts)
+    _put_uncovered_ns(state, row.uncovered_ns)
+    _put_lost(state, lost)
+    _put_place(state, None)  # in the end: who finds no place finds the rest
 
 
 class _Draft:
@@ -114,20 +144,22 @@ class Origin:
 
     def at_row(self, row: Point, lost: int) -> State:
         """Return the state at the instant of a row, up to which ``lost`` rows were lost."""
+        state = self.at_instant(row.t_ns, None)
+        fill_in(state, row, lost)
+        return state
+
+    def at_instant(self, t_ns: int, place: Place | None) -> State:
+        """Return the state at a row that ``place`` works out when somebody asks, by :func:`fill_in`."""
         draft = _Draft()
         draft.target = self.target
-        draft.t_ns = t_ns = row.t_ns
+        draft.t_ns = t_ns
         draft.timestamp = (t_ns + self.unix_ns) / 1e9
         draft.names = self.names
-        draft.joules = row.joules
-        draft.watts = row.watts
-        draft.uncovered_ns = row.uncovered_ns
-        draft.lost = lost
         draft.extended_ns = 0
         draft.opening = self.opening
-        draft.place = None
+        draft.place = place
         draft.__class__ = State  # type: ignore[assignment]  # Python checks that the slots are the same
-        return cast("State", draft)
+        return draft  # type: ignore[return-value]
 
 
 def _index(a: State, b: State, channel: str | int | None) -> int:

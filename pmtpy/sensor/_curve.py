@@ -1,20 +1,22 @@
 """Rows to a curve that can be asked: integrated at once, or when somebody looks.
 
-A region of counters reads its sensor at both ends and needs nothing else then: what the two rows mean is worked out
-when its energy is asked for, or when the next row is taken. So the measured program waits for the reading alone.
+A reading of counters, and a region at each of its ends, needs nothing but their counts then: what the rows mean is
+worked out when somebody asks, or when a row comes that is needed at once. So the measured program waits for the reading
+alone.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 
 from pmtpy.core.counters import Transform
 from pmtpy.core.integrate import Integrator
 from pmtpy.core.rows import Block, Frame, Layout, Point, Row
+from pmtpy.core.state import State, fill_in
 from pmtpy.sensor.history import Bookmark, History, PeakHold
 
 _MOST_WAITING = 64  # integrating so many is a quarter of a millisecond
-_new = tuple.__new__  # what Row(...) does in the end, at half the cost
 
 
 class Curve:
@@ -24,14 +26,18 @@ class Curve:
     ----------
     kept : History
         The rows that are integrated; for calls behind :meth:`advance`, when none wait.
+    newest_ns : int or None
+        The instant of the newest row; None before the first. Needs no lock.
     """
 
-    __slots__ = ("_integrator", "_waiting", "kept")
+    __slots__ = ("_integrator", "_settling", "_waiting", "kept", "newest_ns")
 
     def __init__(self, layout: Layout, transforms: Mapping[str, Transform], seconds: float) -> None:
         self._integrator = Integrator(layout, transforms)
-        self._waiting: list[tuple[Row, Bookmark]] = []  # replaced, never emptied: its end is looked at without a lock
+        self._waiting: deque[tuple[Row, Bookmark | State]] = deque()
+        self._settling = False
         self.kept = History(layout, seconds)
+        self.newest_ns: int | None = None
 
     @property
     def waiting(self) -> bool:
@@ -42,14 +48,8 @@ class Curve:
     def history(self) -> History:
         """The rows, all of them integrated."""
         if self._waiting:
-            self._settle()
+            self.settle()
         return self.kept
-
-    @property
-    def newest_ns(self) -> int | None:
-        """The instant of the newest row; None before the first. Needs no lock."""
-        waiting, newest = self._waiting, self.kept.newest
-        return waiting[-1][0].t_ns if waiting else newest.t_ns if newest is not None else None
 
     @property
     def lost(self) -> int:
@@ -60,29 +60,43 @@ class Curve:
         """When energy of a column was last not known, and why; (0, "") if it always was."""
         return self._integrator.doubts.get(column, (0, ""))
 
-    def note(self, row: Row) -> Bookmark:
-        """Take a row that is to be integrated later; return a bookmark at its instant."""
-        mark = Bookmark(row.t_ns)
-        # A source may hand out the same list again and again.
-        self._waiting.append((_new(Row, (row.t_ns, tuple(row.counts), row.lost)), mark))
-        if len(self._waiting) > _MOST_WAITING:
-            self._settle()
-        return mark
+    def note(self, row: Row, whose: Bookmark | State) -> None:
+        """Take a row that is to be integrated later, and told then to the bookmark or the state at its instant."""
+        waiting = self._waiting
+        if len(waiting) == _MOST_WAITING:
+            self.settle()
+        self.newest_ns = row.t_ns
+        waiting.append((row, whose))
 
     def advance(self, taken: Block | Row) -> Frame | Point | None:
         """Integrate rows; return them as rows of the curve, which the caller appends to :attr:`kept`."""
         if self._waiting:
-            self._settle()
-        return self._integrator.step(taken) if isinstance(taken, Row) else self._integrator.advance(taken)
+            self.settle()
+        if isinstance(taken, Row):
+            self.newest_ns = taken.t_ns
+            return self._integrator.step(taken)
+        if len(taken):
+            self.newest_ns = int(taken.t_ns[-1])
+        return self._integrator.advance(taken)
 
     def follow_peak(self, start_ns: int) -> PeakHold:
         """Follow the largest power from an instant on; no row that waits lies behind it."""
         return self.kept.follow_peak(start_ns)
 
-    def _settle(self) -> None:
-        waiting = self._waiting
-        for done, (row, mark) in enumerate(waiting, 1):
-            self._waiting = waiting[done:]  # an interruption costs none of the others
-            point = self._integrator.step(row)
-            self.kept.append(point)
-            mark.reading = self.kept.at_row(point)
+    def settle(self) -> None:
+        """Integrate the rows that wait; but not from within, where a signal's handler asks in the midst of it."""
+        if self._settling:
+            return
+        waiting, kept, step = self._waiting, self.kept, self._integrator.step
+        self._settling = True
+        try:
+            while waiting:
+                row, whose = waiting.popleft()
+                point = step(row)
+                kept.append(point)
+                if isinstance(whose, State):
+                    fill_in(whose, point, self._integrator.lost)
+                else:
+                    whose.reading = kept.at_row(point)
+        finally:
+            self._settling = False

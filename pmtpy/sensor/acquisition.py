@@ -11,7 +11,7 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from pmtpy.core.channel import Derivation, EnergyMethod
 from pmtpy.core.clock import Anchor, Clock
 from pmtpy.core.rows import Block, Frame, Layout, Point, Row
 from pmtpy.core.source import Remarks, Source, Timestamps
-from pmtpy.core.state import Origin, State
+from pmtpy.core.state import Origin, State, fill_in
 from pmtpy.errors import PmtError, SensorClosedError, TargetError
 from pmtpy.sensor._curve import Curve
 from pmtpy.sensor._demand import Demand
@@ -251,11 +251,13 @@ class Acquisition:
         """Return the curve at the moment of the call; of a stream, at its newest row."""
         with self.lock:
             asked_ns = self.clock.now_ns()
-            if self._blocking:
+            if self.demand.always or self._blocking:
                 self._refresh()
-            else:
-                self._step()
-            newest = self._curve.kept.newest if not self._blocking else self._history.newest
+            elif (row := self._row(asked_ns)) is not None:
+                state = self._origin.at_instant(row.t_ns, self)
+                self._curve.note(row, state)
+                return state
+            newest = self._history.newest
             if newest is None or (newest.t_ns < asked_ns and not self._streaming):
                 return self._extended(self.clock.now_ns())
             return self._origin.at_row(newest, self._curve.lost)
@@ -268,9 +270,7 @@ class Acquisition:
         mark = self._history.bookmark(t_ns)
         now = self._history.reading(mark)
         row = Point(t_ns, now.after.watts, now.joules, (), 0, now.uncovered_ns)
-        return replace(
-            self._origin.at_row(row, now.lost), extended_ns=now.extended_ns, place=Place(self.as_known, mark)
-        )
+        return replace(self._origin.at_row(row, now.lost), extended_ns=now.extended_ns, place=Place(self.settle, mark))
 
     def recent(self, seconds: float | None) -> Recent:
         """Return arrays of the last ``seconds``, or of all that is kept."""
@@ -317,7 +317,7 @@ class Acquisition:
             if self.failure is None or self.unusable:
                 return None
             unread = [math.nan for c in self.layout.channels if c.derivation is Derivation.DIRECT]
-            return self._curve.note(Row(self.clock.now_ns(), unread))
+            return self._noted(Row(self.clock.now_ns(), unread))
 
     def abandon(self, stretch: OpenStretch) -> None:
         """Take back a beginning."""
@@ -328,10 +328,26 @@ class Acquisition:
 
     def _now(self, asked_ns: int) -> Bookmark:
         """Set a bookmark at the present instant, which is not before ``asked_ns``."""
+        if self.demand.always:
+            if self.failure is not None:
+                raise self.failure
+            return self._history.bookmark(asked_ns)
+        row = self._row(asked_ns)
+        if row is not None:
+            return self._noted(row)
+        newest = self._history.newest
+        here = newest is not None and newest.t_ns >= asked_ns
+        return self._history.bookmark(newest.t_ns if newest is not None and here else self.clock.now_ns())
+
+    def _noted(self, row: Row) -> Bookmark:
+        mark = Bookmark(row.t_ns)
+        self._curve.note(row, mark)
+        return mark
+
+    def _row(self, asked_ns: int) -> Row | None:
+        """Read counters once; return the row where nothing needs it now, and None where it had to be integrated."""
         if self.failure is not None:
             raise self.failure
-        if self.demand.always:
-            return self._history.bookmark(asked_ns)
         try:
             taken = self._source.read_row()
         except PmtError as error:
@@ -340,11 +356,9 @@ class Acquisition:
         apart = self.feed is None and not (self._labels.waiting or self._resumed)
         if apart and isinstance(taken, Row) and taken.t_ns >= asked_ns:
             # The register was read just now: its row is the instant, with nothing to be bridged beside it.
-            return self._curve.note(taken)
+            return taken
         self._absorb(taken)
-        newest = self._history.newest
-        here = newest is not None and newest.t_ns >= asked_ns
-        return self._history.bookmark(newest.t_ns if newest is not None and here else self.clock.now_ns())
+        return None
 
     def bookmark(self, t_ns: int) -> Bookmark:
         """Set a bookmark at an instant of the recent past."""
@@ -369,6 +383,20 @@ class Acquisition:
         """Do as :meth:`readings`, without reading the source."""
         with self.lock:
             return [self._history.reading(instant) for instant in instants]
+
+    def settle(self, states: Sequence[State]) -> list[State]:
+        """Return states of this sensor as the rows that have come by now show them, without reading the source."""
+        with self.lock:
+            self._curve.settle()
+            return [state if state.place is None else self._settled(state, state.place) for state in states]
+
+    def _settled(self, state: State, place: object) -> State:
+        if isinstance(place, Place):
+            known = self._history.reading(place.mark)
+            return replace(state, joules=known.joules, uncovered_ns=known.uncovered_ns, lost=known.lost)
+        known = self._history.at(state.t_ns)  # Ctrl-C, or a fork, came while its row was being worked out
+        fill_in(state, Point(state.t_ns, known.after.watts, known.joules, (), 0, known.uncovered_ns), known.lost)
+        return state
 
     def now(self) -> Bookmark:
         """Set a bookmark at the present instant, and read the source for it where that is quick."""
@@ -439,6 +467,10 @@ class Acquisition:
         if due is None:
             self._task.end()
         return bool(due)
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        """Stay behind when a state is copied to another process."""
+        return type(None), ()
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
