@@ -20,7 +20,7 @@ import numpy.typing as npt
 from pmtpy.backends._serial.diagnosis import port_finding
 from pmtpy.backends._serial.line import Line
 from pmtpy.backends._serial.port import list_ports, open_port
-from pmtpy.backends._serial.transport import DirectTransport, Piece, RelayTransport, Transport
+from pmtpy.backends._serial.transport import DirectTransport, Piece, Transport, relayed, taken_back
 from pmtpy.backends.machine import Machine
 from pmtpy.core.arguments import one_of
 from pmtpy.core.channel import Channel, Identity, Quantity
@@ -108,8 +108,8 @@ class _PowerSensor2Source(Source):
         self._decoder = Decoder(used)
         note = "samples have no time of their own: rows are spread evenly between arrivals, some 10 ms apart"
         self.identity = Identity(BACKEND, "PowerSensor2", virtual=virtual, notes=(note,))
-        if relay and isinstance(line.transport, DirectTransport):
-            line.transport = RelayTransport(line.transport.detach(), clock, backend=BACKEND, stop=b"T")
+        if relay:
+            line.transport = relayed(line.transport, clock, backend=BACKEND, stop=b"T")
         line.write(b"S")
         self._last_ns = self._heard_ns = clock.now_ns()
         if not line.transport.wait(_START_S) and clock.now_ns() - self._heard_ns >= _START_S * NS_PER_S:
@@ -159,8 +159,7 @@ class _PowerSensor2Source(Source):
         self._closed = True
         try:
             with contextlib.suppress(SourceLostError, SensorClosedError, ReadError):
-                if isinstance(self._line.transport, RelayTransport):
-                    self._line.transport = self._line.transport.take_back()
+                self._line.transport = taken_back(self._line.transport)
                 self._line.write(b"T")
                 self._line.rest(_QUIET_S)
         finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-import math
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -223,8 +222,3 @@ def deliver(report: Page | str, path: str | None) -> None:
         print(report)
     else:
         show(report, sys.stderr)
-
-
-def number_or_none(value: float) -> float | None:
-    """Return the number for JSON, which has no NaN."""
-    return value if math.isfinite(value) else None

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pmtpy.cli import report
-from pmtpy.cli.common import add_targets, chosen_targets, number_or_none, opened
+from pmtpy.cli.common import add_targets, chosen_targets, opened
 from pmtpy.cli.page import Kind, Line, Table
 from pmtpy.cli.terminal import progress, show
 from pmtpy.core.clock import duration_of
-from pmtpy.core.presentation import in_same_digits
+from pmtpy.core.presentation import in_same_digits, number_or_none
 from pmtpy.core.state import State
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region

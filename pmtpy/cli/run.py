@@ -18,7 +18,6 @@ from pmtpy.cli.common import (
     check_writable,
     chosen_targets,
     deliver,
-    number_or_none,
     open_all,
     say,
 )
@@ -29,6 +28,7 @@ from pmtpy.cli.stopping import Stop
 from pmtpy.cli.terminal import is_terminal, progress
 from pmtpy.cli.values import count
 from pmtpy.core.clock import duration_of
+from pmtpy.core.presentation import number_or_none
 from pmtpy.errors import PmtError, SinkError, TargetError
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region

@@ -12,6 +12,7 @@ from typing import Any
 
 from pmtpy.cluster.node import NodeEnergy
 from pmtpy.core.channel import TOTAL
+from pmtpy.core.presentation import number_or_none
 from pmtpy.errors import CoverageError
 from pmtpy.regions.measurement import Measurement
 
@@ -162,7 +163,7 @@ class JobEnergy(Mapping[str, NodeEnergy]):
             "missing": self.missing,
             "problems": list(self.problems),
             "slowest": self.slowest or None,
-            "imbalance_joules": imbalance if math.isfinite(imbalance) else None,
+            "imbalance_joules": number_or_none(imbalance),
         }
 
 

@@ -1,4 +1,4 @@
-"""Numbers as people read them, and tables of them for notebooks. Pure."""
+"""Numbers as people and JSON take them, and tables of them for notebooks. Pure."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ def in_same_digits(value: float, uncertainty: float) -> tuple[str, str]:
     if places > _MOST_PLACES:
         return f"{value:.{_MOST_PLACES}f}", f"{uncertainty:.2g}"
     return f"{value:.{places}f}", f"{uncertainty:.{places}f}"
+
+
+def number_or_none(value: float) -> float | None:
+    """Return the number for JSON, which has no NaN and no infinity."""
+    return float(value) if math.isfinite(value) else None
 
 
 def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

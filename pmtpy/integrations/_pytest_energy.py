@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, repeated
+from pmtpy.core.presentation import number_or_none
 from pmtpy.errors import BackendUnavailableError, PmtError, TargetError
 from pmtpy.lab.bench_trial import ENOUGH, when_settled
 from pmtpy.regions.measurement import Measurement
@@ -135,7 +136,7 @@ class Found:
             "joules": self.joules, "interval_joules": self.half, "apart_joules": self.apart, "watts": self.watts,
             "seconds": self.seconds, "coverage": self.coverage,
         }  # fmt: skip
-        known = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+        known = {name: number_or_none(value) for name, value in numbers.items()}
         return {**known, "runs": self.runs, "warnings": list(self.warnings)}
 
 

@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 
+from pmtpy.core.presentation import number_or_none
 from pmtpy.lab.bench_result import BenchResult, Side
 
 _FIELDS = ("side", "block", "start_unix_s", "repetitions", "seconds", "joules", "watts", "coverage")
@@ -42,19 +43,14 @@ def extra_info(result: BenchResult, side: int = 0) -> dict[str, object]:
     own = result.sides[side]
     return {
         "joules": own.joules.value,
-        "joules_low": _known(own.joules.low),
-        "joules_high": _known(own.joules.high),
+        "joules_low": number_or_none(own.joules.low),
+        "joules_high": number_or_none(own.joules.high),
         "watts": own.watts.value,
         "energy_trials": own.trials,
         "energy_method": result.method,
         "energy_sensor": result.sensor["target"],
         "energy_resolved": result.resolved,
     }
-
-
-def _known(value: float) -> float | None:
-    """Return a number; None for an end that is not known after a single trial: JSON has no word for it."""
-    return value if math.isfinite(value) else None
 
 
 def _as_extra_info(result: BenchResult) -> str:

@@ -24,6 +24,7 @@ from pmtpy.analysis.repetition.resolve import (
     planned,
 )
 from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR
+from pmtpy.core.presentation import number_or_none
 from pmtpy.lab.bench_trial import Trial
 
 _FORMAT = "pmtpy-bench"
@@ -145,7 +146,7 @@ def _interval(e: Estimate, unit: str) -> str:
 
 def _known(value: object) -> object:
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return number_or_none(value)
     if isinstance(value, Mapping):
         return {k: _known(v) for k, v in value.items()}
     return [_known(v) for v in value] if isinstance(value, (list, tuple)) else value

@@ -22,6 +22,7 @@ from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.presentation import number_or_none
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError, TargetError
 from pmtpy.lab.certify_plan import Plan, Scheme
@@ -63,7 +64,7 @@ class Certificate:
             "passed": self.passed,
             "rules": [asdict(v) for v in self.verdicts],
             "reference": self.reference,
-            "levels": [asdict(level) | {"reference_w": _known(level.reference_w)} for level in self.levels],
+            "levels": [asdict(level) | {"reference_w": number_or_none(level.reference_w)} for level in self.levels],
             "line": None if self.line is None else asdict(self.line),
             "trials": None if self.trials is None else asdict(self.trials),
             "conditions": dict(self.conditions),
@@ -161,7 +162,7 @@ def judge(
         "unix_s": unix_s,
         "machine": machine_facts(),
         "settings": dict(polls.settings),
-        "held_back_s": {cause: _known(s) for cause, s in limits.items()},
+        "held_back_s": {cause: number_or_none(s) for cause, s in limits.items()},
         "ranges": _ranges(polls),
     }
     made = Found.of(found, target, polls.identity, Series(t, watts))
@@ -234,7 +235,3 @@ def _ranges(polls: Polls) -> dict[str, tuple[float, float]]:
         if channel.quantity in {Quantity.TEMPERATURE, Quantity.FREQUENCY} and len(values):
             found[f"{channel.name}_{channel.unit}"] = (float(values.min()), float(values.max()))
     return found
-
-
-def _known(value: float) -> float | None:
-    return value if np.isfinite(value) else None

@@ -20,7 +20,7 @@ from pmtpy.analysis.comparison.align import Alignment
 from pmtpy.analysis.signal.estimate import NOTHING, Estimate, written
 from pmtpy.core.channel import Channel
 from pmtpy.core.markers import Span
-from pmtpy.core.presentation import html_notes, html_table
+from pmtpy.core.presentation import html_notes, html_table, number_or_none
 from pmtpy.core.rows import Floats, Ints
 
 
@@ -228,10 +228,6 @@ def _json(estimate: Estimate | None, factor: float = 1.0) -> dict[str, float] | 
     return estimate.scaled(factor).as_dict() if estimate is not None else None
 
 
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
 def _sensor(s: Compared) -> dict[str, Any]:
     fit = s.kernel
     best = fit.best if fit is not None and fit.family != AMBIGUOUS else None
@@ -251,7 +247,7 @@ def _sensor(s: Compared) -> dict[str, Any]:
         "clock_rate": _json(s.clock.rate if s.clock is not None else None),
         "gain": _json(s.transfer.gain if s.transfer is not None else None),
         "offset_w": _json(s.transfer.intercept_w if s.transfer is not None else None),
-        "residual_w": _number(s.residual_rms_w),
+        "residual_w": number_or_none(s.residual_rms_w),
         "r2": s.transfer.r2 if s.transfer is not None else None,
         "declined": dict(s.declined),
         "notes": list(s.notes),
@@ -272,13 +268,13 @@ def _energy(name: str, e: Energy, r: RegionEnergies) -> dict[str, Any]:
     reference = e.joules - e.difference_j
     return {
         "sensor": name,
-        "joules": _number(e.joules),
-        "uncertainty_joules": _number(e.uncertainty_joules),
-        "watts": _number(e.watts),
-        "difference_joules": _number(e.difference_j),
-        "difference_percent": _number(100.0 * e.difference_j / reference) if reference else None,
-        "sigmas": _number(e.sigmas),
-        "true_error_percent": _number(100.0 * (e.joules / r.true_j - 1.0)) if r.true_j else None,
+        "joules": number_or_none(e.joules),
+        "uncertainty_joules": number_or_none(e.uncertainty_joules),
+        "watts": number_or_none(e.watts),
+        "difference_joules": number_or_none(e.difference_j),
+        "difference_percent": number_or_none(100.0 * e.difference_j / reference) if reference else None,
+        "sigmas": number_or_none(e.sigmas),
+        "true_error_percent": number_or_none(100.0 * (e.joules / r.true_j - 1.0)) if r.true_j else None,
         "corrected_joules": _json(e.corrected_j),
         "warnings": list(e.warnings),
     }

@@ -385,3 +385,15 @@ class RelayTransport:
         """End the relay, then unlock and close the port. In a forked child: only let go. May be called twice."""
         if self.port.fd >= 0:
             self.take_back().close()
+
+
+def relayed(transport: Transport, clock: Clock, *, backend: str, stop: bytes) -> Transport:
+    """Have a small process read a port that this one reads; any other transport is returned as it is."""
+    if not isinstance(transport, DirectTransport):
+        return transport
+    return RelayTransport(transport.detach(), clock, backend=backend, stop=stop)
+
+
+def taken_back(transport: Transport) -> Transport:
+    """Read the port of a relay in this process again; any other transport is returned as it is."""
+    return transport.take_back() if isinstance(transport, RelayTransport) else transport

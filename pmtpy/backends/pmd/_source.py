@@ -9,7 +9,7 @@ import numpy as np
 
 from pmtpy.backends._serial.journal import Journal
 from pmtpy.backends._serial.port import is_pseudo_terminal
-from pmtpy.backends._serial.transport import DirectTransport, Piece, RelayTransport, Transport
+from pmtpy.backends._serial.transport import Piece, Transport, relayed, taken_back
 from pmtpy.backends.pmd import codec
 from pmtpy.backends.pmd._channels import pair_channels, rail_channels
 from pmtpy.backends.pmd._tick_clock import TickClock
@@ -67,9 +67,8 @@ class PmdSource(Source):
         if not virtual and is_pseudo_terminal(meter.name):
             notes.append(f"{meter.name} is a pseudo-terminal: a program answers for the meter")
         self.identity = Identity(BACKEND, codec.STREAMING, "", f"firmware {meter.firmware}", virtual, tuple(notes))
-        if relay and isinstance(meter.line.transport, DirectTransport):
-            port = meter.line.transport.detach()
-            meter.line.transport = RelayTransport(port, clock, backend=BACKEND, stop=codec.STOP)
+        if relay:
+            meter.line.transport = relayed(meter.line.transport, clock, backend=BACKEND, stop=codec.STOP)
         meter.line.write(codec.start_command(stamp_bytes))
         self._heard_ns = clock.now_ns()
         if not meter.line.transport.wait(_START_S) and clock.now_ns() - self._heard_ns >= _START_S * NS_PER_S:
@@ -157,8 +156,7 @@ class PmdSource(Source):
         line = self._meter.line
         try:
             with contextlib.suppress(SourceLostError, SensorClosedError, ReadError, ProtocolError):
-                if isinstance(line.transport, RelayTransport):
-                    line.transport = line.transport.take_back()
+                line.transport = taken_back(line.transport)
                 self._meter.stop()
         finally:
             self._meter.close()

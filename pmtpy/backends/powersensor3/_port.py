@@ -1,13 +1,11 @@
-"""Find the port of a board, and open it.
+"""Find the port of a board.
 
 USB CDC-ACM: the speed of the line means nothing.
 """
 
 from __future__ import annotations
 
-from pmtpy.backends._serial import port
 from pmtpy.backends._serial.port import FoundPort
-from pmtpy.core.clock import Clock
 from pmtpy.errors import BackendUnavailableError
 
 BACKEND = "powersensor3"
@@ -35,8 +33,3 @@ def choose_port(ports: list[FoundPort]) -> FoundPort:
         f"no serial port has the USB identity {USB_VENDOR:04x}:{USB_PRODUCT:04x} of a board; ports present: {others}",
         f"connect the board, or name its port: {BACKEND}:/dev/ttyACM0; to try without one: {BACKEND}:virtual",
     )
-
-
-def open_port(path: str, *, clock: Clock, timeout_s: float = 2.0) -> int:
-    """Open the port of a board; see :func:`pmtpy.backends._serial.port.open_port`."""
-    return port.open_port(BACKEND, path, clock=clock, timeout_s=timeout_s)

@@ -13,7 +13,7 @@ import numpy as np
 
 from pmtpy.backends._serial.journal import Journal
 from pmtpy.backends._serial.port import is_pseudo_terminal, serial_of
-from pmtpy.backends._serial.transport import DirectTransport, Piece, RelayTransport, Transport
+from pmtpy.backends._serial.transport import Piece, Transport, relayed, taken_back
 from pmtpy.backends.powersensor3._channels import Sampling, pair_channels
 from pmtpy.backends.powersensor3._codec import Decoder
 from pmtpy.backends.powersensor3._labels import MarkLabels
@@ -285,8 +285,7 @@ class PowerSensor3Source(Source):
                     break
                 self._board.transport.receive()
         with contextlib.suppress(SourceLostError, SensorClosedError, ReadError, ProtocolError):
-            if isinstance(self._board.transport, RelayTransport):  # which may have been killed
-                self._board.transport = self._board.transport.take_back()
+            self._board.transport = taken_back(self._board.transport)  # the relay may have been killed
             self._board.rest()  # the next program finds a quiet line
 
 
@@ -342,8 +341,8 @@ def open_source(
         msg = f"transport {transport!r} is unknown; it is 'relay' or 'direct'"
         raise TargetError(msg)
     try:
-        if transport == "relay" and isinstance(board.transport, DirectTransport):
-            board.transport = RelayTransport(board.transport.detach(), clock, backend=BACKEND, stop=STOP)
+        if transport == "relay":
+            board.transport = relayed(board.transport, clock, backend=BACKEND, stop=STOP)
         return PowerSensor3Source(
             board, clock, serial=serial, virtual=virtual, silence_s=silence_s, plausible=plausible
         )

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.backends._serial.port import list_ports
+from pmtpy.backends._serial.port import list_ports, open_port
 from pmtpy.backends._serial.transport import DirectTransport, Transport
 from pmtpy.backends.powersensor3._codec import FRAME_BYTES, SENSORS, Decoder, Levels
-from pmtpy.backends.powersensor3._port import BACKEND, choose_port, open_port
+from pmtpy.backends.powersensor3._port import BACKEND, choose_port
 from pmtpy.backends.powersensor3.config import OLD_RECORD, RECORD, Records, pack_record, stored, unpack_record
 from pmtpy.backends.powersensor3.limits import refuse_implausible
 from pmtpy.core.clock import NS_PER_S, Clock
@@ -281,7 +281,8 @@ def open_board(device: str | None, *, clock: Clock, timeout_s: float = 2.0) -> B
     path = device or choose_port(list_ports()).path
 
     def attempt() -> Board:
-        board = Board(DirectTransport(open_port(path, clock=clock, timeout_s=timeout_s), path, clock), path, clock)
+        fd = open_port(BACKEND, path, clock=clock, timeout_s=timeout_s)
+        board = Board(DirectTransport(fd, path, clock), path, clock)
         return _connected(board)
 
     try:

@@ -26,10 +26,10 @@ from pathlib import Path
 import pytest
 
 import pmtpy
-from pmtpy.backends._serial.port import FoundPort, holders
+from pmtpy.backends._serial.port import FoundPort, holders, open_port
 from pmtpy.backends._serial.transport import DirectTransport, Piece, RelayTransport
 from pmtpy.backends.powersensor3 import PowerSensor3Source, discover, open_source
-from pmtpy.backends.powersensor3._port import USB, choose_port, open_port
+from pmtpy.backends.powersensor3._port import BACKEND, USB, choose_port
 from pmtpy.backends.powersensor3.config import set_fields
 from pmtpy.backends.powersensor3.device import open_board
 from pmtpy.core.clock import HostClock
@@ -385,10 +385,10 @@ def test_a_second_user_in_the_same_process_is_told_so(board: VirtualBoard) -> No
 
 
 def test_a_port_that_becomes_free_within_the_limit_is_opened(board: VirtualBoard) -> None:
-    first = open_port(board.path, clock=CLOCK)
+    first = open_port(BACKEND, board.path, clock=CLOCK)
     later = threading.Timer(0.1, os.close, [first])
     later.start()
-    os.close(open_port(board.path, clock=CLOCK, timeout_s=LIMIT_S))
+    os.close(open_port(BACKEND, board.path, clock=CLOCK, timeout_s=LIMIT_S))
     later.join()
 
 
@@ -409,7 +409,7 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on(source: PowerSensor3So
 
 
 def test_a_transfer_that_a_killed_program_broke_off_is_recovered(board: VirtualBoard) -> None:
-    fd = open_port(board.path, clock=CLOCK)
+    fd = open_port(BACKEND, board.path, clock=CLOCK)
     os.write(fd, b"R")
     assert select.select([fd], [], [], LIMIT_S)[0]
     os.close(fd)
@@ -463,7 +463,7 @@ def test_nobody_holds_a_path_that_does_not_exist() -> None:
 
 
 def test_a_closed_transport_says_so(board: VirtualBoard) -> None:
-    transport = DirectTransport(open_port(board.path, clock=CLOCK), board.path, CLOCK)
+    transport = DirectTransport(open_port(BACKEND, board.path, clock=CLOCK), board.path, CLOCK)
     transport.close()
     transport.close()
     for use in (transport.receive, lambda: transport.write(b"V"), lambda: transport.wait(0.0)):
