@@ -10,8 +10,13 @@ Pure: instants in, instants out.
 
 from __future__ import annotations
 
+import numpy as np
+
+from pmtpy.core.rows import Ints
+
 # Crystals are within 50 millionths (data sheets of the usual kinds), so two of them differ by at most 1e-4.
 DRIFT = 1e-4
+_GAP = 1.85  # steps of this many times the usual one have rows missing in them; pauses of 1.66 are ordinary (a PMD's)
 
 
 class DeviceClock:
@@ -68,3 +73,24 @@ class DeviceClock:
             self.offset_ns += max(least_ns, min(room_ns, wanted_ns))
         self._stamp_ns = stamp_ns
         return stamp_ns + self.offset_ns
+
+
+class Steps:
+    """The steps between the stamps of a stream, in the stamps' unit: where rows are missing, and how many.
+
+    The usual one is the median of each block of ``least`` rows and more. Used by one thread at a time.
+    """
+
+    def __init__(self, least: int) -> None:
+        self._least = least
+        self._last, self._usual = -1, 0.0
+
+    def lost(self, stamps: Ints) -> Ints | None:
+        """Return how many rows are missing before each of the next, shape (n,), n >= 1; None where none is."""
+        steps = np.diff(stamps, prepend=self._last if self._last >= 0 else stamps[0])
+        self._last = int(stamps[-1])
+        if len(steps) >= self._least:
+            self._usual = float(np.median(steps[1:]))
+        if not self._usual or steps.max() <= _GAP * self._usual:
+            return None
+        return np.where(steps > _GAP * self._usual, np.rint(steps / self._usual) - 1, 0).astype(np.int64)

@@ -24,7 +24,7 @@ from pmtpy.errors import ReadError
 _ROOT_VARIABLE = "PMT_SYSFS_ROOT"
 
 # What a register holds: 64 bits, with or without a sign.
-_LEAST, _ABOVE = -(2**63), 2**64
+_LEAST_VALUE, _ABOVE_VALUES = -(2**63), 2**64
 _PAGE = 4096  # the most that one sysfs attribute holds
 
 # The device behind the descriptor has been removed, or replaced by another.
@@ -86,7 +86,7 @@ def number(raw: bytes) -> int:
     """
     value = int(raw)
     # int() takes digits grouped by underscores, which no driver prints.
-    if not _LEAST <= value < _ABOVE or b"_" in raw:
+    if not _LEAST_VALUE <= value < _ABOVE_VALUES or b"_" in raw:
         msg = f"{raw!r} is not a number"
         raise ValueError(msg)
     return value
@@ -193,7 +193,7 @@ class Registers:
             # This is the path that a reading within a region pays for: the tests of number() for all files at once.
             if not b"".join(raw).translate(None, b"0123456789\n"):
                 numbers = list(map(int, raw))
-                if max(numbers) < _ABOVE:
+                if max(numbers) < _ABOVE_VALUES:
                     return numbers
             return list(map(number, raw))
         except (OSError, ValueError):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pmtpy.backends._device_clock import Steps
 from pmtpy.backends._sysfs import entries, optional_text, sysfs_root
 from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Identity, Quantity
 from pmtpy.core.clock import NS_PER_S, Clock
@@ -26,7 +27,6 @@ BACKEND = "iio"
 DEVICES = "bus/iio/devices"
 VOLTAGE, CURRENT, STAMP = "in_voltage1", "in_current3", "in_timestamp"
 _LENGTH = 4096  # conversions that the kernel keeps: seconds
-_GAP = 1.85  # of the usual step; one conversion more than that is missing
 _READ_BYTES = 1 << 16
 _CLOCK_NS = 3600 * NS_PER_S  # Unix time is decades away
 _GAIN_U = math.hypot(0.01, 0.001, 0.001) / math.sqrt(3.0)  # a shunt of 1 %, 0.1 % of the chip twice: rectangular
@@ -41,7 +41,7 @@ class _IioSource(Source):
 
     def __init__(self, folder: Path, fd: int, layout: np.dtype[np.void], clock: Clock, *, virtual: bool) -> None:
         self._folder, self._fd, self._layout, self._clock = folder, fd, layout, clock
-        self._rest, self._last_ns, self._usual = b"", -1, 0.0
+        self._rest, self._last_ns, self._steps = b"", -1, Steps(4)
         self._lost: SourceLostError | None = None
         rate = _number(folder, "in_sampling_frequency")
         window_s = 1.0 / rate if rate and rate > 0 else None
@@ -81,13 +81,9 @@ class _IioSource(Source):
         t_ns = np.maximum.accumulate(whole["stamp"].astype(np.int64))
         keep = np.diff(t_ns, prepend=self._last_ns) > 0
         t_ns, whole = t_ns[keep], whole[keep]
-        steps = np.diff(t_ns, prepend=self._last_ns if self._last_ns >= 0 else t_ns[0])
         self._last_ns = int(t_ns[-1])
-        self._usual = float(np.median(steps[1:])) if len(steps) > 3 else self._usual
-        lost = None
-        if self._usual and steps.max() > _GAP * self._usual:
-            lost = np.where(steps > _GAP * self._usual, np.rint(steps / self._usual) - 1, 0).astype(np.int64)
-        return Block(t_ns, np.stack([whole["voltage"], whole["current"]], axis=1).astype(np.float64), lost)
+        counts = np.stack([whole["voltage"], whole["current"]], axis=1).astype(np.float64)
+        return Block(t_ns, counts, self._steps.lost(t_ns))
 
     def _drained(self) -> bytes:
         parts: list[bytes] = []

@@ -34,7 +34,7 @@ from pmtpy.lab.recorded import marked_load, power_column, read_file, read_series
 if TYPE_CHECKING:
     import pandas as pd
 
-_MANY = 20  # blocks of a load; more are taken as one
+_MOST_BLOCKS = 20  # blocks of a load; more are taken as one
 _ANOTHER = 0.005  # share by which no sensor's update period differs from itself: it keeps within 0.1 %
 
 
@@ -209,6 +209,6 @@ def _intervals(
     inside = [
         (float(a), float(b)) for a, b in zip(load.on_s, load.off_s, strict=True) if a > first and b < last - lead_s
     ]
-    if len(inside) > _MANY:
+    if len(inside) > _MOST_BLOCKS:
         return [(inside[0][0], inside[-1][1])]
     return inside or [(first + lead_s, last - lead_s)]

@@ -34,7 +34,7 @@ _STYLES = {
 }
 _LEAST_WORDS = 12  # columns in which words can still be read when they are folded
 _LEAST_PROGRESS_S = 2.0  # what is over sooner needs no bar
-_GAP = 2  # blanks between the columns of a table
+_COLUMN_GAP = 2  # blanks between the columns of a table
 _IN_HELP = (
     (re.compile(r"^(usage|[a-z][a-z ]*):(?=\s)", re.MULTILINE), "bold"),
     (re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*"), "cyan"),
@@ -144,7 +144,7 @@ def records(table: Table, width: int) -> list[str]:
     head, *rows = table.rows if table.headed else ([""] * len(table.rows[0]), *table.rows)
     lines: list[str] = []
     for row in rows:
-        deep = " " * (len(row[0]) - len(row[0].lstrip()) + _GAP)
+        deep = " " * (len(row[0]) - len(row[0].lstrip()) + _COLUMN_GAP)
         cells = [f"{name} {cell}".strip() for name, cell in zip(head[1:-1], row[1:-1], strict=True) if cell]
         text = ", ".join([*cells, *([row[-1]] if row[-1] else [])])
         lines += [
@@ -161,7 +161,9 @@ def _grid(table: Table) -> RichTable:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    grid = RichTable(box=None, show_header=table.headed, header_style="bold", padding=(0, _GAP, 0, 0), pad_edge=False)
+    grid = RichTable(
+        box=None, show_header=table.headed, header_style="bold", padding=(0, _COLUMN_GAP, 0, 0), pad_edge=False
+    )
     head, *rows = table.rows if table.headed else ([""] * len(table.rows[0]), *table.rows)
     for place, name in enumerate(head):
         last = place == len(head) - 1

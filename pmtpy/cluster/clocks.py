@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _FORMAT = 1
 _WANDER = 1e-6  # by which the rate of a crystal changes while it warms up, of the line between two exchanges
-_APART = 1e-4  # by which the rates of two crystals differ at most (50 ppm each): all that is known of one exchange
+_RATE_APART = 1e-4  # by which the rates of two crystals differ at most (50 ppm each): all that is known of one exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class NodeClock:
         first, last = self.offsets[0], self.offsets[-1]
         span = last.at_ns - first.at_ns
         if span <= 0:
-            return first.ahead_ns, first.error_ns + _APART * abs(t_ns - first.at_ns)
+            return first.ahead_ns, first.error_ns + _RATE_APART * abs(t_ns - first.at_ns)
         share = (t_ns - first.at_ns) / span
         ahead = first.ahead_ns + share * (last.ahead_ns - first.ahead_ns)
         # Linear in both: between the two no more than the larger, outside as the line swings.

@@ -16,7 +16,7 @@ _KILLED = "it began and did not end: it was killed, or still runs"
 _CLOCKS_S = 1.0  # by which the wall clocks of a cluster's nodes may differ
 _BEGINS_S = 60.0  # within which all processes of a job begin
 _MOST_NAMED = 20
-_MOST = 2 / 3  # of the job's time, that a node measures at least
+_LEAST_SHARE = 2 / 3  # of the job's time, that a node measures at least
 
 
 def gather(folder: Path, *, job: str | None = None) -> JobEnergy:
@@ -165,7 +165,7 @@ def _of_one_time(energies: list[NodeEnergy], missing: dict[str, str], wrong: lis
                 f"it measured at another time than the others, {e.begin_s - begin_s:+.6g} s off: another run, or a"
                 " clock that is wrong"
             )
-        elif share < _MOST and (end_s - begin_s) * (1.0 - share) > 2 * _CLOCKS_S:
+        elif share < _LEAST_SHARE and (end_s - begin_s) * (1.0 - share) > 2 * _CLOCKS_S:
             wrong.append(f"{e.host} measured {e.seconds:.6g} s of the {end_s - begin_s:.6g} s of the job")
     return [e for e in energies if e.joules is None or e in among]
 

@@ -37,7 +37,7 @@ except ImportError as missing:
 __all__ = ["EnergyObserver"]
 
 _log = logging.getLogger("pmtpy")
-_ENOUGH = 0.95  # share of a run whose energy must be known, else the run does not count; as for pmtpy.joules
+_LEAST_COVERAGE = 0.95  # share of a run whose energy must be known, else the run does not count; as for pmtpy.joules
 _KEPT_S = 1.0  # half of what sensors keep of the past by default
 _LEAST_CONTINUOUS_S = 1.0  # Kernel Tuner's own least
 # Readings of the slowest sensor that a steady run takes: 2 s of one of 100 ms. The study of such sensors takes 5 s, the
@@ -342,7 +342,7 @@ def _identifier(target: str) -> str:
 
 
 def _means(stem: str, measured: Sequence[Measurement]) -> dict[str, float]:
-    counted = [m for m in measured if m.coverage >= _ENOUGH and m.seconds > 0]
+    counted = [m for m in measured if m.coverage >= _LEAST_COVERAGE and m.seconds > 0]
     if not counted:
         least = min((m.coverage for m in measured), default=0.0)
         msg = f"{stem}: the energy of no run of the kernel is known (of one, only {least:.0%} of it)"

@@ -19,7 +19,7 @@ FIXED = ("time", "elapsed", "marker", "lost")
 
 _JOULES = 6  # decimals at least; a microjoule is 20 mW over a frame of 50 us
 _UNKNOWN = 6  # where the maker states no step
-_LEAST, _MOST = 3, 9
+_LEAST_DECIMALS, _MOST_DECIMALS = 3, 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class Column:
         return column
 
 
-def _places(step: float, least: int = _LEAST) -> int:
+def _places(step: float, least: int = _LEAST_DECIMALS) -> int:
     """Decimals that show one step and one digit more, so that rounding costs at most a twentieth of a step."""
     if not step > 0:
         return max(_UNKNOWN, least)
-    return min(max(math.ceil(-math.log10(step)) + 1, least), _MOST)
+    return min(max(math.ceil(-math.log10(step)) + 1, least), _MOST_DECIMALS)
 
 
 def _power_step(channel: Channel, by_name: dict[str, Channel]) -> float:

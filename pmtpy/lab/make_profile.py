@@ -22,7 +22,7 @@ from pmtpy.errors import CalibrationError
 # (arXiv 2312.02741): 0.25 %. Assumed of another session of any card where there is but one recording of it.
 REPEATABILITY = 0.0025
 _AMBIGUOUS = "ambiguous"
-_LEAST = 0.01  # share of belief in a kernel below which its energies count for nothing
+_LEAST_BELIEF = 0.01  # share of belief in a kernel below which its energies count for nothing
 
 Found = Mapping[str, object]
 
@@ -111,7 +111,7 @@ def candidates(found: Sequence[Found]) -> tuple[tuple[float, Response], ...]:
     for row in kernel.get("candidates", ()):
         window, tau, delay = (_number_of(row.get(key), 1e-3) for key in ("window_ms", "tau_ms", "offset_ms"))
         share = float(row["share"])
-        if (window or tau) and share >= _LEAST:
+        if (window or tau) and share >= _LEAST_BELIEF:
             rows.append((share, Response.stated(str(row["family"]), window_s=window, tau_s=tau, delay_s=delay)))
     total = sum(share for share, _ in rows)
     return tuple((share / total, response) for share, response in rows)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _WAYS: Mapping[str, Mapping[str, Mapping[str, str]]] = types.MappingProxyType(
     {"occ": {"selected records": {}, "whole block": {"whole": "true"}}}
 )
-_USUAL = "as measured"
+_AS_MEASURED = "as measured"
 _STAMPED_POLL_S = 0.005  # a sensor that stamps its updates is asked so often, at the most
 _CRYSTALS = 1e-4  # two of 50 millionths each: by so much the stamps of a device may run off the host's clock
 _LEVELS_W = (60.0, 220.0)
@@ -48,7 +48,7 @@ _FEWEST_WINDOWS = 2
 
 def ways_of(target: str) -> Mapping[str, Mapping[str, str]]:
     """Return the ways in which a target can be read, and the options of each."""
-    return _WAYS.get(split_target(target)[0], {_USUAL: {}})
+    return _WAYS.get(split_target(target)[0], {_AS_MEASURED: {}})
 
 
 @contextmanager

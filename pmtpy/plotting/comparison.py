@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SLICES, _DPI = 1600, 150
-_FEW = 400  # readings of which each can be shown by a dot
+_MOST_DOTS = 400  # readings of which each can be shown by a dot
 _MOST_NAMES = 8
 
 
@@ -155,7 +155,7 @@ def _panel(
         if many:
             ax.fill_between(curve.t, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0, zorder=2)
         shape: dict[str, Any] = {} if many else {"drawstyle": _steps(trace)}
-        dots = len(t) <= _FEW and (extent[1] - extent[0]) < 0.5 * (float(s.t_s[-1]) - float(s.t_s[0]))
+        dots = len(t) <= _MOST_DOTS and (extent[1] - extent[0]) < 0.5 * (float(s.t_s[-1]) - float(s.t_s[0]))
         ax.plot(
             curve.t, curve.mean, color=colour, linestyle=style, linewidth=1.2, label=_label(found, trace.name),
             zorder=3, marker="o" if dots else None, markersize=2.6, **shape,

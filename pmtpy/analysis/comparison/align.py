@@ -23,7 +23,7 @@ MEETING_S = 5.0  # on one clock no sensor is looked for further behind than this
 _CELLS = 4000  # the curves are compared as means of at most this many cells
 _FEWEST_CELLS = 16
 _CLEAR = 1.5  # unexplained variance of a coarser grain over that of the best, below which it is as good
-_ENOUGH = 0.15  # short of full correlation: no coarser grain is wanted, whose shifts are coarse as well
+_MISSING_CORRELATION = 0.15  # short of full correlation: no coarser grain is wanted, whose shifts are coarse as well
 _SCATTER = 2.25  # three times 0.75, by which what one flank leaves unexplained scatters about its mean, in simulation
 _HALF = 0.5  # unexplained variance above which two curves are not alike
 _NEAREST = 1.0 / 3.0  # of the load's period: a lag beyond it is not much likelier than that of the other sign
@@ -165,7 +165,9 @@ def _coarse(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool) -> tu
     grains = [step * 4**i for i in range(5) if i == 0 or step * 4**i < shorter / 64.0]
     tried = [(g, correlogram(moving, reference, reach_s=MEETING_S if one_clock else None, step_s=g)) for g in grains]
     limit = 1.0 - max(float(np.max(c.r)) for _, c in tried)
-    grain, found = next((g, c) for g, c in tried if 1.0 - float(np.max(c.r)) <= max(_CLEAR * limit, _ENOUGH))
+    grain, found = next(
+        (g, c) for g, c in tried if 1.0 - float(np.max(c.r)) <= max(_CLEAR * limit, _MISSING_CORRELATION)
+    )
     best = found.best()
     unexplained = 1.0 - np.clip(found.r, 0.0, 1.0) ** 2
     least = float(np.min(unexplained))

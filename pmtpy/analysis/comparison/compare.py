@@ -166,7 +166,7 @@ def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float) -> Energy | N
     def ns(seconds: float) -> int:
         return round((seconds - float(t[0])) * 1e9)
 
-    evidence = summarise_one(
+    statistics = summarise_one(
         channel,
         np.asarray(np.round((t - t[0]) * 1e9), np.int64),
         watts,
@@ -177,7 +177,7 @@ def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float) -> Energy | N
         lost=lost,
         time_u_s=time_u_s,
     )
-    judged = uncertainty_budget(channel, evidence)
+    judged = uncertainty_budget(channel, statistics)
     doubt = () if stated is not None else (f"how well {p.trace.name} is calibrated is not known, and not in its +-",)
     # Curves of sums stand still where rows are missing; lines between samples bridge them.
     known_s = end - start - (uncovered_s if p.summed else 0.0)

@@ -22,7 +22,7 @@ from pmtpy.core.rows import Floats, Ints
 _IN_A_PERIOD = 4  # cells in a period ...
 _IN_A_WINDOW = 20  # ... but no more than this in a window of several
 _SEEN = 0.95  # of a period: a window that is shorter has bounds of its own
-_CLOSE = 1e-3  # of a period: bounds this near each other are one
+_SAME_BOUND = 1e-3  # of a period: bounds this near each other are one
 _TAILS = (1.0, 3.0)  # time constants before a reading at which a part-time one-pole has bounds
 
 
@@ -38,9 +38,9 @@ def bounds_of(ends_s: Floats, response: Response, until_s: float) -> Floats:
     if tau > 0.0 and window + 2.0 * tau < _SEEN * period:
         marks += [ends_s - window - back * tau for back in _TAILS]
     bounds = np.sort(np.concatenate(marks))
-    bounds = bounds[np.diff(bounds, prepend=-np.inf) > _CLOSE * period]
+    bounds = bounds[np.diff(bounds, prepend=-np.inf) > _SAME_BOUND * period]
     cell = max(period / _IN_A_PERIOD, min(window / _IN_A_WINDOW, period))
-    many = np.maximum(1, np.ceil(np.diff(bounds) / cell - _CLOSE)).astype(np.int64)
+    many = np.maximum(1, np.ceil(np.diff(bounds) / cell - _SAME_BOUND)).astype(np.int64)
     place = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
     inner = np.repeat(bounds[:-1], many) + place * np.repeat(np.diff(bounds) / many, many)
     return np.asarray(np.append(inner, bounds[-1]), np.float64)

@@ -20,12 +20,12 @@ from pmtpy.core.rows import Floats, Ints
 
 _WALK_TAIL = 1.0  # degrees of freedom of the walk's pace about its usual one: loads rest, and step
 _READING_TAIL = 4.0  # of the readings: the usual robust choice (Lange, Little, Taylor, JASA 84, 1989)
-_NEAR = 0.5  # periods either side over which the walk's pace is one
+_PACE_PERIODS = 0.5  # periods either side over which the walk's pace is one
 _STRETCH = 5.0  # periods either side over which the scatter of the power is one
 _BEFORE = 2.0  # a pace that was found from one step is half of what it was before that, for one degree of freedom
 _HIDDEN = 0.12  # of the highest reading in a period, by which power ramps unseen after a load's start
 _MISSING = 1.5  # periods between two readings from which one is missing
-_LEAST = 1e-4  # of the variance of a reading, in a cell: power that moves less cannot be seen to move
+_LEAST_VARIANCE = 1e-4  # of the variance of a reading, in a cell: power that moves less cannot be seen to move
 _FAINT = 1e-4  # of the highest reading: noise that every reading has, and each sum of few cells
 
 
@@ -132,7 +132,7 @@ class Readings:
             self._free[place] = highest**2 / response.period_s
         apart = np.concatenate([[0.0], np.diff(ends), [np.inf]])
         self._hidden = (_HIDDEN * highest) ** 2 / response.period_s if stamped else 0.0
-        self._near = _Neighbours.within(bounds[1:-1], _NEAR * response.period_s)
+        self._near = _Neighbours.within(bounds[1:-1], _PACE_PERIODS * response.period_s)
         self._stretch = _Neighbours.within((bounds[1:] + bounds[:-1]) / 2.0, _STRETCH * response.period_s)
         self._unseen = apart[np.searchsorted(ends, bounds[1:-1])] > _MISSING * response.period_s
 
@@ -151,12 +151,12 @@ class Readings:
         decided = np.clip(1.0 - moved_v / pace.walk, 0.0, 1.0) * inner
         usual = 1.0 / float(np.mean(1.0 / pace.walk[inner]))
         walk = (_WALK_TAIL * usual + self._near.sums(moved**2 * inner)) / (_WALK_TAIL + self._near.sums(decided))
-        least = _LEAST * self._noise2 * period / 4.0
-        counted = self._stretch.sums(np.clip(1.0 - rose_v / pace.scatter, 0.0, 1.0)) + _LEAST
+        least = _LEAST_VARIANCE * self._noise2 * period / 4.0
+        counted = self._stretch.sums(np.clip(1.0 - rose_v / pace.scatter, 0.0, 1.0)) + _LEAST_VARIANCE
         scatter = np.maximum(self._stretch.sums(rose**2) / counted, least)
         off = (missed**2 + missed_v) / (self._noise2 + terms.scatter)
         trust = (_READING_TAIL + 1.0) / (_READING_TAIL + off)
-        return Pace(np.maximum(walk, _LEAST * self._noise2 / period) + self._free, scatter, np.asarray(trust))
+        return Pace(np.maximum(walk, _LEAST_VARIANCE * self._noise2 / period) + self._free, scatter, np.asarray(trust))
 
     def stated(self, pace: Pace) -> Pace:
         """Return the pace by which an interval is stated: the mean one where nothing was seen."""

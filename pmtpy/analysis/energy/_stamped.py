@@ -27,13 +27,13 @@ from pmtpy.core.rows import Floats
 _EARLY_S, _EARLY_SHARE = 7e-4, 0.005
 _LATE_S = 9e-4  # rows are stamped 3 to 6 ms before they are read, not alike in every session: that range over sqrt(12)
 _WIDTH = (1e-3, 0.25)  # error of the kernel's width: below it is nothing, above its derivative says nothing of it
-_SLOW = 0.2  # share of the rise that follows late ...
+_LATE_SHARE = 0.2  # share of the rise that follows late ...
 _BEHIND_S = (0.01, 0.025, 0.045)  # ... by these times alike: clocks ramp and are held for 30 to 150 ms
-_LONG = 5.0  # periods, or widths of the kernel: in longer blocks the rest shows by itself how the power rose
+_LONG_BLOCK = 5.0  # periods, or widths of the kernel: in longer blocks the rest shows by itself how the power rose
 _MISSING = 1.5  # periods between two readings from which one is missing, and the rest shows nothing there
 _WAKE = 0.2  # of what was shown at most: how much a board's rest differs before and after it wakes (150, 127 W of 437)
 _PAUSE, _PAUSE_S = 3.0, 0.5  # times the usual distance of switches, and seconds, from which the load has paused
-_MOST = 12  # pauses that are reckoned with, the nearest to the interval
+_MOST_PAUSES = 12  # pauses that are reckoned with, the nearest to the interval
 _STEPS = np.array([1e-4, 1e-4, 5e-3])  # of early, late, wide, for derivatives: well below any kernel
 _START_S, _END_S = (
     3e-4,
@@ -65,7 +65,7 @@ class StampedLoad:
         """Say what is known before any reading, but for the highest one."""
         usual = float(np.median(load.off_s - load.on_s))
         early = math.hypot(_EARLY_S, _EARLY_SHARE * usual)
-        shows = usual > _LONG * max(response.period_s, response.span_s)
+        shows = usual > _LONG_BLOCK * max(response.period_s, response.span_s)
         shows = shows and float(np.max(np.diff(t_s))) < _MISSING * response.period_s
         late = math.hypot(_LATE_S, response.lag_u)
         # The lag's interval bounds that of the width, which moves the lag by half as much.
@@ -73,7 +73,9 @@ class StampedLoad:
         highest, wakings = float(np.max(np.abs(power))), _wakings(load, t_s, region)
         wake = np.full(len(wakings), _WAKE * highest)
         mean = np.array([0.0, early * math.sqrt(2.0 / math.pi), 0.0, 0.0, 0.0])  # time on: half a normal distribution
-        sd = np.array([_UNSEEN * highest, early * math.sqrt(1.0 - 2.0 / math.pi), late, wide, 0.0 if shows else _SLOW])
+        sd = np.array(
+            [_UNSEEN * highest, early * math.sqrt(1.0 - 2.0 / math.pi), late, wide, 0.0 if shows else _LATE_SHARE]
+        )
         mean, sd = np.append(mean, np.zeros(len(wake))), np.maximum(np.append(sd, wake), 1e-9)
         return cls(load, response, t_s, region, mean, sd, wakings)
 
@@ -131,4 +133,4 @@ def _wakings(load: LoadIntervals, t_s: Floats, region: tuple[float, float]) -> F
     usual = _PAUSE * float(np.median(between)) if len(between) else 0.0
     starts = load.on_s[(apart > max(usual, _PAUSE_S)) & (load.on_s > t_s[0]) & (load.on_s < t_s[-1])]
     away = np.maximum(region[0] - starts, starts - region[1])
-    return np.asarray(np.sort(starts[np.argsort(away, kind="stable")[:_MOST]]), np.float64)
+    return np.asarray(np.sort(starts[np.argsort(away, kind="stable")[:_MOST_PAUSES]]), np.float64)

@@ -11,7 +11,7 @@ from pmtpy.errors import DeclinedError
 
 _FEWEST = 4
 _LOW, _HIGH = 0.1, 0.9
-_APART = 6.0  # the levels must be so many times their own spread apart
+_LEVELS_APART_SD = 6.0  # the levels must be so many times their own spread apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def steps_of(t_s: Floats, watts: Floats) -> Steps:
     low, high = float(np.median(w[w < middle])), float(np.median(w[w >= middle]))
     size = high - low
     noise = max(_spread(w[w < middle]), _spread(w[w >= middle]))
-    if not size > _APART * noise:
+    if not size > _LEVELS_APART_SD * noise:
         msg = (
             f"no two levels: {low:.4g} and {high:.4g} W are only {size:.3g} W apart, readings scatter by {noise:.3g} W"
         )

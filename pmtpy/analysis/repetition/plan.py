@@ -23,7 +23,7 @@ _LEAST_PHASES, _MOST_PHASES = 8, 32  # the study inserts 8 delays; a sensor that
 _TIME_CONSTANTS = 5.0  # of a low-pass, after which 0.7 % of a step are still to come
 # Energy on the wrong side of the ends of a burst that idles before and after, in powers of the work times the rise: at
 # most this in simulation (full and part-time sensors, work whose power begins high and ends low).
-_EDGE = 0.35
+_EDGE_SHARE = 0.35
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0  # multiples of it spread evenly over 0 to 1 however many there are
 
 
@@ -119,7 +119,7 @@ def plan_trial(timing: Timing, once_s: float, target: float) -> Plan:
     bursts = min(timing.phases, number)
     repetitions = math.ceil(number / bursts)
     # Where the rise is little beside the burst, idle ends are cheaper than repetitions that are not taken.
-    blurred = _EDGE * timing.rise_s / (repetitions * once_s)
+    blurred = _EDGE_SHARE * timing.rise_s / (repetitions * once_s)
     in_step = blurred > target / 2.0
     return Plan(
         repetitions,

@@ -17,7 +17,7 @@ import numpy as np
 
 from pmtpy.core.rows import Floats, Ints
 
-_NEAR = 0.004  # measured clocks closer than this, relative, are one knot of the shape
+_SAME_CLOCK = 0.004  # measured clocks closer than this, relative, are one knot of the shape
 _HUBER = 1.345  # 95 % efficiency on normal noise (Huber and Ronchetti, Robust Statistics, 2009)
 _ROUNDS = 12
 # Standard deviation of what a degree may do, relative: silicon is known by 0.002 (docs/frequency.md), either sign left
@@ -36,7 +36,7 @@ def knots_of(log_f: Floats) -> Floats:
     """Merge rising clocks that are nearly the same: several settings beyond the power limit reach one clock."""
     knots = [float(log_f[0])]
     for f in log_f[1:]:
-        if f - knots[-1] > _NEAR:
+        if f - knots[-1] > _SAME_CLOCK:
             knots.append(float(f))
     return np.array(knots)
 

@@ -16,7 +16,7 @@ from pmtpy.core.rows import Floats
 
 _LONGEST_S, _LONGEST_SAMPLES = 1.0, 3.0  # a part that is off for longer was switched off
 _ALIKE = 0.5  # the lower of the two powers around it, as a share of the higher one, at least
-_MOST = 2  # in and around an interval; more are a load
+_MOST_DROP_OUTS = 2  # in and around an interval; more are a load
 _LEAST_SAMPLE_S = 1e-3  # samples of a stream are momentary values with noise about zero
 
 
@@ -37,7 +37,7 @@ def missing_joules(t: Floats, powers: Floats, sample_s: float, length: float) ->
 
 def _missing(t: Sequence[float], power: Floats, longest: float, length: float) -> float:
     runs = np.flatnonzero(np.diff(power <= 0.0, prepend=False, append=False)).reshape(-1, 2).tolist()
-    if len(runs) > _MOST:
+    if len(runs) > _MOST_DROP_OUTS:
         return 0.0
     missing = 0.0
     for first, after in runs:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pmtpy.backends._device_clock import Steps
 from pmtpy.backends._serial.journal import Journal
 from pmtpy.backends._serial.port import is_pseudo_terminal
 from pmtpy.backends._serial.transport import Piece, Transport, relayed, taken_back
@@ -24,7 +25,6 @@ from pmtpy.errors import BackendUnavailableError, ProtocolError, ReadError, Sens
 
 _START_S = 2.0
 _SILENT_S = 0.5
-_GAP = 1.85  # steps of this many times the usual one have records missing in them; pauses of 1.66 are ordinary
 _ARRIVAL_U_S = 0.5e-3  # a record is seen 0.2 ms (the line) to 1 ms (USB) after it was made
 _UNMEASURED = "the 3.3 V of the slot, up to 10 W, go past the meter and are not in its total"
 _OFFSETS = "whether the stream holds the stored offsets {} already is not documented; they are added, as its maker does"
@@ -54,7 +54,7 @@ class PmdSource(Source):
         self._ticks = TickClock(1 << (8 * stamp_bytes))
         self._journal = Journal()
         self._counted = (0, 0, 0)
-        self._last_tick, self._usual = -1, 0.0
+        self._steps = Steps(8)
         self.channels = pair_channels(part_name(meter.name), config, slot=slot, in_total=in_total)
         self._names = [c.name for c in self.channels if c.derivation is Derivation.DIRECT]
         notes = [
@@ -91,14 +91,7 @@ class PmdSource(Source):
         rows = np.searchsorted(records.ends, ends, side="right") - 1
         arrivals = [(int(ticks[row]), t_ns) for row, (t_ns, _) in zip(rows.tolist(), pieces, strict=True) if row >= 0]
         t_ns = self._ticks.place(ticks, arrivals)
-        steps = np.diff(ticks, prepend=self._last_tick if self._last_tick >= 0 else ticks[0])
-        self._last_tick = int(ticks[-1])
-        if len(steps) >= 8:
-            self._usual = float(np.median(steps))
-        lost = None
-        if self._usual and steps.max() > _GAP * self._usual:
-            lost = np.where(steps > _GAP * self._usual, np.rint(steps / self._usual) - 1, 0).astype(np.int64)
-        return Block(t_ns, self._masked(records.codes, t_ns), lost)
+        return Block(t_ns, self._masked(records.codes, t_ns), self._steps.lost(ticks))
 
     def _pieces(self) -> list[Piece]:
         if self._lost is not None:

@@ -40,12 +40,12 @@ _LEAST_POINTS = 5  # in a window
 MAX_SLEW = 50e-6
 _SLEW_NS = 1_000_000_000
 _HABIT = 64  # delays that show how late arrivals usually are
-_FEW = 3  # fewer tell nothing
+_MIN_POINTS = 3  # fewer tell nothing
 _ENOUGH_POINTS, _ENOUGH_NS = 6, 60_000_000  # to tell a loss behind a gap from a delay
 _PATIENCE_NS = 300_000_000
 _STEADY_WINDOWS = 6  # to tell a loss that left no gap in the stamps
 _STEADY_NS = 1_000_000
-_NEAR = 0.7  # of the smallest loss that stamps do not show: points lower than this exclude it
+_EXCLUDES = 0.7  # of the smallest loss that stamps do not show: points lower than this exclude it
 _KEPT_NS = 600_000_000_000
 _DRIFT_U = 50e-6  # of a crystal, before it has been measured
 _BOUND = math.sqrt(3.0)  # half-width of a rectangular distribution over its standard deviation
@@ -295,7 +295,7 @@ class BoardClock:
 
     def _excluded(self, low_ns: float, frames: int = 0) -> bool:
         """Whether points this low leave no room for so many missing frames (0: the fewest that stamps do not show)."""
-        return low_ns < _NEAR * (frames or self._least) * self._tick_ns
+        return low_ns < _EXCLUDES * (frames or self._least) * self._tick_ns
 
     def _settle_gaps(self, numbers: Ints, *, last: bool) -> int:
         """Settle how many frames are missing in each gap, oldest first; return how many rows need not wait."""
@@ -317,7 +317,7 @@ class BoardClock:
                 if row > self._gaps[0].first:  # or before the rows between the two
                     begin, end = (round(self._at(int(numbers[r]))) for r in (self._gaps[0].first, row - 1))
                     self._doubts.append(_Doubt(begin, end, more * self._tick_ns))
-            if len(self._gaps) > 1 and len([rows for rows, *_ in late if rows < self._gaps[1].row]) < _FEW:
+            if len(self._gaps) > 1 and len([rows for rows, *_ in late if rows < self._gaps[1].row]) < _MIN_POINTS:
                 gap, later = self._gaps[:2]
                 rest = gap.rest_us + later.rest_us
                 self._gaps[1] = (
@@ -345,7 +345,7 @@ class BoardClock:
             late = [piece for piece in late if piece[0] < self._gaps[1].row]
         elif not last and not self._telling(late):
             return None
-        if len(late) < _FEW:
+        if len(late) < _MIN_POINTS:
             return 0
         risen, vary = self._risen([ns for _, _, ns in late])
         risen = min(risen, low)
@@ -357,7 +357,7 @@ class BoardClock:
 
     def _too_many(self, gap: Gap, low_ns: float) -> int:
         """Return by how many frames fewer are missing in a gap than its stamps say, where arrivals came too early."""
-        if low_ns > -(1.0 - _NEAR) * self._least * self._tick_ns:
+        if low_ns > -(1.0 - _EXCLUDES) * self._least * self._tick_ns:
             return 0
         fewer = self._counter.unseen(gap.rest_us, 0.0, max(0.0, gap.known + low_ns / self._tick_ns))
         return min(0, fewer - gap.known) if fewer is not None else 0
@@ -373,7 +373,7 @@ class BoardClock:
     def _risen(self, late: Sequence[float]) -> tuple[float, float]:
         """By how much the smallest of some delays exceeds what is usual, and how sure that is: how much delays vary."""
         usual = sorted(self._habit) or [0.0]
-        before = min(itertools.islice(reversed(self._habit), _FEW), default=0.0)
+        before = min(itertools.islice(reversed(self._habit), _MIN_POINTS), default=0.0)
         if self._excluded(before):
             before = 0.0  # else they were late before the gap already
         low = min(late) - max(usual[int((len(usual) - 1) / (len(late) + 1))], before)

@@ -32,7 +32,7 @@ _ROUNDING_US = 1.5  # stamps are cut to whole microseconds, and so is what they 
 _OTHER = 0.02  # an interval this far from the nominal one is that of another board
 _GLITCH = 3  # as many stamps in a row may be off without frames missing
 _MEDIAN_OF = 7
-_FEW, _ENOUGH, _SETTLED, _MANY = 32, 2048, 1 << 14, 1 << 20
+_MIN_FRAMES, _ENOUGH_FRAMES, _SETTLED_FRAMES, _MOST_FRAMES = 32, 2048, 1 << 14, 1 << 20
 _LAST = 64  # stamps that tell where the lattice stands
 _BEHIND = 256  # stamps that tell where it stands behind a gap
 _SURE_OF = 3.5  # standard deviations that a mean of stamps has to stay away from another place
@@ -91,7 +91,7 @@ class FrameCounter:
 
         A caller gives the frames that were left out again, before those that came after them.
         """
-        if self._run >= _ENOUGH and 0 < len(stamps) <= _AT_ONCE:
+        if self._run >= _ENOUGH_FRAMES and 0 < len(stamps) <= _AT_ONCE:
             off = self._glance(stamps)
             if off:
                 first = self._number + 1
@@ -109,7 +109,7 @@ class FrameCounter:
             self._aside_us, self._aside_stamps, self._slipped = 0.0, 0, 0
         done = 0
         while done < len(us):
-            part = us[done : done + max(_FEW, min(self._run // 4, _AT_ONCE))]
+            part = us[done : done + max(_MIN_FRAMES, min(self._run // 4, _AT_ONCE))]
             end = done + len(part) == len(us)
             found, breaks = self._lattice(part, wait=end and not last)
             gaps += [gap.moved(done) for gap in breaks]
@@ -165,14 +165,14 @@ class FrameCounter:
     def _begin(self, us: Floats) -> None:
         """Take the first stamp as it is, and the interval from the first batch where it is not the nominal one."""
         steps = np.diff(us) % DEVICE_CLOCK_US
-        if len(steps) >= _FEW:
+        if len(steps) >= _MIN_FRAMES:
             middle = float(np.median(steps))
             even = steps[np.abs(steps - middle) <= _TOLERANCE * middle]
             seen = float(even.mean())
             if abs(seen - self.interval_us) > _OTHER * self.interval_us:
                 self.interval_us = seen
         self._phase_us = float(us[0]) - self.interval_us
-        off = _wrapped(us[:_FEW] - self._expected(min(_FEW, len(us))))
+        off = _wrapped(us[:_MIN_FRAMES] - self._expected(min(_MIN_FRAMES, len(us))))
         self._phase_us += float(np.median(off))  # the first stamp may be the one that is off
         self._weight = len(off)
 
@@ -216,7 +216,7 @@ class FrameCounter:
         missing = self._shortest(rest_us)
         self._aside_us += float(_wrapped(np.array(rest_us - missing * self.interval_us)))
         self._aside_stamps = stamps
-        if self._run < _SETTLED or abs(self._aside_us) > _TOLERANCE * self.interval_us:
+        if self._run < _SETTLED_FRAMES or abs(self._aside_us) > _TOLERANCE * self.interval_us:
             # It is not known any more by how many places the lattice moved: it is where the stamps are now.
             self._phase_us, self._weight = self._phase_us + self._aside_us, stamps
             self._aside_us, self._aside_stamps = 0.0, 0
@@ -227,14 +227,14 @@ class FrameCounter:
         near = [us for us in off if abs(us) <= self._limit_us]
         shift = math.fsum(near) / len(near) if near else 0.0
         self._number += frames
-        self._run = min(self._run + frames, _MANY)
-        if len(near) >= _FEW and self._run >= _ENOUGH:
+        self._run = min(self._run + frames, _MOST_FRAMES)
+        if len(near) >= _MIN_FRAMES and self._run >= _ENOUGH_FRAMES:
             deviation = math.sqrt(max(0.0, math.fsum([us * us for us in near]) / len(near) - shift * shift))
             self._jitter_us += (deviation - self._jitter_us) / (8 if self._jitter_us else 1)
             self._limit_us = min(_TOLERANCE * self.interval_us, _ROUNDING_US + 5 * self._jitter_us)
-        if self._run >= _SETTLED and not self._repeats:
+        if self._run >= _SETTLED_FRAMES and not self._repeats:
             self._work_out_places()
-        far = len(near) >= _FEW and 2 * abs(shift) > self._apart_us > 0 and self._place_of(shift, len(near))
+        far = len(near) >= _MIN_FRAMES and 2 * abs(shift) > self._apart_us > 0 and self._place_of(shift, len(near))
         if self._aside_stamps or far:
             self._aside_stamps += len(near)
             self._aside_us += shift * len(near) / max(1, self._aside_stamps)
@@ -247,7 +247,7 @@ class FrameCounter:
         self._weight = min(_LAST, self._weight + len(near))
         self._phase_us = (self._phase_us + frames * self.interval_us + share * shift) % DEVICE_CLOCK_US
         # Before the run is long, the nominal interval is better known than the stamps tell.
-        self.interval_us += shift / max(self._run, _ENOUGH)
+        self.interval_us += shift / max(self._run, _ENOUGH_FRAMES)
 
     def _place(self, missing: int) -> float:
         """By how much stamps are off behind so many missing frames."""

@@ -16,7 +16,7 @@ from itertools import pairwise
 # Crystals of board and host differ by tens of ppm each; what is steeper is no clock, but an arrival that was early.
 MAX_DRIFT = 150e-6
 KEPT = 40  # points, each the fastest arrival of half a second
-_FEW = 3  # over less than this, delays look like drift
+_MIN_POINTS = 3  # over less than this, delays look like drift
 
 Point = tuple[int, int]  # number of a frame, arrival in ns
 
@@ -37,7 +37,7 @@ class Envelope:
     @property
     def young(self) -> bool:
         """Whether the drift is not known yet."""
-        return len(self._points) < _FEW
+        return len(self._points) < _MIN_POINTS
 
     def add(self, point: Point) -> None:
         """Take note of a fast arrival."""

@@ -18,8 +18,8 @@ Where = npt.NDArray[np.bool_]
 
 _GREATEST = 1e12
 """No volts, amperes, watts or joules of one recording are more than this."""
-_LONG = 10.0  # times the usual interval: a row this late has others missing before it
-_FEW = 10  # rows; with fewer, none of their intervals is the usual one
+_LATE_INTERVALS = 10.0  # times the usual interval: a row this late has others missing before it
+_MIN_STEPS = 10  # rows; with fewer, none of their intervals is the usual one
 _ROUNDED = 2e-5  # relative; six significant digits are off by not more than 5e-6, of the total and of its parts
 _OTHERWISE = 0.1  # share of rows in which a total may be something else before it is no sum
 _APART_S = 1e-3  # between the two times of our own rows, which are of one clock
@@ -110,10 +110,10 @@ def wall_clock(recording: Recording, times: Floats, at: Ints) -> tuple[Floats, W
 def gaps(recording: Recording, steps: Floats, at: Ints) -> Where:
     """Mark rows that come so late that others must be missing before them."""
     missing: Where = np.zeros(len(steps) + 1, np.bool_)
-    if len(steps) < _FEW:
+    if len(steps) < _MIN_STEPS:
         return missing
     usual = float(np.median(steps))
-    late = np.flatnonzero(steps > _LONG * usual) if usual > 0 else np.zeros(0, np.int64)
+    late = np.flatnonzero(steps > _LATE_INTERVALS * usual) if usual > 0 else np.zeros(0, np.int64)
     missing[late + 1] = True
     _note(recording, late, lambda i: f"no row for {steps[i]:.3f} s, where one comes every {usual:.3g} s", at)
     return missing

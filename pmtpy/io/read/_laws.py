@@ -18,7 +18,7 @@ from pmtpy.io.columns import downsampled
 from pmtpy.io.read._recording import Recording
 
 _OFF, _TIME_S, _JOULES = 0.03, 2e-6, 3e-6  # relative; of the two rounded times, and of the two rounded energies
-_FEW, _SHARE = 4, 1e-3  # rows that may be wrong, and which share of all
+_MOST_WRONG, _MOST_WRONG_SHARE = 4, 1e-3  # rows that may be wrong, and which share of all
 
 Columns = dict[str, npt.NDArray[Any]]
 
@@ -93,7 +93,7 @@ class EnergyLaws:
     def end(self) -> None:
         """Note rows of which one field must be wrong."""
         for law in self._laws:
-            if 0 < law.wrong <= max(_FEW, _SHARE * law.rows):
+            if 0 < law.wrong <= max(_MOST_WRONG, _MOST_WRONG_SHARE * law.rows):
                 more = f" (and {law.wrong - 1} more such rows)" if law.wrong > 1 else ""
                 self._recording.notes.append(
                     f"{law.first}{more}: one of the two is wrong; copy the file again from its source"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pmtpy.errors import FileFormatError
 
-_SHARE = 0.7  # of what is free; the rest is for what is done with the table
+_SHARE_OF_FREE = 0.7  # of what is free; the rest is for what is done with the table
 _HOST = Path("/proc/meminfo")
 _GROUP = Path("/sys/fs/cgroup")  # version 2, as a container sees its own
 
@@ -42,7 +42,7 @@ class Budget:
 
     def __init__(self, path: Path, free: int | None) -> None:
         self._path = path
-        self._limit = None if free is None else int(free * _SHARE)
+        self._limit = None if free is None else int(free * _SHARE_OF_FREE)
 
     def allow(self, size: float, what: str) -> None:
         """Refuse what takes more bytes than there are.

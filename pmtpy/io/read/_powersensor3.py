@@ -34,7 +34,7 @@ _BLOCK_S = 1.0  # arrival is compared with the board's time once in this span: l
 _NO_MARK = "S"
 _DIGITS = 6  # of relative times
 _SAME_US = 2  # two roundings
-_MOST = 0.9  # of the rows
+_LEAST_SHARE = 0.9  # of the rows
 _CRYSTALS = 1e-4  # by so much two clocks may differ
 
 
@@ -156,7 +156,7 @@ def _host_us(recording: Recording, values: Columns, step_us: Ints, at: Ints, *, 
         return None
     since_us = since_us[1:]
     off = np.mod(since_us - step_us + _TURN_US / 2, _TURN_US) - _TURN_US / 2
-    if not np.mean(np.abs(off) <= _SAME_US) >= _MOST:
+    if not np.mean(np.abs(off) <= _SAME_US) >= _LEAST_SHARE:
         return None
     time = values["time"]
     digit_us = np.ones(len(step_us))

@@ -40,7 +40,7 @@ _UNITS = {  # nvidia-smi's unit: ours, and how many of ours it is
 }
 _WHICH_GPU = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "serial", "gpu_serial")
 _BEST = ("power.draw.instant", "power.draw", "power.draw.average")  # as the total: the fastest first
-_CLOSE = 0.2  # of the time between rounds: rows closer than this are of one round
+_ONE_ROUND = 0.2  # of the time between rounds: rows closer than this are of one round
 _MOST_CLOSE = 0.4  # of the rows, in the log of one GPU
 
 
@@ -207,7 +207,7 @@ def _refuse_several(recording: Recording, times: Floats) -> None:
     steps = np.abs(np.diff(times))
     if len(steps) < 2:
         return
-    close = float((steps < _CLOSE * np.quantile(steps, 0.9)).mean())
+    close = float((steps < _ONE_ROUND * np.quantile(steps, 0.9)).mean())
     if close > _MOST_CLOSE:
         why = "rows come in rounds, as of several GPUs, and no field says of which"
         raise recording.error(f"{why}; query it with --query-gpu=index,timestamp,..., or log one GPU with --id=0")

@@ -12,7 +12,7 @@ from pmtpy.io.read._recording import Recording
 
 _QUARTER_S = 900.0  # clocks are changed at quarters of an hour
 _HOUR_S = 3600.0
-_SLACK = 3.0  # times the usual interval: how exactly a jump must be an hour
+_SLACK_INTERVALS = 3.0  # times the usual interval: how exactly a jump must be an hour
 _SLACK_S = 0.5
 
 
@@ -62,7 +62,7 @@ def _without_changes(recording: Recording, times: Floats, at: Ints) -> Floats:
     steps: npt.NDArray[np.float64] = np.diff(times)
     if not len(steps):
         return times
-    slack = max(_SLACK_S, _SLACK * float(np.median(np.abs(steps))))
+    slack = max(_SLACK_S, _SLACK_INTERVALS * float(np.median(np.abs(steps))))
     for sign, season in ((-1.0, "end"), (1.0, "beginning")):
         rest = steps - sign * _HOUR_S
         jumps = np.flatnonzero((rest >= 0) & (rest <= slack))
