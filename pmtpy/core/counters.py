@@ -85,12 +85,13 @@ class Counter:
         if channel.least_watts > 0:
             refreshes_s = _DOUBTED_REFRESHES * channel.refresh_s if channel.refresh_s else _HOLD_S
             self.quick_ns = 1e9 * max(refreshes_s, channel.smallest_step / channel.least_watts)
-        self.old = self.watts = math.nan
+        self.old = math.nan
         self.doubt = ""
         self._begin(0)
 
     def _begin(self, t_ns: int) -> None:
         self.moved_ns = t_ns
+        self.watts = math.nan
         self._before_ns = self._pace_ns = 0  # the last two rests that were seen: the last but one, the longer of both
         self._dead = self.odd = False  # dead: it rests longer than a powered part can
 

@@ -134,6 +134,7 @@ class Integrator:
         for out, counter in (*self._plain, *self._counters):
             if not counter.columns.isdisjoint(columns):
                 counter.start(counts, t_ns)
+                self._watts[out] = math.nan
                 self._uncover(t_ns, {out: (unknown_ns, "its counter restarted")})
 
     # -- one row, plain numbers ------------------------------------------------------------------------------------
@@ -143,6 +144,7 @@ class Integrator:
         t_ns, counts, lost = row
         dt_ns = t_ns - self._t_ns
         if fresh or not self._started:
+            lost = max(lost, self._started)  # files know a time without energy by the rows that it lacks
             self._begin(t_ns, counts, dt_ns)
         else:
             self._count(t_ns, counts, dt_ns)
@@ -249,8 +251,9 @@ class Integrator:
 
     def _begin(self, t_ns: int, counts: Sequence[float], dt_ns: int) -> None:
         """Begin, or begin anew after a restart: of the time before nothing is known."""
-        for _, counter in (*self._plain, *self._counters):
+        for out, counter in (*self._plain, *self._counters):
             counter.start(counts, t_ns)
+            self._watts[out] = math.nan
         for out, channel, i, j in self._samples:
             self._watts[out] = self._believed(out, channel, self._sample(counts, channel, i, j), t_ns)
         first, self._started = not self._started, True
@@ -318,7 +321,10 @@ class Integrator:
             self._unknown_ns = (np.array(self._unknown_ns) + unknown.sum(axis=0)).tolist()
             self._uncovered_ns = tuple(uncovered[-1].tolist())
         lost = self._same.lost[:n] if block.lost is None else block.lost
-        self.lost += 0 if block.lost is None else int(lost.sum())
+        if block.fresh and not first and not lost[0]:
+            lost = lost.copy()
+            lost[0] = 1
+        self.lost += int(lost.sum()) if lost.base is not self._same.lost else 0
         self._started = True
         self._t_ns = int(t_ns[-1])
         self._watts, self._joules = watts[:, -1].tolist(), joules[:, -1].tolist()

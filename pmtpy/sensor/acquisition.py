@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from pmtpy.core.calibration.matching import Calibration
 from pmtpy.core.channel import Derivation, EnergyMethod
 from pmtpy.core.clock import Anchor, Clock
@@ -198,7 +200,7 @@ class Acquisition:
 
     def _absorb(self, taken: Block | Row) -> None:
         if self._resumed and (isinstance(taken, Row) or len(taken)):
-            taken, self._resumed = _fresh(taken), False
+            taken, self._resumed = self._resuming(taken), False
         rows = self._curve.advance(taken)
         if rows is not None:
             if self._labels.waiting:
@@ -206,6 +208,16 @@ class Acquisition:
             self._curve.kept.append(rows)
             if self.feed is not None:
                 self.feed(rows if isinstance(rows, Frame) else Frame.of_points([rows]))
+
+    def _resuming(self, taken: Block | Row) -> Block:
+        """Mark rows as those of a device that was opened anew: its counters do not continue, and polls were missed."""
+        rows = Block.row(taken.t_ns, taken.counts, lost=taken.lost) if isinstance(taken, Row) else taken
+        newest_ns = self._curve.newest_ns
+        if newest_ns is None or self._streaming:
+            return replace(rows, fresh=True)
+        lost = np.zeros(len(rows), np.int64) if rows.lost is None else rows.lost.copy()
+        lost[0] += round((int(rows.t_ns[0]) - newest_ns) / (self.period_s * 1e9))
+        return replace(rows, fresh=True, lost=lost)
 
     def _read_noted(self, gaps: ReadingGaps) -> Block | Row:
         return gaps.noted(self._source, self.clock, self.period_s, self._history.newest)
@@ -501,10 +513,3 @@ class Acquisition:
             self._source.close()
         except PmtError:
             _log.exception("while closing %s, which was dropped", self.target)
-
-
-def _fresh(taken: Block | Row) -> Block:
-    """Mark rows as those of a device that was opened anew, whose counters do not continue."""
-    if isinstance(taken, Row):
-        return Block.row(taken.t_ns, taken.counts, lost=taken.lost, fresh=True)
-    return replace(taken, fresh=True)

@@ -356,6 +356,39 @@ def test_a_lost_sensor_is_opened_again_and_its_curve_goes_on_with_a_gap() -> Non
             assert pmt.joules(before, after) == pytest.approx(50 * 204.0, abs=1e-4)
 
 
+@pytest.mark.parametrize("kind", [Counter, Gauge])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_dump_over_a_loss_says_what_it_lacks(tmp_path: Path, kind: type[Counter | Gauge], suffix: str) -> None:
+    clock = ManualClock()
+    world = make_world("constant:50", clock=clock)
+    sources = [kind(world)]
+
+    def open_again() -> Counter | Gauge:
+        sources.append(kind(world))
+        return sources[-1]
+
+    path = tmp_path / f"rows.{suffix}"
+    with Sensor(sources[0], "test", clock, open_again=open_again, interval_s=1e6) as sensor:
+
+        def pass_by(seconds: int) -> None:
+            for _ in range(seconds):
+                clock.advance(1.0)
+                sensor.read()
+
+        with sensor.dump(path):
+            pass_by(4)
+            acquisition_of(sensor).failure = pmt.SourceLostError("pulled out")
+            clock.advance(6.0)
+            sensor.reopen()
+            pass_by(5)
+    table = pmt.load(path)
+    assert table.attrs["notes"] == []
+    (gap,) = table.index[table["lost"] > 0].tolist()
+    assert table["elapsed"].diff()[gap] == pytest.approx(6.0)
+    assert table["total_J"].iloc[-1] == pytest.approx(50 * 9.0, abs=1e-4)
+    assert table["total_W"][gap] != 50.0 or kind is Gauge
+
+
 def test_a_sensor_is_not_opened_again_as_another_device() -> None:
     clock = ManualClock()
     world = make_world("constant:50", clock=clock)

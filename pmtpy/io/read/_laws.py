@@ -45,8 +45,10 @@ class _Law:
         self.last = float(t[-1]), float(watts[-1]), float(joules[-1])
         span, risen = np.diff(t), np.diff(joules)
         if self.rule == "counter":
-            moves = np.flatnonzero(risen)
-            moved = t[1:][moves]
+            # A restart that shows no energy begins the count anew, at an instant that the row does not tell.
+            anew = (risen == 0.0) & (np.isnan(watts[1:]) | ~unbroken)
+            moves = np.flatnonzero((risen != 0.0) | anew)
+            moved = np.where(anew[moves], np.nan, t[1:][moves])
             since = np.diff(moved, prepend=self.moved_s)
             self.moved_s = float(moved[-1]) if len(moved) else self.moved_s
             span = np.full(len(span), np.nan)
