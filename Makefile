@@ -8,7 +8,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: test setup demo check lint types contracts unit slow search pythons docs gallery bench clean
 
-test: check unit
+# The tests wait for processes, ports and clocks now and then: the checks, one after the other, fill the gaps.
+test: $(STAMP)
+	$(MAKE) -j 2 unit check
 
 setup: $(STAMP)
 

@@ -164,7 +164,7 @@ TOGETHER = frozenset(
         "cluster/test_mpi.py",
         *("calibration/test_device_session.py", "cli/test_examples.py", "docs/test_example_backend.py"),
         *("docs/test_site.py", "integrations/test_kernel_tuner.py", "lab/test_cards.py", "packaging/test_wheel.py"),
-        *("live/test_view.py", "plotting/test_interactive.py"),
+        *("io/read/test_parts.py", "live/test_view.py", "plotting/test_interactive.py"),
     }
 )
 

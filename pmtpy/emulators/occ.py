@@ -154,6 +154,9 @@ class EmulatedOcc:
         self._loaded = np.flatnonzero(self._share_of)
         self._share = self._share_of[self._loaded]
         self._round = np.array([0.0 if self._full[i].truncated else 0.5 for i in self._loaded])
+        watching = [(every, np.flatnonzero(self._every[self._loaded] == every)) for every in (1, 4)]
+        self._watching = [(every, some) for every, some in watching if len(some)]
+        self._steady = np.where(self._share_of == 0, self._level, 0).astype(np.uint64)  # of the others, the load says
         self._sum = np.zeros(len(self._full), np.uint64)
         self._tag = np.zeros(len(self._full), np.uint64)
         self._latest = np.zeros((3, len(self._full)), np.int64)  # sample, lowest, highest
@@ -190,7 +193,6 @@ class EmulatedOcc:
             self._sample(self._first_step * _STEP_TICKS + self._shift)
             self._copy(self._first_step)
             self._first_step += 1
-        self._sample(target)
 
     # -- what the firmware does ------------------------------------------------------------------------------------
 
@@ -227,7 +229,15 @@ class EmulatedOcc:
         self._bytes = offset
         self._chunks = -(-offset // CHUNK_STRIDE)
         struct.pack_into(">BBHB3xIBB2xII", self.image, 0, 1, 1, len(kinds), 1, _NAMES, 1, 48, _PING, _PONG)
-        self._views = [np.frombuffer(self._records, _RECORD, to - start, at) for start, to, at in self._spans]
+        # Of each chunk the records that lie in it, wholly or in part: rows from, to, and where they are written.
+        self._parts = [list(self._records_in(chunk * CHUNK_STRIDE)) for chunk in range(self._chunks)]
+
+    def _records_in(self, begin: int) -> Iterator[tuple[int, int, np.ndarray[tuple[int], np.dtype[np.void]]]]:
+        for start, to, at in self._spans:
+            first = start + max(0, (begin - at) // 48)
+            end = min(to, start - (at - begin - _CHUNK) // 48)
+            if first < end:
+                yield first, end, np.frombuffer(self._records, _RECORD, end - first, at + 48 * (first - start))
 
     def _since_boot(self, ticks: int) -> None:
         """Count what has been sampled before the world began, at the power of its beginning."""
@@ -250,22 +260,22 @@ class EmulatedOcc:
             ticks = np.arange(self._tick + 1, min(target, self._tick + _BULK) + 1)
             due = ticks[-1] // self._cadence - self._tick // self._cadence
             self._tick = int(ticks[-1])
-            lowest = np.where(self._tag == 0, 0xFFFF, self._latest[1])
-            taken = np.where(self._every > 0, due, 0)
-            self._tag += taken.astype(np.uint64)
-            self._sum += (taken * self._level).astype(np.uint64)
+            taken = np.where(self._every > 0, due, 0).astype(np.uint64)
+            first = self._tag[self._loaded] == 0
+            self._tag += taken
+            self._sum += taken * self._steady
             steady = (taken > 0) & (self._share_of == 0)
             self._latest[:, steady] = self._level[steady]
             powers = self._powers(ticks)
-            for every in (1, 4):
-                columns = powers[:, ticks % every == 0]
-                some = self._every[self._loaded] == every
-                if not columns.shape[1] or not some.any():
+            for every, some in self._watching:
+                samples = powers[some][:, ticks % every == 0]
+                if not samples.shape[1]:
                     continue
-                rows, samples = self._loaded[some], columns[some]
+                rows = self._loaded[some]
+                lowest = np.where(first[some], 0xFFFF, self._latest[1, rows])
                 self._sum[rows] += samples.sum(axis=1).astype(np.uint64)
                 self._latest[0, rows] = samples[:, -1]
-                self._latest[1, rows] = np.minimum(lowest[rows], samples.min(axis=1))
+                self._latest[1, rows] = np.minimum(lowest, samples.min(axis=1))
                 self._latest[2, rows] = np.maximum(self._latest[2, rows], samples.max(axis=1))
 
     def _stamp(self) -> int:
@@ -282,7 +292,7 @@ class EmulatedOcc:
             return
         stamp = self._stamp()
         sampled = self._tag > 0
-        for (start, to, _), view in zip(self._spans, self._views, strict=True):
+        for start, to, view in self._parts[chunk]:
             view["stamp"] = np.where(sampled[start:to], stamp, 0)
             view["samples"] = self._latest[[0, 1, 2, 1, 2, 1, 2, 1, 2], start:to].T
             view["sum"] = self._sum[start:to]
