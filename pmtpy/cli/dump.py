@@ -26,7 +26,7 @@ from pmtpy.cli.stopping import Stop
 from pmtpy.cli.terminal import progress, show
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, duration_of, seconds_of
 from pmtpy.core.nearest import nearest
-from pmtpy.errors import PmtError, SourceLostError, TargetError
+from pmtpy.errors import PmtError, SinkError, SourceLostError, TargetError
 from pmtpy.io.origin import launch_of, this_machine
 from pmtpy.io.write import FORMATS, SUFFIXES, DataSetPlace, Ending
 from pmtpy.regions.region import Region
@@ -110,6 +110,8 @@ def run(args: argparse.Namespace) -> int:
                 code = run_command(args.command) if args.command else _watch(args, sensors, files, seconds)
         finally:
             problems += end_dumps(started, endings)
+        gone = [path for path in files if _is_gone(path)]
+        problems += [SinkError(f"the rows of {path} are lost: it was deleted meanwhile") for path in gone]
         _report(args, region, paths, endings, problems)
     if args.command:
         return code
@@ -229,6 +231,11 @@ def _amount(ending: Ending) -> str:
     return f" ({ending.rows:,} row{'s' if ending.rows != 1 else ''}{lost})"
 
 
+def _is_gone(path: Path | DataSetPlace) -> bool:
+    """Whether a file that was written is not there: a writer does not hear of that."""
+    return isinstance(path, Path) and not path.exists()
+
+
 def _reader_gone(error: PmtError) -> bool:
     """Whether whoever read our stdout has seen enough (``| head``): that is an end, not a fault."""
     cause = error.__cause__
@@ -246,7 +253,7 @@ def _report(
 ) -> None:
     made = report.page(region.outcomes(), None, summed=False, until_lost=region.until_lost())
     for target, path in zip(region.targets, paths, strict=True):
-        if path is not None:
+        if path is not None and not _is_gone(path):
             made.append(Line(f"written: {os.fspath(path)}{_amount(endings[target]) if target in endings else ''}"))
     made += [Line(f"warning: {p}", Kind.WARNING) for p in problems]
     if args.output:

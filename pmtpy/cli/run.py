@@ -188,9 +188,9 @@ def _dumped(sensors: Sequence[Sensor], args: argparse.Namespace) -> Iterator[Non
 
 def _report(args: argparse.Namespace, runs: Sequence[Run], baseline: dict[str, Measurement] | None) -> None:
     made = (
-        json.dumps(document(args.command, runs, baseline), indent=2)
+        json.dumps(document(args.command, runs, baseline, args.repeat), indent=2)
         if args.json
-        else page(runs, baseline, seen=not args.output and is_terminal(sys.stderr))
+        else page(runs, baseline, args.repeat, seen=not args.output and is_terminal(sys.stderr))
     )
     deliver(made, args.output)
 
@@ -222,8 +222,13 @@ def _sensor_document(target: str, m: Measurement | PmtError, until_lost: Measure
     }
 
 
-def document(command: Sequence[str], runs: Sequence[Run], baseline: dict[str, Measurement] | None) -> dict[str, Any]:
-    """Return the JSON of everything. With several runs the top level is the last one, and ``runs`` has them all."""
+def document(
+    command: Sequence[str], runs: Sequence[Run], baseline: dict[str, Measurement] | None, asked: int = 1
+) -> dict[str, Any]:
+    """Return the JSON of everything. With several runs the top level is the last one, and ``runs`` has them all.
+
+    ``repeat`` is of the runs that ended well: a command that fails is not run again, so they may be fewer than asked.
+    """
     last = runs[-1]
     result: dict[str, Any] = {
         "command": list(command),
@@ -244,15 +249,23 @@ def document(command: Sequence[str], runs: Sequence[Run], baseline: dict[str, Me
             }
             for r in runs
         ]
+    if asked > 1:
+        good = _good(runs)
         result["repeat"] = {
-            "n": len(runs),
-            "seconds": spread([r.seconds for r in runs]),
+            "n": len(good),
+            "asked": asked,
+            "seconds": spread([r.seconds for r in good]) if len(good) > 1 else None,
             "sensors": {
                 target: {"joules": spread([m.joules for m in each]), "watts": spread([m.watts for m in each])}
-                for target, each in _by_target(runs).items()
+                for target, each in _by_target(good).items()
             },
         }
     return result
+
+
+def _good(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs that say what the command costs: one that failed has done another work."""
+    return [r for r in runs if not r.status]
 
 
 def _by_target(runs: Sequence[Run]) -> dict[str, list[Measurement]]:
@@ -271,36 +284,39 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
     return {k: number_or_none(v) for k, v in numbers_of.items()}
 
 
-def page(runs: Sequence[Run], baseline: dict[str, Measurement] | None, *, seen: bool = False) -> Page:
+def page(runs: Sequence[Run], baseline: dict[str, Measurement] | None, asked: int = 1, *, seen: bool = False) -> Page:
     """Return the report for a person; of repeated runs as a table, if it is ``seen`` on a terminal."""
-    last = runs[-1]
+    last, good = runs[-1], _good(runs)
     made = report.page(last.measured, last.total, until_lost=last.until_lost)
     if baseline is not None:
         made += [
             Line(f"idle before: {target}: {m.watts:.4g} W over {m.seconds:.3g} s (not subtracted)")
             for target, m in baseline.items()
         ]
-    if len(runs) > 1 and seen:
-        made += _spread_table(runs)
-    elif len(runs) > 1:
-        made.append(Line(f"the table shows the last of {len(runs)} runs; over all runs (95 % interval of the mean):"))
-        for target, each in _by_target(runs).items():
+    if asked > 1 and last.status:
+        ended = f"run {len(runs)} of {asked} ended with status {last.status}"
+        made.append(Line(f"{ended}: it is the table, and no further one was made"))
+    if len(good) > 1 and seen:
+        said = " that ended well:" if last.status else "; the table above is the last of them:"
+        made += [Line(""), Line(f"{len(good)} runs{said}", Kind.HEADING), _spread_table(good)]
+    elif len(good) > 1:
+        shown = f"the table shows the last of {len(good)} runs; over all runs"
+        said = f"over the {len(good)} runs that ended well" if last.status else shown
+        made.append(Line(f"{said} (95 % interval of the mean):"))
+        for target, each in _by_target(good).items():
             mean, deviation, half = repeated([m.joules for m in each])
             made.append(Line(f"  {target}: {mean:.6g} J +- {half:.2g} J, spread {deviation:.2g} J"))
-        mean, deviation, half = repeated([r.seconds for r in runs])
+        mean, deviation, half = repeated([r.seconds for r in good])
         made.append(Line(f"  time: {mean:.6g} s +- {half:.2g} s, spread {deviation:.2g} s"))
     return made
 
 
-def _spread_table(runs: Sequence[Run]) -> list[Line | Table]:
+def _spread_table(runs: Sequence[Run]) -> Table:
     """Return what repeated runs say together: mean, its 95 % interval, and how far single runs lie apart."""
-    last = runs[-1]
     rows = [("", "mean", "+- (95 %)", "spread (sd)", "min", "max", "")]
     energies = {f"{target} (J)": [m.joules for m in each] for target, each in _by_target(runs).items()}
     for name, values in {**energies, "time (s)": [r.seconds for r in runs]}.items():
         mean, deviation, half = repeated(values)
         numbers_ = (f"{mean:.6g}", f"{half:.2g}", f"{deviation:.2g}", f"{min(values):.6g}", f"{max(values):.6g}")
         rows.append((name, *numbers_, ""))
-    ended = f"; the last ended with status {last.status}" if last.status else ""
-    said = f"{len(runs)} runs{ended}; the table above is the last of them:"
-    return [Line(""), Line(said, Kind.HEADING), Table(rows)]
+    return Table(rows)

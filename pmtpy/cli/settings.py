@@ -98,11 +98,25 @@ def find(environment: Mapping[str, str], folder: Path) -> Path | None:
     """Return the file to read: ``PMT_CONFIG`` (empty: none), else ``folder``'s, else the user's; None without any."""
     if _PLACE in environment:
         return Path(environment[_PLACE]) if environment[_PLACE] else None
-    home = environment.get("XDG_CONFIG_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".config")
-    for path in (folder / NAME, Path(home) / "pmtpy" / NAME):
-        if path.is_file():
-            return path
-    return None
+    places = [folder / NAME]
+    home = Path(environment.get("XDG_CONFIG_HOME") or Path(environment.get("HOME") or _home(), ".config"))
+    if home.is_absolute():  # a service may have none
+        places.append(home / "pmtpy" / NAME)
+    return next((path for path in places if _is_there(path)), None)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether it is a file. What lies in a folder that is closed to him, as homes are to a service, is not his."""
+    try:
+        return path.is_file()
+    except OSError as error:
+        _log.info("no settings are read from %s: %s", path, error.strerror)
+        return False
+
+
+def _home() -> str:
+    """Return the home of this user; no absolute path where nobody knows one."""
+    return os.path.expanduser("~")  # noqa: PTH111  (pathlib raises where there is none)
 
 
 def load_settings() -> Settings:
@@ -113,9 +127,10 @@ def load_settings() -> Settings:
     TargetError
         It cannot be read or understood; the message names line and key.
     """
-    path = find(os.environ, Path.cwd())
+    path = find(os.environ, Path())
     if path is None:
         return Settings()
+    path = path.absolute()
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -107,7 +107,12 @@ class EnergyMagic:
         if _is_empty(code):
             msg = "there is nothing to measure: write %energy STATEMENT, or %%energy as the first line of a cell"
             raise UsageError(msg)
-        args = _parser().parse_args(shlex.split(options))
+        try:
+            words = shlex.split(options)
+        except ValueError as error:
+            msg = f"the options before the statement cannot be read: {str(error).lower()}"
+            raise UsageError(msg) from error
+        args = _parser().parse_args(words)
         if args.runs < 1:
             msg = f"-r needs a number of runs from 1 on, not {args.runs}"
             raise UsageError(msg)

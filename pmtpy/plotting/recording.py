@@ -29,6 +29,7 @@ from pmtpy.plotting.overview import Overview
 from pmtpy.plotting.style import LIGHT, EndLabel, Theme, dress, label_ends
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -267,12 +268,21 @@ def _draw(ax: Axes, panel: _Panel, theme: Theme) -> None:
             curve.t, curve.mean, color=colour, linestyle=style, linewidth=1.1, label=line.label, zorder=3,
             drawstyle="steps-pre" if steps else "default",
         )  # fmt: skip
+        if (alone := _alone(curve.mean)).any():  # no line goes through them
+            ax.plot(curve.t[alone], curve.mean[alone], ".", color=colour, markersize=4, zorder=3)
     for a, b in zip(*widened(*panel.gaps, length / 400), strict=True) if panel.lost else ():
         ax.axvspan(a, b, facecolor=theme.shade, edgecolor=theme.edge, hatch="xxx", linewidth=0.6, zorder=1.5)
     _scale(ax)
     _draw_marks(ax, panel, length, theme)
     ax.set_ylabel("power (W)", fontsize=9)
     ax.set_title(panel.title, loc="left", fontsize=9, color=theme.ink)
+
+
+def _alone(values: Floats) -> npt.NDArray[np.bool_]:
+    """Which values have none beside them."""
+    known: npt.NDArray[np.bool_] = np.pad(np.isfinite(values), 1)
+    alone: npt.NDArray[np.bool_] = known[1:-1] & ~known[:-2] & ~known[2:]
+    return alone
 
 
 def _end_labels(panel: _Panel, theme: Theme) -> list[EndLabel]:

@@ -117,7 +117,7 @@ def device_of(sync: Sync) -> Device:
     """
     if callable(sync):
         return Waiting(sync)
-    made = {"torch": _torch, "cupy": _cupy, "jax": _jax}.get(sync)
+    made = {"torch": _torch, "cupy": _cupy, "jax": _jax}.get(sync) if isinstance(sync, str) else None
     if made is None:
         msg = f"sync={sync!r} is none of: torch, cupy, jax, or a callable that waits for the work to be done"
         raise TargetError(msg)

@@ -47,6 +47,9 @@ def save(profile: Profile) -> str:
     parts = (device.backend, device.model, device.serial, profile.channel)
     name = "_".join(re.sub(r"[^A-Za-z0-9.-]+", "-", part) for part in parts) + ".json"
     path = os.path.join(folder(), name)  # noqa: PTH118
+    if not os.path.isabs(path):  # noqa: PTH117
+        msg = f"{path}: this user has no home directory: set XDG_DATA_HOME to where profiles shall be kept"
+        raise SinkError(msg)
     try:
         os.makedirs(folder(), exist_ok=True)  # noqa: PTH103
         with open(f"{path}.new", "w", encoding="utf-8") as file:  # noqa: PTH123
@@ -64,7 +67,8 @@ def find(identity: Identity, channels: Sequence[Channel]) -> tuple[list[Profile]
     A file that cannot be read or is for another driver is left out, and that is said, too.
     """
     place = folder()
-    if identity.virtual or not identity.serial or not os.path.isdir(place):  # noqa: PTH112
+    known = os.path.isabs(place) and os.path.isdir(place)  # noqa: PTH112, PTH117  (a service may have no home)
+    if identity.virtual or not identity.serial or not known:
         return [], []
     from pmtpy.core.calibration.matching import calibrate  # only who has profiles pays for them
     from pmtpy.core.calibration.profile import parse_profile

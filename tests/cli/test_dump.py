@@ -135,6 +135,12 @@ def test_a_file_that_exists_is_kept(pmtpy: Pmtpy, tmp_path: Path) -> None:
     assert (tmp_path / "run.csv").read_text() == "precious"
 
 
+def test_a_file_that_was_deleted_meanwhile_is_not_called_written(pmtpy: Pmtpy) -> None:
+    done = pmtpy("dump", "rapl:virtual", "-f", "run.csv", "--", "rm", "run.csv")
+    assert "the rows of run.csv are lost: it was deleted meanwhile" in done.stderr
+    assert "written: " not in done.stderr
+
+
 def test_a_folder_that_is_not_there_is_named(pmtpy: Pmtpy) -> None:
     done = pmtpy("dump", "rapl:virtual", "-f", "no/such/folder/run.csv", "--duration", "10ms")
     assert done.returncode == 2

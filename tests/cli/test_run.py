@@ -180,6 +180,19 @@ def test_a_run_that_fails_ends_the_repeats(pmtpy: Pmtpy) -> None:
     done = pmtpy("run", "-s", "rapl:virtual", "--repeat", "5", "--", "sh", "-c", "echo ran; exit 9")
     assert done.returncode == 9
     assert done.stdout == "ran\n"
+    assert "run 1 of 5 ended with status 9" in done.stderr
+
+
+def test_a_run_that_failed_is_in_no_mean() -> None:
+    runs = [Run(0, 1.0, {}, None, {}), Run(0, 3.0, {}, None, {}), Run(7, 90.0, {}, None, {})]
+    repeat = document(["x"], runs, None, 5)["repeat"]
+    assert (repeat["n"], repeat["asked"], repeat["seconds"]["mean"]) == (2, 5, 2.0)
+    assert document(["x"], runs[1:], None, 5)["repeat"]["seconds"] is None
+    for seen in (False, True):
+        shown = plain(page(runs, None, 5, seen=seen))
+        assert "run 3 of 5 ended with status 7" in shown
+        assert "2 runs that ended well" in shown
+        assert "the last of" not in shown
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,20 @@ def test_the_folders_file_comes_before_the_users(tmp_path: Path) -> None:
     assert find({**environment, "PMT_CONFIG": ""}, here) is None
 
 
+def test_a_service_without_a_home_or_with_one_that_is_closed_to_it_has_no_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 987654321)  # nobody in /etc/passwd, as under DynamicUser of systemd
+    assert find({}, tmp_path) is None
+
+    def closed(path: Path, **_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "stat", closed)
+    assert find({"HOME": "/home/another"}, tmp_path) is None
+
+
 def test_a_device_has_its_own_options_over_those_of_its_backend() -> None:
     settings = parse(
         '[options.nvml]\ntotal = "instant"\nsamples = true\n[options."nvidia:1"]\ntotal = "average"\n', Path("x.toml")

@@ -110,6 +110,7 @@ def test_an_awaited_cell_is_measured_to_its_end(shell: Any) -> None:
         ("-s nothing pass", "nothing"),
         ("-s rapl:virtual -r 0 pass", "from 1 on"),
         ("-s rapl:virtual -o 1x pass", "variable"),
+        ('-s "rapl:virtual pass', "cannot be read"),
         ("", "nothing to measure"),
         ("-s rapl:virtual", "nothing to measure"),
         ("-s rapl:virtual # later", "nothing to measure"),

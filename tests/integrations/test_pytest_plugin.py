@@ -12,10 +12,12 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import pmtpy
+from pmtpy.integrations import pytest_plugin
 from pmtpy.integrations._pytest_baseline import compared
 from pmtpy.integrations._pytest_energy import Budget, Found, check_budgets, judge
 
@@ -184,6 +186,13 @@ def test_a_budget_that_makes_no_sense_is_told_with_its_test(arguments: dict[str,
     with pytest.raises(pytest.UsageError, match=says) as told:
         check_budgets([item])  # type: ignore[list-item]
     assert str(told.value).startswith("test_it.py::test_it: ")
+
+
+def test_a_worker_leaves_such_a_budget_to_its_test() -> None:
+    marker = types.SimpleNamespace(args=(5,), kwargs={})
+    item: Any = types.SimpleNamespace(get_closest_marker=lambda _name: marker)
+    worker: Any = types.SimpleNamespace(workerinput={})
+    pytest_plugin.pytest_collection_modifyitems(worker, [item])
 
 
 def test_such_a_budget_ends_the_run_before_it_begins(suite: Suite) -> None:

@@ -15,7 +15,7 @@ from matplotlib.text import Annotation
 
 from pmtpy.cli import main
 from pmtpy.errors import BackendUnavailableError, SinkError, TargetError
-from pmtpy.plotting.recording import _figure, plot
+from pmtpy.plotting.recording import _alone, _figure, plot
 from pmtpy.plotting.style import DARK
 
 UNIX = 1_700_000_000.0
@@ -157,6 +157,12 @@ def test_very_short_recordings_are_drawn(tmp_path: Path, n: int) -> None:
         }
     )
     plot({"short": table}, tmp_path / "a.png")
+
+
+def test_values_without_any_beside_them_are_dots() -> None:
+    assert _alone(np.array([5.0])).tolist() == [True]
+    assert _alone(np.array([1.0, 2.0, np.nan, 3.0, np.nan, np.nan, 4.0])).tolist() == [0, 0, 0, 1, 0, 0, 1]
+    assert not _alone(np.array([])).any()
 
 
 def test_what_cannot_be_drawn_is_a_typed_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

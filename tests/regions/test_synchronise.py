@@ -121,8 +121,9 @@ def test_a_callable_waits(wait: Callable[[], None]) -> None:
 
 
 def test_what_cannot_be_waited_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(TargetError, match="torch, cupy, jax"):
-        pmt.region("step", "rapl:virtual", sync="cuda")  # type: ignore[arg-type]
+    for wrong in ("cuda", ["torch"]):
+        with pytest.raises(TargetError, match="torch, cupy, jax"):
+            pmt.region("step", "rapl:virtual", sync=wrong)  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(BackendUnavailableError, match="pip install cupy"):
         pmt.region("step", "rapl:virtual", sync="cupy")
