@@ -232,7 +232,7 @@ def _compared(result: BenchResult, d: Difference) -> str:
     if not math.isfinite(d.high):
         return f"{result.verdict}: {result.blocks} whole blocks say nothing of a difference"
     change = f"{100 * d.value:+.2f} %, interval of 95 % from {100 * d.low:+.2f} to {100 * d.high:+.2f} %"
-    return f"{result.verdict}: the second uses {change}"
+    return f"{result.verdict}{result.lacking}: the second uses {change}"
 
 
 def _ended(result: BenchResult) -> str:

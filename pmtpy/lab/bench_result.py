@@ -133,7 +133,13 @@ class BenchResult:
         if not math.isfinite(d.high):
             return f"{self.verdict}: {self.blocks} whole block{'s' * (self.blocks != 1)} say nothing yet"
         span = f"{100 * d.value:+.3g} % ({100 * d.low:+.3g} to {100 * d.high:+.3g} %, 95 %)"
-        return f"{self.verdict}: {second} against {first}: {span}"
+        return f"{self.verdict}{self.lacking}: {second} against {first}: {span}"
+
+    @property
+    def lacking(self) -> str:
+        """Why nothing can follow yet, however clear the numbers look; empty where something may."""
+        few = self.difference is not None and self.blocks < LEAST_BLOCKS
+        return f" (a verdict takes {LEAST_BLOCKS} blocks, and there are {self.blocks})" if few else ""
 
 
 def _interval(e: Estimate, unit: str) -> str:

@@ -12,6 +12,7 @@ import math
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -155,6 +156,7 @@ def test_large_differences_are_written_out() -> None:
     with World(FULL, 1) as world:
         found = finished(world, Task(world), Task(world, factor=3.0))
         assert "+200 %" in found.sentence or "+201 %" in found.sentence or "+199 %" in found.sentence
+        assert "a verdict takes 5 blocks, and there are 3" in replace(found, blocks=3).sentence
 
 
 @pytest.mark.parametrize("max_time", [6.0, 0.05])
