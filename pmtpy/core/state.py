@@ -9,6 +9,7 @@ a device.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -58,6 +59,8 @@ class State:
         on; 0 if it is the instant of a reading.
     opening : int
         Which opening of the sensor it belongs to: counting begins anew with each, and their states do not subtract.
+    parts : tuple of int
+        Which of the names make the total.
     place : Place or None
         Knows the energy, or knows it better once the device has been read again; None where all is known for good.
     """
@@ -72,6 +75,7 @@ class State:
     lost: int = 0
     extended_ns: int = 0
     opening: int = 0
+    parts: tuple[int, ...] = field(default=(), repr=False, compare=False)
     place: Place | None = field(default=None, repr=False, compare=False)
 
     if not TYPE_CHECKING:  # for a type checker every field is there
@@ -119,6 +123,7 @@ class _Draft:
     lost: int
     extended_ns: int
     opening: int
+    parts: tuple[int, ...]
     place: Place | None
 
 
@@ -134,6 +139,7 @@ class Origin:
     unix_ns : int
         Unix time less monotonic time.
     opening : int
+    parts : tuple of int
         As of the states.
     """
 
@@ -141,6 +147,7 @@ class Origin:
     names: tuple[str, ...]
     unix_ns: int
     opening: int = 0
+    parts: tuple[int, ...] = ()
 
     def at_row(self, row: Point, lost: int) -> State:
         """Return the state at the instant of a row, up to which ``lost`` rows were lost."""
@@ -157,6 +164,7 @@ class Origin:
         draft.names = self.names
         draft.extended_ns = 0
         draft.opening = self.opening
+        draft.parts = self.parts
         draft.place = place
         draft.__class__ = State  # type: ignore[assignment]  # Python checks that the slots are the same
         return draft  # type: ignore[return-value]
@@ -273,6 +281,8 @@ def joules(a: State, b: State, channel: str | int | None = None) -> float:
 def watts(a: State, b: State, channel: str | int | None = None) -> float:
     """Mean power from state ``a`` to state ``b`` in watts; the power at ``b`` if both denote the same instant.
 
+    Where energy is not known for a while, it is the mean over the rest; of a total the sum of the means of its parts.
+
     Raises
     ------
     TargetError
@@ -283,4 +293,6 @@ def watts(a: State, b: State, channel: str | int | None = None) -> float:
     i = _index(a, b, channel)
     if a.t_ns == b.t_ns:
         return b.watts[i]
-    return _energy(a, b, channel) / ((b.t_ns - a.t_ns) / 1e9)
+    _energy(a, b, channel)  # refuses, and warns
+    parts = [known_energy(a, b, part) for part in ((not i and a.parts) or (i,))]
+    return sum([part.joules / part.covered_s if part.covered_s else math.nan for part in parts])

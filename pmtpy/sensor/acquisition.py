@@ -105,7 +105,8 @@ class Acquisition:
         self.layout = Layout(calibration.channels(source.channels) if calibration is not None else source.channels)
         self._curve = Curve(self.layout, {name: p.curve.true for name, p in profiles.items()}, history_s)
         unix_ns = self.anchor.unix_ns - self.anchor.monotonic_ns
-        self._origin = Origin(target, self.layout.names, unix_ns, int.from_bytes(os.urandom(8), "little"))
+        opening = int.from_bytes(os.urandom(8), "little")
+        self._origin = Origin(target, self.layout.names, unix_ns, opening, self.layout.in_total)
         self._labels = WaitingLabels()
         self._take(source, interval_s)
         self.loads = LoadStamps(clock)

@@ -141,3 +141,15 @@ def test_states_of_a_gpu_never_run_backwards() -> None:
             states.append(sensor.read())
         for a, b in pairwise(states):
             assert all(pmt.joules(a, b, i) >= -1e-9 for i in range(len(a.names)))
+
+
+def test_the_mean_power_of_a_total_is_the_sum_of_its_parts_over_the_time_that_each_knows() -> None:
+    """30 W and 70 W over 100 s, of which the one lacks 2 s and the other 2 others."""
+    origin = Origin("test", ("total", "a", "b"), 0, parts=(1, 2))
+    a = origin.at_row(Point(0, (100.0, 30.0, 70.0), (0.0, 0.0, 0.0), (), 0, (0, 0, 0)), 0)
+    unknown_ns = (4_000_000_000, 2_000_000_000, 2_000_000_000)
+    b = origin.at_row(Point(100_000_000_000, (100.0, 30.0, 70.0), (9800.0, 2940.0, 6860.0), (), 0, unknown_ns), 2)
+    with pytest.warns(UserWarning, match="4 s of the 100 s"):
+        assert pmt.watts(a, b) == pytest.approx(100.0)
+    with pytest.warns(UserWarning, match="2 s of the 100 s"):
+        assert pmt.watts(b, a, "a") == pytest.approx(30.0)
