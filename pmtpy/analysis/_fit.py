@@ -13,13 +13,14 @@ fit, with the trace of the smoother as its degrees of freedom.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import Estimate, t95
+from pmtpy.analysis.signal.estimate import Estimate, minimise, t95
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
 
@@ -157,8 +158,6 @@ def fit_rivals(
     at_s: Floats, watts: Floats, reference: PowerTrace, *, lag_s: float, spread_s: float
 ) -> tuple[Rival, ...]:
     """Fit two filters in a row and a triangle, which a boxcar behind a one-pole looks like; parameters as above."""
-    from scipy.optimize import least_squares
-
     edges = np.asarray(lag_s + spread_s * np.linspace(-_BEFORE, _AFTER, _FINE_CELLS + 1), np.float64)
     power = _cells(reference, at_s, edges)
 
@@ -175,9 +174,9 @@ def fit_rivals(
     # Of unit width, a cascade of equal filters has the mean 2 and the variance 2, a triangle 1/2 and 1/24.
     for name, step, mean, variance in (("two-pole", _two_poles, 2.0, 2.0), ("triangular", _triangle, 0.5, 1.0 / 24.0)):
         width = spread_s / math.sqrt(variance)
-        start = np.array([lag_s - mean * width, math.log(width)])
-        theta = least_squares(residuals, start, x_scale=[0.1 * spread_s, 0.1], diff_step=[1e-3, 1e-3], args=(step,)).x
-        gain, intercept, left = solved(np.asarray(theta, np.float64), step)
+        start, steps = np.array([lag_s - mean * width, math.log(width)]), np.array([0.01 * spread_s, 0.01])
+        theta = minimise(functools.partial(residuals, step=step), start, steps)
+        gain, intercept, left = solved(theta, step)
         found.append(Rival(name, gain, intercept, float(theta[0] + mean * math.exp(theta[1])), left))
     return tuple(found)
 

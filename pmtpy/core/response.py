@@ -45,7 +45,10 @@ class Response:
     gain, offset_w : float
         Steady-state gradient and intercept.
     gain_u, offset_u : float
-        Their standard uncertainties, the first relative.
+        Their standard uncertainties, the first relative, the second of the reading
+    known_at_w : float
+        at this power: the middle of those that gain and offset were fitted over, where an error of the gain shows
+        nothing. 0: gain and offset are known apart from each other.
     lag_u : float
         Standard uncertainty of the mean lag.
     tau_u : float
@@ -74,6 +77,7 @@ class Response:
     window_u: float = 0.0
     delay_u: float = 0.0
     family: str = ""
+    known_at_w: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what no sensor can be."""

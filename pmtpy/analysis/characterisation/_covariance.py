@@ -16,19 +16,20 @@ Robust Standard Errors in Small Samples, Review of Economics and Statistics 98 (
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from pmtpy.analysis.signal.estimate import huber_weights
+from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 
 _UNSEEN = 1e-12  # of 1: a smaller eigenvalue is rounding
 # Steady readings at six loads from idle to full lie on a line with an R2 of 0.9999 [Y24]: off it by a hundredth of the
-# standard deviation of the levels, which is 0.34 of their range. A single step hides as much: its few levels are met by
-# gain and intercept, and residuals say nothing of it.
-_OFF_LINE = 0.01 * 0.34
+# standard deviation of the levels, which is 0.34 of their range. So much is expected of a board beforehand, and worth
+# this many levels that were seen: a single step hides it, gain and intercept meet its two.
+_OFF_LINE, _EXPECTED = 0.01 * 0.34, 2.0
 _MEMORIES_S = (0.3, 1.0, 3.0, 10.0)  # from a boost to a warm-up; which of them it is, few seconds cannot tell
 _SATURATED = 0.9  # leverage; a reading that a parameter follows tells nothing of its own error
 _STRAY = 3.0  # standard deviations beyond which a residual is a stray
@@ -42,20 +43,21 @@ class Noise:
     slow: float
 
     @staticmethod
-    def of(residuals: Floats, readings: Floats, swing: float) -> Noise:
+    def of(residuals: Floats, readings: Floats, followed: Floats) -> Noise:
         """Tell the two apart by how residuals differ from one reading to the next.
 
-        ``swing`` is the range over which the readings follow the reference. Rounding errs on flanks even where it
-        cannot be seen on steady levels, which always show the same value.
+        ``followed`` is what the readings follow, in their watts. Rounding errs on flanks even where it cannot be seen
+        on steady levels, which always show the same value.
         """
+        swing, seen = float(np.ptp(followed)), 2.0 * (blocks(followed) - 1)
         jumps = np.diff(residuals)
         kept = huber_weights(jumps, _STRAY) * jumps
         distinct = np.unique(np.round(readings, 6))
         step = float(np.min(np.diff(distinct))) if len(distinct) > 1 else 0.0
         own = max(float(np.mean(kept**2)) / 2.0, step**2 / 12.0, 1e-12 * swing**2, 1e-300)
         weights = huber_weights(residuals, _STRAY)
-        slow = max(float(np.mean((weights * residuals) ** 2)) - own, (_OFF_LINE * swing) ** 2)
-        return Noise(own / weights, slow)
+        hidden = (_OFF_LINE * swing) ** 2 * _EXPECTED / (_EXPECTED + seen)
+        return Noise(own / weights, max(float(np.mean((weights * residuals) ** 2)) - own, hidden))
 
     def products(self, t_s: Floats, columns: Floats) -> Floats:
         """Return the scalar products of columns, shape (n, m), weighed by the inverse covariance of the readings.
@@ -119,7 +121,7 @@ class Spread:
 
     @staticmethod
     def of(
-        t_s: Floats, design: Floats, residuals: Floats, noise: Noise, *, prior: tuple[float, float], late: Floats
+        t_s: Floats, design: Floats, residuals: Floats, noise: Noise, *, prior: Mapping[int, Number], late: Floats
     ) -> Spread:
         """Compute both.
 
@@ -131,16 +133,17 @@ class Spread:
             Derivatives of the readings by each parameter.
         residuals : float64, shape (n,)
             Of the fit.
-        prior : tuple of float
-            By how much the last parameter is off what was expected beforehand, and the standard deviation of that.
+        prior : mapping of int to Number
+            By how much a parameter is off what was expected beforehand, and the standard deviation of that.
         late : float64, shape (n,)
             What an error of the times, of one standard deviation, does to each reading.
         """
         scale = np.maximum(np.sqrt(np.sum(design**2, axis=0)), 1e-100)  # its square is still a number
         z, p = design / scale, design.shape[1]
         known, pull = np.zeros((p, p)), np.zeros(p)
-        known[-1, -1] = (prior[1] * scale[-1]) ** -2.0
-        pull[-1] = -known[-1, -1] * prior[0] * scale[-1]
+        for i, off in prior.items():
+            known[i, i] = (off.u * scale[i]) ** -2.0
+            pull[i] = -known[i, i] * off.value * scale[i]
         shifts, covariances = [], []
         for product in noise.products(t_s, np.column_stack([z, residuals])):
             inverse = _inverse(np.asarray(product[:p, :p] + known, np.float64))
@@ -175,17 +178,21 @@ class Spread:
         return float(np.sum(part**2)) ** 2 / max(square, 1e-300)
 
 
-def off_line(power: Floats, gain: float) -> tuple[float, float]:
+def off_line(power: Floats, slow: float) -> tuple[float, float]:
     """Return what a line through the levels of a load is off for what the board does at each, as standard errors.
 
-    Of gain and intercept, from the reference as the readings see it, shape (n,). A single step has one low and one
-    high level, each off by its own error, and no residual shows it; every further block is another try.
+    Of gain and intercept, from the reference as the readings see it, shape (n,), and the variance of the slow error. A
+    single step has one low and one high level, each off by its own error; every further block is another try.
     """
     low, high = float(np.min(power)), float(np.max(power))
-    above = power > (low + high) / 2.0
-    blocks = max(int(np.count_nonzero(above[1:] & ~above[:-1])), 1)
-    error = _OFF_LINE * gain / math.sqrt(blocks)
+    error = math.sqrt(slow / blocks(power)) / max(high - low, 1e-300)
     return math.sqrt(2.0) * error, error * math.hypot(low, high)
+
+
+def blocks(power: Floats) -> int:
+    """How often a power rises above the middle of its range, but once at least."""
+    above = power > (np.min(power) + np.max(power)) / 2.0
+    return max(int(np.count_nonzero(above[1:] & ~above[:-1])), 1)
 
 
 def _inverse(normal: Floats) -> Floats:

@@ -27,6 +27,7 @@ _UPDATES = 1000  # as many show the shape of the loss; the fits that follow use 
 _TAUS = 36
 _GROUPS = 24  # widths that are told apart
 _ALIKE = 0.15  # spreads that differ by less, relative, are one width
+_UNSEEN = 1e-4  # of the reference's variance: a kernel that leaves less, as one of a load's period does, shows rounding
 _TIED = 3.0  # losses on the grid that differ by less may be of fits that are alike
 _MOST = {BOXCAR: 8, ONE_POLE: 4, BOTH: 4}  # minima kept: a window has aliases under a regular load, a one-pole hardly
 
@@ -72,7 +73,8 @@ class Grid:
 
     def losses(self, product: Floats, square: Floats) -> Floats:
         """Sum of squares that is left, from the scalar products of the response with the readings and itself."""
-        gain = np.maximum(product / np.maximum(square, 1e-300), 0.0)
+        seen = square > _UNSEEN * float(np.mean(self.power**2)) * len(self.y)
+        gain = np.maximum(np.divide(product, square, out=np.zeros_like(product), where=seen), 0.0)
         return np.asarray(self.y @ self.y - gain * product, np.float64)
 
     def slowed(self, tau_s: float) -> Floats:

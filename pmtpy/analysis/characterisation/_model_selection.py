@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from pmtpy.analysis._fit import FreeShape, Rival
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOTH, BOXCAR, NAMED, ONE_POLE, KernelFit, Shape
-from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.analysis.signal.estimate import Estimate, mixed
 from pmtpy.core.rows import Floats
 
 _GAINS = (0.7, 1.4)  # plausible against a meter in the same circuit: a tie between a window and its aliases is broken
@@ -109,11 +109,9 @@ def choose(
     fitted = {s.family: s for s in shapes}
     best = fitted.get(pure[likeliest], fitted[likeliest])
     mine = sum(share[family] for family, alone in pure.items() if best.family in (family, alone)) / total
-    likely = [r for r, _ in rivals if share[r.shape] * NAMED > total]
-    likely_shapes = [s for s in shapes if share[s.family] * NAMED > total]
-    fit = KernelFit(
-        best.family, _spanning(best, likely, likely_shapes), tuple(sorted(shapes, key=lambda s: s.loss)), n, "", odds
-    )
+    others: list[tuple[float, Shape | Rival]] = [(share[s.family], s) for s in shapes]
+    others += [(share[r.shape], r) for r, _ in rivals]
+    fit = KernelFit(best.family, _spanning(best, others), tuple(sorted(shapes, key=lambda s: s.loss)), n, "", odds)
     if mine * (1.0 + NAMED) >= NAMED:
         return fit
     named = " and ".join(f"a {name} has {100.0 * part:.0f} %" for name, part in odds[:2])
@@ -138,31 +136,38 @@ def with_doubt(
 ) -> KernelFit:
     """Call the fit ambiguous if quite another width fits nearly as well, or any; then widen what depends on it.
 
-    ``fits`` and ``valley``, which are those of the profile of the best, are beside their misfits, minus twice the
+    ``fits``, and those of the profiles, ``valley``, are beside their misfits, minus twice the
     log-likelihood, of which that of the best is ``least``.
     """
     best = fit.best
     near = [f for f, misfit in fits if misfit - least < OUT_OF_QUESTION]
     reason = fit.reason or _doubt(best, near)
     near += [f for f, misfit in valley if misfit - least < OUT_OF_QUESTION]
-    likely = [f for f, misfit in valley if misfit - least < _AS_LIKELY]
-    likely += [f for f, misfit in fits if misfit - least < _AS_LIKELY and f.family == best.family and _alike(f, best)]
+    likely = [f for f, misfit in [*fits, *valley] if misfit - least < _AS_LIKELY]
+    alike = [f for f in likely if f.family == best.family and _alike(f, best)]
     # The same kernel at another lag: under a regular load it differs by the load's period.
     late = [f for f in near if f.family == best.family and abs(f.lag - best.lag_s.value) > period / 4.0]
 
     def spanned(estimate: Estimate, others: list[float]) -> Estimate:
         # Each of them is as uncertain as the best.
         low, high = (value - estimate.value for value in (estimate.low, estimate.high))
-        return replace(estimate, low=min(others) + low, high=max(others) + high)
+        return replace(estimate, low=min(estimate.value, *others) + low, high=max(estimate.value, *others) + high)
 
-    near = near if reason else [*likely, *late]
-    best = replace(
-        best,
-        gain=spanned(best.gain, [best.gain.value, *(f.gain for f in near)]),
-        intercept_w=spanned(best.intercept_w, [best.intercept_w.value, *(f.intercept for f in near)]),
-        offset_s=spanned(best.offset_s, [best.offset_s.value, *(f.offset for f in near)]),
-        lag_s=spanned(best.lag_s, [best.lag_s.value, *(f.lag for f in near)]),
-    )
+    others = [*(likely if reason else alike), *late]
+    if others:
+        best = replace(
+            best,
+            gain=spanned(best.gain, [f.gain for f in others]),
+            intercept_w=spanned(best.intercept_w, [f.intercept for f in others]),
+            offset_s=spanned(best.offset_s, [f.offset for f in others]),
+            lag_s=spanned(best.lag_s, [f.lag for f in others]),
+        )
+        if reason and (own := [f for f in others if f.family == best.family]):
+            best = replace(
+                best,
+                window_s=best.window_s and spanned(best.window_s, [f.window for f in own]),
+                tau_s=best.tau_s and spanned(best.tau_s, [f.tau for f in own]),
+            )
     return replace(fit, family=AMBIGUOUS if reason else fit.family, best=best, reason=reason)
 
 
@@ -221,18 +226,23 @@ def _doubt(best: Shape, near: list[Fit]) -> str:
     )
 
 
-def _spanning(best: Shape, rivals: list[Rival], shapes: list[Shape]) -> Shape:
-    """Widen what does not depend on a family by what others that are likely say of it."""
+def _spanning(best: Shape, others: list[tuple[float, Shape | Rival]]) -> Shape:
+    """Widen what does not depend on a family by what the others say of it, each by the belief in it."""
 
-    def spanned(estimate: Estimate, others: list[float]) -> Estimate:
-        return replace(estimate, low=min([estimate.low, *others]), high=max([estimate.high, *others]))
+    def spanned(name: str) -> Estimate:
+        own: Estimate = getattr(best, name)
+        each = [(share, getattr(other, name)) for share, other in others if hasattr(other, name)]
+        half = own.half_width  # a rival is as uncertain as the best
+        parts = [(p, e if isinstance(e, Estimate) else Estimate(e, e - half, e + half)) for p, e in each]
+        low, high = mixed(parts)
+        return Estimate(own.value, min(low, own.value), max(high, own.value))
 
     return replace(
         best,
-        gain=spanned(best.gain, [r.gain for r in rivals] + [s.gain.value for s in shapes]),
-        intercept_w=spanned(best.intercept_w, [r.intercept_w for r in rivals] + [s.intercept_w.value for s in shapes]),
-        lag_s=spanned(best.lag_s, [r.lag_s for r in rivals] + [s.lag_s.value for s in shapes]),
-        offset_s=spanned(best.offset_s, [s.offset_s.value for s in shapes]),
+        gain=spanned("gain"),
+        intercept_w=spanned("intercept_w"),
+        offset_s=spanned("offset_s"),
+        lag_s=spanned("lag_s"),
     )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pmtpy.analysis.characterisation.kernel import KernelFit, Shape
-from pmtpy.analysis.signal.estimate import Estimate, huber_weights, robust_sd, rounding_error, t95
+from pmtpy.analysis.signal.estimate import Z95, Estimate, huber_weights, robust_sd, rounding_error
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.rows import Floats
@@ -36,8 +36,8 @@ class Transfer:
     gain, intercept_w : Estimate
         ``reading = gain * power + intercept``. The intercept's interval allows for how far the board was off the line
         for a while, by what it was doing.
-    covariance : float
-        Of the two, in watts.
+    level_at_w, level_u : float
+        The true power at which the error of the gain does nothing, and the standard uncertainty of a reading there.
     low_w, high_w : float
         Range of true power over which they were fitted. Nothing is known outside.
     r2, residual_w : float
@@ -48,7 +48,8 @@ class Transfer:
 
     gain: Estimate
     intercept_w: Estimate
-    covariance: float
+    level_at_w: float
+    level_u: float
     low_w: float
     high_w: float
     r2: float
@@ -68,9 +69,8 @@ class Transfer:
         if not self.low_w - margin <= power <= self.high_w + margin:
             msg = f"{power:.4g} W lies outside the calibrated range of {self.low_w:.4g} to {self.high_w:.4g} W"
             raise DeclinedError(msg)
-        sd_gain, sd_intercept = self.gain.half_width / t95(math.inf), self.intercept_w.half_width / t95(math.inf)
-        variance = (power * sd_gain) ** 2 + sd_intercept**2 + 2.0 * power * self.covariance
-        return Estimate.normal(power, math.sqrt(max(variance, 0.0)) / self.gain.value)
+        error = math.hypot((power - self.level_at_w) * self.gain.half_width / Z95, self.level_u)
+        return Estimate.normal(power, error / self.gain.value)
 
 
 def fit_line(x: Floats, y: Floats, *, weights: Floats | None = None, x_noise_w: float = 0.0) -> Transfer:
@@ -111,20 +111,20 @@ def fit_line(x: Floats, y: Floats, *, weights: Floats | None = None, x_noise_w: 
     spread = uneven if np.trace(uneven) > np.trace(even) else even
     kept = 1.0 - x_noise_w**2 / float(np.var(x))
     gain = float(fit[1]) / kept
-    # Back from the mean to zero power: intercept = level - gain * mean.
-    mean = float(np.mean(x))
-    back = np.array([[1.0, -mean], [0.0, 1.0]])
-    covariance = back @ spread @ back.T
     rounding, deviation = rounding_error(y, sd), float(np.std(x))
     bend = _bend(x, residuals, w)
-    # Off the line by this much the board may be in another state too, which no slope mends.
-    off = math.hypot(_off_line(residuals, given), bend)
-    sd_gain = math.hypot(math.sqrt(covariance[1, 1]), rounding / deviation, bend / deviation) / kept
-    sd_intercept = math.hypot(math.sqrt(covariance[0, 0]), rounding * math.hypot(1.0, mean / deviation), off)
+    sd_gain = math.hypot(math.sqrt(spread[1, 1]), rounding / deviation, bend / deviation) / kept
+    # Where the errors of gain and level do not come together. Off the line the board may be in another state too, which
+    # no slope mends.
+    mean, apart = float(np.mean(x)), float(spread[0, 1] / spread[1, 1])
+    level = math.hypot(math.sqrt(max(spread[0, 0] - apart * spread[0, 1], 0.0)), rounding, bend)
+    level = math.hypot(level, _off_line(residuals, given))
+    at = mean - apart
     return Transfer(
         Estimate.normal(gain, sd_gain, freedom),
-        Estimate.normal(float(fit[0]) - gain * mean, sd_intercept, freedom),
-        float(covariance[0, 1]),
+        Estimate.normal(float(fit[0]) - gain * mean, math.hypot(level, at * sd_gain), freedom),
+        at,
+        level,
         float(np.min(x)),
         float(np.max(x)),
         1.0 - float(np.sum(w * residuals**2) / np.sum(w * (y - np.average(y, weights=w)) ** 2)),
@@ -219,11 +219,9 @@ def fit_transfer(updates: Updates, meter: PowerTrace, fit: KernelFit, pivot_s: f
     noise = max(fit.best.residual_w, 1e-6)
     line = fit_line(x, y, weights=np.asarray(noise**2 / (noise**2 + doubt**2), np.float64))
     # The fit of the kernel knows how far an error of its shape and time reaches into the gain; the line does not.
-    return replace(
-        line,
-        gain=_at_least(line.gain, fit.best.gain.half_width),
-        intercept_w=_at_least(line.intercept_w, fit.best.intercept_w.half_width),
-    )
+    gain = _at_least(line.gain, fit.best.gain.half_width)
+    reach = math.hypot(Z95 * line.level_u, line.level_at_w * gain.half_width)
+    return replace(line, gain=gain, intercept_w=_at_least(line.intercept_w, reach))
 
 
 def _at_least(estimate: Estimate, half_width: float) -> Estimate:

@@ -113,8 +113,10 @@ class KernelFit:
     def spans(self, width: str) -> Estimate | None:
         """Return the ``"window_s"`` or ``"tau_s"`` that the best has, from none where a likely family has none of it.
 
-        None where no likely family has it.
+        None where no likely family has it, or none of the families is right.
         """
+        if self.free is not None:
+            return None
         each: list[Estimate | None] = [getattr(shape, width) for shape in self.likely]
         known = [e for e in each if e is not None]
         if not known:

@@ -34,6 +34,7 @@ from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, Kerne
 from pmtpy.analysis.signal.estimate import Z95, Estimate, huber_weights, minimise, robust_sd, rounding_error, t95
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
+from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -51,6 +52,8 @@ _PARAMETERS = ("offset", "window", "tau", "wander", "rate")
 # How much of the wander is believed before the readings say so: of a phase that is steady, all that polls at regular
 # intervals seem to show is their own.
 _WANDER_SD = 0.5
+_GAIN_SD = 0.17  # of its logarithm, against a meter in the same circuit: 0.7 to 1.4; where few phases show, a wider ...
+# ... kernel with a larger gain fits as well, without end
 _STEADY = 1e-4  # of a period
 _FIRST = 1.0  # standard deviations: the first step of a profile; each is twice the one before ...
 _STEPS = (0.02, 0.3)  # ... and begins with no less and no more than these shares of the width
@@ -161,7 +164,7 @@ def fit_kernel(
             kept = plausible([top, *(f for f, _ in rows)], metered=metered, rest_w=rest_w)
             rows = [(f, misfit if any(f is k for k in kept) else math.inf) for f, misfit in rows]
             fit = profiled(fit, shape.family, name, [(f, misfit - low) for f, misfit in rows])
-            valley += [row for row in rows if row[1] < math.inf] if top is best else []
+            valley += [row for row in rows if row[1] < math.inf]
     asked = [(f, noise.misfit(problem.t, f.residuals)) for f in fits]
     fit = with_doubt(fit, asked, valley, least, problem.period)
     return fit if free is None else refuted(fit, free[0], free[1])
@@ -387,8 +390,9 @@ def _polish(problem: _Problem, family: str, point: Floats, weights: Floats, *, f
 
         def residuals(moving: Floats, noise: float = noise) -> Floats:
             full = whole(moving)
-            prior = noise * np.array([(full[-2] - 1.0) / _WANDER_SD, full[-1]])
-            return np.append(root * _evaluate(problem, family, full, weights).residuals, prior)
+            fit = _evaluate(problem, family, full, weights)
+            gain = math.log(max(fit.gain, 1e-9)) / _GAIN_SD if problem.metered else 0.0
+            return np.append(root * fit.residuals, noise * np.array([(full[-2] - 1.0) / _WANDER_SD, full[-1], gain]))
 
         theta = whole(minimise(residuals, theta[free], steps[free]))
     return _evaluate(problem, family, theta, weights)
@@ -421,7 +425,7 @@ def _describe(problem: _Problem, fit: Fit) -> Shape:
     rounding = rounding_error(problem.y, robust_sd(fit.residuals))
     mean, deviation = float(np.mean(design[:, 0])), max(float(np.std(design[:, 0])), 1e-300)
     # The line is that of the levels, which last; by how much it is another on flanks is part of its error.
-    gain_off, intercept_off = np.hypot(spread.shift[:2], off_line(design[:, 0], fit.gain))
+    gain_off, intercept_off = np.hypot(spread.shift[:2], off_line(design[:, 0], noise.slow))
     # The width is that of the reference's clock; on the readings' clock it is shorter by what the reference gains.
     return Shape(
         fit.family,
@@ -440,9 +444,11 @@ def _describe(problem: _Problem, fit: Fit) -> Shape:
 
 
 def _errors(problem: _Problem, fit: Fit, design: Floats) -> tuple[Noise, Spread]:
-    noise = Noise.of(fit.residuals, problem.y, fit.gain * float(np.ptp(design[:, 0])))
+    noise = Noise.of(fit.residuals, problem.y, np.asarray(fit.gain * design[:, 0], np.float64))
     late = np.asarray(problem.jitter * design[:, 2], np.float64)
-    prior = float(fit.point[4]), problem.rate_sd
+    prior = {-1: Number(float(fit.point[4]), problem.rate_sd)}
+    if problem.wanders:
+        prior[-2] = Number(float(fit.point[3]) - 1.0, _WANDER_SD)
     return noise, Spread.of(problem.t, design, fit.residuals, noise, prior=prior, late=late)
 
 

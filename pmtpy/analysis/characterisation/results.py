@@ -183,8 +183,9 @@ def fitted_response(lattice: PublishingClock, fit: KernelFit, transfer: Transfer
         transfer.gain.value,
         transfer.intercept_w.value,
         transfer.gain.half_width / Z95 / transfer.gain.value,
-        transfer.intercept_w.half_width / Z95,
+        transfer.level_u,
         best.lag_s.half_width / Z95,
         best.tau_s.half_width / Z95 if best.tau_s else 0.0,
         best.residual_w,
+        known_at_w=transfer.level_at_w,
     )

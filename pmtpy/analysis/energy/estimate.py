@@ -279,7 +279,7 @@ def _stated(
     rose = [found.watts[min(max(end + i, 0), last)] - found.watts[min(max(start + i, 0), last)] for i in (-1, 0)]
     parts = [
         ("reconstruction", math.sqrt(max(0.0, found.variance))),
-        ("gain", response.gain_u * abs(found.joules)),
+        ("gain", response.gain_u * abs(found.joules - response.known_at_w * (region[1] - region[0]))),
         ("offset", response.offset_u / response.gain * (region[1] - region[0])),
         ("lag", response.lag_u * float(np.max(np.abs(rose)))),
         # A step is anywhere in what is not seen of its period.

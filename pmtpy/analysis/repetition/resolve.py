@@ -26,7 +26,7 @@ _DECIDES = 0.5
 # Whoever ends when the interval is narrow ends a little more often where the scatter looks small by chance: intervals
 # of 95 % hold in 92 to 95 % (simulated, normal scatter, 5 to 60 blocks needed). So much wider they hold in 94 to 96 %.
 _CHOSEN_END = 1.08
-_SURE = 0.99  # of a drift, before it is spoken of
+_SURE = 0.95  # of a drift, before it is spoken of
 _APART, _MANY = 6.0, 8  # robust standard deviations from the median of so many trials: hardly by chance
 _MAD = 1.4826  # median absolute deviation to standard deviation, normal distribution
 _MOST_PLANNED = 10_000

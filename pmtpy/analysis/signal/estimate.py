@@ -7,7 +7,7 @@ that the data do not support. Pure mathematics; times are seconds, power watts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ _SETTLED = 1e-8  # relative gain of a step below which a search has arrived
 Z95 = 1.959964  # two-sided 95 % of the normal distribution
 NOTHING = "-"  # stands where there is no estimate
 _MOST_PLACES = 4
+_HALVED = 40  # times, until an end is known to a part in a million million
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,26 @@ class Estimate:
     def as_dict(self) -> dict[str, float]:
         """Return ``{"value", "low", "high"}``, as the JSON of every verb has it."""
         return {"value": self.value, "low": self.low, "high": self.high}
+
+
+def mixed(parts: Sequence[tuple[float, Estimate]]) -> tuple[float, float]:
+    """Return the 95 % interval of what is one of several estimates, each with its share of belief."""
+    from scipy.special import ndtr
+
+    share, value, low, high = np.array([(p, e.value, e.low, e.high) for p, e in parts]).T
+
+    def below(x: float) -> float:
+        off = x - value
+        return float(share @ ndtr(Z95 * off / np.maximum(np.where(off < 0.0, value - low, high - value), 1e-300)))
+
+    ends = []
+    for level in (0.025, 0.975):
+        left, right = float(np.min(2.0 * low - value)), float(np.max(2.0 * high - value))
+        for _ in range(_HALVED):
+            middle = (left + right) / 2.0
+            left, right = (left, middle) if below(middle) > level * float(np.sum(share)) else (middle, right)
+        ends.append((left + right) / 2.0)
+    return ends[0], ends[1]
 
 
 def t95(freedom: float) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -32,15 +34,22 @@ def _fitted(kernel: Kernel, ratio: float, *, regular: bool, seed: int) -> Kernel
     return fit_kernel(updates, meter, metered=True, rate_sd=1e-6)
 
 
-@pytest.mark.parametrize("regular", [False, True])
-@pytest.mark.parametrize("ratio", [2.0 / 3.0, 1.2])
-@pytest.mark.parametrize("kernel", _KERNELS, ids=str)
+@pytest.mark.parametrize(
+    ("kernel", "ratio", "regular"),
+    [
+        *itertools.product(_KERNELS, (2.0 / 3.0, 1.2), (False, True)),
+        (_KERNELS[1], 1.5, True),  # three phases: a slower one-pole with a larger gain fits as well, without end
+    ],
+    ids=str,
+)
 def test_a_load_in_step_is_never_confidently_wrong(kernel: Kernel, ratio: float, *, regular: bool) -> None:
     try:
         fit = _fitted(kernel, ratio, regular=regular, seed=1)
     except DeclinedError:
         return
     assert fit.family in (AMBIGUOUS, kernel.family)
+    if regular and ratio == 1.2 and kernel.family == "boxcar":
+        assert fit.family == AMBIGUOUS  # of a square wave of 240 ms, 140 ms with a gain of 1.33 show the same
     width = fit.spans("window_s" if kernel.window_s else "tau_s")
     assert width is None or width.contains(kernel.window_s or kernel.tau_s)
     assert fit.best.gain.contains(0.95)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pmtpy.analysis.characterisation._covariance import Noise, Spread, off_line
+from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 
 
@@ -20,14 +21,14 @@ def test_noise_of_each_reading_is_told_from_what_lasts() -> None:
     rng = np.random.default_rng(1)
     t = 0.02 * np.arange(3000.0)
     residuals = 0.3 * rng.standard_normal(len(t)) + 2.0 * _slow(t, 3.0, rng)
-    noise = Noise.of(residuals, residuals, swing=100.0)
+    noise = Noise.of(residuals, residuals, np.asarray(100.0 * (np.arange(len(t)) // 50 % 2), np.float64))
     assert np.sqrt(np.median(noise.own)) == pytest.approx(0.34, rel=0.15)  # and what the slow error moves in 20 ms
     assert np.sqrt(noise.slow) == pytest.approx(2.0, rel=0.4)
 
 
 def test_rounding_errs_even_where_every_reading_is_the_same() -> None:
     readings = np.repeat([60.0, 210.0], 50)
-    noise = Noise.of(np.zeros(100), readings + np.arange(100) % 2, swing=150.0)
+    noise = Noise.of(np.zeros(100), readings + np.arange(100) % 2, readings)
     assert np.sqrt(np.max(noise.own)) == pytest.approx(1.0 / np.sqrt(12.0))
 
 
@@ -35,7 +36,7 @@ def test_a_stray_reading_makes_no_noise_and_weighs_little() -> None:
     rng = np.random.default_rng(2)
     residuals = 0.5 * rng.standard_normal(400)
     residuals[200] = 30.0
-    noise = Noise.of(residuals, np.round(residuals, 2), swing=100.0)
+    noise = Noise.of(residuals, np.round(residuals, 2), np.linspace(0.0, 100.0, 400))
     assert np.sqrt(np.median(noise.own)) == pytest.approx(0.5, rel=0.2)
     assert noise.own[200] > 5.0 * np.median(noise.own)
 
@@ -56,7 +57,7 @@ def test_the_likelihood_is_that_of_noise_with_a_memory() -> None:
 
 def _spread(design: Floats, residuals: Floats, t: Floats) -> Spread:
     return Spread.of(
-        t, design, residuals, Noise(np.full(len(t), 0.01), 1e-8), prior=(0.0, 1e3), late=np.zeros(len(residuals))
+        t, design, residuals, Noise(np.full(len(t), 0.01), 1e-8), prior={-1: Number(0.0, 1e3)}, late=np.zeros(len(t))
     )
 
 
@@ -77,9 +78,12 @@ def test_a_parameter_that_two_readings_decide_has_hardly_a_degree_of_freedom() -
     assert spread.freedom(np.array([1.0, 0.0])) > 50.0
 
 
-def test_one_step_leaves_the_line_open_by_what_boards_are_off_it_and_many_blocks_less() -> None:
+def test_one_step_leaves_the_line_open_by_what_boards_are_off_it_and_many_blocks_by_what_is_seen() -> None:
     # R2 = 0.9999 over even levels: 0.34 % of the range each, so 0.48 % of the gain; the low level is at zero.
-    gain, intercept = off_line(np.repeat([0.0, 100.0, 0.0], 20), 1.0)
+    step, many = np.repeat([0.0, 100.0, 0.0], 20), np.tile(np.repeat([0.0, 100.0], 5), 16)
+    expected = Noise.of(np.zeros(60), np.linspace(0.0, 1.0, 60), step).slow
+    gain, intercept = off_line(step, expected)
     assert gain == pytest.approx(0.0048, abs=1e-4)
     assert intercept == pytest.approx(0.34, abs=0.01)
-    assert off_line(np.tile(np.repeat([0.0, 100.0], 5), 16), 1.0)[0] == pytest.approx(gain / 4.0, rel=0.05)
+    assert off_line(many, expected)[0] == pytest.approx(gain / 4.0, rel=0.05)
+    assert Noise.of(np.zeros(160), np.linspace(0.0, 1.0, 160), many).slow == pytest.approx(expected / 16.0, rel=0.05)

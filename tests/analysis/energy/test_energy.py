@@ -451,6 +451,17 @@ def test_updates_that_are_missing_while_the_power_rises_are_in_the_interval(wind
     assert np.mean(held) >= 0.9
 
 
+def test_an_error_of_the_gain_shows_as_far_as_the_power_is_from_where_it_was_fitted() -> None:
+    t = 0.1 * np.arange(100.0)
+    found = []
+    for known_at_w in (0.0, 80.0, 100.0):
+        response = Response(0.1, 0.1, gain_u=0.01, offset_u=0.5, known_at_w=known_at_w)
+        parts = dict(region_energy(t, np.full(100, 100.0), response, start_s=3.0, end_s=5.0).parts)
+        assert parts["offset"] == pytest.approx(1.0)
+        found.append(parts.get("gain", 0.0))
+    assert found == pytest.approx([2.0, 0.4, 0.0], abs=1e-6)
+
+
 def test_a_missing_stretch_of_updates_is_said() -> None:
     model = SensorModel()
     t, watts = shown(model, Square(), 0.0, 10.0)

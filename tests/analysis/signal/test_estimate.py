@@ -12,6 +12,7 @@ from pmtpy.analysis.signal.estimate import (
     huber_weights,
     jacobian_of,
     minimise,
+    mixed,
     robust_sd,
     rounding_error,
     t95,
@@ -63,3 +64,10 @@ def test_rounding_does_not_average_out_unless_noise_dithers_it() -> None:
     noisy = np.round(rng.choice([60.3, 210.4], 500) + rng.normal(0.0, 1.0, 500))
     assert rounding_error(noisy, 1.04) < 1e-6
     assert rounding_error(np.full(10, 60.0), 0.0) == 0.0
+
+
+def test_an_interval_of_one_of_several_holds_each_by_the_belief_in_it() -> None:
+    near, far = Estimate(0.0, -1.96, 1.96), Estimate(10.0, 8.04, 11.96)
+    assert mixed([(1.0, near)]) == pytest.approx((-1.96, 1.96), abs=1e-4)
+    assert mixed([(1.0, near), (1e-3, far)]) == pytest.approx((-1.96, 1.96), abs=0.05)
+    assert mixed([(2.0, near), (2.0, far)]) == pytest.approx((-1.645, 11.645), abs=0.01)
