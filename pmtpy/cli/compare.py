@@ -11,7 +11,7 @@ import importlib.util
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pmtpy.analysis.clocking import Polling
 from pmtpy.analysis.comparison.compare import compare
 from pmtpy.analysis.comparison.results import Comparison, Trace
 from pmtpy.cli import report
@@ -31,15 +30,14 @@ from pmtpy.cli.stopping import Stop
 from pmtpy.cli.terminal import progress, show
 from pmtpy.cli.values import add_part, part_of, utc_offset
 from pmtpy.cluster.clocks import Clocks
-from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 from pmtpy.core.clock import HOST_CLOCK, duration_of, seconds_of
-from pmtpy.core.markers import Span, paired
+from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
 from pmtpy.io.read import load
 from pmtpy.io.read.cut import Cut
-from pmtpy.io.recorded import time_u_of
 from pmtpy.lab.recorded import one_run
+from pmtpy.lab.traces import clock_of, marked, trace_of
 from pmtpy.plotting.recording import SUFFIXES
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
@@ -215,7 +213,7 @@ def _files(args: argparse.Namespace) -> _Watched:
             moved.append(said)
         if read.attrs["broken_lines"]:
             say(f"{path}: {len(read.attrs['broken_lines'])} lines left out")
-        spans = _marked(read)
+        spans = marked(read)
         powers = [c for c in read.columns if c.endswith("_W") and read[c].notna().any()]
         if not powers:  # marks alone belong to the recording named before, else to the one named next
             if traces:
@@ -226,92 +224,17 @@ def _files(args: argparse.Namespace) -> _Watched:
         shown = Path(path).name if [Path(p).name for p in paths].count(Path(path).name) == 1 else path
         several = sum(_split(other)[0] == path for other in args.things) > 1 or len(args.channel) > 1
         for name in [channel] if channel else args.channel or ["total"]:
-            trace = _trace(read, name, f"{shown}#{name}" if several or channel else shown)
+            trace = trace_of(read, name, f"{shown}#{name}" if several or channel else shown)
             traces.append(replace(trace, regions=(*waiting, *spans)))
             waiting, spans = [], []
         tables.append(read)
     one = (clocks is not None or one_run(tables)) if args.clock is None else args.clock == "one"
-    if one and len({_clock(t) for t in tables}) > 1:
+    if one and len({clock_of(t) for t in tables}) > 1:
         msg = "some of these files tell Unix time and some only time since their start: that is not one clock"
         raise TargetError(msg)
     warnings = [f"{t.attrs['path']} is virtual: its energy is emulated" for t in tables if t.attrs["virtual"]]
     warnings += [f"{t.attrs['path']}: {note}" for t in tables for note in t.attrs["notes"]]
     return _Watched(traces, one, warnings=[*warnings, *dict.fromkeys(moved)])
-
-
-def _clock(read: pd.DataFrame) -> str:
-    """Return the column with the best time that the file tells."""
-    return "time" if read["time"].notna().all() else "elapsed"
-
-
-def _marked(read: pd.DataFrame) -> list[Span]:
-    t = read[_clock(read)].to_numpy(np.float64)
-    rows = np.flatnonzero((read["marker"] != "").to_numpy())
-    labels = read["marker"].iloc[rows].tolist()
-    return paired([(float(t[row]), one) for row, label in zip(rows, labels, strict=True) for one in label.split(";")])[
-        0
-    ]
-
-
-def _trace(read: pd.DataFrame, name: str, shown: str) -> Trace:
-    bare = name.removesuffix("_W")
-    column = f"{bare}_W"
-    if column not in read or read[column].isna().all():
-        there = ", ".join(c.removesuffix("_W") for c in read.columns if c.endswith("_W") and read[c].notna().any())
-        msg = f"{read.attrs['path']} has no power called {name!r}; it has: {there} (FILE#CHANNEL names one per file)"
-        raise TargetError(msg)
-    joules = read[f"{bare}_J"].to_numpy(np.float64) if f"{bare}_J" in read else None
-    return Trace(
-        shown,
-        read[_clock(read)].to_numpy(np.float64),
-        read[column].to_numpy(np.float64),
-        joules,
-        read["lost"].to_numpy(np.int64),
-        _stated(read, bare),
-        polling=Polling.of(read.attrs["metadata"]),
-        time_u_s=time_u_of(read.attrs["metadata"]),
-    )
-
-
-def _stated(read: pd.DataFrame, name: str) -> Channel | None:
-    """Return what the file's metadata say of a channel; of a total that is the sum of several, what holds for all."""
-    known = {c["name"]: c for c in (read.attrs["metadata"] or {}).get("channels", ())}
-    parts = (
-        [c for c in known.values() if c.get("in_total")] if name == "total" else [known[name]] if name in known else []
-    )
-    if not parts:
-        return None
-    columns = {c["name"]: read[f"{c['name']}_W"] for c in parts if f"{c['name']}_W" in read}
-    watts = {part: float(column.mean()) for part, column in columns.items() if column.notna().any()}
-    whole = max(abs(sum(watts.values())), 1e-9)
-
-    def most(key: str) -> float | None:
-        values = [float(c[key]) for c in parts if c.get(key) is not None]
-        return max(values) if values else None
-
-    def together(key: str) -> float:
-        return float(np.sqrt(sum(float(c.get(key) or 0.0) ** 2 for c in parts)))
-
-    mean_s = _mean_s(read.attrs["metadata"])
-    return Channel(
-        name,
-        Quantity.ENERGY if all(c["quantity"] == "energy" for c in parts) else Quantity.POWER,
-        method=EnergyMethod(parts[0]["rule"]) if parts[0].get("rule") else None,
-        refresh_s=mean_s or most("refresh_s"),
-        window_s=mean_s or most("window_s"),
-        lag_s=most("lag_s"),
-        resolution=most("resolution"),
-        gain_u=float(np.sqrt(sum((float(c.get("gain_u") or 0.0) * watts.get(c["name"], 0.0)) ** 2 for c in parts)))
-        / whole,
-        offset_u=together("offset_u"),
-        noise=together("noise"),
-    )
-
-
-def _mean_s(metadata: Mapping[str, Any]) -> float | None:
-    """Return over which time each row is a mean, of a stream that was dumped with fewer rows; None of any other."""
-    thinned = metadata.get("interval_s") is not None and metadata.get("polled_s", 0.0) is None
-    return float(metadata["interval_s"]) if thinned else None
 
 
 # -- live sensors ------------------------------------------------------------------------------------------------------
@@ -398,6 +321,6 @@ def _target(thing: str) -> tuple[str, str]:
 def _lived(sensor: Sensor, read: pd.DataFrame, channel: str, start_ns: int) -> Trace:
     """Return what a sensor has written, on the host's monotonic clock, in seconds since the start."""
     anchor = acquisition_of(sensor).anchor
-    trace = _trace(read, channel or "total", f"{sensor.target}#{channel}" if channel else sensor.target)
+    trace = trace_of(read, channel or "total", f"{sensor.target}#{channel}" if channel else sensor.target)
     zero_s = (start_ns - anchor.monotonic_ns) / 1e9
     return replace(trace, t_s=np.asarray((trace.t_s - anchor.unix_ns / 1e9) - zero_s, np.float64))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pmtpy.integrations._pytest_energy import Record
+from pmtpy.integrations._pytest_budget import Record
 from pmtpy.lab.conditions import machine_facts
 
 _FORMAT = "pmtpy-pytest"

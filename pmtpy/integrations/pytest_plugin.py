@@ -13,7 +13,8 @@ import pytest
 
 if TYPE_CHECKING:
     from pmtpy.integrations._pytest_baseline import Baseline, Compared
-    from pmtpy.integrations._pytest_energy import EnergyFixture, Meter, Record
+    from pmtpy.integrations._pytest_budget import Record
+    from pmtpy.integrations._pytest_energy import EnergyFixture, Meter
 
 _MARKER = (
     "energy_budget(joules=None, watts=None, sensor=None): fail the test if it surely uses more energy or power than "
@@ -104,7 +105,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Refuse budgets that make no sense before anything runs; a worker cannot, there their tests fail."""
     marked = [item for item in items if item.get_closest_marker("energy_budget")]
     if marked and not hasattr(config, "workerinput"):
-        from pmtpy.integrations._pytest_energy import check_budgets
+        from pmtpy.integrations._pytest_budget import check_budgets
 
         check_budgets(marked)
 

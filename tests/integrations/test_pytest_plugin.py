@@ -19,7 +19,7 @@ import pytest
 import pmtpy
 from pmtpy.integrations import pytest_plugin
 from pmtpy.integrations._pytest_baseline import compared
-from pmtpy.integrations._pytest_energy import Budget, Found, check_budgets, judge
+from pmtpy.integrations._pytest_budget import Budget, Found, check_budgets, judge
 
 ROOT = Path(pmtpy.__file__).parents[1]
 PLUGIN = "pmtpy.integrations.pytest_plugin"
