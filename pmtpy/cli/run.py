@@ -38,25 +38,13 @@ from pmtpy.sensor.sensor import Sensor
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of the command.
+    """One run of the command."""
 
-    Attributes
-    ----------
-    status : int
-        Exit status.
-    seconds : float
-    measured : dict of target to Measurement or error
-    total : Measurement or None
-        The sum, where there is one.
-    until_lost : dict of target to Measurement
-        What sensors that were lost had measured before.
-    """
-
-    status: int
+    status: int  # exit status
     seconds: float
     measured: dict[str, Measurement | PmtError]
-    total: Measurement | None
-    until_lost: dict[str, Measurement]
+    total: Measurement | None  # the sum, where there is one
+    until_lost: dict[str, Measurement]  # what sensors that were lost had measured before
 
     def documents(self) -> list[dict[str, Any]]:
         """Return the JSON of every sensor."""

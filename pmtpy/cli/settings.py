@@ -36,26 +36,15 @@ _log = logging.getLogger("pmtpy")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a file says.
+    """What a file says."""
 
-    Attributes
-    ----------
-    path : Path or None
-        The file; None if there is none.
-    sensors : tuple of str
-        Default targets.
-    options : mapping of target to (option to text)
-        ``rapl`` speaks for every device of the backend but virtual ones, ``nvml:0`` for that one alone.
-    text : str
-        The file as it is, to tell lines.
-    combine : mapping of name to targets
-        Rails that are parts of one device, which is a target by its name.
-    """
-
-    path: Path | None = None
-    sensors: tuple[str, ...] = ()
+    path: Path | None = None  # the file; None if there is none
+    sensors: tuple[str, ...] = ()  # default targets
+    # (option to text): ``rapl`` speaks for every device of the backend but virtual ones, ``nvml:0`` for that one
+    # alone
     options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    text: str = ""
+    text: str = ""  # the file as it is, to tell lines
+    # rails that are parts of one device, which is a target by its name
     combine: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def rails(self, target: str) -> tuple[str, ...]:
@@ -65,10 +54,8 @@ class Settings:
     def options_for(self, target: str, environment: Mapping[str, str]) -> dict[str, object]:
         """Return the options for a target with the types that its backend expects.
 
-        Raises
-        ------
-        TargetError
-            It has no such option, or the value cannot be what the option is. The message names line and key.
+        Raises TargetError: it has no such option, or the value cannot be what the option is. The message names line and
+        key.
         """
         typed: dict[str, object] = {}
         for table, key, value in self._said_of(target, environment):
@@ -122,10 +109,7 @@ def _home() -> str:
 def load_settings() -> Settings:
     """Read the file that holds here.
 
-    Raises
-    ------
-    TargetError
-        It cannot be read or understood; the message names line and key.
+    Raises TargetError: it cannot be read or understood; the message names line and key.
     """
     path = find(os.environ, Path())
     if path is None:
@@ -143,10 +127,7 @@ def load_settings() -> Settings:
 def parse(text: str, path: Path) -> Settings:
     """Understand the text of a file; paths of profiles in it are relative to the file.
 
-    Raises
-    ------
-    TargetError
-        It is not TOML, or has a key or a value that means nothing. The message names line and key.
+    Raises TargetError: it is not TOML, or has a key or a value that means nothing. The message names line and key.
     """
     try:
         content = tomllib.loads(text)

@@ -45,24 +45,13 @@ _SHOWN_BAND = 0.01  # part of the height below which an uncertainty is thinner t
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A curve.
-
-    Attributes
-    ----------
-    label : str
-    curve : Envelope
-    rows : bool
-        Each point is a row, and not a slice.
-    means : bool
-        Each value is the mean since the row before, and not that of an instant.
-    gain_u, offset_u : float
-        Standard uncertainty of gain (relative) and zero (W), where the file says so.
-    """
+    """A curve."""
 
     label: str
     curve: Envelope
-    rows: bool
-    means: bool = False
+    rows: bool  # each point is a row, and not a slice
+    means: bool = False  # each value is the mean since the row before, and not that of an instant
+    # standard uncertainty of gain (relative) and zero (W), where the file says so
     gain_u: float = 0.0
     offset_u: float = 0.0
 
@@ -99,21 +88,14 @@ def plot(
     ----------
     recordings : mapping of str to Overview or DataFrame
         By the name to show. A table is as :func:`pmtpy.load` makes it.
-    out : path
     overlay : bool
         All totals in one panel, instead of one panel for each recording.
     channels : sequence of str, optional
         Powers to draw, as in the columns without ``_W``; None: the total, and the largest others.
     smooth : bool
         Smooth the lines for the eye (:mod:`pmtpy.plotting._smooth`), and say so.
-    theme : Theme
-
-    Raises
-    ------
-    TargetError
-        The suffix of ``out`` is unknown, no table has power, or there is no such channel.
-    SinkError
-        The picture cannot be written.
+    Raises TargetError: the suffix of ``out`` is unknown, no table has power, or there is no such channel.
+    Raises SinkError: the picture cannot be written.
     """
     path = Path(out)
     if path.suffix.lower() not in SUFFIXES:

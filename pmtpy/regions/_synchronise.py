@@ -60,7 +60,6 @@ class Timed:
 
     Parameters
     ----------
-    wait : callable
     ready : callable
         Whether the device has been used; until then there is nothing to wait for, and asking it would set it up.
     event : callable
@@ -108,12 +107,8 @@ class Timed:
 def device_of(sync: Sync) -> Device:
     """Return the device that is meant.
 
-    Raises
-    ------
-    BackendUnavailableError
-        Its package is not installed.
-    TargetError
-        Nothing of that name is known.
+    Raises BackendUnavailableError: its package is not installed.
+    Raises TargetError: nothing of that name is known.
     """
     if callable(sync):
         return Waiting(sync)

@@ -32,12 +32,8 @@ def folder() -> str:
 def save(profile: Profile) -> str:
     """Keep a profile in the place of the one before; return the path of its file.
 
-    Raises
-    ------
-    CalibrationError
-        It is not of one device that can be known again.
-    SinkError
-        The file cannot be written.
+    Raises CalibrationError: it is not of one device that can be known again.
+    Raises SinkError: the file cannot be written.
     """
     device = profile.device
     if device.virtual or not device.serial:
