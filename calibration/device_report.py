@@ -66,10 +66,7 @@ class Phase:
 def read(folder: Path) -> list[Phase]:
     """Read the recordings of a folder.
 
-    Raises
-    ------
-    SystemExit
-        There are none.
+    Raises SystemExit: there are none.
     """
     phases = []
     for name in ORDER:

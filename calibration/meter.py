@@ -55,31 +55,20 @@ def power_error(volts: float, volts_error: float, amps: float, amps_error: float
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean of many samples.
+    """A mean of many samples."""
 
-    Attributes
-    ----------
-    value, u : float
-        Mean and its standard uncertainty, from the means of blocks, so that drift is in it.
-    noise : float
-        Standard deviation of one sample.
-    samples : int
-        How many.
-    """
-
+    # mean and its standard uncertainty, from the means of blocks, so that drift is in it
     value: float
     u: float
-    noise: float
-    samples: int
+    noise: float  # standard deviation of one sample
+    samples: int  # how many
 
 
 def steady_mean(samples: Floats, what: str) -> Mean:
     """Mean of samples of a constant input.
 
-    Raises
-    ------
-    DeclinedError
-        Fewer than 1000 samples; the input stuck at one value; or a mean that moves far more than the noise explains.
+    Raises DeclinedError: fewer than 1000 samples; the input stuck at one value; or a mean that moves far more than the
+    noise explains.
     """
     x = np.asarray(samples, np.float64)
     x = x[np.isfinite(x)]
@@ -107,10 +96,8 @@ def zero_vref(amps: Floats, vref_v: float, sensitivity_v_per_a: float, *, larges
 
     Right for either polarity: both the reading and the sensitivity carry their sign.
 
-    Raises
-    ------
-    DeclinedError
-        As :func:`steady_mean`; or the mean is larger than ``largest_a``, which no zero is: a current flows.
+    Raises DeclinedError: as :func:`steady_mean`; or the mean is larger than ``largest_a``, which no zero is: a current
+    flows.
     """
     mean = steady_mean(amps, "zero of the current")
     if abs(mean.value) > largest_a:
@@ -134,10 +121,8 @@ def voltage_gain(volts: Floats, gain: float, supply_v: float, supply_u: float = 
     supply_v, supply_u : float
         True voltage and its standard uncertainty.
 
-    Raises
-    ------
-    DeclinedError
-        As :func:`steady_mean`; or the reading is not within 20 % of the supply: another sensor, or not connected.
+    Raises DeclinedError: as :func:`steady_mean`; or the reading is not within 20 % of the supply: another sensor, or
+    not connected.
     """
     mean = steady_mean(volts, "gain of the voltage")
     ratio = mean.value / supply_v
@@ -182,34 +167,20 @@ def noise_by_rate(values: Floats, rate_hz: float, rates_hz: Sequence[float] = RA
 
 @dataclass(frozen=True, slots=True)
 class Allan:
-    """Overlapping Allan deviation.
+    """Overlapping Allan deviation."""
 
-    Attributes
-    ----------
-    tau_s, deviation : float64, shape (n,)
-        Averaging times, and the deviation of neighbouring means over the root of two.
-    slope : Estimate
-        Of its logarithm over that of the time, up to 0.1 s: -1/2 for white noise.
-    white : bool
-        Whether -1/2 is within the interval, or within 0.05 of it.
-    floor : float
-        The smallest deviation: averaging longer does not help beyond it.
-    """
-
+    # shape (n,); averaging times, and the deviation of neighbouring means over the root of two
     tau_s: Floats
     deviation: Floats
-    slope: Estimate
-    white: bool
-    floor: float
+    slope: Estimate  # of its logarithm over that of the time, up to 0.1 s: -1/2 for white noise
+    white: bool  # whether -1/2 is within the interval, or within 0.05 of it
+    floor: float  # the smallest deviation: averaging longer does not help beyond it
 
 
 def allan(values: Floats, rate_hz: float) -> Allan:
     """Overlapping Allan deviation over octaves of averaging time (IEEE 1139), and the slope that tells white noise.
 
-    Raises
-    ------
-    DeclinedError
-        Fewer than 1000 samples, or no noise at all.
+    Raises DeclinedError: fewer than 1000 samples, or no noise at all.
     """
     x = np.asarray(values, np.float64)
     if len(x) < _FEWEST or float(np.std(x)) == 0.0:

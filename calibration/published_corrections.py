@@ -21,10 +21,7 @@ _FEW = 10  # updates that folding needs
 def held_energy(t_s: Floats, watts: Floats, *, start_s: float, end_s: float, period_s: float) -> float:
     """Energy of an interval when each update counts from its publication to the next: what holding the register gives.
 
-    Raises
-    ------
-    CoverageError
-        The updates do not reach over the interval.
+    Raises CoverageError: the updates do not reach over the interval.
     """
     bounds = np.append(t_s, t_s[-1:] + period_s)
     if start_s < bounds[0] - 1e-9 or end_s > bounds[-1] + 1e-9:
@@ -68,10 +65,8 @@ def folded_energy(
     Each update weighs half the phase between its neighbours, so an uneven spread over the phases does not alias.
     Good for whole periods; the shape of the result is not the shape of the power.
 
-    Raises
-    ------
-    CoverageError
-        Fewer than 10 updates in the interval, or a quarter of the load's cycle that none of them sees.
+    Raises CoverageError: fewer than 10 updates in the interval, or a quarter of the load's cycle that none of them
+    sees.
     """
     inside = (t_s >= start_s + response.lag_s) & (t_s < end_s + response.lag_s)
     if np.count_nonzero(inside) < _FEW:

@@ -27,26 +27,15 @@ _STEEPEST = 3.0  # voltage at the highest clock over that at the ridge: no chip 
 
 @dataclass(frozen=True, slots=True)
 class PowerCurve:
-    """Power of one kernel over the clock.
+    """Power of one kernel over the clock."""
 
-    Attributes
-    ----------
-    static_w, slope, rise : float
-        ``P_s``, ``a`` (W/MHz) and ``b`` (1/MHz).
-    ridge_mhz : Estimate
-        Clock above which voltage rises.
-    cap_w : float
-        Power limit seen, infinite if none was.
-    residual : float
-        Root mean square relative residual.
-    """
-
+    # ``P_s``, ``a`` (W/MHz) and ``b`` (1/MHz)
     static_w: float
     slope: float
     rise: float
-    ridge_mhz: Estimate
-    cap_w: float
-    residual: float
+    ridge_mhz: Estimate  # clock above which voltage rises
+    cap_w: float  # power limit seen, infinite if none was
+    residual: float  # root mean square relative residual
 
     def watts(self, mhz: Floats) -> Floats:
         """Power at clocks ``mhz``."""
@@ -62,10 +51,7 @@ def fit_power_curve(mhz: Floats, watts: Floats, *, cap_w: float = math.inf, nois
     noise : float, optional
         Relative standard deviation of a power; None: from the residuals.
 
-    Raises
-    ------
-    DeclinedError
-        Fewer than five different clocks, or powers that do not rise with them.
+    Raises DeclinedError: fewer than five different clocks, or powers that do not rise with them.
     """
     f, p = np.asarray(mhz, np.float64), np.asarray(watts, np.float64)
     if len(np.unique(np.round(f))) < _CLOCKS or not np.all(p > 0):

@@ -19,10 +19,7 @@ DARK, MIDDLE, LIGHT = "#1b3a5c", "#c8553d", "#8fb8de"
 def recordings() -> Path:
     """Folder of the public recordings; ``PMTPY_SHARED`` names the folder above it.
 
-    Raises
-    ------
-    SystemExit
-        They are not there.
+    Raises SystemExit: they are not there.
     """
     shared = Path(os.environ.get("PMTPY_SHARED", HERE.parents[1] / "shared"))
     path = shared / "data" / "gpu-traces"

@@ -131,24 +131,15 @@ class Simulated(Source):
 
 @dataclass
 class World:
-    """A sensor, its clock, and what has run beside it.
-
-    Attributes
-    ----------
-    scatter : float
-        Relative standard deviation of the power from one call of ``run`` to the next: of what is measured in a burst.
-    trend : callable
-        Factor of the power at an instant (seconds): drift.
-    outliers : float
-        Share of calls of ``run`` that draw 8 % more.
-    """
+    """A sensor, its clock, and what has run beside it."""
 
     model: SensorModel
     seed: int = 1
+    # relative standard deviation of the power from one call of ``run`` to the next: of what is measured in a burst
     scatter: float = 0.004
-    trend: Callable[[float], float] = lambda _t: 1.0
+    trend: Callable[[float], float] = lambda _t: 1.0  # factor of the power at an instant (seconds): drift
     states: bool = True
-    outliers: float = 0.0
+    outliers: float = 0.0  # share of calls of ``run`` that draw 8 % more
     clock: OwnClock = field(init=False)
     load: History = field(init=False)
     source: Simulated = field(init=False)
