@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -98,7 +99,9 @@ def bytecodes(action: Callable[[], object]) -> int:
 def waiting() -> dict[str, object]:
     """CPU of what a program waits for, taken in turns, so that one can be compared with the other.
 
-    A region leaves the arithmetic of its two rows to whoever asks for its energy; what that is, is taken by itself.
+    A reading of counters and a region leave the arithmetic of their rows to whoever asks for the energy, in the end to
+    one reading in 64. So each is taken without it, with what earlier turns left worked out before; and with it, as the
+    mean over so many that each turn works all of its own out.
     """
     bare = Counters()
     with Sensor(Counters(), "read", HOST_CLOCK) as read, Sensor(Counters(), "regions", HOST_CLOCK) as watched:
@@ -112,13 +115,27 @@ def waiting() -> dict[str, object]:
                 pass
             return made.so_far()
 
+        def all_of(action: Callable[[], object], sensor: Sensor) -> Callable[[], object]:
+            def many() -> None:
+                for _ in range(CALLS):
+                    action()
+                sensor.history(0.0)
+
+            return many
+
         actions: dict[str, Callable[[], object]] = {
             "poll_of_four_counters": bare.poll,
             "read_of_four_counters": read.read,
+            "read_and_its_joules": lambda: read.read().joules,
             "region_enter_exit": region,
             "region_and_its_joules": evaluated,
         }
-        figures: dict[str, object] = {f"{k}_us": v for k, v in side_by_side(actions, ROUNDS, CALLS).items()}
+        asked = {"read_of_four_counters": read, "read_and_its_joules": read, "region_enter_exit": watched}
+        before = {name: partial(sensor.history, 0.0) for name, sensor in asked.items()}
+        figures: dict[str, object] = {f"{k}_us": v for k, v in side_by_side(actions, ROUNDS, CALLS, before).items()}
+        whole = {"read_of_four_counters": all_of(read.read, read), "region_enter_exit": all_of(region, watched)}
+        for name, row in side_by_side(whole, ROUNDS, 1, before).items():
+            figures[f"{name}_with_its_arithmetic_us"] = {k: us / CALLS for k, us in row.items()}
         return figures | {f"{name}_bytecodes": bytecodes(action) for name, action in actions.items()}
 
 
