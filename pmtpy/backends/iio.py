@@ -30,6 +30,8 @@ _LENGTH = 4096  # conversions that the kernel keeps: seconds
 _READ_BYTES = 1 << 16
 _CLOCK_NS = 3600 * NS_PER_S  # Unix time is decades away
 _GAIN_U = math.hypot(0.01, 0.001, 0.001) / math.sqrt(3.0)  # a shunt of 1 %, 0.1 % of the chip twice: rectangular
+_SHUNT_V = 0.08192  # either way: INA226 data sheet (TI SBOS547A), 7.5, also of the INA230 and INA231
+_INA219_SHUNT_V = 0.04  # at a gain of 1: INA219 data sheet (TI SBOS448G), table 7
 _TYPE = re.compile(r"(le|be):([su])(\d+)/(\d+)(?:X\d+)?>>(\d+)")
 _REFERENCE = "INA226 data sheet; Linux drivers/iio/adc/ina2xx-adc.c"
 
@@ -43,11 +45,12 @@ class _IioSource(Source):
         self._folder, self._fd, self._layout, self._clock = folder, fd, layout, clock
         self._rest, self._last_ns, self._steps = b"", -1, Steps(4)
         self._lost: SourceLostError | None = None
+        self._ends = np.array(_ends(folder))
         rate = _number(folder, "in_sampling_frequency")
         window_s = 1.0 / rate if rate and rate > 0 else None
         name = optional_text(folder / "name") or "ina"
         domain = f"external/iio/{folder.name}"
-        shunt = _number(folder, "in_shunt_resistor") or math.nan
+        shunt = _shunt_ohms(folder)
         notes = [f"shunt of {shunt:g} ohm; see that this is the one on the board"]
         common: dict[str, object] = {"refresh_s": window_s, "reference": _REFERENCE}
         self.channels = (
@@ -83,6 +86,8 @@ class _IioSource(Source):
         t_ns, whole = t_ns[keep], whole[keep]
         self._last_ns = int(t_ns[-1])
         counts = np.stack([whole["voltage"], whole["current"]], axis=1).astype(np.float64)
+        # At the end of a converter the true value may be anything beyond: nothing is known.
+        counts[np.abs(counts) > self._ends] = math.nan
         return Block(t_ns, counts, self._steps.lost(t_ns))
 
     def _drained(self) -> bytes:
@@ -134,7 +139,27 @@ def _field(folder: Path, channel: str) -> tuple[int, str]:
     if found is None or index is None or int(found[4]) not in {8, 16, 32, 64} or found[5] != "0":
         why = f"{folder.name} does not say how it stores {channel}"
         raise BackendUnavailableError(BACKEND, why, "its driver must be ina2xx-adc: see name in its folder")
-    return int(index), f"{'<' if found[1] == 'le' else '>'}{'i' if found[2] == 's' else 'u'}{int(found[4]) // 8}"
+    signed = found[2] == "s" or channel == CURRENT  # older drivers call its register unsigned, which it is not
+    return int(index), f"{'<' if found[1] == 'le' else '>'}{'i' if signed else 'u'}{int(found[4]) // 8}"
+
+
+def _shunt_ohms(folder: Path) -> float:
+    """Return the shunt that the driver was told of; drivers before Linux 4.14 write whole millionths. NaN: unknown."""
+    text = optional_text(folder / "in_shunt_resistor") or ""
+    value = _number(folder, "in_shunt_resistor") or math.nan
+    return value * 1e-6 if text.strip().isdecimal() else value
+
+
+def _ends(folder: Path) -> tuple[float, float]:
+    """Return the greatest counts of voltage and current (either way) that say more than that the value lies beyond.
+
+    The converter of the shunt ends before the register of the current where the driver scales it.
+    """
+    full_v = _SHUNT_V
+    if optional_text(folder / "name") == "ina219":
+        full_v = _INA219_SHUNT_V / (_number(folder, "in_voltage0_hardwaregain") or 0.125)
+    most = full_v / (_shunt_ohms(folder) * _scale(folder, CURRENT))
+    return float(0xFFFF - 1), min(0x7FFF, most if most > 0 else math.inf) - 1
 
 
 def _record_layout(folder: Path) -> np.dtype[np.void]:

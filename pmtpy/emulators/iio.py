@@ -59,7 +59,8 @@ class Chip:
         rows["voltage"] = round(VOLTS / VOLTS_PER_COUNT)
         # Rounding is dithered by the chip's own noise, which is a count or so.
         dither = np.random.default_rng(int(ends[0]) & 0xFFFF_FFFF).uniform(-0.5, 0.5, count)
-        rows["current"] = np.rint(watts / VOLTS / AMPERES_PER_COUNT + dither)
+        current = np.rint(watts / VOLTS / AMPERES_PER_COUNT + dither)
+        rows["current"] = np.clip(current, -0x8000, 0x7FFF)  # the converter ends there
         rows["stamp"] = ends[1:]
         rows, self.skip = rows[self.skip :], max(0, self.skip - count)
         with contextlib.suppress(BlockingIOError):

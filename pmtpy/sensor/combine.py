@@ -209,7 +209,7 @@ def _combined(name: str, rails: Sequence[str], sources: Sequence[Source]) -> tup
             c,
             name=f"{prefix}.{c.name}",
             operands=tuple(f"{prefix}.{o}" for o in c.operands),
-            domain=f"{name}/{prefix}/{parts[i][1]}" if i in chosen else "",
+            domain=parts[i][1] if i in chosen else "",  # as it is: beside others a part is told again
         )
         for i, (c, prefix) in enumerate(zip(channels, prefixes, strict=True))
     )

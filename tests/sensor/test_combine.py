@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -192,6 +193,22 @@ def test_a_combination_and_a_region_sum_by_one_rule(domains: tuple[str, str], jo
         assert region.total.joules == joules
     for sensor in beside:
         sensor.close()
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize(
+    "domains", [("host", "host/socket0/package"), ("gpu/0", "gpu/1"), ("external/0", "external/1")]
+)
+def test_a_combination_beside_its_own_rails_adds_none_a_second_time(domains: tuple[str, str], first: bool) -> None:  # noqa: FBT001
+    clock = ManualClock()
+    for kept in (domains, domains[:1], domains[1:]):
+        whole = _Combined("board", ["a:0", "a:1"], [_Rail(clock, domain) for domain in domains], clock)
+        with contextlib.ExitStack() as stack:
+            board = stack.enter_context(Sensor(whole, "board", clock))
+            again = [stack.enter_context(Sensor(_Rail(clock, d), f"r{i}", clock)) for i, d in enumerate(kept)]
+            with pmt.region("again", *([board, *again] if first else [*again, board])) as region:
+                clock.advance(1.0)
+            assert region.total.joules == (5.0 if "host" in domains else 10.0)
 
 
 def test_rails_with_times_of_their_own_make_one_curve_and_a_lost_one_is_coverage() -> None:

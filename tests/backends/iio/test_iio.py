@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from pmtpy.backends import iio
@@ -55,6 +56,41 @@ def test_conversions_bear_the_kernels_stamps_and_lost_ones_are_counted(chip: Chi
     source.close()
     source.close()
     assert (folder / "buffer/enable").read_text() == "0"
+
+
+@pytest.mark.parametrize(
+    ("name", "shunt", "last_w"),
+    [
+        ("ina226", "0.004000", 245.74),  # 81.92 mV: 20.48 A of 12 V
+        ("ina226", "8000", 122.86),  # in millionths, as older drivers write it
+        ("ina219", "0.020000", 191.9),  # 320 mV: 16 A
+    ],
+)
+def test_a_current_at_the_end_of_its_converter_is_not_known(
+    name: str, shunt: str, last_w: float, clock: ManualClock
+) -> None:
+    for watts, known in ((last_w, True), (last_w + 0.5, False), (400.0, False)):
+        world = make_world(f"constant:{watts}", clock=clock)
+        chip = Chip(world, name=name)
+        chip.tree.write(f"{iio.DEVICES}/{NAME}/in_shunt_resistor", shunt)
+        source = opened(chip, clock)
+        clock.advance(0.01)
+        chip.refresh(clock.now_ns())
+        volts, amperes = source.read().raw.T
+        assert np.isfinite(volts).all()
+        assert np.isfinite(amperes).any() == known
+        source.close()
+        chip.close()
+
+
+def test_a_current_that_flows_back_is_negative_also_where_the_driver_calls_it_unsigned(
+    chip: Chip, clock: ManualClock
+) -> None:
+    chip.tree.write(f"{iio.DEVICES}/{NAME}/scan_elements/{iio.CURRENT}_type", "le:u16/16>>0")
+    source = opened(chip, clock)
+    os.write(chip._pipe, np.array([9600, 65536 - 80, 0, 0], "<u2").tobytes() + clock.now_ns().to_bytes(8, "little"))
+    assert source.read().raw.tolist() == [[9600.0, -80.0]]
+    source.close()
 
 
 def test_half_a_record_waits_for_its_rest(chip: Chip, clock: ManualClock) -> None:
