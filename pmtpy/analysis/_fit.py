@@ -36,31 +36,16 @@ _MUCH = 1.25  # times the residual, below which it does not matter
 
 @dataclass(frozen=True, slots=True)
 class FreeShape:
-    """A kernel of free shape.
+    """A kernel of free shape."""
 
-    Attributes
-    ----------
-    edges_s : float64, shape (m + 1,)
-        Ages of the ends of its cells.
-    weights : float64, shape (m,)
-        Of the cells; of unit sum.
-    gain, intercept_w, lag_s : Estimate
-    left : float
-        Sum of squares of the residuals, in watts squared.
-    rows : int
-        Readings used.
-    freedom : float
-        Parameters, in effect.
-    """
-
-    edges_s: Floats
-    weights: Floats
+    edges_s: Floats  # shape (m + 1,); ages of the ends of its cells
+    weights: Floats  # shape (m,); of the cells; of unit sum
     gain: Estimate
     intercept_w: Estimate
     lag_s: Estimate
-    left: float
-    rows: int
-    freedom: float
+    left: float  # sum of squares of the residuals, in watts squared
+    rows: int  # readings used
+    freedom: float  # parameters, in effect
 
     @property
     def residual_w(self) -> float:
@@ -91,7 +76,6 @@ def fit_free(at_s: Floats, watts: Floats, reference: PowerTrace, *, lag_s: float
     ----------
     at_s, watts : float64, shape (n,)
         Instants of the readings on the reference's clock, and what was read.
-    reference : PowerTrace
     lag_s, spread_s : float
         About the mean and the standard deviation of the kernel: where it is looked for.
 

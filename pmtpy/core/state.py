@@ -129,25 +129,13 @@ class _Draft:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What all states of one sensor share.
-
-    Attributes
-    ----------
-    target : str
-    names : tuple of str
-        As of the states.
-    unix_ns : int
-        Unix time less monotonic time.
-    opening : int
-    parts : tuple of int
-        As of the states.
-    """
+    """What all states of one sensor share."""
 
     target: str
-    names: tuple[str, ...]
-    unix_ns: int
+    names: tuple[str, ...]  # as of the states
+    unix_ns: int  # Unix time less monotonic time
     opening: int = 0
-    parts: tuple[int, ...] = ()
+    parts: tuple[int, ...] = ()  # as of the states
 
     def at_row(self, row: Point, lost: int) -> State:
         """Return the state at the instant of a row, up to which ``lost`` rows were lost."""
@@ -205,33 +193,18 @@ _TOO_MUCH = 0.05  # share above which a sum of joules would pass for something t
 
 @dataclass(frozen=True, slots=True)
 class KnownEnergy:
-    """What is known of the energy between two states.
+    """What is known of the energy between two states."""
 
-    Attributes
-    ----------
-    joules : float
-        Of the time that is covered.
-    covered_s : float
-        How much that is, seconds; negative between states in reverse order.
-    doubt : str
-        What is not known, in a sentence; empty where all is.
-    too_little : bool
-        The joules would pass for something that they are not.
-    """
-
-    joules: float
-    covered_s: float
-    doubt: str = ""
-    too_little: bool = False
+    joules: float  # of the time that is covered
+    covered_s: float  # how much that is, seconds; negative between states in reverse order
+    doubt: str = ""  # what is not known, in a sentence; empty where all is
+    too_little: bool = False  # the joules would pass for something that they are not
 
 
 def known_energy(a: State, b: State, channel: str | int | None = None) -> KnownEnergy:
     """Return what is known of the energy from ``a`` to ``b``, by the rows that have come by now. Refuses no gap.
 
-    Raises
-    ------
-    TargetError
-        The states belong to different sensors, or there is no such channel.
+    Raises TargetError: the states belong to different sensors, or there is no such channel.
     """
     i = _index(a, b, channel)
     place = a.place or b.place

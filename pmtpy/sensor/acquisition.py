@@ -231,10 +231,7 @@ class Acquisition:
     def resume(self, source: Source) -> None:
         """Go on with the same device, opened anew after a loss; the time between has no known energy.
 
-        Raises
-        ------
-        TargetError
-            Another device answers now, or it has other channels.
+        Raises TargetError: another device answers now, or it has other channels.
         """
         calibration = self.calibration
         channels = calibration.channels(source.channels) if calibration is not None else source.channels

@@ -104,17 +104,11 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """By how much the parameters of a fit move once the slow error is known of, and their covariance then.
+    """By how much the parameters of a fit move once the slow error is known of, and their covariance then."""
 
-    Attributes
-    ----------
-    shift : float64, shape (p,)
-    covariance : float64, shape (p, p)
-        Of noise and slow error, over all that its memory may be; and of what errors of the times do to readings on
-        steep flanks.
-    """
-
-    shift: Floats
+    shift: Floats  # shape (p,)
+    # shape (p, p); of noise and slow error, over all that its memory may be; and of what errors of the times do to
+    # readings on steep flanks
     covariance: Floats
     _rows: Floats  # the design, each reading in units of its own noise
     _bread: Floats

@@ -29,40 +29,27 @@ _BENT = 0.001  # ... and the share of the range below which it does not matter: 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Steady-state gradient and intercept.
+    """Steady-state gradient and intercept."""
 
-    Attributes
-    ----------
-    gain, intercept_w : Estimate
-        ``reading = gain * power + intercept``. The intercept's interval allows for how far the board was off the line
-        for a while, by what it was doing.
-    level_at_w, level_u : float
-        The true power at which the error of the gain does nothing, and the standard uncertainty of a reading there.
-    low_w, high_w : float
-        Range of true power over which they were fitted. Nothing is known outside.
-    r2, residual_w : float
-        Share of the variance explained, and the robust deviation of the residuals.
-    note : str
-        Empty, or what is doubtful: residuals that bend with the power.
-    """
-
+    # ``reading = gain * power + intercept``. The intercept's interval allows for how far the board was off the line
+    # for a while, by what it was doing.
     gain: Estimate
     intercept_w: Estimate
+    # the true power at which the error of the gain does nothing, and the standard uncertainty of a reading there
     level_at_w: float
     level_u: float
+    # Range of true power over which they were fitted. Nothing is known outside.
     low_w: float
     high_w: float
+    # share of the variance explained, and the robust deviation of the residuals
     r2: float
     residual_w: float
-    note: str = ""
+    note: str = ""  # empty, or what is doubtful: residuals that bend with the power
 
     def power(self, reading_w: float) -> Estimate:
         """Return the true power behind a steady reading.
 
-        Raises
-        ------
-        DeclinedError
-            The power lies outside the calibrated range by more than a tenth of it.
+        Raises DeclinedError: the power lies outside the calibrated range by more than a tenth of it.
         """
         power = (reading_w - self.intercept_w.value) / self.gain.value
         margin = 0.1 * (self.high_w - self.low_w)
@@ -83,10 +70,7 @@ def fit_line(x: Floats, y: Floats, *, weights: Floats | None = None, x_noise_w: 
     x_noise_w : float
         Standard deviation of the noise in ``x``, which attenuates the gain by ``1 - noise^2 / var(x)``: undone.
 
-    Raises
-    ------
-    DeclinedError
-        Too few points, or a power that hardly varies.
+    Raises DeclinedError: too few points, or a power that hardly varies.
     """
     given = np.ones(len(x)) if weights is None else weights
     if len(x) < MIN_UPDATES:
@@ -201,10 +185,7 @@ def fit_transfer(updates: Updates, meter: PowerTrace, fit: KernelFit, pivot_s: f
     pivot_s : float
         The instant at which the two clocks agree, as in the fit of the kernel.
 
-    Raises
-    ------
-    DeclinedError
-        Too few updates, or a power that hardly varies.
+    Raises DeclinedError: too few updates, or a power that hardly varies.
     """
     inside = (updates.t_s > meter.start_s) & (updates.t_s < meter.end_s)
     t, y = updates.t_s[inside], updates.watts[inside]

@@ -16,44 +16,23 @@ NAMED = 20.0  # to one: odds from which a family is named, and from which anothe
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One family of kernels, fitted.
+    """One family of kernels, fitted."""
 
-    Attributes
-    ----------
-    family : str
-        ``"boxcar"``, ``"one-pole"`` or ``"boxcar*one-pole"``.
-    window_s, tau_s : Estimate or None
-        Width of the boxcar, time constant of the one-pole; None where the family has none.
-    offset_s : Estimate
-        Age of the kernel's end at the update; negative where stamps are early.
-    lag_s : Estimate
-        Mean age of what a reading shows: ``window/2 + tau + offset``. Better known than its parts.
-    rate : Estimate or None
-        What the reference's clock gains on the readings', relative; None where it was taken as right.
-    gain, intercept_w : Estimate
-        Of the readings on the filtered reference.
-    loss : float
-        Mean of Huber's loss, in watts squared.
-    residual_w : float
-        Robust standard deviation of the residuals.
-    r2 : float
-        Share of the variance explained.
-    wander : float
-        Share that is believed of the wander which the phase of the updates was found to have.
-    """
-
-    family: str
+    family: str  # ``"boxcar"``, ``"one-pole"`` or ``"boxcar*one-pole"``
+    # width of the boxcar, time constant of the one-pole; None where the family has none
     window_s: Estimate | None
     tau_s: Estimate | None
-    offset_s: Estimate
-    lag_s: Estimate
+    offset_s: Estimate  # age of the kernel's end at the update; negative where stamps are early
+    lag_s: Estimate  # Mean age of what a reading shows: ``window/2 + tau + offset``. Better known than its parts.
+    # what the reference's clock gains on the readings', relative; None where it was taken as right
     rate: Estimate | None
+    # of the readings on the filtered reference
     gain: Estimate
     intercept_w: Estimate
-    loss: float
-    residual_w: float
-    r2: float
-    wander: float = 1.0
+    loss: float  # mean of Huber's loss, in watts squared
+    residual_w: float  # robust standard deviation of the residuals
+    r2: float  # share of the variance explained
+    wander: float = 1.0  # share that is believed of the wander which the phase of the updates was found to have
 
     def by_means(self, cell_s: float) -> Shape:
         """Return the shape with the doubt of a reference that is known as means over cells alone.
@@ -74,32 +53,16 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class KernelFit:
-    """The kernel of a sensor, as far as one recording tells.
+    """The kernel of a sensor, as far as one recording tells."""
 
-    Attributes
-    ----------
-    family : str
-        One of the families, or ``"ambiguous"`` where the odds of none of them are 20 to 1.
-    best : Shape
-        The likeliest.
-    shapes : tuple of Shape
-        The best of each family, that of least loss first.
-    updates : int
-        Number of updates used.
-    reason : str
-        Why it is ambiguous. The gain, intercept and lag of ``best`` then span all fits that are nearly as good.
-    odds : tuple of (str, float)
-        Share of belief in each family, the likeliest first.
-    free : FreeShape or None
-        The kernel of free shape, where none of the families is right: gain, intercept and lag of ``best`` are its.
-    """
-
-    family: str
-    best: Shape
-    shapes: tuple[Shape, ...]
-    updates: int
+    family: str  # one of the families, or ``"ambiguous"`` where the odds of none of them are 20 to 1
+    best: Shape  # the likeliest
+    shapes: tuple[Shape, ...]  # the best of each family, that of least loss first
+    updates: int  # number of updates used
+    # Why it is ambiguous. The gain, intercept and lag of ``best`` then span all fits that are nearly as good.
     reason: str = ""
-    odds: tuple[tuple[str, float], ...] = ()
+    odds: tuple[tuple[str, float], ...] = ()  # (str, float): share of belief in each family, the likeliest first
+    # the kernel of free shape, where none of the families is right: gain, intercept and lag of ``best`` are its
     free: FreeShape | None = None
 
     @property
@@ -128,10 +91,7 @@ class KernelFit:
     def by_means(self, cell_s: float, period_s: float) -> KernelFit:
         """Return the fit with the doubt of a reference that is known as means over cells alone.
 
-        Raises
-        ------
-        DeclinedError
-            The cells are too long for this kernel, in readings that come every ``period_s``.
+        Raises DeclinedError: the cells are too long for this kernel, in readings that come every ``period_s``.
         """
         window = self.best.window_s.value if self.best.window_s is not None else 0.0
         tau = self.best.tau_s.value if self.best.tau_s is not None else 0.0
@@ -144,10 +104,7 @@ class KernelFit:
 def refuse_coarse(cell_s: float, period_s: float) -> None:
     """Decline a reference that has no more readings than the sensor.
 
-    Raises
-    ------
-    DeclinedError
-        It cannot show over which time the sensor averages.
+    Raises DeclinedError: it cannot show over which time the sensor averages.
     """
     if cell_s > _EQUAL * period_s:
         raise DeclinedError(_coarse(cell_s, f"readings {1e3 * period_s:.3g} ms apart"))

@@ -124,11 +124,8 @@ def fit_kernel(
     rest_w : float, optional
         What was read at rest before the load, which is about what is read between its blocks.
 
-    Raises
-    ------
-    DeclinedError
-        Too few updates in the reference; constant power; a reference that does not explain the readings; a load
-        whose period nearly equals the update period.
+    Raises DeclinedError: too few updates in the reference; constant power; a reference that does not explain the
+    readings; a load whose period nearly equals the update period.
     """
     problem = _problem(updates, reference, pivot_s, metered=metered)
     if rate_sd is not None:

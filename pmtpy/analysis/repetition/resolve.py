@@ -43,19 +43,12 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean with its interval of 95 %.
-
-    Attributes
-    ----------
-    value, low, high : float
-    repeatability : float
-        Half-width by the scatter of the trials alone.
-    """
+    """A mean with its interval of 95 %."""
 
     value: float
     low: float
     high: float
-    repeatability: float
+    repeatability: float  # half-width by the scatter of the trials alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +59,14 @@ class Difference:
     ----------
     value, low, high : float
         -0.02: the second uses 2 % less.
-    repeatability : float
-        Half-width by the scatter of the blocks alone.
-    verdict : Verdict
-    limit : float
-        The difference that matters, as asked for.
     """
 
     value: float
     low: float
     high: float
-    repeatability: float
+    repeatability: float  # half-width by the scatter of the blocks alone
     verdict: Verdict
-    limit: float
+    limit: float  # the difference that matters, as asked for
 
 
 def estimate(values: Sequence[float], common_u: float) -> Estimate:
