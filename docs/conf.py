@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -44,3 +49,21 @@ html_title = f"pmtpy {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 copybutton_prompt_text = "$ "
+
+
+def one_by_one(*heard: list[str]) -> None:
+    """Describe attributes that share a description (``low, high : float``) each by itself: napoleon takes one name."""
+    lines = heard[-1]
+    i = lines.index("Attributes") if "Attributes" in lines else len(lines)
+    while i < len(lines):
+        shared = re.fullmatch(r"(\w+(?:, \w+)+) : (.*)", lines[i])
+        if shared:
+            end = next((j for j in range(i + 1, len(lines)) if not lines[j].startswith(" ")), len(lines))
+            described = lines[i + 1 : end]
+            lines[i:end] = [line for name in shared[1].split(", ") for line in (f"{name} : {shared[2]}", *described)]
+        i += 1
+
+
+def setup(app: Sphinx) -> None:
+    """Have docstrings put in order before napoleon reads them."""
+    app.connect("autodoc-process-docstring", one_by_one, priority=400)

@@ -60,7 +60,8 @@ class Channel:
         The number of counts after which a counter starts again from zero; None if it never does.
     derivation : Derivation
         DIRECT channels are the columns of a Block, in order; the others are derived from channels named in
-        ``operands``. operands : tuple of str
+        ``operands``.
+    operands : tuple of str
         (voltage, current) for a PRODUCT, (sum, count) for a RATIO.
     method : EnergyMethod or None
         How power or energy is integrated. None: COUNTER for energy, MEAN for a RATIO, else TRAPEZOID.
