@@ -188,7 +188,7 @@ def draw_periods(every: list[Recorded], out: Path) -> None:
         nominal = lattice.blocks_s - each.polls.t_s[0]
         if len(nominal) > 1:
             axis.plot(nominal, 1e3 * lattice.block_phase_s, color=MIDDLE, marker="o", label="phase by block")
-            axis.legend(frameon=False, loc="upper right")
+            axis.legend(edgecolor="none", loc="upper right")
         axis.axhline(0.0, color=DARK, linewidth=0.8)
         axis.set_ylim(-550 * period, 550 * period)
         axis.set_title(
@@ -230,7 +230,7 @@ def _kernel(each: Recorded, axis: Axes) -> None:
     shown = _text(width.scaled(1e3).as_dict(), 2) if width else ""
     axis.set_title(f"{each.case.folder}: {fit.family} {shown} ms, residual {best.residual_w:.2f} W")
     axis.set_ylabel("W")
-    axis.legend(frameon=False, loc="lower right", fontsize=8)
+    axis.legend(edgecolor="none", loc="lower right", fontsize=8)
 
 
 def draw_losses(root: Path, every: list[Recorded], out: Path) -> None:

@@ -146,7 +146,7 @@ def draw(axis: Axes, case: Case, step: Step) -> None:
     axis.step(middle, power, where="mid", color=DARK, lw=1.4, label="corrected")
     axis.set(xlim=(-0.25, 1.1), xlabel="time since the kernel started (s)", ylabel="power (W)", title=case.title)
     axis.set_ylim(0, 1.25 * float(np.max(step.meter_w[near])))
-    axis.legend(frameon=False, loc="lower right", fontsize=8)
+    axis.legend(edgecolor="none", loc="lower right", fontsize=8)
 
 
 def aliasing(trials: int = 200) -> list[list[str]]:

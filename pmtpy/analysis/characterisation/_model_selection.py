@@ -109,8 +109,12 @@ def choose(
     fitted = {s.family: s for s in shapes}
     best = fitted.get(pure[likeliest], fitted[likeliest])
     mine = sum(share[family] for family, alone in pure.items() if best.family in (family, alone)) / total
-    others: list[tuple[float, Shape | Rival]] = [(share[s.family], s) for s in shapes]
-    others += [(share[r.shape], r) for r, _ in rivals]
+    # What is the best with a second width that does not matter says the same; of little belief, only where it lies.
+    apart = [s for s in shapes if pure[s.family] != best.family or s.family == best.family]
+    others: list[tuple[float, Shape | Rival, bool]] = [
+        (share[s.family], s, share[s.family] * NAMED > total) for s in apart
+    ]
+    others += [(share[r.shape], r, False) for r, _ in rivals]
     fit = KernelFit(best.family, _spanning(best, others), tuple(sorted(shapes, key=lambda s: s.loss)), n, "", odds)
     if mine * (1.0 + NAMED) >= NAMED:
         return fit
@@ -226,14 +230,22 @@ def _doubt(best: Shape, near: list[Fit]) -> str:
     )
 
 
-def _spanning(best: Shape, others: list[tuple[float, Shape | Rival]]) -> Shape:
-    """Widen what does not depend on a family by what the others say of it, each by the belief in it."""
+def _spanning(best: Shape, others: list[tuple[float, Shape | Rival, bool]]) -> Shape:
+    """Widen what does not depend on a family by what others say of it, each by the belief in it.
+
+    Each as uncertain as the best, or, where that is said of it, as it is by itself.
+    """
 
     def spanned(name: str) -> Estimate:
         own: Estimate = getattr(best, name)
-        each = [(share, getattr(other, name)) for share, other in others if hasattr(other, name)]
-        half = own.half_width  # a rival is as uncertain as the best
-        parts = [(p, e if isinstance(e, Estimate) else Estimate(e, e - half, e + half)) for p, e in each]
+        parts = [(1e-300, own)]
+        for share, other, itself in others:
+            found = getattr(other, name, None)
+            if isinstance(found, Estimate) and itself:
+                parts.append((share, found))
+            elif found is not None:
+                value = found.value if isinstance(found, Estimate) else found
+                parts.append((share, Estimate(value, value - own.half_width, value + own.half_width)))
         low, high = mixed(parts)
         return Estimate(own.value, min(low, own.value), max(high, own.value))
 
@@ -262,16 +274,12 @@ def refuted(fit: KernelFit, free: FreeShape, left_w: float) -> KernelFit:
         f"{left_w:.2g} W; gain, intercept and lag are those of the free shape"
     )
 
-    def at(estimate: Estimate, other: Estimate) -> Estimate:
-        half = max(estimate.half_width, other.half_width)
-        return Estimate(other.value, other.value - half, other.value + half)
-
     offset = Estimate(*(x + moved for x in (best.offset_s.value, best.offset_s.low, best.offset_s.high)))
     best = replace(
         best,
-        gain=at(best.gain, free.gain),
-        intercept_w=at(best.intercept_w, free.intercept_w),
-        lag_s=at(best.lag_s, free.lag_s),
+        gain=free.gain,
+        intercept_w=free.intercept_w,
+        lag_s=free.lag_s,
         offset_s=offset.widened(moved),
     )
     return replace(fit, family=AMBIGUOUS, best=best, reason=reason, free=free)
