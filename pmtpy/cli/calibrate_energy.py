@@ -77,6 +77,14 @@ def pair_of_numbers(text: str) -> tuple[float, float]:
 def run(args: argparse.Namespace) -> int:
     """Correct a recording, print an energy for each interval."""
     profile = parse_profile(_text_of(Path(args.profile)), args.profile)
+    if args.between:
+        pair_of_numbers(args.between)  # what is written wrong is said before the work begins
+    if not profile.response.shaped:
+        msg = (
+            "the profile does not know the kernel of its sensor, so only gain and offset could be corrected: "
+            "characterise the sensor under an irregular load, and make the profile from that"
+        )
+        raise CalibrationError(msg)
     table = read_file(args.recording, skip_broken=args.skip_broken, report=say)
     _refuse_another(profile, table, args.recording)
     column = power_column(table, args.channel or profile.channel, args.recording)
@@ -93,12 +101,6 @@ def run(args: argparse.Namespace) -> int:
             raise TargetError(msg)
         if polls.absolute:  # a log in local time without a zone is whole or half hours off
             shift = zone_shift(float(updates.t_s[0]), float(updates.t_s[-1]), PowerTrace.of_load(load))
-    if not profile.response.shaped:
-        msg = (
-            "the profile does not know the kernel of its sensor, so only gain and offset could be corrected: "
-            "characterise the sensor under an irregular load, and make the profile from that"
-        )
-        raise CalibrationError(msg)
     responses = known_responses(profile, updates.period_s, updates.watts)
     lead = max(_lead(response) for _, response in responses)
     found = []
