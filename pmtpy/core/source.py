@@ -158,7 +158,7 @@ class Source(ABC):
         """
 
     def read_row(self) -> Block | Row:
-        """Do what :meth:`read` does, in the cheapest form: a single row need not be arrays."""
+        """Do what :meth:`read` does, in the cheapest form: a single row need not be arrays; it is the reader's."""
         return self.read()
 
     @property

@@ -83,6 +83,11 @@ class Curve:
         """Follow the largest power from an instant on; no row that waits lies behind it."""
         return self.kept.follow_peak(start_ns)
 
+    def relieve(self) -> None:
+        """Integrate the rows that wait if they are many: behind a region, so that no later one has to within itself."""
+        if 2 * len(self._waiting) >= _MOST_WAITING:
+            self.settle()
+
     def settle(self) -> None:
         """Integrate the rows that wait; but not from within, where a signal's handler asks in the midst of it."""
         if self._settling:

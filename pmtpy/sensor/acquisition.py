@@ -316,6 +316,7 @@ class Acquisition:
             end = self._now(now_ns)
             if not self._curve.waiting:
                 stretch.peak.end_ns = end.t_ns
+            self._curve.relieve()
             return end
 
     def end_lost(self) -> Bookmark | None:
@@ -404,8 +405,10 @@ class Acquisition:
         if isinstance(place, Place):
             known = self._history.reading(place.mark)
             return replace(state, joules=known.joules, uncovered_ns=known.uncovered_ns, lost=known.lost)
-        known = self._history.at(state.t_ns)  # Ctrl-C, or a fork, came while its row was being worked out
-        fill_in(state, Point(state.t_ns, known.after.watts, known.joules, (), 0, known.uncovered_ns), known.lost)
+        # Ctrl-C or a fork came while its row was being worked out, or a signal's handler asks meanwhile.
+        known = self._history.at(state.t_ns)
+        unknown_ns = tuple([ns + known.extended_ns for ns in known.uncovered_ns])
+        fill_in(state, Point(state.t_ns, known.after.watts, known.joules, (), 0, unknown_ns), known.lost)
         return state
 
     def now(self) -> Bookmark:

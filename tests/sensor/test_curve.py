@@ -179,3 +179,16 @@ def test_a_state_is_told_although_its_row_was_interrupted_or_a_handler_asks_mean
         clock.advance(0.001)
         sensor.read()
         assert [s.joules[0] for s in states[:2]] == pytest.approx([1e-3, 2e-3])
+
+
+def test_many_rows_that_wait_are_worked_out_behind_a_region_and_not_within() -> None:
+    clock = ManualClock()
+    with Sensor(Reused(clock), "reused", clock) as sensor:
+        states = []
+        for _ in range(31):
+            clock.advance(0.001)
+            states.append(sensor.read())
+        with pmt.region("some", sensor):
+            clock.advance(0.001)
+            assert states[0].place is not None
+        assert {state.place for state in states} == {None}
