@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("pmtpy")
 _AGAIN_NS = 10 * NS_PER_S  # between two attempts to open a lost device
+_PATIENCE_S = 2.0  # with a reading of one sensor that does not return; less than a scrape may take
 _JUDGED_NS = 5 * NS_PER_S  # at least between two judgements of one sensor, which cost more than readings
 _FIRST_NS = NS_PER_S // 10  # before the first of them
 _STALE_S, _STALE_REFRESHES = 1.0, 3.0  # a power that was last read longer ago is not shown as that of now
@@ -82,23 +83,24 @@ class Watched:
     """
 
     def __init__(self, sensors: Sequence[Sensor]) -> None:
-        self._lock = threading.Lock()
         self._accounts = [_Account(s) for s in sensors]
 
     def read(self) -> list[SensorNow]:
-        """Read every sensor once."""
-        with self._lock:
-            found = [account.read() for account in self._accounts]
-            oldest = min(self._accounts, key=lambda a: a.judged_ns, default=None)
-            if oldest is not None:
-                oldest.judge()
-            return found
+        """Read every sensor once.
+
+        A device whose driver does not return holds up the one who asked for it first, and nobody else: others wait for
+        it once, for two seconds, and are told so of it alone.
+        """
+        found = [account.read() for account in self._accounts]
+        oldest = min(self._accounts, key=lambda a: a.judged_ns, default=None)
+        if oldest is not None:
+            oldest.judge()
+        return found
 
     def close(self) -> None:
         """End the watching; the sensors stay open."""
-        with self._lock:
-            for account in self._accounts:
-                account.close()
+        for account in self._accounts:
+            account.close()
 
     def __enter__(self) -> Self:
         return self
@@ -114,6 +116,8 @@ class _Account:
 
     def __init__(self, sensor: Sensor) -> None:
         self._sensor = sensor
+        self._lock = threading.Lock()  # held by whoever reads the device; a driver may never return
+        self._hangs = False  # somebody waited for it in vain
         made = acquisition_of(sensor)
         self._clock, layout = made.clock, made.layout
         self._target = sensor.target
@@ -145,17 +149,37 @@ class _Account:
         return region
 
     def close(self) -> None:
-        self._region.abandon()
+        if self._held():
+            try:
+                self._region.abandon()
+            finally:
+                self._lock.release()
+
+    def _held(self) -> bool:
+        """Take the lock; False where the device has not answered who holds it for too long."""
+        held = self._lock.acquire(timeout=0.0 if self._hangs else _PATIENCE_S)
+        self._hangs = not held
+        return held
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def read(self) -> SensorNow:
+        if not self._held():
+            return self._now("it does not answer", [None] * len(self._names), ())
+        try:
+            return self._read()
+        finally:
+            self._lock.release()
+
+    def _read(self) -> SensorNow:
         why, state = "", None
         try:
             self._reopen()
             state = self._sensor.read()
         except PmtError as error:
             why = str(error)
+        if acquisition_of(self._sensor).failure is not None:
+            self._miss()
         watts: list[float | None] = [None] * len(self._names)
         values: tuple[tuple[str, Quantity, float], ...] = ()
         if state is not None:
@@ -164,6 +188,11 @@ class _Account:
             newest = acquisition_of(self._sensor).newest
             seen = newest.values if newest is not None and not self._stale(state, None) else ()
             values = tuple((n, q, float(v)) for (n, q), v in zip(self._values, seen, strict=False) if math.isfinite(v))
+        return self._now(why, watts, values)
+
+    def _now(
+        self, why: str, watts: Sequence[float | None], values: tuple[tuple[str, Quantity, float], ...]
+    ) -> SensorNow:
         identity = self._sensor.identity
         channels = tuple(self._channel(k, w) for k, w in enumerate(watts))
         return SensorNow(
@@ -207,6 +236,16 @@ class _Account:
         self._lost_before = state.lost if self._lost_before is None else self._lost_before
         self._lost = max(self._lost, state.lost - self._lost_before)
 
+    def _miss(self) -> None:
+        """Count the time since the last reading of a lost sensor as not known: it stays so, also when it is back."""
+        newest, base = acquisition_of(self._sensor).newest, self._base
+        if newest is None or base is None or not base.uncovered_ns:
+            return
+        since_ns = self._clock.now_ns() - newest.t_ns
+        for k, i in enumerate(self._columns):
+            gap = (newest.uncovered_ns[i] - base.uncovered_ns[i] + since_ns) / NS_PER_S
+            self._uncovered[k] = max(self._uncovered[k], gap)
+
     def _power(self, state: State, k: int) -> float | None:
         watts = state.watts[self._columns[k]]
         fact = self._facts[k]
@@ -240,7 +279,14 @@ class _Account:
     # -- judging -----------------------------------------------------------------------------------------------------
 
     def judge(self) -> None:
-        """Judge what was counted since the last judgement, if that is long ago."""
+        """Judge what was counted since the last judgement, if that is long ago and nobody reads meanwhile."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._judge()
+            finally:
+                self._lock.release()
+
+    def _judge(self) -> None:
         now_ns = self._clock.now_ns()
         if now_ns - self.judged_ns < (_FIRST_NS if self._judged_joules is None else _JUDGED_NS):
             return

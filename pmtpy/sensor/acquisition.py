@@ -33,6 +33,7 @@ from pmtpy.sensor.history import Bookmark, CurvePoint, History, PeakHold, Recent
 from pmtpy.sensor.load_stamps import LoadStamps
 from pmtpy.sensor.poller import RepeatedTask, poller_for
 
+_PATIENCE_S = 5.0  # at the end, with a device whose reading does not return
 _log = logging.getLogger("pmtpy")
 
 
@@ -488,13 +489,21 @@ class Acquisition:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop reading, release the device; once, though it may be called again after an interruption."""
+        """Stop reading, release the device; once, though it may be called again after an interruption.
+
+        A device that does not answer is not waited for: it is the system's when the process ends.
+        """
         self.unusable, self.closed = f"{self.target} was closed", True
         self.schedule()
-        with self.lock:
+        if not self.lock.acquire(timeout=_PATIENCE_S):
+            _log.warning("%s does not answer: it is left open", self.target)
+            return
+        try:
             if not self.released:
                 self._source.close()
                 self.released = True
+        finally:
+            self.lock.release()
 
     def disown(self, why: str) -> None:
         """Leave the device to the parent, in a child process; the lock may be held by a thread that is not here."""

@@ -187,6 +187,15 @@ def test_a_file_that_is_large_enough_is_ended(tmp_path: Path) -> None:
     assert row[3] == pytest.approx(50.0 * (60_000 - 0.5))
 
 
+def test_rows_that_wait_count_to_the_size_of_a_file(tmp_path: Path) -> None:
+    sink = DataSetSink(DataSetPlace(tmp_path, "n0", most_bytes=10_000), header(MIDNIGHT))
+    for i in range(100):
+        sink.write(frame(i * 20, (i + 1) * 20, 50.0))
+    assert len([f for f in files(tmp_path) if not f.endswith(".tmp")]) >= 2, "a logger that is killed loses the last"
+    sink.close(ending())
+    assert pmt.dataset(tmp_path).energies().fetchall()[0][3] == pytest.approx(50.0 * (2000 - 1))
+
+
 def test_two_runs_of_one_job_are_added_not_spanned(tmp_path: Path) -> None:
     place = DataSetPlace(tmp_path, "n0", "7")
     write(place, MIDNIGHT, frame(0, 101, 10.0, lost=2))

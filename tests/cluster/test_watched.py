@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import threading
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -70,6 +71,7 @@ def test_a_lost_sensor_shows_no_power_and_its_counter_stands_still_until_it_is_b
         assert [c.joules for c in gone.channels] == [c.joules for c in before.channels]
         assert all(c.watts is None for c in gone.channels)
         assert shown(gone)["pmt_sensor_up", ""] == 0.0
+        assert gone.channels[0].uncovered_s == pytest.approx(1.0)
         clock.advance(60.0)
         (back,) = watched.read()
         assert not back.why
@@ -78,6 +80,35 @@ def test_a_lost_sensor_shows_no_power_and_its_counter_stands_still_until_it_is_b
         grown = later.channels[0].joules - before.channels[0].joules
         assert 600.0 - 1e-3 <= grown <= 660.0 + 1e-3, "what was not seen is not counted"
         assert later.channels[0].uncovered_s >= 60.0
+
+
+def test_a_device_that_never_answers_holds_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pmtpy.cluster._watched._PATIENCE_S", 0.05)
+    clock = ManualClock()
+    world = make_world("constant:60", clock=clock)
+    stuck, well = Counter(world), Counter(world)
+    poll, entered, free = stuck.poll, threading.Event(), threading.Event()
+
+    def hang() -> list[float]:
+        entered.set()
+        assert free.wait(120)
+        return list(poll())
+
+    with Sensor(stuck, "stuck", clock) as one, Sensor(well, "well", clock) as two, Watched([one, two]) as watched:
+        watched.read()
+        monkeypatch.setattr(stuck, "poll", hang)
+        first = threading.Thread(target=watched.read, daemon=True)
+        first.start()
+        assert entered.wait(120)
+        for _ in range(3):
+            clock.advance(1.0)
+            down, up = watched.read()
+        assert (down.why, up.why) == ("it does not answer", "")
+        assert shown(down)["pmt_sensor_up", ""] == 0.0
+        assert shown(up)["pmt_energy_joules", "total"] == pytest.approx(180.0)
+        free.set()
+        first.join(120)
+        assert not watched.read()[0].why
 
 
 def test_a_power_that_nobody_could_read_for_a_while_is_absent_rather_than_old_or_zero() -> None:
