@@ -12,11 +12,10 @@ import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING
 
 from pmtpy.core.channel import TOTAL, Quantity
 from pmtpy.core.clock import NS_PER_S
+from pmtpy.core.closing import Closing
 from pmtpy.core.rows import Point
 from pmtpy.core.state import State
 from pmtpy.errors import PmtError
@@ -24,9 +23,6 @@ from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
 from pmtpy.sensor.registry import split_target
 from pmtpy.sensor.sensor import Sensor, acquisition_of
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _log = logging.getLogger("pmtpy")
 _AGAIN_NS = 10 * NS_PER_S  # between two attempts to open a lost device
@@ -74,7 +70,7 @@ class SensorNow:
     values: tuple[tuple[str, Quantity, float], ...]
 
 
-class Watched:
+class Watched(Closing):
     """Sensors that are read together, by any thread. They stay the caller's; leaving ends the watching alone.
 
     A region is kept open over each sensor, so that its counters are read before they turn over and a counter that rests
@@ -101,14 +97,6 @@ class Watched:
         """End the watching; the sensors stay open."""
         for account in self._accounts:
             account.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class _Account:

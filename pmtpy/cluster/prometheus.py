@@ -9,19 +9,16 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pmtpy.cluster._metrics import ENERGY, FAMILIES, OLDER_TEXT, OPEN_METRICS, Family, Text, labels, samples
 from pmtpy.cluster._watched import Watched
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S
+from pmtpy.core.closing import Closing
 from pmtpy.errors import BackendUnavailableError, TargetError
 from pmtpy.regions.pool import watching
 from pmtpy.sensor.registry import list_sensors
 from pmtpy.sensor.sensor import Sensor
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 PORT = 10427
 """Where ``pmtpy serve`` listens. The range 9100 to 9999 that exporters share is given away to the last number."""
@@ -95,7 +92,7 @@ def collector(*targets: str | Sensor) -> Collector:
     return Collector(list(watching(named).values()))
 
 
-class Server:
+class Server(Closing):
     """Serves ``/metrics`` until it is closed; each request in a thread of its own.
 
     Parameters
@@ -142,14 +139,6 @@ class Server:
         self._server.server_close()
         self._thread.join()
         self._watched.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class _Threads(ThreadingHTTPServer):

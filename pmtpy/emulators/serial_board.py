@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pmtpy.core.clock import Clock
+from pmtpy.core.closing import Closing
 from pmtpy.errors import SourceLostError
 
 _BURST_NS = 5_000_000
@@ -105,7 +106,7 @@ def _garbled(data: bytes) -> bytes:
     return (_GARBAGE * (len(data) // 4 + 1))[: max(1, len(data) // 2)]
 
 
-class PtyBoard:
+class PtyBoard(Closing):
     """A board behind a real pseudo-terminal, served by a thread. A context manager.
 
     Parameters
@@ -184,11 +185,3 @@ class PtyBoard:
         self._thread.join()
         if self._master >= 0:
             self.unplug()
-
-    def __enter__(self) -> PtyBoard:  # noqa: PYI034  (Self is not in Python 3.10)
-        """Return the board."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close it."""
-        self.close()

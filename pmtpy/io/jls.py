@@ -23,17 +23,15 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.core.closing import Closing
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import FileFormatError
 from pmtpy.io.columns import mean_powers
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 MAGIC = b"jlsfmt\r\n \n \x1a  "
 AT_START, AT_FIRST, AT_END = 1, 2, 3
@@ -112,7 +110,7 @@ def unlock(held: int | None) -> None:
         os.close(held)
 
 
-class JlsFile:
+class JlsFile(Closing):
     """An open JLS file of ours. Used by one thread at a time; close it, or use a with-statement.
 
     Attributes
@@ -163,12 +161,6 @@ class JlsFile:
                                     if n in self._ids), default=0))  # fmt: skip
         self.start_unix_s = first["unix_ns"] / 1e9 if first else float("nan")
         self._longest_gap = self.rate * LONGEST_GAP_S
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the file."""

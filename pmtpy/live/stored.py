@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy.core.channel import TOTAL
+from pmtpy.core.closing import Closing
 from pmtpy.core.rows import Floats, Ints, Layout
 from pmtpy.errors import SinkError, TargetError
 from pmtpy.io.read.blocks import OpenRecording, open_blocks
@@ -29,7 +30,6 @@ from pmtpy.plotting.slices import Slicer
 
 if TYPE_CHECKING:
     import pandas as pd
-    from typing_extensions import Self
 
 _log = logging.getLogger(__name__)
 _ROOMY = Path("/var/tmp")  # noqa: S108  (on a disk where /tmp may be memory; files there have no name)
@@ -38,7 +38,7 @@ MOST_ROWS = 20_000_000
 _FINE = 400  # slices of the summary that a picture must have, else it is drawn from rows
 
 
-class Column:
+class Column(Closing):
     """Numbers on disk that are looked at like an array. In a with-statement: what was made of it stays readable."""
 
     def __init__(self) -> None:
@@ -46,10 +46,8 @@ class Column:
         self._file = tempfile.TemporaryFile(dir=_ROOMY if roomy else None)  # noqa: SIM115  (lives as long as we do)
         self._rows = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
     def append(self, values: npt.NDArray[np.floating] | Ints) -> None:

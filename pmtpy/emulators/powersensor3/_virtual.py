@@ -9,9 +9,9 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
+from pmtpy.core.closing import Closing
 from pmtpy.emulators.load import parse_load
 from pmtpy.emulators.powersensor3._log import History, Mark, Truth
 from pmtpy.emulators.powersensor3._pty_server import HOST_BUFFER_BYTES
@@ -24,7 +24,7 @@ from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
 _QUIT_TIMEOUT_S = 5
 
 
-class VirtualBoard:
+class VirtualBoard(Closing):
     """A board behind a real pseudo-terminal, in a process of its own. A context manager.
 
     The process ends with :meth:`close`, and with this process however that ends.
@@ -159,13 +159,3 @@ class VirtualBoard:
             process.kill()
             process.wait()
         process.stdout.close()
-
-    def __enter__(self) -> VirtualBoard:  # noqa: PYI034  (Self is not in Python 3.10)
-        """Return the board."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it."""
-        self.close()

@@ -14,6 +14,7 @@ from pmtpy.backends.tinkerforge import protocol
 from pmtpy.backends.tinkerforge.bricklets import KINDS, conversion_s
 from pmtpy.core.channel import Quantity
 from pmtpy.core.clock import Clock
+from pmtpy.core.closing import Closing
 from pmtpy.emulators.world import World, unheld
 
 VOLTS = 12.0
@@ -220,7 +221,7 @@ class MemoryLink:
             raise ConnectionError("the daemon closed the connection")
 
 
-class TcpDaemon:
+class TcpDaemon(Closing):
     """A daemon on a loopback port, served by a thread. A context manager.
 
     Attributes
@@ -278,11 +279,3 @@ class TcpDaemon:
         self._ends.set()
         self._thread.join()
         self._listener.close()
-
-    def __enter__(self) -> TcpDaemon:  # noqa: PYI034  (Self is not in Python 3.10)
-        """Return the daemon."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close it."""
-        self.close()

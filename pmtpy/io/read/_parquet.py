@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.core.closing import Closing
 from pmtpy.errors import BackendUnavailableError, PmtError
 from pmtpy.io import _unfinished as unfinished
 from pmtpy.io.read import _own, _sidecar
@@ -24,7 +25,6 @@ from pmtpy.io.read._recording import Recording
 
 if TYPE_CHECKING:
     import pandas as pd
-    from typing_extensions import Self
 
 _VALUE = 8  # bytes
 
@@ -58,7 +58,7 @@ def opened(recording: Recording) -> Iterator[ParquetRecording]:
         raise recording.error(msg) from error
 
 
-class ParquetRecording:
+class ParquetRecording(Closing):
     """One Parquet file of ours, with the rows beside it if it has no end."""
 
     def __init__(self, recording: Recording) -> None:
@@ -88,10 +88,8 @@ class ParquetRecording:
             if recording.facts is None:
                 recording.notes.append("its metadata cannot be read: it is not known whether it is complete or virtual")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
     def _ended(self) -> bool:
