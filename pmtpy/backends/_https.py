@@ -14,6 +14,10 @@ from typing import Any
 from pmtpy.errors import ReadError
 
 _MOST_BYTES = 1 << 22
+_CERTIFICATE = (
+    "if it signs its own, see that this shows the right one, and give it as fingerprint=: $ openssl s_client -connect"
+    " {} </dev/null | openssl x509 -noout -fingerprint -sha256"
+)
 
 
 class Https:
@@ -80,3 +84,10 @@ def trust(ca_file: str, pin: str) -> ssl.SSLContext:
     if pin:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
+
+
+def cure_of(error: Exception, host: str) -> str:
+    """Say what to do about a service that cannot be asked."""
+    if "certificate" not in str(error):
+        return "see that the host is right and that the user may log in"
+    return _CERTIFICATE.format(host if ":" in host else f"{host}:443")

@@ -215,7 +215,7 @@ def open_source(
     Raises BackendUnavailableError: no port named, not there, in use, no such board at it, or no sensor in use.
     """
     if device is None:
-        raise BackendUnavailableError(BACKEND, discover().reason, discover().remedy)
+        raise BackendUnavailableError(discover().findings[0])
     if isinstance(transport, str):
         one_of(transport, ("relay", "direct"), "the transport")
         line = Line(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pmtpy.backends import _bmc
-from pmtpy.backends._https import Https, trust
+from pmtpy.backends._https import Https, cure_of, trust
 from pmtpy.backends._named import only_named
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import Clock
@@ -24,10 +24,6 @@ ROOT = "/redfish/v1/Chassis"
 _MOST_CHASSIS = 64
 _WHOLE = (None, "Chassis", "SystemBoard", "PowerSupply", "PowerSubsystem")  # what a chassis may call its input
 _REFERENCE = "DMTF DSP0268: Power, EnvironmentMetrics"
-_CERTIFICATE = (
-    "if it signs its own, see that this shows the right one, and give it as fingerprint=: $ openssl s_client -connect"
-    " {} </dev/null | openssl x509 -noout -fingerprint -sha256"
-)
 Get = Callable[[str], Mapping[str, Any]]
 
 
@@ -150,7 +146,7 @@ def open_source(
     Raises BackendUnavailableError: it cannot be reached, is not trusted, refuses the user, or shows no power.
     """
     if device is None:
-        raise BackendUnavailableError(BACKEND, discover().reason, discover().remedy)
+        raise BackendUnavailableError(discover().findings[0])
     secret = _bmc.password(BACKEND, password_file, PASSWORD, os.environ)
     try:
         if get is None:
@@ -158,6 +154,4 @@ def open_source(
         return Redfish(get, device, clock, chassis=chassis, virtual=virtual)
     except (ReadError, OSError) as error:
         getattr(get, "close", lambda: None)()
-        cure = _CERTIFICATE.format(device if ":" in device else f"{device}:443")
-        cure = cure if "certificate" in str(error) else "see that the host is right and that the user may log in"
-        raise BackendUnavailableError(BACKEND, str(error), cure) from error
+        raise BackendUnavailableError(BACKEND, str(error), cure_of(error, device)) from error

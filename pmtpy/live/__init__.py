@@ -1,1 +1,1 @@
-"""Looking while it happens: sensors on a terminal screen. Nothing here owns a device's timing: it reads what came."""
+"""Looking while it happens, on a terminal and in a browser. Nothing here owns a device's timing: it reads what came."""

@@ -368,8 +368,7 @@ def open_source(
     one_of(conversion_us, TIMES_US, "the conversion time")
     scales = _scales(full_scale)
     if device is None:
-        finding = discover().findings[0]
-        raise BackendUnavailableError(BACKEND, finding.found, finding.cure[0])
+        raise BackendUnavailableError(discover().findings[0])
     host, port = _place(device)
     secret = secret_of(secret_file, os.environ)
     open_link = link or functools.partial(TcpLink, host, port, timeout_s)
