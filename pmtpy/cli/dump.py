@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pmtpy.cli import report
@@ -33,6 +34,7 @@ from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of, dump_error_of, dumped_so_far
 
 _WATCH_S = 0.1
+_DAY_S = 86400.0
 _SUFFIX = {"csv": ".csv", "parquet": ".parquet", "jls": ".jls", "pmt": ".pmt", "powersensor3": ".ps3"}
 
 
@@ -70,8 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rotate",
         type=_rotation_of,
-        metavar="SIZE|1h",
-        help="with --dataset: begin a new file above this size (64MB), or each hour (1h); each day in any case",
+        metavar="SIZE|TIME",
+        help="with --dataset: begin a new file before one is larger (64MB), or so often (10min); each day in any case",
     )
     parser.add_argument("--output", metavar="FILE", help="write the summary to FILE instead of stderr")
     parser.usage = "pmtpy dump TARGET... [-f FILE] [options] [-- COMMAND...]"
@@ -125,22 +127,27 @@ def _place(args: argparse.Namespace) -> DataSetPlace:
         msg = "--format does not go with --dataset: its files are Parquet"
         raise TargetError(msg)
     launch, machine = launch_of(os.environ), this_machine(os.environ)
-    size = args.rotate if isinstance(args.rotate, int) else None
     job = args.job if args.job is not None else launch.job
-    return DataSetPlace(Path(args.dataset), machine.host, job, size, hourly=args.rotate == "hour")
+    place = DataSetPlace(Path(args.dataset), machine.host, job)
+    if isinstance(args.rotate, int):
+        return replace(place, most_bytes=args.rotate)
+    return place if args.rotate is None else replace(place, every_s=int(args.rotate))
 
 
-def _rotation_of(text: str) -> int | str:
-    """Return the size in bytes, or "hour", at which a file is ended.
+def _rotation_of(text: str) -> int | float:
+    """Return at which size in bytes (an integer), or after how many seconds, a file is ended.
 
     Raises TargetError: the text is neither.
     """
     found = re.fullmatch(r"(\d+)\s*([kMG]?)B", text)
     if found and int(found[1]):
         return int(found[1]) * {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}[found[2]]
-    if text in {"1h", "hour"}:
-        return "hour"
-    msg = f"{text!r} is no place to begin a new file: write a size such as 64MB, or 1h"
+    if not text.isdecimal() and text.islower():  # 64 and 64M might be meant as sizes
+        with contextlib.suppress(TargetError):
+            seconds = duration_of(text)
+            if 1.0 <= seconds <= _DAY_S:
+                return float(round(seconds))
+    msg = f"{text!r} is no place to begin a new file: write a size such as 64MB, or a time from 1s to 1d, such as 10min"
     raise TargetError(msg)
 
 

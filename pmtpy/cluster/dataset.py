@@ -14,9 +14,10 @@ from typing import Any
 
 from pmtpy.core import arguments
 from pmtpy.core.channel import TOTAL
-from pmtpy.errors import BackendUnavailableError, TargetError
+from pmtpy.errors import BackendUnavailableError, FileFormatError, TargetError
 
 _BY = ("host", "job", "sensor", "channel")
+_MAGIC = b"PAR1"  # begins and ends each file of Parquet
 
 
 class DataSet:
@@ -27,9 +28,11 @@ class DataSet:
     root : Path
     pattern : str
         What names its files: for ``dask.dataframe.read_parquet``, ``ray.data.read_parquet``, ``spark.read.parquet``.
+    broken : tuple of Path
+        Files that are left out, because they are not whole.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, skip_broken: bool = False) -> None:
         try:
             import duckdb
         except ImportError as error:
@@ -43,12 +46,25 @@ class DataSet:
             raise TargetError(msg)
         self.root = root
         self.pattern = str(root / "host=*" / "date=*" / "*.parquet")
+        self.broken: tuple[Path, ...] = ()
+        self._files: str | list[str] = self.pattern
+        if skip_broken:
+            files = sorted(root.glob("host=*/date=*/*.parquet"))
+            self.broken = tuple(path for path in files if not _is_whole(path))
+            self._files = [str(path) for path in files if path not in set(self.broken)]
+            if not self._files:
+                msg = f"{root}: none of its files is whole; copy them again from their nodes"
+                raise FileFormatError(msg)
         self._connection: Any = duckdb.connect()
-        quoted = self.pattern.replace("'", "''")
         types = "hive_types={'host': VARCHAR, 'date': DATE}"
-        self._connection.execute(
-            f"create view rows as select * from read_parquet('{quoted}', hive_partitioning=true, {types})"
-        )
+        named = [_literal(name) for name in self._files] if skip_broken else [_literal(self.pattern)]
+        try:
+            self._connection.execute(
+                f"create view rows as select * from read_parquet([{', '.join(named)}], hive_partitioning=true, {types})"
+            )
+        except duckdb.Error as error:
+            msg = f"{root}: {error}; copy that file again from its node, or leave it out by skip_broken=True"
+            raise FileFormatError(msg) from error
 
     def rows(self) -> Any:
         """Return all rows as a lazy relation of DuckDB: ``.df()``, ``.arrow()``, ``.pl()`` fetch them."""
@@ -65,7 +81,7 @@ class DataSet:
         except ImportError as error:
             found = "it needs the Python package polars, which is not installed"
             raise BackendUnavailableError("dataset", found, "pip install polars") from error
-        return pl.scan_parquet(self.pattern, hive_partitioning=True)
+        return pl.scan_parquet(self._files, hive_partitioning=True)
 
     def energies(
         self,
@@ -215,20 +231,38 @@ from (
 
 
 def _literal(text: object) -> str:
-    return "'" + arguments.instance(text, str, "the name of a channel").replace("'", "''") + "'"
+    return "'" + arguments.instance(text, str, "a name").replace("'", "''") + "'"
 
 
 def _seconds(value: float, name: str) -> float:
     return float(arguments.number(value, f"{name}, Unix seconds", least=0.0, most=1e11))
 
 
-def dataset(root: str | os.PathLike[str]) -> DataSet:
+def _is_whole(path: Path) -> bool:
+    """Whether a file ends as Parquet does: a copy that was cut short does not."""
+    with path.open("rb") as file:
+        length = file.seek(0, os.SEEK_END)
+        file.seek(max(length - len(_MAGIC), 0))
+        return file.read() == _MAGIC
+
+
+def dataset(root: str | os.PathLike[str], *, skip_broken: bool = False) -> DataSet:
     """Open a data set of many hosts, which ``pmtpy dump --dataset`` grows (extra ``dataset``).
+
+    Parameters
+    ----------
+    root : path
+    skip_broken : bool
+        Look at the end of each file and leave out those that are not whole, as copies that were cut short
+        (``DataSet.broken`` names them). Else nothing is looked at before an answer is fetched, and DuckDB's error names
+        the file.
 
     Raises
     ------
     TargetError
         There is none.
+    FileFormatError
+        The first of its files is not whole.
     BackendUnavailableError
         DuckDB is not installed.
 
@@ -236,4 +270,4 @@ def dataset(root: str | os.PathLike[str]) -> DataSet:
     --------
     ``pmt.dataset("energy").energies(by=("job",)).df()``: the joules of every job.
     """
-    return DataSet(Path(arguments.path(root, "the folder of a data set")))
+    return DataSet(Path(arguments.path(root, "the folder of a data set")), skip_broken=skip_broken)

@@ -13,7 +13,7 @@ import pmtpy as pmt
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Frame, Layout
-from pmtpy.errors import SinkError, TargetError
+from pmtpy.errors import FileFormatError, SinkError, TargetError
 from pmtpy.io.write._dataset import COLUMNS, DataSetPlace, DataSetSink
 from pmtpy.io.write.base import Ending, Header
 
@@ -164,7 +164,7 @@ def files(root: Path) -> list[str]:
 
 
 def test_a_run_in_several_files_loses_nothing_between_them(tmp_path: Path) -> None:
-    place = DataSetPlace(tmp_path, "n0", "7/../x", hourly=True)
+    place = DataSetPlace(tmp_path, "n0", "7/../x", every_s=3600)
     write(place, MIDNIGHT - 7200, frame(0, 10801, 50.0, step=10.0))
     names = files(tmp_path)
     assert len(names) == 4
@@ -185,6 +185,32 @@ def test_a_file_that_is_large_enough_is_ended(tmp_path: Path) -> None:
     assert not [f for f in files(tmp_path) if f.endswith(".tmp")]
     (row,) = pmt.dataset(tmp_path).energies().fetchall()
     assert row[3] == pytest.approx(50.0 * (60_000 - 0.5))
+
+
+def test_a_file_is_ended_at_even_times_of_each_day(tmp_path: Path) -> None:
+    place = DataSetPlace(tmp_path, "n0", every_s=50_000)  # does not divide a day: the second file is shorter
+    write(place, MIDNIGHT, frame(0, 2 * 86400 + 1, 50.0, step=100.0))
+    pattern = pmt.dataset(tmp_path).pattern
+    each = duckdb.read_parquet(pattern, filename=True).aggregate("min(time)", "filename").fetchall()
+    firsts = sorted(row[0] for row in each)
+    assert firsts == [MIDNIGHT + s for s in (0.0, 50_000.0, 86_400.0, 136_400.0, 172_800.0)]
+
+
+def test_a_file_that_was_cut_short_is_named_and_left_out_if_asked(tmp_path: Path) -> None:
+    for node in ("n0", "n1"):
+        write(DataSetPlace(tmp_path, node, "7"), MIDNIGHT, frame(0, 11, 10.0))
+    first, second = sorted(tmp_path.rglob("*.parquet"))
+    second.write_bytes(second.read_bytes()[:-40])
+    with pytest.raises(duckdb.Error, match=second.name):
+        pmt.dataset(tmp_path).energies().fetchall()
+    data = pmt.dataset(tmp_path, skip_broken=True)
+    assert data.broken == (second,)
+    assert [row[0] for row in data.energies(by=("host",)).fetchall()] == ["n0"]
+    first.write_bytes(b"")
+    with pytest.raises(FileFormatError, match="skip_broken=True"):
+        pmt.dataset(tmp_path)
+    with pytest.raises(FileFormatError, match="none of its files is whole"):
+        pmt.dataset(tmp_path, skip_broken=True)
 
 
 def test_rows_that_wait_count_to_the_size_of_a_file(tmp_path: Path) -> None:

@@ -15,14 +15,13 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pmtpy.core.channel import TOTAL
-from pmtpy.core.rows import Floats, Frame
+from pmtpy.core.rows import Floats, Frame, Ints
 from pmtpy.errors import SinkError
 from pmtpy.io.write.base import Ending, Header
 
@@ -30,7 +29,7 @@ COLUMNS = ("time", "job", "sensor", "channel", "run", "joules", "watts", "uncove
 """Of every file, in order. ``host`` and ``date`` are the names of folders."""
 
 _GROUP = 100_000  # lines of a row group: a few seconds of a stream, hours of a register
-_DAY_S, _HOUR_S = 86400, 3600
+_DAY_S = 86400
 _LINE_BYTES = 16.0  # of a line in a file, until one was written; 10 to 30 were seen
 
 
@@ -42,8 +41,8 @@ class DataSetPlace:
     # of the rows to come
     host: str
     job: str = ""
-    most_bytes: int | None = None  # a file that is larger is ended, and the next begun
-    hourly: bool = False  # so is one at the turn of an hour
+    most_bytes: int | None = None  # a file is ended before it is larger, and the next begun
+    every_s: int = _DAY_S  # so is one at each multiple of this, from midnight in UTC
 
     def __fspath__(self) -> str:
         """Return the root."""
@@ -102,7 +101,8 @@ class DataSetSink:
         if self._origin is None:
             self._origin = frame.joules[0].copy()
         for part in self._cut(frame):
-            key = self._key(int(part.t_ns[0]))
+            day, nth = self._keys(part.t_ns[:1])[0].tolist()
+            key = np.datetime64(day, "D").item().isoformat(), nth
             if self._open is not None and (self._open.key != key or self._full()):
                 self._finish()
             if self._open is None:
@@ -114,19 +114,17 @@ class DataSetSink:
 
     def _cut(self, frame: Frame) -> list[Frame]:
         """Cut rows where the folder or the file changes."""
-        keys = (frame.t_ns + self._unix_ns) // (self._span_s() * 10**9)
-        edges = [0, *(np.flatnonzero(np.diff(keys)) + 1).tolist(), len(frame)]
+        keys = self._keys(frame.t_ns)
+        edges = [0, *(np.flatnonzero(np.any(np.diff(keys, axis=0), axis=1)) + 1).tolist(), len(frame)]
         return [frame.part(a, b) for a, b in itertools.pairwise(edges)]
 
-    def _span_s(self) -> int:
-        return _HOUR_S if self._place.hourly else _DAY_S
-
-    def _key(self, t_ns: int) -> tuple[str, int]:
+    def _keys(self, t_ns: Ints) -> Ints:
+        """Return the day since 1970 of each row, and which of the day's files it belongs to."""
         unix_s = (t_ns + self._unix_ns) // 10**9
-        day = datetime.fromtimestamp(unix_s, timezone.utc).strftime("%Y-%m-%d")
-        return day, unix_s // self._span_s()
+        return np.stack([unix_s // _DAY_S, unix_s % _DAY_S // self._place.every_s], axis=1)
 
     def _full(self) -> bool:
+        """Whether the file, with what waits, may be as large as one is to be."""
         most = self._place.most_bytes
         # What waits to be written counts, so that the file is not longer in coming than its size says.
         waiting = self._lines * self._line_bytes
