@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import random
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from pmtpy.core.rows import Layout
 from pmtpy.core.source import Source, Timestamps
 from pmtpy.emulators.nvml import BOARDS, VirtualGpu, make_gpu, open_virtual
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
+from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 from pmtpy.testing import check_lost, check_source
 
@@ -224,6 +227,40 @@ def test_stamps_older_than_the_call_tell_when_registers_were_renewed_and_others_
     rig.clock.advance(0.013)
     assert rig.rows(source, 2.0)
     assert source.traits.timestamps is not Timestamps.DEVICE_UPDATE
+
+
+def test_polls_that_date_a_counter_late_are_in_the_uncertainty_of_regions() -> None:
+    """A steady load, a driver that stamps by the call, polls up to 8 ms late: what they cost was taken for nothing."""
+    rig, chance = Rig(load="constant:200"), random.Random(3)
+    answer = rig.driver._device["nvmlDeviceGetFieldValues"]
+
+    def stamped_by_the_call(gpu: VirtualGpu, count: Any, values: Any) -> int:
+        code = answer(gpu, count, values)
+        for value in values._obj[: count.value]:
+            value.timestamp = rig.clock.anchor().unix_ns // 1000
+        return code
+
+    rig.driver._device["nvmlDeviceGetFieldValues"] = stamped_by_the_call
+    off = []
+    with Sensor(rig.open(), "nvml", rig.clock, interval_s=1e6) as sensor:
+        made = acquisition_of(sensor)
+        for _ in range(12):
+            polls = [0.05 * k + 0.008 * chance.random() for k in range(20)]
+            begin, end = chance.uniform(0.2, 0.3), chance.uniform(0.5, 0.9)
+            start_ns = rig.clock.now_ns()
+            region = Region("steady", {"nvml": sensor})
+            for at, act in sorted([*((p, "poll") for p in polls), (begin, "begin"), (end, "end")]):
+                rig.clock.advance(max(0.0, at - (rig.clock.now_ns() - start_ns) / 1e9))
+                if act == "poll":
+                    made.step()
+                elif act == "begin":
+                    region.__enter__()
+                else:
+                    region.__exit__(None, None, None)
+            m = region["nvml"]
+            rest = math.hypot(*(u for name, u in m.channels["gpu.energy"].components if name != "gain"))
+            off.append(abs(m.joules - rig.world.joules_between(*region.span_ns)) / rest)
+    assert max(off) < 1.0  # 2.6 where the age of a poll is left out
 
 
 def test_an_average_that_moves_at_other_instants_makes_no_row_and_dates_none() -> None:
