@@ -43,7 +43,7 @@ def backward(times: Floats) -> Where:
 
     Of a single row that is far ahead, that row is marked rather than all that follow.
     """
-    if np.isfinite(times[-1:]).all() and (np.diff(times) >= 0).all():
+    if np.isfinite(times[[0, -1] if len(times) else []]).all() and (np.diff(times) >= 0).all():
         return np.zeros(len(times), np.bool_)
     bad: Where = ~np.isfinite(times)
     good = np.flatnonzero(~bad)

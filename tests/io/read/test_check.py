@@ -244,3 +244,19 @@ def test_one_field_of_ours_that_its_row_contradicts_is_noted(tmp_path: Path, kin
             energy = names.index(f"{channel}_J")
             moved = rows[row].split(",")[energy] != rows[row - 1].split(",")[energy]
             assert bool(found) or not moved
+
+
+@pytest.mark.parametrize("line", [2, 5, 9])
+@pytest.mark.parametrize("instant", ["-inf", "inf", "nan", "-1e400"])
+def test_an_instant_that_is_no_number_is_a_broken_line_wherever_it_stands(
+    tmp_path: Path, instant: str, line: int
+) -> None:
+    path = tmp_path / "old.pmt"
+    rows = ["timestamp total", *(f"{k / 10:.3f} 10.0" for k in range(8))]
+    rows[line - 1] = f"{instant} 10.0"
+    path.write_text("\n".join(rows) + "\n")
+    with pytest.raises(FileFormatError, match=f"line {line}: its time is not a number"):
+        load(path)
+    table = load(path, skip_broken=True)
+    assert np.isfinite(table["elapsed"]).all()
+    assert np.isfinite(table["total_J"]).all()
