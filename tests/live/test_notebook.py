@@ -89,13 +89,13 @@ def test_a_figure_follows_a_sensor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_comparison_shows_itself_with_foreign_text_escaped() -> None:
-    t = np.arange(0, 20.0, 0.01)
+    t = np.arange(0, 8.0, 0.01)
     rng = np.random.default_rng(3)
-    power = np.repeat(rng.uniform(50, 150, 100), 20)
+    power = np.repeat(rng.uniform(50, 150, 40), 20)
     joules = np.concatenate([[0.0], np.cumsum(np.diff(t) * power[1:])])
     names = ("meter", FOREIGN)
     traces = [
-        Trace(n, t, power * g, joules=joules * g, regions=(Span(2.0, 8.0, FOREIGN),))
+        Trace(n, t, power * g, joules=joules * g, regions=(Span(2.0, 6.0, FOREIGN),))
         for n, g in zip(names, (1.0, 1.1), strict=True)
     ]
     found = compare(traces, reference="meter", one_clock=True)
