@@ -41,10 +41,7 @@ _FRAME_S = 1e-3  # of USB: a meter that is stamped as it arrives is stamped up t
 _STEADY = 2e-6  # by which one clock agrees with itself
 _SETTLED_S = 2.0
 _BRIEF_S = 1.0
-_MOST_UPDATES = 2000  # fix a kernel to a few thousandths; more of them cost time only
 _TORN_S = 0.15  # from a stamp no end of a load was seen so far off
-_BESIDE_S = 5.0  # of a meter beside the readings is kept: longer than the kernels that are looked for
-_FINE = 0.002  # of a period: nothing finer on a meter shows in a kernel
 _NARROW = 0.1  # of the mean power: what noise there is on the meter bends a line over a narrower range than this
 _T = TypeVar("_T")
 
@@ -269,12 +266,8 @@ def _kernel(
         refuse_coarse(meter.cell_s, updates.period_s)
         rate = clock.rate.half_width / Z95 if clock is not None and clock.rate is not None else None
         lead = 0.0 if clock is not None else 2.0 * updates.period_s + 0.05
-        telling = updates.between(meter.start_s, meter.end_s).telling(_MOST_UPDATES)
-        fine = meter.thinned(_FINE * updates.period_s)
-        if len(telling):
-            fine = fine.between(float(telling.t_s[0]) - _BESIDE_S, float(telling.t_s[-1]) + _BESIDE_S)
         pivot = _pivot(updates, clock)
-        fit = fit_kernel(telling, fine, metered=True, lead_s=lead, pivot_s=pivot, rate_sd=rate)
+        fit = fit_kernel(updates, meter, metered=True, lead_s=lead, pivot_s=pivot, rate_sd=rate)
         return fit.by_means(meter.cell_s, updates.period_s)
     if load is None:
         msg = "needs a reference: a meter, or the stamps of the load"

@@ -39,6 +39,9 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 MIN_UPDATES = 20
+_MOST_UPDATES = 2000  # fix a kernel to a few thousandths; more of them cost time only
+_FINE = 0.002  # of a period: nothing finer on a meter shows in a kernel
+_BESIDE_S = 5.0  # of a meter beside the readings is kept: longer than the kernels that are looked for
 _REFUTED = 1e-6  # chance of what a family leaves, below which it is held to be wrong
 _UNLIKE = 0.3  # share of the update times' error that is not common to all of them, in simulation
 _FITTED = 5  # parameters of a simple family: offset, width, rate, gain, intercept
@@ -127,6 +130,8 @@ def fit_kernel(
     Raises DeclinedError: too few updates in the reference; constant power; a reference that does not explain the
     readings; a load whose period nearly equals the update period.
     """
+    if metered:
+        updates, reference = _telling(updates, reference)
     problem = _problem(updates, reference, pivot_s, metered=metered)
     if rate_sd is not None:
         problem = replace(problem, rate_sd=math.hypot(rate_sd, updates.drift, 1e-6))
@@ -165,6 +170,15 @@ def fit_kernel(
     asked = [(f, noise.misfit(problem.t, f.residuals)) for f in fits]
     fit = with_doubt(fit, asked, valley, least, problem.period)
     return fit if free is None else refuted(fit, free[0], free[1])
+
+
+def _telling(updates: Updates, meter: PowerTrace) -> tuple[Updates, PowerTrace]:
+    """Return the updates beside a meter that tell most, and what of the meter they can show."""
+    updates = updates.between(meter.start_s, meter.end_s).telling(_MOST_UPDATES)
+    fine = meter.thinned(_FINE * updates.period_s)
+    if len(updates):
+        fine = fine.between(float(updates.t_s[0]) - _BESIDE_S, float(updates.t_s[-1]) + _BESIDE_S)
+    return updates, fine
 
 
 def _chosen(problem: _Problem, found: list[Fit]) -> tuple[KernelFit, tuple[FreeShape, float] | None]:

@@ -31,8 +31,6 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _MOST_UPDATES = 20_000  # a stream that delivers more is no register whose window could be asked for
-_TELLING = 2000  # fix a kernel to a few thousandths; more of them cost time only
-_FINE = 0.002  # of a period: nothing finer on the reference shows in a kernel
 _LEAD_S = 1.5  # a curve was moved by its whole lag, so its kernel may end this far in the future
 _ONE_CLOCK_RATE = 1e-6
 _REPEATS = 1.5  # rows this much closer than the updates repeat them
@@ -238,10 +236,9 @@ def _kernel(p: Prepared, updates: Updates, base: Prepared, found: Alignment, *, 
         raise DeclinedError(msg)
     rate_sd = _ONE_CLOCK_RATE if one_clock else None
     pivot_s = found.middle_s
-    fine = base.shape.thinned(_FINE * updates.period_s)
     fit = fit_kernel(
-        updates.telling(_TELLING),
-        fine,
+        updates,
+        base.shape,
         metered=True,
         lead_s=_LEAD_S,
         within_s=found.repeats_s / 2.0,
