@@ -274,12 +274,17 @@ def refuted(fit: KernelFit, free: FreeShape, left_w: float) -> KernelFit:
         f"{left_w:.2g} W; gain, intercept and lag are those of the free shape"
     )
 
+    def at(estimate: Estimate, other: Estimate) -> Estimate:
+        # The free shape does not know of errors that last, nor of rounding; the fit of the best family does.
+        half = max(estimate.half_width, other.half_width)
+        return Estimate(other.value, other.value - half, other.value + half)
+
     offset = Estimate(*(x + moved for x in (best.offset_s.value, best.offset_s.low, best.offset_s.high)))
     best = replace(
         best,
-        gain=free.gain,
-        intercept_w=free.intercept_w,
-        lag_s=free.lag_s,
+        gain=at(best.gain, free.gain),
+        intercept_w=at(best.intercept_w, free.intercept_w),
+        lag_s=at(best.lag_s, free.lag_s),
         offset_s=offset.widened(moved),
     )
     return replace(fit, family=AMBIGUOUS, best=best, reason=reason, free=free)
