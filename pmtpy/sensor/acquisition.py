@@ -33,7 +33,7 @@ from pmtpy.sensor.history import Bookmark, CurvePoint, History, PeakHold, Recent
 from pmtpy.sensor.load_stamps import LoadStamps
 from pmtpy.sensor.poller import RepeatedTask, poller_for
 
-_PATIENCE_S = 5.0  # at the end, with a device whose reading does not return
+PATIENCE_S = 5.0  # at the end, with a device whose reading does not return
 _log = logging.getLogger("pmtpy")
 
 
@@ -171,14 +171,20 @@ class Acquisition:
         with self.lock:
             self._step()
 
-    def step_quietly(self) -> None:
-        """Take what has come, unless that is slow; a loss is kept, and raised by the call that asks for values."""
-        with self.lock:
+    def step_quietly(self, patience_s: float = -1.0) -> None:
+        """Take what has come, unless that is slow; a loss is kept, and raised by the call that asks for values.
+
+        With a patience a reading that goes on in another thread is waited for no longer than that.
+        """
+        if not self.lock.acquire(timeout=patience_s):
+            return
+        try:
             if self.failure is None and not self._blocking:
-                try:
-                    self._step()
-                except PmtError:
-                    _log.debug("%s was lost at a step", self.target, exc_info=True)
+                self._step()
+        except PmtError:
+            _log.debug("%s was lost at a step", self.target, exc_info=True)
+        finally:
+            self.lock.release()
 
     def _refresh(self) -> None:
         """Bring the curve up to now for somebody who asks for values; what is slow is left to the poller."""
@@ -334,9 +340,10 @@ class Acquisition:
     def abandon(self, stretch: OpenStretch) -> None:
         """Take back a beginning."""
         self.demand.leave()
-        with self.lock:
-            stretch.peak.end_ns = stretch.start.t_ns
+        stretch.peak.end_ns = stretch.start.t_ns
+        if self.lock.acquire(timeout=PATIENCE_S):  # else it is forgotten with whoever holds it
             self._history.forget(stretch.start)
+            self.lock.release()
 
     def _now(self, asked_ns: int) -> Bookmark:
         """Set a bookmark at the present instant, which is not before ``asked_ns``."""
@@ -495,7 +502,7 @@ class Acquisition:
         """
         self.unusable, self.closed = f"{self.target} was closed", True
         self.schedule()
-        if not self.lock.acquire(timeout=_PATIENCE_S):
+        if not self.lock.acquire(timeout=PATIENCE_S):
             _log.warning("%s does not answer: it is left open", self.target)
             return
         try:

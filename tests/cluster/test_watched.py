@@ -18,7 +18,7 @@ from pmtpy.cluster.prometheus import Collector
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.world import make_world
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 from tests.support.worlds import Counter, Gauge, Stream, counter_sensor
 
 
@@ -220,3 +220,25 @@ def test_a_registry_asks_for_the_sensors_that_were_named() -> None:
         made = pmt.prometheus.collector(sensor)
         assert {f.name for f in made.describe()} >= {"pmt_energy_joules", "pmt_power_watts"}
         made.close()
+
+
+def test_a_sensor_whose_driver_does_not_return_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("acquisition", "sensor"):
+        monkeypatch.setattr(f"pmtpy.sensor.{module}.PATIENCE_S", 0.05)
+    _, source, sensor = counter_sensor("constant:60")
+    held, free = threading.Event(), threading.Event()
+
+    def read() -> None:
+        with acquisition_of(sensor).lock:  # as whoever reads holds it
+            held.set()
+            assert free.wait(120)
+
+    reading = threading.Thread(target=read, daemon=True)
+    reading.start()
+    assert held.wait(120)
+    sensor.close()
+    assert not source.closed
+    free.set()
+    reading.join(120)
+    sensor.close()
+    assert source.closed == 1
