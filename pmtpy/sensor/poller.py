@@ -61,7 +61,10 @@ class Poller:
         return task
 
     def remove(self, task: Task) -> None:
-        """Stop a task; when this returns it is not running (unless it removes itself). The last one ends the thread."""
+        """Stop a task; when this returns it is not running (unless it removes itself). The last one ends the thread.
+
+        A step that does not return, because a driver hangs, is not waited for longer than the thread would be.
+        """
         with self._lock:
             task.alive = False
             left = [other for other in self._tasks.get(task.schedule, ()) if other is not task]
@@ -73,8 +76,9 @@ class Poller:
             thread, last = self._thread, not self._tasks
         if threading.current_thread() is thread:
             return
-        with self._busy:
-            pass
+        if not self._busy.acquire(timeout=_JOIN_S):
+            return
+        self._busy.release()
         if last and thread is not None:
             self._wake.set()
             with self._lock:  # it goes on if somebody has added a task meanwhile
