@@ -34,6 +34,10 @@ _STILL_REFRESHES = 3.0  # one may pass before a counter moves, and one more if r
 _CONTEXT_S = CONTEXT_SAMPLES * 0.1  # pollers read every 0.1 s or faster
 _STREAM_S = 1e-3 * 0.9  # a period below this is that of a stream: no register is as fast
 _MOST_ROWS = 500  # at either end of a region: more tell nothing new of how the power moves
+_FORGOTTEN = (
+    "the rows of the region are not kept any more, so how the power moved is judged by its ends alone; ask sooner, or "
+    "keep more with history_s="
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +101,23 @@ class _Stretch:
     @classmethod
     def of(cls, made: Acquisition, a: CurvePoint, b: CurvePoint, rows: Frame) -> _Stretch:
         remarks = made.remarks(a.t_ns, b.t_ns)
+        came, seconds = b.rows - a.rows, (b.t_ns - a.t_ns) / 1e9
+        kept = np.count_nonzero((rows.t_ns > a.t_ns) & (rows.t_ns <= b.t_ns))
+        forgotten = 2 * kept < min(came, _MOST_ROWS)
+        warnings = (*remarks.warnings, _FORGOTTEN) if forgotten else remarks.warnings
         interval = Interval(
-            (b.t_ns - a.t_ns) / 1e9,
+            seconds,
             [y - x for x, y in zip(a.joules[1:], b.joules[1:], strict=True)],
             [min(y - x, b.t_ns - a.t_ns) / 1e9 for x, y in zip(a.uncovered_ns[1:], b.uncovered_ns[1:], strict=True)],
             b.lost - a.lost,
             remarks.time_u_s,
             remarks.missing_s,
             made.aged_s,
+            # Each update of a stream is a row; of a register nobody knows what polls that are forgotten have missed.
+            seconds / came if forgotten and made.source.traits.streaming else 0.0,
         )
         t_s = np.asarray(rows.t_ns - a.t_ns, np.float64) / 1e9
-        return cls(made, a, b, rows, t_s, rows.watts.T[1:], interval, remarks.warnings)
+        return cls(made, a, b, rows, t_s, rows.watts.T[1:], interval, warnings)
 
     def only(self, columns: Sequence[int]) -> Interval:
         """Return what was integrated of some channels."""

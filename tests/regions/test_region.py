@@ -172,6 +172,28 @@ def test_a_long_region_needs_no_history() -> None:
         assert r["stream"].joules == pytest.approx(world.joules_between(start, clock.now_ns()), rel=1e-6)
 
 
+def test_a_region_asked_for_when_its_rows_are_forgotten_says_so_and_is_no_less_sure() -> None:
+    clock = ManualClock()
+    world = make_world("square:low=30,high=90,hz=7", clock=clock)
+    with Sensor(Stream(world), "stream", clock) as sensor:
+        clock.advance(0.1)
+        sensor.read()
+        regions = [pmt.region(name, sensor) for name in ("soon", "late")]
+        for region in regions:
+            with region:
+                clock.advance(1.0)
+                sensor.read()
+            start = clock.now_ns() - 10**9
+            clock.advance(0.1 if region.label == "soon" else 10.0)
+            sensor.read()
+            assert region["stream"].joules == pytest.approx(world.joules_between(start, start + 10**9), rel=1e-3)
+        soon, late = (region["stream"] for region in regions)
+    assert not any("not kept any more" in w or "too short" in w for w in soon.warnings), soon.warnings
+    assert [w for w in late.warnings if "not kept any more" in w], late.warnings
+    assert not any("sees" in w or "too short" in w for w in late.warnings), late.warnings
+    assert late.uncertainty_joules == pytest.approx(soon.uncertainty_joules, rel=0.5)
+
+
 def test_time_before_the_first_row_is_not_covered() -> None:
     clock = ManualClock()
     with Sensor(Stream(make_world("constant:60", clock=clock)), "stream", clock) as sensor:

@@ -76,3 +76,5 @@ class Interval(NamedTuple):
     missing_s: float = 0.0  # standard uncertainty of the time between the rows, some of which may be missing
     # how long ago a register may have been renewed when it was read; 0 where rows bear the instant of renewal
     aged_s: float = 0.0
+    # between the rows that came, where the rows themselves are not kept any more; 0: they are, and show it
+    spacing_s: float = 0.0

@@ -66,7 +66,9 @@ def summarise(
         power = watts[columns] if whole else watts[columns][:, mask]
         for i, seen in zip(
             columns,
-            _Together([channels[i] for i in columns], t_s, t_s if whole else t_s[mask], power).seen(interval, columns),
+            _Together([channels[i] for i in columns], t_s, t_s if whole else t_s[mask], power, interval.spacing_s).seen(
+                interval, columns
+            ),
             strict=True,
         ):
             found[i] = seen
@@ -120,14 +122,16 @@ class _Together:
     ``t`` has shape (n,), ``p`` (g, n); ``all_t`` are all rows, whether they moved the counters or not.
     """
 
-    def __init__(self, channels: Sequence[Channel], all_t: Floats, t: Floats, p: Floats) -> None:
+    def __init__(
+        self, channels: Sequence[Channel], all_t: Floats, t: Floats, p: Floats, spacing_s: float = 0.0
+    ) -> None:
         self.channels, self.like = channels, channels[0]
         self.all_t, self.t, self.p = all_t, t, p
         self.gaps = t[1:] - t[:-1]
         middle = len(self.gaps) // 2
         typical = float(np.partition(self.gaps, middle)[middle]) if len(self.gaps) else 0.0
         self.refresh = self.like.refresh_s or 0.0
-        self.sample_s = max(self.refresh, typical)
+        self.sample_s = max(self.refresh, spacing_s or typical)
         self.power = is_power(self.like)
         self.held = self.like.energy_method is not EnergyMethod.TRAPEZOID
         self.lag = lag_s(self.like)
