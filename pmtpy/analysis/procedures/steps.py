@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmtpy.analysis.signal.updates import tidy
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -42,8 +43,7 @@ def steps_of(t_s: Floats, watts: Floats) -> Steps:
 
     Raises DeclinedError: there are no two levels, or fewer than four steps between them.
     """
-    known = np.isfinite(watts)
-    t, w = t_s[known], watts[known]
+    t, w = tidy(t_s, watts)
     if len(w) < 4 * _FEWEST:
         msg = f"{len(w)} readings: too few to see steps"
         raise DeclinedError(msg)

@@ -15,6 +15,7 @@ from pmtpy.io.read._memory import Budget
 _NAMED = 5  # broken lines that a message names one by one
 _HEAD = 1 << 16  # bytes by which the format is told
 _BLOCK = 1 << 24  # bytes of lines that are read at once
+_MARK = b"\xef\xbb\xbf"  # before a text that a spreadsheet has saved as UTF-8
 _GZIP = b"\x1f\x8b"
 _UNSUSPECTED = 1 << 26  # bytes that may always be unpacked
 _RATIO = 200  # text of ours packs to a fifth or a tenth, and nothing whose times go on to less than a hundredth
@@ -66,6 +67,8 @@ class Recording:
     def _opened(self) -> Iterator[IO[bytes]]:
         with self.path.open("rb") as file:
             if not self.packed:
+                if file.read(len(_MARK)) != _MARK:
+                    file.seek(0)
                 yield file
                 return
             with gzip.open(file) as unpacked:

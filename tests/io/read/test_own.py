@@ -51,6 +51,13 @@ def _write(path: Path, n: int = 100, *, complete: bool = True, **options: bool) 
     return path
 
 
+def test_the_mark_that_a_spreadsheet_puts_before_a_text_is_no_part_of_it(tmp_path: Path) -> None:
+    path = _write(tmp_path / "a.csv")
+    table = load(path)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert load(path).equals(table)
+
+
 @pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
 def test_what_was_written_is_read(tmp_path: Path, name: str) -> None:
     table = load(_write(tmp_path / name))
