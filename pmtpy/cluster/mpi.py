@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -62,8 +62,10 @@ class _Place:
         return self.leaders is not None
 
 
-class MpiRegion:
+class MpiRegion(Mapping[str, NodeEnergy]):
     """A stretch of an MPI program, measured on every node. Made by :func:`region`; use it in a with-statement, once.
+
+    Then it is a mapping of the nodes' names to what they used, as a region is one of its sensors.
 
     Attributes
     ----------
@@ -135,6 +137,15 @@ class MpiRegion:
 
     def __getitem__(self, host: str) -> NodeEnergy:
         return self.result[host]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.result)
+
+    def __len__(self) -> int:
+        return len(self.result)
+
+    __eq__ = object.__eq__  # two regions are never one, whatever they measured
+    __hash__ = object.__hash__
 
     def __str__(self) -> str:
         return str(self._result) if self._result is not None else repr(self)

@@ -62,6 +62,7 @@ def test_each_node_is_measured_once_and_every_rank_knows_the_sum(how: str, solve
         assert abs(node["joules"] - truth) <= 4 * node["uncertainty_joules"]
         assert 0.0 <= node["waiting_seconds"] <= node["seconds"]
         assert node["virtual"]
+    assert told[0]["joules_of"] == {name: node["joules"] for name, node in nodes.items()}
     assert told[0]["total"] == pytest.approx(sum(v["joules"] for v in nodes.values()))
     assert told[0]["complete"]
     assert told[0]["slowest"] in nodes

@@ -69,7 +69,8 @@ def measure(how: str, comm: MPI.Intracomm) -> dict[str, Any]:
         total: float | str = region.total.joules
     except pmt.CoverageError as error:
         total = str(error)
-    return {"raised": raised, "total": total, **region.result.to_dict(), "text": str(region)}
+    joules = {host: region[host].joules for host in region}
+    return {"raised": raised, "total": total, **region.result.to_dict(), "text": str(region), "joules_of": joules}
 
 
 def main(out: Path) -> None:
