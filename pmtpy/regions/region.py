@@ -120,27 +120,47 @@ class Region(Mapping[str, Measurement]):
             msg = f"the region {self.label!r} cannot be left: it {why}"
             raise TargetError(msg)
         failed = self._await_device() if self._device is not None else None
-        # A sensor that was lost meanwhile must not take the others, or the user's own exception, with it: its error
-        # is raised when its energy is asked for.
-        ends = dict(self._lost)
-        for target, made in self._made.items():
-            if target in self._lost:
-                self._left_ns = made.clock.now_ns()
-                continue
-            try:
-                ends[target] = made.end(self._open[target])
-            except PmtError as lost:
-                ends[target] = lost
-                self._left_ns = made.clock.now_ns()
-                cut = made.end_lost()
-                if cut is not None:
-                    self._cut[target] = self._open[target], cut
-        self._ends = ends
+        self._ends = ends = self._end_all(self._open)
         for target, end in ends.items():
             if isinstance(end, Bookmark):
                 note_region(self._sensors[target], self.label, self._open[target].start.t_ns, end.t_ns)
         if failed is not None and error is None:
             raise failed
+
+    def _end_all(self, stretches: Mapping[str, OpenStretch]) -> dict[str, Bookmark | PmtError]:
+        """End the stretch of each sensor: of those first that nobody reads just now, so that none waits for another."""
+        # A sensor that was lost meanwhile must not take the others, or the user's own exception, with it: its error
+        # is raised when its energy is asked for.
+        ends: dict[str, Bookmark | PmtError] = dict(self._lost)
+        busy: dict[str, int] = {}
+        for target, made in self._made.items():
+            if target in self._lost:
+                self._left_ns = made.clock.now_ns()
+                continue
+            try:
+                end = made.end(stretches[target])
+                if isinstance(end, int):
+                    busy[target] = end
+                else:
+                    ends[target] = end
+            except PmtError as lost:
+                ends[target] = self._lost_at_its_end(target, lost)
+        for target, left_ns in busy.items():
+            try:
+                ends[target] = self._made[target].end_at(stretches[target], left_ns)
+            except PmtError as lost:  # noqa: PERF203  (the others have ended)
+                ends[target] = self._lost_at_its_end(target, lost)
+        return {target: ends[target] for target in self._made} if busy else ends
+
+    def _lost_at_its_end(self, target: str, lost: PmtError) -> PmtError:
+        """Keep what there is of a sensor that was lost inside, and when the region was left."""
+        assert self._open is not None  # noqa: S101
+        made = self._made[target]
+        self._left_ns = made.clock.now_ns()
+        cut = made.end_lost()
+        if cut is not None:
+            self._cut[target] = self._open[target], cut
+        return lost
 
     def _await_device(self) -> BaseException | None:
         """Wait for the end of the device's work; return the error that it ended with, after which all is measured."""

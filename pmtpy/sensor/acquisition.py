@@ -23,7 +23,7 @@ from pmtpy.core.clock import Anchor, Clock
 from pmtpy.core.rows import Block, Frame, Layout, Point, Row
 from pmtpy.core.source import Remarks, Source, Timestamps
 from pmtpy.core.state import Origin, State, fill_in
-from pmtpy.errors import PmtError, SensorClosedError, TargetError
+from pmtpy.errors import PmtError, SensorClosedError, SourceLostError, TargetError
 from pmtpy.sensor._curve import Curve
 from pmtpy.sensor._demand import Demand
 from pmtpy.sensor._gaps import ReadingGaps
@@ -34,6 +34,7 @@ from pmtpy.sensor.load_stamps import LoadStamps
 from pmtpy.sensor.poller import RepeatedTask, poller_for
 
 PATIENCE_S = 5.0  # at the end, with a device whose reading does not return
+_ANSWER_S = 20.0  # where a result waits for it: the slowest instruments are given up after ten
 _log = logging.getLogger("pmtpy")
 
 
@@ -312,28 +313,51 @@ class Acquisition:
             self.demand.leave()
             raise
 
-    def end(self, stretch: OpenStretch) -> Bookmark:
-        """Note the present instant as the end of a region."""
+    def end(self, stretch: OpenStretch) -> Bookmark | int:
+        """Note the present instant as the end of a region; where somebody reads the source just now, return it.
+
+        Then :meth:`end_at` notes it, so that a region of several sensors waits for none of them while others go on.
+        """
         self.demand.leave()
         if self.unusable:
             raise SensorClosedError(self.unusable)
         now_ns = self.clock.now_ns()  # a region is over when this is asked, not when whoever has the lock lets it go
-        with self.lock:
-            stretch.peak.end_ns = now_ns  # whatever else fails, nothing is followed for ever
-            end = self._now(now_ns)
-            if not self._curve.waiting:
-                stretch.peak.end_ns = end.t_ns
-            self._curve.relieve()
-            return end
+        stretch.peak.end_ns = now_ns  # whatever else fails, nothing is followed for ever
+        if not self.lock.acquire(blocking=False):
+            return now_ns
+        try:
+            return self._ended(stretch, now_ns)
+        finally:
+            self.lock.release()
+
+    def end_at(self, stretch: OpenStretch, now_ns: int) -> Bookmark:
+        """Note an instant of just now as the end of a region, when whoever reads the source has done so.
+
+        Raises SourceLostError: that takes for ever.
+        """
+        if not self.lock.acquire(timeout=_ANSWER_S):
+            msg = f"{self.target} has not answered for {_ANSWER_S:g} s: its driver, or the bus behind it, hangs"
+            raise SourceLostError(msg)
+        try:
+            return self._ended(stretch, now_ns)
+        finally:
+            self.lock.release()
+
+    def _ended(self, stretch: OpenStretch, now_ns: int) -> Bookmark:
+        end = self._now(now_ns)
+        if not self._curve.waiting:
+            stretch.peak.end_ns = end.t_ns
+        self._curve.relieve()
+        return end
 
     def end_lost(self) -> Bookmark | None:
         """Note the present instant as the end of a region whose source was lost: as a row that could not be read.
 
-        None where it was not lost, but closed.
+        None where it was not lost, but closed, or does not answer.
         """
+        if self.failure is None or self.unusable:
+            return None
         with self.lock:
-            if self.failure is None or self.unusable:
-                return None
             unread = [math.nan for c in self.layout.channels if c.derivation is Derivation.DIRECT]
             return self._noted(Row(self.clock.now_ns(), unread))
 

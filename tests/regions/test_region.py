@@ -158,6 +158,34 @@ def test_a_region_ends_when_it_is_left_though_a_reader_holds_the_sensor() -> Non
         assert region["stream"].joules == pytest.approx(60.0)
 
 
+def test_a_sensor_that_hangs_at_the_end_of_a_region_costs_no_other_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pmtpy.sensor.acquisition._ANSWER_S", 0.05)
+    clock = ManualClock()
+    world = make_world("constant:60", clock=clock)
+    stuck, well = Counter(world), Counter(world)
+    poll, entered, free = stuck.poll, threading.Event(), threading.Event()
+
+    def hang() -> list[float]:
+        entered.set()
+        assert free.wait(120)
+        return list(poll())
+
+    with Sensor(stuck, "stuck", clock) as one, Sensor(well, "well", clock) as two:
+        with pmt.region("work", one, two) as r:
+            clock.advance(1.0)
+            monkeypatch.setattr(stuck, "poll", hang)
+            reader = threading.Thread(target=one.read, daemon=True)
+            reader.start()
+            assert entered.wait(120)
+        clock.advance(30.0)
+        with pytest.raises(pmt.SourceLostError, match="has not answered"):
+            r["stuck"]
+        assert r["well"].seconds == pytest.approx(1.0)
+        assert r["well"].joules == pytest.approx(60.0)
+        free.set()
+        reader.join(120)
+
+
 def test_a_long_region_needs_no_history() -> None:
     clock = ManualClock()
     world = make_world("sine:low=30,high=90,hz=0.11", clock=clock)
