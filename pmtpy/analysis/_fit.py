@@ -26,6 +26,7 @@ from pmtpy.core.rows import Floats
 
 _CELLS = 32
 _FINE_CELLS = 128
+_ROUNDED = 1e-12  # of its level: what is left of a power that does not move
 _ROWS_PER_CELL = 6  # fewer readings than that for a cell show its noise
 _FEWEST = 8
 _BEFORE, _AFTER = 3.0, 4.5  # standard deviations of the kernel, from its mean: an exponential has a long tail
@@ -144,12 +145,20 @@ def fit_rivals(
     """Fit two filters in a row and a triangle, which a boxcar behind a one-pole looks like; parameters as above."""
     edges = np.asarray(lag_s + spread_s * np.linspace(-_BEFORE, _AFTER, _FINE_CELLS + 1), np.float64)
     power = _cells(reference, at_s, edges)
+    # Of readings that tell nothing of it the search takes the width anywhere.
+    narrowest, widest = math.log((edges[1] - edges[0]) / _FINE_CELLS), math.log(_FINE_CELLS * (edges[-1] - edges[0]))
+
+    def width_of(theta: Floats) -> float:
+        return math.exp(min(max(float(theta[1]), narrowest), widest))
 
     def solved(theta: Floats, step: Callable[[Floats], Floats]) -> tuple[float, float, Floats]:
-        weights = np.diff(step(np.asarray((edges - theta[0]) / math.exp(theta[1]), np.float64)))
+        weights = np.diff(step(np.asarray((edges - theta[0]) / width_of(theta), np.float64)))
         x = power @ weights / max(float(np.sum(weights)), 1e-9)
-        gain, intercept = np.polyfit(x, watts, 1) if np.ptp(x) > 0.0 else (0.0, float(np.mean(watts)))
-        return float(gain), float(intercept), np.asarray(watts - gain * x - intercept, np.float64)
+        moving, level = x - np.mean(x), float(np.mean(x))
+        varies = float(np.max(np.abs(moving))) > _ROUNDED * max(abs(level), 1e-300)
+        gain = float(moving @ watts) / float(moving @ moving) if varies else 0.0
+        intercept = float(np.mean(watts)) - gain * level
+        return gain, intercept, np.asarray(watts - gain * x - intercept, np.float64)
 
     def residuals(theta: Floats, step: Callable[[Floats], Floats]) -> Floats:
         return solved(theta, step)[2]
@@ -161,7 +170,7 @@ def fit_rivals(
         start, steps = np.array([lag_s - mean * width, math.log(width)]), np.array([0.01 * spread_s, 0.01])
         theta = minimise(functools.partial(residuals, step=step), start, steps)
         gain, intercept, left = solved(theta, step)
-        found.append(Rival(name, gain, intercept, float(theta[0] + mean * math.exp(theta[1])), left))
+        found.append(Rival(name, gain, intercept, float(theta[0] + mean * width_of(theta)), left))
     return tuple(found)
 
 
