@@ -55,8 +55,8 @@ class State:
     lost : int
         Rows lost since opening.
     extended_ns : int
-        How far the instant lies beyond the newest reading of the device, over which the last power was assumed to go
-        on; 0 if it is the instant of a reading.
+        How far the instant lies beyond the newest reading of the device, for the first part of which the last power was
+        assumed to go on; 0 if it is the instant of a reading.
     opening : int
         Which opening of the sensor it belongs to: counting begins anew with each, and their states do not subtract.
     parts : tuple of int

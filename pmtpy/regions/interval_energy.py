@@ -115,6 +115,7 @@ class _Stretch:
             made.aged_s,
             # Each update of a stream is a row; of a register nobody knows what polls that are forgotten have missed.
             seconds / came if forgotten and made.source.traits.streaming else 0.0,
+            made.carry_s,
         )
         t_s = np.asarray(rows.t_ns - a.t_ns, np.float64) / 1e9
         return cls(made, a, b, rows, t_s, rows.watts.T[1:], interval, warnings)

@@ -34,6 +34,8 @@ from pmtpy.sensor.load_stamps import LoadStamps
 from pmtpy.sensor.poller import RepeatedTask, poller_for
 
 PATIENCE_S = 5.0  # at the end, with a device whose reading does not return
+# How long the newest power is taken to go on: pollers and readings bring rows within less, but for a busy machine.
+_CARRY_S, _CARRY_SAMPLES = 0.3, 4.0
 _ANSWER_S = 20.0  # where a result waits for it: the slowest instruments are given up after ten
 _log = logging.getLogger("pmtpy")
 
@@ -153,6 +155,11 @@ class Acquisition:
     def interval_s(self) -> float:
         """Time between two readings where nobody asks for another."""
         return self.demand.interval_s
+
+    @property
+    def carry_s(self) -> float:
+        """How long the power of the newest row is taken to go on; later than that nothing is known."""
+        return self._curve.kept.carry_ns / 1e9
 
     @property
     def aged_s(self) -> float:
@@ -439,7 +446,8 @@ class Acquisition:
             return replace(state, joules=known.joules, uncovered_ns=known.uncovered_ns, lost=known.lost)
         # Ctrl-C or a fork came while its row was being worked out, or a signal's handler asks meanwhile.
         known = self._history.at(state.t_ns)
-        unknown_ns = tuple([ns + known.extended_ns for ns in known.uncovered_ns])
+        both = zip(known.uncovered_ns, known.before.uncovered_ns, strict=True)
+        unknown_ns = tuple([max(beyond, ns + known.extended_ns) for beyond, ns in both])
         fill_in(state, Point(state.t_ns, known.after.watts, known.joules, (), 0, unknown_ns), known.lost)
         return state
 
@@ -482,6 +490,8 @@ class Acquisition:
         traits, demand = self._source.traits, self.demand
         period = demand.period_s(traits)
         self.period_s = period or demand.interval_s
+        apart_s = max([0.0 if self._streaming else self.period_s, *[c.refresh_s or 0.0 for c in self.layout.energy]])
+        self._curve.kept.carry_ns = round(max(_CARRY_S, _CARRY_SAMPLES * apart_s) * 1e9)
         self._task.every(period if self.alive else None, dither=demand.irregular(traits, self.period_s))
 
     def _polled(self) -> None:

@@ -19,6 +19,7 @@ from pmtpy.errors import CoverageError
 from pmtpy.sensor._ring import MOST_WAITING, Ring
 
 _FOR_EVER_S = 1e9  # three decades
+_FOR_EVER_NS = round(_FOR_EVER_S * 1e9)
 _new = tuple.__new__  # what CurvePoint(...) does in the end, at half the cost
 _LEAST_ROWS = 1000  # kept however old: a slow register's are few, and tell how the power moved during a long region
 
@@ -31,7 +32,8 @@ class CurvePoint(NamedTuple):
     # the rows around the instant; the same one twice where the instant is extended
     before: Point
     after: Point
-    # how far the instant lies beyond the newest row, whose power was then assumed to go on; 0 if rows surround it
+    # how far the instant lies beyond the newest row, whose power was then assumed to go on for a while; 0 if rows
+    # surround it
     extended_ns: int
     # Time without known energy up to the instant, total first; negative before the first row. Only differences count.
     uncovered_ns: tuple[int, ...]
@@ -126,6 +128,9 @@ class History:
     ----------
     newest : Point or None
         The last row; None before the first.
+    carry_ns : int
+        How long the power of the newest row is taken to go on. A source of which no row comes for longer has stalled,
+        or its cable: what is used from then on is not known until rows have passed it.
     """
 
     def __init__(self, layout: Layout, seconds: float) -> None:
@@ -139,6 +144,7 @@ class History:
         self._lost = 0
         self._singles = 0  # rows that came singly since something was forgotten
         self.newest: Point | None = None
+        self.carry_ns = _FOR_EVER_NS
 
     def append(self, rows: Frame | Point) -> None:
         """Add rows; forget what is too old."""
@@ -229,14 +235,15 @@ class History:
         return self._between(self._ring.point(after - 1), self._ring.point(after), t_ns, after)
 
     def _beyond(self, newest: Point, t_ns: int) -> CurvePoint:
-        """Let the power of the newest row go on."""
+        """Let the power of the newest row go on, for a while."""
         ahead = t_ns - newest.t_ns
         joules, uncovered = newest.joules, newest.uncovered_ns
         if ahead:
-            joules = tuple([_extend(j, w, ahead) for j, w in zip(joules, newest.watts, strict=True)])
+            known = min(ahead, self.carry_ns)
+            joules = tuple([_extend(j, w, known) for j, w in zip(joules, newest.watts, strict=True)])
             # A counter that was read once has no power to go on with: until it is read again nothing is known.
             uncovered = tuple(
-                [u + (ahead if math.isnan(w) else 0) for u, w in zip(uncovered, newest.watts, strict=True)]
+                [u + ahead - (0 if math.isnan(w) else known) for u, w in zip(uncovered, newest.watts, strict=True)]
             )
         return CurvePoint(t_ns, joules, newest, newest, ahead, uncovered, self._lost, self._rows)
 

@@ -95,14 +95,43 @@ def test_a_stream_that_is_held_up_says_so_until_its_rows_come() -> None:
         true = world.joules_between(start, clock.now_ns())
         early = r["stream"]
         assert not early.settled
-        assert abs(early.joules - true) > 50.0  # the power before the stall went on
+        assert early.coverage == pytest.approx(0.35, abs=0.002)  # the power before the stall went on for 0.3 s
+        assert early.joules == pytest.approx(170.0 * 0.35, rel=0.01)
+        assert early.watts == pytest.approx(170.0, rel=0.01)
         assert early.joules == pytest.approx(true, abs=2 * early.uncertainty_joules)
-        assert any("nothing has been read of the last 950 ms" in w for w in early.warnings)
+        assert any("no energy is known for 650 ms (65% of the region)" in w for w in early.warnings)
+        assert not any("too short" in w for w in early.warnings)
         source.held_ns = math.inf
         settled = r["stream"]
         assert settled.joules == pytest.approx(true)
+        assert settled.coverage == 1.0
         assert settled.uncertainty_joules < 0.01 * early.uncertainty_joules
-        assert not any("has been read" in w for w in settled.warnings)
+        assert not any("is known" in w for w in settled.warnings)
+
+
+def test_of_a_region_within_a_stall_nothing_is_known_and_so_far_never_falls() -> None:
+    clock = ManualClock()
+    source = Stream(make_world("constant:60", clock=clock))
+    with Sensor(source, "stream", clock) as sensor:
+        clock.advance(1.0)
+        sensor.read()
+        source.held_ns = clock.now_ns()
+        clock.advance(0.2)
+        with pmt.region("moving", sensor) as r:
+            so_far = []
+            for _ in range(5):
+                clock.advance(0.1)
+                so_far.append(r.so_far()["stream"])
+        assert so_far == pytest.approx([6.0] * 5, rel=1e-3)
+        assert r["stream"].coverage == pytest.approx(0.2, abs=0.001)
+        with pmt.region("blind", sensor) as blind:
+            clock.advance(0.5)
+        assert (blind["stream"].joules, blind["stream"].coverage) == (0.0, 0.0)
+        assert math.isnan(blind["stream"].watts)
+        assert math.isnan(blind["stream"].uncertainty_joules)
+        source.held_ns = math.inf
+        assert blind["stream"].joules == pytest.approx(30.0)
+        assert r["stream"].joules == pytest.approx(30.0)
 
 
 class _Told(ManualClock):

@@ -53,6 +53,15 @@ def test_beyond_the_newest_row_the_last_power_goes_on() -> None:
     assert reading.extended_ns == 2_000_000_000
 
 
+def test_beyond_the_newest_row_the_last_power_goes_on_for_a_while_and_then_nothing_is_known() -> None:
+    history = filled()
+    history.carry_ns = 500_000_000
+    reading = history.at(5_000 + 2_000_000_000)
+    assert reading.joules[0] == 10.0 + 5.0 * 0.5
+    assert (reading.extended_ns, reading.uncovered_ns) == (2_000_000_000, (1_500_000_000, 1_500_000_000))
+    assert history.at(5_000 + 400_000_000).uncovered_ns == (0, 0)
+
+
 def test_what_is_too_old_is_refused() -> None:
     history = History(LAYOUT, 1e-6)
     for i in range(3000):

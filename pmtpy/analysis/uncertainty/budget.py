@@ -44,7 +44,6 @@ _HIDDEN, _BEATS, _WIDE_WINDOW = 0.067, 3.0, 1.5
 # What was never seen in n readings takes a share of the time whose mean square is 2 / ((n + 2)(n + 3)) if every share
 # was as likely before (rule of succession), and a power between nothing and that seen, which is off it by root 1/3.
 _NEVER_SEEN = math.sqrt(2.0 / 3.0)
-_OVERDUE_S, _OVERDUE_SAMPLES = 0.3, 4.0  # pollers and evaluations bring rows within less
 _FULL_COVERAGE = 0.9  # below this share of time seen a sensor is called part-time (gpu-table of Yang et al., duty)
 _DOUBTFUL_SHARE = 0.1  # twice edges and lag together above this share of the energy: the region is too short
 # Components that come from the load and the two instants, which all channels share.
@@ -207,8 +206,6 @@ class _Judge:
             self.covers = 1.0 if span >= _FULL_COVERAGE * self.sample_s else span / self.sample_s
         known_s = seen.seconds - seen.uncovered_s
         self.mean_w = abs(seen.joules) / known_s if known_s > 0 else seen.peak_watts
-        # The end lies so far beyond the newest row that rows should have come: a device stalls, or its cable.
-        self.overdue = seen.extrapolated_s > max(_OVERDUE_S, _OVERDUE_SAMPLES * self.sample_s)
 
     def _readings(self) -> float:
         """Independent readings in the interval, at least one."""
@@ -276,8 +273,7 @@ class _Judge:
         """No row has come for the last part of the interval: the power may have moved there as it did before.
 
         Beyond a few samples it walks, one step in each: a walk with steps of ``r`` has the variance ``r^2 a^3 / (3 D)``
-        in its integral. Where rows are overdue, the load may also have begun to do something else: as for time that is
-        not covered, the energy may be off by as much as there is.
+        in its integral.
         """
         ahead, sample = max(self.seen.unseen_s, self.seen.extrapolated_s), self.sample_s
         if ahead <= 0.0:
@@ -285,10 +281,8 @@ class _Judge:
         rms = math.sqrt(self._beyond_noise())
         near = rms * math.sqrt(ahead * (sample + ahead) / 2.0)
         walked = rms * math.sqrt(ahead**3 / (3.0 * sample)) if sample > 0.0 else 0.0
-        unread_s = min(ahead, self.seen.seconds)
-        anything = self.mean_w * min(self.seen.extrapolated_s, self.seen.seconds) if self.overdue else 0.0
-        most = self.seen.range_watts * unread_s / _BOUND  # it stays between the powers that were seen
-        return math.hypot(max(near, min(walked, most)), anything)
+        most = self.seen.range_watts * min(ahead, self.seen.seconds) / _BOUND  # it stays between those that were seen
+        return max(near, min(walked, most))
 
     def sampling(self) -> float:
         """What is not seen between the windows: steps that are misplaced there, and changes faster than the samples."""
@@ -333,13 +327,8 @@ class _Judge:
         """Say what a reader of the number must know."""
         name, seen = self.channel.name, self.seen
         out = self._too_short(components)
-        if seen.rows == 0 and self.power and not out and not self.overdue:
+        if seen.rows == 0 and self.power and not out:
             out.append(f"{name}: no reading falls into the region of {_duration(seen.seconds)}")
-        if self.overdue:
-            out.append(
-                f"{name}: nothing has been read of the last {_duration(min(seen.extrapolated_s, seen.seconds))} of the "
-                "region; the power before was extrapolated, and the uncertainty is as large as that energy"
-            )
         if seen.uncovered_s > 0:
             share = seen.uncovered_s / seen.seconds if seen.seconds > 0 else 1.0
             out.append(
@@ -364,8 +353,7 @@ class _Judge:
 
     def _too_short(self, components: dict[str, float]) -> list[str]:
         seen, short = self.seen, self.seen.seconds < max(self.needed_s, self.refresh_s)
-        ahead = 0.0 if self.overdue else components["ahead"]
-        blurred = math.hypot(components["edges"], ahead, components["lag"], components["clock"])
+        blurred = math.hypot(*(components[part] for part in ("edges", "ahead", "lag", "clock")))
         used = abs(seen.joules) or (
             blurred if self.channel.least_watts > 0.0 else math.inf
         )  # no powered part uses none

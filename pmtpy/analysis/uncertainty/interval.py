@@ -45,7 +45,7 @@ class IntervalStatistics(NamedTuple):
     # deviation of single readings, where the channel does not state it: from the smaller changes seen
     noise_watts: float = 0.0
     late_joules: float = 0.0  # by how much the energy would be higher with the readings counted from when they happened
-    extrapolated_s: float = 0.0  # how far the end lies beyond the newest row
+    extrapolated_s: float = 0.0  # for how long the power of the newest row was taken to go on, up to the end
     # different values that were shown in the interval: a load of two powers is rounded in two ways, however often
     levels: int = 1
     peak_watts: float = 0.0  # largest power seen in or next to the interval
@@ -57,7 +57,7 @@ class IntervalStatistics(NamedTuple):
     # missing between them
     clock_joules: float = 0.0
     range_watts: float = 0.0  # largest less smallest power seen in and around the interval
-    # how far the end lies beyond what the newest row shows: further than beyond the row, by the lag
+    # the same from what the newest row shows, which is further back than the row, by the lag
     unseen_s: float = 0.0
     looked: float = math.inf  # readings in and around the interval that tell how the power moves
     # what is missing if readings of nothing between two like powers were those of a monitor that failed
@@ -78,3 +78,4 @@ class Interval(NamedTuple):
     aged_s: float = 0.0
     # between the rows that came, where the rows themselves are not kept any more; 0: they are, and show it
     spacing_s: float = 0.0
+    carry_s: float = math.inf  # how long the power of the newest row was taken to go on beyond it, where none has come

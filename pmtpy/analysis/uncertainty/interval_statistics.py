@@ -146,8 +146,10 @@ class _Together:
         first, last = self.all_t.searchsorted([0.0, length], "right").tolist()
         if not len(self.t):
             return [self._blank(interval, i) for i in columns]
-        ahead = max(0.0, length - float(self.all_t[-1]))
-        unseen = max(0.0, length + max(self.lag, 0.0) - float(self.all_t[-1])) if self.power else ahead
+        lag = max(self.lag, 0.0) if self.power else 0.0
+        beyond = length - float(self.all_t[-1])
+        ahead = min(max(0.0, beyond), interval.carry_s)
+        unseen = min(max(0.0, beyond + lag), interval.carry_s + lag)
         rms, alternating, noise, looked = self._movement(length + abs(self.lag), ahead)
         aged = min(interval.aged_s, self.refresh or interval.aged_s)
         starts, ends = self._edge(0.0, aged), self._edge(length, aged)
