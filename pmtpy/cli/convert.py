@@ -104,7 +104,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _judge(stretch: Judged) -> Floats:
     """Return the uncertainties of the energies of a region."""
-    interval = Interval(stretch.seconds, stretch.joules[1:].tolist(), stretch.unknown_s[1:].tolist(), stretch.lost)
+    found = stretch.joules[1:].tolist(), stretch.unknown_s[1:].tolist(), stretch.lost
+    interval = Interval(stretch.seconds, *found, stretch.time_u_s, aged_s=stretch.aged_s)
     around = stretch.t_s, stretch.around_watts, stretch.around_joules
     return recorded_uncertainties(stretch.layout, *around, interval)
 

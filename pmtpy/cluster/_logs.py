@@ -16,7 +16,7 @@ from pmtpy.core.channel import TOTAL
 from pmtpy.core.rows import Floats, Layout
 from pmtpy.errors import FileFormatError
 from pmtpy.io.read import load
-from pmtpy.io.recorded import layout_of
+from pmtpy.io.recorded import aged_of, layout_of, time_u_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +50,7 @@ def read_log(path: Path) -> Found:
 
 
 def _energy(
-    table: pd.DataFrame, facts: Mapping[str, Any], machine: tuple[str, str], launch: Mapping[str, Any]
+    table: pd.DataFrame, facts: dict[str, Any], machine: tuple[str, str], launch: Mapping[str, Any]
 ) -> NodeEnergy:
     t = table["elapsed"].to_numpy(np.float64)
     begin_s = float(table["time"].iloc[0])
@@ -71,7 +71,15 @@ def _energy(
     if not (coverage >= LEAST_COVERED and math.isfinite(used[0])):
         why = f"of {1.0 - coverage:.1%} of the time the energy is not known: rows were lost"
         return NodeEnergy(*machine, *span, None, coverage=coverage, lost=lost, why=why)
-    u = _uncertainty(layout, t, watts, joules, (seconds * (1.0 - coverage), lost))
+    interval = Interval(
+        seconds,
+        used[1:].tolist(),
+        [seconds * (1.0 - coverage)] * len(layout.energy),
+        lost,
+        time_u_of(facts),
+        aged_s=aged_of(facts),
+    )
+    u = _uncertainty(layout, t, watts, joules, interval)
     identity, digest = facts.get("identity") or {}, facts.get("calibration") or ""
     kind = f"{identity.get('backend')}/{identity.get('model')}/{digest}"
     common = tuple(
@@ -93,9 +101,7 @@ def _energy(
     )
 
 
-def _uncertainty(layout: Layout, t: Floats, watts: Floats, joules: Floats, lost: tuple[float, int]) -> float:
-    """Judge the energy of the whole by the rows at its two ends; ``lost``: seconds without energy, and rows."""
+def _uncertainty(layout: Layout, t: Floats, watts: Floats, joules: Floats, whole: Interval) -> float:
+    """Judge the energy of the whole by the rows at its two ends."""
     near = np.r_[0 : min(_ROWS, len(t)), max(_ROWS, len(t) - _ROWS) : len(t)]
-    used, (unknown_s, rows) = joules[-1] - joules[0], lost
-    interval = Interval(float(t[-1] - t[0]), used[1:].tolist(), [unknown_s] * len(layout.energy), rows, 0.0)
-    return float(recorded_uncertainties(layout, t[near] - t[0], watts[near], joules[near], interval)[0])
+    return float(recorded_uncertainties(layout, t[near] - t[0], watts[near], joules[near], whole)[0])

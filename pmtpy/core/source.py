@@ -121,11 +121,15 @@ class Remarks:
         begins with its name and a colon.
     missing_s : float
         Standard uncertainty of how much time lies between the rows, seconds: some may be missing that nothing counts.
+    aged_s : float
+        How old a value may be at its row, seconds; 0 where rows bear the instant of its renewal. Who reads the source
+        knows it.
     """
 
     time_u_s: float = 0.0
     warnings: tuple[str, ...] = ()
     missing_s: float = 0.0
+    aged_s: float = 0.0
 
 
 class Source(ABC):

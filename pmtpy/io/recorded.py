@@ -131,6 +131,8 @@ def header_of(
         str((known.get("versions") or {}).get("pmtpy", version)),
         None if interval_s else known.get("polled_s"),
         bool(known.get("stamped")),
+        aged_of(known),
+        time_u_of(known),
         host_clock=anchor is not None,
         converted_from=converted_from,
         regions=_regions_of(facts),
@@ -167,6 +169,16 @@ def time_u_of(facts: dict[str, Any] | None) -> float:
     return float(found) if isinstance(found, (int, float)) and math.isfinite(found) and found > 0.0 else 0.0
 
 
+def aged_of(facts: dict[str, Any] | None) -> float:
+    """Return how old a value may be at its row, in seconds, as the metadata of a recording state it.
+
+    Those of older versions do not; a register is then as old as its polls, unless rows bear times of the device.
+    """
+    known = facts or {}
+    found = known.get("aged_s", None if known.get("stamped") else known.get("polled_s"))
+    return float(found) if isinstance(found, (int, float)) and math.isfinite(found) and found > 0.0 else 0.0
+
+
 def ending_of(facts: dict[str, Any] | None, header: Header, *, rows: int, lost: int, last_ns: int, why: str) -> Ending:
     """Return the ending of a recording of which ``rows`` rows were passed on, the last at ``last_ns``.
 
@@ -186,6 +198,7 @@ def ending_of(facts: dict[str, Any] | None, header: Header, *, rows: int, lost: 
         regions=_regions_of(facts),
         remarks=tuple(r for r in known.get("remarks") or () if isinstance(r, str)),
         time_u_s=time_u_of(known),
+        aged_s=aged_of(known),
     )
 
 

@@ -12,7 +12,7 @@ from pmtpy.analysis.comparison.results import Trace
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 from pmtpy.core.markers import Span, paired
 from pmtpy.errors import TargetError
-from pmtpy.io.recorded import time_u_of
+from pmtpy.io.recorded import aged_of, time_u_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,6 +54,7 @@ def trace_of(read: pd.DataFrame, name: str, shown: str) -> Trace:
         _stated(read, bare),
         polling=Polling.of(read.attrs["metadata"]),
         time_u_s=time_u_of(read.attrs["metadata"]),
+        aged_s=aged_of(read.attrs["metadata"]),
     )
 
 

@@ -20,6 +20,7 @@ from pmtpy.errors import PmtError
 from pmtpy.io.channels import channel_of
 from pmtpy.io.columns import column_names, columns
 from pmtpy.io.jls import JlsFile
+from pmtpy.io.recorded import aged_of, time_u_of
 from pmtpy.io.write.base import Header, metadata
 from pmtpy.live._grown import Grown, Rows
 from pmtpy.plotting.decimate import Envelope
@@ -144,7 +145,14 @@ def _uncertainties(track: Track, ends: tuple[float, float], joules: Floats, unkn
     t = np.concatenate([r.t for r in near])
     t, keep = np.unique(t, return_index=True)
     watts, energy = (np.concatenate([getattr(r, k) for r in near])[keep] for k in ("watts", "joules"))
-    interval = Interval(b - a, joules[1:].tolist(), [unknown] * len(layout.energy), lost, 0.0)
+    interval = Interval(
+        b - a,
+        joules[1:].tolist(),
+        [unknown] * len(layout.energy),
+        lost,
+        time_u_of(track.facts),
+        aged_s=aged_of(track.facts),
+    )
     return [float(u) for u in recorded_uncertainties(layout, t - a, watts, energy, interval)]
 
 
@@ -276,6 +284,7 @@ class LiveTrack:
             made.layout,
             made.clock.anchor(),
             polled_s=None if traits.streaming else made.interval_s,
+            aged_s=made.aged_s,
         )
         self.facts: dict[str, Any] | None = metadata(header, column_names(made.layout))
         self._grown = Grown(len(self.lines), len(made.layout.names), raw_s)

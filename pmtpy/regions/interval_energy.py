@@ -112,7 +112,7 @@ class _Stretch:
             b.lost - a.lost,
             remarks.time_u_s,
             remarks.missing_s,
-            made.aged_s,
+            remarks.aged_s,
             # Each update of a stream is a row; of a register nobody knows what polls that are forgotten have missed.
             seconds / came if forgotten and made.source.traits.streaming else 0.0,
             made.carry_s,

@@ -462,7 +462,7 @@ class Acquisition:
         with self.lock:
             told = self._source.remarks(begin_ns, end_ns)
             unread = () if self._gaps is None else self._gaps.warnings(begin_ns, end_ns)
-            return replace(told, warnings=(*told.warnings, *unread)) if unread else told
+            return replace(told, warnings=(*told.warnings, *unread), aged_s=self.aged_s)
 
     def doubt(self, column: int, since_ns: int) -> str:
         """Say why energy of a column was not known after an instant; empty where nothing is known of why."""

@@ -231,6 +231,7 @@ class Sensor:
                 __version__,
                 None if traits.streaming else interval_s or made.interval_s,
                 traits.timestamps is not Timestamps.HOST_READ,
+                min(made.aged_s, interval_s or made.aged_s),
                 machine=this_machine(os.environ),
                 launch=launch_of(os.environ),
             )

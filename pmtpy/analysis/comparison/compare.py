@@ -81,8 +81,9 @@ def compare(
         energies = {}
         for name, p in ready.items():
             known = one_clock or name == chosen or found[name].clock is not None
-            time_u_s = p.trace.time_u_s if one_clock or name == chosen else _laid_u_s(found[name], base.trace)
-            energy = _energy(p, found[name], span, time_u_s) if known else None
+            own = one_clock or name == chosen
+            dated = (p.trace.time_u_s, p.trace.aged_s) if own else (_laid_u_s(found[name], base.trace), 0.0)
+            energy = _energy(p, found[name], span, *dated) if known else None
             if energy is None:
                 continue
             if (name, span.name) in (measured or {}):
@@ -144,7 +145,7 @@ def _laid_u_s(s: Compared, base: Trace) -> float:
     return math.hypot(base.time_u_s, laid if math.isfinite(laid) else 0.0)
 
 
-def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float) -> Energy | None:
+def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float, aged_s: float) -> Energy | None:
     """Energy of a span as the sensor shows it; None where its rows do not reach over it."""
     ends = np.array([span.start, span.end])
     if s.clock is not None:
@@ -176,6 +177,7 @@ def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float) -> Energy | N
         uncovered_s=uncovered_s,
         lost=lost,
         time_u_s=time_u_s,
+        aged_s=aged_s,
     )
     judged = uncertainty_budget(channel, statistics)
     doubt = () if stated is not None else (f"how well {p.trace.name} is calibrated is not known, and not in its +-",)

@@ -45,6 +45,8 @@ class Trace:
         How the sensor was polled, where the rows are only those of polls that brought something new.
     time_u_s : float
         Standard uncertainty of the times of its rows, common to all of them.
+    aged_s : float
+        How old a value may be at its row: the time between two polls; 0 where rows bear the instant of its renewal.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Trace:
     regions: tuple[Span, ...] = ()
     polling: Polling | None = None
     time_u_s: float = 0.0
+    aged_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

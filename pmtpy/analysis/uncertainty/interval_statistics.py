@@ -87,10 +87,11 @@ def summarise_one(
     uncovered_s: float = 0.0,
     lost: int = 0,
     time_u_s: float = 0.0,
+    aged_s: float = 0.0,
 ) -> IntervalStatistics:
     """Do as :func:`summarise` for one channel, by instants on any clock."""
     t_s = np.asarray(t_ns - start_ns, np.float64) / 1e9
-    interval = Interval((end_ns - start_ns) / 1e9, [joules], [uncovered_s], lost, time_u_s)
+    interval = Interval((end_ns - start_ns) / 1e9, [joules], [uncovered_s], lost, time_u_s, aged_s=aged_s)
     (seen,) = summarise([channel], t_s, watts[None], interval, None if moved is None else moved[None])
     return seen
 

@@ -118,7 +118,7 @@ class Story:
     """Collects what a trace shows besides its curves, while rows go by: regions, markers, and what is not known."""
 
     def __init__(self, header: Header, shown: Sequence[Counter]) -> None:
-        self._layout, self._judge = header.layout, header.judge
+        self._layout, self._judge, self._dated = header.layout, header.judge, (header.aged_s, header.time_u_s)
         self._near = _Near()
         self._losses: list[tuple[int, int]] = []  # when rows were lost, and how many
         self._regions = header.regions
@@ -210,7 +210,8 @@ class Story:
         t_ns, watts, energies = rows
         lost = sum(n for t, n in self._losses if start < t <= end)
         t_s = np.asarray((t_ns - start) / _NS, np.float64)
-        return self._judge(Judged(self._layout, (end - start) / _NS, joules, unknown_s, lost, t_s, watts, energies))
+        seconds = (end - start) / _NS
+        return self._judge(Judged(self._layout, seconds, joules, unknown_s, lost, t_s, watts, energies, *self._dated))
 
 
 _Rows = tuple[Ints, Floats, Floats]  # times, powers, energies

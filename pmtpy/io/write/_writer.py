@@ -203,6 +203,7 @@ class Writer:
             tuple(self._regions),
             remarks.warnings,
             remarks.time_u_s,
+            remarks.aged_s,
         )
         try:
             ending = self._sink.close(ending)

@@ -47,6 +47,9 @@ class Judged:
     # shape (n, 1 + channels); of those rows
     around_watts: Floats
     around_joules: Floats
+    # of the recording, as in :class:`Ending`
+    aged_s: float = 0.0
+    time_u_s: float = 0.0
 
 
 Judge = Callable[[Judged], Floats]  # standard uncertainties in joules, the total first; NaN: nothing is known
@@ -67,6 +70,9 @@ class Header:
     polled_s: float | None = None
     # whether rows bear the device's own times; else those of the readings, or of a stream's arrival
     stamped: bool = False
+    # as in :class:`Ending`, as far as they are known by now
+    aged_s: float = 0.0
+    time_u_s: float = 0.0
     # whether the times of rows are of the host's monotonic clock; else they are Unix times, as a recording that
     # somebody else made has them, and ``anchor`` pairs each with itself
     host_clock: bool = True
@@ -97,6 +103,8 @@ class Ending:
     regions: tuple[RecordedRegion, ...] = ()  # regions that the program measured meanwhile
     remarks: tuple[str, ...] = ()  # what the sensor knows of the dump beyond its rows, in whole sentences
     time_u_s: float = 0.0  # standard uncertainty of the times of the rows, common to all of them, seconds
+    # how old a value may be at its row, seconds: the time between two polls; 0 where rows bear the instant of renewal
+    aged_s: float = 0.0
 
 
 class Sink(Protocol):
@@ -144,6 +152,7 @@ def metadata(header: Header, columns: tuple[str, ...], ending: Ending | None = N
         "interval_s": header.interval_s,
         "polled_s": header.polled_s,
         "stamped": header.stamped,
+        "aged_s": ending.aged_s if ending else header.aged_s,
         "calibration": header.calibration,
         "anchors": {"start": _known(header.anchor), "end": _known(ending.anchor) if ending else None},
         "versions": {"pmtpy": header.version, "python": platform.python_version(), "numpy": np.__version__},
