@@ -145,14 +145,8 @@ def _uncertainties(track: Track, ends: tuple[float, float], joules: Floats, unkn
     t = np.concatenate([r.t for r in near])
     t, keep = np.unique(t, return_index=True)
     watts, energy = (np.concatenate([getattr(r, k) for r in near])[keep] for k in ("watts", "joules"))
-    interval = Interval(
-        b - a,
-        joules[1:].tolist(),
-        [unknown] * len(layout.energy),
-        lost,
-        time_u_of(track.facts),
-        aged_s=aged_of(track.facts),
-    )
+    found, time_u_s = (joules[1:].tolist(), [unknown] * len(layout.energy), lost), time_u_of(track.facts)
+    interval = Interval(b - a, *found, time_u_s, aged_s=aged_of(track.facts))
     return [float(u) for u in recorded_uncertainties(layout, t - a, watts, energy, interval)]
 
 

@@ -19,6 +19,7 @@ from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, Regi
 from pmtpy.analysis.correction.energy import compare_energy
 from pmtpy.analysis.signal.updates import tidy
 from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, uncertainty_budget
+from pmtpy.analysis.uncertainty.channel_times import is_power
 from pmtpy.analysis.uncertainty.interval_statistics import summarise_one
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.markers import Span
@@ -82,8 +83,8 @@ def compare(
         for name, p in ready.items():
             known = one_clock or name == chosen or found[name].clock is not None
             own = one_clock or name == chosen
-            dated = (p.trace.time_u_s, p.trace.aged_s) if own else (_laid_u_s(found[name], base.trace), 0.0)
-            energy = _energy(p, found[name], span, *dated) if known else None
+            time_u_s = p.trace.time_u_s if own else _laid_u_s(found[name], base.trace)
+            energy = _energy(p, found[name], span, time_u_s, own=own) if known else None
             if energy is None:
                 continue
             if (name, span.name) in (measured or {}):
@@ -145,8 +146,11 @@ def _laid_u_s(s: Compared, base: Trace) -> float:
     return math.hypot(base.time_u_s, laid if math.isfinite(laid) else 0.0)
 
 
-def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float, aged_s: float) -> Energy | None:
-    """Energy of a span as the sensor shows it; None where its rows do not reach over it."""
+def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float, *, own: bool) -> Energy | None:
+    """Energy of a span as the sensor shows it; None where its rows do not reach over it.
+
+    Unless it is seen on its ``own`` clock, by how much the rows of a power are late was taken out like a shift of all.
+    """
     ends = np.array([span.start, span.end])
     if s.clock is not None:
         ends = s.clock.on_own(ends)
@@ -177,7 +181,7 @@ def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float, aged_s: float
         uncovered_s=uncovered_s,
         lost=lost,
         time_u_s=time_u_s,
-        aged_s=aged_s,
+        aged_s=p.trace.aged_s if own or not is_power(channel) else 0.0,
     )
     judged = uncertainty_budget(channel, statistics)
     doubt = () if stated is not None else (f"how well {p.trace.name} is calibrated is not known, and not in its +-",)
