@@ -42,12 +42,12 @@ LAYOUT = Layout(
 IDENTITY = Identity("hwmon", "a board", "serial 7", "driver 1.2", virtual=True, notes=("channel 3 is switched off",))
 HEADER = Header(
     "hwmon:board", IDENTITY, LAYOUT, Anchor(START_NS, UNIX_NS, START_NS + 5), calibration="abcdef", version="9.9",
-    polled_s=0.02, stamped=True,
+    polled_s=0.02, stamped=True, aged_s=0.03, time_u_s=0.0021,
 )  # fmt: skip
 ENDING = Ending(
     Anchor(START_NS + 10**9, UNIX_NS + 10**9 + 70), ROWS, 3, 2, complete=False, error="the disk was full",
     regions=(RecordedRegion("solve, a", START_NS + 5 * STEP_NS, START_NS + 30 * STEP_NS),),
-    remarks=("the stream was damaged 2 times", "rows may be early"), time_u_s=0.0021,
+    remarks=("the stream was damaged 2 times", "rows may be early"), time_u_s=0.0021, aged_s=0.03,
 )  # fmt: skip
 # Texts of other programs hold no more than these programs know; what is ours stands beside them.
 OURS, FOREIGN = ("csv", "parquet", "jls"), ("pmt", "ps3")

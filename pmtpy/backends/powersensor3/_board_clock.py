@@ -312,6 +312,9 @@ class BoardClock:
             if more:
                 numbers[row:] += more
                 self._counter.skip(more)
+            if more < 0:  # of several gaps in one: the rows between them stay in order
+                first = self._gaps[0].first
+                numbers[first:row] = np.minimum(numbers[first:row], numbers[row] - np.arange(row - first, 0, -1))
             if more > 0:
                 self._judged.append((int(numbers[row]), more, round(self._at(int(numbers[row])))))
                 if row > self._gaps[0].first:  # or before the rows between the two

@@ -283,6 +283,17 @@ def test_what_waits_is_placed_when_nothing_more_will_come() -> None:
     world.check(error_ns=400_000)
 
 
+def test_rows_between_two_gaps_that_are_judged_as_one_stay_in_order() -> None:
+    clock, found = BoardClock(50.0, 0.5), []
+    for stamps, arrival in (([0], 0), ([0], 0), ([0, 0], 2_050_000)):
+        placed = clock.feed(np.array(stamps, np.uint16), [(len(stamps), HOST_START_NS + arrival)], last=arrival > 0)
+        found += placed.t_ns.tolist()
+    assert len(found) == 4
+    assert (np.diff(found) > 0).all()
+    assert placed.lost is not None
+    assert placed.lost.tolist() == [38, 0, 0]
+
+
 @given(st.lists(st.lists(st.integers(0, 1023), min_size=1, max_size=50), min_size=1, max_size=10), st.data())
 def test_any_stamps_give_increasing_times_and_no_negative_loss(calls: list[list[int]], data: st.DataObject) -> None:
     clock = BoardClock(50.0, 0.5)
