@@ -45,6 +45,7 @@ _HIDDEN, _BEATS, _WIDE_WINDOW = 0.067, 3.0, 1.5
 # was as likely before (rule of succession), and a power between nothing and that seen, which is off it by root 1/3.
 _NEVER_SEEN = math.sqrt(2.0 / 3.0)
 _FULL_COVERAGE = 0.9  # below this share of time seen a sensor is called part-time (gpu-table of Yang et al., duty)
+_SELDOM = 0.75  # of the time between readings
 _DOUBTFUL_SHARE = 0.1  # twice edges and lag together above this share of the energy: the region is too short
 # Components that come from the load and the two instants, which all channels share.
 _SHARED = frozenset({"edges", "ahead", "lag", "clock", "unresolved", "uncovered", "reconstruction"})
@@ -344,12 +345,17 @@ class _Judge:
             out.append(f"{name}: {seen.lost} rows were lost inside the region")
         if self.covers < _FULL_COVERAGE:
             part = f"sees {self.covers:.0%} of the time" if self.covers else "covers an unknown part of the time"
+            renewed = f", or that of what they show, {_duration(self.refresh_s)}," if self._polled_seldom() else ","
             out.append(
                 f"{name}: this sensor {part}; a load with a period near that of its readings, "
-                f"{_duration(self.sample_s)}, can alias unnoticed, so measure longer, or vary the start over several "
-                "runs"
+                f"{_duration(self.sample_s)}{renewed} can alias unnoticed, so measure longer, or vary the start over "
+                "several runs"
             )
         return out
+
+    def _polled_seldom(self) -> bool:
+        """Whether a register is renewed more often than it is read."""
+        return 0.0 < self.refresh_s < _SELDOM * self.sample_s
 
     def _too_short(self, components: dict[str, float]) -> list[str]:
         seen, short = self.seen, self.seen.seconds < max(self.needed_s, self.refresh_s)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pmtpy.backends._sysfs import optional_text
 from pmtpy.backends._sysfs import sysfs_root as root_of
 from pmtpy.backends.jetson._channels import INPUTS, plan
-from pmtpy.backends.jetson._device import Rail, rails
+from pmtpy.backends.jetson._device import Rail, in_turn, rails
 from pmtpy.backends.jetson._source import REMEDY, JetsonSource, probe
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import Clock
@@ -82,15 +82,18 @@ def open_source(
     found = rails(root)
     if not any(rail.of_module for rail in found):
         raise BackendUnavailableError("jetson", _absent(root), REMEDY)
-    readable, notes = probe(_named(found))
+    named = _named(found)
+    readable, notes = probe(named)
     if not readable:
         raise BackendUnavailableError("jetson", "; ".join(notes), REMEDY)
-    chosen = plan([r.rail.label for r in readable], whole_kit=total == "input")
+    unread = {rail.label for rail in named} - {r.rail.label for r in readable}
+    chosen = plan([rail.label for rail in named], whole_kit=total == "input", unread=unread)
     if total == "input" and not chosen.input:
         msg = f"jetson: there is no monitor on the input of the kit ({' or '.join(INPUTS)}); use total=module"
         raise TargetError(msg)
     model = optional_text(root / "firmware/devicetree/base/model") or ""
-    identity = Identity("jetson", model or (chosen.board.name if chosen.board else ""), notes=(chosen.rule, *notes))
+    notes = [chosen.rule, *in_turn([r.rail for r in readable]), *notes]
+    identity = Identity("jetson", model or (chosen.board.name if chosen.board else ""), notes=tuple(notes))
     return JetsonSource(root, readable, chosen, identity, clock)
 
 

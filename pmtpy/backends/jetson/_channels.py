@@ -9,7 +9,7 @@ Facts: NVIDIA Jetson Linux Developer Guide (r32 to r38), tables of INA3221 rails
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 MODULE = "host/module"
@@ -97,24 +97,28 @@ def unused(label: str) -> bool:
     return label.upper() in _NO_RAIL
 
 
-def plan(names: Sequence[str], *, whole_kit: bool = False) -> Plan:
+def plan(names: Sequence[str], *, whole_kit: bool = False, unread: Collection[str] = ()) -> Plan:
     """Decide from the names of all rails what each of them measures.
 
-    ``whole_kit``: let the input of the kit make the total rather than the module.
+    ``whole_kit``: let the input of the kit make the total rather than the module. ``unread``: those of the names that
+    cannot be read, so that a total of which one is a part is not known.
     """
     found = frozenset(names)
     domains = dict.fromkeys(names, "")
     board = next((b for b in BOARDS if b.matches(found)), None)
-    inputs = [name for name in INPUTS if name in found]
+    inputs = [name for name in INPUTS if name in found and name not in unread]
+    missing = [name for name in (board.total if board is not None else ()) if name in unread]
     doubled = sorted({name for name in names if name and names.count(name) > 1})
     if doubled:
         rule = f"no total: several channels are called {', '.join(doubled)}"
         return Plan(board, domains, bool(inputs), rule)
-    if board is not None:
+    if board is not None and missing:
+        rule = f"no total: {', '.join(missing)} of {board.name} cannot be read"
+    elif board is not None:
         rule = f"the total is the module ({board.name}): {' + '.join(board.total)}"
         domains.update(_domains(board, found))
     else:
-        known = [name for name in _MODULE_INPUTS if name in found]
+        known = [name for name in _MODULE_INPUTS if name in found and name not in unread]
         rule = "no total: these rails belong to no known board, and adding them up could count power twice"
         if known:
             rule = f"the total is the input of the module: {known[0]}; the board is not known"

@@ -8,7 +8,7 @@ and iio devices change from boot to boot, so devices are found by driver and nam
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,7 @@ _LONGEST_MS = 60_000  # 1024 averages of three channels at 8 ms each take 50 s
 _USUAL_S = 0.007
 # The driver of JetPack 4 does not tell: 64 averages of 6.6 ms are its usual setting.
 _IIO_CYCLE_S, _IIO_SAMPLES = 0.0066, 64
+_CHANNELS = (1, 2, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,10 @@ class Rail:
     shunt_step_v: float = _SHUNT_STEP_V
     bus_step_v: float = _BUS_STEP_V
     shunt_steps: int = 4095  # the converter's last step, at which the true current may be any greater one
+    # the time that the converter takes for all of its channels, and the part of it for which it sees this current; 0
+    # where it is not known
+    turn_s: float = 0.0
+    converted_s: float = 0.0
 
     @property
     def key(self) -> tuple[str, int]:
@@ -68,6 +73,17 @@ def rails(root: Path) -> list[Rail]:
     for rail in (*_modern(root), *_old(root)):
         found.setdefault(rail.key, rail)
     return [found[key] for key in sorted(found)]
+
+
+def in_turn(of: Iterable[Rail]) -> list[str]:
+    """Say what a converter that turns from one channel to the next does not see; nothing where it sees all."""
+    turns = [(r.converted_s, r.turn_s) for r in of if r.converted_s]
+    least = sorted(turns, key=lambda turn: turn[0] / turn[1])[:1]
+    return [
+        f"a rail is converted for {converted_s * 1e3:.3g} ms of every {turn_s * 1e3:.3g} ms: a load that repeats in "
+        "step with that is always met at the same phase, so its energy may be wrong by as much as it swings"
+        for converted_s, turn_s in least
+    ]
 
 
 def address(path: Path) -> str:
@@ -98,9 +114,13 @@ def _cycle_s(folder: Path) -> float:
 def _ina3221(folder: Path, chip: str) -> Iterator[Rail]:
     samples = max(1, optional_number(folder / "samples") or 1)
     cycle_s = _cycle_s(folder)
-    for channel in (1, 2, 3):
+    active = [c for c in _CHANNELS if optional_number(folder / f"in{c}_enable") != 0]
+    # The converter turns to one channel after the other, and there to the shunt, then to the voltage of the bus.
+    turn_s = cycle_s / samples
+    converted_s = turn_s / (2 * max(1, len(active)))
+    for channel in _CHANNELS:
         label = optional_text(folder / f"in{channel}_label")
-        off = optional_number(folder / f"in{channel}_enable") == 0
+        off = channel not in active
         if (label is not None and unused(label)) or (label is None and off):
             continue
         yield Rail(
@@ -113,7 +133,9 @@ def _ina3221(folder: Path, chip: str) -> Iterator[Rail]:
             cycle_s,
             # The register moves by (new - old) / samples: a low pass of about one whole interval, whose values speak of
             # the last two.
-            2 * cycle_s if samples > 1 else cycle_s,
+            2 * cycle_s if samples > 1 else converted_s,
+            turn_s=turn_s,
+            converted_s=converted_s,
         )
 
 
@@ -152,4 +174,6 @@ def _old(root: Path) -> Iterator[Rail]:
                 0.0,
                 _IIO_CYCLE_S,
                 2 * _IIO_SAMPLES * _IIO_CYCLE_S,
+                turn_s=_IIO_CYCLE_S,
+                converted_s=_IIO_CYCLE_S / (2 * len(_CHANNELS)),
             )

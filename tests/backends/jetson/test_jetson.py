@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.backends.jetson import discover, open_source
+from pmtpy.backends.jetson._device import Rail, in_turn
 from pmtpy.core.channel import Channel, Derivation
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.rows import Layout
@@ -119,7 +120,7 @@ def test_averaging_delays_energy_but_loses_none(samples: int) -> None:
 def test_window_and_refresh_come_from_the_monitor_and_the_resolution_from_the_shunt(orin: Bench) -> None:
     quick = channel(orin.open(), "vdd_gpu_soc")
     assert quick.refresh_s == pytest.approx(0.007)
-    assert quick.window_s == pytest.approx(0.007)
+    assert quick.window_s == pytest.approx(0.007 / 6)  # shunt and bus of three channels, one after the other
     assert quick.resolution == pytest.approx(0.4)  # 40 uV over 2 mOhm at 20 V
     averaged = Bench("orin-nx", samples=64)
     slow = channel(averaged.open(), "vdd_in")
@@ -145,7 +146,9 @@ def test_the_model_and_the_rule_of_the_total_are_told(orin: Bench) -> None:
     assert identity.model == "NVIDIA Jetson AGX Orin Developer Kit"
     assert identity.notes == (
         "the total is the module (Jetson AGX Orin or IGX Orin): VDD_GPU_SOC + VDD_CPU_CV + VIN_SYS_5V0",
+        in_turn([Rail("", "", 1, Path(), Path(), 0.0, 0.007, 0.001, turn_s=0.007, converted_s=0.007 / 6)])[0],
     )
+    assert "converted for 1.17 ms of every 7 ms" in identity.notes[1]
 
 
 def test_an_unknown_board_shows_its_rails_and_no_total() -> None:
@@ -208,7 +211,8 @@ def test_without_one_rail_of_the_total_there_is_no_total(orin: Bench, failing_fi
     source = orin.open()
     assert Layout(source.channels).in_total == ()
     assert "no total" in source.identity.notes[0]
-    assert any("VIN_SYS_5V0" in note for note in source.identity.notes)
+    assert "VIN_SYS_5V0 of Jetson AGX Orin or IGX Orin cannot be read" in source.identity.notes[0]
+    assert any("in3_input" in note for note in source.identity.notes)
 
 
 def test_a_module_of_which_nothing_can_be_read_is_unavailable() -> None:
@@ -356,3 +360,13 @@ def test_pmts_name_works_and_two_readings_give_the_mean() -> None:
         assert sensor.target == "jetson:virtual"
         assert sensor.identity.virtual
         assert sensor.read().names[0] == "total"
+
+
+def test_a_total_that_does_not_need_the_rail_that_fails_is_known(failing_files: FailingFiles) -> None:
+    bench = Bench("orin-nx")
+    failing_files.fail(bench.path("devices/**/1-0040/hwmon/*/curr2_input"), errno.EIO)
+    source = bench.open()
+    assert Layout(source.channels).in_total
+    assert "VDD_IN" in source.identity.notes[0]
+    assert any("VDD_CPU_GPU_CV" in note and "left out" in note for note in source.identity.notes)
+    bench.close()
