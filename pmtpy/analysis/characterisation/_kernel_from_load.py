@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, Shape
-from pmtpy.analysis.characterisation.kernel_fit import MIN_UPDATES, fit_kernel
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, MIN_UPDATES, KernelFit, Shape
+from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.signal.estimate import Estimate, robust_sd
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates

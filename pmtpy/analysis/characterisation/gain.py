@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.kernel import KernelFit, Shape
+from pmtpy.analysis.characterisation.kernel import MIN_UPDATES, KernelFit, Shape
 from pmtpy.analysis.signal.estimate import Z95, Estimate, huber_weights, robust_sd, rounding_error
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-MIN_UPDATES = 20
 _SPAN = 30.0  # the meter's power must range over this many times the residuals, or the gain is mostly noise
 _STRETCHES = 10
 _CURVED = 4.0  # standard errors at which a quadratic term is called real ...

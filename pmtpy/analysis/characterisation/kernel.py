@@ -9,6 +9,7 @@ from pmtpy.analysis.signal.estimate import Z95, Estimate
 from pmtpy.errors import DeclinedError
 
 BOXCAR, ONE_POLE, BOTH, AMBIGUOUS = "boxcar", "one-pole", "boxcar*one-pole", "ambiguous"
+MIN_UPDATES = 20  # fewer show no kernel, and no line
 _FINER = 4.0  # the reference must be sampled this much finer than the kernel, or the readings, to show it
 _EQUAL = 1.1  # clocks of two sensors with one period need not agree
 NAMED = 20.0  # to one: odds from which a family is named, and from which another is out of the question

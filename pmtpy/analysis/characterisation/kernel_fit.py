@@ -11,12 +11,14 @@ called ambiguous; docs/characterise.md has the formulas, the sources and the tra
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from pmtpy.analysis._fit import FreeShape, fit_free, fit_rivals
-from pmtpy.analysis.characterisation._covariance import Noise, Spread, off_line
+from pmtpy.analysis.characterisation._covariance import Noise
+from pmtpy.analysis.characterisation._description import describe, design_of, errors
+from pmtpy.analysis.characterisation._forward import Problem, polish, problem_of, widths_of
 from pmtpy.analysis.characterisation._initial_guess import WIDEST, Grid, seeds
 from pmtpy.analysis.characterisation._model_selection import (
     MINOR,
@@ -31,68 +33,26 @@ from pmtpy.analysis.characterisation._model_selection import (
     with_doubt,
 )
 from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, KernelFit, Shape
-from pmtpy.analysis.signal.estimate import Z95, Estimate, huber_weights, minimise, robust_sd, rounding_error, t95
+from pmtpy.analysis.signal.estimate import Z95, huber_weights, robust_sd, t95
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
-from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-MIN_UPDATES = 20
 _MOST_UPDATES = 2000  # fix a kernel to a few thousandths; more of them cost time only
 _FINE = 0.002  # of a period: nothing finer on a meter shows in a kernel
 _BESIDE_S = 5.0  # of a meter beside the readings is kept: longer than the kernels that are looked for
 _REFUTED = 1e-6  # chance of what a family leaves, below which it is held to be wrong
 _UNLIKE = 0.3  # share of the update times' error that is not common to all of them, in simulation
 _FITTED = 5  # parameters of a simple family: offset, width, rate, gain, intercept
-_RATE_SD = 1.5e-3  # clock rates of one meter differed by 0.1 % between sessions
 _MIN_R2 = 0.8
 _HOPELESS = 20.0  # times the least loss at the first, rough look: not followed further ...
 _FOLLOWED = 6  # ... nor are more of one family
 _SAME = 1e-3  # of a period, and of what is known of the rate: minima that are nearer are one
-_FAR = 0.5  # of a width: a step that long leaves the line that it was found along
-_PARAMETERS = ("offset", "window", "tau", "wander", "rate")
-# How much of the wander is believed before the readings say so: of a phase that is steady, all that polls at regular
-# intervals seem to show is their own.
-_WANDER_SD = 0.5
-_GAIN_SD = 0.17  # of its logarithm, against a meter in the same circuit: 0.7 to 1.4; where few phases show, a wider ...
-# ... kernel with a larger gain fits as well, without end
-_STEADY = 1e-4  # of a period
 _FIRST = 1.0  # standard deviations: the first step of a profile; each is twice the one before ...
 _STEPS = (0.02, 0.3)  # ... and begins with no less and no more than these shares of the width
 _MOST_STEPS = 8
 _NARROWEST = 0.02  # of a period
-
-
-@dataclass(frozen=True, slots=True)
-class _Problem:
-    """Updates against a reference: times relative to the pivot, readings, response."""
-
-    t: Floats
-    y: Floats
-    wander: Floats
-    middle: float
-    respond: Responder
-    reference: PowerTrace
-    period: float
-    jitter: float
-    drift: float
-    rate_sd: float  # how far the reference's clock may run from that of the updates, relative
-    metered: bool
-
-    def at(self, point: Floats) -> Floats:
-        """Return where kernels end, on the reference's clock."""
-        offset, _, _, wander, rate = (float(p) for p in point)
-        t = self.t if wander == 1.0 else self.t + (wander - 1.0) * self.wander
-        return np.asarray(self.middle + t * (1.0 + rate) - offset, np.float64)
-
-    def filtered(self, point: Floats) -> Floats:
-        return self.respond(self.at(point), float(point[1]), float(point[2]))
-
-    @property
-    def wanders(self) -> bool:
-        """Whether the phase was found to wander by more than it matters."""
-        return float(np.std(self.wander)) > _STEADY * self.period
 
 
 def fit_kernel(
@@ -132,7 +92,7 @@ def fit_kernel(
     """
     if metered:
         updates, reference = _telling(updates, reference)
-    problem = _problem(updates, reference, pivot_s, metered=metered)
+    problem = problem_of(updates, reference, pivot_s, metered=metered)
     if rate_sd is not None:
         problem = replace(problem, rate_sd=math.hypot(rate_sd, updates.drift, 1e-6))
     if not metered:
@@ -149,19 +109,19 @@ def fit_kernel(
     # One set of weights, from the best fit of all: with weights of its own each fit would forgive itself just those
     # few updates on a flank by which it could be told from the others.
     weights = huber_weights(best.residuals)
-    fits = plausible([_polish(problem, f.family, f.point, weights) for f in fits], metered=metered, rest_w=rest_w)
+    fits = plausible([polish(problem, f.family, f.point, weights) for f in fits], metered=metered, rest_w=rest_w)
     found = [min((f for f in fits if f.family == family), key=lambda f: f.loss) for family in {f.family for f in fits}]
     fit, free = _chosen(problem, found)
     best = next(f for f in found if f.family == fit.best.family)
     if fit.family in (BOXCAR, ONE_POLE) and not _pure(problem, best, weights):
         fit = impure(fit)
-    noise, _ = _errors(problem, best, _design(problem, best)[1])
+    noise, _ = errors(problem, best, design_of(problem, best)[1])
     valley: list[tuple[Fit, float]] = []
     least = noise.misfit(problem.t, best.residuals)
     for shape in fit.likely:
         top = next(f for f in found if f.family == shape.family)
         low = least if top is best else noise.misfit(problem.t, top.residuals)
-        for name in _widths(top):
+        for name in widths_of(top):
             rows = _profile(problem, shape, top, weights, (name, noise, low))
             kept = plausible([top, *(f for f, _ in rows)], metered=metered, rest_w=rest_w)
             rows = [(f, misfit if any(f is k for k in kept) else math.inf) for f, misfit in rows]
@@ -181,16 +141,16 @@ def _telling(updates: Updates, meter: PowerTrace) -> tuple[Updates, PowerTrace]:
     return updates, fine
 
 
-def _chosen(problem: _Problem, found: list[Fit]) -> tuple[KernelFit, tuple[FreeShape, float] | None]:
+def _chosen(problem: Problem, found: list[Fit]) -> tuple[KernelFit, tuple[FreeShape, float] | None]:
     """Weigh the families, and a kernel of free shape with what the best of them leaves, if that refutes all of them."""
     least = min(found, key=lambda f: f.loss)
-    noise, _ = _errors(problem, least, _design(problem, least)[1])
+    noise, _ = errors(problem, least, design_of(problem, least)[1])
     at = np.asarray(problem.at(least.point) + least.offset, np.float64)
     spread = math.hypot(least.window / math.sqrt(12.0), least.tau)
     free = fit_free(at, problem.y, problem.reference, lag_s=least.lag, spread_s=spread)
     rivals = fit_rivals(at, problem.y, problem.reference, lag_s=least.lag, spread_s=spread)
     fit = choose(
-        tuple(_describe(problem, f) for f in found),
+        tuple(describe(problem, f) for f in found),
         {f.family: noise.misfit(problem.t, f.residuals) for f in found},
         {f.family: pure_of(f) for f in found},
         [(r, noise.misfit(problem.t, r.residuals)) for r in rivals],
@@ -199,40 +159,12 @@ def _chosen(problem: _Problem, found: list[Fit]) -> tuple[KernelFit, tuple[FreeS
     left = []
     for f in found:
         # Errors of the update times blur a kernel, which a free shape takes up; most of them is alike in all updates.
-        late = _UNLIKE * problem.jitter * _design(problem, f)[1][:, 2]
+        late = _UNLIKE * problem.jitter * design_of(problem, f)[1][:, 2]
         squares, parameters = float(f.residuals @ f.residuals - late @ late), _FITTED + (f.family == BOTH)
         if free is None or free.chance(squares, parameters) > _REFUTED:
             return fit, None
         left.append(math.sqrt(squares / (len(problem.y) - parameters)))
     return fit, (free, min(left)) if free is not None else None
-
-
-def _problem(updates: Updates, reference: PowerTrace, pivot_s: float | None = None, *, metered: bool) -> _Problem:
-    t, y = updates.t_s, updates.watts
-    wander = np.zeros(len(t)) if updates.wander_s is None else updates.wander_s
-    if metered:
-        inside = (t > reference.start_s) & (t < reference.end_s)
-        t, y, wander = t[inside], y[inside], wander[inside]
-    if len(t) < MIN_UPDATES:
-        msg = f"{len(t)} updates lie within the reference, too few for a kernel ({MIN_UPDATES} are needed)"
-        raise DeclinedError(msg)
-    if float(np.ptp(y)) <= 0.0 or (robust_sd(np.diff(y)) == 0.0 and float(np.std(y)) < 1e-9):
-        msg = "the power is constant: every kernel of unit area fits; use a load that varies"
-        raise DeclinedError(msg)
-    middle = float((t[0] + t[-1]) / 2.0) if pivot_s is None else pivot_s
-    return _Problem(
-        t - middle,
-        y,
-        wander,
-        middle,
-        Responder(reference),
-        reference,
-        updates.period_s,
-        updates.jitter_s,
-        updates.drift,
-        math.hypot(_RATE_SD if metered else 1e-6, updates.drift),
-        metered=metered,
-    )
 
 
 def _refuse_synchronous(load: PowerTrace, updates: Updates) -> None:
@@ -254,30 +186,30 @@ def _refuse_synchronous(load: PowerTrace, updates: Updates) -> None:
 # --- search ---
 
 
-def _fits(problem: _Problem, reference: PowerTrace, lead_s: float, within_s: float) -> list[Fit]:
+def _fits(problem: Problem, reference: PowerTrace, lead_s: float, within_s: float) -> list[Fit]:
     """Return fits from every minimum worth following, those of a rough reference first; all updates count alike."""
     even = np.ones(len(problem.y))
     rough = replace(problem, respond=Responder(reference.thinned(problem.period / 20.0)))
     grid = Grid.of(problem.middle + problem.t, problem.y, reference, period_s=problem.period, lead_s=lead_s)
     fits = [
-        _polish(rough, family, np.append(point, [1.0, 0.0]), even, fixed="wander")
+        polish(rough, family, np.append(point, [1.0, 0.0]), even, fixed="wander")
         for family, points in seeds(grid, problem.period, within_s).items()
         for point in points
     ]
     if not fits:
         msg = f"no kernel whose mean age is within {1e3 * within_s:.3g} ms of the lag explains the readings"
         raise DeclinedError(msg)
-    fits += [_polish(rough, *start, even, fixed="wander") for start in _crossed(min(fits, key=lambda f: f.loss).point)]
+    fits += [polish(rough, *start, even, fixed="wander") for start in _crossed(min(fits, key=lambda f: f.loss).point)]
     limit = _HOPELESS * min(f.loss for f in fits)
     kept = []
     for family in (BOXCAR, ONE_POLE, BOTH):
         first, *rest = sorted((f for f in fits if f.family == family), key=lambda f: f.loss)[:_FOLLOWED]
         kept += [first, *(f for f in rest if f.loss < limit)]
     distinct = _distinct(problem, kept)
-    return _distinct(problem, [_polish(problem, f.family, f.point, even, fixed="wander") for f in distinct])
+    return _distinct(problem, [polish(problem, f.family, f.point, even, fixed="wander") for f in distinct])
 
 
-def _distinct(problem: _Problem, fits: list[Fit]) -> list[Fit]:
+def _distinct(problem: Problem, fits: list[Fit]) -> list[Fit]:
     """Return fits without those that have come to the minimum of another one of their family: it is found once."""
     same = _SAME * np.array([problem.period, problem.period, problem.period, math.inf, problem.rate_sd])
     kept: list[Fit] = []
@@ -303,12 +235,8 @@ def _crossed(point: Floats) -> list[tuple[str, Floats]]:
     ]
 
 
-def _widths(fit: Fit) -> list[str]:
-    return {BOXCAR: ["window"], ONE_POLE: ["tau"], BOTH: ["window", "tau"]}[fit.family]
-
-
 def _profile(
-    problem: _Problem, shape: Shape, best: Fit, weights: Floats, of: tuple[str, Noise, float]
+    problem: Problem, shape: Shape, best: Fit, weights: Floats, of: tuple[str, Noise, float]
 ) -> list[tuple[Fit, float]]:
     """Return fits with one width held at other values, beside their misfits, from the best outwards either way.
 
@@ -333,7 +261,7 @@ def _profile(
             start = point.copy()
             start[0] -= age
             start[column] = to
-            fit = _polish(problem, best.family, start, weights, fixed=name)
+            fit = polish(problem, best.family, start, weights, fixed=name)
             found.append((fit, noise.misfit(problem.t, fit.residuals)))
             if found[-1][1] - least > OUT_OF_QUESTION:
                 break
@@ -341,149 +269,20 @@ def _profile(
     return found
 
 
-def _pure(problem: _Problem, best: Fit, weights: Floats) -> bool:
+def _pure(problem: Problem, best: Fit, weights: Floats) -> bool:
     """Whether the readings exclude that a tenth of the kernel's variance is that of a second width.
 
     The search for the mixed kernel begins with the lag and the variance of the best. It is excluded if it leaves more,
     in units of the noise, than ``t^2`` of as many degrees of freedom as the readings have on the width.
     """
-    names, design = _design(problem, best)
-    noise, spread = _errors(problem, best, design)
+    names, design = design_of(problem, best)
+    noise, spread = errors(problem, best, design)
     offset, window, tau, *clocks = (float(p) for p in best.point)
     sd = math.hypot(window / math.sqrt(12.0), tau)
     second, first = sd * math.sqrt(MINOR), sd * math.sqrt(1.0 - MINOR)
     mixed_tau, mixed_sd = (second, first) if window else (first, second)
     mixed_w = math.sqrt(12.0) * mixed_sd
     start = np.array([offset + window / 2.0 + tau - mixed_w / 2.0 - mixed_tau, mixed_w, mixed_tau, *clocks])
-    mixed = _polish(problem, BOTH, start, weights, fixed="tau" if window else "window")
+    mixed = polish(problem, BOTH, start, weights, fixed="tau" if window else "window")
     worse = noise.misfit(problem.t, mixed.residuals) - noise.misfit(problem.t, best.residuals)
     return worse > t95(spread.freedom(np.array([float(name in ("window", "tau")) for name in names]))) ** 2
-
-
-# --- local fit ---
-
-
-def _linear(x: Floats, y: Floats, weights: Floats) -> tuple[float, float]:
-    """Weighted least squares of ``y`` on ``x``: gain, which is not negative, and intercept."""
-    total = float(np.sum(weights))
-    mean_x, mean_y = float(weights @ x) / total, float(weights @ y) / total
-    spread = float(weights @ (x - mean_x) ** 2)
-    gain = float(weights @ ((x - mean_x) * (y - mean_y))) / spread if spread > 0.0 else 0.0
-    return max(gain, 0.0), mean_y - max(gain, 0.0) * mean_x
-
-
-def _unpack(problem: _Problem, family: str, theta: Floats) -> Floats:
-    """Return offset, window, tau, wander, rate of search parameters (logarithms of widths, so they stay positive)."""
-    widths = np.exp(np.clip(theta[1:-2], -16.0, 4.0))
-    window = float(widths[0]) if family != ONE_POLE else 0.0
-    tau = float(widths[-1]) if family != BOXCAR else 0.0
-    return np.array([theta[0], window, tau, theta[-2], theta[-1] * problem.rate_sd])
-
-
-def _polish(problem: _Problem, family: str, point: Floats, weights: Floats, *, fixed: str = "") -> Fit:
-    """Refine a fit: all of it, or all but the ``"window"``, the ``"tau"`` or the ``"wander"``."""
-    offset, window, tau, wander, rate = (float(p) for p in point)
-    widths = {BOXCAR: [window], ONE_POLE: [tau], BOTH: [window, tau]}[family]
-    start = np.array([offset, *np.log(np.maximum(widths, 1e-6)), wander, rate / problem.rate_sd])
-    steps = np.array([max(2e-4, problem.period / 200.0), *[0.02 for _ in widths], 0.1, 0.02])
-    named = {BOXCAR: ["window"], ONE_POLE: ["tau"], BOTH: ["window", "tau"]}[family]
-    free = np.array([True, *[fixed != name for name in named], fixed != "wander" and problem.wanders, True])
-    root = np.sqrt(weights)
-    theta = start.copy()
-    # A prior weighs as much as one residual, whose size the first round finds.
-    for _ in range(2 if problem.metered else 1):
-        noise = math.sqrt(float(np.mean(weights * _evaluate(problem, family, theta, weights).residuals ** 2)))
-
-        def whole(moving: Floats) -> Floats:
-            full = start.copy()
-            full[free] = moving
-            return np.asarray(full, np.float64)
-
-        def residuals(moving: Floats, noise: float = noise) -> Floats:
-            full = whole(moving)
-            fit = _evaluate(problem, family, full, weights)
-            gain = math.log(max(fit.gain, 1e-9)) / _GAIN_SD if problem.metered else 0.0
-            return np.append(root * fit.residuals, noise * np.array([(full[-2] - 1.0) / _WANDER_SD, full[-1], gain]))
-
-        theta = whole(minimise(residuals, theta[free], steps[free]))
-    return _evaluate(problem, family, theta, weights)
-
-
-def _evaluate(problem: _Problem, family: str, theta: Floats, weights: Floats) -> Fit:
-    point = _unpack(problem, family, theta)
-    x = problem.filtered(point)
-    gain, intercept = _linear(x, problem.y, weights)
-    residuals = np.asarray(problem.y - gain * x - intercept, np.float64)
-    loss = float(np.mean(weights * residuals**2))
-    return Fit(family, point, gain, intercept, residuals, loss)
-
-
-# --- description ---
-
-
-def _describe(problem: _Problem, fit: Fit) -> Shape:
-    """Return the fit with its intervals, moved to where errors that last leave it (see ``spread``)."""
-    names, design = _design(problem, fit)
-    noise, spread = _errors(problem, fit, design)
-    offset, window, tau, wander, rate = (
-        float(p) for p in _moved(problem, fit, noise, dict(zip(names, spread.shift, strict=True)))
-    )
-
-    def estimate(value: float, parts: dict[str, float], known: float = 0.0) -> Estimate:
-        mix = np.array([parts.get(name, 0.0) for name in names])
-        return Estimate.normal(value, spread.deviation(mix), spread.freedom(mix)).widened(Z95 * known)
-
-    rounding = rounding_error(problem.y, robust_sd(fit.residuals))
-    mean, deviation = float(np.mean(design[:, 0])), max(float(np.std(design[:, 0])), 1e-300)
-    # The line is that of the levels, which last; by how much it is another on flanks is part of its error.
-    gain_off, intercept_off = np.hypot(spread.shift[:2], off_line(design[:, 0], noise.slow))
-    # The width is that of the reference's clock; on the readings' clock it is shorter by what the reference gains.
-    return Shape(
-        fit.family,
-        estimate(window / (1.0 + rate), {"window": 1.0}) if window > 0 else None,
-        estimate(tau / (1.0 + rate), {"tau": 1.0}) if tau > 0 else None,
-        estimate(offset, {"offset": 1.0}, problem.jitter),
-        estimate(window / 2 + tau + offset, {"offset": 1.0, "window": 0.5, "tau": 1.0}, problem.jitter),
-        estimate(rate, {"rate": 1.0}, problem.drift) if problem.metered else None,
-        estimate(fit.gain, {"gain": 1.0}, math.hypot(rounding / deviation, float(gain_off))),
-        estimate(fit.intercept, {"intercept": 1.0}, math.hypot(rounding, rounding * mean / deviation, intercept_off)),
-        fit.loss,
-        robust_sd(fit.residuals),
-        1.0 - float(np.mean(fit.residuals**2)) / float(np.var(problem.y)),
-        wander,
-    )
-
-
-def _errors(problem: _Problem, fit: Fit, design: Floats) -> tuple[Noise, Spread]:
-    noise = Noise.of(fit.residuals, problem.y, np.asarray(fit.gain * design[:, 0], np.float64))
-    late = np.asarray(problem.jitter * design[:, 2], np.float64)
-    prior = {-1: Number(float(fit.point[4]), problem.rate_sd)}
-    if problem.wanders:
-        prior[-2] = Number(float(fit.point[3]) - 1.0, _WANDER_SD)
-    return noise, Spread.of(problem.t, design, fit.residuals, noise, prior=prior, late=late)
-
-
-def _design(problem: _Problem, fit: Fit) -> tuple[list[str], Floats]:
-    """Return the names of the parameters, and the derivatives of the readings by them, shape (n, p)."""
-    known = {"wander": 0.1} if problem.wanders else {}
-    names = ["offset", *(name for name in _widths(fit)), *known, "rate"]
-    steps = known | {"offset": max(2e-4, problem.period / 200.0), "rate": 0.02 * problem.rate_sd}
-    columns = [problem.filtered(fit.point), np.ones(len(problem.y))]
-    for name in names:
-        step, at = np.zeros(len(_PARAMETERS)), _PARAMETERS.index(name)
-        step[at] = steps.get(name, 0.02 * float(fit.point[at]))
-        moved = problem.filtered(fit.point + step) - problem.filtered(fit.point - step)
-        columns.append(fit.gain * moved / (2.0 * step[at]))
-    return ["gain", "intercept", *names], np.stack(columns, axis=1)
-
-
-def _moved(problem: _Problem, fit: Fit, noise: Noise, shift: dict[str, float]) -> Floats:
-    """Return the point of a fit after a shift, if that leaves less there, and not only along the tangent."""
-    point = fit.point + np.array([shift.get(name, 0.0) for name in _PARAMETERS])
-    if np.any(np.abs(point - fit.point)[1:3] > _FAR * fit.point[1:3]):
-        return fit.point
-    x = problem.filtered(point)
-    left = problem.y - (fit.gain + shift["gain"]) * x - fit.intercept - shift["intercept"]
-    if noise.misfit(problem.t, np.asarray(left, np.float64)) > noise.misfit(problem.t, fit.residuals):
-        return fit.point
-    return np.asarray(point, np.float64)

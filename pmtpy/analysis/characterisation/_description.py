@@ -1,0 +1,85 @@
+"""What a fit of a kernel is worth: its intervals, once errors that last are known of. Pure; seconds, watts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pmtpy.analysis.characterisation._covariance import Noise, Spread, off_line
+from pmtpy.analysis.characterisation._forward import PARAMETERS, WANDER_SD, Problem, widths_of
+from pmtpy.analysis.characterisation._model_selection import Fit
+from pmtpy.analysis.characterisation.kernel import Shape
+from pmtpy.analysis.signal.estimate import Z95, Estimate, robust_sd, rounding_error
+from pmtpy.core.response import Number
+from pmtpy.core.rows import Floats
+
+_FAR = 0.5  # of a width: a step that long leaves the line that it was found along
+
+
+def describe(problem: Problem, fit: Fit) -> Shape:
+    """Return the fit with its intervals, moved to where errors that last leave it (see ``spread``)."""
+    names, design = design_of(problem, fit)
+    noise, spread = errors(problem, fit, design)
+    offset, window, tau, wander, rate = (
+        float(p) for p in _moved(problem, fit, noise, dict(zip(names, spread.shift, strict=True)))
+    )
+
+    def estimate(value: float, parts: dict[str, float], known: float = 0.0) -> Estimate:
+        mix = np.array([parts.get(name, 0.0) for name in names])
+        return Estimate.normal(value, spread.deviation(mix), spread.freedom(mix)).widened(Z95 * known)
+
+    rounding = rounding_error(problem.y, robust_sd(fit.residuals))
+    mean, deviation = float(np.mean(design[:, 0])), max(float(np.std(design[:, 0])), 1e-300)
+    # The line is that of the levels, which last; by how much it is another on flanks is part of its error.
+    gain_off, intercept_off = np.hypot(spread.shift[:2], off_line(design[:, 0], noise.slow))
+    # The width is that of the reference's clock; on the readings' clock it is shorter by what the reference gains.
+    return Shape(
+        fit.family,
+        estimate(window / (1.0 + rate), {"window": 1.0}) if window > 0 else None,
+        estimate(tau / (1.0 + rate), {"tau": 1.0}) if tau > 0 else None,
+        estimate(offset, {"offset": 1.0}, problem.jitter),
+        estimate(window / 2 + tau + offset, {"offset": 1.0, "window": 0.5, "tau": 1.0}, problem.jitter),
+        estimate(rate, {"rate": 1.0}, problem.drift) if problem.metered else None,
+        estimate(fit.gain, {"gain": 1.0}, math.hypot(rounding / deviation, float(gain_off))),
+        estimate(fit.intercept, {"intercept": 1.0}, math.hypot(rounding, rounding * mean / deviation, intercept_off)),
+        fit.loss,
+        robust_sd(fit.residuals),
+        1.0 - float(np.mean(fit.residuals**2)) / float(np.var(problem.y)),
+        wander,
+    )
+
+
+def errors(problem: Problem, fit: Fit, design: Floats) -> tuple[Noise, Spread]:
+    noise = Noise.of(fit.residuals, problem.y, np.asarray(fit.gain * design[:, 0], np.float64))
+    late = np.asarray(problem.jitter * design[:, 2], np.float64)
+    prior = {-1: Number(float(fit.point[4]), problem.rate_sd)}
+    if problem.wanders:
+        prior[-2] = Number(float(fit.point[3]) - 1.0, WANDER_SD)
+    return noise, Spread.of(problem.t, design, fit.residuals, noise, prior=prior, late=late)
+
+
+def design_of(problem: Problem, fit: Fit) -> tuple[list[str], Floats]:
+    """Return the names of the parameters, and the derivatives of the readings by them, shape (n, p)."""
+    known = {"wander": 0.1} if problem.wanders else {}
+    names = ["offset", *(name for name in widths_of(fit)), *known, "rate"]
+    steps = known | {"offset": max(2e-4, problem.period / 200.0), "rate": 0.02 * problem.rate_sd}
+    columns = [problem.filtered(fit.point), np.ones(len(problem.y))]
+    for name in names:
+        step, at = np.zeros(len(PARAMETERS)), PARAMETERS.index(name)
+        step[at] = steps.get(name, 0.02 * float(fit.point[at]))
+        moved = problem.filtered(fit.point + step) - problem.filtered(fit.point - step)
+        columns.append(fit.gain * moved / (2.0 * step[at]))
+    return ["gain", "intercept", *names], np.stack(columns, axis=1)
+
+
+def _moved(problem: Problem, fit: Fit, noise: Noise, shift: dict[str, float]) -> Floats:
+    """Return the point of a fit after a shift, if that leaves less there, and not only along the tangent."""
+    point = fit.point + np.array([shift.get(name, 0.0) for name in PARAMETERS])
+    if np.any(np.abs(point - fit.point)[1:3] > _FAR * fit.point[1:3]):
+        return fit.point
+    x = problem.filtered(point)
+    left = problem.y - (fit.gain + shift["gain"]) * x - fit.intercept - shift["intercept"]
+    if noise.misfit(problem.t, np.asarray(left, np.float64)) > noise.misfit(problem.t, fit.residuals):
+        return fit.point
+    return np.asarray(point, np.float64)

@@ -1,0 +1,147 @@
+"""Readings as a kernel, a gain and a clock make them of a reference: one problem, and its least squares from a start.
+
+Gain and intercept are solved inside (variable projection), so only shape and time are searched. Pure; times are
+seconds, powers watts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.analysis.characterisation._model_selection import Fit
+from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, MIN_UPDATES, ONE_POLE
+from pmtpy.analysis.signal.estimate import minimise, robust_sd
+from pmtpy.analysis.signal.trace import PowerTrace, Responder
+from pmtpy.analysis.signal.updates import Updates
+from pmtpy.core.rows import Floats
+from pmtpy.errors import DeclinedError
+
+RATE_SD = 1.5e-3  # clock rates of one meter differed by 0.1 % between sessions
+PARAMETERS = ("offset", "window", "tau", "wander", "rate")
+# How much of the wander is believed before the readings say so: of a phase that is steady, all that polls at regular
+# intervals seem to show is their own.
+WANDER_SD = 0.5
+_GAIN_SD = 0.17  # of its logarithm, against a meter in the same circuit: 0.7 to 1.4; where few phases show, a wider ...
+# ... kernel with a larger gain fits as well, without end
+_STEADY = 1e-4  # of a period
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Updates against a reference: times relative to the pivot, readings, response."""
+
+    t: Floats
+    y: Floats
+    wander: Floats
+    middle: float
+    respond: Responder
+    reference: PowerTrace
+    period: float
+    jitter: float
+    drift: float
+    rate_sd: float  # how far the reference's clock may run from that of the updates, relative
+    metered: bool
+
+    def at(self, point: Floats) -> Floats:
+        """Return where kernels end, on the reference's clock."""
+        offset, _, _, wander, rate = (float(p) for p in point)
+        t = self.t if wander == 1.0 else self.t + (wander - 1.0) * self.wander
+        return np.asarray(self.middle + t * (1.0 + rate) - offset, np.float64)
+
+    def filtered(self, point: Floats) -> Floats:
+        return self.respond(self.at(point), float(point[1]), float(point[2]))
+
+    @property
+    def wanders(self) -> bool:
+        """Whether the phase was found to wander by more than it matters."""
+        return float(np.std(self.wander)) > _STEADY * self.period
+
+
+def problem_of(updates: Updates, reference: PowerTrace, pivot_s: float | None = None, *, metered: bool) -> Problem:
+    t, y = updates.t_s, updates.watts
+    wander = np.zeros(len(t)) if updates.wander_s is None else updates.wander_s
+    if metered:
+        inside = (t > reference.start_s) & (t < reference.end_s)
+        t, y, wander = t[inside], y[inside], wander[inside]
+    if len(t) < MIN_UPDATES:
+        msg = f"{len(t)} updates lie within the reference, too few for a kernel ({MIN_UPDATES} are needed)"
+        raise DeclinedError(msg)
+    if float(np.ptp(y)) <= 0.0 or (robust_sd(np.diff(y)) == 0.0 and float(np.std(y)) < 1e-9):
+        msg = "the power is constant: every kernel of unit area fits; use a load that varies"
+        raise DeclinedError(msg)
+    middle = float((t[0] + t[-1]) / 2.0) if pivot_s is None else pivot_s
+    return Problem(
+        t - middle,
+        y,
+        wander,
+        middle,
+        Responder(reference),
+        reference,
+        updates.period_s,
+        updates.jitter_s,
+        updates.drift,
+        math.hypot(RATE_SD if metered else 1e-6, updates.drift),
+        metered=metered,
+    )
+
+
+def widths_of(fit: Fit) -> list[str]:
+    return {BOXCAR: ["window"], ONE_POLE: ["tau"], BOTH: ["window", "tau"]}[fit.family]
+
+
+def linear(x: Floats, y: Floats, weights: Floats) -> tuple[float, float]:
+    """Weighted least squares of ``y`` on ``x``: gain, which is not negative, and intercept."""
+    total = float(np.sum(weights))
+    mean_x, mean_y = float(weights @ x) / total, float(weights @ y) / total
+    spread = float(weights @ (x - mean_x) ** 2)
+    gain = float(weights @ ((x - mean_x) * (y - mean_y))) / spread if spread > 0.0 else 0.0
+    return max(gain, 0.0), mean_y - max(gain, 0.0) * mean_x
+
+
+def _unpack(problem: Problem, family: str, theta: Floats) -> Floats:
+    """Return offset, window, tau, wander, rate of search parameters (logarithms of widths, so they stay positive)."""
+    widths = np.exp(np.clip(theta[1:-2], -16.0, 4.0))
+    window = float(widths[0]) if family != ONE_POLE else 0.0
+    tau = float(widths[-1]) if family != BOXCAR else 0.0
+    return np.array([theta[0], window, tau, theta[-2], theta[-1] * problem.rate_sd])
+
+
+def polish(problem: Problem, family: str, point: Floats, weights: Floats, *, fixed: str = "") -> Fit:
+    """Refine a fit: all of it, or all but the ``"window"``, the ``"tau"`` or the ``"wander"``."""
+    offset, window, tau, wander, rate = (float(p) for p in point)
+    widths = {BOXCAR: [window], ONE_POLE: [tau], BOTH: [window, tau]}[family]
+    start = np.array([offset, *np.log(np.maximum(widths, 1e-6)), wander, rate / problem.rate_sd])
+    steps = np.array([max(2e-4, problem.period / 200.0), *[0.02 for _ in widths], 0.1, 0.02])
+    named = {BOXCAR: ["window"], ONE_POLE: ["tau"], BOTH: ["window", "tau"]}[family]
+    free = np.array([True, *[fixed != name for name in named], fixed != "wander" and problem.wanders, True])
+    root = np.sqrt(weights)
+    theta = start.copy()
+    # A prior weighs as much as one residual, whose size the first round finds.
+    for _ in range(2 if problem.metered else 1):
+        noise = math.sqrt(float(np.mean(weights * evaluate(problem, family, theta, weights).residuals ** 2)))
+
+        def whole(moving: Floats) -> Floats:
+            full = start.copy()
+            full[free] = moving
+            return np.asarray(full, np.float64)
+
+        def residuals(moving: Floats, noise: float = noise) -> Floats:
+            full = whole(moving)
+            fit = evaluate(problem, family, full, weights)
+            gain = math.log(max(fit.gain, 1e-9)) / _GAIN_SD if problem.metered else 0.0
+            return np.append(root * fit.residuals, noise * np.array([(full[-2] - 1.0) / WANDER_SD, full[-1], gain]))
+
+        theta = whole(minimise(residuals, theta[free], steps[free]))
+    return evaluate(problem, family, theta, weights)
+
+
+def evaluate(problem: Problem, family: str, theta: Floats, weights: Floats) -> Fit:
+    point = _unpack(problem, family, theta)
+    x = problem.filtered(point)
+    gain, intercept = linear(x, problem.y, weights)
+    residuals = np.asarray(problem.y - gain * x - intercept, np.float64)
+    loss = float(np.mean(weights * residuals**2))
+    return Fit(family, point, gain, intercept, residuals, loss)
