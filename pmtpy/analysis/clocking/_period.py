@@ -122,7 +122,7 @@ def _score(seen: Intervals, period: float, piece: int, soft: float) -> float:
     length = b - a
     poll = _median(length)
     soft = max(0.3 * soft, 0.02 * poll)
-    cells = int(min(max(12.0 * period / max(poll, soft), 24), 128))
+    cells = int(min(max(24.0 * period / max(poll, soft), 48), 128))  # of polls in step each end must be told apart
     begin = np.floor((a - soft / 2.0 * first) * (cells / period)).astype(np.int64)
     long = np.floor((b + soft / 2.0 * last) * (cells / period)).astype(np.int64) - begin
     start = begin % cells
@@ -137,7 +137,7 @@ def _score(seen: Intervals, period: float, piece: int, soft: float) -> float:
     share = np.add.reduce(inside > best[:, None] - 0.5, axis=1) / cells
     strays = hits - best
     others = np.maximum(polls - updates, strays)
-    either = soft * (first | last) / 2.0
+    either = soft / 2.0 * (first * 1.0 + last)
     wider = float(np.add.reduce(np.log1p(either / np.maximum(length, soft / 10.0)))) / len(length)
     log = _coin(best, updates) + np.log(share) - best * wider
     log += betaln(strays + _STRAYS[0], others - strays + _STRAYS[1]) - betaln(*_STRAYS)
