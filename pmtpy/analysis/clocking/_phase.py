@@ -24,6 +24,7 @@ _PIECE_S = 30.0
 # By how much the phase walks, s per root second: from a quiet clock, over those boards, to several ms in a second.
 _WALKS = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3)
 _PERIODS = 9  # weighed at a time
+_KNOWN = math.sqrt(1.5) * np.array([-1.0, 0.0, 1.0])  # standard uncertainties: three periods of the variance of all
 _UNLIKELY = 8.0  # nats
 _PATHS = 1000
 _EXTREME = 3.0  # standard deviations: the most extreme stamp of some hundred
@@ -72,9 +73,12 @@ class _Comb:
         hit, miss = share(known & seen.changed), share(known & ~seen.changed)
         weight = hit * (q / _STRAY) + miss * (1.0 - q) + np.maximum(1.0 - hit - miss, 0.0)
         self.log = np.log(np.maximum(weight, 1e-12))
+        self._blocks: dict[float, Floats] = {}
 
     def blocks(self, period: float) -> Floats:
         """Log-likelihood of each block over phases: cells that updates lie behind ``k period``, shape (m, cells)."""
+        if period in self._blocks:
+            return self._blocks[period]
         view = np.lib.stride_tricks.sliding_window_view(self.log, self.cells)
         out = np.zeros((len(self.edges) - 1, self.cells))
         for i, (first, last) in enumerate(pairwise(self.edges)):
@@ -82,6 +86,7 @@ class _Comb:
             at = np.round((k * period - self.start) / self.cell).astype(np.int64)
             at = at[(at >= 0) & (at < len(view))]
             np.sum(view[at], axis=0, out=out[i])
+        self._blocks[period] = out
         return out
 
 
@@ -95,7 +100,7 @@ class _Walk:
     states: Floats
 
 
-def follow(seen: Intervals, period: float, reach: float, resolution: float) -> PhasePath:
+def follow(seen: Intervals, period: float, reach: float, resolution: float, *, known: bool = False) -> PhasePath:
     """Follow the publishing clock through a recording.
 
     Parameters
@@ -106,6 +111,8 @@ def follow(seen: Intervals, period: float, reach: float, resolution: float) -> P
         A period, and by how much of itself it may be wrong.
     resolution : float
         Resolution of the stamps.
+    known : bool
+        Whether that reach is the standard uncertainty of a period that is not looked for.
     """
     edges = _edges(seen, period)
     span = float(edges[-1] - edges[0])
@@ -116,10 +123,11 @@ def follow(seen: Intervals, period: float, reach: float, resolution: float) -> P
     tried = []
     for soft in softs:
         comb = _Comb(seen, edges, period, q, soft)
-        best = max(_weigh(comb, period, reach, _WALKS[3]), key=lambda w: w.log)
-        tried.append((best.log, comb, best.period))
+        best = max(_weigh(comb, period, reach, _WALKS[3], known=known), key=lambda w: w.log)
+        tried.append((best.log, comb, period if known else best.period))
     _, comb, period = max(tried, key=lambda row: row[0])
-    found = [w for walk in _WALKS for w in _weigh(comb, period, _reach(walk, poll, span), walk)]
+    reaches = [reach if known else _reach(walk, poll, span) for walk in _WALKS]
+    found = [w for walk, far in zip(_WALKS, reaches, strict=True) for w in _weigh(comb, period, far, walk, known=known)]
     return _drawn(found, comb, period, seen, _PATHS)
 
 
@@ -155,9 +163,11 @@ def _seen_share(seen: Intervals, period: float) -> float:
     return float(np.clip(np.sum(hits[busy]) / max(float(np.sum(updates[busy])), 1.0), 0.05, 0.98))
 
 
-def _weigh(comb: _Comb, period: float, reach: float, walk: float) -> list[_Walk]:
+def _weigh(comb: _Comb, period: float, reach: float, walk: float, *, known: bool = False) -> list[_Walk]:
     """Filter a walk of one size at periods about one, closer and closer, until those that are likely are resolved."""
     best: list[_Walk] = []
+    if known:
+        return _filter(comb, period * (1.0 + reach * _KNOWN), walk)
     for _ in range(4):
         periods = period * (1.0 + reach * np.linspace(-1.0, 1.0, _PERIODS))
         best = _filter(comb, periods, walk)

@@ -76,10 +76,10 @@ def estimate_updates(t_s: Floats, values: Floats) -> PublishingClock:
         if isinstance(error, FasterThanPollsError) or np.mean(seen.changed[1:] & seen.changed[:-1]) < _IN_A_ROW:
             raise
         raise too_fast(seen) from error
-    return _clock_of(path, origin, seen, coverage, odds)
+    return clock_of(path, origin, seen, coverage, odds)
 
 
-def _clock_of(
+def clock_of(
     path: PhasePath,
     origin: float,
     seen: Intervals,
@@ -114,10 +114,10 @@ def _weighed(
         msg = f"the update period may be {named}: poll at irregular intervals, below a fifth of the shortest"
         raise DeclinedError(msg)
     path = follow(seen, period, reach, step)
-    return path, _explained(seen, path, own), odds
+    return path, explained(seen, path, own), odds
 
 
-def _explained(seen: Intervals, path: PhasePath, own: Bools) -> float:
+def explained(seen: Intervals, path: PhasePath, own: Bools) -> float:
     """Return the share of changes that the clock explains, if that is much more than of any polls.
 
     Raises DeclinedError: of those changes that are the sensor's own it explains no more than chance.

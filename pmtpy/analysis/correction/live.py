@@ -11,8 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pmtpy.analysis.correction._update_times import Renewals, as_polled, renewals
+from pmtpy.analysis.clocking import live_updates
 from pmtpy.analysis.energy.estimate import Energy, likely_energy
+from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 from pmtpy.core.load_intervals import LoadIntervals
@@ -86,7 +87,7 @@ def live_energy(
     seconds : float
         Length of the region.
     aged_s : float
-        How old a value can be at its row; see :func:`pmtpy.analysis.correction._update_times.renewals`.
+        How old a value can be at its row; see :func:`pmtpy.analysis.clocking.live_updates`.
     load : LoadIntervals, optional
         When the load was on.
 
@@ -100,12 +101,12 @@ def live_energy(
         return None
     near = np.isfinite(watts) & (t_s <= seconds + reach)
     t_s, watts = t_s[near], watts[near]
-    seen = renewals(t_s, watts, period, aged_s) or as_polled(t_s, watts, period.value, aged_s)
+    seen = live_updates(t_s, watts, period, aged_s)
     responses = known_responses(profile, period.value, seen.watts)
     response = responses[0][1]
     if not _covered(seen, response, seconds):
         return None
-    responses = [(share, replace(r, lag_u=math.hypot(r.lag_u, seen.u_s))) for share, r in responses]
+    responses = [(share, replace(r, lag_u=math.hypot(r.lag_u, seen.jitter_s))) for share, r in responses]
     load, notes = _fit_load(channel, response, seen, load)
     try:
         found = likely_energy(
@@ -117,7 +118,7 @@ def live_energy(
     return replace(found, warnings=(*named, *notes, *_short(channel, found, seconds)))
 
 
-def _covered(seen: Renewals, response: Response, seconds: float) -> bool:
+def _covered(seen: Updates, response: Response, seconds: float) -> bool:
     """Whether updates are known from before the region up to its end, or nearly."""
     t = seen.t_s
     inner = t[(t >= -response.span_s - response.period_s) & (t <= seconds + response.lag_s + response.period_s)]
@@ -131,17 +132,17 @@ def _covered(seen: Renewals, response: Response, seconds: float) -> bool:
 
 
 def _fit_load(
-    channel: Channel, response: Response, seen: Renewals, load: LoadIntervals | None
+    channel: Channel, response: Response, seen: Updates, load: LoadIntervals | None
 ) -> tuple[LoadIntervals | None, tuple[str, ...]]:
     """Return the load if its stamps can be held against the readings, else why not."""
     if load is None:
         return None, ()
     if len(load.on_s) * 2 > _MOST_SWITCHES:
         return None, (f"{channel.name}: the load was switched {2 * len(load.on_s)} times; its stamps are not used",)
-    if seen.u_s > _TIMELY * response.period_s:
+    if seen.jitter_s > _TIMELY * response.period_s:
         why = (
             f"{channel.name}: the load's stamps are not used: when the sensor was renewed is known to "
-            f"+-{1e3 * seen.u_s:.2g} ms only; read it more often (interval=)"
+            f"+-{1e3 * seen.jitter_s:.2g} ms only; read it more often (interval=)"
         )
         return None, (why,)
     return load, ()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.analysis.correction._update_times import renewals
+from pmtpy.analysis.clocking import live_updates
 from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 
@@ -29,24 +29,21 @@ def polled(
 @given(st.floats(0.015, 0.2), st.floats(0.1, 0.55), st.floats(0.0, 1.0), st.integers(0, 9))
 def test_polls_of_a_known_period_tell_when_it_was_renewed(period: float, share: float, phase: float, seed: int) -> None:
     t, number, published = polled(period, share * period, phase_s=phase * period, seed=seed)
-    found = renewals(t, number, Number(period, 1e-5 * period), share * period)
-    if found is None:  # polls in step, of which some find it just renewed and some just not yet
-        assert abs(share - 0.5) < 0.15
-        return
+    found = live_updates(t, number, Number(period, 1e-5 * period), share * period)
     off = found.t_s - published[found.watts.astype(int)]
     # Where polls and updates keep in step the phase stays open, evenly over what is left of a poll: 1.73 deviations.
-    assert np.max(np.abs(off)) <= 1.8 * found.u_s + 0.05 * period + 1e-3
+    assert np.max(np.abs(off)) <= 1.8 * found.jitter_s + 0.05 * period + 1e-3
 
 
-def test_polls_in_step_that_find_it_just_renewed_or_just_not_yet_tell_nothing() -> None:
-    t, number, _ = polled(0.03125, 0.015625, phase_s=0.000488, seed=6)
-    assert renewals(t, number, Number(0.03125, 3e-7), 0.015625) is None
+def test_polls_in_step_tell_when_it_was_renewed_if_some_find_it_just_renewed_and_some_just_not_yet() -> None:
+    t, number, published = polled(0.03125, 0.015625, phase_s=0.000488, seed=6)
+    found = live_updates(t, number, Number(0.03125, 3e-7), 0.015625)
+    assert np.max(np.abs(found.t_s - published[found.watts.astype(int)])) < 1.96 * found.jitter_s < 2e-3
 
 
 def test_every_update_is_there_once() -> None:
     t, number, published = polled(0.1012, 0.02)
-    found = renewals(t, number, Number(0.1012, 1e-5), 0.02)
-    assert found is not None
+    found = live_updates(t, number, Number(0.1012, 1e-5), 0.02)
     assert found.watts[found.watts > number[0]].tolist() == number[1:].tolist()  # of the first row it is not known
     assert np.max(np.abs(found.t_s - published[found.watts.astype(int)])) < 2e-3
 
@@ -54,37 +51,39 @@ def test_every_update_is_there_once() -> None:
 def test_the_devices_own_instants_are_taken_as_they_are_also_where_its_clock_wanders() -> None:
     k = np.arange(400)
     t = 3.0 + 0.1012 * k + 0.004 * np.sin(k / 50.0)
-    found = renewals(t, np.asarray(50.0 + k % 7, np.float64), Number(0.1012, 1e-4), 0.0)
-    assert found is not None
+    found = live_updates(t, np.asarray(50.0 + k % 7, np.float64), Number(0.1012, 1e-4), 0.0)
     assert found.t_s[1:] == pytest.approx(t[1:], abs=1e-12)  # what the first row shows may be older
-    assert found.u_s == 0.0
+    assert found.jitter_s == 0.0
 
 
 def test_rows_of_another_register_beside_are_no_updates() -> None:
     own, other = 0.013 + 0.1012 * np.arange(200), 0.02 * np.arange(1, 1000)
     t = np.sort(np.concatenate([own, other]))
     shown = np.searchsorted(own, t, side="right").astype(np.float64)
-    found = renewals(t, shown, Number(0.1012, 1e-5), 0.0)
-    assert found is not None
+    found = live_updates(t, shown, Number(0.1012, 1e-5), 0.0)
     kept = found.watts > 1
     assert found.t_s[kept] == pytest.approx(own[found.watts[kept].astype(int) - 1], abs=2e-6)
 
 
 def test_a_period_a_little_wrong_is_put_right_by_long_rows() -> None:
     t, number, published = polled(0.1, 0.0307, seconds=100.0)
-    found = renewals(t, number, Number(0.1001, 1e-4), 0.0307)
-    assert found is not None
+    found = live_updates(t, number, Number(0.1001, 1e-4), 0.0307)
     assert np.max(np.abs(found.t_s - published[found.watts.astype(int)])) < 3e-3
 
 
 @pytest.mark.parametrize(
     ("period", "poll"), [(0.0731, 0.02), (0.1, 0.0973), (0.0551, 0.02)], ids=["another", "polls too slow", "another"]
 )
-def test_rows_from_all_over_the_period_tell_nothing(period: float, poll: float) -> None:
+def test_updates_of_rows_from_all_over_the_period_are_as_old_as_a_value_is_on_average(
+    period: float, poll: float
+) -> None:
     t, number, _ = polled(0.1, poll)
-    assert renewals(t, number, Number(period, 1e-6), poll) is None
+    found = live_updates(t, number, Number(period, 1e-6), poll)
+    assert found.jitter_s == pytest.approx(poll / np.sqrt(12.0))
+    assert np.all(np.isin(np.round(found.t_s + poll / 2.0, 9), np.round(t, 9)))
 
 
-def test_too_few_rows_tell_nothing() -> None:
-    assert renewals(np.arange(5.0), np.zeros(5), Number(1.0), 0.1) is None
-    assert renewals(np.zeros(0), np.zeros(0), Number(1.0), 0.1) is None
+def test_updates_of_too_few_rows_are_as_old_as_a_value_is_on_average() -> None:
+    found = live_updates(np.arange(5.0), np.zeros(5), Number(1.0), 0.1)
+    assert found.t_s == pytest.approx(np.arange(5.0) - 0.05)
+    assert len(live_updates(np.zeros(0), np.zeros(0), Number(1.0), 0.1)) == 0

@@ -1,0 +1,104 @@
+"""The updates behind the rows of a live sensor, whose period a profile knows: the same clock, followed the same way."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from pmtpy.analysis.clocking._intervals import Intervals
+from pmtpy.analysis.clocking._phase import follow
+from pmtpy.analysis.clocking._polling import Polling
+from pmtpy.analysis.clocking._updates import clock_of, explained, update_series
+from pmtpy.analysis.signal.updates import Updates
+from pmtpy.core.response import Number
+from pmtpy.core.rows import Floats
+from pmtpy.errors import DeclinedError
+
+_STEADY = 1e-6  # of a period: less is nothing
+_EXACT, _OFTEN = 0.01, 0.95  # of the period, to which so many stamps follow each other if none of them is late
+_EARLIEST = 0.25  # of the period, by which the instant that is followed may lie behind the stamp
+_RATE = 3e-4  # by which a register's clock runs wrong for a while, relative: recorded ones wander by 4 ms in a minute
+_FEWEST = 4  # changes that tell a phase
+_AGAIN = 0.75  # of the period, within which a value that comes again is no new one
+
+
+def live_updates(t_s: Floats, watts: Floats, period: Number, aged_s: float) -> Updates:
+    """Find the updates behind rows.
+
+    Parameters
+    ----------
+    t_s, watts : float64, shape (n,)
+        Rows in order, those of other registers of the device among them; what brought nothing new need not be there.
+    period : Number
+        Time between updates, and its standard uncertainty.
+    aged_s : float
+        How old a value can be at its row: the time between polls; 0 where the device itself says when it was renewed.
+
+    Returns
+    -------
+    Updates
+        Where the rows do not tell of the clock, because they are few, from all over the period, or of another one, each
+        new value is an update as old as a value is on average.
+    """
+    try:
+        return _followed(t_s, watts, period, aged_s)
+    except DeclinedError:
+        return _as_polled(t_s, watts, period.value, aged_s)
+
+
+def _followed(t_s: Floats, watts: Floats, period: Number, aged_s: float) -> Updates:
+    """Follow the clock through rows."""
+    new = np.diff(watts) != 0.0
+    if np.count_nonzero(new) < _FEWEST:
+        msg = "too few changes to tell when the register was renewed"
+        raise DeclinedError(msg)
+    stamped = aged_s == 0.0  # the rows of other registers then are all the polls that are known of
+    polls, shown = (t_s, watts) if stamped else Polling(aged_s).polls(t_s, watts, np.zeros(len(t_s), np.int64))
+    changed = np.asarray(np.diff(shown) != 0.0, np.bool_)
+    origin = float(polls[0] + polls[-1]) / 2.0
+    seen = Intervals(polls[:-1] - origin, polls[1:] - origin, changed)
+    if not np.any(changed & seen.known(period.value)):
+        msg = "the polls are too far apart to tell how many updates lay between"
+        raise DeclinedError(msg)
+    path = follow(seen, period.value, max(period.u / period.value, _STEADY), 0.0, known=True)
+    clock = clock_of(path, origin, seen, explained(seen, path, changed))
+    found, unsure = update_series(polls, shown, clock), clock.phase_s.half_width
+    if stamped:
+        return _at_instants(found, t_s[1:][new])
+    # Of a first or last update that is polled only about its end or its beginning nobody knows which was found.
+    return found.between(float(polls[0]) + unsure - period.value, float(polls[-1]) - unsure)
+
+
+def _at_instants(updates: Updates, stamps_s: Floats) -> Updates:
+    """Move updates to where stamps of new values put them: never early, most of them exact, and some a poll late."""
+    period = updates.period_s
+    path = np.interp(stamps_s, updates.t_s, updates.t_s - period * updates.k)
+    k = np.floor((stamps_s - path) / period + _EARLIEST)
+    late = stamps_s - period * k
+    if np.quantile(np.abs(np.diff(late)), _OFTEN) > _EXACT * period:
+        drift = _RATE * stamps_s
+        behind = np.minimum.accumulate(late - drift) + drift
+        ahead = np.minimum.accumulate((late + drift)[::-1])[::-1] - drift
+        least = np.minimum(behind, ahead)
+    else:
+        least = late
+    at = period * updates.k + np.interp(updates.k, k, least)
+    return replace(updates, t_s=np.asarray(at, np.float64), jitter_s=0.0)
+
+
+def _as_polled(t_s: Floats, watts: Floats, period_s: float, aged_s: float) -> Updates:
+    """Take each new value for an update as old as a value is on average.
+
+    A value that comes again within a period is the same update, polled twice.
+    """
+    kept, last_t, last_w = [], -math.inf, math.nan
+    for i, (at, power) in enumerate(zip(t_s.tolist(), watts.tolist(), strict=True)):
+        if power != last_w or at - last_t >= _AGAIN * period_s:
+            kept.append(i)
+            last_t, last_w = at, power
+    aged = min(aged_s, period_s)
+    at = t_s[kept]
+    k = np.round((at - at[:1]) / period_s).astype(np.int64)
+    return Updates(k, at - aged / 2.0, watts[kept], period_s, aged / math.sqrt(12.0))
