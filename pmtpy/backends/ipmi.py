@@ -10,6 +10,7 @@ import shutil
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from pmtpy.backends import _bmc
 from pmtpy.backends._tool import Ask, asking
@@ -27,37 +28,53 @@ _COMMAND = ("raw", "0x2c", "0x02", "0xdc", "0x01", "0x00", "0x00")
 _ANSWER = struct.Struct("<BHHHHIIB")
 _ACTIVE = 0x40
 _REFERENCE = "DCMI 1.5, section 6.6.1"
+_NO_TIME = frozenset({0, 0xFFFFFFFF})  # what stands for a time that is not known (IPMI 2.0, section 37)
+_UNSTAMPED = "its readings bear no time, so a service processor that has stopped looks like a steady load"
+
+
+class Reading(NamedTuple):
+    """What a service processor says of its chassis."""
+
+    watts: float
+    stamp_s: int | None  # when it was taken, by the processor's own clock; None: it does not say
 
 
 class _Dcmi(PolledSource):
     """One chassis. ``run`` runs ipmitool with arguments and returns what it prints."""
 
     traits = Traits(interval_s=_bmc.INTERVAL_S, blocking=True)
-    gone_after_s = _bmc.GONE_AFTER_S
+    gone_after_s = stale_s = _bmc.GONE_AFTER_S
 
     def __init__(self, run: Ask, host: str, clock: Clock, *, virtual: bool) -> None:
         super().__init__(clock)
         self._run, self._where = run, host or "this machine's service processor"
         domain = f"external/ipmi/{host}" if host else "host"
-        self.identity = Identity(BACKEND, f"DCMI of {self._where}", virtual=virtual)
+        notes = (_UNSTAMPED,) if self._ask().stamp_s is None else ()
+        self._seen: Reading | None = None
+        self.identity = Identity(BACKEND, f"DCMI of {self._where}", virtual=virtual, notes=notes)
         channel = _bmc.chassis_channel(
             "chassis", domain, window_s=None, reference=_REFERENCE, least_watts=0.0 if host else 0.5
         )
         self.channels = (channel,)
 
-    def poll(self) -> Sequence[float]:
-        """Ask for one reading."""
-        return [parse(self._run(_COMMAND), self._where)]
+    def poll(self) -> Sequence[float] | None:
+        """Ask for one reading; None if it is the one before, of the same second."""
+        now, before = self._ask(), self._seen
+        self._seen = now
+        return None if now == before and now.stamp_s is not None else [now.watts]
+
+    def _ask(self) -> Reading:
+        return parse(self._run(_COMMAND), self._where)
 
 
-def parse(text: bytes, where: str) -> float:
-    """Return the watts of an answer, which ipmitool prints in hexadecimal.
+def parse(text: bytes, where: str) -> Reading:
+    """Parse an answer, which ipmitool prints in hexadecimal.
 
     Raises ReadError: it is none; the measurement is switched off; or the value contradicts the least and the most that
     it names.
     """
     try:
-        group, now, least, most, _, _, _, state = _ANSWER.unpack(bytes.fromhex(text.decode("ascii")))
+        group, now, least, most, _, stamp, _, state = _ANSWER.unpack(bytes.fromhex(text.decode("ascii")))
     except (ValueError, struct.error) as error:
         msg = f"{where} gives no power reading: {text[:80]!r}"
         raise ReadError(msg) from error
@@ -67,7 +84,7 @@ def parse(text: bytes, where: str) -> float:
     if now == 0 or not least <= now <= most:
         msg = f"{where} reports {now} W, outside of the {least} to {most} W that it has seen itself: not believed"
         raise ReadError(msg)
-    return _bmc.believed(now, where)
+    return Reading(_bmc.believed(now, where), None if stamp in _NO_TIME else stamp)
 
 
 def discover(device: str | None = None, *, machine: Machine | None = None) -> Discovery:
@@ -123,13 +140,11 @@ def open_source(
     host = "" if virtual else device or ""
     arguments = ["-I", "lanplus", "-L", "USER", "-E", "-H", host, "-U", user] if host else []
     environment = {**os.environ, PASSWORD: _bmc.password(BACKEND, password_file, PASSWORD, os.environ)}
-    source = _Dcmi(run or asking((tool, *arguments), environment, timeout_s), host, clock, virtual=virtual)
     try:
-        source.poll()
+        return _Dcmi(run or asking((tool, *arguments), environment, timeout_s), host, clock, virtual=virtual)
     except ReadError as error:
         finding = _finding(host or None, Machine()) if Path(tool).name == tool else None
         remote = f"-I lanplus -L USER -a -H {host}{f' -U {user}' if user else ''} " if host else ""
         look = f"see what this says: $ ipmitool {remote}dcmi power reading"
         cure = finding.remedy if finding and not finding.usable else look
         raise BackendUnavailableError(BACKEND, str(error), cure) from error
-    return source

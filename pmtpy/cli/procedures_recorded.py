@@ -71,13 +71,13 @@ def parts(target: str, args: argparse.Namespace) -> Answer:
 def _agreement_page(found: Agreement, one: str, other: str, *, marked: bool) -> Page:
     what = "regions that markers enclose" if marked else "windows of equal length"
     range_w = f"{found.low_w:.4g} to {found.high_w:.4g} W"
-    rows = [["", "mean error", "", ""]]
+    rows = [["", "mean error  (95 %)", "", ""]]
     for name, percent, watts, how in (
         (f"{one} as they are" if one == "parts" else f"{one} as it is", found.mape_percent, found.mae_w, ""),
         ("linear fit", found.linear.mape_percent, found.linear.mae_w, _polynomial(found.linear)),
         ("quadratic fit", found.quadratic.mape_percent, found.quadratic.mae_w, _polynomial(found.quadratic)),
     ):
-        rows.append([f"  {name}", f"{percent:.3f} %", f"{watts:.3f} W", how])
+        rows.append([f"  {name}", with_interval(percent, "%"), with_interval(watts, "W"), how])
     return [
         Line(f"  {found.workloads} {what}, {range_w}; {one} / {other}: {found.ratio:.4f}"),
         Table(rows),

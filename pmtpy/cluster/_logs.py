@@ -98,7 +98,7 @@ def _energy(
         virtual=bool(table.attrs["virtual"]),
         shared=launch.get("shared"),
         warnings=tuple(map(str, table.attrs["notes"])),
-    )
+    ).believed()
 
 
 def _uncertainty(layout: Layout, t: Floats, watts: Floats, joules: Floats, whole: Interval) -> float:

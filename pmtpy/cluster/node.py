@@ -87,10 +87,23 @@ class NodeEnergy:
         known["common"] = tuple((str(kind), float(value)) for kind, value in known.get("common", ()))
         known["warnings"] = tuple(map(_shown, known.get("warnings", ())))
         known["ranks"] = tuple(map(int, known.get("ranks", ())))
-        made = cls(**known)
-        if joules is not None and not made.coverage >= LEAST_COVERED:
-            return replace(made, joules=None, why=f"of {1.0 - made.coverage:.1%} of the time the energy is not known")
-        return made
+        return cls(**known).believed()
+
+    def believed(self) -> NodeEnergy:
+        """Return the record without an energy that cannot be one: over too little time, or below nothing."""
+        u = self.uncertainty_joules
+        if self.joules is None:
+            return self
+        why = ""
+        if not self.coverage >= LEAST_COVERED:
+            why = f"of {1.0 - self.coverage:.1%} of the time the energy is not known"
+        elif not (self.seconds > 0.0 and math.isfinite(self.seconds)):
+            why = f"it measured for {self.seconds:g} s"
+        elif u < 0.0 or any(part < 0.0 for _, part in self.common):
+            why = "its uncertainty is below zero"
+        elif self.joules + 2.0 * (0.0 if math.isnan(u) else u) < 0.0:
+            why = f"it says {self.joules:.6g} J: a node that takes energy back is none"
+        return replace(self, joules=None, why=why) if why else self
 
 
 def _shown(text: object) -> str:

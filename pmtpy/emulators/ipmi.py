@@ -11,9 +11,11 @@ from pmtpy.core.source import Source
 from pmtpy.emulators._virtual_source import check_device, open_on
 from pmtpy.emulators.world import World, shared_world, unheld
 
+_BOOT_S = 1_700_000_000  # by the processor's clock, when the world begins
+
 
 class ServiceProcessor:
-    """What ``ipmitool raw`` would print. ``active``, ``shown_w``: faults."""
+    """What ``ipmitool raw`` would print. ``active``, ``shown_w``, ``text``: faults."""
 
     def __init__(self, world: World) -> None:
         self._world = unheld(world)
@@ -25,7 +27,7 @@ class ServiceProcessor:
         second = (self._world.clock.now_ns() - self._world.epoch_ns) // NS_PER_S
         now = round(float(self._world.watts(self._world.epoch_ns + second * NS_PER_S)))
         now = self.shown_w if self.shown_w >= 0 else now
-        answer = struct.pack("<BHHHHIIB", 0xDC, now, 0, 5000, now, 0, 1000, 0x40 * self.active)
+        answer = struct.pack("<BHHHHIIB", 0xDC, now, 0, 5000, now, _BOOT_S + second, 1000, 0x40 * self.active)
         return self.text if self.text is not None else f" {answer.hex(' ')}\n".encode()
 
 

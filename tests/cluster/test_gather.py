@@ -246,6 +246,33 @@ def test_a_result_of_half_of_the_time_is_none_whoever_wrote_it(tmp_path: Path) -
     assert "50.0% of the time" in gather(tmp_path).missing["n0"]
 
 
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"joules": -500.0}, "-500 J"),
+        ({"joules": -1.0, "uncertainty_joules": math.nan}, "-1 J"),
+        ({"uncertainty_joules": -5.0}, "uncertainty is below"),
+        ({"common": (("a", -4.0),)}, "uncertainty is below"),
+        ({"seconds": -10.0}, "-10 s"),
+        ({"seconds": math.nan}, "not the whole file"),
+        ({"coverage": math.nan}, "not the whole file"),
+    ],
+)
+def test_a_result_that_cannot_be_one_is_named_and_not_added(said: dict[str, Any], why: str, tmp_path: Path) -> None:
+    write(tmp_path, node(0, **said))
+    write(tmp_path, node(1))
+    job = gather(tmp_path)
+    assert why in " ".join([*job.missing.values(), *job.problems])
+    assert job.known.joules == 500.0
+    with pytest.raises(CoverageError):
+        _ = job.total
+
+
+def test_an_idle_node_whose_energy_is_zero_within_its_uncertainty_counts(tmp_path: Path) -> None:
+    write(tmp_path, node(0, joules=-3.0))
+    assert gather(tmp_path).known.joules == -3.0
+
+
 def test_what_a_file_says_does_nothing_to_a_terminal(tmp_path: Path) -> None:
     evil = "n1\x1b[31m\nn9 100 J"
     write(tmp_path, node(1, host=evil, why=evil, warnings=(evil,)), Launch(), about=evil)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,8 +19,8 @@ class PolynomialFit:
     """``reference = c0 + c1 sensor (+ c2 sensor^2)``, by least squares."""
 
     coefficients: tuple[Estimate, ...]  # c0 in W, c1 without a unit, c2 in 1/W
-    mape_percent: float  # mean of ``|fit - reference| / reference``
-    mae_w: float  # mean of ``|fit - reference|``
+    mape_percent: Estimate  # mean of ``|fit - reference| / reference``
+    mae_w: Estimate  # mean of ``|fit - reference|``
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,8 @@ class Agreement:
     ratio: float  # mean power of the sensor by mean power of the reference
     # mape_percent, mae_w: of the sensor as it is: mean of ``|sensor - reference|``, relative to the reference and in
     # watts
-    mape_percent: float
-    mae_w: float
+    mape_percent: Estimate
+    mae_w: Estimate
     linear: PolynomialFit
     quadratic: PolynomialFit
 
@@ -61,11 +62,19 @@ def agreement(sensor_w: Floats, reference_w: Floats) -> Agreement:
         float(y.min()),
         float(y.max()),
         float(x.mean() / y.mean()),
-        float(np.mean(off / y)) * 100.0,
-        float(np.mean(off)),
+        _mean(off / y * 100.0),
+        _mean(off),
         _fitted(x, y, 1),
         _fitted(x, y, 2),
     )
+
+
+def _mean(off: Floats, fitted: int = 1) -> Estimate:
+    """Mean of distances, of which none is below 0; its interval is that of other workloads of the same kind."""
+    freedom = len(off) - fitted
+    spread = float(np.std(off)) / math.sqrt(freedom)
+    found = Estimate.normal(float(np.mean(off)), spread, freedom)
+    return replace(found, low=max(found.low, 0.0))
 
 
 def _fitted(x: Floats, y: Floats, degree: int) -> PolynomialFit:
@@ -84,6 +93,6 @@ def _fitted(x: Floats, y: Floats, degree: int) -> PolynomialFit:
     off = np.abs(rest)
     return PolynomialFit(
         tuple(Estimate.normal(float(v), float(e), freedom) for v, e in zip(values, errors, strict=True)),
-        float(np.mean(off / y)) * 100.0,
-        float(np.mean(off)),
+        _mean(off / y * 100.0, degree + 1),
+        _mean(off, degree + 1),
     )

@@ -21,7 +21,7 @@ from pmtpy.emulators.ipmi import ServiceProcessor
 from pmtpy.emulators.redfish import Service
 from pmtpy.emulators.redfish import open_virtual as open_redfish
 from pmtpy.emulators.world import World, make_world
-from pmtpy.errors import BackendUnavailableError, ReadError
+from pmtpy.errors import BackendUnavailableError, ReadError, SourceLostError
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 from pmtpy.testing import check_source
 
@@ -91,6 +91,30 @@ def test_a_measurement_that_is_switched_off_says_so(clock: ManualClock, world: W
     far.active = False
     with pytest.raises(BackendUnavailableError, match="not active"):
         ipmi.open_source(None, clock=clock, run=far.run, virtual=True)
+
+
+def test_a_stamp_that_does_not_move_is_no_new_reading(clock: ManualClock, world: World) -> None:
+    far = ServiceProcessor(world)
+    source = ipmi.open_source(None, clock=clock, run=far.run, virtual=True)
+    assert [len(source.read()) for _ in range(3)] == [1, 0, 0]  # of one second
+    clock.advance(1.0)
+    assert len(source.read()) == 1
+    far.text = far.run(())  # from now on it says the same again and again
+    for _ in range(60):
+        clock.advance(1.0)
+        assert len(source.read()) == 0
+    clock.advance(1.0)
+    with pytest.raises(SourceLostError, match="has not changed for 60 s"):
+        source.read()
+    far.text = None
+    answer = bytearray(bytes.fromhex(far.run(()).decode()))
+    answer[9:13] = bytes(4)  # a processor that does not say when: nothing can be told from it
+    far.text = answer.hex(" ").encode()
+    source = ipmi.open_source(None, clock=clock, run=far.run, virtual=True)
+    assert any("bear no time" in note for note in source.identity.notes)
+    for _ in range(90):
+        clock.advance(1.0)
+        assert source.read().raw.tolist() == [[400.0]]
 
 
 def _tool(folder: Path, script: str) -> str:
