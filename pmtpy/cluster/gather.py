@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -155,19 +156,20 @@ def _of_one_time(energies: list[NodeEnergy], missing: dict[str, str], wrong: lis
     if len(timed) < 2:
         return energies
     # The stretch in which most measure lies behind the begin of one of them.
-    best = max((e.begin_s for e in timed), key=lambda at: sum(_measures(e, at) for e in timed))
+    begins, ends = sorted(e.begin_s for e in timed), sorted(e.end_s for e in timed)
+    best = max(begins, key=lambda at: bisect_right(begins, at + _CLOCKS_S) - bisect_left(ends, at - _CLOCKS_S))
     among = [e for e in timed if _measures(e, best)]
     begin_s, end_s = min(e.begin_s for e in among), max(e.end_s for e in among)
     for e in timed:
         share = e.seconds / (end_s - begin_s) if end_s > begin_s else 1.0
-        if e not in among:
+        if not _measures(e, best):
             missing[e.host] = (
                 f"it measured at another time than the others, {e.begin_s - begin_s:+.6g} s off: another run, or a"
                 " clock that is wrong"
             )
         elif share < _LEAST_SHARE and (end_s - begin_s) * (1.0 - share) > 2 * _CLOCKS_S:
             wrong.append(f"{e.host} measured {e.seconds:.6g} s of the {end_s - begin_s:.6g} s of the job")
-    return [e for e in energies if e.joules is None or e in among]
+    return [e for e in energies if e.joules is None or _measures(e, best)]
 
 
 def _measures(e: NodeEnergy, at_s: float) -> bool:
@@ -189,8 +191,10 @@ def _of_its_nodes(found: Sequence[Found], energies: Sequence[NodeEnergy], missin
     names = {_short(name) for name in _names(found)}
     if not names:
         return list(energies)
-    strangers = [e.host for e in energies if _short(e.host) not in names]
-    missing.update(dict.fromkeys(strangers, "it is none of the nodes that the launcher names"))
+    strangers = dict.fromkeys(
+        (e.host for e in energies if _short(e.host) not in names), "it is none of the nodes that the launcher names"
+    )
+    missing.update(strangers)
     return [e for e in energies if e.host not in strangers]
 
 

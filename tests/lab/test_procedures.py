@@ -63,7 +63,7 @@ def test_a_virtual_occ_agrees_with_supply_and_parts_as_in_the_study(tmp_path: Pa
     watts = rng.permutation(np.linspace(400.0, 900.0, 77))
     clock = ManualClock()
     world = make_world("constant:400", clock=clock)
-    world = replace(world, load=Table(each_s * np.arange(77), watts))
+    world = replace(world, load=Table(np.arange(77, dtype=np.float64) * each_s, watts))
     parts = {"PWRGPU": 0.362}  # so that 3.8 % of the whole is in none
     powers = [replace(k, share=parts.get(k.name, k.share)) for k in sensors_of(0, 1) if k.units == "W"]
     machine = EmulatedOcc(world, powers)
@@ -95,5 +95,5 @@ def test_a_virtual_occ_agrees_with_supply_and_parts_as_in_the_study(tmp_path: Pa
         assert fit.mape_percent.contains(percent), fit
         assert fit.mae_w.contains(mae_w), fit
         assert fit.mape_percent.half_width < 0.1
-    found = agreement(sum(shown[:, names.index(name)] for name in parts_names), system)
+    found = agreement(shown[:, [names.index(name) for name in parts_names]].sum(axis=1), system)
     assert found.mape_percent.contains(3.8), found.mape_percent
