@@ -33,13 +33,15 @@ def in_memory(nodes: list[NodeEnergy]) -> str:
     assert text
     del told, job
     tracemalloc.start()
-    job = JobEnergy("solve", pickle.loads(sent)[0])  # noqa: S301
+    kept = JobEnergy("solve", pickle.loads(sent)[0])  # noqa: S301
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
+    assert len(kept) == len(nodes)
     each = 1e6 / len(nodes)
     return (
         f"MPI result {len(sent) / len(nodes):.0f} bytes a node, made in {each * (first - begin):.0f} us of CPU on the"
-        f" first rank, read and added up in {each * (every - first):.0f} us on every rank, {held / len(nodes):.0f} bytes kept"
+        f" first rank, read and added up in {each * (every - first):.0f} us on every rank,"
+        f" {held / len(nodes):.0f} bytes kept"
     )
 
 

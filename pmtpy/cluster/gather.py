@@ -191,9 +191,8 @@ def _of_its_nodes(found: Sequence[Found], energies: Sequence[NodeEnergy], missin
     names = {_short(name) for name in _names(found)}
     if not names:
         return list(energies)
-    strangers = dict.fromkeys(
-        (e.host for e in energies if _short(e.host) not in names), "it is none of the nodes that the launcher names"
-    )
+    why = "it is none of the nodes that the launcher names"
+    strangers = dict.fromkeys((e.host for e in energies if _short(e.host) not in names), why)
     missing.update(strangers)
     return [e for e in energies if e.host not in strangers]
 
