@@ -153,6 +153,9 @@ def work(target: str, args: argparse.Namespace) -> Answer:
     column = power_column(table, args.channel, target)
     log = read_work_log(Path(args.work))
     begin_s = begin_of(table, args.begin, absolute=log.absolute)
+    notes = list(log.notes)
+    if not log.absolute and args.begin is None:
+        notes.append("the work is taken to begin at the first row; where a marker says when, name it by --begin")
     times = time_column([table]) if log.absolute else "elapsed"
     if log.absolute and times != "time":
         msg = f"{args.work} tells Unix time and {target} does not: name the marker at which the work began by --begin"
@@ -169,9 +172,10 @@ def work(target: str, args: argparse.Namespace) -> Answer:
     page: list[Line | Table] = [Line(f"{target}: energy for the work of {args.work}", Kind.HEADING), Table(rows)]
     if found.outside or found.idle:
         page.append(note(f"left out: {found.outside} intervals outside or with lost rows, {found.idle} without work"))
+    page += map(note, notes)
     page.append(note("+- is one standard uncertainty, by the scatter of intervals; the sensor's own comes on top"))
     document = {
         "target": target, "log": args.work, "unit": log.unit, "outside": found.outside, "idle": found.idle,
-        "work": [asdict(cost) for cost in found.costs],
+        "notes": notes, "work": [asdict(cost) for cost in found.costs],
     }  # fmt: skip
     return Answer(document, page)

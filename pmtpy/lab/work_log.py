@@ -1,15 +1,18 @@
-"""Logs in which applications tell when they did how much: fio's bandwidth log, and any CSV with times.
+"""Logs in which applications tell when they did how much: fio's logs, and any CSV with times.
 
-fio (``write_bw_log``, documentation, "Log File Formats"): time in ms, KiB/s, direction (0 read, 1 write, 2 trim), block
-size in bytes (0 where averaged), and more. With ``log_unix_epoch=1`` the time is Unix time, else since the job
-began.
+fio (documentation, "Log File Formats"): time in ms, value, direction (0 read, 1 write, 2 trim), size in bytes, and
+more. With ``log_avg_msec`` a line tells of a stretch of time: its size is 0, and its value is KiB/s in a log of
+bandwidth (``_bw``) alone. Without, each line is one request, whatever its value is: its size is what was done.
+With ``log_unix_epoch=1`` the time is Unix time, else since the job began.
 """
 
 from __future__ import annotations
 
 import csv
+import math
+import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +27,11 @@ _UNIX_FROM_S = 1e9  # a smaller time counts from the beginning of the job
 _KIB, _GB = 1024.0, 1e9
 _DIRECTIONS = {"0": "read", "1": "write", "2": "trim"}
 _TIMES, _AMOUNTS = ("time", "timestamp", "time_s", "elapsed"), ("bytes", "amount", "count", "items")
+_NO_BANDWIDTH = re.compile(r"_(iops|[cs]?lat)[._]")  # fio's other logs, which look alike
+_REQUESTS_S = (
+    0.0999  # a tenth, to a rounding: single requests are taken together for so long: readings of power are no finer
+)
+_FEWEST = 10  # amounts, from which on it is told that they only rise
 _KINDS = ("size", "request_size", "block_size", "kind", "name")
 
 
@@ -38,6 +46,20 @@ class WorkLog:
     kinds: tuple[str, ...]
     unit: str
     absolute: bool  # the times are Unix time
+    notes: tuple[str, ...] = ()  # what a reader must know, in whole sentences
+
+
+_Entry = tuple[float, float, str]  # time in s, amount, kind
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """What the lines of a log say."""
+
+    rows: list[_Entry]
+    unit: str
+    rates: bool = False  # amounts are for each second since the line before
+    requests: bool = False  # each line is a single one
 
 
 def read_work_log(path: Path) -> WorkLog:
@@ -46,7 +68,7 @@ def read_work_log(path: Path) -> WorkLog:
     Raises FileFormatError: it is neither fio's nor a CSV with times and amounts; the message names the line.
     """
     try:
-        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         msg = f"{path} cannot be read: {error}"
         raise FileFormatError(msg) from error
@@ -54,23 +76,32 @@ def read_work_log(path: Path) -> WorkLog:
         msg = f"{path} holds {len(lines)} lines: too few for a log of work"
         raise FileFormatError(msg)
     numbers = lines[0].replace(" ", "").split(",")
-    rows = _fio(path, lines) if len(numbers) >= 3 and all(n.isdigit() for n in numbers) else _table(path, lines)
-    return _windows(path, *rows)
+    fio = len(numbers) >= 3 and all(n.isdigit() for n in numbers)
+    return _windows(path, _fio(path, lines) if fio else _table(path, lines))
 
 
-def _fio(path: Path, lines: Sequence[str]) -> tuple[list[tuple[float, float, str]], str, bool]:
-    """Return (time, amount per second, kind) of each line; amounts are gigabytes."""
-    found = []
+def _fio(path: Path, lines: Sequence[str]) -> _Entries:
+    """Read fio's lines; amounts are gigabytes."""
+    found, sizes = [], []
     for number, line in enumerate(lines, 1):
         fields = [field.strip() for field in line.split(",")]
         try:
-            at_s, rate, size = float(fields[0]) / 1e3, float(fields[1]) * _KIB / _GB, int(fields[3])
+            at_s, rate, size = int(fields[0]) / 1e3, int(fields[1]) * _KIB / _GB, int(fields[3])
             direction = _DIRECTIONS[fields[2]]
         except (ValueError, IndexError, KeyError) as error:
             msg = f"{path}, line {number}: it is not fio's TIME, KIB/S, DIRECTION, SIZE: {line!r}"
             raise FileFormatError(msg) from error
-        found.append((at_s, rate, f"{direction} {_size(size)}".strip()))
-    return found, "GB", True
+        sizes.append(size)
+        found.append((at_s, size / _GB if size else rate, f"{direction} {_size(size)}".strip()))
+    if all(sizes):
+        return _Entries(found, "GB", requests=True)
+    if any(sizes):
+        msg = f"{path} has lines with a size and lines without: of single requests, or with log_avg_msec, but not both"
+        raise FileFormatError(msg)
+    if other := _NO_BANDWIDTH.search(path.name):
+        msg = f"{path} is fio's log of {other[1]}, which does not say how much was done: give that of bandwidth (_bw)"
+        raise FileFormatError(msg)
+    return _Entries(found, "GB", rates=True)
 
 
 def _size(size: int) -> str:
@@ -83,8 +114,8 @@ def _size(size: int) -> str:
     return f"{size} GiB"
 
 
-def _table(path: Path, lines: Sequence[str]) -> tuple[list[tuple[float, float, str]], str, bool]:
-    """Return (time, amount, kind) of each row of a CSV."""
+def _table(path: Path, lines: Sequence[str]) -> _Entries:
+    """Read the rows of a CSV."""
     reader = csv.DictReader(lines)
     names = [name.strip() for name in reader.fieldnames or ()]
     reader.fieldnames = names
@@ -94,45 +125,70 @@ def _table(path: Path, lines: Sequence[str]) -> tuple[list[tuple[float, float, s
     if time is None or amount is None:
         msg = f"{path}: a log of work has a column {' or '.join(_TIMES)} (seconds) and one of {', '.join(_AMOUNTS)}"
         raise FileFormatError(msg)
+    scale = _GB if amount == "bytes" else 1.0
     found = []
     for number, row in enumerate(reader, 2):
         try:
-            found.append(
-                (
-                    float(row[time]),
-                    float(row[amount]) / (_GB if amount == "bytes" else 1.0),
-                    row[kind] if kind else "all",
-                )
-            )
-        except (TypeError, ValueError) as error:  # noqa: PERF203  (the line is told)
-            msg = f"{path}, line {number}: {time} and {amount} must be numbers"
-            raise FileFormatError(msg) from error
-    return found, "GB" if amount == "bytes" else amount.removesuffix("s"), False
+            at_s, done = float(row[time]), float(row[amount])
+        except (TypeError, ValueError):
+            at_s = done = math.nan
+        if not (math.isfinite(at_s) and 0.0 <= done < math.inf):
+            msg = f"{path}, line {number}: {time} must be a number, and {amount} one of 0 or more"
+            raise FileFormatError(msg)
+        found.append((at_s, done / scale, (row[kind] or "") if kind else "all"))
+    return _Entries(found, "GB" if amount == "bytes" else amount.removesuffix("s"))
 
 
-def _windows(path: Path, rows: list[tuple[float, float, str]], unit: str, rates: bool) -> WorkLog:  # noqa: FBT001
+def _windows(path: Path, entries: _Entries) -> WorkLog:
     """Make windows between successive times; of one instant all lines together, since one energy is spent on them."""
     at: dict[float, list[tuple[float, str]]] = defaultdict(list)
-    last = -np.inf
-    for number, (time_s, amount, kind) in enumerate(rows, 1):
-        if time_s < last:
+    before: _Entry = (-math.inf, 0.0, "")
+    same = 0
+    for number, (time_s, amount, kind) in enumerate(entries.rows, 1):
+        if time_s < before[0]:
             msg = f"{path}, entry {number}: time goes back"
             raise FileFormatError(msg)
-        last = time_s
+        same += (time_s, kind) == (before[0], before[2])
+        before = (time_s, amount, kind)
         at[time_s].append((amount, kind))
     times = list(at)
+    notes = _notes(entries, same)
     absolute = times[0] > _UNIX_FROM_S
     if not absolute and times[0] > 0:
         times = [0.0, *times]
     starts, ends, amounts, kinds = [], [], [], []
-    for begin, end in pairwise(times):
-        entries = at[end]
-        names = {name for _, name in entries}
+    for group in _together(times, _REQUESTS_S if entries.requests else 0.0):
+        begin, end = group[0], group[-1]
+        done = [one for time_s in group[1:] for one in at[time_s]]
+        names = {name for _, name in done}
         starts.append(begin)
         ends.append(end)
-        amounts.append(sum(amount for amount, _ in entries) * (end - begin if rates else 1.0))
+        amounts.append(math.fsum(amount for amount, _ in done) * (end - begin if entries.rates else 1.0))
         kinds.append(names.pop() if len(names) == 1 else MIXED)
     if not starts:
         msg = f"{path}: all entries have the same time"
         raise FileFormatError(msg)
-    return WorkLog(np.array(starts), np.array(ends), np.array(amounts), tuple(kinds), unit, absolute)
+    return WorkLog(
+        np.array(starts), np.array(ends), np.array(amounts), tuple(kinds), entries.unit, absolute, tuple(notes)
+    )
+
+
+def _together(times: Sequence[float], least_s: float) -> Iterator[Sequence[float]]:
+    """Cut times into stretches that begin where the one before ends and last ``least_s`` and more, but for the last."""
+    first = 0
+    for i in range(1, len(times)):
+        if times[i] - times[first] >= least_s or i == len(times) - 1:
+            yield times[first : i + 1]
+            first = i
+
+
+def _notes(entries: _Entries, same: int) -> list[str]:
+    if entries.requests:
+        return ["each line is taken for one request of its size, not for a bandwidth, since fio did not average"]
+    notes = []
+    if same:
+        notes.append(f"{same} entries have time and kind of the one before: taken for work side by side, not copies")
+    amounts = [amount for _, amount, _ in entries.rows]
+    if not entries.rates and len(amounts) >= _FEWEST and all(a < b for a, b in pairwise(amounts)):
+        notes.append("amounts rise from each entry to the next: asked for is what was done since the one before")
+    return notes

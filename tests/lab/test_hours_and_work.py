@@ -98,30 +98,65 @@ def test_a_drift_is_told_from_noise(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert found["worst_w"] == pytest.approx(0.5, abs=0.1)
 
 
-FIO = """\
-1000, 1048576, 0, 4096, 0
-2000, 1048576, 0, 4096, 0
-3000, 2097152, 0, 65536, 0
-4000, 2097152, 0, 65536, 0
-5000, 0, 0, 65536, 0
-"""
+GIBI = 1024**3 / 1e9
+# With log_avg_msec: KiB/s, and no sizes.
+AVERAGED = (
+    "1000, 1048576, 0, 0, 0\n2000, 1048576, 0, 0, 0\n3000, 2097152, 1, 0, 0\n4000, 2097152, 1, 0, 0\n5000, 0, 1, 0, 0\n"
+)
 
 
-def test_the_energy_of_a_gigabyte_is_told_by_request_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def busy(tmp_path: Path) -> Path:
+    """A recording of a job that begins at 5 s, by its marker, and takes 30 W for two seconds and 40 W for two more."""
     t = np.arange(0.0, 20.0, 0.1)
-    # The job begins at 5 s, by its marker; it takes 30 W with small requests and 40 W with large ones.
     watts = np.where((t > 5.0) & (t <= 7.0), 30.0, np.where((t > 7.0) & (t <= 9.0), 40.0, 20.0))
-    (tmp_path / "bw.log").write_text(FIO)
-    run = recording(tmp_path / "run.csv", t, watts, marks={50: "fio"})
-    found = document(capsys, run, "--work", tmp_path / "bw.log", "--begin", "fio")
-    small, large = found["work"]
-    gigabyte = 1048576 * 1024 / 1e9  # in a second
-    assert (small["kind"], large["kind"]) == ("read 4 KiB", "read 64 KiB")
-    assert small["per_unit"] == pytest.approx(30.0 / gigabyte, rel=1e-6)
-    assert large["per_unit"] == pytest.approx(20.0 / gigabyte, rel=1e-6)
-    assert found["idle"] == 1
-    assert main(["characterise", str(run), "--work", str(tmp_path / "bw.log"), "--begin", "nothing"]) == 2
+    return recording(tmp_path / "run.csv", t, watts, marks={50: "fio"})
+
+
+def test_the_energy_of_a_gigabyte_is_told_by_direction(busy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = busy.with_name("job_bw.1.log")
+    log.write_text(AVERAGED)
+    found = document(capsys, busy, "--work", log, "--begin", "fio")
+    read, written = found["work"]
+    assert (read["kind"], written["kind"]) == ("read", "write")
+    assert read["per_unit"] == pytest.approx(30.0 / GIBI, rel=1e-6)
+    assert written["per_unit"] == pytest.approx(20.0 / GIBI, rel=1e-6)
+    assert (found["idle"], found["notes"]) == (1, [])
+    assert main(["characterise", str(busy), "--work", str(log), "--begin", "nothing"]) == 2
     assert "no marker" in capsys.readouterr().err
+    assert "--begin" in document(capsys, busy, "--work", log)["notes"][0]
+
+
+@pytest.mark.parametrize("name", ["job_bw.1.log", "job_iops.1.log", "job_clat.1.log"])
+def test_single_requests_are_counted_by_their_sizes_whatever_their_values_are(
+    name: str, busy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = busy.with_name(name)
+    small = [f"{2 * i}, {10**6 * (i % 7)}, 0, 4096, 0" for i in range(1, 1001)]
+    large = [f"{2000 + 20 * i}, {10**6 * (i % 7)}, 0, 65536, 0" for i in range(1, 101)]
+    log.write_text("\n".join(small + large) + "\n")
+    found = document(capsys, busy, "--work", log, "--begin", "fio")
+    costs = {c["kind"]: c for c in found["work"]}
+    assert costs["read 4 KiB"]["per_unit"] == pytest.approx(60.0 / (4.096e-3), rel=1e-6)
+    assert costs["read 64 KiB"]["per_unit"] == pytest.approx(80.0 / (6.5536e-3), rel=1e-6)
+    assert costs["read 4 KiB"]["windows"] == 20  # of a tenth of a second
+    assert "one request" in found["notes"][0]
+
+
+@pytest.mark.parametrize("kind", ["iops", "lat", "clat", "slat"])
+def test_of_averaged_logs_that_of_bandwidth_alone_is_taken(kind: str, tmp_path: Path) -> None:
+    log = tmp_path / f"job_{kind}.1.log"
+    log.write_text(AVERAGED)
+    with pytest.raises(FileFormatError, match=f"log of {kind}"):
+        read_work_log(log)
+
+
+def test_copies_and_totals_are_told(tmp_path: Path) -> None:
+    log = tmp_path / "app.csv"
+    log.write_text("\ufefftime,bytes\n" + "".join(2 * f"{i},100\n" for i in range(20)), encoding="utf-8")
+    assert "20 entries" in read_work_log(log).notes[0]
+    log.write_text("time,bytes\n" + "".join(f"{i},{100 * i}\n" for i in range(20)))
+    assert "since the one before" in read_work_log(log).notes[0]
 
 
 def test_any_csv_with_unix_times_is_joined_and_what_is_not_covered_is_left_out(
@@ -147,7 +182,11 @@ def test_any_csv_with_unix_times_is_joined_and_what_is_not_covered_is_left_out(
         ("1000, 5, 7, 4096\n2000, 5, 0, 4096\n", "line 1"),
         ("2000, 5, 0, 4096\n1000, 5, 0, 4096\n", "goes back"),
         ("a,b\n1,2\n", "column"),
+        ("1000, 5, 0, 4096\n2000, 5, 0, 0\n", "not both"),
         ("time,bytes\n1,x\n2,3\n", "line 2"),
+        ("time,bytes\n1,3\n2,1e400\n", "line 3"),
+        ("time,bytes\n1,3\nnan,3\n", "line 3"),
+        ("time,bytes\n1,3\n2,-1\n", "line 3"),
     ],
 )
 def test_what_is_no_log_is_named_with_its_line(text: str, message: str, tmp_path: Path) -> None:
