@@ -138,14 +138,17 @@ class JlsSink:
             self._begin(frame)
             self._origin = (int(frame.t_ns[0]), frame.joules[0].copy())
             self._file.user_data(jls.AT_FIRST, json.dumps({"unix_ns": int(frame.t_ns[0]) + self._unix_ns}))
-        gaps = np.minimum(frame.lost, self._rate * jls.LONGEST_GAP_S)
-        if self._last is None:
-            gaps[0] = 0  # before the first row there is no time
-        ids = self._next + np.cumsum(gaps + 1) - 1
+        if not frame.lost.any():
+            ids, cuts = self._next + np.arange(len(frame)), set[int]()
+        else:
+            gaps = np.minimum(frame.lost, self._rate * jls.LONGEST_GAP_S)
+            if self._last is None:
+                gaps[0] = 0  # before the first row there is no time
+            ids = self._next + np.cumsum(gaps + 1) - 1
+            cuts = set(np.flatnonzero(frame.lost > gaps).tolist())
         # A gap that is shorter here than in time begins a piece, and so does what would be too much at once.
-        cuts = set(np.flatnonzero(frame.lost > gaps).tolist()) | set(
-            np.flatnonzero(np.diff(ids // _MOST_SAMPLES, prepend=ids[0] // _MOST_SAMPLES)).tolist()
-        )
+        if ids[0] // _MOST_SAMPLES < ids[-1] // _MOST_SAMPLES:
+            cuts |= set((np.flatnonzero(np.diff(ids // _MOST_SAMPLES)) + 1).tolist())
         for start, stop in pairwise(sorted({0, len(frame), *cuts})):
             self._append(frame.part(start, stop), ids[start:stop])
 
@@ -167,9 +170,10 @@ class JlsSink:
     def _append(self, frame: Frame, ids: Ints) -> None:
         self._map_to_unix(int(ids[0]), int(frame.t_ns[0]))
         start, length = self._next, int(ids[-1]) + 1 - self._next
-        place = None if length == len(ids) else ids - start
+        signals = _signals(frame, None if length == len(ids) else ids - start, length)
         for number, column in enumerate(self._samples, start=1):
-            self._file.fsr_f32(number, start, _filled(column.of(frame), place, length))
+            behind = frame.watts.shape[1] if column.array == "values" else 0
+            self._file.fsr_f32(number, start, signals[behind + column.index])
         self._append_checkpoints(frame, ids)
         said = [(row, jls.LOSS, f"{int(frame.lost[row])} lost") for row in np.flatnonzero(frame.lost).tolist()]
         said += [(row, jls.MARK, unbroken(label)) for row, label in frame.marks]
@@ -182,14 +186,17 @@ class JlsSink:
         """Write time and joules at every sample number that the stride divides: of the last row up to it."""
         assert self._origin is not None  # noqa: S101  (set by the caller)
         start_ns, start_joules = self._origin
-        last = self._last or (int(ids[0]), int(frame.t_ns[0]), frame.joules[0])
         at = np.arange(self._checkpoint, int(ids[-1]) // self._stride + 1) * self._stride
         if not len(at):
             return
-        rows = np.concatenate([[last[0]], ids])
-        t_ns = np.concatenate([[last[1]], frame.t_ns])
+        # Of all rows those on either side of a checkpoint matter, and the first, before which a gap may lie.
+        row = np.searchsorted(ids, at, side="right")
+        near = np.unique(np.concatenate([[0], np.maximum(row - 1, 0), np.minimum(row, len(ids) - 1)]))
+        last = self._last or (int(ids[0]), int(frame.t_ns[0]), frame.joules[0])
+        rows = np.concatenate([[last[0]], ids[near]])
+        t_ns = np.concatenate([[last[1]], frame.t_ns[near]])
         which = np.searchsorted(rows, at, side="right") - 1
-        joules = np.concatenate([last[2][None], frame.joules])[which] - start_joules
+        joules = np.concatenate([last[2][None], frame.joules[near]])[which] - start_joules
         number = len(self._samples) + 1
         if len(rows) > 1 and rows[1] - rows[0] == self._rate * jls.LONGEST_GAP_S + 1:
             # The gap was longer in time: both of its ends keep the pace of the rows, and the jump is in its middle.
@@ -256,12 +263,17 @@ _NONE, _NO_ROWS = np.empty((0, 1)), np.empty(0, np.int64)
 _NOTHING = Frame(_NO_ROWS, _NONE, _NONE, _NONE, _NO_ROWS, _NO_ROWS)
 
 
-def _filled(values: Floats, place: Ints | None, length: int) -> npt.NDArray[np.float32]:
-    """Return samples with NaN where they are lost; ``place`` says where each is, None: nothing is lost."""
+def _signals(frame: Frame, place: Ints | None, length: int) -> npt.NDArray[np.float32]:
+    """Return watts and values, shape (signals, length), with NaN where rows are lost.
+
+    ``place`` says where each row is; None: nothing is lost.
+    """
+    made = np.empty((frame.watts.shape[1] + frame.values.shape[1], len(frame)), np.float32)
+    np.concatenate([frame.watts.T, frame.values.T], out=made, casting="same_kind")
     if place is None:
-        return np.ascontiguousarray(values, np.float32)
-    filled = np.full(length, np.nan, np.float32)
-    filled[place] = values
+        return made
+    filled = np.full((len(made), length), np.nan, np.float32)
+    filled[:, place] = made
     return filled
 
 
