@@ -25,6 +25,7 @@ from pmtpy.cli.common import (
 from pmtpy.cli.page import Kind, Line
 from pmtpy.cli.stopping import Stop
 from pmtpy.cli.terminal import progress, show
+from pmtpy.cli.values import size_of
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, duration_of, seconds_of
 from pmtpy.core.nearest import nearest
 from pmtpy.errors import PmtError, SinkError, SourceLostError, TargetError
@@ -139,9 +140,8 @@ def _rotation_of(text: str) -> int | float:
 
     Raises TargetError: the text is neither.
     """
-    found = re.fullmatch(r"(\d+)\s*([kMG]?)B", text)
-    if found and int(found[1]):
-        return int(found[1]) * {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}[found[2]]
+    with contextlib.suppress(TargetError):
+        return size_of(text)
     if not text.isdecimal() and text.islower():  # 64 and 64M might be meant as sizes
         with contextlib.suppress(TargetError):
             seconds = duration_of(text)

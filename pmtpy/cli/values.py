@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from collections.abc import Callable
 
 from pmtpy.core.clock import duration_of
@@ -31,6 +32,15 @@ def count(least: int = 1, most: int = MOST) -> Callable[[str], int]:
         return value
 
     return parse
+
+
+def size_of(text: str) -> int:
+    """Take a size in bytes with its unit, such as 64MB."""
+    found = re.fullmatch(r"(\d+)\s*([kMGT]?)B", text)
+    if not found or not int(found[1]):
+        msg = f"{text!r} is not a size such as 64MB or 20GB"
+        raise TargetError(msg)
+    return int(found[1]) * {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}[found[2]]
 
 
 def utc_offset(text: str) -> float:

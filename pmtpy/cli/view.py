@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pmtpy.cli.common import add_options, chosen_targets, opened, say
-from pmtpy.cli.values import utc_offset
+from pmtpy.cli.values import size_of, utc_offset
 from pmtpy.cluster.clocks import Clocks
 from pmtpy.errors import TargetError
 
@@ -33,6 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " network (nothing is encrypted), sees the page and can set marks",
     )
     parser.add_argument("--theme", choices=("light", "dark"), default="light", help="colours of the page")
+    parser.add_argument(
+        "--keep",
+        type=size_of,
+        metavar="SIZE",
+        help="of sensors, single rows older than a minute stay on disk (in /var/tmp, or TMPDIR) until they take SIZE,"
+        " such as 20GB; default: 2GB, and a quarter of the room at most. What is older stays as means of 10 ms",
+    )
     parser.add_argument("--clocks", metavar="CLOCKS", help="put FILEs of several nodes on one axis, by pmt.mpi.clocks")
     parser.add_argument(
         "--skip-broken", action="store_true", help="leave out lines of FILEs that cannot be read, and say how many"
@@ -52,8 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Open what was named, serve it until Ctrl-C."""
     from pmtpy.live.desk import Desk
+    from pmtpy.live.sensing import LiveTrack, room_of_each
     from pmtpy.live.server import View
-    from pmtpy.live.tracks import LiveTrack
     from pmtpy.plotting.style import theme_of
 
     files = [t for t in args.things if Path(t).is_file()]
@@ -68,8 +75,9 @@ def run(args: argparse.Namespace) -> int:
     targets = chosen_targets(sensors) if sensors or not files else []
     with contextlib.ExitStack() as stack:
         if targets:
+            room = room_of_each(len(targets), args.keep)
             opened_ = stack.enter_context(opened(targets, args.option))
-            tracks += [LiveTrack(s) for s in opened_]
+            tracks += [LiveTrack(s, most_bytes=room) for s in opened_]
         view = View(Desk(tracks), args.address, args.port, theme_of(args.theme))
         print(view.url, flush=True)
         if args.address not in {"127.0.0.1", "localhost", "::1"}:

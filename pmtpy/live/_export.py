@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MEANS = (
-    "a live view keeps single rows for a minute; this stretch reaches further back, and its rows are means of {:g} ms"
+    "this stretch reaches further back than a live view keeps single rows, or is longer than it exports of them: its"
+    " rows are means of {:g} ms"
 )
 KINDS = ("csv", "parquet", "jls")
 

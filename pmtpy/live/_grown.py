@@ -1,46 +1,24 @@
-"""Rows that keep coming, in arrays that are looked at without copying: the newest raw, all of it summarised. Pure."""
+"""What one sensor has delivered: single rows as far as they are kept, and all of it in slices."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from pmtpy.core.rows import Floats
+from pmtpy.live._table import Array, Table
 from pmtpy.plotting.decimate import Envelope, envelope
 
-_SLICE_S = 0.01
-"""Length of a slice of the summary; a slower sensor is summarised row by row."""
-_FIRST = 1024  # rows for which there is room at the beginning
-
-
-class Columns:
-    """An array that grows at its end and may be cut at its beginning."""
-
-    def __init__(self, width: int, kind: npt.DTypeLike = np.float64) -> None:
-        self._content: npt.NDArray[np.floating] = np.empty((_FIRST, width), kind)
-        self._start = self._stop = 0
-
-    @property
-    def rows(self) -> npt.NDArray[np.floating]:
-        """All rows, shape (n, width); a view."""
-        return self._content[self._start : self._stop]
-
-    def append(self, rows: npt.NDArray[np.floating]) -> None:
-        """Add rows."""
-        if self._stop + len(rows) > len(self._content):
-            kept = self.rows
-            size = max(_FIRST, 2 * (len(kept) + len(rows)))
-            content = np.empty((size, self._content.shape[1]), self._content.dtype)
-            content[: len(kept)] = kept
-            self._content, self._start, self._stop = content, 0, len(kept)
-        self._content[self._stop : self._stop + len(rows)] = rows
-        self._stop += len(rows)
-
-    def drop(self, count: int) -> None:
-        """Forget the oldest rows."""
-        self._start += count
+FINE_S, _COARSE_S = 0.01, 1.0
+"""Lengths of the slices; of a slower sensor each row is one."""
+_FINE_KEPT_S = 7200.0
+"""Slices of four pairs take 20 kB a second."""
+_AT_ONCE = 200
+"""Rows for each slice of a picture: as many as a fast sensor has in a fine one."""
+_DIRECT = 1 << 16  # rows in which extremes are looked for one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +30,38 @@ class Rows:
     joules: Floats
 
 
+class _Slices:
+    """Stretches of equal length: their last instant, the energy then, and the least, mean and greatest values."""
+
+    def __init__(self, lines: int, powers: int, seconds: float, kept_s: float) -> None:
+        self._seconds, self._kept_s = seconds, kept_s
+        values = (lines, np.float32)
+        self.table = Table({"t": (1, np.float64), "joules": (powers, np.float64), "low": values, "mean": values,
+                            "high": values})  # fmt: skip
+        self.merged = False  # whether one was made of more than one row
+
+    def add(self, t: Floats, joules: Array, low: Array, mean: Array, high: Array) -> int:
+        """Add rows, or finer slices, that make whole ones; return how many were used: the last may not be whole."""
+        starts = np.flatnonzero(np.diff(np.floor(t / self._seconds), prepend=-1.0))
+        if len(starts) < 2:
+            return 0
+        done, edges, ends = int(starts[-1]), starts[:-1], starts[1:] - 1
+        with np.errstate(invalid="ignore"):
+            self.table.append(
+                {
+                    "t": t[ends][:, None],
+                    "joules": joules[ends],
+                    "low": np.fmin.reduceat(low[:done], edges, axis=0),
+                    "mean": np.add.reduceat(mean[:done], edges, axis=0) / np.diff(starts)[:, None],
+                    "high": np.fmax.reduceat(high[:done], edges, axis=0),
+                }
+            )
+        self.merged |= done > len(edges)
+        return done
+
+
 class Grown:
-    """What one sensor has delivered: raw rows of the last minute, and slices of a hundredth of a second of all time.
+    """Rows of the last minute in memory, older ones on disk, and of all time slices of a hundredth and of one second.
 
     Parameters
     ----------
@@ -62,132 +70,155 @@ class Grown:
     powers : int
         Columns of energies.
     raw_s : float
-        How much stays raw.
+        For how long rows stay in memory.
+    most_bytes : int
+        What single rows older than that may take on disk; 0: they are forgotten.
     """
 
-    def __init__(self, lines: int, powers: int, raw_s: float = 60.0) -> None:
+    def __init__(self, lines: int, powers: int, raw_s: float = 60.0, most_bytes: int = 0) -> None:
         self._raw_s, self._powers = raw_s, powers
-        self._t, self._joules, self._values = Columns(1), Columns(powers), Columns(lines, np.float32)
-        self._edge, self._past_joules = Columns(1), Columns(powers)
-        self._low, self._mean, self._high = (Columns(lines, np.float32) for _ in range(3))
-        self._waiting = 0  # raw rows at the end that are in no slice yet
-        self._merged = False  # whether a slice has more rows than one
+        kinds: dict[str, tuple[int, npt.DTypeLike]] = {
+            "t": (1, np.float64),
+            "joules": (powers, np.float64),
+            "values": (lines, np.float32),
+        }
+        self._raw = Table(kinds, most_bytes)
+        self._fine = _Slices(lines, powers, FINE_S, _FINE_KEPT_S)
+        self._coarse = _Slices(lines, powers, _COARSE_S, np.inf)
+        self._rows_waiting = self._slices_waiting = 0  # at the end, that are in no slice yet
 
-    def append(self, t: Floats, values: Floats, joules: Floats) -> None:
+    def append(self, t: Floats, values: Array, joules: Floats) -> None:
         """Add rows in order of time."""
-        self._t.append(t[:, None])
-        self._values.append(values)
-        self._joules.append(joules)
-        self._waiting += len(t)
-        self._summarise()
-        times = self._t.rows[:, 0]
-        old = int(np.searchsorted(times, times[-1] - self._raw_s)) if len(times) else 0
-        old = min(old, len(times) - self._waiting)
-        if old > _FIRST:
-            for column in (self._t, self._values, self._joules):
-                column.drop(old)
-
-    def _summarise(self) -> None:
-        times = self._t.rows[-self._waiting :, 0]
-        slices = np.floor(times / _SLICE_S)
-        starts = np.flatnonzero(np.diff(slices, prepend=-1.0))
-        if len(starts) < 2:
+        if not len(t):
             return
-        done = int(starts[-1])  # the last slice may not be whole
-        values = self._values.rows[-self._waiting :][:done]
-        joules = self._joules.rows[-self._waiting :][:done]
-        edges, ends = starts[:-1], starts[1:] - 1
-        with np.errstate(invalid="ignore"):
-            self._low.append(np.fmin.reduceat(values, edges, axis=0))
-            self._high.append(np.fmax.reduceat(values, edges, axis=0))
-            self._mean.append(np.add.reduceat(values, edges, axis=0) / np.diff(starts)[:, None])
-        self._merged |= done > len(edges)
-        self._edge.append(times[ends][:, None])
-        self._past_joules.append(joules[ends])
-        self._waiting -= done
+        self._raw.append({"t": t[:, None], "values": values, "joules": joules})
+        self._rows_waiting += len(t)
+        waiting = {name: self._raw.newest(name, self._rows_waiting) for name in ("t", "joules", "values")}
+        seen = waiting["values"]
+        before = self._fine.table.stop
+        self._rows_waiting -= self._fine.add(
+            np.asarray(waiting["t"][:, 0], np.float64), waiting["joules"], seen, seen, seen
+        )
+        self._slices_waiting += self._fine.table.stop - before
+        made = {n: self._fine.table.newest(n, self._slices_waiting) for n in ("t", "joules", "low", "mean", "high")}
+        times = np.asarray(made.pop("t")[:, 0], np.float64)
+        self._slices_waiting -= self._coarse.add(times, **made)
+        newest = float(t[-1])
+        self._raw.retire(newest - self._raw_s, self._rows_waiting)
+        self._fine.table.retire(newest - _FINE_KEPT_S, self._slices_waiting)
+
+    # -- what is kept ----------------------------------------------------------------------------------------------
+
+    @property
+    def rows_from(self) -> float:
+        """The instant from which on every single row is kept."""
+        return self._raw.span[0] if self._raw.stop and self._raw.first else 0.0
+
+    @property
+    def problem(self) -> str:
+        """Why older rows are not kept; empty: nothing is wrong."""
+        return self._raw.problem
 
     @property
     def span(self) -> tuple[float, float]:
         """Times of the first and the last row."""
-        times, edges = self._t.rows[:, 0], self._edge.rows[:, 0]
-        if not len(times):
+        if not self._raw.stop:
             return 0.0, 0.0
-        return float(min(times[0], edges[0]) if len(edges) else times[0]), float(times[-1])
+        tables = [t for t in (self._raw, self._fine.table, self._coarse.table) if t.stop]
+        return min(t.span[0] for t in tables), self._raw.span[1]
+
+    def _tables(self, since: float) -> list[Table]:
+        """Return what reaches back to an instant, or to the beginning if that is later: finest first, never none."""
+        since = max(since, self.span[0])
+        found = (self._raw, self._fine.table, self._coarse.table)
+        return [x for x in found if x.stop and (not x.first or x.span[0] <= since)]
+
+    # -- questions -------------------------------------------------------------------------------------------------
 
     def draw(self, line: int, start: float, stop: float, slices: int) -> Envelope:
         """Return one line between two instants: single rows where they fit, else slices of least, mean and greatest."""
-        times = self._t.rows[:, 0]
-        if len(times) and (start >= times[0] or len(times) < len(self._edge.rows)):
-            a, b = np.searchsorted(times, [start, stop])
-            a, b = max(0, int(a) - 1), min(len(times), int(b) + 1)
-            if b - a < 200 * slices:
-                return envelope(
-                    np.asarray(times[a:b], np.float64), self._values.rows[a:b, line].astype(np.float64), slices
-                )
-        edges = self._edge.rows[:, 0]
-        a, b = np.searchsorted(edges, [start, stop])
-        a, b = max(0, int(a) - 1), min(len(edges), int(b) + 1)
-        t, low, mean, high = edges[a:b], *(c.rows[a:b, line] for c in (self._low, self._mean, self._high))
+        if not self._raw.stop:
+            return Envelope(*(np.empty(0) for _ in range(4)))
+        for table in self._tables(start):
+            a, b = max(table.first, table.at(start) - 1), min(table.stop, table.at(stop) + 1)
+            if b - a < _AT_ONCE * slices:
+                break
+        t = table.column("t", a, b)
+        if table is self._raw:
+            return envelope(t, table.column("values", a, b, line), slices)
+        low, mean, high = (table.column(n, a, b, line) for n in ("low", "mean", "high"))
         if b - a <= slices:
-            return Envelope(*(np.asarray(v, np.float64) for v in (t, low, mean, high)))
+            return Envelope(t, low, mean, high)
         cut = np.linspace(0, b - a, slices + 1).astype(np.intp)[:-1]
         count = np.diff(np.append(cut, b - a))
         return Envelope(
             np.add.reduceat(t, cut) / count,
-            np.fmin.reduceat(low, cut).astype(np.float64),
+            np.fmin.reduceat(low, cut),
             np.add.reduceat(mean, cut) / count,
-            np.fmax.reduceat(high, cut).astype(np.float64),
+            np.fmax.reduceat(high, cut),
         )
 
     def energy_at(self, t: float) -> Floats:
-        """Return the energies at an instant, by straight lines between rows (of what is not raw: between slices)."""
-        times, joules = self._t.rows[:, 0], self._joules.rows
-        if not len(times) or t < times[0]:
-            times, joules = self._edge.rows[:, 0], self._past_joules.rows
-        return np.array([np.interp(t, times, joules[:, i]) for i in range(self._powers)])
+        """Return the energies at an instant, by straight lines between rows (of what is not kept: between slices)."""
+        table = self._tables(t)[0]
+        at = table.at(t)
+        a, b = max(table.first, at - 1), min(table.stop, at + 1)
+        times = table.column("t", a, b)
+        return np.array([np.interp(t, times, table.column("joules", a, b, i)) for i in range(self._powers)])
 
     def extremes(self, line: int, start: float, stop: float) -> tuple[float, float]:
         """Return the least and the greatest value of the rows between two instants; NaN where there are none."""
-        times = self._t.rows[:, 0]
-        if len(times) and start >= times[0]:
-            a, b = np.searchsorted(times, [start, stop], side="left")
-            low = high = self._values.rows[a : int(b) + 1, line]
-        else:
-            a, b = np.searchsorted(self._edge.rows[:, 0], [start, stop])
-            low, high = self._low.rows[a : int(b) + 1, line], self._high.rows[a : int(b) + 1, line]
+        found = self._parts(self._tables(start), line, start, stop) if self._raw.stop else []
+        low, high = (np.concatenate([pair[i] for pair in found] or [np.empty(0)]) for i in (0, 1))
         if not len(low) or np.isnan(low).all():
             return float("nan"), float("nan")
         return float(np.nanmin(low)), float(np.nanmax(high))
 
+    def _parts(self, tables: Sequence[Table], line: int, start: float, stop: float) -> list[tuple[Floats, Floats]]:
+        """Return least and greatest values of a stretch: of whole slices in its middle, of finer rows at its ends."""
+        table, *coarser = tables
+        behind = float(np.nextafter(stop, np.inf))
+        a, b = table.at(start), table.at(behind) if table is self._raw else min(table.stop, table.at(stop) + 1)
+        if b - a > _DIRECT and coarser:
+            first, last = coarser[0].at(start), coarser[0].at(stop) - 1  # a slice ends at its time
+            if last > first:
+                ends = coarser[0].column("t", first, last + 1)
+                begin = float(np.nextafter(ends[0], np.inf))
+                inner = self._parts(coarser, line, begin, float(ends[-1]))
+                before = self._direct(table, line, a, table.at(begin))
+                return [before, *inner, self._direct(table, line, table.at(float(ends[-1])), b)]
+        return [self._direct(table, line, a, b)]
+
+    def _direct(self, table: Table, line: int, first: int, last: int) -> tuple[Floats, Floats]:
+        low, high = ("values", "values") if table is self._raw else ("low", "high")
+        return table.column(low, first, last, line), table.column(high, first, last, line)
+
     def around(self, t: float, rows: int = 300) -> Rows:
-        """Return the raw rows around an instant, as far as they are kept."""
-        times = self._t.rows[:, 0]
-        at = int(np.searchsorted(times, t))
-        part = slice(max(0, at - rows), at + rows)
-        return self.part(part)
+        """Return the rows around an instant, or the slices where rows are not kept."""
+        table = self._tables(t)[0]
+        at = table.at(t)
+        a, b = max(table.first, at - rows), min(table.stop, at + rows)
+        watts = table.part("values" if table is self._raw else "mean", a, b)[:, : self._powers]
+        return Rows(table.column("t", a, b), watts.astype(np.float64), np.array(table.part("joules", a, b), np.float64))
 
-    def part(self, part: slice) -> Rows:
-        """Return some raw rows."""
-        watts = self._values.rows[part, : self._powers].astype(np.float64)
-        return Rows(self._t.rows[part, 0].copy(), watts, np.asarray(self._joules.rows[part], np.float64).copy())
-
-    def rows(self, start: float, stop: float) -> tuple[Floats, npt.NDArray[np.floating], Floats, float | None]:
+    def rows(self, start: float, stop: float, most: int) -> tuple[Floats, Array, Floats, float | None]:
         """Return times, values and energies of the rows between two instants, and over how long each is a mean.
 
-        None: each is a row as it came. Where these are not kept any more it is one of each slice, and its energy at it.
+        None: each is a row as it came. Where these are not kept any more, or are more than ``most``, it is one of each
+        slice, and its energy at it.
         """
-        times, edges = self._t.rows[:, 0], self._edge.rows[:, 0]
-        if len(times) and len(edges) and start < times[0] and edges[0] < times[0]:
-            a, b = np.searchsorted(edges, [start, stop])
-            mean, joules = self._mean.rows[a:b], np.asarray(self._past_joules.rows[a:b], np.float64)
-            return np.array(edges[a:b], np.float64), mean, joules, _SLICE_S if self._merged else None
-        return (*self.raw(start, stop), None)
+        table, a, b = self._raw, 0, 0
+        for table in self._tables(start) if self._raw.stop else ():
+            a, b = table.at(start), table.at(stop)
+            if b - a <= most:
+                break
+        fine_s = FINE_S if self._fine.merged else None
+        coarse_s = _COARSE_S if self._coarse.merged else fine_s
+        seconds = None if table is self._raw else fine_s if table is self._fine.table else coarse_s
+        values = table.part("values" if table is self._raw else "mean", a, b)
+        return table.column("t", a, b), values, np.asarray(table.part("joules", a, b), np.float64), seconds
 
-    def raw(self, start: float, stop: float) -> tuple[Floats, npt.NDArray[np.floating], Floats]:
-        """Return times, values and energies of the raw rows between two instants."""
-        a, b = np.searchsorted(self._t.rows[:, 0], [start, stop])
-        return (
-            np.asarray(self._t.rows[a:b, 0], np.float64),
-            self._values.rows[a:b],
-            np.asarray(self._joules.rows[a:b], np.float64),
-        )
+    def raw(self, line: int, start: float, stop: float) -> tuple[Floats, Floats]:
+        """Return times and values of one line, of the single rows between two instants."""
+        a, b = self._raw.at(start), self._raw.at(stop)
+        return self._raw.column("t", a, b), self._raw.column("values", a, b, line)

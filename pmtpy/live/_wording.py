@@ -27,7 +27,13 @@ def title(track: Track) -> str:
 
 def state(track: Track) -> str:
     """Return how long a track is, and what is wrong with it."""
-    return f"{track.name}: {duration(track.span[1] - track.span[0])}" + (f", {track.note}" if track.note else "")
+    first, last = track.span
+    said = f"{track.name}: {duration(last - first)}" + (f", {track.note}" if track.note else "")
+    if track.rows_from > first:
+        said += (
+            f"; single rows of the last {duration(last - track.rows_from)}, of what is older means of 10 ms, or of 1 s"
+        )
+    return said
 
 
 def selection_html(found: Sequence[tuple[Track, Selection]], seconds: float, links: Sequence[str] = ()) -> str:

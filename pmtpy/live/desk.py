@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from pmtpy.core.rows import Floats
 from pmtpy.errors import PmtError
 from pmtpy.live._trigger import Condition, Trigger
-from pmtpy.live.tracks import LiveTrack, Selection, Track, select
+from pmtpy.live.sensing import LiveTrack
+from pmtpy.live.tracks import Selection, Track, select
 from pmtpy.plotting.decimate import Envelope
 
 if TYPE_CHECKING:

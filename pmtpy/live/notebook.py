@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pmtpy.core.clock import HOST_CLOCK, Clock
 from pmtpy.errors import PmtError
-from pmtpy.live.tracks import LiveTrack
+from pmtpy.live.sensing import LiveTrack
 from pmtpy.plotting.recording import png
 from pmtpy.sensor.sensor import Sensor
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import os
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +22,7 @@ from pmtpy.core.rows import Floats, Ints, Layout
 from pmtpy.errors import SinkError, TargetError
 from pmtpy.io.read.blocks import OpenRecording, open_blocks
 from pmtpy.live._grown import Rows
+from pmtpy.live._roomy import roomy_file
 from pmtpy.live.tracks import AROUND, Line, layout_of, lines_of
 from pmtpy.plotting.decimate import Envelope, envelope
 from pmtpy.plotting.slices import Slicer
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _log = logging.getLogger(__name__)
-_ROOMY = Path("/var/tmp")  # noqa: S108  (on a disk where /tmp may be memory; files there have no name)
 MOST_ROWS = 20_000_000
 """Of one export, which is made in memory."""
 _FINE = 400  # slices of the summary that a picture must have, else it is drawn from rows
@@ -42,8 +40,7 @@ class Column(Closing):
     """Numbers on disk that are looked at like an array. In a with-statement: what was made of it stays readable."""
 
     def __init__(self) -> None:
-        roomy = "TMPDIR" not in os.environ and os.access(_ROOMY, os.W_OK)
-        self._file = tempfile.TemporaryFile(dir=_ROOMY if roomy else None)  # noqa: SIM115  (lives as long as we do)
+        self._file = roomy_file()
         self._rows = 0
 
     def close(self) -> None:
@@ -108,6 +105,11 @@ class StoredTrack:
         self.layout: Layout | None = (
             layout if layout is not None and [TOTAL, *(c.name for c in layout.energy)] == named else None
         )
+
+    @property
+    def rows_from(self) -> float:
+        """All rows are kept."""
+        return 0.0
 
     @classmethod
     def of_file(

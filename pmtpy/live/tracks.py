@@ -16,20 +16,15 @@ import numpy as np
 from pmtpy.analysis.uncertainty.interval import Interval
 from pmtpy.analysis.uncertainty.recorded import recorded_uncertainties
 from pmtpy.core.rows import Floats, Layout
-from pmtpy.errors import PmtError
 from pmtpy.io.channels import channel_of
-from pmtpy.io.columns import column_names, columns
 from pmtpy.io.jls import JlsFile
 from pmtpy.io.recorded import aged_of, time_u_of
-from pmtpy.io.write.base import Header, metadata
-from pmtpy.live._grown import Grown, Rows
+from pmtpy.live._grown import Rows
 from pmtpy.plotting.decimate import Envelope
-from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_BEFORE_S = 0.5  # asked for beyond what is new: that it is there shows that nothing between was dropped
 AROUND = 300  # rows on either side of an end: they tell how the power moves
 
 
@@ -82,6 +77,11 @@ class Track(Protocol):
         """Times of the first and the newest row."""
         ...
 
+    @property
+    def rows_from(self) -> float:
+        """The instant from which on every single row is kept; before it there are means."""
+        ...
+
     def draw(self, line: int, start: float, stop: float, slices: int) -> Envelope:
         """Return a line between two instants, in at most about so many slices."""
         ...
@@ -111,7 +111,7 @@ class Track(Protocol):
         ...
 
 
-def _powers_of(track: Track) -> list[int]:
+def powers_of(track: Track) -> list[int]:
     """Return the lines of a track that are powers, in the order of its energies."""
     return [i for i, line in enumerate(track.lines) if line.unit == "W"]
 
@@ -129,7 +129,7 @@ def select(track: Track, start: float, stop: float) -> Selection:
     uncertain = _uncertainties(track, (a, b), joules, unknown, lost)
     covered = max(0.0, b - a - unknown)
     found = []
-    for i, line in enumerate(_powers_of(track)):
+    for i, line in enumerate(powers_of(track)):
         low, high = track.extremes(line, a, b)
         watts = float(joules[i]) / covered if covered > 0 else math.nan
         found.append(Selected(track.lines[line].name, float(joules[i]), watts, uncertain[i], low, high))
@@ -186,6 +186,11 @@ class JlsTrack:
     def span(self) -> tuple[float, float]:
         """Times of the first and the last row."""
         return self._span
+
+    @property
+    def rows_from(self) -> float:
+        """All rows are kept."""
+        return 0.0
 
     def _column(self, line: int) -> str:
         return f"{self.lines[line].name}_{self.lines[line].unit}"
@@ -251,131 +256,3 @@ class JlsTrack:
         from pmtpy.io.read import load
 
         return load(self._path, start, stop)
-
-
-class LiveTrack:
-    """An open sensor. :meth:`take` brings it up to now, in a thread that nothing else holds up; others ask.
-
-    Its owner sees to it that both do not happen at once.
-    """
-
-    def __init__(self, sensor: Sensor, raw_s: float = 60.0) -> None:
-        made = acquisition_of(sensor)
-        self.sensor = sensor
-        self.name = self.target = sensor.target
-        self.virtual, self.note = sensor.identity.virtual, ""
-        self.layout: Layout | None = made.layout
-        # The curves bear the names of a file's columns; in the order of the rows: powers, then the other values.
-        called = {c.index: c.name for c in columns(made.layout) if c.array == "values"}
-        self._others = [called[j] for j in range(len(made.layout.values))]
-        split = [n.rsplit("_", 1) for n in self._others]
-        others = [Line(n, "" if unit == "W" else unit) for n, unit in split]  # watts without an energy are a setting
-        self.lines: Sequence[Line] = [*(Line(n, "W") for n in made.layout.names), *others]
-        traits = made.source.traits
-        header = Header(
-            sensor.target,
-            sensor.identity,
-            made.layout,
-            made.clock.anchor(),
-            polled_s=None if traits.streaming else made.interval_s,
-            aged_s=made.aged_s,
-        )
-        self.facts: dict[str, Any] | None = metadata(header, column_names(made.layout))
-        self._grown = Grown(len(self.lines), len(made.layout.names), raw_s)
-        self._start_ns = self._newest_ns = -1
-        self._marks: list[tuple[float, str]] = []
-        self._gaps: list[tuple[float, float, int]] = []
-        self.start_unix_s = math.nan
-        self.fresh = 0.0  # time of the first row of the last taking
-
-    def take(self) -> None:
-        """Take what has come since the last time."""
-        made = acquisition_of(self.sensor)
-        self.note = f"lost: {made.failure}" if made.failure is not None else ""
-        if made.failure is not None:
-            return
-        # Up to now, not up to the newest row: asking for the history lets the source deliver first.
-        since = None if self._newest_ns < 0 else (made.clock.now_ns() - self._newest_ns) / 1e9 + _BEFORE_S
-        try:
-            recent = self.sensor.history(since)
-        except PmtError as error:
-            self.note = f"lost: {error}"
-            return
-        new = recent.t_ns > self._newest_ns
-        if not new.any():
-            return
-        if self._start_ns < 0:
-            self._start_ns, self.start_unix_s = int(recent.t_ns[0]), float(recent.timestamp[0])
-        before = (self._newest_ns - self._start_ns) / 1e9
-        t = (recent.t_ns[new] - self._start_ns) / 1e9
-        lost = recent.lost[new]
-        starts = np.concatenate([[before], t[:-1]])
-        forgotten = bool(new[0]) and self._newest_ns >= 0  # the history has dropped what came in between
-        if forgotten:
-            self._gaps.append((before, float(t[0]), 0))
-        self._gaps += [(float(starts[i]), float(t[i]), int(lost[i])) for i in np.flatnonzero(lost) if starts[i] >= 0]
-        offset = len(new) - int(new.sum())
-        self._marks += [(float(t[row - offset]), text) for row, text in recent.marks if row >= offset]
-        self._grown.append(t, np.column_stack([recent.watts[new], recent.values[new]]), recent.joules[new])
-        self._newest_ns, self.fresh = int(recent.t_ns[-1]), float(t[0])
-
-    @property
-    def span(self) -> tuple[float, float]:
-        """Times of the first and the newest row."""
-        return self._grown.span
-
-    def draw(self, line: int, start: float, stop: float, slices: int) -> Envelope:
-        """Return a line between two instants."""
-        return self._grown.draw(line, start, stop, slices)
-
-    def marks(self, start: float, stop: float) -> list[tuple[float, str]]:
-        """Return the labels between two instants."""
-        return [m for m in self._marks if start <= m[0] <= stop]
-
-    def gaps(self, start: float, stop: float) -> list[tuple[float, float, int]]:
-        """Return where rows were lost."""
-        return [g for g in self._gaps if g[1] > start and g[0] < stop]
-
-    def energy_at(self, t: float) -> Floats:
-        """Return the energies at an instant."""
-        return self._grown.energy_at(t)
-
-    def extremes(self, line: int, start: float, stop: float) -> tuple[float, float]:
-        """Return the least and the greatest value between two instants."""
-        return self._grown.extremes(line, start, stop)
-
-    def around(self, t: float) -> Rows:
-        """Return the rows around an instant."""
-        return self._grown.around(t)
-
-    def raw(self, line: int, start: float, stop: float) -> tuple[Floats, Floats]:
-        """Return times and values of the rows between two instants, as far as they are kept."""
-        t, values, _ = self._grown.raw(start, stop)
-        return t, values[:, line].astype(np.float64)
-
-    def table(self, start: float, stop: float) -> pd.DataFrame:
-        """Return the rows of a stretch; of what is older than single rows are kept, means with their energies.
-
-        ``attrs["interval_s"]`` is then over how long each is one.
-        """
-        import pandas as pd
-
-        t, values, joules, interval_s = self._grown.rows(start, stop)
-        found: dict[str, Any] = {"time": t + self.start_unix_s, "elapsed": t, "marker": "", "lost": 0}
-        powers = _powers_of(self)
-        for place, i in enumerate(powers):
-            found[f"{self.lines[i].name}_W"] = values[:, i]
-            found[f"{self.lines[i].name}_J"] = joules[:, place] - joules[0, place] if len(t) else joules[:, place]
-        found |= {n: values[:, len(powers) + j] for j, n in enumerate(self._others)}
-        made: pd.DataFrame = pd.DataFrame(found)
-        marker, lost = np.full(len(t), "", object), np.zeros(len(t), np.int64)
-        for at, text in self.marks(start, stop):
-            if (row := int(np.searchsorted(t, at))) < len(t):
-                marker[row] = f"{marker[row]};{text}" if marker[row] else text
-        for _, end, count in self.gaps(start, stop):
-            if (row := int(np.searchsorted(t, end))) < len(t):
-                lost[row] += count
-        made["marker"], made["lost"] = marker, lost
-        if interval_s is not None:
-            made.attrs["interval_s"] = interval_s
-        return made

@@ -19,7 +19,7 @@ import pmtpy as pmt
 from pmtpy.live import server
 from pmtpy.live._page import Page, stalls
 from pmtpy.live.desk import Desk
-from pmtpy.live.tracks import LiveTrack
+from pmtpy.live.sensing import LiveTrack
 from pmtpy.plotting.style import Theme
 
 _PATIENCE_S = 120.0

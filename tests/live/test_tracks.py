@@ -17,8 +17,9 @@ from pmtpy.emulators.world import make_world
 from pmtpy.errors import TargetError
 from pmtpy.live._export import KINDS, write_part
 from pmtpy.live._grown import Grown
+from pmtpy.live.sensing import LiveTrack
 from pmtpy.live.stored import StoredTrack
-from pmtpy.live.tracks import JlsTrack, LiveTrack, Track, layout_of, select
+from pmtpy.live.tracks import JlsTrack, Track, layout_of, select
 from pmtpy.sensor.sensor import Sensor
 from tests.support.worlds import Stream
 
@@ -195,6 +196,81 @@ def test_old_rows_are_kept_as_slices_and_their_energy_exactly() -> None:
     drawn = grown.draw(0, 0.0, 60.0, 200)
     assert len(drawn) == 200
     assert np.nanmax(drawn.high) == pytest.approx(90.0, abs=1e-3)
+
+
+def _waves(raw_s: float, most_bytes: int, seconds: float = 200.0) -> Grown:
+    """Power 50 + 40 sin(t), one row a millisecond, with a spike of 3 ms in each tenth second."""
+    grown = Grown(1, 1, raw_s=raw_s, most_bytes=most_bytes)
+    t = np.arange(0, seconds, 1e-3)
+    watts = np.where(t % 10 < 2.5e-3, 300.0, 50 + 40 * np.sin(t))
+    joules = np.cumsum(watts) * 1e-3
+    for k in range(0, len(t), 1700):
+        part = slice(k, k + 1700)
+        grown.append(t[part], watts[part, None], joules[part, None])
+    return grown
+
+
+def test_rows_that_memory_has_no_room_for_are_answered_from_disk_as_if_it_had() -> None:
+    held, spilt = _waves(1e9, 0), _waves(5.0, 10**8)
+    assert held.rows_from == spilt.rows_from == 0.0
+    assert held.span == spilt.span
+    random = np.random.default_rng(1)
+    for start in (0.0, 9.9995, *random.uniform(0, 200, 30)):
+        stop = min(start + 10 ** random.uniform(-2.5, 2.3), 200.0)
+        assert held.energy_at(start) == spilt.energy_at(start)
+        assert held.extremes(0, start, stop) == spilt.extremes(0, start, stop)
+        for mine, its in zip(held.rows(start, stop, 10**6)[:3], spilt.rows(start, stop, 10**6)[:3], strict=True):
+            np.testing.assert_array_equal(mine, its)
+        drawn = [g.draw(0, start, stop, 300) for g in (held, spilt)]
+        np.testing.assert_array_equal(drawn[0].mean, drawn[1].mean)
+    np.testing.assert_array_equal(held.around(50.0).joules, spilt.around(50.0).joules)
+
+
+def test_extremes_of_a_long_stretch_are_those_of_its_rows_alone() -> None:
+    grown = _waves(1e9, 0)
+    assert grown.extremes(0, 0.003, 189.999) == pytest.approx((10.0, 300.0), abs=1e-3)
+    assert grown.extremes(0, 100.003, 109.9995)[1] == pytest.approx(90.0, abs=0.01)  # between two spikes
+    low, high = grown.extremes(0, 0.003, 9.9985)
+    assert (low, high) == pytest.approx((10.0, 90.0), abs=0.01)
+
+
+def test_a_ring_of_rows_on_disk_keeps_the_newest_and_says_from_when_on() -> None:
+    grown = _waves(5.0, 20 * 30_000)  # a row is 8 + 8 + 4 bytes: half a minute
+    assert 34.0 < 200.0 - grown.rows_from < 38.0
+    assert grown.span == pytest.approx((0.009, 199.999), abs=0.01)
+    t, _, joules, interval_s = grown.rows(grown.rows_from, 200.0, 10**6)
+    assert interval_s is None
+    np.testing.assert_allclose(np.diff(t), 1e-3, atol=1e-9)
+    held = _waves(1e9, 0)
+    np.testing.assert_array_equal(joules, held.rows(grown.rows_from, 200.0, 10**6)[2])
+    assert grown.rows(20.0, 30.0, 10**6)[3] == pytest.approx(0.01)
+    assert grown.draw(0, 180.0, 180.02, 900).t == pytest.approx(held.draw(0, 180.0, 180.02, 900).t)
+
+
+def test_a_full_disk_leaves_the_rows_in_memory_and_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pmtpy.live._table._Ring.write", full)
+    grown = _waves(5.0, 10**8, 30.0)
+    assert grown.problem == "No space left on device"
+    assert 4.0 < 30.0 - grown.rows_from < 9.0
+    assert grown.energy_at(20.0)[0] - grown.energy_at(10.0)[0] == pytest.approx(
+        500 - 40 * (np.cos(20.0) - np.cos(10.0)) + 0.75, abs=0.2
+    )
+
+
+def test_hours_are_drawn_from_slices_of_a_second() -> None:
+    grown = Grown(1, 1, raw_s=5.0)
+    for start in range(0, 8000, 100):
+        t = start + np.arange(0, 100, 5e-3)
+        grown.append(t, np.full((len(t), 1), 50.0), 50.0 * t[:, None])
+    drawn = grown.draw(0, 0.0, 8000.0, 900)
+    assert len(drawn) == 900
+    assert drawn.mean == pytest.approx(np.full(900, 50.0))
+    assert grown.span[0] < 1.0
+    assert grown.energy_at(3.5)[0] == pytest.approx(175.0)  # older than slices of 10 ms are kept
+    assert grown.rows(0.0, 7000.0, 10**5)[3] == 1.0
 
 
 def test_channels_are_read_back_from_metadata(tmp_path: Path) -> None:
