@@ -44,15 +44,22 @@ class Waiting:
         self._wait = wait
 
     def wait(self) -> None:
-        """Wait."""
-        self._wait()
+        """Wait.
+
+        Raises TargetError: the callable hands out something that is to be awaited, so it has not waited.
+        """
+        awaitable = self._wait()
+        if hasattr(awaitable, "__await__"):
+            getattr(awaitable, "close", lambda: None)()  # else Python says later that it was never awaited
+            msg = f"sync={self._wait!r} is asynchronous, and a region awaits nothing: give a function that waits itself"
+            raise TargetError(msg)
 
     def begin(self, now_ns: Callable[[], int]) -> None:
         """Note nothing."""
 
     def end(self) -> None:
         """Wait; nothing tells when it worked."""
-        self._wait()
+        self.wait()
 
 
 class Timed:

@@ -65,6 +65,14 @@ def worked_s(region: pmt.Region) -> float:
     return float(load.off_s[0] - load.on_s[0])
 
 
+def test_what_is_to_be_awaited_has_not_waited_and_is_refused() -> None:
+    async def wait() -> None:
+        pass
+
+    with pytest.raises(TargetError, match="awaits nothing"), pmt.region("x", "rapl:virtual", sync=wait):
+        raise AssertionError
+
+
 @pytest.mark.parametrize("name", ["torch", "cupy"])
 def test_it_waits_at_both_ends_and_its_events_stamp_the_load(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = Gpu()
