@@ -7,6 +7,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -145,9 +146,9 @@ def test_nothing_is_imported_that_is_not_named() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
+@pytest.mark.skipif(find_spec("jax") is None, reason="jax is not installed")
 def test_the_real_jax_is_waited_for_and_the_recipe_trains_with_it() -> None:
     """In a process of its own: its threads outlive a test."""
-    pytest.importorskip("jax", reason="jax is not installed")
     code = (
         "import os; os.environ['JAX_PLATFORMS'] = 'cpu'\n"
         "import jax, jax.numpy as jnp, pmtpy\nx = jnp.ones((300, 300))\n"
