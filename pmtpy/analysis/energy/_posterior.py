@@ -83,6 +83,7 @@ class Readings:
 
     __slots__ = (
         "_apart",
+        "_bounded",
         "_covariance",
         "_differences",
         "_free",
@@ -134,7 +135,11 @@ class Readings:
         self._hidden = (_HIDDEN * highest) ** 2 / response.period_s if stamped else 0.0
         self._near = _Neighbours.within(bounds[1:-1], _PACE_PERIODS * response.period_s)
         self._stretch = _Neighbours.within((bounds[1:] + bounds[:-1]) / 2.0, _STRETCH * response.period_s)
-        self._unseen = apart[np.searchsorted(ends, bounds[1:-1])] > _MISSING * response.period_s
+        gap = apart[np.searchsorted(ends, bounds[1:-1])]
+        self._unseen = gap > _MISSING * response.period_s
+        # A walk between two readings strays by q gap / 4 in the middle: power in a gap keeps within what was shown.
+        spread = max((float(np.ptp(power)) / 2.0) ** 2, self._noise2, self._hidden * response.period_s)
+        self._bounded = np.where(np.isfinite(gap), 4.0 * spread / np.maximum(gap, response.period_s), np.inf)
 
     def first(self) -> Pace:
         """Begin with power that moves everywhere as much as the readings do on the whole."""
@@ -162,7 +167,7 @@ class Readings:
         """Return the pace by which an interval is stated: the mean one where nothing was seen."""
         walk = _BEFORE * pace.walk
         hidden = max(float(np.mean(walk[self._free == 0.0])), self._hidden)
-        walk = np.where(self._unseen, np.maximum(walk, hidden), walk)
+        walk = np.where(self._unseen, np.minimum(np.maximum(walk, hidden), self._bounded), walk)
         return Pace(walk, _BEFORE * pace.scatter, pace.trust)
 
     def solve(self, pace: Pace, terms: Terms, *, judged: bool = False) -> Posterior:

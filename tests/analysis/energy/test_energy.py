@@ -462,6 +462,16 @@ def test_an_error_of_the_gain_shows_as_far_as_the_power_is_from_where_it_was_fit
     assert found == pytest.approx([2.0, 0.4, 0.0], abs=1e-6)
 
 
+def test_power_in_a_long_gap_keeps_within_what_was_shown() -> None:
+    rng = np.random.default_rng(2)
+    power = np.where(rng.random(100) < 0.5, 60.0, 240.0)  # a load at random, new in each update
+    missing = (T > 4.0) & (T < 6.0)
+    sensor = Response(0.1, 0.1, noise_w=0.3)
+    found = region_energy(T[~missing], power[~missing], sensor, start_s=1.0, end_s=9.0)
+    assert found.low < 0.1 * float(np.sum(power[11:91])) < found.high
+    assert found.high - found.low < 2.0 * 1.96 * 90.0 * 2.2  # as if it had been at either end of it all the time
+
+
 def test_a_missing_stretch_of_updates_is_said() -> None:
     model = SensorModel()
     t, watts = shown(model, Square(), 0.0, 10.0)
