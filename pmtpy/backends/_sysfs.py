@@ -157,13 +157,13 @@ class Registers:
 
     __slots__ = ("_alone", "_fds", "_last_error", "_locate", "_replaceable", "openings", "paths")
 
-    def __init__(self, locate: Callable[[], Sequence[Path]], alone: Collection[int] = ()) -> None:
+    def __init__(self, locate: Callable[[], Sequence[Path | None]], alone: Collection[int] = ()) -> None:
         """Open the files that ``locate`` names; it is asked again, for the same files in order, when they vanish.
 
         Parameters
         ----------
         locate : function
-            Names the files.
+            Names the files; None in the place of one that is not there any more.
         alone : collection of int
             Numbers of files, in that order, without which the others still say something: one of them that cannot be
             opened or read, or holds no number, is NaN in a reading, unless all files are.
@@ -235,8 +235,10 @@ class Registers:
                 return
 
     @staticmethod
-    def _opened(path: Path, *, alone: bool) -> int:
+    def _opened(path: Path, *, gone: bool, alone: bool) -> int:
         try:
+            if gone:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             if alone:
@@ -280,10 +282,13 @@ class Registers:
 
     def _open(self) -> None:
         self.close()
-        paths = tuple(self._locate())
+        found = self._locate()
+        before = self.paths or (Path(),) * len(found)
+        paths = tuple(new if new is not None else old for new, old in zip(found, before, strict=True))
         try:
             for i, path in enumerate(paths):
-                self._fds.append(self._opened(path, alone=i in self._alone))
+                # The place of a file that is gone may by now be that of another.
+                self._fds.append(self._opened(path, gone=found[i] is None, alone=i in self._alone))
         except OSError:
             self.close()
             raise

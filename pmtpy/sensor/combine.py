@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pmtpy.core import arguments
-from pmtpy.core.channel import Channel, Derivation, Identity, summable
+from pmtpy.core.channel import Channel, Derivation, Identity, Quantity, summable
 from pmtpy.core.clock import HOST_CLOCK, Clock, interval_seconds
 from pmtpy.core.rows import Block, Row
 from pmtpy.core.source import PolledSource, Remarks, Source, Timestamps, Traits, columns
@@ -124,12 +124,14 @@ class _Combined(PolledSource):
         self.traits = _traits(sources)
 
     def poll(self) -> Sequence[float] | Block:
-        """Read every rail; one that has not refreshed keeps its counts, one that failed spoils the row.
+        """Read every rail; one that has not refreshed keeps its counts, and nothing is known of one that failed.
 
+        A counter that fails spoils the row: the next one that all rails give bridges it, since counters go on counting.
         Where a rail has restarted, its counters do not continue, so neither does the whole. A counter that its own rail
         does not believe is not believed here either, and nothing of a rail that is lost.
         """
         row: list[float] = []
+        failed = ""
         for i, source in enumerate(self._sources):
             taken = self._taken(i, source)
             if taken is None:
@@ -143,9 +145,13 @@ class _Combined(PolledSource):
                 self._restarted.update(len(row) + column for column in taken.restarted)
             counts = self._last[i]
             if counts is None or source.last_read_failed:
-                msg = f"{self._name}: {source.identity.backend} {source.identity.model} gave no reading"
-                raise ReadError(msg)
+                failed = f"{self._name}: {source.identity.backend} {source.identity.model} gave no reading"
+                if any(c.quantity is Quantity.ENERGY for c in source.channels):
+                    raise ReadError(failed)
+                counts = [math.nan] * columns(source.channels)
             row += counts
+        if failed and all(map(math.isnan, row)):
+            raise ReadError(failed)
         if not self._fresh and not self._restarted:
             return row
         self._last_t_ns = max(self._clock.now_ns(), self._last_t_ns + 1)

@@ -226,7 +226,8 @@ class History:
         """
         newest = self.newest
         if newest is None:
-            raise _too_old("nothing was read yet")
+            msg = "nothing is known of the instant asked for: the device has delivered no reading since it was opened"
+            raise CoverageError(msg)
         if t_ns >= newest.t_ns:
             return self._beyond(newest, t_ns)
         after = self._ring.row_of(t_ns)

@@ -98,6 +98,13 @@ def test_a_drift_is_told_from_noise(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert found["worst_w"] == pytest.approx(0.5, abs=0.1)
 
 
+def test_the_rounding_of_unix_seconds_is_no_drift() -> None:
+    at_s = 1.7e9 + np.arange(20.0)
+    lengths = np.arange(20) * 1e-8  # the same 50 W over lengths that end in another bit
+    found = stability(at_s, 50.0 * (1.0 + lengths), np.zeros(20), np.full(20, 100.0))
+    assert found.drift_w_per_h.contains(0.0)
+
+
 GIBI = 1024**3 / 1e9
 # With log_avg_msec: KiB/s, and no sizes.
 AVERAGED = (

@@ -74,25 +74,40 @@ def test_what_cannot_be_combined_is_refused_and_nothing_stays_open(targets: list
         pmt.combine("x", targets, clock=clock)
 
 
-def test_a_rail_that_fails_spoils_the_row_and_not_the_sensor() -> None:
+def test_of_a_power_that_fails_nothing_is_known_and_the_others_go_on() -> None:
     clock = ManualClock()
     with pmt.combine("gpu", BOARDS, clock=clock) as sensor:
         clock.advance(0.1)
         step(sensor)
-        lost = sensor.read().lost
-        source = acquisition_of(sensor).source._sources[1].inner  # type: ignore[attr-defined]
-        real = source.poll
+        sources = acquisition_of(sensor).source._sources  # type: ignore[attr-defined]
+        real = [source.inner.poll for source in sources]
 
         def busy() -> None:
             raise pmt.ReadError("busy")
 
-        source.poll = busy
+        with pmt.region("work", sensor) as r:
+            sources[1].inner.poll = busy
+            for _ in range(2):
+                clock.advance(0.1)
+                step(sensor)
+            for source, poll in zip(sources, real, strict=True):
+                source.inner.poll = poll
+            for _ in range(8):
+                clock.advance(0.1)
+                step(sensor)
+        m = r["gpu"]
+        assert [c.coverage for c in m.channels.values()] == pytest.approx([1.0, 0.7, 1.0])
+        assert m.coverage == pytest.approx(0.7)
+        assert m.lost == 0
+        for source in sources:  # of a row without any reading there is nothing
+            source.inner.poll = busy
         clock.advance(0.1)
         step(sensor)
-        source.poll = real
+        for source, poll in zip(sources, real, strict=True):
+            source.inner.poll = poll
         clock.advance(0.1)
         step(sensor)
-        assert sensor.read().lost > lost
+        assert sensor.read().lost == 1
 
 
 class _Rail(PolledSource):

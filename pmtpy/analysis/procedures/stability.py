@@ -47,7 +47,9 @@ def stability(at_s: Floats, means_w: Floats, sds_w: Floats, readings: Floats) ->
     slope = float(x @ w / (x @ x))
     rest = w - w.mean() - slope * x
     freedom = len(w) - 2
-    error = math.sqrt(float(rest @ rest) / freedom / float(x @ x))
+    # A mean over a block is no better known than its length, which Unix seconds round.
+    rounded_w = w.mean() * float(np.spacing(np.abs(at_s).max()) / np.median(np.diff(at_s)))
+    error = math.sqrt(max(float(rest @ rest) / freedom, rounded_w**2) / float(x @ x))
     noise = float(np.sqrt(np.mean(sds_w[known] ** 2 / readings[known])))
     return Stability(
         len(w), float(t[-1] - t[0]), float(w.mean()), float(np.abs(w - w.mean()).max()), float(w.std(ddof=1)), noise,

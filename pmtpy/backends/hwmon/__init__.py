@@ -284,17 +284,16 @@ def _labelled(
     return kept, [final[p.name] for p in products if p.name in final], note
 
 
-def _locator(root: Path, readings: Sequence[_Reading]) -> Callable[[], list[Path]]:
+def _locator(root: Path, readings: Sequence[_Reading]) -> Callable[[], Sequence[Path | None]]:
     """Make the function that finds the files by driver, address and name, whatever the chip's number is now."""
     first: list[Path] | None = [r.attribute.path for r in readings]
 
-    def locate() -> list[Path]:
+    def locate() -> Sequence[Path | None]:
         nonlocal first
         if first is not None:
             known, first = first, None
             return known
         now = {(c.name, c.address, a.path.name): a.path for c in scan(root)[0] for a in c.attributes}
-        # The place of a file that is gone may by now be that of another chip's.
-        return [now.get(r.key, r.attribute.path.with_name(f"{r.attribute.path.name}.gone")) for r in readings]
+        return [now.get(r.key) for r in readings]
 
     return locate

@@ -33,7 +33,7 @@ class HwmonSource(PolledSource):
         self,
         chips: Sequence[Chip],
         channels: Sequence[Channel],
-        locate: Callable[[], list[Path]],
+        locate: Callable[[], Sequence[Path | None]],
         notes: tuple[str, ...],
         clock: Clock,
     ) -> None:

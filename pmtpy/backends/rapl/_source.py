@@ -126,18 +126,17 @@ class Opening:
         return None
 
 
-def _locator(root: Path, wanted: Sequence[powercap.Zone]) -> Callable[[], list[Path]]:
+def _locator(root: Path, wanted: Sequence[powercap.Zone]) -> Callable[[], Sequence[Path | None]]:
     """Make the function that finds the energy files of the zones by what they count, whatever their numbers are now."""
     first: list[Path] | None = [zone.energy_file for zone in wanted]
 
-    def locate() -> list[Path]:
+    def locate() -> Sequence[Path | None]:
         nonlocal first
         if first is not None:
             known, first = first, None
             return known
         now = {zone.part: zone.energy_file for zone in powercap.scan(root).zones}
-        # The place of a zone that is gone may by now be that of another.
-        return [now.get(zone.part, zone.path / "energy_uj.gone") for zone in wanted]
+        return [now.get(zone.part) for zone in wanted]
 
     return locate
 
