@@ -99,9 +99,8 @@ def test_a_drift_is_told_from_noise(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_the_rounding_of_unix_seconds_is_no_drift() -> None:
-    at_s = 1.7e9 + np.arange(20.0)
-    lengths = np.arange(20) * 1e-8  # the same 50 W over lengths that end in another bit
-    found = stability(at_s, 50.0 * (1.0 + lengths), np.zeros(20), np.full(20, 100.0))
+    at_s, lengths = np.linspace(1.7e9, 1.7e9 + 19.0, 20), np.linspace(0.0, 2e-7, 20)  # which end in another bit
+    found = stability(at_s, np.full(20, 50.0) * (1.0 + lengths), np.zeros(20), np.full(20, 100.0))
     assert found.drift_w_per_h.contains(0.0)
 
 
