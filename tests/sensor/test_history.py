@@ -69,7 +69,7 @@ def test_what_is_too_old_is_refused() -> None:
     assert history.at(2_500_500).joules[0] == 2500.5
     with pytest.raises(CoverageError, match="history_s"):
         history.at(999)
-    with pytest.raises(CoverageError, match="nothing was read"):
+    with pytest.raises(CoverageError, match="delivered no reading"):
         History(LAYOUT, 1.0).at(5)
 
 
