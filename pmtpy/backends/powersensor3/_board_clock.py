@@ -49,6 +49,9 @@ _EXCLUDES = 0.7  # of the smallest loss that stamps do not show: points lower th
 _KEPT_NS = 600_000_000_000
 _DRIFT_U = 50e-6  # of a crystal, before it has been measured
 _BOUND = math.sqrt(3.0)  # half-width of a rectangular distribution over its standard deviation
+# Arrivals that stay late are late, or frames are missing and rows are early by all of it: root mean square of the two,
+# with even odds.
+ALL_OR_NOTHING = math.sqrt(0.5)
 _UNPACED, _UNPACED_NS = 2.0, 1_000_000_000
 
 
@@ -140,7 +143,7 @@ class BoardClock:
         habit = tuple(self._habit)
         fastest = max(0.0, math.fsum(habit) / len(habit)) / self._seen if habit else 0.0
         doubt = self.missing_ns(begin_ns, end_ns)
-        return math.hypot(GUARD_NS / _BOUND, doubt / _BOUND, self._aside_ns, drifted, fastest)
+        return math.hypot(GUARD_NS / _BOUND, doubt * ALL_OR_NOTHING, self._aside_ns, drifted, fastest)
 
     def missing_ns(self, begin_ns: int, end_ns: int) -> float:
         """Return how much time frames may have taken, between two instants, that were not counted as missing."""

@@ -6,7 +6,6 @@ The levels are handed on as they came; what they mean is in the channels, comput
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from pmtpy.backends._serial.journal import Journal
 from pmtpy.backends._serial.port import is_pseudo_terminal, serial_of
 from pmtpy.backends._serial.transport import Piece, Transport, relayed, taken_back
+from pmtpy.backends.powersensor3._board_clock import ALL_OR_NOTHING
 from pmtpy.backends.powersensor3._channels import Sampling, pair_channels
 from pmtpy.backends.powersensor3._codec import Decoder
 from pmtpy.backends.powersensor3._labels import MarkLabels
@@ -44,7 +44,6 @@ _SETTLE_BYTES = 64 * 18
 # After a program held the interpreter for minutes much has arrived; arrays of all of it would take hundreds of MB.
 _AT_ONCE_BYTES = 1 << 20
 _WORTH_A_WARNING_S = 1e-3
-_BOUND = math.sqrt(3.0)  # half-width of a rectangular distribution over its standard deviation
 # What is said of a stretch, by the kind of event.
 _DAMAGE = ("damaged", "skipped", "dropped", "returned")
 _SENTENCES = {
@@ -246,7 +245,7 @@ class PowerSensor3Source(Source):
                 f"{self._board.name}: so much was damaged that frames of up to {missing_s * 1e3:.3g} ms may be missing"
                 " which nothing counts; rows may be early by as much"
             )
-        return Remarks(clock.error_ns(begin_ns, end_ns) / NS_PER_S, tuple(warnings), missing_s / _BOUND)
+        return Remarks(clock.error_ns(begin_ns, end_ns) / NS_PER_S, tuple(warnings), missing_s * ALL_OR_NOTHING)
 
     def _check_silence(self) -> None:
         if self._silence_s is None or self._lost is not None:
