@@ -169,7 +169,7 @@ def test_a_gap_that_leaves_no_trace_in_the_stamps_is_doubted_at_once_and_counted
     assert sum(int(x.sum()) for x in world.lost) == hidden
     assert np.abs(world.errors_ns[-800:]).max() < 400_000
     assert world.clock.error_ns(begin, end) == pytest.approx(
-        51_200_000 / 3**0.5, rel=0.1
+        51_200_000 / 2**0.5, rel=0.1
     )  # they were wrong, and stay so
     world.run(60, since=since)
     newest = int(world.t_ns[-1][-1])
