@@ -40,6 +40,8 @@ class Https:
             self._connection.request("GET", path, headers=self._headers)
             answer = self._connection.getresponse()
             body = answer.read(_MOST_BYTES)
+            if answer.length:  # of it has not come
+                raise http.client.IncompleteRead(body, answer.length)
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             msg = f"{self._host}: {_why(error)}"
@@ -71,6 +73,8 @@ class Https:
 
 
 def _why(error: Exception) -> str:
+    if isinstance(error, http.client.IncompleteRead):
+        return "its answer was cut off"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({error.verify_message})"
     if isinstance(error, TimeoutError):

@@ -39,6 +39,7 @@ from pmtpy.errors import (
 
 BACKEND = "powersensor2"
 SENSORS, MIDDLE = 5, 512
+_TOP = 1023  # of ten bits
 VOLTS_PER_LEVEL = 2.5 / 512
 CONFIG = struct.Struct("<15f")  # volts, sensitivity in V/A, watts at no current: of each sensor
 # Arduino Leonardo and Pro Micro (SparkFun), which are a million other things too.
@@ -138,8 +139,10 @@ class _PowerSensor2Source(Source):
         if gaps:
             lost = np.array([gaps] + [0] * (len(levels) - 1), np.int64)
         self._last_ns, self._heard_ns = int(t_ns[-1]), end_ns
+        # At the ends of the converter the true value may be anything beyond: nothing is known.
+        counts = np.where((levels == 0) | (levels == _TOP), np.nan, levels)
         marks = tuple((row, self._labels.popleft()) for row in marked if self._labels)
-        return Block(t_ns, levels, lost, marks=marks)
+        return Block(t_ns, counts, lost, marks=marks)
 
     def mark(self, label: str) -> bool:
         """Have the board mark its next sample."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import http.server
 import json
+import socket
 import ssl
 import threading
 import time
@@ -225,7 +226,7 @@ def test_what_is_no_power_is_a_failed_reading(shown: object, clock: ManualClock,
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     hang = threading.Event()
-    slow = False
+    slow = cut = False
 
     def do_GET(self) -> None:
         if self.slow:
@@ -244,7 +245,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        self.wfile.write(data[:7] if self.cut else data)
+        self.close_connection = self.cut
 
     def log_message(self, *_: object) -> None:
         pass
@@ -267,7 +269,7 @@ def service(tmp_path: Path) -> Iterator[str]:
     server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    _Handler.slow = False
+    _Handler.slow = _Handler.cut = False
     _Handler.hang.clear()
     yield f"localhost:{server.server_address[1]}"
     _Handler.hang.set()
@@ -311,3 +313,20 @@ def test_a_service_that_does_not_answer_in_time_is_a_failed_reading(
     source.close()
     with pytest.raises(BackendUnavailableError, match="redfish:virtual"):
         redfish.open_source(None, clock=HOST_CLOCK)
+
+
+def test_an_answer_that_is_cut_off_is_a_failed_reading_and_a_service_that_is_gone_says_so(
+    service: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PMT_REDFISH_PASSWORD", "hunter2")
+    pin = hashlib.sha256(ssl.PEM_cert_to_DER_cert(CERTIFICATE)).hexdigest()
+    source = redfish.open_source(service, clock=HOST_CLOCK, user="meter", fingerprint=pin, timeout_s=60)
+    _Handler.cut = True
+    assert len(source.read()) == 0
+    _Handler.cut = False
+    assert source.read().raw[0].tolist() == [412]  # over a new connection
+    source.close()
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # nobody listens
+        with pytest.raises(BackendUnavailableError, match="refused"):
+            redfish.open_source(f"localhost:{unused.getsockname()[1]}", clock=HOST_CLOCK)

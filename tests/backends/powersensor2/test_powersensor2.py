@@ -17,7 +17,7 @@ from pmtpy.core.source import Source
 from pmtpy.emulators.powersensor2 import Board
 from pmtpy.emulators.serial_board import MemoryLine, PtyBoard
 from pmtpy.emulators.world import World, make_world
-from pmtpy.errors import BackendUnavailableError, TargetError
+from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
 from pmtpy.sensor.registry import create
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 from pmtpy.testing import check_lost
@@ -82,6 +82,40 @@ def test_a_board_without_sensors_says_so_and_one_that_goes_is_lost(clock: Manual
     source.close()
     with pytest.raises(BackendUnavailableError, match="powersensor2:virtual"):
         powersensor2.open_source(None, clock=clock)
+
+
+def test_a_board_that_comes_back_goes_on_after_a_gap(clock: ManualClock, world: World) -> None:
+    board = Board(world)
+    with Sensor(opened(board, clock), "ps2", clock, open_again=lambda: opened(board, clock)) as sensor:
+        for _ in range(20):
+            clock.advance(0.05)
+            acquisition_of(sensor).step()
+        before = sensor.read()
+        board.attached = False
+        with pytest.raises(SourceLostError):
+            sensor.read()
+        clock.advance(2.0)
+        board.attached, board.streaming = True, False
+        sensor.reopen()
+        for _ in range(20):
+            clock.advance(0.05)
+            acquisition_of(sensor).step()
+        after = sensor.read()
+    assert after.joules[0] - before.joules[0] == pytest.approx(50.0, rel=0.02)  # of the second that is known
+    assert (after.uncovered_ns[0] - before.uncovered_ns[0]) / 1e9 == pytest.approx(2.0, abs=0.1)
+
+
+def test_a_converter_at_its_end_is_a_loss_and_no_reading(clock: ManualClock) -> None:
+    world = make_world("square:low=50,high=9000,hz=1", clock=clock)
+    with Sensor(opened(Board(world), clock), "ps2", clock) as sensor:
+        before = sensor.read()
+        for _ in range(40):
+            clock.advance(0.05)
+            acquisition_of(sensor).step()
+        after = sensor.read()
+    # Of each of its two seconds one half is beyond what the sensors reach.
+    assert (after.uncovered_ns[0] - before.uncovered_ns[0]) / 1e9 == pytest.approx(1.0, abs=0.05)
+    assert after.joules[0] - before.joules[0] == pytest.approx(50.0, abs=2.0)
 
 
 def test_a_real_port_is_read(tmp_path: Path) -> None:
