@@ -25,7 +25,7 @@ from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.node import Found, NodeEnergy, NodeFile, node_energy, read_node, unknown_node
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S
 from pmtpy.errors import BackendUnavailableError, PmtError, SinkError, TargetError
-from pmtpy.io.origin import Launch, Machine, launch_of, this_machine
+from pmtpy.io.origin import NODE, Launch, Machine, launch_of, this_machine
 from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor
 
@@ -58,10 +58,15 @@ def _run_on_node(args: argparse.Namespace) -> int:
         raise TargetError(msg)
     launch, machine = launch_of(os.environ), this_machine(os.environ)
     divert = args.json and not args.output
+    about, folder = " ".join(args.command), Path(args.into or FOLDER)
     if not launch.reads:
-        return run_command(args.command, divert_stdout=divert, in_our_group=True)
-    about = " ".join(args.command)
-    file = NodeFile(Path(args.into or FOLDER), machine, launch, about, _unix_s())
+        # A name that is given in the environment need not be what the launcher takes for a node.
+        named = NodeFile(folder, machine, launch, about, _unix_s()) if NODE in os.environ else None
+        status = run_command(args.command, divert_stdout=divert, in_our_group=True)
+        if named is not None:
+            _settled(named, machine, launch, status)
+        return status
+    file = NodeFile(folder, machine, launch, about, _unix_s())
     with contextlib.ExitStack() as stack:
         sensors, why = _opened(args, stack)
         status, energy = _measured(args, sensors, why, machine, launch, divert=divert)
@@ -73,6 +78,20 @@ def _run_on_node(args: argparse.Namespace) -> int:
     if args.mpi and not launch.rank and status <= _BY_SIGNAL:
         _report(args, _waited(args, file, launch))
     return status
+
+
+def _settled(named: NodeFile, machine: Machine, launch: Launch, status: int) -> None:
+    """Take the file of a process that did not read away where another of its node reads; else say that nobody does."""
+    own = read_node(named.path)
+    found, _ = ResultFolder(named.path.parent).look()
+    if any(
+        f.node == own.node and f.path != own.path and not f.launch.get("local_rank") for f in of_this_run(found, own)
+    ):
+        named.path.unlink(missing_ok=True)
+        return
+    why = f"nobody reads it: {NODE} names a node that the launcher does not know, and counts to another"
+    say(f"pmtpy run: warning: {machine.host}: {why}")
+    named.finish(unknown_node(machine, launch, why, span_s=(own.begun_s, _unix_s())), status)
 
 
 def _unix_s() -> float:
@@ -122,6 +141,8 @@ def _waited(args: argparse.Namespace, file: NodeFile, launch: Launch) -> JobEner
 
 def _all_there(found: Sequence[Found], launch: Launch) -> bool:
     ended = [f for f in found if f.energy is not None]
+    if {f.node for f in found} - {f.node for f in ended}:
+        return False
     told = sum(int(f.launch.get("local_size") or 0) for f in ended)
     if launch.nodes is not None:
         return len({f.node for f in ended}) >= launch.nodes

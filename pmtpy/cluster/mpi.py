@@ -267,7 +267,10 @@ def _set_up(comm: Any, library: Any) -> _Place:
     """Find out who shares a node; collective."""
     own = comm.Dup()
     machine, launch = this_machine(os.environ), launch_of(os.environ)
-    shared = own.Split_type(library.COMM_TYPE_SHARED, own.rank)
+    memory = own.Split_type(library.COMM_TYPE_SHARED, own.rank)
+    # Those of one memory are of one machine, unless they were given names to rehearse several.
+    shared = memory.Split(memory.allgather(machine.node).index(machine.node), own.rank)
+    memory.Free()
     heads = own.Split(0 if shared.rank == 0 else library.UNDEFINED, own.rank)
     leader = 0
     if heads != library.COMM_NULL:
