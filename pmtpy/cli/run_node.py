@@ -20,7 +20,7 @@ from pmtpy.cli import gather as gather_verb
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import chosen_targets, deliver, open_all, say
 from pmtpy.cli.progress import Progress
-from pmtpy.cluster.gather import ResultFolder, add_up, of_this_run
+from pmtpy.cluster.gather import ResultFolder, add_up, is_read, of_this_run
 from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.node import Found, NodeEnergy, NodeFile, node_energy, read_node, unknown_node
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S

@@ -95,6 +95,15 @@ def of_this_run(found: Sequence[Found], own: Found) -> list[Found]:
     ]
 
 
+def is_read(found: Sequence[Found], own: Found) -> bool:
+    """Whether another process reads the node of ``own``, which is of one that the launcher calls no first."""
+    return any(
+        (f.job, f.node, f.launch.get("local_rank") or 0) == (own.job, own.node, 0)
+        and abs(f.begun_s - own.begun_s) < _BEGINS_S
+        for f in found
+    )
+
+
 def _of_one_job(folder: Path, found: Sequence[Found], job: str | None) -> list[Found]:
     jobs = {f.job for f in found}
     if job is not None:

@@ -53,8 +53,11 @@ def agreement(sensor_w: Floats, reference_w: Floats) -> Agreement:
     x, y = np.asarray(sensor_w, np.float64), np.asarray(reference_w, np.float64)
     known = np.isfinite(x) & np.isfinite(y) & (y > 0.0)
     x, y = x[known], y[known]
-    if len(x) < _FEWEST or np.ptp(x) == 0.0:
-        msg = f"{len(x)} workloads of different powers are needed and {_FEWEST} at the least: mark more of them"
+    if len(x) < _FEWEST:
+        msg = f"{len(x)} workloads are known and {_FEWEST} needed at the least: mark more of them"
+        raise DeclinedError(msg)
+    if np.ptp(x) == 0.0:
+        msg = f"all {len(x)} workloads have the same power: nothing can be compared but their mean"
         raise DeclinedError(msg)
     off = np.abs(x - y)
     return Agreement(
