@@ -84,9 +84,7 @@ def _settled(named: NodeFile, machine: Machine, launch: Launch, status: int) -> 
     """Take the file of a process that did not read away where another of its node reads; else say that nobody does."""
     own = read_node(named.path)
     found, _ = ResultFolder(named.path.parent).look()
-    if any(
-        f.node == own.node and f.path != own.path and not f.launch.get("local_rank") for f in of_this_run(found, own)
-    ):
+    if is_read(found, own):
         named.path.unlink(missing_ok=True)
         return
     why = f"nobody reads it: {NODE} names a node that the launcher does not know, and counts to another"
