@@ -124,12 +124,12 @@ def _rules(texts: list[str]) -> Rules:
         try:
             changes[name] = float(value)
             Rules().but(changes)
-            wrong = not (math.isfinite(changes[name]) and changes[name] >= 0.0)
+            wrong = not 0.0 <= changes[name] <= (1.0 if name == "coverage" else 100.0)
         except (ValueError, KeyError):
             wrong = True
         if wrong:
             known = ", ".join(f.name for f in fields(Rules))
-            msg = f"--rule {text!r}: give NAME=VALUE with a number; the rules are {known}"
+            msg = f"--rule {text!r}: give NAME=VALUE in percent, or a share of coverage; the rules are {known}"
             raise TargetError(msg)
     return Rules().but(changes)
 

@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from pmtpy.cli import certify as verb
 from pmtpy.cli import main
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.errors import DeclinedError, TargetError
-from pmtpy.lab.certify import Certificate, certify
+from pmtpy.lab.certify import Certificate, Meter, certify
 from pmtpy.lab.certify_plan import Plan
 from pmtpy.lab.certify_rules import Rules, judged
 from pmtpy.lab.loads import cpu_load
@@ -90,13 +91,16 @@ def _is_printed(
     assert json.loads(told.out) == json.loads(report.read_text(encoding="utf-8"))
     assert json.loads(profile.read_text(encoding="utf-8"))["channel"] == "gpu.instant"
     assert "not stored: the profile is of a virtual device" in told.err
-    assert main(["certify", "nvml:virtual", "--rule", "gain=x"]) == 2
+    for never in ("gain=x", "coverage=5", "gain=1e9"):
+        assert main(["certify", "nvml:virtual", "--rule", never]) == 2
     assert "the rules are period, coverage" in capsys.readouterr().err
 
 
 def test_a_load_of_its_own_and_plans_that_prove_nothing_are_refused() -> None:
     with pytest.raises(TargetError, match="makes the load itself"):
         certify("nvml:virtual", {"load": "constant:60"}, _BRIEF, Rules(), clock=WalkingClock())
+    with pytest.raises(TargetError, match="give another one"):
+        certify("nvml:virtual", {}, _BRIEF, Rules(), meter="nvml:virtual", clock=WalkingClock())
     with pytest.raises(TargetError, match="two different shares"):
         Plan(shares=(0.5, 0.5))
     with pytest.raises(TargetError, match="two trials"):
@@ -156,18 +160,24 @@ def test_a_meter_beside_it_is_the_reference(monkeypatch: pytest.MonkeyPatch) -> 
         interval_s=0.02,
         clock=clock,
     )
-    truth, _ = lab._reference(polls, scheme, None, "")
+    truth, _ = lab._reference(polls, scheme, None)
     assert truth is not None
     t_s = np.arange(0.0, scheme.seconds, 0.002)
     joules = np.interp(t_s, truth.t_s, truth.joules) * 2.0  # a meter of both supplies of a machine, say
-    meter = Series(t_s, np.gradient(joules, t_s), joules=joules)
+    meter = Meter("powersensor3", Series(t_s, np.gradient(joules, t_s), joules=joules))
     monkeypatch.setattr(lab, "characterise", lambda channel, *_, **__: Characterisation(channel))
-    made = lab.judge("nvml:virtual", polls, scheme, Rules(), meter=meter, meter_name="powersensor3")
+    made = lab.judge("nvml:virtual", polls, scheme, Rules(), meter=meter)
     assert made.reference == "powersensor3"
     assert made.line is not None
     assert made.line.gain.contains(0.948 / 2.0)
     assert made.verdicts[0].passed is None
     assert made.verdicts[0].rule == "update period"
+    doubtful = lab.judge("nvml:virtual", polls, scheme, Rules(), meter=replace(meter, gain_u=0.05))
+    assert doubtful.line is not None
+    assert doubtful.line.gain.half_width > 0.09 * doubtful.line.gain.value
+    slow = lab.judge("nvml:virtual", polls, scheme, Rules(), meter=replace(meter, slow_s=0.11))
+    assert slow.line is None
+    assert "too slow for these levels" in next(v.found for v in slow.verdicts if v.rule == "gain")
 
 
 def test_a_virtual_meter_sees_the_load_of_the_sensor_beside_it() -> None:

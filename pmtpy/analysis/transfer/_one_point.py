@@ -120,7 +120,8 @@ def _warmer(table: Table, clocks: Floats, usual_c: Floats) -> Floats:
 class Carried:
     """Log power and log time of one configuration at some clocks, and the variance of the log energy.
 
-    ``strange`` says that its own measurements disagree with the shared shape; the variance allows for that.
+    ``strange`` says that its own measurements disagree with each other or with the shared shape; the variance allows
+    for that.
     """
 
     power: Floats
@@ -149,6 +150,10 @@ def carry(model: Transfer, like: Likeness, rows: Table, targets_mhz: Floats) -> 
         # What its own clocks disagree by with the shared shape, against what configurations differ by.
         if square > _STRANGE**2 * (moment * float(spread) + shape.noise):
             strange, variance = True, variance + square
+        # ... and what measurements at one clock disagree by with each other: any of them may be the true one.
+        again = _apart(rows.set_mhz, y)
+        if again > _STRANGE**2 * shape.noise:
+            strange, variance = True, variance + again
         bent, rate = follow(slope, shape.at(log_f))
         away, away_rate = follow(slope, shape.at(wanted))
         found.append(float(np.mean(y - bent)) + away)
@@ -181,6 +186,13 @@ def expected_clocks(model: Transfer, like: Likeness, rows: Table, set_mhz: Float
 def _between(shape: ClockShape, start: Floats, end: Floats) -> Floats:
     """What an average configuration's logarithm changes by between two clocks."""
     return np.asarray(follow(1.0, shape.at(end))[0] - follow(1.0, shape.at(start))[0], np.float64)
+
+
+def _apart(set_mhz: Floats, y: Floats) -> float:
+    """Variance of measurements at the same clock; 0 where none was repeated."""
+    _, group, counts = np.unique(set_mhz, return_inverse=True, return_counts=True)
+    left = y - (np.bincount(group, y) / counts)[group]
+    return float(left @ left) / max(len(y) - len(counts), 1)
 
 
 def _own_slope(s: Floats, y: Floats, prior: float, stiff: float) -> tuple[float, float, float]:

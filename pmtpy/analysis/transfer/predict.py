@@ -151,7 +151,7 @@ def predict(model: Transfer, measured: Table, clocks_mhz: Sequence[float]) -> li
         guess = carry(model, like, own, reached)
         general = _doubts(model, own)
         if guess.strange:
-            general.append("its measured clocks disagree with the shared shape; one may be an outlier")
+            general.append("its measurements disagree with each other or with the shared shape; one may be an outlier")
         for i, clock in enumerate(wanted):
             power, time_s = math.exp(guess.power[i]), math.exp(guess.time[i])
             energy, factor = power * time_s, math.exp(width * math.sqrt(guess.variance[i]))

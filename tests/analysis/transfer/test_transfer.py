@@ -111,6 +111,19 @@ def test_a_measured_outlier_is_noted_and_its_interval_widened() -> None:
     assert odd.energy_high_j / odd.energy_j > 2 * (good.energy_high_j / good.energy_j - 1) + 1
 
 
+def test_repeats_at_one_clock_that_contradict_each_other_are_noted_and_in_the_interval() -> None:
+    table = chip(6, 20, noise=0.002)
+    once = only(configs(table, {"k0"}), [1400.0])
+    model = fit_transfer(configs(table, {"k0"}, drop=True))
+    twice = once.rows(np.array([0, 0]))
+    (alike,) = predict(model, twice, [1600.0])
+    (odd,) = predict(model, replace(twice, power_w=twice.power_w * np.array([1.0, 2.0])), [1600.0])
+    assert alike.note == ""
+    assert "with each other" in odd.note
+    assert odd.energy_low_j < alike.energy_j < odd.energy_high_j
+    assert odd.energy_low_j < 2.0 * alike.energy_j < odd.energy_high_j
+
+
 @pytest.mark.parametrize("cap_w", [130.0, 170.0])
 def test_each_configuration_meets_the_power_limit_at_its_own_clock(cap_w: float) -> None:
     table = chip(7, 40, cap_w=cap_w)
