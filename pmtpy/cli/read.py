@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from pmtpy.cli.terminal import progress, show
 from pmtpy.core.clock import duration_of
 from pmtpy.core.presentation import in_same_digits, number_or_none
 from pmtpy.core.state import State
+from pmtpy.io.columns import columns
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of
@@ -118,7 +120,11 @@ def page(reading: _Reading) -> list[Line | Table]:
         energy, doubt = in_same_digits(joules, reading.uncertainty_joules(name))
         how = f"+- {doubt} J  {reading.part(name).method}{labels.get(name, '')}"
         rows.append((f"  {name}", f"{watts:.4f} W", f"{energy} J", how))
-    rows += [(f"  {name}", f"{value:.10g}", "", "") for name, value in zip(recent.value_names, values, strict=False)]
+    places = {c.index: c.places for c in columns(acquisition_of(sensor).layout) if c.array == "values"}
+    rows += [
+        (f"  {name}", f"{value:.{places[i]}f}" if math.isfinite(value) else "-", "", "")
+        for i, (name, value) in enumerate(zip(recent.value_names, values, strict=False))
+    ]
     return [
         Line(title, Kind.HEADING),
         Line(f"  watts now, joules of the {reading.seconds:.3g} s since it was opened"),

@@ -28,7 +28,7 @@ from pmtpy.cli.stopping import Stop
 from pmtpy.cli.terminal import is_terminal, progress
 from pmtpy.cli.values import count
 from pmtpy.core.clock import duration_of
-from pmtpy.core.presentation import number_or_none
+from pmtpy.core.presentation import in_same_digits, number_or_none
 from pmtpy.errors import PmtError, SinkError, TargetError
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
@@ -293,9 +293,11 @@ def page(runs: Sequence[Run], baseline: dict[str, Measurement] | None, asked: in
         made.append(Line(f"{said} (95 % interval of the mean):"))
         for target, each in _by_target(good).items():
             mean, deviation, half = repeated([m.joules for m in each])
-            made.append(Line(f"  {target}: {mean:.6g} J +- {half:.2g} J, spread {deviation:.2g} J"))
+            about, doubt = in_same_digits(mean, half)
+            made.append(Line(f"  {target}: {about} J +- {doubt} J, spread {deviation:.2g} J"))
         mean, deviation, half = repeated([r.seconds for r in good])
-        made.append(Line(f"  time: {mean:.6g} s +- {half:.2g} s, spread {deviation:.2g} s"))
+        about, doubt = in_same_digits(mean, half)
+        made.append(Line(f"  time: {about} s +- {doubt} s, spread {deviation:.2g} s"))
     return made
 
 
@@ -305,6 +307,7 @@ def _spread_table(runs: Sequence[Run]) -> Table:
     energies = {f"{target} (J)": [m.joules for m in each] for target, each in _by_target(runs).items()}
     for name, values in {**energies, "time (s)": [r.seconds for r in runs]}.items():
         mean, deviation, half = repeated(values)
-        numbers_ = (f"{mean:.6g}", f"{half:.2g}", f"{deviation:.2g}", f"{min(values):.6g}", f"{max(values):.6g}")
-        rows.append((name, *numbers_, ""))
+        about, doubt = in_same_digits(mean, half)
+        places = len(about.partition(".")[2])
+        rows.append((name, about, doubt, *(f"{v:.{places}f}" for v in (deviation, min(values), max(values))), ""))
     return Table(rows)

@@ -34,6 +34,7 @@ _STYLES = {
 }
 _LEAST_WORDS = 12  # columns in which words can still be read when they are folded
 _LEAST_PROGRESS_S = 2.0  # what is over sooner needs no bar
+_HELD = "\N{NO-BREAK SPACE}"  # a number stays with its name and unit
 _COLUMN_GAP = 2  # blanks between the columns of a table
 _IN_HELP = (
     (re.compile(r"^(usage|[a-z][a-z ]*):(?=\s)", re.MULTILINE), "bold"),
@@ -129,8 +130,9 @@ def folded(line: Line, width: int) -> list[str]:
 
 def _table(console: Console, table: Table) -> None:
     words = max((len(row[-1]) for row in table.rows), default=0)
+    least = max((len(word) for row in table.rows for word in row[-1].split()), default=0)  # words are not broken
     whole = max(map(len, aligned(table.rows)), default=0)
-    if whole - max(0, words - _LEAST_WORDS) > console.width:
+    if whole - max(0, words - max(least, _LEAST_WORDS)) > console.width:
         for line in records(table, console.width):
             console.print(line, soft_wrap=True)
     else:
@@ -145,15 +147,15 @@ def records(table: Table, width: int) -> list[str]:
     lines: list[str] = []
     for row in rows:
         deep = " " * (len(row[0]) - len(row[0].lstrip()) + _COLUMN_GAP)
-        cells = [f"{name} {cell}".strip() for name, cell in zip(head[1:-1], row[1:-1], strict=True) if cell]
+        cells = [
+            f"{n} {cell}".strip().replace(" ", _HELD) for n, cell in zip(head[1:-1], row[1:-1], strict=True) if cell
+        ]
         text = ", ".join([*cells, *([row[-1]] if row[-1] else [])])
-        lines += [
-            row[0],
-            *textwrap.wrap(
-                text, max(width, _LEAST_WORDS), initial_indent=deep, subsequent_indent=deep,
-                break_long_words=False, break_on_hyphens=False,
-            ),
-        ]  # fmt: skip
+        paragraph = textwrap.wrap(
+            text, max(width, _LEAST_WORDS), initial_indent=deep, subsequent_indent=deep,
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
+        lines += [row[0], *(part.replace(_HELD, " ") for part in paragraph)]
     return lines
 
 

@@ -70,6 +70,18 @@ def test_a_table_that_does_not_fit_names_each_number() -> None:
     lines = records(TABLE, 30)
     assert lines[0] == "powersensor3:virtual"
     assert "joules 300.019" in " ".join(map(str.strip, lines))
+    several = Table([("", "mean", "spread (sd)", ""), ("a", "12.3", "0.45", "as it was counted")])
+    for width in range(12, 40):
+        assert any("spread (sd) 0.45" in line for line in records(several, width)), width
+
+
+def test_words_in_the_last_column_are_never_broken(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.console import Console
+
+    rows = Table([("sensor", "J", "how"), ("gpu", "12.3", "counter total_energy_consumption")])
+    for width in range(30, 60):
+        _table(Console(width=width, file=sys.stdout), rows)
+        assert "total_energy_consumption" in capsys.readouterr().out, width
 
 
 def test_an_empty_table_is_nothing() -> None:
