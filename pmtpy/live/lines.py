@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -147,7 +148,7 @@ def screen(look: Look, width: int, order: Order = Order.SENSORS, marks: str = _B
         made.append(Written(line(name, (c.cell(shown) for c in columns), shown.past), tone))
     made += [Written(line(t.node.label, (c.cell(t) for c in columns), t.past), Tone.TOTAL) for t in total]
     if look.why:
-        made.append(Written(f"no total: {look.why}"[:width], Tone.NOTE))
+        made += [Written(part, Tone.NOTE) for part in textwrap.wrap(f"no total: {look.why}", width)]
     return made
 
 

@@ -39,6 +39,8 @@ _STYLES = {
     Tone.TOTAL: Style(bold=True, color="green"),
     Tone.NOTE: Style(color="yellow"),
 }
+_EMPTY = Style()  # what has none at all cannot be shown without colours (Textual 8.2)
+_FOOTER = 64  # columns that the names of the keys take with blanks around them
 _ENDS = ("SIGINT", "SIGTERM", "SIGHUP")
 _HELP = """\
 q, Ctrl-C   quit; Ctrl-Z leaves it for a while, fg comes back
@@ -81,9 +83,9 @@ class Lines(ScrollView):
         i = y + self.scroll_offset.y
         width = self.scrollable_content_region.width
         if i >= len(self.lines):
-            return Strip.blank(width)
+            return Strip.blank(width, _EMPTY)
         line = self.lines[i]
-        return Strip([Segment(line.text, _STYLES[line.tone])]).adjust_cell_length(width)
+        return Strip([Segment(line.text, _STYLES[line.tone])]).adjust_cell_length(width, _EMPTY)
 
 
 class AskLabel(ModalScreen[str]):
@@ -203,6 +205,7 @@ class TopApp(App[int]):
 
     def on_resize(self) -> None:
         """Draw for the new width."""
+        self.query_one(Footer).compact = self.size.width < _FOOTER
         self._draw()
 
     def show(self, look: Look) -> None:

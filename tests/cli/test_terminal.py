@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pmtpy.cli.page import Kind, Line, Table, aligned, plain
-from pmtpy.cli.terminal import folded, records
+from pmtpy.cli.terminal import _table, folded, records
 from tests.support.terminals import PAGE, ROOT, TABLE, on_a_terminal
 
 pytest.importorskip("rich", reason="the extra `cli` is not installed")

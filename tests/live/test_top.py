@@ -92,6 +92,23 @@ def test_it_shows_every_sensor_with_its_parts_and_why_there_is_no_total(sensors:
     assert _drive(sensors, tmp_path, steps).return_value == 0
 
 
+def test_without_colours_everything_is_shown(
+    sensors: list[Sensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def steps(app: TopApp, pilot: Pilot[int]) -> None:
+        assert app.no_color
+        await pilot.pause(0.2)
+        for width in (60, 100):  # what fits is written whole, and the last key's name with it
+            await pilot.resize_terminal(width, 30)
+            await _until(pilot, lambda width=width: app.size.width == width)  # type: ignore[misc]
+            whole = "no total: an external meter may see what a built-in sensor sees"
+            assert whole in " ".join(_text(app).split())
+
+    _drive(sensors, tmp_path, steps)
+
+
 def test_a_frozen_screen_stands_still_and_goes_on(sensors: list[Sensor], tmp_path: Path) -> None:
     async def steps(app: TopApp, pilot: Pilot[int]) -> None:
         await pilot.press("space")
