@@ -309,5 +309,6 @@ def _spread_table(runs: Sequence[Run]) -> Table:
         mean, deviation, half = repeated(values)
         about, doubt = in_same_digits(mean, half)
         places = len(about.partition(".")[2])
-        rows.append((name, about, doubt, *(f"{v:.{places}f}" for v in (deviation, min(values), max(values))), ""))
+        apart, low, high = (f"{v:.{places}f}" for v in (deviation, min(values), max(values)))
+        rows.append((name, about, doubt, apart, low, high, ""))
     return Table(rows)
