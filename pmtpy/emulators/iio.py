@@ -8,14 +8,14 @@ import os
 import numpy as np
 
 from pmtpy.backends import iio
-from pmtpy.backends.iio import CURRENT, DEVICES, STAMP, VOLTAGE
+from pmtpy.backends.iio import CURRENT, DEVICES, VOLTAGE
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Source
 from pmtpy.emulators._tree import Tree
 from pmtpy.emulators._virtual_source import check_device, open_on
 from pmtpy.emulators.world import World, shared_world, unheld
 
-NAME = "iio:device0"
+NAME, STAMP = "iio:device0", "in_timestamp"
 CONVERSION_NS = 2_200_000
 VOLTS, VOLTS_PER_COUNT, AMPERES_PER_COUNT = 12.0, 1.25e-3, 0.625e-3
 
