@@ -70,13 +70,17 @@ class FreeShape:
         return float(f_distribution.sf((left - self.left) / spare / (self.left / rest), spare, rest))
 
 
-def fit_free(at_s: Floats, watts: Floats, reference: PowerTrace, *, lag_s: float, spread_s: float) -> FreeShape | None:
+def fit_free(
+    at_s: Floats, watts: Floats, reference: PowerTrace, *, weights: Floats | float = 1.0, lag_s: float, spread_s: float
+) -> FreeShape | None:
     """Fit a kernel of free shape.
 
     Parameters
     ----------
     at_s, watts : float64, shape (n,)
         Instants of the readings on the reference's clock, and what was read.
+    weights : float64, shape (n,), or float
+        How much each reading counts: where a phase jumps, readings are off whatever the kernel is.
     lag_s, spread_s : float
         About the mean and the standard deviation of the kernel: where it is looked for.
 
@@ -96,10 +100,11 @@ def fit_free(at_s: Floats, watts: Floats, reference: PowerTrace, *, lag_s: float
     design = np.column_stack([power, np.ones(len(at_s))])
     rough = np.zeros((cells - 2, cells + 1))
     rough[:, :cells] = np.diff(np.eye(cells), 2, axis=0) * scale * math.sqrt(_ROUGH * len(at_s))
-    normal = design.T @ design
+    weighted = design * np.reshape(weights, (-1, 1))
+    normal = weighted.T @ design
     inverse = np.linalg.pinv(normal + rough.T @ rough, hermitian=True)
-    solution = inverse @ (design.T @ watts)
-    residuals = watts - design @ solution
+    solution = inverse @ (weighted.T @ watts)
+    residuals = np.sqrt(weights) * (watts - design @ solution)
     gain, freedom = float(np.sum(solution[:cells])), float(np.trace(inverse @ normal))
     if gain <= 0.0 or freedom >= len(at_s) - 1.0:
         return None

@@ -111,7 +111,7 @@ def fit_kernel(
     weights = huber_weights(best.residuals)
     fits = plausible([polish(problem, f.family, f.point, weights) for f in fits], metered=metered, rest_w=rest_w)
     found = [min((f for f in fits if f.family == family), key=lambda f: f.loss) for family in {f.family for f in fits}]
-    fit, free = _chosen(problem, found)
+    fit, free = _chosen(problem, found, weights)
     best = next(f for f in found if f.family == fit.best.family)
     if fit.family in (BOXCAR, ONE_POLE) and not _pure(problem, best, weights):
         fit = impure(fit)
@@ -141,13 +141,13 @@ def _telling(updates: Updates, meter: PowerTrace) -> tuple[Updates, PowerTrace]:
     return updates, fine
 
 
-def _chosen(problem: Problem, found: list[Fit]) -> tuple[KernelFit, tuple[FreeShape, float] | None]:
+def _chosen(problem: Problem, found: list[Fit], weights: Floats) -> tuple[KernelFit, tuple[FreeShape, float] | None]:
     """Weigh the families, and a kernel of free shape with what the best of them leaves, if that refutes all of them."""
     least = min(found, key=lambda f: f.loss)
     noise, _ = errors(problem, least, design_of(problem, least)[1])
     at = np.asarray(problem.at(least.point) + least.offset, np.float64)
     spread = math.hypot(least.window / math.sqrt(12.0), least.tau)
-    free = fit_free(at, problem.y, problem.reference, lag_s=least.lag, spread_s=spread)
+    free = fit_free(at, problem.y, problem.reference, weights=weights, lag_s=least.lag, spread_s=spread)
     rivals = fit_rivals(at, problem.y, problem.reference, lag_s=least.lag, spread_s=spread)
     fit = choose(
         tuple(describe(problem, f) for f in found),
@@ -160,7 +160,7 @@ def _chosen(problem: Problem, found: list[Fit]) -> tuple[KernelFit, tuple[FreeSh
     for f in found:
         # Errors of the update times blur a kernel, which a free shape takes up; most of them is alike in all updates.
         late = _UNLIKE * problem.jitter * design_of(problem, f)[1][:, 2]
-        squares, parameters = float(f.residuals @ f.residuals - late @ late), _FITTED + (f.family == BOTH)
+        squares, parameters = float(weights @ (f.residuals**2 - late**2)), _FITTED + (f.family == BOTH)
         if free is None or free.chance(squares, parameters) > _REFUTED:
             return fit, None
         left.append(math.sqrt(squares / (len(problem.y) - parameters)))
