@@ -1,6 +1,7 @@
 """The page of one viewer, made of Bokeh's models. Everything that is shown comes from the :class:`Desk`.
 
-A viewer that stalls costs nobody else anything: its figures are filled only as fast as it takes them.
+A viewer that stalls or is slow costs nobody else anything, and does not fall behind: its figures are filled again when
+it has said that it has taken them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from bokeh.events import RangesUpdate, Reset, SelectionGeometry
+from bokeh.events import DocumentReady, RangesUpdate, Reset, SelectionGeometry
 from bokeh.layouts import column, row
 from bokeh.models import (
     BoxAnnotation,
@@ -26,6 +27,7 @@ from bokeh.models import (
     Range1d,
     RangeTool,
     Select,
+    SetValue,
     Span,
     TextInput,
     Toggle,
@@ -78,6 +80,10 @@ class Page:
         self._range = Range1d(start, stop, min_interval=2e-6)
         self._drawn: tuple[float, float, float] | None = None
         self._moving = False  # whether the range is moved by us
+        # Behind each drawing a number is sent; the viewer writes it into the other model when it comes to it.
+        self._ready, self._taken = False, Range1d(start=0)
+        self._answer = SetValue(obj=self._taken, attr="start", value=0)
+        self._sent = Range1d(start=0, js_property_callbacks={"change:start": [self._answer]})
         self._cursors = [Span(dimension="height", line_color="#888888", line_dash="4 2", visible=False) for _ in "ab"]
         self._chosen = BoxAnnotation(fill_alpha=0.12, fill_color="#E69F00", visible=False)
         self._panels = [p for track in desk.tracks for p in self._panels_of(track)]
@@ -89,6 +95,7 @@ class Page:
         document.add_root(self._layout())
         self.draw(force=True)
         if desk.live:
+            document.on_event(DocumentReady, lambda _event: self._begin())
             document.add_periodic_callback(self._tick, _PERIOD_MS)
         document.on_session_destroyed(lambda _context: desk.disarm(self._number))
 
@@ -207,7 +214,8 @@ class Page:
             rows.insert(
                 1, row(self._source, self._level, self._hysteresis, self._text, self._before, self._length, self._times)
             )
-        return column(*rows, sizing_mode="stretch_width", stylesheets=[ground_sheet(self._theme)])
+        sheets = [ground_sheet(self._theme)]
+        return column(*rows, sizing_mode="stretch_width", stylesheets=sheets, tags=[self._sent])
 
     # -- drawing ---------------------------------------------------------------------------------------------------
 
@@ -254,15 +262,26 @@ class Page:
 
         return interrupted(curve, np.array([a for a, _, _ in gaps]), np.array([b for _, b, _ in gaps]))
 
+    def _begin(self) -> None:
+        """Send what comes from now on: the viewer has all that was there before, and answers."""
+        self._ready = True
+
+    @property
+    def waits(self) -> bool:
+        """Whether the viewer has not taken what was sent before: then nothing more is, until it has."""
+        return not self._ready or self._taken.start != self._sent.start
+
     def _tick(self) -> None:
         """Follow the newest rows, if that is wanted, and draw."""
-        if stalls(self._document):
+        if self.waits:
             return
         if self._follow.active and self._desk.live:
             stop = self._desk.span[1]
             length = float(self._range.end) - float(self._range.start)
             self._show(stop - length, stop)
         self.draw()
+        self._answer.value = self._sent.start + 1
+        self._sent.start = self._answer.value
 
     def _show(self, start: float, stop: float) -> None:
         self._moving = True
@@ -361,14 +380,6 @@ class Page:
             self._entered()
 
         self._document.add_timeout_callback(settled, round(1e3 * max(0.0, stop - self._desk.span[1])) + 2 * _PERIOD_MS)
-
-
-def stalls(document: Document) -> bool:
-    """Whether the viewer has not taken what was sent before: then nothing more is, until it has."""
-    session = getattr(document.session_context, "session", None)
-    sockets = (getattr(c, "_socket", None) for c in getattr(session, "_subscribed_connections", ()))
-    streams = (getattr(getattr(s, "ws_connection", None), "stream", None) for s in sockets)
-    return any(stream is not None and stream.writing() for stream in streams)
 
 
 def _link(track: int, start: float, stop: float, kind: str) -> str:
