@@ -55,7 +55,7 @@ def stream(count: int) -> list[Frame]:
         values = random.normal([5.0, 12.0] * 4, [0.2, 0.01] * 4, (ROWS, 8))
         pairs = values[:, ::2] * values[:, 1::2]
         watts = np.concatenate([pairs.sum(axis=1, keepdims=True), pairs], axis=1)
-        joules = watts * 3600.0 + np.cumsum(watts, axis=0) / RATE_HZ
+        joules = 240.0 * 3600.0 + np.cumsum(watts, axis=0) / RATE_HZ
         frames.append(Frame(t_ns, watts, joules, values, np.zeros(ROWS, np.int64), np.zeros(watts.shape, np.int64)))
     return frames
 

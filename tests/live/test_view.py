@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ for _module in ("bokeh", "playwright"):
 
 from playwright.sync_api import Page, expect  # noqa: E402  (only where it is)
 
-from pmtpy.live._page import stalls  # noqa: E402
 from tests.support import browser  # noqa: E402
 from tests.support.browser import PATIENCE_MS, opened  # noqa: E402
 
@@ -167,15 +165,6 @@ def test_a_sensor_is_followed_triggered_and_marked_by_two_viewers_of_which_one_s
         assert part["total_W"].between(20.0, 100.0).all()
         assert part["total_J"].iloc[-1] > 0
         assert part.attrs["virtual"] is True
-
-
-@pytest.mark.parametrize("writing", [True, False])
-def test_nothing_is_sent_to_a_viewer_that_has_not_taken_the_last(writing: bool) -> None:  # noqa: FBT001
-    stream = SimpleNamespace(writing=lambda: writing)
-    connection = SimpleNamespace(_socket=SimpleNamespace(ws_connection=SimpleNamespace(stream=stream)))
-    session = SimpleNamespace(_subscribed_connections=[connection])
-    document: Any = SimpleNamespace(session_context=SimpleNamespace(session=session))
-    assert stalls(document) is writing
 
 
 def _status(port: int, path: str, **headers: str) -> tuple[int, dict[str, str]]:
