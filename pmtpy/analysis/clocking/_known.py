@@ -20,6 +20,7 @@ _STEADY = 1e-6  # of a period: less is nothing
 _EXACT, _OFTEN = 0.01, 0.95  # of the period, to which so many stamps follow each other if none of them is late
 _EARLIEST = 0.25  # of the period, by which the instant that is followed may lie behind the stamp
 _RATE = 3e-4  # by which a register's clock runs wrong for a while, relative: recorded ones wander by 4 ms in a minute
+_LONGEST = 4000.0  # periods that are followed at once: a phase has wandered meanwhile, and memory is not without end
 _FEWEST = 4  # changes that tell a phase
 _AGAIN = 0.75  # of the period, within which a value that comes again is no new one
 
@@ -50,6 +51,10 @@ def live_updates(t_s: Floats, watts: Floats, period: Number, aged_s: float) -> U
 
 def _followed(t_s: Floats, watts: Floats, period: Number, aged_s: float) -> Updates:
     """Follow the clock through rows."""
+    if len(t_s) > 1 and t_s[-1] - t_s[0] > _LONGEST * period.value:
+        middle = int(np.searchsorted(t_s, (t_s[0] + t_s[-1]) / 2.0))
+        parts = (slice(None, middle), slice(middle, None))
+        return _joined(*(_followed(t_s[part], watts[part], period, aged_s) for part in parts))
     new = np.diff(watts) != 0.0
     if np.count_nonzero(new) < _FEWEST:
         msg = "too few changes to tell when the register was renewed"
@@ -69,6 +74,15 @@ def _followed(t_s: Floats, watts: Floats, period: Number, aged_s: float) -> Upda
         return _at_instants(found, t_s[1:][new])
     # Of a first or last update that is polled only about its end or its beginning nobody knows which was found.
     return found.between(float(polls[0]) + unsure - period.value, float(polls[-1]) - unsure)
+
+
+def _joined(first: Updates, second: Updates) -> Updates:
+    """Return two stretches as one; an update that both have is the second's, which saw more of it."""
+    first = first.between(-math.inf, float(second.t_s[0]) - first.period_s / 2.0)
+    t = np.concatenate([first.t_s, second.t_s])
+    k = np.round((t - t[0]) / first.period_s).astype(np.int64)
+    jitter = max(first.jitter_s, second.jitter_s)
+    return Updates(k, t, np.concatenate([first.watts, second.watts]), first.period_s, jitter)
 
 
 def _at_instants(updates: Updates, stamps_s: Floats) -> Updates:

@@ -87,3 +87,10 @@ def test_updates_of_too_few_rows_are_as_old_as_a_value_is_on_average() -> None:
     found = live_updates(np.arange(5.0), np.zeros(5), Number(1.0), 0.1)
     assert found.t_s == pytest.approx(np.arange(5.0) - 0.05)
     assert len(live_updates(np.zeros(0), np.zeros(0), Number(1.0), 0.1)) == 0
+
+
+def test_rows_of_a_long_region_are_followed_piece_by_piece() -> None:
+    t, number, published = polled(0.015, 0.004, seconds=90.0, wander_s=0.001)
+    found = live_updates(t, number, Number(0.015, 1e-7), 0.004)
+    assert len(np.unique(found.k)) == len(found) > 5980  # of 6,000, in two pieces
+    assert np.max(np.abs(found.t_s - published[found.watts.astype(int)])) < 2e-3
