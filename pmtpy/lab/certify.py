@@ -7,9 +7,10 @@ well energies repeat. A virtual device is certified against the load of its own 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -18,53 +19,24 @@ from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.results import Characterisation, Series
 from pmtpy.analysis.correction.energy import held_polls
 from pmtpy.analysis.procedures.certificate import Level, Line, Trials, line_through, mean_shown, settled, trials_of
-from pmtpy.analysis.signal.estimate import Z95
-from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.presentation import number_or_none
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError, TargetError
+from pmtpy.lab._reference import NOTHING, Reference, of_meter, of_world
 from pmtpy.lab.certify_plan import Plan, Scheme
 from pmtpy.lab.certify_rules import Rules, Ruling, rulings
 from pmtpy.lab.conditions import held_back, machine_facts
 from pmtpy.lab.found import Found
-from pmtpy.lab.loads import virtual_watts
 from pmtpy.lab.record import Polls, record_all
 from pmtpy.regions.region import region
+from pmtpy.sensor.history import Recent
 from pmtpy.sensor.registry import canonical, create
 from pmtpy.sensor.sensor import Sensor
 
 _ITSELF = "{meter} is the sensor that is to be certified, {target}: give another one that measures the same power"
-
-
-@dataclass(frozen=True, slots=True)
-class Meter:
-    """What a trusted sensor recorded beside the one that is certified."""
-
-    name: str
-    series: Series
-    slow_s: float = 0.0  # what it shows is of the power up to so long before or after
-    gain_u: float = 0.0  # standard uncertainty of its gain, relative
-    identity: Identity | None = None
-
-    @classmethod
-    def of(cls, name: str, sensor: Sensor) -> Meter:
-        """Take what a sensor remembers; times are those of its clock."""
-        seen = sensor.history()
-        t_s = np.asarray(seen.t_ns / NS_PER_S, np.float64)
-        measuring = [c for c in sensor.channels if c.quantity in {Quantity.POWER, Quantity.ENERGY}]
-        moved = t_s[np.diff(seen.joules[:, 0], prepend=-1.0) != 0.0]
-        spacing = float(np.median(np.diff(moved))) if len(moved) > 1 else 0.0
-        slow = [max(c.refresh_s or 0.0, spacing) + (c.window_s or 0.0) + abs(c.lag_s or 0.0) for c in measuring]
-        series = Series(t_s, seen.watts[:, 0], joules=seen.joules[:, 0])
-        gain_u = max((c.gain_u for c in measuring if np.isfinite(c.gain_u)), default=0.0)
-        return cls(name, series, max(slow, default=spacing), gain_u, sensor.identity)
-
-    def since(self, start_ns: int) -> Meter:
-        """Return the same, with times that count from an instant."""
-        return replace(self, series=replace(self.series, t_s=self.series.t_s - start_ns / NS_PER_S))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,37 +105,42 @@ def certify(
 
     Raises TargetError, BackendUnavailableError: a sensor cannot be opened, or nothing here makes a load for it; or the
     meter is the sensor itself.
-    Raises DeclinedError: it showed nothing where there should have been steady levels.
+    Raises DeclinedError: it showed nothing that tells anything.
     """
     if "load" in options:
         msg = f"{target}: certify makes the load itself; leave the option load out"
         raise TargetError(msg)
     if meter is not None and canonical(meter) == canonical(target):
-        raise TargetError(_ITSELF.format(target=target, meter=meter))
+        raise TargetError(_ITSELF.format(meter=meter, target=target))
     scheme = plan.scheme()
     settings = {"seconds": scheme.seconds, "channel": channel, "interval_s": interval_s}
     at_s = clock.anchor().unix_ns / NS_PER_S
 
-    trusted: list[Meter] = []
+    trusted: list[tuple[Sensor, Recent]] = []
 
     @contextmanager
-    def beside() -> Iterator[None]:
+    def beside(whose: Identity) -> Iterator[None]:
         if meter is None:
             yield
             return
         # The region lets a counter be read now and then, which else is read when somebody asks.
         with create(meter, clock=clock, history_s=scheme.seconds + 10.0) as sensor, region("certify", sensor):
+            if _same(sensor.identity, whose):
+                raise TargetError(_ITSELF.format(meter=meter, target=target))
             yield
-            trusted.append(Meter.of(meter, sensor))
+            trusted.append((sensor, sensor.history()))
 
     polls = record_all(
-        target, options, scheme.edges_s, shares=scheme.shares, clock=clock, progress=progress, beside=beside(),
+        target, options, scheme.edges_s, shares=scheme.shares, clock=clock, progress=progress, beside=beside,
         **settings,  # type: ignore[arg-type]
     )  # fmt: skip
-    metered = trusted[0].since(polls.start_ns) if trusted else None
-    if metered is not None and metered.identity is not None and _same(metered.identity, polls.identity):
-        raise TargetError(_ITSELF.format(target=target, meter=meter))
-    return judge(target, polls, scheme, rules, meter=metered, unix_s=at_s)
+    reference = of_meter(*trusted[0], meter or "", polls.start_ns) if trusted else None
+    return judge(target, polls, scheme, rules, meter=reference, unix_s=at_s)
+
+
+def _same(one: Identity, other: Identity) -> bool:
+    """Whether two sensors are one, as far as they say."""
+    return (one.backend, one.model, one.serial) == (other.backend, other.model, other.serial)
 
 
 def judge(
@@ -172,25 +149,27 @@ def judge(
     scheme: Scheme,
     rules: Rules,
     *,
-    meter: Meter | None = None,
+    meter: Reference | None = None,
     unix_s: float = 0.0,
 ) -> Certificate:
     """Judge what was recorded under a scheme; errors as of :func:`certify`."""
     t, watts, about = polls.t_s, polls.watts(polls.chosen), polls.channels[polls.chosen]
     scheme = scheme.met(polls.edges_s)
-    truth, reference = _reference(polls, scheme, meter)
+    known = len(polls.edges_s) and polls.identity.virtual
+    reference = meter or (of_world(polls.edges_s, scheme.shares) if known else NOTHING)
     first = t <= scheme.response_s
     edges = polls.edges_s[polls.edges_s < scheme.response_s]
     load = LoadIntervals.switched(edges[: len(edges) // 2 * 2])
-    found = characterise(about.name, Series(t[first], watts[first]), load=load, meter=_until(meter, scheme.response_s))
-    slow_s = meter.slow_s if meter is not None else 0.0
-    levels = tuple(_level(t, watts, truth, level, slow_s) for level in scheme.levels)
-    line, no_line = _tried(lambda: line_through(levels))
-    if meter is not None and all(np.isnan(level.reference_w) for level in levels):
-        no_line = f"{meter.name} follows the power to {slow_s:.3g} s only, too slow for these levels; use --level-time"
-    elif meter is not None and line is not None:
-        line = replace(line, gain=line.gain.widened(Z95 * meter.gain_u * line.gain.value))
+    beside = _until(reference.curve, scheme.response_s)
+    found = characterise(about.name, Series(t[first], watts[first]), load=load, meter=beside)
+    levels, no_line = _levels(t, watts, scheme, _settles_s(found, about), reference)
+    line, no_line = (None, no_line) if no_line else _tried(lambda: line_through(levels))
     trials, no_trials = _tried(lambda: _trials(polls, scheme, levels, _lag_s(found)))
+    if found.lattice is None and found.kernel is None and line is None and trials is None:
+        msg = (
+            f"{target}: the recording tells nothing of this sensor: {no_line}; {no_trials}; the machine may be too busy"
+        )
+        raise DeclinedError(msg)
     limits = held_back(polls.limits)
     judged = rulings(
         found, rules, refresh_s=about.refresh_s, line=(line, no_line), trials=(trials, no_trials), limits=limits
@@ -203,47 +182,44 @@ def judge(
         "ranges": _ranges(polls),
     }
     made = Found.of(found, target, polls.identity, Series(t, watts))
-    return Certificate(made, about, levels, line, trials, judged, reference, conditions)
+    return Certificate(made, about, levels, line, trials, judged, reference.name, conditions)
 
 
-def _same(one: Identity, other: Identity) -> bool:
-    """Whether two sensors are of one device, as far as they say."""
-    return bool(one.serial) and (one.backend, one.model, one.serial) == (other.backend, other.model, other.serial)
-
-
-def _until(meter: Meter | None, end_s: float) -> Series | None:
+def _until(meter: Series | None, end_s: float) -> Series | None:
     if meter is None:
         return None
-    seen = meter.series
-    inside = seen.t_s <= end_s + 1.0
-    return Series(seen.t_s[inside], seen.watts[inside], joules=None if seen.joules is None else seen.joules[inside])
+    inside = meter.t_s <= end_s + 1.0
+    return Series(meter.t_s[inside], meter.watts[inside], joules=None if meter.joules is None else meter.joules[inside])
 
 
-def _reference(polls: Polls, scheme: Scheme, meter: Meter | None) -> tuple[PowerTrace | None, str]:
-    """Return what tells the true power, and its name: a meter, or of a virtual device its world."""
-    if meter is not None:
-        return meter.series.curve(), meter.name
-    if not polls.identity.virtual or not len(polls.edges_s):
-        return None, ""
-    shares = np.zeros(len(polls.edges_s))
-    shares[::2] = scheme.shares[: len(shares) // 2]
-    knots = np.concatenate([[polls.edges_s[0] - 10.0], polls.edges_s, [polls.edges_s[-1] + 10.0]])
-    watts = virtual_watts(np.concatenate([[0.0], shares]))
-    joules = np.concatenate([[0.0], np.cumsum(watts * np.diff(knots))])
-    return PowerTrace.from_energy(knots, joules), "the load of its own world"
+def _levels(
+    t_s: Floats, watts: Floats, scheme: Scheme, settles_s: float, reference: Reference
+) -> tuple[tuple[Level, ...], str]:
+    """Return what was shown and what was there on steady levels; and why that tells of no line, if it does not."""
+
+    def looked_at(reference: Reference) -> tuple[Level, ...]:
+        levels = []
+        for share, begin, end in scheme.levels:
+            stretch = settled(begin, end, shown_s=settles_s, there_s=reference.reach_s)
+            there = reference.mean(*stretch)
+            shown = mean_shown(t_s, watts, stretch)
+            levels.append(Level(share, shown, there.watts, there.own_u, there.shared_u))
+        return tuple(levels)
+
+    levels, why = _tried(lambda: looked_at(reference))
+    if levels is None:
+        levels = _tried(lambda: looked_at(NOTHING))[0]  # what was shown alone tells of trials
+    return levels or (), why
 
 
-def _level(
-    t_s: Floats, watts: Floats, truth: PowerTrace | None, level: tuple[float, float, float], slow_s: float
-) -> Level:
-    share, *stretch = level
-    start, end = settled(*stretch)
-    shown = mean_shown(t_s, watts, (start, end))
-    # What a slow meter shows at either end is of the power before or after as well.
-    first, last = start + slow_s, end - slow_s
-    if truth is None or last - first <= slow_s:
-        return Level(share, shown)
-    return Level(share, shown, truth.energy(first, last) / (last - first))
+def _settles_s(found: Characterisation, channel: Channel) -> float:
+    """For how long after a change of the load a thousandth of it is still to be seen in what is shown."""
+    period_s = found.lattice.period_s.value if found.lattice is not None else channel.refresh_s or 0.0
+    if found.kernel is None:
+        return period_s + (channel.window_s or 0.0)
+    widths = [found.kernel.spans(width) for width in ("window_s", "tau_s")]
+    window_s, tau_s = (width.value if width is not None else 0.0 for width in widths)
+    return period_s + window_s + math.log(1000.0) * tau_s
 
 
 def _tried(estimator: Callable[[], Any]) -> tuple[Any, str]:
@@ -261,6 +237,9 @@ def _lag_s(found: Characterisation) -> float:
 
 def _trials(polls: Polls, scheme: Scheme, levels: tuple[Level, ...], lag_s: float) -> Trials:
     """Compare the energy of each trial, as shown, with what the steady levels at rest and at full load make of it."""
+    if not levels:
+        msg = "there are no steady levels to compare them with"
+        raise DeclinedError(msg)
     rest, full = (
         float(np.mean([level.shown_w for level in levels if level.share == share]))
         for share in (0.0, max(level.share for level in levels))

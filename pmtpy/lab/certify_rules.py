@@ -135,7 +135,9 @@ def _linearity(line: Line | None, why: str, rules: Rules) -> Ruling:
     rule, demand = "linearity", f"levels within {rules.linearity:g} % of the span of a straight line"
     if line is None:
         return _not_judged(rule, demand, why)
-    off = 100.0 * line.deviation
+    off, doubt = 100.0 * line.deviation, 100.0 * line.deviation_u
+    if abs(off - rules.linearity) < doubt:
+        return Ruling(rule, demand, f"{off:.3g} % at most, +- {doubt:.2g} by the meter: too uncertain to decide", None)
     return Ruling(rule, demand, f"{off:.3g} % at most (R2 {line.r2:.6f})", passed=off <= rules.linearity)
 
 

@@ -19,7 +19,7 @@ from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.core.source import Source
-from pmtpy.errors import TargetError
+from pmtpy.errors import DeclinedError, TargetError
 from pmtpy.lab.loads import Maker, cpu_load, gpu_load, schedule, virtual_load
 from pmtpy.sensor.registry import canonical, opener, options_from_text, split_target
 
@@ -101,6 +101,7 @@ def record(
 
     Raises TargetError: no such target, channel or option.
     Raises BackendUnavailableError: the sensor cannot be used, or nothing here can make a load for it.
+    Raises DeclinedError: as of :func:`record_all`.
     """
     polls = record_all(
         target,
@@ -128,13 +129,15 @@ def record_all(
     interval_s: float | None = None,
     clock: Clock = HOST_CLOCK,
     progress: Callable[[str], None] = lambda _: None,
-    beside: AbstractContextManager[object] | None = None,
+    beside: Callable[[Identity], AbstractContextManager[object]] | None = None,
 ) -> Polls:
     """Record all channels of a sensor under a load that is switched on, off, on, ... at ``edges_s``.
 
     ``shares`` are how much of the device each block loads (none: all of it); ``channel`` sets how often is polled;
-    ``beside`` is entered before the load begins and left behind it, and may open virtual sensors of the same load; the
-    rest, and the errors, as of :func:`record`.
+    ``beside`` is given whose sensor it is; what it makes is entered before the load begins and left behind it, and may
+    open virtual sensors of the same load; the rest, and the errors, as of :func:`record`.
+
+    Raises DeclinedError: the load began before the first reading.
     """
     target = canonical(target)
     name, device = split_target(target)
@@ -148,7 +151,7 @@ def record_all(
         chosen = _chosen(channels, channel, target)
         interval = interval_s or _interval(channels[chosen])
         progress(f"recording {target}, {channels[chosen].name}, for {seconds:g} s, every {1e3 * interval:.3g} ms")
-        with beside or nullcontext(), maker as running:
+        with beside(source.identity) if beside is not None else nullcontext(), maker as running:
             start_ns, before = clock.now_ns(), source.limits()
             t_ns, counts = _poll(source, clock, round(seconds * NS_PER_S), interval)
             switched = running.edges_ns()
@@ -158,6 +161,9 @@ def record_all(
     values = (counts + [c.offset for c in channels]) * [c.scale for c in channels]
     edges = np.asarray((switched - start_ns) / NS_PER_S, np.float64)
     t_s = np.asarray((t_ns - start_ns) / NS_PER_S, np.float64)
+    if len(edges) and not (len(t_s) and t_s[0] < edges[0]):
+        msg = f"{target}: the load had begun before the first reading, which this machine was too busy to take; repeat"
+        raise DeclinedError(msg)
     counted = np.asarray(values, np.float64)
     return Polls(start_ns, t_s, channels, counted, chosen, edges, source.identity, limits, settings)
 

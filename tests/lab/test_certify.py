@@ -6,8 +6,7 @@ import json
 import math
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +14,19 @@ import numpy as np
 import pytest
 
 import pmtpy as pmt
-from pmtpy.analysis.characterisation.results import Characterisation, Series
+from pmtpy.analysis.characterisation.results import Characterisation
 from pmtpy.analysis.procedures.certificate import Level, line_through, settled, trials_of
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.cli import certify as verb
 from pmtpy.cli import main
-from pmtpy.core.clock import HOST_CLOCK
+from pmtpy.core.channel import Identity
+from pmtpy.core.clock import HOST_CLOCK, ManualClock
 from pmtpy.errors import DeclinedError, TargetError
-from pmtpy.lab.certify import Certificate, Meter, certify
+from pmtpy.lab._reference import Known, Reference, of_meter, of_world
+from pmtpy.lab.certify import Certificate, certify
 from pmtpy.lab.certify_plan import Plan
-from pmtpy.lab.certify_rules import Rules, judged
-from pmtpy.lab.loads import cpu_load
+from pmtpy.lab.certify_rules import Rules, judged, rulings
+from pmtpy.lab.loads import cpu_load, virtual_load
 from pmtpy.lab.make_profile import profile_of
 from pmtpy.lab.record import record_all
 from pmtpy.sensor.registry import create
@@ -99,8 +100,9 @@ def _is_printed(
 def test_a_load_of_its_own_and_plans_that_prove_nothing_are_refused() -> None:
     with pytest.raises(TargetError, match="makes the load itself"):
         certify("nvml:virtual", {"load": "constant:60"}, _BRIEF, Rules(), clock=WalkingClock())
-    with pytest.raises(TargetError, match="give another one"):
-        certify("nvml:virtual", {}, _BRIEF, Rules(), meter="nvml:virtual", clock=WalkingClock())
+    for again in ("nvml:virtual", "nvidia:virtual"):
+        with pytest.raises(TargetError, match="give another one"):
+            certify("nvml:virtual", {}, _BRIEF, Rules(), meter=again, clock=WalkingClock())
     with pytest.raises(TargetError, match="two different shares"):
         Plan(shares=(0.5, 0.5))
     with pytest.raises(TargetError, match="two trials"):
@@ -160,37 +162,76 @@ def test_a_meter_beside_it_is_the_reference(monkeypatch: pytest.MonkeyPatch) -> 
         interval_s=0.02,
         clock=clock,
     )
-    truth, _ = lab._reference(polls, scheme, None)
-    assert truth is not None
-    t_s = np.arange(0.0, scheme.seconds, 0.002)
-    joules = np.interp(t_s, truth.t_s, truth.joules) * 2.0  # a meter of both supplies of a machine, say
-    meter = Meter("powersensor3", Series(t_s, np.gradient(joules, t_s), joules=joules))
+    truth = of_world(polls.edges_s, scheme.shares)
+
+    def doubled(start_s: float, end_s: float) -> Known:  # a meter of both supplies of a machine, say
+        return Known(2.0 * truth.mean(start_s, end_s).watts)
+
     monkeypatch.setattr(lab, "characterise", lambda channel, *_, **__: Characterisation(channel))
-    made = lab.judge("nvml:virtual", polls, scheme, Rules(), meter=meter)
+    made = lab.judge("nvml:virtual", polls, scheme, Rules(), meter=Reference("powersensor3", doubled))
     assert made.reference == "powersensor3"
     assert made.line is not None
     assert made.line.gain.contains(0.948 / 2.0)
     assert made.verdicts[0].passed is None
     assert made.verdicts[0].rule == "update period"
-    doubtful = lab.judge("nvml:virtual", polls, scheme, Rules(), meter=replace(meter, gain_u=0.05))
-    assert doubtful.line is not None
-    assert doubtful.line.gain.half_width > 0.09 * doubtful.line.gain.value
-    slow = lab.judge("nvml:virtual", polls, scheme, Rules(), meter=replace(meter, slow_s=0.11))
+    slow = lab.judge("nvml:virtual", polls, scheme, Rules(), meter=Reference("ipmi", doubled, reach_s=3.0))
     assert slow.line is None
-    assert "too slow for these levels" in next(v.found for v in slow.verdicts if v.rule == "gain")
+    assert slow.trials == made.trials
+    assert {v.passed for v in slow.verdicts if "too short for the meter" in v.found} == {None}
+
+
+def test_a_slow_meter_is_asked_for_the_midst_of_levels_or_not_at_all() -> None:
+    clock, shares = ManualClock(), (0.3, 0.6, 1.0)
+    maker, given = virtual_load({}, np.array([1.03, 3.03, 3.46, 5.46, 5.87, 7.87]), clock, shares)
+    options: dict[str, Any] = dict(given)
+    with maker as running, ExitStack() as opened:
+        start_ns, edges = clock.now_ns(), running.edges_ns()
+        meters = {n: opened.enter_context(create(n, clock=clock, **options)) for n in ("cray:virtual", "ipmi:virtual")}
+        opened.enter_context(pmt.region("levels", *meters.values()))
+        for _ in range(200):
+            clock.advance(0.05)
+            for meter in meters.values():
+                meter.read()
+        counter, chassis = (of_meter(meter, meter.history(), name, start_ns) for name, meter in meters.items())
+        for share, (on_s, off_s) in zip(shares, ((edges - start_ns) / 1e9).reshape(-1, 2).tolist(), strict=True):
+            assert counter.mean(on_s, off_s).watts < 0.997 * (60.0 + 160.0 * share)  # a cell reaches over each end
+            there = counter.mean(*settled(on_s, off_s, there_s=counter.reach_s))
+            assert abs(there.watts - 60.0 - 160.0 * share) < 2.0 * there.own_u < 0.04 * there.watts
+            with pytest.raises(DeclinedError, match="too short for the meter; give --level-time"):
+                settled(on_s, off_s, there_s=chassis.reach_s)
+
+
+def test_a_load_that_begins_before_the_first_reading_is_no_recording() -> None:
+    clock = WalkingClock()
+
+    @contextmanager
+    def slowly(_whose: Identity) -> Iterator[None]:
+        clock.advance(1.0)
+        yield
+
+    with pytest.raises(DeclinedError, match="before the first reading"):
+        record_all("nvml:virtual", {}, np.array([0.5, 0.9]), seconds=1.0, clock=clock, beside=slowly)
+
+
+def test_what_the_meter_does_not_know_is_in_the_interval_and_in_the_verdict() -> None:
+    levels = [Level(w / 100.0, 0.95 * w, w, 1.0, 0.02 * w) for w in (60.0, 100.0, 150.0, 200.0)]
+    line = line_through(levels)
+    assert line.gain.half_width == pytest.approx(4.3 * 0.95 * math.hypot(0.02, 1.0 / 106.2), rel=0.02)
+    found = rulings(Characterisation("x"), Rules(), refresh_s=None, line=(line, ""), trials=(None, ""), limits={})
+    assert [v.passed for v in found if v.rule == "linearity"] == [None]  # 1 % of 133 W, by a meter that is off by 1 W
 
 
 def test_a_virtual_meter_sees_the_load_of_the_sensor_beside_it() -> None:
     seen: list[float] = []
 
     @contextmanager
-    def beside() -> Iterator[None]:
+    def beside(_whose: Identity) -> Iterator[None]:
         with create("rapl:virtual") as meter:
             before = meter.read()
             yield
             seen.append(pmt.joules(before, meter.read()))
 
-    record_all("nvml:virtual", {}, np.array([0.1, 0.2]), seconds=0.3, interval_s=0.01, beside=beside())
+    record_all("nvml:virtual", {}, np.array([60.0, 61.0]), seconds=0.3, interval_s=0.01, beside=beside)
     assert seen[0] > 0.0
 
 

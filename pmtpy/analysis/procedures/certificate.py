@@ -26,17 +26,35 @@ _FEWEST_LEVELS = 3  # two lie on a straight line whatever the sensor does
 class Level:
     """One stretch of steady load: the share of the device that was loaded, what was shown, and what was there.
 
-    ``reference_w`` is NaN where nothing tells.
+    ``reference_w`` is NaN where nothing tells. Its standard uncertainties are its own, and what it shares with the
+    references of all levels, such as the gain of the meter.
     """
 
     share: float
     shown_w: float
     reference_w: float = math.nan
+    reference_u_w: float = 0.0
+    shared_u_w: float = 0.0
 
 
-def settled(start_s: float, end_s: float) -> tuple[float, float]:
-    """Return the part of a level that is looked at: clocks ramp at its beginning, and so does the sensor."""
-    return start_s + _SETTLED * (end_s - start_s), end_s
+def settled(start_s: float, end_s: float, *, shown_s: float = 0.0, there_s: float = 0.0) -> tuple[float, float]:
+    """Return the part of a level that is looked at: clocks ramp at its beginning, and so does the sensor.
+
+    Parameters
+    ----------
+    shown_s, there_s : float
+        For how long after a change the sensor, and what tells the true power, still show what was before: the end of
+        the level is left out by as much as the latter, because it is told of there together with what comes behind.
+
+    Raises DeclinedError: the level is too short for one of them.
+    """
+    length = end_s - start_s
+    needed = max(shown_s / _SETTLED, 2.0 * there_s / (1.0 - _SETTLED))  # of what is left, half is to be the level's
+    if length < needed:
+        slow = "the sensor" if shown_s / _SETTLED >= needed else "the meter"
+        msg = f"levels of {length:.3g} s are too short for {slow}; give --level-time {math.ceil(needed)}s or more"
+        raise DeclinedError(msg)
+    return start_s + _SETTLED * length, end_s - there_s
 
 
 def mean_shown(t_s: Floats, watts: Floats, stretch: tuple[float, float]) -> float:
@@ -58,11 +76,15 @@ class Line:
     gain: Estimate
     offset_w: Estimate
     deviation: float  # the largest distance of a level from it, as a share of the span of what was shown
+    deviation_u: float  # how far that may be off because of what the reference does not know, 95 %
     r2: float  # share of the variance that the line explains
 
 
 def line_through(levels: Sequence[Level]) -> Line:
     """Fit shown against reference powers by least squares.
+
+    What the reference does not know of each level adds to the scatter about the line; what it shares with all levels
+    is an uncertainty of the gain.
 
     Raises DeclinedError: no reference, fewer than three different levels, or no span.
     """
@@ -73,7 +95,7 @@ def line_through(levels: Sequence[Level]) -> Line:
     if len({level.share for level in known}) < _FEWEST_LEVELS:
         msg = f"fewer than {_FEWEST_LEVELS} levels: a line through two says nothing"
         raise DeclinedError(msg)
-    x, y = (np.array(v, np.float64) for v in zip(*((k.reference_w, k.shown_w) for k in known), strict=True))
+    x, y, own, shared = np.array([(k.reference_w, k.shown_w, k.reference_u_w, k.shared_u_w) for k in known]).T
     span, middle = float(np.ptp(y)), float(np.mean(x))
     if not (span > 0.0 and np.ptp(x) > 0.0):
         msg = "the load did not change the power"
@@ -82,12 +104,19 @@ def line_through(levels: Sequence[Level]) -> Line:
     squares, freedom = float(away @ away), len(x) - 2
     gain = float(away @ y) / squares
     residual = y - float(np.mean(y)) - gain * away
-    sd = math.sqrt(float(residual @ residual) / freedom)
-    offset = float(np.mean(y)) - gain * middle
+    variance = float(residual @ residual) / freedom + (gain * own) ** 2
+    of_gain, of_offset = away / squares, 1.0 / len(x) - middle * away / squares  # what a watt shown does to them
+    highest, lowest = int(np.argmax(np.abs(x))), int(np.argmin(np.abs(x)))
+    common = gain * float(shared[highest] / abs(x[highest]))
     return Line(
-        Estimate.normal(gain, sd / math.sqrt(squares), freedom),
-        Estimate.normal(offset, sd * math.sqrt(1.0 / len(x) + middle**2 / squares), freedom),
+        Estimate.normal(gain, math.sqrt(float(variance @ of_gain**2) + common**2), freedom),
+        Estimate.normal(
+            float(np.mean(y)) - gain * middle,
+            math.hypot(math.sqrt(float(variance @ of_offset**2)), gain * float(shared[lowest])),
+            freedom,
+        ),
         float(np.max(np.abs(residual))) / span,
+        2.0 * abs(gain) * float(np.max(own)) / span,
         1.0 - float(residual @ residual) / float(np.sum((y - np.mean(y)) ** 2)),
     )
 

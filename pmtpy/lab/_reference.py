@@ -1,0 +1,98 @@
+"""What tells the true power of a steady load: a meter beside the sensor, or the world of a virtual device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.analysis.characterisation.results import Series
+from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.analysis.uncertainty.channel_times import reach_s
+from pmtpy.core.clock import NS_PER_S
+from pmtpy.core.rows import Floats
+from pmtpy.errors import CoverageError
+from pmtpy.lab.loads import virtual_watts
+from pmtpy.regions.interval_energy import interval_energy
+from pmtpy.sensor.history import Recent
+from pmtpy.sensor.sensor import Sensor, acquisition_of
+
+# What every energy of one meter has in common: it moves the whole line through the levels, and bends nothing.
+_IN_COMMON = frozenset({"gain", "offset"})
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A mean power, with standard uncertainties in watts: its own, and what it shares with all others."""
+
+    watts: float = math.nan
+    own_u: float = 0.0
+    shared_u: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What is trusted.
+
+    Attributes
+    ----------
+    name : str
+        Its name for the report; empty: there is none.
+    mean : callable
+        Its mean power between two instants, in seconds since the recording began.
+    reach_s : float
+        For how long after a change of the load what it shows is still partly what was before.
+    curve : Series or None
+        What it showed; None: the load itself is known.
+    """
+
+    name: str
+    mean: Callable[[float, float], Known]
+    reach_s: float = 0.0
+    curve: Series | None = None
+
+
+NOTHING = Reference("", lambda _start, _end: Known())
+
+
+def of_world(edges_s: Floats, shares: tuple[float, ...]) -> Reference:
+    """Take the load that a virtual device's world was made to follow."""
+    loaded = np.zeros(len(edges_s))
+    loaded[::2] = shares[: len(loaded) // 2]
+    knots = np.concatenate([[edges_s[0] - 10.0], edges_s, [edges_s[-1] + 10.0]])
+    watts = virtual_watts(np.concatenate([[0.0], loaded]))
+    trace = PowerTrace.from_energy(knots, np.concatenate([[0.0], np.cumsum(watts * np.diff(knots))]))
+    return Reference("the load of its own world", lambda a, b: Known(trace.energy(a, b) / (b - a)))
+
+
+def of_meter(sensor: Sensor, seen: Recent, name: str, start_ns: int) -> Reference:
+    """Take what a sensor measured; it may be closed meanwhile.
+
+    Parameters
+    ----------
+    seen : Recent
+        Its history of the whole recording.
+    start_ns : int
+        When the recording began, on the clock of both.
+    """
+    made = acquisition_of(sensor)
+    t_s = np.asarray((seen.t_ns - start_ns) / NS_PER_S, np.float64)
+    parts = [made.layout.energy[i - 1] for i in made.layout.in_total] or made.layout.energy
+    polled_s = 0.0 if made.source.traits.streaming else made.period_s
+    reach = polled_s + max((reach_s(c) + (c.window_s or 0.0) for c in parts), default=0.0)
+
+    def mean(start_s: float, end_s: float) -> Known:
+        try:
+            a, b = made.as_known(*[made.bookmark(start_ns + round(at * NS_PER_S)) for at in (start_s, end_s)])
+        except CoverageError:  # it was opened later, or keeps less
+            return Known()
+        found = interval_energy(made, a, b)
+        if not found.coverage >= 1.0:
+            return Known()
+        shared = math.hypot(*(joules for part, joules in found.components if part in _IN_COMMON))
+        own = math.sqrt(max(0.0, found.uncertainty_joules**2 - shared**2))
+        return Known(found.watts, own / found.seconds, shared / found.seconds)
+
+    return Reference(name, mean, reach, Series(t_s, seen.watts[:, 0], joules=seen.joules[:, 0]))
