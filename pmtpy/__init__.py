@@ -14,6 +14,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from pmtpy.integrations import old_names
+from pmtpy.loading import LOADING
 
 if TYPE_CHECKING:
     from pmtpy._version import __version__
@@ -138,8 +139,9 @@ def __getattr__(name: str) -> object:
     if name not in _HOME:
         msg = f"module 'pmtpy' has no attribute {name!r}"
         raise AttributeError(msg)
-    home = importlib.import_module(_HOME[name])
-    found = vars(home)[name] if name in vars(home) else importlib.import_module(f"{_HOME[name]}.{name}")
+    with LOADING:
+        home = importlib.import_module(_HOME[name])
+        found = vars(home)[name] if name in vars(home) else importlib.import_module(f"{_HOME[name]}.{name}")
     globals()[name] = found
     return found
 

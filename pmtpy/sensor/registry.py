@@ -20,6 +20,7 @@ from pmtpy.core.clock import HOST_CLOCK, Clock, interval_seconds
 from pmtpy.core.nearest import nearest
 from pmtpy.core.source import Discovery, Source
 from pmtpy.errors import BackendUnavailableError, CalibrationError, Finding, PmtError, TargetError
+from pmtpy.loading import LOADING
 from pmtpy.sensor import profile_store
 from pmtpy.sensor.sensor import Sensor
 
@@ -163,7 +164,8 @@ def canonical(target: str) -> str:
 
 def _module(row: Backend, text: str) -> types.ModuleType:
     try:
-        return importlib.import_module(text)
+        with LOADING:
+            return importlib.import_module(text)
     except ImportError as error:
         raise BackendUnavailableError(row.name, f"the module {text} cannot be imported: {error}") from error
 
@@ -285,7 +287,7 @@ def create(
     interval_s = interval_seconds(interval)
     history_s = arguments.number(history_s, "history_s, a number of seconds, 0 to 1e9", least=0.0, most=1e9)
     open_device = functools.partial(function, where, clock=clock, **options)
-    with _typed_errors(row.name, target):
+    with LOADING, _typed_errors(row.name, target):
         source = open_device()
         try:
             fitted, notes = _fitted(texts, source, stored=calibration is None)
