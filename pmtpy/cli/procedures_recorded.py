@@ -112,10 +112,13 @@ def steps(target: str, args: argparse.Namespace) -> Answer:
         Line(f"  steps     {found.rising} up, {found.falling} down, {1e3 * found.period_s:.4g} ms apart"),
         Line(f"  10-90 %   median {middle:.4g} ms, longest {worst:.4g} ms: {how} ({interval_ms:.4g} ms)"),
     ]
+    if found.resting:
+        page.append(note(f"{found.resting} steps rest between the levels for a while, and their times contain that"))
     document = {
         "target": target, "low_w": found.low_w, "high_w": found.high_w, "noise_w": found.noise_w,
         "rising": found.rising, "falling": found.falling, "rise_ms": {"median": middle, "max": worst},
         "interval_ms": interval_ms, "period_ms": 1e3 * found.period_s, "resolved": found.resolved,
+        "resting": found.resting,
     }  # fmt: skip
     return Answer(document, page)
 
@@ -135,6 +138,7 @@ def steadiness(target: str, args: argparse.Namespace) -> Answer:
         )  # fmt: skip
     found = stability(*blocks)
     drift = found.drift_w_per_h
+    wanders = found.sd_w > 2.0 * found.noise_w
     page: list[Line | Table] = [
         Line(f"{target}: how steady it is", Kind.HEADING),
         Line(f"  blocks    {found.blocks} of {args.window:g} s over {found.hours:.4g} h, mean {found.mean_w:.5g} W"),
@@ -143,6 +147,8 @@ def steadiness(target: str, args: argparse.Namespace) -> Answer:
         ),
         Line(f"  drift     {with_interval(drift.scaled(1e3), 'mW/h')}"),
     ]
+    if wanders:
+        page.append(note("the means scatter by more than noise, so the drift's interval allows for a wander"))
     document = {"target": target, "virtual": is_virtual(target), **asdict(found), "drift_w_per_h": drift.as_dict()}
     return Answer(document, page)
 

@@ -104,6 +104,32 @@ def test_the_rounding_of_unix_seconds_is_no_drift() -> None:
     assert found.drift_w_per_h.contains(0.0)
 
 
+@pytest.mark.parametrize("memory_s", [120.0, 1200.0])
+def test_a_wander_is_no_drift(memory_s: float) -> None:
+    """Five hours of blocks of five minutes, of a board whose temperature wanders."""
+    rng, t, held = np.random.default_rng(4), np.arange(60) * 300.0, 0
+    keep = np.exp(-300.0 / memory_s)
+    for _ in range(12):
+        steps = rng.normal(0.0, 0.2, 60) * np.where(t > 0, np.sqrt(1.0 - keep**2), 1.0)
+        wander = [0.0]
+        for step in steps:
+            wander.append(keep * wander[-1] + step)
+        means = 100.0 + np.array(wander[1:]) + rng.normal(0.0, 0.02, 60)
+        drift = stability(t, means, np.full(60, 0.3), np.full(60, 200.0)).drift_w_per_h
+        held += drift.contains(0.0)
+        assert drift.half_width < 0.5
+    assert held >= 10
+
+
+def test_a_load_of_three_levels_is_declined_and_a_rest_on_the_way_down_is_told() -> None:
+    t = np.arange(0.0, 60.0, 0.005)
+    for levels in ([50.0, 100.0, 150.0], [50.0, 100.0, 150.0, 100.0]):
+        with pytest.raises(DeclinedError, match="two levels"):
+            steps_of(t, np.array(levels)[(t // 2.0).astype(int) % len(levels)])
+    falling = steps_of(t, np.where(t % 2.0 < 1.0, 90.0, np.where(t % 2.0 < 1.2, 45.0, 30.0)))
+    assert falling.resting == falling.falling
+
+
 GIBI = 1024**3 / 1e9
 # With log_avg_msec: KiB/s, and no sizes.
 AVERAGED = (

@@ -1,4 +1,10 @@
-"""How steady a sensor's mean is over hours at a constant load. Pure."""
+"""How steady a sensor's mean is over hours at a constant load. Pure.
+
+What a board's temperature does to its readings has a memory: neighbouring blocks are off together, and a line through
+them looks surer than it is. So the drift is judged with white noise and a wander of unknown size and memory (an
+Ornstein-Uhlenbeck process), each of which counts as far as it explains the blocks (restricted likelihood: Patterson and
+Thompson, Biometrika 58, 1971).
+"""
 
 from __future__ import annotations
 
@@ -7,11 +13,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.analysis.signal.estimate import Estimate, mixed
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _FEWEST = 5
+_MOST = 64  # blocks for the drift: of more, neighbours are taken together
+_WANDERS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # variance of the wander in that of the white noise
+_MEMORIES = 10  # from the time between two blocks to all of it
+_UNLIKELY = 1e-6  # of the likeliest: too little to count
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +53,44 @@ def stability(at_s: Floats, means_w: Floats, sds_w: Floats, readings: Floats) ->
     if len(w) < _FEWEST:
         msg = f"{len(w)} blocks: too few to tell a drift"
         raise DeclinedError(msg)
-    x = t - t.mean()
-    slope = float(x @ w / (x @ x))
-    rest = w - w.mean() - slope * x
-    freedom = len(w) - 2
     # A mean over a block is no better known than its length, which Unix seconds round.
     rounded_w = w.mean() * float(np.spacing(np.abs(at_s).max()) / np.median(np.diff(at_s)))
-    error = math.sqrt(max(float(rest @ rest) / freedom, rounded_w**2) / float(x @ x))
     noise = float(np.sqrt(np.mean(sds_w[known] ** 2 / readings[known])))
     return Stability(
         len(w), float(t[-1] - t[0]), float(w.mean()), float(np.abs(w - w.mean()).max()), float(w.std(ddof=1)), noise,
-        Estimate.normal(slope, error, freedom),
+        _drift(t, w, rounded_w),
     )  # fmt: skip
+
+
+def _drift(t: Floats, w: Floats, rounded_w: float) -> Estimate:
+    """Slope of the means, with all that may make them wander; ``rounded_w``: the least scatter of a mean."""
+    take = -(-len(w) // _MOST)
+    count = len(w) // take
+    t, w = (v[: count * take].reshape(count, take).mean(axis=1) for v in (t - t.mean(), w - w.mean()))
+    design = np.stack([np.ones(count), t], axis=1)
+    apart = np.abs(t[:, None] - t)
+    found = [_fitted(design, w, np.eye(count), rounded_w)]
+    for memory in np.geomspace(float(np.median(np.diff(t))), float(np.ptp(t)), _MEMORIES):
+        together = np.exp(-apart / memory)
+        found += [_fitted(design, w, np.eye(count) + size * together, rounded_w) for size in _WANDERS[1:]]
+    # No wander at all is as likely beforehand as some.
+    log_odds = np.array([o for o, _ in found])
+    log_odds[0] += math.log(len(found) - 1)
+    shares = np.exp(log_odds - log_odds.max())
+    parts = [(p, e) for p, (_, e) in zip((shares / shares.sum()).tolist(), found, strict=True) if p > _UNLIKELY]
+    low, high = mixed(parts)
+    return Estimate(sum(p * e.value for p, e in parts) / sum(p for p, _ in parts), low, high)
+
+
+def _fitted(design: Floats, w: Floats, covariance: Floats, least_w: float) -> tuple[float, Estimate]:
+    """Return the logarithm of the restricted likelihood and the slope, for a covariance known but for its size."""
+    root = np.linalg.cholesky(covariance)
+    x, y = np.linalg.solve(root, design), np.linalg.solve(root, w)
+    normal = x.T @ x
+    found = np.linalg.solve(normal, x.T @ y)
+    rest = y - x @ found
+    freedom = len(w) - 2
+    variance = max(float(rest @ rest) / freedom, least_w**2, 1e-300)
+    sizes = 2.0 * float(np.sum(np.log(np.diag(root)))) + float(np.linalg.slogdet(normal)[1])
+    error = math.sqrt(variance * float(np.linalg.inv(normal)[1, 1]))
+    return -0.5 * (sizes + freedom * math.log(variance)), Estimate.normal(float(found[1]), error, freedom)

@@ -12,6 +12,8 @@ from pmtpy.errors import DeclinedError
 
 _FEWEST = 4
 _LOW, _HIGH = 0.1, 0.9
+_REST, _REST_READINGS = 0.1, 4  # a step rests where so many readings in a row stay within this share of it
+_BEYOND, _BEYOND_SHARE = 0.25, 0.1  # an overshoot is smaller, or shorter
 _LEVELS_APART_SD = 6.0  # the levels must be so many times their own spread apart
 
 
@@ -31,6 +33,7 @@ class Steps:
     rise_s: Floats
     interval_s: float  # median time between readings: shorter than twice this nothing can be told
     period_s: float  # median time between steps in the same direction; NaN where there are too few
+    resting: int  # steps that rest on the way for half of their readings and more: their times contain that
 
     @property
     def resolved(self) -> bool:
@@ -41,7 +44,7 @@ class Steps:
 def steps_of(t_s: Floats, watts: Floats) -> Steps:
     """Find the steps between two levels.
 
-    Raises DeclinedError: there are no two levels, or fewer than four steps between them.
+    Raises DeclinedError: there are no two levels, or fewer than four steps between them, or a level between the two.
     """
     t, w = tidy(t_s, watts)
     if len(w) < 4 * _FEWEST:
@@ -66,14 +69,29 @@ def steps_of(t_s: Floats, watts: Floats) -> Steps:
     if len(begin) < _FEWEST:
         msg = f"{len(begin)} steps: a step response needs {_FEWEST}"
         raise DeclinedError(msg)
+    beyond = float(np.mean((w < low - _BEYOND * size) | (w > high + _BEYOND * size)))
+    resting = sum(_rests(w[a + 1 : b] / size) for a, b in zip(begin.tolist(), end.tolist(), strict=True))
+    if 4 * resting > 3 * len(begin) or beyond > _BEYOND_SHARE:
+        rest = f"{resting} of {len(begin)} steps rest between {low:.4g} and {high:.4g} W"
+        msg = f"the load has more than two levels: {rest}, and {beyond:.0%} of the readings lie far outside"
+        raise DeclinedError(msg)
     up = side[end] > 0
     same = np.diff(t[end][up])
     return Steps(
         low, high, noise, int(up.sum()), int((~up).sum()), np.asarray(t[end] - t[begin], np.float64),
-        float(np.median(np.diff(t))), float(np.median(same)) if len(same) else float("nan"),
+        float(np.median(np.diff(t))), float(np.median(same)) if len(same) else float("nan"), resting,
     )  # fmt: skip
 
 
 def _spread(values: Floats) -> float:
     """Standard deviation by the median of absolute deviations, which steps in between do not move."""
     return 1.4826 * float(np.median(np.abs(values - np.median(values))))
+
+
+def _rests(inner: Floats) -> bool:
+    """Whether half of the readings within a step, in shares of its size, stay where they are."""
+    need = max(_REST_READINGS, -(-len(inner) // 2))
+    if len(inner) < need:
+        return False
+    runs = np.lib.stride_tricks.sliding_window_view(inner, need)
+    return bool((np.ptp(runs, axis=1) < _REST).any())
