@@ -170,6 +170,8 @@ def work(target: str, args: argparse.Namespace) -> Answer:
         log.starts_s + begin_s, log.ends_s + begin_s, log.amounts, log.kinds,
         *(table[name].to_numpy("float64") for name in (times, f"{column[:-1]}J", "lost")),
     )  # fmt: skip
+    if found.coarse:
+        notes.append("the recording has fewer rows than the log has intervals: kinds in turns share energy")
     rows = [["work", "seconds", log.unit, "joules", f"J/{log.unit}", "+-"]]
     rows += [
         [c.kind, f"{c.seconds:.4g}", f"{c.amount:.5g}", f"{c.joules:.5g}", f"{c.per_unit:.5g}", f"{c.u:.2g}"]

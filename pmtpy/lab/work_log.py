@@ -13,7 +13,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -68,16 +68,22 @@ def read_work_log(path: Path) -> WorkLog:
     Raises FileFormatError: it is neither fio's nor a CSV with times and amounts; the message names the line.
     """
     try:
-        lines = [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         msg = f"{path} cannot be read: {error}"
         raise FileFormatError(msg) from error
+    lines = [line for line in text.splitlines() if line.strip()]
+    notes = []
+    if lines and not text.endswith("\n"):
+        notes.append("its last line has no end, so it may be cut: it is left out")
+        del lines[-1]
     if len(lines) < 2:
         msg = f"{path} holds {len(lines)} lines: too few for a log of work"
         raise FileFormatError(msg)
     numbers = lines[0].replace(" ", "").split(",")
-    fio = len(numbers) >= 3 and all(n.isdigit() for n in numbers)
-    return _windows(path, _fio(path, lines) if fio else _table(path, lines))
+    fio = len(numbers) >= 3 and all(n.isdigit() for n in numbers[:4])
+    found = _windows(path, _fio(path, lines) if fio else _table(path, lines))
+    return replace(found, notes=(*notes, *found.notes))
 
 
 def _fio(path: Path, lines: Sequence[str]) -> _Entries:

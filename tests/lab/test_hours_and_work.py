@@ -107,7 +107,7 @@ def test_the_rounding_of_unix_seconds_is_no_drift() -> None:
 @pytest.mark.parametrize("memory_s", [120.0, 1200.0])
 def test_a_wander_is_no_drift(memory_s: float) -> None:
     """Five hours of blocks of five minutes, of a board whose temperature wanders."""
-    rng, t, held = np.random.default_rng(4), np.arange(60) * 300.0, 0
+    rng, t, held = np.random.default_rng(4), np.arange(0.0, 18_000.0, 300.0), 0
     keep = np.exp(-300.0 / memory_s)
     for _ in range(12):
         steps = rng.normal(0.0, 0.2, 60) * np.where(t > 0, np.sqrt(1.0 - keep**2), 1.0)
@@ -181,6 +181,26 @@ def test_of_averaged_logs_that_of_bandwidth_alone_is_taken(kind: str, tmp_path: 
     log.write_text(AVERAGED)
     with pytest.raises(FileFormatError, match=f"log of {kind}"):
         read_work_log(log)
+
+
+def test_work_where_the_recording_has_a_hole_or_few_rows_is_left_out_or_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    t = np.arange(0.0, 20.0, 0.1)
+    kept = t[(t < 5.0) | (t > 12.05)]
+    run = recording(tmp_path / "run.csv", kept, np.where((kept >= 5.0) & (kept < 13.0), 150.0, 50.0))
+    log = tmp_path / "app.csv"
+    log.write_text("elapsed,items,kind\n" + "".join(f"{i / 2},1,{'ab'[i % 2]}\n" for i in range(1, 38)) + "19,1")
+    found = document(capsys, run, "--work", log)
+    assert found["outside"] == 16  # those that begin or end between 5 s and 12 s
+    assert "left out" in found["notes"][0]
+    slow = recording(tmp_path / "slow.csv", t[::5], np.full(40, 50.0))
+    assert any("share energy" in n for n in document(capsys, slow, "--work", log)["notes"])
+
+
+def test_fio_tells_priorities_in_hexadecimal(tmp_path: Path) -> None:
+    (tmp_path / "job_bw.1.log").write_text("1000, 5, 0, 0, 0, 0x0004\n2000, 5, 0, 0, 0, 0x0004\n")
+    assert read_work_log(tmp_path / "job_bw.1.log").unit == "GB"
 
 
 def test_copies_and_totals_are_told(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 MIXED = "mixed"
+_HOLE = 10.0  # usual steps without a row, as for every recording
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Joined:
     costs: tuple[Cost, ...]
     outside: int
     idle: int
+    coarse: bool  # the curve has rows so far apart that windows which follow each other share their energy
 
 
 def join(  # noqa: PLR0917  (a log, and a curve)
@@ -51,7 +53,8 @@ def join(  # noqa: PLR0917  (a log, and a curve)
     t_s, joules : float64, shape (m,)
         The curve: instants and cumulative energy.
     lost : float64, shape (m,)
-        Rows missing before each row; a window that holds any is left out.
+        Rows missing before each row; a window that holds any is left out, and one that ends where the curve has no
+        row for more than ten usual steps: nothing says when the energy of that time was used.
 
     Raises DeclinedError: no window is covered.
     """
@@ -59,6 +62,12 @@ def join(  # noqa: PLR0917  (a log, and a curve)
     inside = (starts_s >= t_s[0]) & (ends_s <= t_s[-1]) & (ends_s > starts_s)
     holes = np.cumsum(np.maximum(lost, 0.0) + ~known)
     missing = np.interp(ends_s, t_s, holes) - np.interp(starts_s, t_s, holes)
+    steps = np.diff(t_s)
+    usual_s = float(np.median(steps)) if len(steps) else 0.0
+    gap = np.append(steps > _HOLE * usual_s, np.array([False]))
+    for ends in (starts_s, ends_s):
+        row = np.clip(np.searchsorted(t_s, ends, side="right") - 1, 0, len(t_s) - 1)
+        inside &= ~(gap[row] & (ends > t_s[row]))
     inside &= missing == 0.0
     working = inside & (amounts > 0.0)
     if not working.any():
@@ -70,8 +79,9 @@ def join(  # noqa: PLR0917  (a log, and a curve)
         _cost(kind, working & (names == kind), ends_s - starts_s, used, amounts) for kind in dict.fromkeys(kinds)
     )
     return Joined(
-        tuple(cost for cost in costs if cost.windows), int((~inside).sum()), int((inside & ~(amounts > 0.0)).sum())
-    )
+        tuple(cost for cost in costs if cost.windows), int((~inside).sum()), int((inside & ~(amounts > 0.0)).sum()),
+        len(costs) > 1 and float(np.median((ends_s - starts_s)[working])) < 2.0 * usual_s,
+    )  # fmt: skip
 
 
 def _cost(
