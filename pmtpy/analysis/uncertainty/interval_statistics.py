@@ -28,6 +28,7 @@ _APART = 0.99  # ... of which those are taken that are so far apart
 # is known. It may hold up to its power; the mean square of that is twice that of an age which is uniform.
 _UNMOVED = math.sqrt(2.0)
 _ROOT_3 = math.sqrt(3.0)
+_SELDOM = 1.5  # refreshes between two rows
 _CLEAN = 0.9  # share of the refresh period that two moves of a counter are apart at least
 # Lower quartile of the size of a difference of two readings with white noise of one watt: root 2 times 0.3186.
 _QUARTILE = 0.4506
@@ -153,6 +154,8 @@ class _Together:
         unseen = min(max(0.0, beyond + lag), interval.carry_s + lag)
         rms, alternating, noise, looked = self._movement(length + abs(self.lag), ahead)
         aged = min(interval.aged_s, self.refresh or interval.aged_s)
+        if aged and self.sample_s > _SELDOM * self.refresh:  # whatever the polls were to be: each finds it renewed
+            aged = self.refresh or aged
         starts, ends = self._edge(0.0, aged), self._edge(length, aged)
         nothing = [0.0] * len(self.p)
         # An age that is uniform up to ``aged`` has the mean square of a third of it; all rows may be of one age.

@@ -101,6 +101,12 @@ def test_a_row_without_the_instant_of_renewal_may_show_what_was_so_a_poll_ago() 
         counter, shown = summarise([slow, power], t_s, watts, Interval(2.01, [100.0, 300.0], [0.0, 0.0], aged_s=aged_s))
         assert (counter.start.old_s, counter.end.old_s) == (age_s, age_s)
         assert shown.clock_joules == pytest.approx(200.0 * age_s / math.sqrt(3))
+    # Polls that turn out to be fewer than was asked for find a register that was renewed at any time since.
+    t_s, found = t_s[::4], Interval(2.01, [300.0], [0.0], aged_s=0.02)
+    (seldom,) = summarise([power], t_s, watts[1:, ::4], found)
+    assert seldom.clock_joules == pytest.approx(
+        summarise([power], t_s, watts[1:, ::4], found._replace(aged_s=0.1))[0].clock_joules
+    )
 
 
 def test_a_lag_that_is_stated_is_corrected_and_one_that_is_guessed_is_not() -> None:
