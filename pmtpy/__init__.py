@@ -13,8 +13,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from pmtpy._loading import LOADING
 from pmtpy.integrations import old_names
-from pmtpy.loading import LOADING
 
 if TYPE_CHECKING:
     from pmtpy._version import __version__

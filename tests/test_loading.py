@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from pmtpy.loading import LOADING
+from pmtpy._loading import LOADING
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork here")
 

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
 
+from pmtpy._loading import LOADING
 from pmtpy.core import arguments
 from pmtpy.core.clock import HOST_CLOCK, Clock, interval_seconds
 from pmtpy.core.nearest import nearest
 from pmtpy.core.source import Discovery, Source
 from pmtpy.errors import BackendUnavailableError, CalibrationError, Finding, PmtError, TargetError
-from pmtpy.loading import LOADING
 from pmtpy.sensor import profile_store
 from pmtpy.sensor.sensor import Sensor
 
