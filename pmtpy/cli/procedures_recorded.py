@@ -34,11 +34,14 @@ def against(target: str, args: argparse.Namespace) -> Answer:
     columns = [power_column(tables[0], args.channel, target), power_column(tables[1], None, args.against)]
     watts = [mean_watts(t, c, windows, times) for t, c in zip(tables, columns, strict=True)]
     found = agreement(*watts)
-    page: list[Line | Table] = [Line(f"{target} against {args.against}: mean power of workloads", Kind.HEADING)]
+    page: list[Line | Table] = [
+        Line(f"{target} against {args.against}: mean power of workloads ({columns[0][:-2]})", Kind.HEADING)
+    ]
     page += _agreement_page(found, "sensor", "reference", marked=windows.marked)
     if not one_run(tables):
         page.append(note("the recordings are put side by side by their wall times, which are two clocks'"))
-    document = {"target": target, "reference": args.against, "marked": windows.marked} | _agreement(found)
+    document = {"target": target, "channel": columns[0][:-2], "reference": args.against, "marked": windows.marked}
+    document |= _agreement(found)
     return Answer(document, page)
 
 
@@ -107,7 +110,7 @@ def steps(target: str, args: argparse.Namespace) -> Answer:
     middle, worst = rise_ms[len(rise_ms) // 2], rise_ms[-1]
     how = "resolved" if found.resolved else "within what the readings resolve"
     page: list[Line | Table] = [
-        Line(f"{target}: steps between two levels", Kind.HEADING),
+        Line(f"{target} ({column[:-2]}): steps between two levels", Kind.HEADING),
         Line(f"  levels    {found.low_w:.4g} and {found.high_w:.4g} W; a reading scatters by {found.noise_w:.3g} W"),
         Line(f"  steps     {found.rising} up, {found.falling} down, {1e3 * found.period_s:.4g} ms apart"),
         Line(f"  10-90 %   median {middle:.4g} ms, longest {worst:.4g} ms: {how} ({interval_ms:.4g} ms)"),
@@ -115,7 +118,8 @@ def steps(target: str, args: argparse.Namespace) -> Answer:
     if found.resting:
         page.append(note(f"{found.resting} steps rest between the levels for a while, and their times contain that"))
     document = {
-        "target": target, "low_w": found.low_w, "high_w": found.high_w, "noise_w": found.noise_w,
+        "target": target, "channel": column[:-2],
+        "low_w": found.low_w, "high_w": found.high_w, "noise_w": found.noise_w,
         "rising": found.rising, "falling": found.falling, "rise_ms": {"median": middle, "max": worst},
         "interval_ms": interval_ms, "period_ms": 1e3 * found.period_s, "resolved": found.resolved,
         "resting": found.resting,
@@ -177,13 +181,17 @@ def work(target: str, args: argparse.Namespace) -> Answer:
         [c.kind, f"{c.seconds:.4g}", f"{c.amount:.5g}", f"{c.joules:.5g}", f"{c.per_unit:.5g}", f"{c.u:.2g}"]
         for c in found.costs
     ]
-    page: list[Line | Table] = [Line(f"{target}: energy for the work of {args.work}", Kind.HEADING), Table(rows)]
+    page: list[Line | Table] = [
+        Line(f"{target}: energy for the work of {args.work} ({column[:-2]})", Kind.HEADING),
+        Table(rows),
+    ]
     if found.outside or found.idle:
         page.append(note(f"left out: {found.outside} intervals outside or with lost rows, {found.idle} without work"))
     page += map(note, notes)
     page.append(note("+- is one standard uncertainty, by the scatter of intervals; the sensor's own comes on top"))
     document = {
-        "target": target, "log": args.work, "unit": log.unit, "outside": found.outside, "idle": found.idle,
+        "target": target, "channel": column[:-2], "log": args.work, "unit": log.unit,
+        "outside": found.outside, "idle": found.idle,
         "notes": notes, "work": [asdict(cost) for cost in found.costs],
     }  # fmt: skip
     return Answer(document, page)

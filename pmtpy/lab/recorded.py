@@ -84,9 +84,9 @@ def one_run(tables: Sequence[pd.DataFrame]) -> bool:
 
 
 def power_column(table: pd.DataFrame, channel: str | None, path: str) -> str:
-    """Return the column of a channel, named with or without its unit.
+    """Return the column of a channel, named with or without its unit; without a name, that of the total.
 
-    Raises TargetError: there is no such channel, or no power at all.
+    Raises TargetError: there is no such channel, no power at all, or no total of several.
     """
     powers = [c for c in table.columns if c.endswith("_W") and table[c].notna().any()]
     if not powers:
@@ -98,8 +98,15 @@ def power_column(table: pd.DataFrame, channel: str | None, path: str) -> str:
         msg = f"{path} holds several GPUs; name one of these with --channel: {names}"
         raise TargetError(msg)
     if channel is None:
-        chosen = f"{table.attrs.get('total', '')}_W"
-        return chosen if chosen in powers else powers[-1]
+        # A log's total is one of its fields, and has the name of that; a sum of several has none but "total".
+        for chosen in (f"{table.attrs.get('total', '')}_W", "total_W"):
+            if chosen in powers:
+                return chosen
+        if len(powers) == 1:
+            return powers[0]
+        names = ", ".join(p.removesuffix("_W") for p in powers)
+        msg = f"{path} has no total; name one of these with --channel: {names}"
+        raise TargetError(msg)
     bare = channel.split(" [")[0].removesuffix("_W")
     if f"{bare}_W" in powers:
         return f"{bare}_W"

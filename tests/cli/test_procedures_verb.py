@@ -66,6 +66,25 @@ def test_a_sensor_against_a_reference_and_parts_against_the_whole(pmtpy: Pmtpy, 
     assert parts["mape_percent"]["value"] == pytest.approx(10.0, rel=1e-6)
 
 
+def test_of_a_dump_of_several_channels_the_total_is_judged(pmtpy: Pmtpy, tmp_path: Path) -> None:
+    t = np.arange(0.0, 30.0, 0.1)
+    total = 100.0 + 10.0 * np.floor(t)
+    run = _recording(
+        tmp_path / "run.csv", t, {"total": total, "pair0": 0.25 * total, "pair1": 0.75 * total},
+        {"pair0": "external/pair0", "pair1": "external/pair1"},
+    )  # fmt: skip
+    channels = [
+        {"name": n, "quantity": "power", "form": "direct", "domain": f"external/{n}"} for n in ("pair0", "pair1")
+    ]
+    (tmp_path / "run.csv.json").write_text(json.dumps({"target": "made", "channels": channels}))
+    (tmp_path / "work.csv").write_text("elapsed,items\n" + "".join(f"{i},1\n" for i in range(1, 21)))
+    found = _document(pmtpy, run, "--work", tmp_path / "work.csv")
+    assert found["channel"] == "total"
+    assert found["work"][0]["joules"] == pytest.approx(20 * 195.0, rel=0.01)
+    found = _document(pmtpy, run, "--work", tmp_path / "work.csv", "--channel", "pair1")
+    assert found["work"][0]["joules"] == pytest.approx(20 * 195.0 * 0.75, rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
