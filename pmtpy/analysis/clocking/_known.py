@@ -54,7 +54,7 @@ def _followed(t_s: Floats, watts: Floats, period: Number, aged_s: float) -> Upda
     if len(t_s) > 1 and t_s[-1] - t_s[0] > _LONGEST * period.value:
         middle = int(np.searchsorted(t_s, (t_s[0] + t_s[-1]) / 2.0))
         parts = (slice(None, middle), slice(middle, None))
-        return _joined(*(_followed(t_s[part], watts[part], period, aged_s) for part in parts))
+        return _joined(*(live_updates(t_s[part], watts[part], period, aged_s) for part in parts))
     new = np.diff(watts) != 0.0
     if np.count_nonzero(new) < _FEWEST:
         msg = "too few changes to tell when the register was renewed"

@@ -12,7 +12,6 @@ from pmtpy.errors import DeclinedError
 
 _STRAYS = (0.25, 50.0)  # chance that a poll brings a change without an update, as known beforehand: a beta distribution
 _LIKE_OTHERS = 2.0  # tosses that what is known of a piece from all others is worth
-_STARVED = 10.0  # usual polls: a longer interval is a gap
 _ONE_IN_A_THOUSAND = math.log(1000.0)
 _FASTEST = 1.05  # usual polls: the shortest period that is looked for
 _PIECE = 32  # updates over which a phase is taken as fixed at first; between pieces it is free, so that it may jump
@@ -69,9 +68,8 @@ def _densest(seen: Intervals) -> Intervals:
 def too_fast(seen: Intervals) -> FasterThanPollsError:
     """Bound the period of a sensor that is too fast for its polls: each change has had an update of its own."""
     poll = float(np.median(seen.length))
-    short = seen.length < _STARVED * poll
-    changes = max(1, int(np.sum(seen.changed[short])))
-    bound = float(np.sum(seen.length[short])) / changes
+    # Gaps count as well: held up between stamp and reading, a poller finds what was renewed in the gap after the stamp.
+    bound = float(np.sum(seen.length)) / max(1, int(np.sum(seen.changed)))
     msg = (
         f"the readings change at most polls, {1e3 * poll:.3g} ms apart, or at random: the sensor publishes faster than "
         f"it was polled, or nearly (its period is below {1e3 * bound:.3g} ms); poll at least three times as often"
