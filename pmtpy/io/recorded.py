@@ -15,6 +15,7 @@ import numpy as np
 
 from pmtpy.core.channel import TOTAL, Channel, Derivation, EnergyMethod, Identity, Quantity
 from pmtpy.core.clock import Anchor
+from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats, Frame, Ints, Layout
 from pmtpy.io.channels import channel_of
 from pmtpy.io.columns import FIXED, Column, columns
@@ -161,6 +162,19 @@ def _regions_of(facts: dict[str, Any] | None) -> tuple[RecordedRegion, ...]:
         for r in found
         if isinstance(r, dict) and type(r.get("start_ns")) is int and type(r.get("end_ns")) is int and "label" in r
     )
+
+
+def regions_in(facts: dict[str, Any] | None, start_unix_s: float) -> list[Span]:
+    """Return the regions that a program measured while it was recorded, in order, in seconds since a Unix time."""
+    known = facts or {}
+    anchor = _anchor(known, "start")
+    host = known.get("clock", "host") == "host"
+    if not math.isfinite(start_unix_s) or (host and anchor is None):
+        return []
+    to_unix_ns = anchor.unix_ns - anchor.monotonic_ns if host and anchor is not None else 0
+    zero_ns = round(start_unix_s * 1e9) - to_unix_ns
+    found = [Span((r.start_ns - zero_ns) / 1e9, (r.end_ns - zero_ns) / 1e9, r.label) for r in _regions_of(facts)]
+    return sorted(found, key=lambda r: (r.start, -r.end))
 
 
 def time_u_of(facts: dict[str, Any] | None) -> float:

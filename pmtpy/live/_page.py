@@ -31,6 +31,7 @@ from bokeh.models import (
     Span,
     TextInput,
     Toggle,
+    Widget,
 )
 from bokeh.plotting import figure
 
@@ -41,7 +42,7 @@ from pmtpy.live._wording import HINT, selection_html, state, title, utc
 from pmtpy.live.desk import Desk
 from pmtpy.live.tracks import Track
 from pmtpy.plotting.decimate import Envelope, interrupted
-from pmtpy.plotting.page_style import dress_figure, ground_sheet
+from pmtpy.plotting.page_style import control_sheet, dress_figure, ground_sheet
 from pmtpy.plotting.style import LIGHT, Theme
 
 if TYPE_CHECKING:
@@ -215,7 +216,10 @@ class Page:
                 1, row(self._source, self._level, self._hysteresis, self._text, self._before, self._length, self._times)
             )
         sheets = [ground_sheet(self._theme)]
-        return column(*rows, sizing_mode="stretch_width", stylesheets=sheets, tags=[self._sent])
+        whole = column(*rows, sizing_mode="stretch_width", stylesheets=sheets, tags=[self._sent])
+        for widget in whole.select({"type": Widget}):
+            widget.stylesheets = [control_sheet(self._theme)]
+        return whole
 
     # -- drawing ---------------------------------------------------------------------------------------------------
 
@@ -236,7 +240,7 @@ class Page:
         for track, source in self._marks:
             found = self._desk.marks(track, start, stop)[:_MOST_MARKS]
             regions, single = paired(found)
-            spans += regions
+            spans += [*regions, *self._desk.regions(track, start, stop)][:_MOST_MARKS]
             source.data = {"x": [t for t, _ in single], "y": [0] * len(single), "text": [x for _, x in single]}
         self._regions.data = {
             "left": [r.start for r in spans],

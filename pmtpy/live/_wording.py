@@ -60,7 +60,7 @@ def selection_html(found: Sequence[tuple[Track, Selection]], seconds: float, lin
     export = f"<p>export {'; '.join(links)}</p>" if links else ""
     return (
         f"<p><b>{seconds:.9g} s</b> between the cursors; +- is one standard uncertainty</p>"
-        f"<table cellpadding='4'>{head}{''.join(lines)}</table>{export}"
+        f"<table cellpadding='4' style='text-align:right'>{head}{''.join(lines)}</table>{export}"
     )
 
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats
 from pmtpy.errors import PmtError
 from pmtpy.live._trigger import Condition, Trigger
@@ -72,6 +73,12 @@ class Desk:
         offset = self.offset(track)
         with self.lock:
             return [(t + offset, text) for t, text in track.marks(start - offset, stop - offset)]
+
+    def regions(self, track: Track, start: float, stop: float) -> list[Span]:
+        """Return what a program measured while a track was recorded, and reaches into a stretch of the axis."""
+        offset = self.offset(track)
+        moved = (Span(r.start + offset, r.end + offset, r.name) for r in track.regions)
+        return [r for r in moved if r.end > start and r.start < stop]
 
     def gaps(self, track: Track, start: float, stop: float) -> list[tuple[float, float, int]]:
         """Return where rows were lost between two instants of the axis."""

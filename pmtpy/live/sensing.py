@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats, Layout
 from pmtpy.errors import PmtError, TargetError
 from pmtpy.io.columns import column_names, columns
@@ -58,6 +59,7 @@ class LiveTrack:
         self._others = [called[j] for j in range(len(made.layout.values))]
         split = [n.rsplit("_", 1) for n in self._others]
         others = [Line(n, "" if unit == "W" else unit) for n, unit in split]  # watts without an energy are a setting
+        self.regions: Sequence[Span] = ()  # those of other programs are not told
         self.lines: Sequence[Line] = [*(Line(n, "W") for n in made.layout.names), *others]
         traits = made.source.traits
         header = Header(

@@ -18,9 +18,11 @@ import numpy.typing as npt
 
 from pmtpy.core.channel import TOTAL
 from pmtpy.core.closing import Closing
+from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats, Ints, Layout
 from pmtpy.errors import SinkError, TargetError
 from pmtpy.io.read.blocks import OpenRecording, open_blocks
+from pmtpy.io.recorded import regions_in
 from pmtpy.live._grown import Rows
 from pmtpy.live._roomy import roomy_file
 from pmtpy.live.tracks import AROUND, Line, layout_of, lines_of
@@ -98,6 +100,7 @@ class StoredTrack:
         attrs = recording.attrs(slicer.rows)
         facts = attrs.get("metadata") or {}
         self.facts: dict[str, Any] | None = attrs.get("metadata")
+        self.regions: Sequence[Span] = regions_in(self.facts, self.start_unix_s)
         self.target = str(facts.get("target", attrs.get("format", "")))
         self.virtual = bool(attrs.get("virtual"))
         self.note = "incomplete" if attrs.get("complete") is False else ""

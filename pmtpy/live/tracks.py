@@ -15,10 +15,11 @@ import numpy as np
 
 from pmtpy.analysis.uncertainty.interval import Interval
 from pmtpy.analysis.uncertainty.recorded import recorded_uncertainties
+from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats, Layout
 from pmtpy.io.channels import channel_of
 from pmtpy.io.jls import JlsFile
-from pmtpy.io.recorded import aged_of, time_u_of
+from pmtpy.io.recorded import aged_of, regions_in, time_u_of
 from pmtpy.live._grown import Rows
 from pmtpy.plotting.decimate import Envelope
 
@@ -71,6 +72,7 @@ class Track(Protocol):
     layout: Layout | None
     facts: dict[str, Any] | None
     note: str
+    regions: Sequence[Span]  # that a program measured while it was recorded; times as those of the rows
 
     @property
     def span(self) -> tuple[float, float]:
@@ -175,6 +177,7 @@ class JlsTrack:
         self.virtual = bool(facts.get("virtual"))
         self.note = "" if facts.get("complete") else "incomplete"
         self.start_unix_s = self._file.start_unix_s
+        self.regions: Sequence[Span] = regions_in(facts, self.start_unix_s)
         self.layout: Layout | None = layout_of(facts)
         self.facts: dict[str, Any] | None = facts
         self.lines: Sequence[Line] = lines_of([*self._file.names, *self._file.joules])

@@ -283,6 +283,7 @@ class _Drawing:
 
         theme, by = self._theme, self._by
         regions, single = paired(self._shown.marks)
+        regions = [*regions, *self._shown.regions][:_MOST_MARKS]
         spans: dict[str, list[Any]] = {"x": [r.start + by for r in regions], "end": [r.end + by for r in regions]}
         spans["text"] = [r.name for r in regions]
         single = single[:_MOST_MARKS]

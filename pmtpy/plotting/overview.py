@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pmtpy.core.channel import TOTAL
+from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.io.jls import LONGEST_GAP_S, JlsFile, Statistics
 from pmtpy.io.read.blocks import OpenRecording, jls_samples, open_blocks
+from pmtpy.io.recorded import regions_in
 from pmtpy.plotting.slices import Slicer, Slices
 
 if TYPE_CHECKING:
@@ -59,6 +61,12 @@ class Overview:
     def powers(self) -> list[str]:
         """Names of the powers that have an energy beside them; other watts (a power limit) are settings."""
         return [n for n in self.energies if f"{n}_W" in self.columns]
+
+    @property
+    def regions(self) -> list[Span]:
+        """Return what the program measured meanwhile, as far as it lies within the rows."""
+        found = regions_in(self.facts.get("metadata"), self.start_unix_s)
+        return [r for r in found if r.end > self.first and r.start < self.last]
 
     def mean(self, column: str) -> float:
         """Return the mean over all rows that have a value; NaN: there is none."""

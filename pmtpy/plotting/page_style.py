@@ -27,6 +27,14 @@ def dress_figure(drawn: Any, theme: Theme) -> None:
         drawn.add_layout(legend, "above")
 
 
+def control_sheet(theme: Theme) -> Any:
+    """Return the style of what is typed into and pressed."""
+    from bokeh.models import InlineStyleSheet
+
+    colours = f"background-color: {theme.ground}; color: {theme.ink}"
+    return InlineStyleSheet(css=f".bk-input, .bk-btn-default {{ {colours}; border-color: {theme.edge} }}")
+
+
 def ground_sheet(theme: Theme) -> Any:
     """Return the style of the whole page, for the stylesheets of any part of it."""
     from bokeh.models import GlobalInlineStyleSheet

@@ -166,6 +166,7 @@ def _panel(
     said = {c["name"]: c for c in (shown.facts.get("metadata") or {}).get("channels", ())}
     lines = [_line(label, shown, by, said) for label in drawn_powers(shown, channels)]
     found, single = paired(sorted(_moved(shown.marks, shown, origin) + extra))
+    found += [Span(r.start + by, r.end + by, r.name) for r in shown.regions]
     starts, ends = (np.array([g[i] for g in shown.gaps], np.float64) + by for i in (0, 1))
     return _Panel(
         title(name, shown, lines[0].label if len(lines) == 1 else ""),

@@ -17,9 +17,11 @@ from pmtpy.emulators.world import make_world
 from pmtpy.errors import TargetError
 from pmtpy.live._export import KINDS, write_part
 from pmtpy.live._grown import Grown
+from pmtpy.live.desk import Desk
 from pmtpy.live.sensing import LiveTrack
 from pmtpy.live.stored import StoredTrack
 from pmtpy.live.tracks import JlsTrack, Track, layout_of, select
+from pmtpy.plotting.overview import of_file
 from pmtpy.sensor.sensor import Sensor
 from tests.support.worlds import Stream
 
@@ -91,6 +93,31 @@ def test_it_is_drawn_in_slices_that_hold_every_extreme_and_as_single_rows_close_
     assert 19 <= len(close) <= 24
     np.testing.assert_array_equal(close.low, close.high)
     np.testing.assert_allclose(np.diff(close.t), 1e-3, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jls"])
+def test_regions_that_the_program_measured_stand_where_they_were(kind: str, tmp_path: Path) -> None:
+    if kind == "jls":
+        pytest.importorskip("pyjls")
+    clock, path = ManualClock(), tmp_path / f"a.{kind}"
+    with Sensor(Stream(make_world(LOAD, clock=clock)), "stream", clock, history_s=30) as sensor:
+        clock.advance(1.0)
+        sensor.start_dump(path)
+        first_ns = sensor.read().t_ns
+        clock.advance(0.5)
+        with pmt.region("solve", sensor):
+            begun_ns = clock.now_ns()
+            clock.advance(0.25)
+        clock.advance(0.5)
+        sensor.stop_dump()
+    track = JlsTrack("a", path) if kind == "jls" else StoredTrack.of_file("a", path)
+    desk = Desk([track])
+    (found,) = desk.regions(track, *desk.span)
+    assert found.name == "solve"
+    assert found.start == pytest.approx((begun_ns - first_ns) / 1e9, abs=0.01)
+    assert found.end - found.start == pytest.approx(0.25, abs=1e-6)
+    assert desk.regions(track, 0.0, 0.1) == []
+    assert [(r.name, r.start) for r in of_file(path).regions] == [("solve", pytest.approx(found.start, abs=1e-6))]
 
 
 def test_marks_stand_at_their_instants(track: Track) -> None:
