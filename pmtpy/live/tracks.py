@@ -17,6 +17,7 @@ from pmtpy.analysis.uncertainty.interval import Interval
 from pmtpy.analysis.uncertainty.recorded import recorded_uncertainties
 from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats, Layout
+from pmtpy.errors import TargetError
 from pmtpy.io.channels import channel_of
 from pmtpy.io.jls import JlsFile
 from pmtpy.io.recorded import aged_of, regions_in, time_u_of
@@ -167,11 +168,20 @@ def lines_of(names: Sequence[str]) -> list[Line]:
     return [Line(n, "W") for n in powers] + [Line(*n.rsplit("_", 1)) for n in others]
 
 
+def _state_of(path: Path) -> tuple[int, int, int, int] | None:
+    """Return what changes where a file is written or replaced; None: it is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
 class JlsTrack:
     """A JLS recording, of which only what is looked at is read: its pyramid, and samples where they fit."""
 
     def __init__(self, name: str, path: Path) -> None:
-        self._file, self._path = JlsFile(path), path
+        self._file, self._path, self._as_opened = JlsFile(path), path, _state_of(path)
         facts = self._file.facts
         self.name, self.target = name, str(facts.get("target", ""))
         self.virtual = bool(facts.get("virtual"))
@@ -188,7 +198,14 @@ class JlsTrack:
     @property
     def span(self) -> tuple[float, float]:
         """Times of the first and the last row."""
-        return self._span
+        return (0.0, 0.0) if self._changed() else self._span
+
+    def _changed(self) -> bool:
+        """Whether the file has been written anew: nothing that it says now is of this recording."""
+        changed = _state_of(self._path) not in {self._as_opened, None}  # one that was deleted stays readable
+        if changed:
+            self.note = "the file was changed after it was opened: open it again"
+        return changed
 
     @property
     def rows_from(self) -> float:
@@ -204,6 +221,8 @@ class JlsTrack:
 
     def draw(self, line: int, start: float, stop: float, slices: int) -> Envelope:
         """Return a line between two instants: samples where they fit, else from the pyramid."""
+        if self._changed():
+            return Envelope(*(np.empty(0) for _ in range(4)))
         first, last = self._range(start, stop)
         if last - first <= 2 * slices:
             values = self._file.samples(self._column(line), first, last) if last > first else np.empty(0)
@@ -220,11 +239,15 @@ class JlsTrack:
 
     def marks(self, start: float, stop: float) -> list[tuple[float, str]]:
         """Return the labels between two instants."""
+        if self._changed():
+            return []
         marks, _ = self._file.annotations(*self._range(start, stop, 0))
         return [(float(self._file.times(np.array([at]))[0]), text) for at, text in marks]
 
     def gaps(self, start: float, stop: float) -> list[tuple[float, float, int]]:
         """Return where rows were lost."""
+        if self._changed():
+            return []
         first, last = self._range(start, stop)
         _, losses = self._file.annotations(first, last + 1)
         ends = [float(self._file.times(np.array([at]))[0]) for at, _ in losses]
@@ -258,4 +281,7 @@ class JlsTrack:
         """Return the rows of a stretch."""
         from pmtpy.io.read import load
 
+        if _state_of(self._path) != self._as_opened:
+            msg = f"{self._path} was changed or deleted after it was opened; open it again"
+            raise TargetError(msg)
         return load(self._path, start, stop)

@@ -80,6 +80,24 @@ def test_selections_add_up(track: Track) -> None:
     assert parts == pytest.approx(whole, rel=1e-6)
 
 
+def test_a_long_recording_that_is_written_anew_meanwhile_says_so_and_nothing_else(tmp_path: Path) -> None:
+    pytest.importorskip("pyjls")
+    path, other = tmp_path / "a.jls", tmp_path / "b.jls"
+    for each in (path, other):
+        with _fed(each):
+            pass
+    track = JlsTrack("a", path)
+    assert select(track, 2.0, 8.0).powers
+    path.unlink()
+    assert select(track, 2.0, 8.0).powers[0].joules == pytest.approx(360.0, abs=0.2)  # it is open, and still whole
+    with pytest.raises(TargetError, match="deleted"):
+        track.table(2.0, 3.0)
+    other.replace(path)
+    assert select(track, 2.0, 8.0).powers == []
+    assert "open it again" in track.note
+    assert (len(track.draw(0, 0.0, 9.0, 100)), track.marks(0.0, 9.0), track.gaps(0.0, 9.0)) == (0, [], [])
+
+
 def test_beyond_its_ends_a_track_says_nothing(track: Track) -> None:
     assert select(track, 20.0, 30.0).powers == []
     assert select(track, -5.0, 30.0).seconds == pytest.approx(9.999, abs=0.002)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 from pmtpy.errors import FileFormatError
@@ -50,9 +51,11 @@ class Budget:
         Raises FileFormatError: it says how a part can be read.
         """
         if self._limit is not None and size > self._limit:
+            thinned = f"{shlex.quote(str(self._path))} {shlex.quote(f'{self._path.stem}-10ms.parquet')}"
             msg = (
                 f"{self._path}: {what} would take {size / 1e9:.3g} GB, and {self._limit / 1e9:.3g} GB can be had; "
                 "read a part of it: load(path, start=0, stop=60) takes a minute of it, max_rows=1000000 so many rows; "
-                "on the command line --from 0 --to 60s, or pmtpy convert --interval 10ms, which keeps the energy"
+                "on the command line add --from 0 --to 60s, or take the whole in fewer rows with the same energy: "
+                f"pmtpy convert {thinned} --interval 10ms"
             )
             raise FileFormatError(msg)
