@@ -38,7 +38,8 @@ cores, on a virtual device by the load it watches."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.add_argument("targets", nargs="+", metavar="TARGET", help="a recording, or a sensor name[:device]")
-    parser.add_argument("--channel", metavar="NAME", help="which power; default: the first that the sensor reads")
+    which = "which power; default: of a recording its total, of a sensor the first that it reads"
+    parser.add_argument("--channel", metavar="NAME", help=which)
     parser.add_argument("--load", metavar="FILE", help="when the load was on (recordings only)")
     parser.add_argument("--meter", metavar="FILE", help="a reference meter's recording of the same time")
     parser.add_argument(
