@@ -28,6 +28,8 @@ class Parser(argparse.ArgumentParser):
         """End the program over words that nobody understands."""
         word = words[0].partition("=")[0]
         near = nearest(word, self.options()) if word.startswith("-") else ""
+        if word in self.options():
+            near = f" there: it stands behind {self.prog}"
         self.error(f"{' '.join(words)}: not understood{hint}{near}")
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
