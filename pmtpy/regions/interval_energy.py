@@ -34,6 +34,8 @@ _STILL_REFRESHES = 3.0  # one may pass before a counter moves, and one more if r
 _CONTEXT_S = CONTEXT_SAMPLES * 0.1  # pollers read every 0.1 s or faster
 _STREAM_S = 1e-3 * 0.9  # a period below this is that of a stream: no register is as fast
 _MOST_ROWS = 500  # at either end of a region: more tell nothing new of how the power moves
+_LATE_NS = 30_000_000  # rows of a stream come within less, through a pseudo-terminal too
+_LATELY_S, _MEAN_NS = 1.0, 1_000_000  # how far back, and over how long, powers of late are looked at
 _FORGOTTEN = (
     "the rows of the region are not kept any more, so how the power moved is judged by its ends alone; ask sooner, or "
     "keep more with history_s="
@@ -116,6 +118,7 @@ class _Stretch:
             # Each update of a stream is a row; of a register nobody knows what polls that are forgotten have missed.
             seconds / came if forgotten and made.source.traits.streaming else 0.0,
             made.carry_s,
+            _of_late(made, a, b),
         )
         t_s = np.asarray(rows.t_ns - a.t_ns, np.float64) / 1e9
         return cls(made, a, b, rows, t_s, rows.watts.T[1:], interval, warnings)
@@ -124,7 +127,8 @@ class _Stretch:
         """Return what was integrated of some channels."""
         all_of = self.interval
         joules, unknown = ([values[i] for i in columns] for values in (all_of.joules, all_of.uncovered_s))
-        return all_of._replace(joules=joules, uncovered_s=unknown)
+        of_late = [all_of.of_late[i] for i in columns] if all_of.of_late else ()
+        return all_of._replace(joules=joules, uncovered_s=unknown, of_late=of_late)
 
     def settled(self, reach: Sequence[float]) -> bool:
         """Whether no later row can change the judgement: all that tell of the end have come, or it was read there."""
@@ -161,6 +165,26 @@ def _found(stretch: _Stretch, profiles: Mapping[str, Profile], load: LoadInterva
         return [found[i] for i in sorted(found)]
     beyond = [calibration.warning(c, watts[i]) for i, c in enumerate(layout.energy)]
     return [found[i].warned(warning) if warning else found[i] for i, warning in enumerate(beyond)]
+
+
+def _of_late(made: Acquisition, a: CurvePoint, b: CurvePoint) -> list[tuple[float, float]]:
+    """Between which powers each channel was of late, where the rows of a stream are late; else nothing.
+
+    Those are means over a millisecond, in which noise of single samples does not count, from a while before the newest
+    row: the load may do again what it did then.
+    """
+    if not made.source.traits.streaming or b.extended_ns <= _LATE_NS:
+        return []
+    rows = made.around(a, b, max(_LATELY_S, CONTEXT_AHEAD * b.extended_ns / 1e9))
+    if len(rows) < 2:
+        return []
+    together = max(1, round(_MEAN_NS * (len(rows) - 1) / int(rows.t_ns[-1] - rows.t_ns[0])))
+    watts = rows.watts[: len(rows) // together * together, 1:]
+    means = watts.reshape(-1, together, watts.shape[1]).mean(axis=1)
+    means = means[np.isfinite(means).all(axis=1)]
+    if not len(means):
+        return []
+    return list(zip(means.min(axis=0).tolist(), means.max(axis=0).tolist(), strict=True))
 
 
 def _moved(channels: Sequence[Channel], rows: Frame, columns: Sequence[int]) -> Any:

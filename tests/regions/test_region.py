@@ -109,6 +109,33 @@ def test_a_stream_that_is_held_up_says_so_until_its_rows_come() -> None:
         assert not any("is known" in w for w in settled.warnings)
 
 
+@pytest.mark.parametrize("late_s", [0.05, 0.15, 0.25])
+def test_a_region_asked_for_while_rows_are_late_holds_whatever_the_load_did_of_late(late_s: float) -> None:
+    clock = ManualClock()
+    world = make_world("square:low=20,high=100,hz=1.43", clock=clock)
+    source = Stream(world)
+    held, said = [], 0
+    with Sensor(source, "stream", clock) as sensor:
+        clock.advance(1.0)
+        sensor.read()
+        for k in range(40):
+            source.held_ns = math.inf
+            clock.advance(0.6 + 0.0173 * k)
+            sensor.read()
+            start = clock.now_ns()
+            with pmt.region("late", sensor) as r:
+                clock.advance(0.35 - late_s)
+                sensor.read()
+                source.held_ns = clock.now_ns()
+                clock.advance(late_s)
+            true, early = world.joules_between(start, clock.now_ns()), r["stream"]
+            held.append(abs(early.joules - true) <= 2.0 * early.uncertainty_joules)
+            said += any("have not come yet" in w for w in early.warnings)
+            assert not any("too short" in w for w in early.warnings)
+    assert sum(held) >= 38, held  # 2 u are 95 %
+    assert said == len(held)
+
+
 def test_of_a_region_within_a_stall_nothing_is_known_and_so_far_never_falls() -> None:
     clock = ManualClock()
     source = Stream(make_world("constant:60", clock=clock))

@@ -46,6 +46,7 @@ _HIDDEN, _BEATS, _WIDE_WINDOW = 0.067, 3.0, 1.5
 _NEVER_SEEN = math.sqrt(2.0 / 3.0)
 _FULL_COVERAGE = 0.9  # below this share of time seen a sensor is called part-time (gpu-table of Yang et al., duty)
 _SELDOM = 0.75  # of the time between readings
+_LATE_SHARE = 0.1  # of a region, for which rows have not come yet: above it this is said
 _DOUBTFUL_SHARE = 0.1  # twice edges and lag together above this share of the energy: the region is too short
 # Components that come from the load and the two instants, which all channels share.
 _SHARED = frozenset({"edges", "ahead", "lag", "clock", "unresolved", "uncovered", "reconstruction"})
@@ -274,7 +275,8 @@ class _Judge:
         """No row has come for the last part of the interval: the power may have moved there as it did before.
 
         Beyond a few samples it walks, one step in each: a walk with steps of ``r`` has the variance ``r^2 a^3 / (3 D)``
-        in its integral.
+        in its integral. A stream whose rows are late is thousands of samples behind, whose noise hides the steps of the
+        load: there it may have been anything between the powers of late.
         """
         ahead, sample = max(self.seen.unseen_s, self.seen.extrapolated_s), self.sample_s
         if ahead <= 0.0:
@@ -283,7 +285,8 @@ class _Judge:
         near = rms * math.sqrt(ahead * (sample + ahead) / 2.0)
         walked = rms * math.sqrt(ahead**3 / (3.0 * sample)) if sample > 0.0 else 0.0
         most = self.seen.range_watts * min(ahead, self.seen.seconds) / _BOUND  # it stays between those that were seen
-        return max(near, min(walked, most))
+        late = self.seen.late_swing_watts * min(ahead, self.seen.seconds) / _BOUND
+        return max(near, min(walked, most), late)
 
     def sampling(self) -> float:
         """What is not seen between the windows: steps that are misplaced there, and changes faster than the samples."""
@@ -306,12 +309,15 @@ class _Judge:
         return (1.0 - seen.seconds / self.needed_s) * min(top * seen.seconds, seen.most_joules) / _RECTANGULAR
 
     def uncovered(self) -> float:
-        """Time without known energy may have held as much as the rest; without any rest, up to the channel's limit."""
+        """Time without known energy may have held as much as the rest; without any rest, up to the channel's limit.
+
+        Where that is because rows are late, it may have held the largest power of late.
+        """
         unknown_s, limit = self.seen.uncovered_s, self.channel.max_watts
         if unknown_s <= 0.0:
             return 0.0
         if self.seen.seconds > unknown_s:
-            return self.mean_w * unknown_s
+            return max(self.mean_w, self.seen.late_peak_watts) * unknown_s
         return math.nan if limit is None else limit * unknown_s / _BOUND
 
     def lost(self) -> float:
@@ -336,6 +342,11 @@ class _Judge:
                 f"{name}: no energy is known for {_duration(seen.uncovered_s)} ({share:.0%} of the region); "
                 "the joules do not contain it"
             )
+        if seen.late_swing_watts and seen.extrapolated_s > _LATE_SHARE * seen.seconds:
+            out.append(
+                f"{name}: rows of the last {_duration(min(seen.extrapolated_s, seen.seconds))} have not come yet; the "
+                "power before was taken to go on there, and asking a little later tells more"
+            )
         if seen.dropped_joules:
             out.append(
                 f"{name}: it showed no power for a moment, between readings of like powers; if that was a fault of the "
@@ -359,7 +370,8 @@ class _Judge:
 
     def _too_short(self, components: dict[str, float]) -> list[str]:
         seen, short = self.seen, self.seen.seconds < max(self.needed_s, self.refresh_s)
-        blurred = math.hypot(*(components[part] for part in ("edges", "ahead", "lag", "clock")))
+        ahead = 0.0 if seen.late_swing_watts else components["ahead"]  # a longer region would not bring rows sooner
+        blurred = math.hypot(components["edges"], ahead, components["lag"], components["clock"])
         used = abs(seen.joules) or (
             blurred if self.channel.least_watts > 0.0 else math.inf
         )  # no powered part uses none

@@ -60,6 +60,9 @@ class IntervalStatistics(NamedTuple):
     # the same from what the newest row shows, which is further back than the row, by the lag
     unseen_s: float = 0.0
     looked: float = math.inf  # readings in and around the interval that tell how the power moves
+    # of a stream whose rows are late: largest less smallest power of late, and the largest
+    late_swing_watts: float = 0.0
+    late_peak_watts: float = 0.0
     # what is missing if readings of nothing between two like powers were those of a monitor that failed
     dropped_joules: float = 0.0
 
@@ -79,3 +82,5 @@ class Interval(NamedTuple):
     # between the rows that came, where the rows themselves are not kept any more; 0: they are, and show it
     spacing_s: float = 0.0
     carry_s: float = math.inf  # how long the power of the newest row was taken to go on beyond it, where none has come
+    # for each channel of a stream whose rows are late: the smallest and the largest power of late; empty: they are not
+    of_late: Sequence[tuple[float, float]] = ()

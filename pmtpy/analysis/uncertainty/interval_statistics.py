@@ -158,6 +158,7 @@ class _Together:
             aged = self.refresh or aged
         starts, ends = self._edge(0.0, aged), self._edge(length, aged)
         nothing = [0.0] * len(self.p)
+        of_late = [interval.of_late[i] if interval.of_late else (0.0, 0.0) for i in columns]
         # An age that is uniform up to ``aged`` has the mean square of a third of it; all rows may be of one age.
         time_u = math.hypot(interval.time_u_s, aged / _ROOT_3) if self.power else interval.time_u_s
         late, most, clock = self._energies(length, time_u)
@@ -193,6 +194,8 @@ class _Together:
                 ranges[i],
                 unseen,
                 looked,
+                of_late[i][1] - of_late[i][0],
+                of_late[i][1],
                 dropped[i],
             )
             for i, (column, channel) in enumerate(zip(columns, self.channels, strict=True))
