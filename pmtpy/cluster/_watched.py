@@ -119,14 +119,14 @@ class _Account:
         self._facts = [by_name.get(n) for n in self._names]
         # Units of numbers that are no energy, in the order of a row's values.
         self._values = [(c.name, c.quantity) for c in layout.values]
-        self._base: State | Point | None = None
+        self._base: State | Point | None = made.newest  # counted is from here on
         self._lost_before: int | None = None
         self._joules = [0.0] * len(self._names)
         self._uncovered = [0.0] * len(self._names)
         self._lost = 0
         self._lasting = [0.0] * len(self._names)
         self._squares = [0.0] * len(self._names)
-        self._judged_joules: list[float] | None = None  # of the last judgement
+        self._judged_joules: list[float] | None = None  # in all that was judged
         self._asked_ns = self._clock.now_ns()
         self.judged_ns = self._clock.now_ns()
         self._region = self._begun()
@@ -210,7 +210,7 @@ class _Account:
         _log.warning("%s is back", self._target)
 
     def _count(self, state: State) -> None:
-        """Add what was used since the first reading; what the sensor takes back waits until it is used again.
+        """Add what was used since the watching began; what the sensor takes back waits until it is used again.
 
         Only what was read counts: up to now, a power is extended by its last value, which may prove wrong.
         """
@@ -285,10 +285,12 @@ class _Account:
         measured = ended.outcomes()[self._target]
         if not isinstance(measured, Measurement):
             return  # it was lost: the time without known energy tells of it
+        judged = self._judged_joules or [0.0] * len(self._names)
         for k, name in enumerate(self._names):
             one = measured if name == TOTAL else measured.channels[name]
+            judged[k] += one.joules
             self._lasting[k] += math.fsum(u for part, u in one.components if part in _LASTING)
             self._squares[k] += math.fsum(u * u for part, u in one.components if part not in _LASTING)
             if not math.isfinite(one.uncertainty_joules):
                 self._squares[k] = math.nan
-        self._judged_joules = list(self._joules)
+        self._judged_joules = judged

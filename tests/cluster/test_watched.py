@@ -26,7 +26,7 @@ def shown(now: SensorNow) -> dict[tuple[str, str], float]:
     return {(family.name, channel): value for family, channel, value in samples(now)}
 
 
-def test_energy_counts_from_the_first_reading_with_its_uncertainty_and_refresh() -> None:
+def test_energy_counts_from_the_beginning_with_its_uncertainty_and_refresh() -> None:
     clock, _, sensor = counter_sensor("constant:60")
     with sensor, Watched([sensor]) as watched:
         (first,) = watched.read()
@@ -54,6 +54,22 @@ def test_the_uncertainty_holds_a_gain_in_full_however_often_it_is_judged() -> No
         by_name = {c.name: c for c in now.channels}
         assert by_name["package0"].joules == pytest.approx(4800.0)
         assert by_name["package0"].uncertainty_joules == pytest.approx(0.02 * 4800.0, rel=0.01)
+
+
+def test_what_was_used_before_anybody_asked_counts_and_quick_questions_leave_the_uncertainty_as_it_is() -> None:
+    clock = ManualClock()
+    source = Counter(make_world("constant:60", clock=clock))
+    source.channels = tuple(dataclasses.replace(c, gain_u=0.02) for c in source.channels)
+    with Sensor(source, "test", clock) as sensor, Watched([sensor]) as watched:
+        clock.advance(6.0)
+        for _ in range(40):
+            watched.read()
+            clock.advance(0.01)
+        clock.advance(3.0)
+        (now,) = watched.read()
+        package = next(c for c in now.channels if c.name == "package0")
+        assert package.joules == pytest.approx(40.0 * 9.4)
+        assert package.uncertainty_joules == pytest.approx(0.02 * 40.0 * 9.4, rel=0.01)
 
 
 def test_a_lost_sensor_shows_no_power_and_its_counter_stands_still_until_it_is_back() -> None:
