@@ -19,7 +19,7 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _HARMONICS = 5  # of a pattern: that of a square load is a square
-_FINER = 8  # grid of frequencies, relative to what the length resolves
+_FINER = 8  # frequencies that are tried, relative to what the length resolves
 _FEWEST_CYCLES = 1.5
 _FOLDED = 5.0  # of what readings resolve: the fifth harmonic of a faster pattern would be folded back onto it
 _LEAST_SHARE = 0.5  # of the spread, that a pattern explains
@@ -62,13 +62,15 @@ def find_pattern(t_s: Floats, watts: Floats, load_hz: float) -> Pattern:
     if len(t) < 8 * _HARMONICS or not length > 0.0 or not np.any(w):
         msg = f"under a load of {load_hz:g} Hz there are {len(t)} values, or they do not change: record longer"
         raise DeclinedError(msg)
+    from scipy.fft import next_fast_len, rfft
     from scipy.optimize import minimize_scalar
-    from scipy.signal import lombscargle
 
     nyquist = 0.5 * (len(t) - 1) / length
-    grid = np.arange(1.0, nyquist * length * _FINER) / (length * _FINER)
+    even = np.interp(np.linspace(t[0], t[-1], len(t)), t, w)
+    padded = next_fast_len(_FINER * len(t), real=True)
     # The fundamental is the strongest of a pattern's parts; the harmonics then keep its square shape from pulling it.
-    first = float(grid[int(np.argmax(lombscargle(t, w, 2.0 * math.pi * grid)))])
+    strongest = 1 + int(np.argmax(np.abs(rfft(even, padded)[1:-1])))
+    first = strongest / padded * 2.0 * nyquist
     near = (max(first - 0.5 / length, 0.2 / length), first + 0.5 / length)
     found = minimize_scalar(lambda hz: _rest(t, w, hz), bounds=near, method="bounded",
                             options={"xatol": 1e-7 / length})  # fmt: skip
@@ -105,13 +107,15 @@ def _rest(t: Floats, w: Floats, hz: float) -> float:
 
 def _error(t: Floats, w: Floats, hz: float) -> float:
     """Standard error of the frequency: the derivative by it, less what amplitudes can make up for."""
+    from scipy.signal import correlate
+
     design = _design(t, hz)
     weights = np.linalg.lstsq(design, w, rcond=None)[0]
     rest = w - design @ weights
     by_hz = (_design(t, hz * (1.0 + 1e-6)) - _design(t, hz * (1.0 - 1e-6))) @ weights / 2e-6 / hz
     own = by_hz - design @ np.linalg.lstsq(design, by_hz, rcond=None)[0]
     # What is left over has a memory (the corners of the pattern): up to where it is lost, neighbours tell the same.
-    lag = np.correlate(rest, rest, "full")[len(rest) - 1 :]
+    lag = correlate(rest, rest, method="fft")[len(rest) - 1 :]
     lost = int(np.argmax(lag <= 0.0)) or len(lag)
     memory = 1.0 + 2.0 * float(np.sum(lag[1:lost])) / max(float(lag[0]), 1e-300)
     variance = float(rest @ rest) / max(len(t) - 2 * _HARMONICS - 2, 1)

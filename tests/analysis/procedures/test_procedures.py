@@ -29,6 +29,15 @@ def _rate(rate_hz: float, loads_hz: tuple[float, ...], rng: np.random.Generator,
     return internal_rate([find_pattern(*_shown(hz, rate_hz, seconds, rng), hz) for hz in loads_hz])
 
 
+def test_the_pattern_of_many_readings_is_found_in_one_look() -> None:
+    rng = np.random.default_rng(1)
+    t = np.sort(np.arange(40_000) + rng.uniform(0.0, 0.2, 40_000)) * 5e-4
+    watts = 60.0 + 30.0 * np.sign(np.sin(2.0 * np.pi * 1.37 * t + 0.3)) + rng.normal(0.0, 1.0, len(t))
+    found = find_pattern(t, watts, 2000.0)
+    assert found.hz.contains(1.37)
+    assert found.hz.half_width < 1e-3
+
+
 def test_the_patterns_of_the_study_give_its_rate() -> None:
     found = _rate(STUDY_HZ, (1995.0, 1996.0, 1997.0), np.random.default_rng(1))
     assert [round(p.hz.value, 2) for p in found.patterns] == [1.24, 0.24, 0.76]
