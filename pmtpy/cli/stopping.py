@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _SIGNALS = tuple(getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n))
+_IMPORTING = "<frozen importlib"
+_AGAIN_S = 0.02  # until a signal that came while modules are imported is sent again
 _LOOK_S = 0.1  # how often a wait looks whether an end was asked for that nobody heard of
 
 
@@ -49,7 +51,14 @@ class Stop:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _ask(self, number: int, _frame: FrameType | None) -> None:
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if frame is not None and frame.f_code.co_filename.startswith(_IMPORTING):
+            # Some of that is called from C, which throws exceptions away: what was asked for there would be lost.
+            main = threading.main_thread().ident
+            again = threading.Timer(_AGAIN_S, lambda: signal.pthread_kill(main or 0, number))
+            again.daemon = True
+            again.start()
+            return
         if self._asked is None or number == signal.SIGINT:
             self._asked, self._due = number, True
             raise Stopped(number)

@@ -57,7 +57,9 @@ def started(tmp_path: Path) -> Iterator[Started]:
     yield start
     for child in children:
         child.kill()
-        child.communicate()
+        child.wait()
+        for pipe in filter(None, (child.stdin, child.stdout, child.stderr)):  # what it started may still hold them
+            pipe.close()
 
 
 def wait_for(condition: Callable[[], bool], limit_s: float = 240.0) -> None:

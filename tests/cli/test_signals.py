@@ -8,9 +8,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import FrameType, SimpleNamespace
+from typing import cast
 
 import pytest
 
+from pmtpy.cli.stopping import Stop, Stopped
 from tests.cli.conftest import ROOT, Started, wait_for
 
 LONG = {
@@ -67,6 +70,15 @@ def test_a_hang_up_that_is_switched_off_stays_off(started: Started, tmp_path: Pa
         child.send_signal(signal.SIGTERM)
         assert child.wait(timeout=120) == 0
     assert json.loads((tmp_path / "run.csv.json").read_text())["complete"] is True
+
+
+def test_a_signal_in_the_midst_of_an_import_comes_again_behind_it() -> None:
+    midst = SimpleNamespace(f_code=SimpleNamespace(co_filename="<frozen importlib._bootstrap>"))
+    with Stop() as stop:
+        stop._ask(signal.SIGTERM, cast("FrameType", midst))  # where an exception may be thrown away
+        assert not stop.asked
+        with pytest.raises(Stopped, match="SIGTERM"):
+            stop.rest(240.0)
 
 
 def test_ctrl_c_while_python_still_imports_ends_quietly(started: Started, tmp_path: Path) -> None:
