@@ -181,10 +181,8 @@ def _of_late(made: Acquisition, a: CurvePoint, b: CurvePoint) -> list[tuple[floa
     together = max(1, round(_MEAN_NS * (len(rows) - 1) / int(rows.t_ns[-1] - rows.t_ns[0])))
     watts = rows.watts[: len(rows) // together * together, 1:]
     means = watts.reshape(-1, together, watts.shape[1]).mean(axis=1)
-    means = means[np.isfinite(means).all(axis=1)]
-    if not len(means):
-        return []
-    return list(zip(means.min(axis=0).tolist(), means.max(axis=0).tolist(), strict=True))
+    known = [column[np.isfinite(column)] for column in means.T]
+    return [(float(w.min()), float(w.max())) if len(w) else (0.0, 0.0) for w in known]
 
 
 def _moved(channels: Sequence[Channel], rows: Frame, columns: Sequence[int]) -> Any:
@@ -264,7 +262,13 @@ def _informed(channel: Channel, others: Sequence[Channel], values: Floats) -> Ch
         return channel
     names = [c.name for c in others]
     volts, amperes = (names.index(operand) for operand in channel.operands)
-    means = values[:, volts].mean(), values[:, amperes].mean()
+    both = values[:, (volts, amperes)]
+    means = both.mean(axis=0)
+    if not np.isfinite(means).all():  # rows in which the converter was at its end tell nothing; the others do
+        both = both[np.isfinite(both).all(axis=1)]
+        if not len(both):
+            return channel
+        means = both.mean(axis=0)
     return of_product(channel, others[volts], others[amperes], float(means[0]), float(means[1]))
 
 

@@ -136,6 +136,39 @@ def test_a_region_asked_for_while_rows_are_late_holds_whatever_the_load_did_of_l
     assert said == len(held)
 
 
+def test_a_reading_at_the_end_of_the_converter_leaves_the_uncertainty_of_the_regions_around_it_known() -> None:
+    clock = ManualClock()
+    source = Stream(make_world("square:low=20,high=100,hz=1.43", clock=clock))
+    known = {"gain_u": 0.01, "offset_u": 0.01, "noise": 0.0, "resolution": 0.0}
+    source.channels = tuple(c.with_uncertainty(**known) if "." in c.name else c for c in source.channels)
+    plain = source.read
+
+    def read() -> Block:
+        block = plain()
+        raw = block.raw.copy()
+        raw[block.t_ns == unread_ns, 1] = math.nan  # the current of one pair
+        return replace(block, raw=raw)
+
+    source.read = read  # type: ignore[method-assign]
+    unread_ns = clock.now_ns() + 1_500_000_000
+    with Sensor(source, "stream", clock) as sensor:
+        measured = []
+        for late_s in (0.15, 0.0) * 5:  # the first of them before it, the third over it
+            clock.advance(0.2)
+            sensor.read()
+            with pmt.region("around", sensor) as r:
+                clock.advance(0.35 - late_s)
+                sensor.read()
+                source.held_ns = clock.now_ns() if late_s else math.inf
+                clock.advance(late_s)
+            measured.append(r["stream"])
+            source.held_ns = math.inf
+    for one in measured:
+        for m in (one, *one.channels.values()):
+            assert 0.0 < m.uncertainty_joules < math.inf
+    assert [m.coverage == 1.0 for m in measured] == [True, True, False, *[True] * 7]
+
+
 def test_of_a_region_within_a_stall_nothing_is_known_and_so_far_never_falls() -> None:
     clock = ManualClock()
     source = Stream(make_world("constant:60", clock=clock))
