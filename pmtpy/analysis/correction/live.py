@@ -106,7 +106,10 @@ def live_energy(
     response = responses[0][1]
     if not _covered(seen, response, seconds):
         return None
-    responses = [(share, replace(r, lag_u=math.hypot(r.lag_u, seen.jitter_s))) for share, r in responses]
+    responses = [
+        (share, replace(r, lag_u=math.hypot(r.lag_u, seen.jitter_s), step_w=channel.smallest_step))
+        for share, r in responses
+    ]
     load, notes = _fit_load(channel, response, seen, load)
     try:
         found = likely_energy(

@@ -17,6 +17,7 @@ import numpy as np
 
 from pmtpy.analysis.energy._posterior import Pace, Posterior, Readings, Terms
 from pmtpy.analysis.energy._stamped import StampedLoad
+from pmtpy.analysis.signal.estimate import rounding_error
 from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import Response
@@ -126,6 +127,9 @@ def region_energy(
     near = _around(t_s, response, region, _AROUND if load is None else _STAMPED, ahead_s)
     t, seen = t_s[near], power[near]
     begins = float(t[0]) - response.delay_s - response.span_s
+    inside = slice(*np.searchsorted(t - response.lag_s, region))
+    # A power that lasts is rounded alike in all readings; what differs between them is noise of the estimator.
+    rounded = rounding_error(seen[inside], response.noise_in_s, response.step_w / response.gain)
     notes = _gaps(t, response, region)
     if load is not None and load.switches(begins, float(t[-1]) - response.delay_s):
         unknown = [at for at in (load.since_s, load.until_s) if begins < at < t[-1]]
@@ -133,11 +137,13 @@ def region_energy(
             Readings(t, seen, response, region, unknown, stamped=True),
             StampedLoad.beforehand(load, response, t, seen, region),
         )
-        energy = _stated(found, response, region, "load-informed", notes)
+        energy = _stated(found, response, region, "load-informed", notes, rounded_w=rounded)
         share = math.sqrt(found.variance) / max(abs(found.joules), 1e-300)
         return energy if share <= _HARDLY else replace(energy, warnings=(*energy.warnings, _hardly(share)))
     found = _alone(Readings(t, seen, response, region, (), stamped=False), t, region)
-    return _in_step(_stated(found, response, region, "reconstruction", notes), power, response, end_s - start_s)
+    return _in_step(
+        _stated(found, response, region, "reconstruction", notes, rounded_w=rounded), power, response, end_s - start_s
+    )
 
 
 def likely_energy(
@@ -271,7 +277,13 @@ def _steps(at: Sequence[float], end_s: float, readings: Readings, t_s: Floats) -
 
 
 def _stated(
-    found: Posterior, response: Response, region: tuple[float, float], method: str, notes: tuple[str, ...]
+    found: Posterior,
+    response: Response,
+    region: tuple[float, float],
+    method: str,
+    notes: tuple[str, ...],
+    *,
+    rounded_w: float,
 ) -> Energy:
     """Put what the sensor itself is wrong by beside what the readings leave open."""
     start, end = (int(np.searchsorted(found.bounds_s, at)) for at in region)
@@ -281,6 +293,7 @@ def _stated(
         ("reconstruction", math.sqrt(max(0.0, found.variance))),
         ("gain", response.gain_u * abs(found.joules - response.known_at_w * (region[1] - region[0]))),
         ("offset", response.offset_u / response.gain * (region[1] - region[0])),
+        ("resolution", rounded_w * (region[1] - region[0])),
         ("lag", response.lag_u * float(np.max(np.abs(rose)))),
         # A step is anywhere in what is not seen of its period.
         ("blind", response.blind_s / math.sqrt(12.0) * math.hypot(*(_swing(found, response, at) for at in region))),
@@ -298,7 +311,7 @@ def _swing(found: Posterior, response: Response, at_s: float) -> float:
 def _in_step(energy: Energy, power: Floats, response: Response, length_s: float) -> Energy:
     """State what the energy may be if the load repeats in step with the sensor.
 
-    Each reading then sees the same phases of it, and may prefer some (:func:`_preferred`); and the load may be ahead
+    Each reading then sees the same phases of it, and may prefer some (:func:`_unseen`); and the load may be ahead
     of its mean at either end by half of what a period, or the window, holds. Powers between the lowest and the
     highest shown; if no rest was ever shown, between nothing and as much again.
     """
@@ -306,9 +319,9 @@ def _in_step(energy: Energy, power: Floats, response: Response, length_s: float)
     if highest - lowest < _REST * highest:
         lowest = 0.0
     highest = max(highest, 2.0 * mean - lowest)
-    unseen, ends = _preferred(response) * length_s, max(response.period_s, response.window_s) / 2.0
-    low = min(energy.low, energy.joules - (unseen + ends) * max(mean - lowest, 0.0))
-    high = max(energy.high, energy.joules + unseen * (highest - mean) + ends * max(mean - lowest, 0.0))
+    least, most = _unseen(response, mean, lowest, highest)
+    ends = max(response.period_s, response.window_s) / 2.0 * max(mean - lowest, 0.0)
+    low, high = min(energy.low, least * length_s - ends), max(energy.high, most * length_s + ends)
     energy = replace(energy, aliased=(low, high))
     wide = high - low > max(_WIDER * (energy.high - energy.low), _WORTH * abs(energy.joules))
     if not wide or (response.coverage >= _PART_TIME and lowest == 0.0):
@@ -321,10 +334,18 @@ def _in_step(energy: Energy, power: Floats, response: Response, length_s: float)
     return replace(energy, warnings=(*energy.warnings, why))
 
 
-def _preferred(response: Response) -> float:
-    """Return the greatest share by which a kernel sees some phases of an update period more than others."""
+def _unseen(response: Response, shown: float, lowest: float, highest: float) -> tuple[float, float]:
+    """Return the least and the largest mean power that a kernel shows as ``shown`` if each update sees the same.
+
+    The largest is that of a load which is at its highest in those phases of the update period that the kernel sees
+    least, for as long as ``shown`` allows.
+    """
+    if not highest > lowest:
+        return shown, shown
     tick = response.period_s / _PHASES
     many = math.ceil((response.window_s + 8.0 * response.tau_s) / tick) + 1
     seen = np.diff(response.step(np.asarray(np.arange(many + 1) * tick, np.float64)))
-    folded = np.bincount(np.arange(many) % _PHASES, seen, _PHASES)
-    return float(np.sum(np.abs(folded - 1.0 / _PHASES))) / 2.0
+    folded = np.sort(np.bincount(np.arange(many) % _PHASES, seen, _PHASES))
+    on, phases = (shown - lowest) / (highest - lowest), np.linspace(0.0, 1.0, _PHASES + 1)
+    ends = [float(np.interp(on, np.append(0.0, np.cumsum(f)), phases)) for f in (folded[::-1], folded)]
+    return lowest + ends[0] * (highest - lowest), lowest + ends[1] * (highest - lowest)

@@ -107,17 +107,18 @@ def huber_weights(residuals: Floats, k: float = 1.345) -> Floats:
     return np.asarray(np.minimum(1.0, k * scale / np.maximum(np.abs(residuals), 1e-300)), np.float64)
 
 
-def rounding_error(values: Floats, residual_sd: float) -> float:
-    """Standard error of a mean of rounded ``values`` that averaging does not remove.
+def rounding_error(values: Floats, residual_sd: float, step: float | None = None) -> float:
+    """Standard error of a mean of rounded ``values`` that averaging does not remove; None: the ``step`` they show.
 
     Rounding errs by up to half a step, the same way whenever the same value is shown, so errors average only over
     distinct values; noise of more than a third of a step makes them average over readings too (dither: the mean error
     falls as ``exp(-2 pi^2 sd^2 / step^2)``; Widrow and Kollar, Quantization Noise, 2008).
     """
     distinct, counts = np.unique(np.round(values, 6), return_counts=True)
-    if len(distinct) < 2:
+    if step is None:
+        step = float(np.min(np.diff(distinct))) if len(distinct) > 1 else 0.0
+    if step == 0.0:
         return 0.0
-    step = float(np.min(np.diff(distinct)))
     noise = max(residual_sd**2 - step**2 / 12.0, 0.0)
     share = float(np.sum((counts / len(values)) ** 2))
     return step / math.sqrt(12.0) * math.exp(-2.0 * math.pi**2 * noise / step**2) * math.sqrt(share)

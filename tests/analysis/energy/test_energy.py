@@ -588,3 +588,28 @@ def test_a_window_wider_than_all_readings_is_no_singular_matter() -> None:
     wide = Response(0.1, window_s=1.0, noise_w=0.1)
     found = region_energy(np.asarray(t, np.float64), np.full(9, 60.0), wide, start_s=0.0, end_s=0.9)
     assert found.joules == pytest.approx(54.0, rel=0.01)
+
+
+def test_a_register_of_whole_watts_on_a_steady_power_is_off_by_less_than_is_said() -> None:
+    t = 0.05 * np.arange(400.0)
+    held = []
+    for watts in np.linspace(70.0, 71.0, 21):
+        readings = np.round(watts + 0.05 * np.random.default_rng(3).standard_normal(400))
+        found = region_energy(t, readings, Response(0.05, 0.05, noise_w=0.05, step_w=1.0), start_s=2.0, end_s=18.0)
+        held.append(found.low <= 16.0 * watts <= found.high)
+        assert found.high - found.low < 2.0 * 1.96 * 16.0 * 0.35  # of a rectangle of one watt, and of the noise
+    assert all(held)
+
+
+@pytest.mark.parametrize("phase", [0.0, 0.3, 0.6])
+@pytest.mark.parametrize("tau", [0.04, 0.1, 0.2])
+def test_what_a_one_pole_may_be_shown_by_a_load_exactly_in_step_holds_the_truth(tau: float, phase: float) -> None:
+    # A power of 60 and 240 W with the period of the updates: all readings after the first seconds are one number.
+    t, kept = 0.1 * np.arange(80.0) + 0.1 * phase, math.exp(-0.05 / tau)
+    at_rise = 60.0 + 180.0 * (1.0 - kept) * kept / (1.0 - kept * kept)  # what it shows when the load goes on
+    at_fall = 240.0 + (at_rise - 240.0) * kept
+    on = phase < 0.5
+    level = 240.0 if on else 60.0
+    steady = level + ((at_rise if on else at_fall) - level) * math.exp(-0.1 * (phase % 0.5) / tau)
+    found = region_energy(t, np.full(80, steady), Response(0.1, 0.0, tau, noise_w=0.1), start_s=2.0, end_s=6.0)
+    assert found.aliased[0] <= 4.0 * 150.0 <= found.aliased[1]
