@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import signal
 import tempfile
@@ -58,6 +59,7 @@ class View:
         self.port: int = sockets[0].getsockname()[1]
         hosts = _LOCAL if address in _LOCAL else (*_LOCAL, address)
         self._door = Door(hosts, self.port)
+        asyncio.set_event_loop(asyncio.new_event_loop())  # newer Pythons make none by themselves
         self._loop = IOLoop.current()
         shown = f"[{address}]" if ":" in address else address
         self.url = f"http://{shown}:{self.port}/?token={self._door.token}"
@@ -88,6 +90,7 @@ class View:
         finally:
             self._over.set()
             self._server.stop()
+            self._loop.close()
 
     def _take(self) -> None:
         while not HOST_CLOCK.wait_until(HOST_CLOCK.now_ns() + _TAKEN_NS, self._over):

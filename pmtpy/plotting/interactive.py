@@ -11,6 +11,7 @@ from __future__ import annotations
 import html
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -188,6 +189,7 @@ class _Drawing:
             SumAggregator,
             TableColumn,
         )
+        from bokeh.util.warnings import BokehDeprecationWarning
 
         energies = [f"{p}_J" for p in self._powers]
         first = f"{self._powers[0]}_W"
@@ -201,21 +203,25 @@ class _Drawing:
         rows = ColumnDataSource({key: self._source.data[key] for key, _, _ in wanted} | {"of": self._source.data["of"]})
         chosen = IndexFilter()
         sums = [SumAggregator(field_=key) for key, _, _ in wanted[:-2]]
-        cube = DataCube(
-            source=rows,
-            view=CDSView(filter=chosen),
-            columns=[
-                TableColumn(field="of", title="stretch"),
-                *(TableColumn(field=k, title=said, formatter=NumberFormatter(format=form)) for k, said, form in wanted),
-            ],
-            grouping=[GroupingInfo(
-                getter="of", collapsed=True,
-                aggregators=[*sums, MinAggregator(field_=wanted[-2][0]), MaxAggregator(field_=wanted[-1][0])],
-            )],
-            target=ColumnDataSource({"row_indices": [], "labels": []}),
-            selectable=False, sortable=False, reorderable=False, index_position=None,
-            height=62, sizing_mode="stretch_width", name="sums", stylesheets=[self._table_style()],
+        grouped = GroupingInfo(
+            getter="of", collapsed=True,
+            aggregators=[*sums, MinAggregator(field_=wanted[-2][0]), MaxAggregator(field_=wanted[-1][0])],
         )  # fmt: skip
+        with warnings.catch_warnings():
+            # Bokeh 3.10 takes it out of use from Bokeh 4 on and has no successor: the extra asks for an older one.
+            warnings.simplefilter("ignore", BokehDeprecationWarning)
+            cube = DataCube(
+                source=rows,
+                view=CDSView(filter=chosen),
+                columns=[
+                    TableColumn(field="of", title="stretch"),
+                    *(TableColumn(field=k, title=t, formatter=NumberFormatter(format=f)) for k, t, f in wanted),
+                ],
+                grouping=[grouped],
+                target=ColumnDataSource({"row_indices": [], "labels": []}),
+                selectable=False, sortable=False, reorderable=False, index_position=None,
+                height=62, sizing_mode="stretch_width", name="sums", stylesheets=[self._table_style()],
+            )  # fmt: skip
         self._source.selected.js_link("indices", chosen, "indices")
         self._source.selected.js_link("indices", cube, "tags")  # whose change makes the table draw itself again
         return cube
