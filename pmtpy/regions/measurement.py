@@ -5,18 +5,45 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pmtpy.core.presentation import html_notes, html_table, in_same_digits
 
 _NO_CHANNELS: Mapping[str, Measurement] = MappingProxyType({})
 
 
+class Trust(NamedTuple):
+    """How far to trust a measurement: those of its attributes that cost more than the energy itself."""
+
+    uncertainty_joules: float
+    warnings: tuple[str, ...]
+    components: tuple[tuple[str, float], ...]
+
+
+class _Judged:
+    """Where a measurement keeps who judges it. A value that was not asked for yet is not set; asking sets it."""
+
+    __slots__ = ("_judge",)
+    _judge: Callable[[], Trust]
+
+    if not TYPE_CHECKING:  # it finds no other names than those that are declared
+
+        def __getattr__(self, name: str) -> object:
+            """Judge, where what is asked for is not known yet."""
+            if name not in Trust._fields:
+                msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+                raise AttributeError(msg)
+            found = self._judge()
+            for each, value in zip(Trust._fields, found, strict=True):
+                object.__setattr__(self, each, value)
+            return getattr(found, name)
+
+
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class Measurement(_Judged):
     """What one sensor, or one of its channels, says about a region.
 
     Attributes
@@ -126,6 +153,17 @@ class Measurement:
         """Travel to another process: a view of a mapping cannot."""
         values = [getattr(self, name) for name in self.__slots__]
         return Measurement, tuple(dict(v) if isinstance(v, MappingProxyType) else v for v in values)
+
+
+def to_be_judged(measured: Measurement, judge: Callable[[], Trust]) -> Measurement:
+    """Leave the judgement of a measurement that was just made to whoever asks for it first.
+
+    ``judge`` may be asked by any thread, now or in hours, and always has to find the same.
+    """
+    object.__setattr__(measured, "_judge", judge)
+    for name in Trust._fields:
+        object.__delattr__(measured, name)
+    return measured
 
 
 def as_html(shown: Sequence[Measurement]) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from pmtpy.core.channel import TOTAL, Channel, summable
-from pmtpy.regions.measurement import Measurement, calibration_of, widest
+from pmtpy.regions.measurement import Measurement, Trust, calibration_of, to_be_judged, widest
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 
@@ -22,24 +23,30 @@ def sum_up(sensors: Sequence[Sensor], measured: Mapping[str, Measurement]) -> Me
     shown = {target for target, _ in chosen}
     seconds = max(m.seconds for m in measured.values())
     joules = math.fsum(p.joules for p in parts)
-    unique = dict.fromkeys(w for t in measured if t in shown for w in measured[t].warnings)
-    return Measurement(
+    summed = Measurement(
         " + ".join(t for t in measured if t in shown),
         TOTAL,
         seconds,
         joules,
         math.fsum(p.watts for p in parts),
-        _summed_uncertainty(chosen, measured),
+        math.nan,
         " + ".join(dict.fromkeys(p.method for p in parts)),
         widest([p.refresh_s for p in parts]),
         widest([p.window_s for p in parts]),
         min(p.coverage for p in parts),
         max(measured[t].lost for t in shown),
-        tuple(unique),
+        (),
         any(measured[t].virtual for t in shown),
         by_name,
         calibration=calibration_of({name: p.calibration for name, p in by_name.items()}),
     )
+    return to_be_judged(summed, partial(_trust, chosen, dict(measured)))
+
+
+def _trust(chosen: Sequence[tuple[str, Channel]], measured: Mapping[str, Measurement]) -> Trust:
+    shown = {target for target, _ in chosen}
+    unique = dict.fromkeys(w for t in measured if t in shown for w in measured[t].warnings)
+    return Trust(_summed_uncertainty(chosen, measured), tuple(unique), ())
 
 
 def _summed_uncertainty(chosen: Sequence[tuple[str, Channel]], measured: Mapping[str, Measurement]) -> float:

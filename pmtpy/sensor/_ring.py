@@ -104,15 +104,18 @@ class Ring:
 
     def frame(self, first: int, end: int) -> Frame:
         """Return rows ``first`` up to ``end``."""
+        return Frame.joined(self.parts(first, end))
+
+    def parts(self, first: int, end: int) -> list[Frame]:
+        """Return rows ``first`` up to ``end`` as they are kept, in at least one part; no copies."""
         self.pack()
         if first >= end:
-            return self._parts[0].part(0, 0) if self._parts else self._empty()
+            return [self._parts[0].part(0, 0) if self._parts else self._empty()]
         (part, start), (last, stop) = self._place(first), self._place(end - 1)
         if part == last:
-            return self._parts[part].part(start, stop + 1)
+            return [self._parts[part].part(start, stop + 1)]
         between = self._parts[part + 1 : last]
-        ends = self._parts[part].part(start, len(self._parts[part])), self._parts[last].part(0, stop + 1)
-        return Frame.joined([ends[0], *between, ends[1]])
+        return [self._parts[part].part(start, len(self._parts[part])), *between, self._parts[last].part(0, stop + 1)]
 
     def _empty(self) -> Frame:
         names, values = len(self._layout.names), len(self._layout.values)

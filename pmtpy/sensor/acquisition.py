@@ -469,7 +469,9 @@ class Acquisition:
         t_ns, why = self._curve.doubt(column)
         return why if t_ns >= since_ns else ""
 
-    def around(self, a: CurvePoint, b: CurvePoint, margin_s: float = 0.0, *, most: int | None = None) -> Frame:
+    def around(
+        self, a: CurvePoint, b: CurvePoint, margin_s: float = 0.0, *, most: int | None = None
+    ) -> tuple[Frame, ...]:
         """Return the rows around and between two readings, and within a margin of them, as far as they are kept."""
         with self.lock:
             return self._history.around(a, b, round(margin_s * 1e9), most=most)

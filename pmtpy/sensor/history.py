@@ -269,8 +269,10 @@ class History:
         seen = self._rows - len(self._ring) + row + (t_ns >= after.t_ns)
         return CurvePoint(t_ns, joules, before, after, 0, uncovered, self._ring.lost_up_to(row), seen)
 
-    def around(self, a: CurvePoint, b: CurvePoint, margin_ns: int = 0, *, most: int | None = None) -> Frame:
+    def around(self, a: CurvePoint, b: CurvePoint, margin_ns: int = 0, *, most: int | None = None) -> tuple[Frame, ...]:
         """Return the rows around and between two readings, and within a margin of them, as far as they are kept.
+
+        They come in as many frames as they are kept in, at least one: nothing is copied, and nothing changes later.
 
         Parameters
         ----------
@@ -288,10 +290,10 @@ class History:
             stretches = [(first, end)] if whole else [(first, start + most), (stop - most, end)]
         known = ring.t_ns(0) if len(ring) else math.inf
         forgotten = {p.t_ns: p for p in (a.before, a.after, b.before, b.after) if p.t_ns < known}
-        parts = [ring.frame(*s) for s in stretches]
+        parts = [part for stretch in stretches for part in ring.parts(*stretch)]
         if forgotten:  # of a long region: its start is older than what is kept
             parts.insert(0, Frame.of_points(list(forgotten.values())))
-        return Frame.joined(parts)
+        return tuple(parts)
 
     def recent(self, seconds: float | None, unix_ns_offset: int) -> Recent:
         """Return the rows of the last ``seconds`` (None: all that are kept) as arrays."""

@@ -97,14 +97,19 @@ def summarise_one(
     return seen
 
 
+def may_be_lag_corrected(channel: Channel) -> bool:
+    """Whether :func:`lag_corrected` may change its energy."""
+    stated = channel.lag_s is not None or channel.window_s is not None
+    return stated and channel.energy_method is EnergyMethod.TRAPEZOID
+
+
 def lag_corrected(channel: Channel, seen: IntervalStatistics) -> IntervalStatistics:
     """Count the readings of a momentary power from when they happened, where the channel states by how much it is late.
 
     The power of an interval is then that of the interval, and what is left of the lag is how well it is known. Where
     the lag is a guess, or an end lies where no energy is known, nothing is changed.
     """
-    stated = channel.lag_s is not None or channel.window_s is not None
-    if not stated or channel.energy_method is not EnergyMethod.TRAPEZOID or seen.uncovered_s or not seen.late_joules:
+    if not may_be_lag_corrected(channel) or seen.uncovered_s or not seen.late_joules:
         return seen
     return seen._replace(joules=seen.joules + seen.late_joules, late_joules=_LAG_U * seen.late_joules)
 

@@ -1,0 +1,204 @@
+"""The judgement of an interval: the energy of each channel, how far to trust it, and what a reader must know.
+
+Pure: the way of every interval is the same. The rows around it, corrected where a profile knows how, each channel
+judged once, a witness asked where there is one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, of_product, sum_budgets, uncertainty_budget
+from pmtpy.analysis.uncertainty.channel_times import is_power
+from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected, summarise
+from pmtpy.core.channel import Channel, Derivation
+from pmtpy.core.rows import Floats, Frame, Layout
+from pmtpy.regions._kept import Kept
+
+# Standard deviations between a counter and the power of the same part, beyond which they contradict each other: by
+# chance once in 370 times (normal distribution).
+_CONTRADICTION_SD = 3.0
+_AGREEMENT_SD = 1.0  # within which another power of the part takes the counter's side
+_STILL_REFRESHES = 3.0  # one may pass before a counter moves, and one more if rows come late
+_FORGOTTEN = (
+    "the rows of the region are not kept any more, so how the power moved is judged by its ends alone; ask sooner, or "
+    "keep more with history_s="
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The energy of one channel and its judgement."""
+
+    channel: Channel
+    joules: float
+    uncovered_s: float
+    budget: UncertaintyBudget
+    corrected: str = ""
+
+    @property
+    def method(self) -> str:
+        """How it was come by."""
+        own = self.channel.energy_method.value
+        return f"{own}, {self.corrected}" if self.corrected else own
+
+    def warned(self, warning: str) -> Found:
+        """Say one thing more of it."""
+        budget = replace(self.budget, warnings=(*self.budget.warnings, warning))
+        return replace(self, budget=budget)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What was found of every channel with energy, in order, and of their sum."""
+
+    found: tuple[Found, ...]
+    summed: UncertaintyBudget
+    remarks: tuple[str, ...]  # what holds for all of them
+
+
+def judged(kept: Kept) -> Judgement:
+    """Find and judge the energy of every channel, and of their sum."""
+    rows, layout = Frame.joined(kept.stretches), kept.facts.layout
+    found, forgotten = _found(kept, rows)
+    found = _witnessed(found, layout, kept.seconds)
+    parts = [found[i - 1].budget for i in layout.in_total]
+    summed = sum_budgets(parts) if parts else UncertaintyBudget(math.nan)
+    remarks = kept.remarks.warnings
+    return Judgement(tuple(found), summed, (*remarks, _FORGOTTEN) if forgotten else remarks)
+
+
+def contradicted(kept: Kept) -> bool:
+    """Whether a part may have used more than the whole that it lies in, so that the energy of that is in doubt."""
+    joules, inside = kept.joules, kept.facts.layout.inside
+    return any(joules[p] > joules[i] for i, parts in inside for p in parts)
+
+
+def _found(kept: Kept, rows: Frame) -> tuple[list[Found], bool]:
+    """Find the energy of every channel: corrected where its profile knows how, else as it was integrated."""
+    layout, t_s, watts = kept.facts.layout, kept.times_s(rows), rows.watts.T[1:]
+    found: dict[int, Found] = {}
+    for i, channel in enumerate(layout.energy):
+        if channel.name in kept.facts.kernels and not kept.uncovered_s[i]:
+            better = _corrected(kept, i, t_s, watts[i])
+            if better is not None:
+                found[i] = better
+    plain = [i for i in range(len(layout.energy)) if i not in found]
+    interval, forgotten = kept.interval(rows, plain)
+    if plain:
+        channels = [_informed(layout.energy[i], layout.values, rows.values) for i in plain]
+        some = watts[plain] if found else watts
+        seen = summarise(channels, t_s, some, interval, _moved(channels, rows, plain))
+        for i, channel, as_shown in zip(plain, channels, seen, strict=True):
+            one = lag_corrected(channel, as_shown)
+            budget, corrected = uncertainty_budget(channel, one), "" if one is as_shown else "lag corrected"
+            found[i] = Found(channel, one.joules, one.uncovered_s, budget, corrected)
+            why = kept.doubts.get(i)
+            found[i] = found[i].warned(f"{channel.name}: {why}") if why else found[i]
+    calibration = kept.facts.calibration
+    if calibration is None:
+        return [found[i] for i in sorted(found)], forgotten
+    beyond = [calibration.warning(c, watts[i]) for i, c in enumerate(layout.energy)]
+    return [found[i].warned(warning) if warning else found[i] for i, warning in enumerate(beyond)], forgotten
+
+
+def _moved(channels: Sequence[Channel], rows: Frame, columns: Sequence[int]) -> Any:
+    """Whether counters moved since the row before; None where there are no counters."""
+    counters = [not is_power(c) for c in channels]
+    if not any(counters):
+        return None
+    joules = rows.joules.T[1:][columns]
+    moved = np.ones(joules.shape, np.bool_)
+    moved[:, 1:] = joules[:, 1:] > joules[:, :-1]
+    if not all(counters):
+        moved[[not counter for counter in counters]] = True
+    return moved
+
+
+def _corrected(kept: Kept, i: int, t_s: Floats, watts: Floats) -> Found | None:
+    """Correct one channel as a recording would be; None where its profile, or what has come by now, forbids it."""
+    from pmtpy.analysis.correction.live import live_energy  # only those who have a profile pay for it
+
+    channel = kept.facts.layout.energy[i]
+    if not kept.seconds > 0.0:
+        return None
+    better = live_energy(
+        kept.facts.kernels[channel.name],
+        channel,
+        t_s,
+        watts,
+        seconds=kept.seconds,
+        aged_s=kept.remarks.aged_s,
+        load=kept.load,
+    )
+    if better is None:
+        return None
+    lost = (f"{channel.name}: {kept.lost} rows were lost inside the region",) if kept.lost else ()
+    budget = UncertaintyBudget(better.uncertainty_joules, better.parts, (*better.warnings, *lost))
+    return Found(channel, better.joules, 0.0, budget, better.method)
+
+
+def _informed(channel: Channel, others: Sequence[Channel], values: Floats) -> Channel:
+    """Return a product with what follows from the voltage and the current that were seen."""
+    if channel.derivation is not Derivation.PRODUCT or not len(values):
+        return channel
+    names = [c.name for c in others]
+    volts, amperes = (names.index(operand) for operand in channel.operands)
+    both = values[:, (volts, amperes)]
+    means = both.mean(axis=0)
+    if not np.isfinite(means).all():  # rows in which the converter was at its end tell nothing; the others do
+        both = both[np.isfinite(both).all(axis=1)]
+        if not len(both):
+            return channel
+        means = both.mean(axis=0)
+    return of_product(channel, others[volts], others[amperes], float(means[0]), float(means[1]))
+
+
+def _witnessed(found: list[Found], layout: Layout, seconds: float) -> list[Found]:
+    """Widen the counters that the power of the same part contradicts (docs/uncertainty.md, "Witness")."""
+    for i, powers in layout.witnesses:
+        found[i] = _held_against(found[i], [found[p] for p in powers], seconds)
+    for i, parts in layout.inside:
+        found[i] = _held_against_part(found[i], max([found[p] for p in parts], key=lambda f: f.joules), seconds)
+    return found
+
+
+def _held_against_part(whole: Found, part: Found, seconds: float) -> Found:
+    """Take the energy of a part that one of its own parts exceeds for not known: at least the part was used."""
+    excess = part.joules - whole.joules
+    allowed = math.hypot(whole.budget.uncertainty_joules, part.budget.uncertainty_joules)
+    if whole.uncovered_s or not excess > _CONTRADICTION_SD * allowed:
+        return whole
+    warning = (
+        f"{whole.channel.name}: it says {whole.joules:.4g} J and {part.channel.name}, a part of it, {part.joules:.4g}"
+        " J; one of the two is wrong, so its energy is not known"
+    )
+    span = ("contradiction", math.hypot(excess, part.budget.uncertainty_joules))
+    budget = UncertaintyBudget.of([span, *whole.budget.components], (*whole.budget.warnings, warning))
+    return replace(whole, uncovered_s=seconds, budget=budget)
+
+
+def _held_against(counter: Found, powers: Sequence[Found], seconds: float) -> Found:
+    channel, own, power = counter.channel, counter.budget, powers[0]
+    apart = [abs(counter.joules - p.joules) for p in powers]
+    allowed = [math.hypot(own.uncertainty_joules, p.budget.uncertainty_joules) for p in powers]
+    # A part-time power may miss the load; then the average, which sees all of it, is on the counter's side.
+    agreed = any(x <= _AGREEMENT_SD * u for x, u in zip(apart, allowed, strict=True))
+    # However uncertain the power is: a counter that has not moved for several refreshes has not counted it.
+    still = counter.joules < channel.smallest_step and seconds >= _STILL_REFRESHES * (channel.refresh_s or math.inf)
+    still = still and power.joules > 10 * channel.smallest_step
+    if not still and (apart[0] <= _CONTRADICTION_SD * allowed[0] or agreed):
+        return counter
+    warning = (
+        f"{channel.name}: the counter says {counter.joules:.4g} J and {power.channel.name} {power.joules:.4g} J, "
+        "further apart than their uncertainties allow; one of them is wrong here (a counter that rested, a power that"
+        " missed the load), and the uncertainty of the counter now spans both"
+    )
+    span = ("contradiction", math.hypot(apart[0], power.budget.uncertainty_joules))
+    budget = UncertaintyBudget.of([span, *own.components], (*own.warnings, warning))
+    return replace(counter, budget=budget)

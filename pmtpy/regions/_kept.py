@@ -1,0 +1,204 @@
+"""What an acquisition has kept of an interval: all that its energy and the judgement of it are made of.
+
+Nothing in it changes any more, whatever comes later or is forgotten, and nothing in it holds the device.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pmtpy.analysis.uncertainty.channel_times import is_power, reach_s
+from pmtpy.analysis.uncertainty.interval import Interval
+from pmtpy.analysis.uncertainty.interval_statistics import CONTEXT_AHEAD, CONTEXT_SAMPLES, may_be_lag_corrected
+from pmtpy.core.calibration.matching import Calibration
+from pmtpy.core.calibration.profile import Profile
+from pmtpy.core.channel import Channel, Identity
+from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.rows import Floats, Frame, Layout
+from pmtpy.core.source import Remarks
+from pmtpy.sensor.acquisition import Acquisition
+from pmtpy.sensor.history import CurvePoint
+
+_CONTEXT_S = CONTEXT_SAMPLES * 0.1  # pollers read every 0.1 s or faster
+_STREAM_S = 1e-3 * 0.9  # a period below this is that of a stream: no register is as fast
+_MOST_ROWS = 500  # at either end of a region: more tell nothing new of how the power moves
+_LATE_NS = 30_000_000  # rows of a stream come within less, through a pseudo-terminal too
+_LATELY_S, _MEAN_NS = 1.0, 1_000_000  # how far back, and over how long, powers of late are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What all regions of one acquisition have in common."""
+
+    layout: Layout
+    calibration: Calibration | None
+    kernels: Mapping[str, Profile]  # of the channels of power whose profile knows the kernel
+    reach_s: tuple[float, ...]  # how long after an instant rows still tell something of it, for each channel of energy
+    margin_s: float  # how far around a region rows tell something of it, or of when the register is renewed
+    by_rows: bool  # the joules themselves come of the rows, not of the curve alone
+
+    @classmethod
+    def of(cls, made: Acquisition) -> Facts:
+        """Return those of an acquisition, which last as long as it does."""
+        found = _facts.get(made)
+        if found is None:
+            found = _facts[made] = cls._worked_out(made.layout, made.calibration)
+        return found
+
+    @classmethod
+    def _worked_out(cls, layout: Layout, calibration: Calibration | None) -> Facts:
+        kernels = _kernels(layout, calibration)
+        reach = tuple([_reach_s(c, kernels.get(c.name)) for c in layout.energy])
+        both = zip(layout.energy, reach, strict=True)
+        margin = max([_margin_s(c, r, corrected=c.name in kernels) for c, r in both], default=0.0)
+        by_rows = bool(kernels) or any(may_be_lag_corrected(c) for c in layout.energy)
+        return cls(layout, calibration, kernels, reach, margin, by_rows)
+
+
+_facts: weakref.WeakKeyDictionary[Acquisition, Facts] = weakref.WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is known of an interval: what was integrated over it, the rows around it, and what its source remarks."""
+
+    target: str
+    identity: Identity
+    facts: Facts
+    a: CurvePoint
+    b: CurvePoint
+    # for each channel of energy: what was integrated, and for how long nothing is known
+    joules: tuple[float, ...]
+    uncovered_s: tuple[float, ...]
+    stretches: tuple[Frame, ...]  # the rows, in order; of a long interval the middle may be missing
+    remarks: Remarks
+    doubts: Mapping[int, str]  # why energy of a channel is not known, by its place
+    streaming: bool
+    carry_s: float
+    of_late: Sequence[tuple[float, float]]
+    load: LoadIntervals | None
+
+    @classmethod
+    def of(cls, made: Acquisition, a: CurvePoint, b: CurvePoint, load: LoadIntervals | None) -> Kept:
+        """Take it down."""
+        facts, length_ns, source = Facts.of(made), b.t_ns - a.t_ns, made.source
+        margin = max(facts.margin_s, CONTEXT_AHEAD * (a.extended_ns + b.extended_ns) / 1e9)
+        both = zip(a.uncovered_ns[1:], b.uncovered_ns[1:], strict=True)
+        uncovered_s = tuple([min(y - x, length_ns) / 1e9 for x, y in both])
+        whys = [(i, made.doubt(i + 1, a.t_ns)) for i, unknown in enumerate(uncovered_s) if unknown]
+        return cls(
+            made.target,
+            source.identity,
+            facts,
+            a,
+            b,
+            tuple([y - x for x, y in zip(a.joules[1:], b.joules[1:], strict=True)]),
+            uncovered_s,
+            made.around(a, b, margin, most=None if facts.kernels else _MOST_ROWS),
+            made.remarks(a.t_ns, b.t_ns),
+            {i: why for i, why in whys if why},
+            source.traits.streaming,
+            made.carry_s,
+            _of_late(made, a, b),
+            load,
+        )
+
+    @property
+    def seconds(self) -> float:
+        """Length of the interval."""
+        return (self.b.t_ns - self.a.t_ns) / 1e9
+
+    @property
+    def lost(self) -> int:
+        """Rows lost inside."""
+        return self.b.lost - self.a.lost
+
+    def settled(self) -> bool:
+        """Whether no later row can change the judgement: all that tell of the end have come, or it was read there."""
+        if self.a.extended_ns or self.b.extended_ns:
+            return False
+        newest_ns = max([int(s.t_ns[-1]) for s in self.stretches if len(s)])
+        past_s = (newest_ns - self.a.t_ns) / 1e9 - self.seconds
+        read_there, facts = self.b.after.t_ns == self.b.t_ns, self.facts
+        both = zip(facts.reach_s, facts.layout.energy, strict=True)
+        return all(past_s >= r for r, c in both if not read_there or is_power(c))
+
+    def interval(self, rows: Frame, columns: Sequence[int]) -> tuple[Interval, bool]:
+        """Return what was integrated of some channels, and whether rows of it are forgotten that would tell more."""
+        a, b, came = self.a, self.b, self.b.rows - self.a.rows
+        inside = np.count_nonzero((rows.t_ns > a.t_ns) & (rows.t_ns <= b.t_ns))
+        forgotten = 2 * inside < min(came, _MOST_ROWS)
+        joules, unknown = ([values[i] for i in columns] for values in (self.joules, self.uncovered_s))
+        interval = Interval(
+            self.seconds,
+            joules,
+            unknown,
+            self.lost,
+            self.remarks.time_u_s,
+            self.remarks.missing_s,
+            self.remarks.aged_s,
+            # Each update of a stream is a row; of a register nobody knows what polls that are forgotten have missed.
+            self.seconds / came if forgotten and self.streaming else 0.0,
+            self.carry_s,
+            [self.of_late[i] for i in columns] if self.of_late else (),
+        )
+        return interval, forgotten
+
+    def times_s(self, rows: Frame) -> Floats:
+        """Return when rows were, from the beginning of the interval."""
+        return np.asarray(rows.t_ns - self.a.t_ns, np.float64) / 1e9
+
+
+def _of_late(made: Acquisition, a: CurvePoint, b: CurvePoint) -> list[tuple[float, float]]:
+    """Between which powers each channel was of late, where the rows of a stream are late; else nothing.
+
+    Those are means over a millisecond, in which noise of single samples does not count, from a while before the newest
+    row: the load may do again what it did then.
+    """
+    if not made.source.traits.streaming or b.extended_ns <= _LATE_NS:
+        return []
+    rows = Frame.joined(made.around(a, b, max(_LATELY_S, CONTEXT_AHEAD * b.extended_ns / 1e9)))
+    if len(rows) < 2:
+        return []
+    together = max(1, round(_MEAN_NS * (len(rows) - 1) / int(rows.t_ns[-1] - rows.t_ns[0])))
+    watts = rows.watts[: len(rows) // together * together, 1:]
+    means = watts.reshape(-1, together, watts.shape[1]).mean(axis=1)
+    known = [column[np.isfinite(column)] for column in means.T]
+    return [(float(w.min()), float(w.max())) if len(w) else (0.0, 0.0) for w in known]
+
+
+def _kernels(layout: Layout, calibration: Calibration | None) -> dict[str, Profile]:
+    """Return the profiles of the channels of power that know the kernel."""
+    profiles = calibration.profiles if calibration is not None else {}
+    powers = [c for c in layout.energy if is_power(c) and c.name in profiles] if profiles else []
+    return {c.name: profiles[c.name] for c in powers if profiles[c.name].response.shaped}
+
+
+def _reach_s(channel: Channel, profile: Profile | None) -> float:
+    if profile is None:
+        return reach_s(channel)
+    from pmtpy.analysis.correction.live import after_s  # only those who have a profile pay for it
+
+    return max(reach_s(channel), after_s(profile.response))
+
+
+def _margin_s(channel: Channel, reach: float, *, corrected: bool) -> float:
+    if not corrected:
+        return max(_context_s(channel), reach)
+    from pmtpy.analysis.correction.live import BEFORE_S
+
+    return max(_context_s(channel), BEFORE_S, 2.0 * reach)
+
+
+def _context_s(channel: Channel) -> float:
+    """How far around a region rows tell something of it.
+
+    A register may be polled far less often than it refreshes, so that seconds are needed; of a stream, nothing is.
+    """
+    refresh = channel.refresh_s
+    context = CONTEXT_SAMPLES * refresh if refresh is not None and refresh < _STREAM_S else _CONTEXT_S
+    return max(context, CONTEXT_SAMPLES * (refresh or 0.0), 2.0 * (channel.window_s or 0.0), reach_s(channel))
