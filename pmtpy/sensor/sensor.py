@@ -112,7 +112,7 @@ class Sensor:
         made = self._acquisition
         if made.unusable:
             raise SensorClosedError(made.unusable)
-        return made.state()
+        return made.states.now()
 
     def history(self, seconds: float | None = None) -> Recent:
         """Return arrays of the recent past: the last ``seconds``, or all that is kept (``history_s`` of ``create``)."""

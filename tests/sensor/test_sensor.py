@@ -377,7 +377,7 @@ def test_a_dump_over_a_loss_says_what_it_lacks(tmp_path: Path, kind: type[Counte
 
         with sensor.dump(path):
             pass_by(4)
-            acquisition_of(sensor).failure = pmt.SourceLostError("pulled out")
+            acquisition_of(sensor).fail(pmt.SourceLostError("pulled out"))
             clock.advance(6.0)
             sensor.reopen()
             pass_by(5)

@@ -122,8 +122,8 @@ def test_regions_that_are_shorter_than_the_watch_cost_no_reading_but_their_own(t
     taken = []
     with bench.sensor as sensor:
         made = acquisition_of(sensor)
-        step = made._step
-        made._step = lambda: (taken.append(threading.current_thread()), step())[1]  # type: ignore[method-assign,func-returns-value]
+        read = made.source.read_row
+        made.source.read_row = lambda: (taken.append(threading.current_thread()), read())[1]  # type: ignore[method-assign,func-returns-value]
         for _ in range(200):
             with pmt.region("x", sensor):
                 bench.clock.advance(0.004, sleepers=1)
@@ -134,7 +134,7 @@ def test_regions_that_are_shorter_than_the_watch_cost_no_reading_but_their_own(t
 def test_the_watch_ends_some_time_after_the_last_region_and_begins_again_with_the_next(tmp_path: Path) -> None:
     bench = Faulty(tmp_path / "sys", None, Constant(40.0))
     with bench.sensor as sensor:
-        task = acquisition_of(sensor)._task
+        task = acquisition_of(sensor)._watch
 
         def watched() -> bool:
             return task.going

@@ -1,0 +1,202 @@
+"""The edge of a sensor: reads one source, and brings its rows onto the curve.
+
+Here is what may go wrong with a device: it is lost, opened anew, was not read for a while. Who asks for rows, and when,
+is for :mod:`pmtpy.sensor.acquisition` to say.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from pmtpy.core.calibration.matching import Calibration
+from pmtpy.core.channel import EnergyMethod
+from pmtpy.core.clock import Clock
+from pmtpy.core.rows import Block, Frame, Layout, Row
+from pmtpy.core.source import Remarks, Source, Timestamps
+from pmtpy.errors import PmtError, TargetError
+from pmtpy.sensor._curve import Curve
+from pmtpy.sensor._gaps import ReadingGaps
+from pmtpy.sensor._labels import WaitingLabels
+
+_log = logging.getLogger("pmtpy")
+
+
+class Intake:
+    """What is read of one source. Who calls it holds its lock.
+
+    Attributes
+    ----------
+    lock : RLock
+        Held while the source is read and the curve is asked. Never hold it while the poller is started or stopped.
+    source : Source
+        What is read.
+    layout : Layout
+        Which channels have energy, and which of them make the total.
+    curve : Curve
+        What the rows mean.
+    blocking, streaming : bool
+        How the source is read, as its traits say.
+    period_s : float
+        Time between two readings of the poller.
+    failure : PmtError or None
+        Why the source was lost.
+    unusable : str
+        Why it must not be read any more; empty while it may.
+    feed : callable or None
+        Takes every row as it comes; a dump.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        target: str,
+        clock: Clock,
+        calibration: Calibration | None,
+        *,
+        history_s: float,
+        interval_s: float | None,
+    ) -> None:
+        self._target, self._clock, self._calibration = target, clock, calibration
+        profiles = calibration.profiles if calibration is not None else {}
+        self.layout = Layout(calibration.channels(source.channels) if calibration is not None else source.channels)
+        self.curve = Curve(self.layout, {name: p.curve.true for name, p in profiles.items()}, history_s)
+        self.lock = threading.RLock()
+        self.failure: PmtError | None = None
+        self.unusable = ""
+        self.feed: Callable[[Frame], None] | None = None
+        self._labels = WaitingLabels()
+        self._take(source, interval_s)
+
+    def _take(self, source: Source, interval_s: float | None) -> None:
+        self.source, self._resumed = source, False
+        self.blocking, self.streaming = source.traits.blocking, source.traits.streaming
+        self.period_s = interval_s or source.traits.interval_s
+        # Of a total made of counters nothing is missed while nobody reads.
+        parts = [self.layout.energy[i - 1] for i in self.layout.in_total] or self.layout.energy
+        sampled = not self.streaming and any(c.energy_method is not EnergyMethod.COUNTER for c in parts)
+        self._gaps = ReadingGaps() if sampled else None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be read: not closed, not lost."""
+        return not self.unusable and self.failure is None
+
+    @property
+    def aged_s(self) -> float:
+        """How old a value may be at its row: the time between readings; 0 where the device says when it was renewed."""
+        dated = self.source.traits.timestamps is Timestamps.DEVICE_UPDATE
+        return 0.0 if dated or self.streaming else self.period_s
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Take all that has come. Raises as the source does, and again at every later call once it is lost."""
+        if self.failure is not None:
+            raise self.failure
+        more = True
+        while more:
+            try:
+                taken = self.source.read_row() if self._gaps is None else self._read_noted(self._gaps)
+            except PmtError as error:
+                self.fail(error)
+                raise
+            self._absorb(taken)
+            more = self.streaming and self.source.has_backlog
+
+    def refresh(self) -> None:
+        """Bring the curve up to now for somebody who asks for values; what is slow is left to the poller."""
+        if not self.blocking:
+            self.step()
+        elif self.failure is not None:
+            raise self.failure
+
+    def row(self, asked_ns: int) -> Row | None:
+        """Read counters once; return the row where nothing needs it now, and None where it had to be integrated."""
+        if self.failure is not None:
+            raise self.failure
+        try:
+            taken = self.source.read_row()
+        except PmtError as error:
+            self.fail(error)
+            raise
+        apart = self.feed is None and not (self._labels.waiting or self._resumed)
+        if apart and isinstance(taken, Row) and taken.t_ns >= asked_ns:
+            # The register was read just now: its row is the instant, with nothing to be bridged beside it.
+            return taken
+        self._absorb(taken)
+        return None
+
+    def _read_noted(self, gaps: ReadingGaps) -> Block | Row:
+        return gaps.noted(self.source, self._clock, self.period_s, self.curve.history.newest)
+
+    def _absorb(self, taken: Block | Row) -> None:
+        if self._resumed and (isinstance(taken, Row) or len(taken)):
+            taken, self._resumed = self._resuming(taken), False
+        rows = self.curve.advance(taken)
+        if rows is not None:
+            if self._labels.waiting:
+                rows = self._labels.onto(rows)
+            self.curve.kept.append(rows)
+            if self.feed is not None:
+                self.feed(rows if isinstance(rows, Frame) else Frame.of_points([rows]))
+
+    # -- a device that is lost, and comes back ---------------------------------------------------------------------
+
+    def fail(self, error: PmtError) -> None:
+        """End the curve; every later call that asks for new values raises ``error``."""
+        self.failure = error
+        _log.error("%s is lost: %s", self._target, error)
+
+    def resume(self, source: Source, interval_s: float) -> None:
+        """Go on with the same device, opened anew after a loss; the time between has no known energy."""
+        self._take(source, interval_s)
+        self._resumed, self.failure = True, None
+        self.step()
+
+    def check_same(self, source: Source) -> None:
+        """Refuse (TargetError) a source that is another device, or has other channels."""
+        calibration = self._calibration
+        channels = calibration.channels(source.channels) if calibration is not None else source.channels
+        before, now = self.source.identity, source.identity
+        if channels != self.layout.channels or (before.model, before.serial) != (now.model, now.serial):
+            msg = (
+                f"{self._target}: another device, or one with other channels, answers now; close it and create it again"
+            )
+            raise TargetError(msg)
+
+    def _resuming(self, taken: Block | Row) -> Block:
+        """Mark rows as those of a device that was opened anew: its counters do not continue, and polls were missed."""
+        rows = Block.row(taken.t_ns, taken.counts, lost=taken.lost) if isinstance(taken, Row) else taken
+        newest_ns = self.curve.newest_ns
+        if newest_ns is None or self.streaming:
+            return replace(rows, fresh=True)
+        lost = np.zeros(len(rows), np.int64) if rows.lost is None else rows.lost.copy()
+        lost[0] += round((int(rows.t_ns[0]) - newest_ns) / (self.period_s * 1e9))
+        return replace(rows, fresh=True, lost=lost)
+
+    def close_quietly(self) -> None:
+        """Release the device of a sensor that nobody holds any more."""
+        try:
+            self.source.close()
+        except PmtError:
+            _log.exception("while closing %s, which was dropped", self._target)
+
+    # -- beside the rows -------------------------------------------------------------------------------------------
+
+    def label(self, text: str) -> None:
+        """Put a label on the present instant: in the device's own stream where it can, else timed by the host."""
+        if self.failure is not None:
+            raise self.failure
+        if not self.source.mark(text):
+            self._labels.put(self._clock.now_ns(), text)
+
+    def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
+        """Return what the source knows of a stretch beyond its rows."""
+        told = self.source.remarks(begin_ns, end_ns)
+        unread = () if self._gaps is None else self._gaps.warnings(begin_ns, end_ns)
+        return replace(told, warnings=(*told.warnings, *unread), aged_s=self.aged_s)
