@@ -18,7 +18,6 @@ Pure: arrays and integers in and out; no port, no thread, no clock.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import deque
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ import numpy as np
 
 from pmtpy.backends.powersensor3._codec import Levels
 from pmtpy.backends.powersensor3._counting import ALIKE_US, FrameCounter, Gap
+from pmtpy.backends.powersensor3._delays import ENOUGH_POINTS, MIN_POINTS, STEADY_NS, Delays, Doubts
 from pmtpy.backends.powersensor3._envelope import Envelope, Point
 from pmtpy.core.rows import Ints
 
@@ -39,12 +39,9 @@ _LEAST_POINTS = 5  # in a window
 # An error of the line is taken out at this rate, so that it falsifies no energy by more, besides the drift.
 MAX_SLEW = 50e-6
 _SLEW_NS = 1_000_000_000
-_HABIT = 64  # delays that show how late arrivals usually are
-_MIN_POINTS = 3  # fewer tell nothing
-_ENOUGH_POINTS, _ENOUGH_NS = 6, 60_000_000  # to tell a loss behind a gap from a delay
+_ENOUGH_NS = 60_000_000  # to tell a loss behind a gap from a delay
 _PATIENCE_NS = 300_000_000
 _STEADY_WINDOWS = 6  # to tell a loss that left no gap in the stamps
-_STEADY_NS = 1_000_000
 _EXCLUDES = 0.7  # of the smallest loss that stamps do not show: points lower than this exclude it
 _KEPT_NS = 600_000_000_000
 _DRIFT_U = 50e-6  # of a crystal, before it has been measured
@@ -64,15 +61,6 @@ class Placed:
     # waits.
     t_ns: Ints
     lost: Ints | None  # shape (n,),; frames missing directly before each one; None when none are
-
-
-@dataclass(frozen=True, slots=True)
-class _Doubt:
-    """A stretch of the host's clock whose rows were off by up to ``ns``."""
-
-    begin: int
-    end: int
-    ns: float
 
 
 class BoardClock:
@@ -108,14 +96,11 @@ class BoardClock:
         self._aside_ns = 0.0  # by which the line is still to be moved
         self._least = 0  # fewest frames whose absence stamps do not show
         self._last = (-1, -1)  # number and time of the newest row returned
-        self._habit: deque[float] = deque(maxlen=_HABIT)
-        self._seen = 0
+        self._delays = Delays()
         self._window: list[tuple[float, Point]] = []
         self._lows: deque[float] = deque(maxlen=2 * _STEADY_WINDOWS)  # of the latest windows
         self._judged: list[tuple[int, int, int]] = []  # number, frames and instant of losses told by delays
-        self._doubts: deque[_Doubt] = deque()
-        # Since the last point at the line: how many there were, since when, and how high above it they stayed at most.
-        self._above, self._above_ns, self._height = 0, 0, 0.0
+        self._doubts = Doubts()
 
     @property
     def interval_us(self) -> float:
@@ -139,16 +124,12 @@ class BoardClock:
     def error_ns(self, begin_ns: int, end_ns: int) -> float:
         """Return the standard uncertainty of the times of rows between two instants, common to all of them."""
         drifted = _DRIFT_U * (end_ns - self._began[1]) if self._envelope.young else 0.0
-        # The fastest of n delays that fall off exponentially is an n-th of their mean.
-        habit = tuple(self._habit)
-        fastest = max(0.0, math.fsum(habit) / len(habit)) / self._seen if habit else 0.0
         doubt = self.missing_ns(begin_ns, end_ns)
-        return math.hypot(GUARD_NS / _BOUND, doubt * ALL_OR_NOTHING, self._aside_ns, drifted, fastest)
+        return math.hypot(GUARD_NS / _BOUND, doubt * ALL_OR_NOTHING, self._aside_ns, drifted, self._delays.fastest_ns)
 
     def missing_ns(self, begin_ns: int, end_ns: int) -> float:
         """Return how much time frames may have taken, between two instants, that were not counted as missing."""
-        doubt = max((d.ns for d in tuple(self._doubts) if d.begin <= end_ns and d.end >= begin_ns), default=0.0)
-        return max(doubt, self._height) if end_ns >= self._above_ns else doubt
+        return self._doubts.worst_ns(begin_ns, end_ns)
 
     def feed(self, stamps: Levels, arrivals: Sequence[tuple[int, int]], *, last: bool = False) -> Placed:
         """Place frames on the host's clock.
@@ -247,7 +228,7 @@ class BoardClock:
         if early_ns > 0:
             shift = math.ceil(early_ns) + GUARD_NS
             self._ns -= shift
-            self._doubts.append(_Doubt(self._last[1] - _KEPT_NS // 30, self._last[1], shift))
+            self._doubts.add(self._last[1] - _KEPT_NS // 30, self._last[1], shift)
         return back
 
     def _take_back(self, early_ns: float) -> int:
@@ -266,14 +247,13 @@ class BoardClock:
         self._envelope.shift(number, -back)
         self._window = [(late + back * self._tick_ns, (n - back, t)) for late, (n, t) in self._window]
         self.returned += back
-        self._doubts.append(_Doubt(told_ns, self._last[1], back * self._tick_ns))
+        self._doubts.add(told_ns, self._last[1], back * self._tick_ns)
         return back
 
     def _observe(self, point: Point) -> None:
         """Take note of one arrival; steer the line at the end of each window."""
         late = self._late(point)
-        self._habit.append(late)
-        self._seen += 1
+        self._delays.add(late)
         self._doubt(late, point[0])
         self._window.append((late, point))
         first_ns = self._window[0][1][1]
@@ -298,7 +278,10 @@ class BoardClock:
 
     def _excluded(self, low_ns: float, frames: int = 0) -> bool:
         """Whether points this low leave no room for so many missing frames (0: the fewest that stamps do not show)."""
-        return low_ns < _EXCLUDES * (frames or self._least) * self._tick_ns
+        return low_ns < self._excludes_ns(frames)
+
+    def _excludes_ns(self, frames: int = 0) -> float:
+        return _EXCLUDES * (frames or self._least) * self._tick_ns
 
     def _settle_gaps(self, numbers: Ints, *, last: bool) -> int:
         """Settle how many frames are missing in each gap, oldest first; return how many rows need not wait."""
@@ -322,8 +305,8 @@ class BoardClock:
                 self._judged.append((int(numbers[row]), more, round(self._at(int(numbers[row])))))
                 if row > self._gaps[0].first:  # or before the rows between the two
                     begin, end = (round(self._at(int(numbers[r]))) for r in (self._gaps[0].first, row - 1))
-                    self._doubts.append(_Doubt(begin, end, more * self._tick_ns))
-            if len(self._gaps) > 1 and len([rows for rows, *_ in late if rows < self._gaps[1].row]) < _MIN_POINTS:
+                    self._doubts.add(begin, end, more * self._tick_ns)
+            if len(self._gaps) > 1 and len([rows for rows, *_ in late if rows < self._gaps[1].row]) < MIN_POINTS:
                 gap, later = self._gaps[:2]
                 rest = gap.rest_us + later.rest_us
                 self._gaps[1] = (
@@ -351,14 +334,14 @@ class BoardClock:
             late = [piece for piece in late if piece[0] < self._gaps[1].row]
         elif not last and not self._telling(late):
             return None
-        if len(late) < _MIN_POINTS:
+        if len(late) < MIN_POINTS:
             return 0
-        risen, vary = self._risen([ns for _, _, ns in late])
+        risen, vary = self._delays.risen([ns for _, _, ns in late], self._excludes_ns())
         risen = min(risen, low)
-        if self._excluded(risen, step) or vary > max(_STEADY_NS, risen / 2):
+        if self._excluded(risen, step) or vary > max(STEADY_NS, risen / 2):
             return 0
         about = gap.known + risen / self._tick_ns
-        missing = self._counter.unseen(gap.rest_us, about, max(_STEADY_NS, vary) / self._tick_ns, gap.alike_us)
+        missing = self._counter.unseen(gap.rest_us, about, max(STEADY_NS, vary) / self._tick_ns, gap.alike_us)
         return max(0, missing - gap.known) if missing is not None else 0
 
     def _too_many(self, gap: Gap, low_ns: float) -> int:
@@ -374,46 +357,32 @@ class BoardClock:
         if not since:
             return False
         waited = since[-1] - since[0]
-        return waited >= _PATIENCE_NS or (len(late) >= _ENOUGH_POINTS and late[-1][1] - late[0][1] >= _ENOUGH_NS)
-
-    def _risen(self, late: Sequence[float]) -> tuple[float, float]:
-        """By how much the smallest of some delays exceeds what is usual, and how sure that is: how much delays vary."""
-        usual = sorted(self._habit) or [0.0]
-        before = min(itertools.islice(reversed(self._habit), _MIN_POINTS), default=0.0)
-        if self._excluded(before):
-            before = 0.0  # else they were late before the gap already
-        low = min(late) - max(usual[int((len(usual) - 1) / (len(late) + 1))], before)
-        middle = sorted(late)[len(late) // 2] - max(usual[len(usual) // 2], before)
-        vary = usual[int(0.9 * (len(usual) - 1))] - usual[int(0.1 * (len(usual) - 1))]
-        return low if low > vary else 0.0, max(vary if vary > _STEADY_NS else 0.0, abs(middle - low))
+        return waited >= _PATIENCE_NS or (len(late) >= ENOUGH_POINTS and late[-1][1] - late[0][1] >= _ENOUGH_NS)
 
     def _doubt(self, late: float, number: int) -> None:
         """Keep account of the points since the last one at the line: if they stay above it, frames may be missing."""
         if self._excluded(late):
-            self._above, self._above_ns, self._height = 0, round(self._at(number)), 0.0
-            return
-        self._above += 1
-        if self._above >= _ENOUGH_POINTS:
-            self._height = max(self._height, min(itertools.islice(reversed(self._habit), _ENOUGH_POINTS)))
+            self._doubts.none_since(round(self._at(number)))
+        else:
+            self._doubts.above(self._delays)
 
     def _weigh(self, now_ns: int) -> None:
         """Find a loss that left no gap in the stamps: all points have been above the line, by the same, for long."""
-        while self._doubts and self._doubts[0].end < now_ns - _KEPT_NS:
-            self._doubts.popleft()
+        self._doubts.forget(now_ns - _KEPT_NS)
         recent = list(self._lows)[-_STEADY_WINDOWS:]
         if len(recent) < _STEADY_WINDOWS or self._excluded(min(recent)):
             return
         vary = max(recent) - min(recent)
-        if vary > max(_STEADY_NS, min(recent) / 4):
+        if vary > max(STEADY_NS, min(recent) / 4):
             return
         missing = self._counter.unseen(
-            0.0, min(recent) / self._tick_ns, max(_STEADY_NS, vary) / self._tick_ns, 3 * ALIKE_US
+            0.0, min(recent) / self._tick_ns, max(STEADY_NS, vary) / self._tick_ns, 3 * ALIKE_US
         )
         if missing:
             self._counter.skip(missing)
             self._numbers = self._numbers + missing
             self._judged.append((self._number + 1, missing, self._ns))
-            self._doubts.append(_Doubt(self._above_ns, self._ns, missing * self._tick_ns))
+            self._doubts.add(self._doubts.above_ns, self._ns, missing * self._tick_ns)
             self._lows.clear()
-            self._habit.clear()
+            self._delays.clear()
             self._doubt(0.0, self._number)
