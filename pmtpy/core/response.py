@@ -49,6 +49,8 @@ class Response:
     known_at_w : float
         at this power: the middle of those that gain and offset were fitted over, where an error of the gain shows
         nothing. 0: gain and offset are known apart from each other.
+    state_w, state_s : float
+        How far a reading is off that line by what the board is doing, one standard deviation, and for how long.
     lag_u : float
         Standard uncertainty of the mean lag.
     tau_u : float
@@ -78,6 +80,8 @@ class Response:
     delay_u: float = 0.0
     family: str = ""
     known_at_w: float = 0.0
+    state_w: float = 0.0
+    state_s: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what no sensor can be."""
@@ -95,6 +99,8 @@ class Response:
         tau_s: Number | None = None,
         delay_s: Number | None = None,
         noise: Number | None = None,
+        state: Number | None = None,
+        state_s: Number | None = None,
     ) -> Response:
         """Make one of values of which each is known by itself or not at all (None), as in a profile's file."""
         unknown = Number(0.0, math.inf)
@@ -111,6 +117,8 @@ class Response:
             window_u=window.u,
             delay_u=delay.u,
             family=family,
+            state_w=state.value if state else 0.0,
+            state_s=state_s.value if state_s else 0.0,
         )
         known = [u for u in (window.u / 2.0, tau.u, made.end_u) if math.isfinite(u)]
         return replace(made, lag_u=math.hypot(*known))
@@ -165,6 +173,10 @@ class Response:
     def noise_in_s(self) -> float:
         """Standard deviation of one reading, rounding included, in watts before gain."""
         return math.hypot(self.noise_w, self.step_w / math.sqrt(12.0)) / self.gain
+
+    def off_line_j(self, seconds: float) -> float:
+        """Standard deviation of an energy by what the board is doing: the mean of as many states as last so long."""
+        return self.state_w / self.gain * math.sqrt(seconds * min(seconds, self.state_s))
 
     def power(self, watts: Floats) -> Floats:
         """Undo gain and offset: from shown to true watts."""

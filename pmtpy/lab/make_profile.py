@@ -96,7 +96,20 @@ def response_of(found: Sequence[Found]) -> Response:
     )
     period = pooled([_number_of(f.get("update_period_ms"), 1e-3) for f in found])
     noise = pooled([Number(n) if isinstance(n := f.get("noise_w"), float) else None for f in found])
-    return Response.stated(families[0], refresh_s=period, window_s=window, tau_s=tau, delay_s=delay, noise=noise)
+    state, lasts = (
+        pooled([Number(float(n[key])) if isinstance(n := f.get("state"), Mapping) else None for f in found])
+        for key in ("watts", "seconds")
+    )
+    return Response.stated(
+        families[0],
+        refresh_s=period,
+        window_s=window,
+        tau_s=tau,
+        delay_s=delay,
+        noise=noise,
+        state=state,
+        state_s=lasts,
+    )
 
 
 def candidates(found: Sequence[Found]) -> tuple[tuple[float, Response], ...]:

@@ -122,6 +122,7 @@ class Characterisation:
             },
             "gradient": _json(transfer.gain if transfer else None),
             "intercept_w": _json(transfer.intercept_w if transfer else None),
+            "state": {"watts": transfer.state_w, "seconds": transfer.state_s} if transfer else None,
             "energy": {name: _energy(comparison) for name, comparison in self.energy.items()},
             "declined": dict(self.declined),
         }
@@ -188,4 +189,6 @@ def fitted_response(lattice: PublishingClock, fit: KernelFit, transfer: Transfer
         best.tau_s.half_width / Z95 if best.tau_s else 0.0,
         best.residual_w,
         known_at_w=transfer.level_at_w,
+        state_w=transfer.state_w,
+        state_s=transfer.state_s,
     )

@@ -319,7 +319,7 @@ def _line(p: Prepared, base: Prepared, found: Alignment) -> Transfer:
 
 def _fit(p: Prepared, base: Prepared, found: Alignment, *, longer: int = 1) -> Transfer:
     points = _cells(p, base, found, longer=longer)
-    return fit_line(points.reference_w, points.shown_w)
+    return fit_line(points.reference_w, points.shown_w, points.t_s)
 
 
 def _cells(p: Prepared, base: Prepared, found: Alignment, *, longer: int = 1) -> _Points:

@@ -51,6 +51,8 @@ def known_responses(profile: Profile, period_s: float, watts: Floats) -> list[tu
                 gain_u=known.gain_u,
                 offset_u=known.offset_u,
                 noise_w=known.noise or noise,
+                state_w=known.response.state_w,
+                state_s=known.response.state_s,
             ),
         )
         for share, response in each

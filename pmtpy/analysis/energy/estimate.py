@@ -293,6 +293,7 @@ def _stated(
         ("reconstruction", math.sqrt(max(0.0, found.variance))),
         ("gain", response.gain_u * abs(found.joules - response.known_at_w * (region[1] - region[0]))),
         ("offset", response.offset_u / response.gain * (region[1] - region[0])),
+        ("state", response.off_line_j(region[1] - region[0])),
         ("resolution", rounded_w * (region[1] - region[0])),
         ("lag", response.lag_u * float(np.max(np.abs(rose)))),
         # A step is anywhere in what is not seen of its period.

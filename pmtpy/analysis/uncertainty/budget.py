@@ -82,6 +82,7 @@ def uncertainty_budget(channel: Channel, seen: IntervalStatistics) -> Uncertaint
     components = {
         "gain": channel.gain_u * abs(seen.joules),
         "offset": judge.offset(),
+        "state": channel.response.off_line_j(seen.seconds) if judge.power else 0.0,
         "resolution": judge.resolution(),
         "noise": judge.noise(),
         "edges": judge.edges(),

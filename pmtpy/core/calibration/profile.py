@@ -24,7 +24,7 @@ from pmtpy.errors import CalibrationError
 _FORMAT = "pmtpy-calibration"
 RECORDED = "recording"  # the backend of a profile for a device that was not here: no sensor is of it
 _MONOTONE_POINTS = 257  # where a polynomial is checked to rise
-_FACTS = ("refresh_s", "window_s", "tau_s", "delay_s", "noise")
+_FACTS = ("refresh_s", "window_s", "tau_s", "delay_s", "noise", "state", "state_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Profile:
             offset_u=offset_u,
             noise=(self.response.noise_w or channel.noise) * middle,
             resolution=channel.smallest_step * middle,
-            response=how,
+            response=replace(how, state_w=how.state_w * middle),
             reference=f"calibration {self.digest} ({source})",
         )
 
@@ -150,6 +150,8 @@ def _facts(how: Response) -> dict[str, object]:
         "tau_s": Number(how.tau_s, how.tau_u),
         "delay_s": Number(how.delay_s, how.delay_u),
         "noise": Number(how.noise_w, 0.0 if how.noise_w else math.inf),
+        "state": Number(how.state_w, 0.0 if how.state_w else math.inf),
+        "state_s": Number(how.state_s, 0.0 if how.state_w else math.inf),
     }
     facts: dict[str, object] = {name: _number(n) for name, n in known.items() if math.isfinite(n.u)}
     return facts | ({"family": how.family} if how.family else {})
