@@ -54,7 +54,13 @@ OURS, FOREIGN = ("csv", "parquet", "jls"), ("pmt", "ps3")
 MADE_ANEW = {"columns", "jls", "versions", "converted_from", "clock"}
 
 
+def _jls_is_here() -> None:
+    pytest.importorskip("pyjls", reason="pyjls is not installed (extra jls)")
+
+
 def _write(path: Path) -> Path:
+    if path.suffix == ".jls":
+        _jls_is_here()
     sink = open_sink(path, HEADER)
     k = np.arange(ROWS)
     lost = np.where(k == 8, 3, 0)
@@ -109,6 +115,8 @@ def test_a_text_of_another_program_keeps_what_is_ours_beside_it(tmp_path: Path, 
 
 @pytest.mark.parametrize("suffix", ["parquet", "jls", "csv"])
 def test_a_conversion_keeps_it(tmp_path: Path, suffix: str) -> None:
+    if suffix == "jls":
+        _jls_is_here()
     source = _write(tmp_path / ("run.csv" if suffix != "csv" else "run.jls"))
     convert(source, tmp_path / f"other.{suffix}")
     _is_the_same(_facts(load(tmp_path / f"other.{suffix}")))

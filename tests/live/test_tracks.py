@@ -149,6 +149,8 @@ def test_marks_stand_at_their_instants(track: Track) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stretch_is_exported_as_a_recording(track: Track, kind: str, tmp_path: Path) -> None:
+    if kind == "jls":
+        pytest.importorskip("pyjls")
     path = tmp_path / f"part.{kind}"
     done = write_part(track, track.table(2.0, 7.0), path)
     assert done.rows == pytest.approx(5000, abs=2)
@@ -164,6 +166,8 @@ def test_a_stretch_is_exported_as_a_recording(track: Track, kind: str, tmp_path:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_that_a_live_page_shows_is_exported_though_single_rows_are_gone(kind: str, tmp_path: Path) -> None:
+    if kind == "jls":
+        pytest.importorskip("pyjls")
     with _fed() as (full, clock, source):
         live = LiveTrack(full.sensor, raw_s=2.0)
         first_ns = source.sent_ns + 1_000_000
