@@ -94,6 +94,7 @@ def uncertainty_budget(channel: Channel, seen: IntervalStatistics) -> Uncertaint
         "uncovered": judge.uncovered(),
         "lost": judge.lost(),
         "drop-out": seen.dropped_joules,
+        "skipped": seen.skipped_joules,  # renewals that did not come
     }
     return UncertaintyBudget.of(list(components.items()), judge.warnings(components))
 

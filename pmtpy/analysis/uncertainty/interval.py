@@ -65,6 +65,8 @@ class IntervalStatistics(NamedTuple):
     late_peak_watts: float = 0.0
     # what is missing if readings of nothing between two like powers were those of a monitor that failed
     dropped_joules: float = 0.0
+    # standard uncertainty of what a power was while its register was not renewed though it was due
+    skipped_joules: float = 0.0
 
 
 class Interval(NamedTuple):

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy.analysis.uncertainty._drop_outs import missing_joules
+from pmtpy.analysis.uncertainty._skipped import skipped_joules
 from pmtpy.analysis.uncertainty.channel_times import is_power, lag_s, span_s
 from pmtpy.analysis.uncertainty.interval import Edge, Interval, IntervalStatistics
 from pmtpy.core.channel import Channel, EnergyMethod
@@ -175,6 +176,7 @@ class _Together:
         peaks: list[float] = around.max(axis=1).tolist()
         levels = _levels(around) if self.power else [1] * len(peaks)
         dropped = missing_joules(self.t, self.p, self.sample_s, length) if self.power else nothing
+        skipped = self._skipped(rms, noise, length) if self.power else nothing
         ranges: list[float] = (self.p.max(axis=1) - self.p.min(axis=1)).tolist() if unseen else nothing
         return [
             IntervalStatistics(
@@ -202,6 +204,7 @@ class _Together:
                 of_late[i][1] - of_late[i][0],
                 of_late[i][1],
                 dropped[i],
+                skipped[i],
             )
             for i, (column, channel) in enumerate(zip(columns, self.channels, strict=True))
         ]
@@ -259,6 +262,11 @@ class _Together:
             bend = np.interp(at, t, p) - 2.0 * np.interp(at - window / 2.0, t, p) + np.interp(at - window, t, p)
             found.append(math.sqrt(float(bend @ bend) / len(at)))
         return found
+
+    def _skipped(self, rms: Sequence[float], noise: Sequence[float], length: float) -> list[float]:
+        """Uncertainty of what the power was while the register was due to be renewed, and was not."""
+        times = {"refresh_s": self.refresh, "sample_s": self.sample_s, "length": length}
+        return skipped_joules(self.t, self.p, rms, noise, held=self.held, **times)
 
     # -- the two ends ----------------------------------------------------------------------------------------------
 
