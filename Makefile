@@ -6,7 +6,7 @@ STAMP = $(VENV)/.installed
 # Where a shell forbids it, each process that a test starts would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test setup demo check lint types contracts unit slow search pythons docs gallery bench clean
+.PHONY: test setup demo check lint types contracts unit slow search pythons docs gallery screens bench clean
 
 # The tests wait for processes, ports and clocks now and then: the checks, one after the other, fill the gaps.
 test: $(STAMP)
@@ -61,6 +61,10 @@ docs: $(STAMP)
 
 gallery: $(STAMP)
 	$(BIN)/python docs/make_pictures.py
+
+# Pages in a browser: needs playwright and a Chromium of the system.
+screens: $(STAMP)
+	$(BIN)/python docs/make_screens.py
 
 bench: $(STAMP)
 	for script in benchmarks/bench_*.py; do $(BIN)/python -m benchmarks.$$(basename $$script .py) || exit 1; done
