@@ -57,7 +57,7 @@ class Noise:
         own = max(float(np.mean(kept**2)) / 2.0, step**2 / 12.0, 1e-12 * swing**2, 1e-300)
         weights = huber_weights(residuals, _STRAY)
         hidden = (_OFF_LINE * swing) ** 2 * _EXPECTED / (_EXPECTED + seen)
-        return Noise(own / weights, max(float(np.mean((weights * residuals) ** 2)) - own, hidden))
+        return Noise(own / weights, max(float(np.mean((weights * residuals) ** 2)) - own, hidden, _UNSEEN * own))
 
     def products(self, t_s: Floats, columns: Floats) -> Floats:
         """Return the scalar products of columns, shape (n, m), weighed by the inverse covariance of the readings.

@@ -29,7 +29,7 @@ def describe(problem: Problem, fit: Fit) -> Shape:
         mix = np.array([parts.get(name, 0.0) for name in names])
         return Estimate.normal(value, spread.deviation(mix), spread.freedom(mix)).widened(Z95 * known)
 
-    rounding = rounding_error(problem.y, robust_sd(fit.residuals))
+    rounding = rounding_error(problem.rounded, robust_sd(fit.residuals))
     mean, deviation = float(np.mean(design[:, 0])), max(float(np.std(design[:, 0])), 1e-300)
     # The line is that of the levels, which last; by how much it is another on flanks is part of its error.
     gain_off, intercept_off = np.hypot(spread.shift[:2], off_line(design[:, 0], noise.slow))
@@ -51,8 +51,9 @@ def describe(problem: Problem, fit: Fit) -> Shape:
 
 
 def errors(problem: Problem, fit: Fit, design: Floats) -> tuple[Noise, Spread]:
-    noise = Noise.of(fit.residuals, problem.y, np.asarray(fit.gain * design[:, 0], np.float64))
-    late = np.asarray(problem.jitter * design[:, 2], np.float64)
+    noise = Noise.of(fit.residuals, problem.rounded, np.asarray(fit.gain * design[:, 0], np.float64))
+    # Means between rows err where a flank falls among these, each by as much as it is off.
+    late = fit.residuals if problem.own_s is not None else np.asarray(problem.jitter * design[:, 2], np.float64)
     prior = {-1: Number(float(fit.point[4]), problem.rate_sd)}
     if problem.wanders:
         prior[-2] = Number(float(fit.point[3]) - 1.0, WANDER_SD)
@@ -63,7 +64,7 @@ def design_of(problem: Problem, fit: Fit) -> tuple[list[str], Floats]:
     """Return the names of the parameters, and the derivatives of the readings by them, shape (n, p)."""
     known = {"wander": 0.1} if problem.wanders else {}
     names = ["offset", *(name for name in widths_of(fit)), *known, "rate"]
-    steps = known | {"offset": max(2e-4, problem.period / 200.0), "rate": 0.02 * problem.rate_sd}
+    steps = known | {"offset": problem.step_s, "rate": 0.02 * problem.rate_sd}
     columns = [problem.filtered(fit.point), np.ones(len(problem.y))]
     for name in names:
         step, at = np.zeros(len(PARAMETERS)), PARAMETERS.index(name)

@@ -44,6 +44,10 @@ class Problem:
     drift: float
     rate_sd: float  # how far the reference's clock may run from that of the updates, relative
     metered: bool
+    # of the logarithm of the gain; infinite where the reference need not be in the units of the readings
+    gain_sd: float
+    step_s: float  # by which an offset is moved for a derivative
+    own_s: Floats | None = None  # over how much time before its instant each reading is a mean itself
 
     def at(self, point: Floats) -> Floats:
         """Return where kernels end, on the reference's clock."""
@@ -52,7 +56,17 @@ class Problem:
         return np.asarray(self.middle + t * (1.0 + rate) - offset, np.float64)
 
     def filtered(self, point: Floats) -> Floats:
-        return self.respond(self.at(point), float(point[1]), float(point[2]))
+        window, tau, at = float(point[1]), float(point[2]), self.at(point)
+        if self.own_s is None:
+            return self.respond(at, window, tau)
+        # Of two boxcars in a row, one about the same middle with the variance of both.
+        wide = np.hypot(self.own_s, window)
+        return self.respond(at - (self.own_s + window - wide) / 2.0, np.asarray(wide, np.float64), tau)
+
+    @property
+    def rounded(self) -> Floats:
+        """What was read, of which the least difference tells a resolution; nothing of means."""
+        return self.y if self.own_s is None else self.y[:0]
 
     @property
     def wanders(self) -> bool:
@@ -84,7 +98,21 @@ def problem_of(updates: Updates, reference: PowerTrace, pivot_s: float | None = 
         updates.jitter_s,
         updates.drift,
         math.hypot(RATE_SD if metered else 1e-6, updates.drift),
-        metered=metered,
+        metered,
+        _GAIN_SD if metered else math.inf,
+        max(2e-4, updates.period_s / 200.0),
+    )
+
+
+def problem_of_means(edges_s: Floats, watts: Floats, reference: PowerTrace, *, rate_sd: float) -> Problem:
+    """Return the problem of means between instants, shape (n + 1,), in whatever unit."""
+    middle = float(edges_s[0] + edges_s[-1]) / 2.0
+    own = np.asarray(np.diff(edges_s), np.float64)
+    cell = float(np.median(own))
+    still, respond = np.zeros(len(own)), Responder(reference)
+    t = np.asarray(edges_s[1:] - middle, np.float64)
+    return Problem(
+        t, watts, still, middle, respond, reference, cell, 0.0, 0.0, rate_sd, True, math.inf, cell / 20.0, own
     )
 
 
@@ -114,7 +142,7 @@ def polish(problem: Problem, family: str, point: Floats, weights: Floats, *, fix
     offset, window, tau, wander, rate = (float(p) for p in point)
     widths = {BOXCAR: [window], ONE_POLE: [tau], BOTH: [window, tau]}[family]
     start = np.array([offset, *np.log(np.maximum(widths, 1e-6)), wander, rate / problem.rate_sd])
-    steps = np.array([max(2e-4, problem.period / 200.0), *[0.02 for _ in widths], 0.1, 0.02])
+    steps = np.array([problem.step_s, *[0.02 for _ in widths], 0.1, 0.02])
     named = {BOXCAR: ["window"], ONE_POLE: ["tau"], BOTH: ["window", "tau"]}[family]
     free = np.array([True, *[fixed != name for name in named], fixed != "wander" and problem.wanders, True])
     root = np.sqrt(weights)
@@ -131,7 +159,7 @@ def polish(problem: Problem, family: str, point: Floats, weights: Floats, *, fix
         def residuals(moving: Floats, noise: float = noise) -> Floats:
             full = whole(moving)
             fit = evaluate(problem, family, full, weights)
-            gain = math.log(max(fit.gain, 1e-9)) / _GAIN_SD if problem.metered else 0.0
+            gain = math.log(max(fit.gain, 1e-9)) / problem.gain_sd
             return np.append(root * fit.residuals, noise * np.array([(full[-2] - 1.0) / WANDER_SD, full[-1], gain]))
 
         theta = whole(minimise(residuals, theta[free], steps[free]))

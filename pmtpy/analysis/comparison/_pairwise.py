@@ -18,7 +18,7 @@ from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, Shape, 
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import Characterisation
 from pmtpy.analysis.clocking import PublishingClock, estimate_updates, update_series
-from pmtpy.analysis.comparison.align import Alignment, align
+from pmtpy.analysis.comparison.align import Alignment, Points, align
 from pmtpy.analysis.comparison.results import Compared, Trace
 from pmtpy.analysis.correction.energy import Readings
 from pmtpy.analysis.signal.estimate import Estimate
@@ -36,9 +36,6 @@ _ONE_CLOCK_RATE = 1e-6
 _REPEATS = 1.5  # rows this much closer than the updates repeat them
 _WORSE = 1.5  # unexplained variance of a kernel over that of the alignment, above which it is not the response
 _UNEXPLAINED = 0.01  # what rounding and noise may leave
-_CELL_ROWS = 4.0
-_LINE_ROWS = 4000
-_LINE_CELLS = 400  # without a kernel, gain and offset come from means over at most this many cells
 _T = TypeVar("_T")
 
 
@@ -169,8 +166,8 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
     fit = p.attempt("kernel", lambda: _kernel(p, updates, base, found, one_clock=one_clock))
     if fit is None:
         alignment = replace(found, lag_s=found.lag_s.widened(stamp))
-        points = _cells(p, base, found)
-        transfer = p.attempt("gain", lambda: _line(p, base, found))
+        points = found.points
+        transfer = p.attempt("gain", lambda: _line(points))
     else:
         if fit.family == AMBIGUOUS:
             p.declined["kernel"] = fit.reason
@@ -178,7 +175,9 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
         transfer = p.attempt("gain", lambda: fit_transfer(updates, base.shape, fit, found.middle_s))
         points = _filtered(updates, base, fit, found.middle_s)
     notes = tuple(filter(None, (found.note, transfer.note if transfer is not None else "")))
-    left = points.residuals(transfer) if transfer is not None else np.empty(0)
+    left = np.empty(0)
+    if transfer is not None:
+        left = points.shown_w - transfer.gain.value * points.reference_w - transfer.intercept_w.value
     clock = None if one_clock else _clock(alignment, fit)
     compared = replace(
         alone(p),
@@ -261,18 +260,6 @@ def _age(shape: Shape) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Points:
-    """What a sensor showed beside what it should have shown by the reference, at instants of the reference's clock."""
-
-    t_s: Floats
-    reference_w: Floats
-    shown_w: Floats
-
-    def residuals(self, line: Transfer) -> Floats:
-        return np.asarray(self.shown_w - line.gain.value * self.reference_w - line.intercept_w.value, np.float64)
-
-
-@dataclass(frozen=True, slots=True)
 class Follows:
     """Readings on the reference's clock, and how they follow power: what an energy needs to be corrected."""
 
@@ -280,7 +267,7 @@ class Follows:
     response: Response
 
 
-def _filtered(updates: Updates, base: Prepared, fit: KernelFit, pivot_s: float) -> _Points:
+def _filtered(updates: Updates, base: Prepared, fit: KernelFit, pivot_s: float) -> Points:
     inside = (updates.t_s > base.shape.start_s) & (updates.t_s < base.shape.end_s)
     t, best = updates.t_s[inside], fit.best
     if updates.wander_s is not None:
@@ -289,65 +276,19 @@ def _filtered(updates: Updates, base: Prepared, fit: KernelFit, pivot_s: float) 
     at = pivot_s + (t - pivot_s) * (1.0 + rate) - best.offset_s.value
     window = best.window_s.value if best.window_s is not None else 0.0
     tau = best.tau_s.value if best.tau_s is not None else 0.0
-    return _Points(t, Responder(base.shape)(at, window, tau), updates.watts[inside])
+    return Points(t, Responder(base.shape)(at, window, tau), updates.watts[inside])
 
 
-def _line(p: Prepared, base: Prepared, found: Alignment) -> Transfer:
-    """Fit gain and offset to means; what the doubt about lag and width does to them is added to their intervals.
+def _line(points: Points) -> Transfer:
+    """Fit gain and offset to what two curves showed side by side."""
+    line = fit_line(points.reference_w, points.shown_w, points.t_s)
 
-    At the ends of a cell energy is read off between two rows, which smooths the power and so raises the gain, in
-    proportion to how much of a cell lies at its ends. Cells of twice the length halve that.
-    """
-    line = _fit(p, base, found)
-    width, lag = found.width_s, found.lag_s
-    others = [
-        _fit(p, base, replace(found, width_s=Estimate(end, end, end))) for end in (width.low, width.high) if end > 0.0
-    ]
-    others += [_fit(p, base, replace(found, lag_s=Estimate(end, end, end))) for end in (lag.low, lag.high)]
-    gain = max(abs(o.gain.value - line.gain.value) for o in others)
-    intercept = max(abs(o.intercept_w.value - line.intercept_w.value) for o in others)
-    line = replace(line, gain=line.gain.widened(gain), intercept_w=line.intercept_w.widened(intercept))
-    try:
-        longer = _fit(p, base, found, longer=2)
-    except DeclinedError:
-        return line
-    gain, intercept = (
-        2.0 * abs(a.value - b.value) for a, b in ((longer.gain, line.gain), (longer.intercept_w, line.intercept_w))
+    def at_least(estimate: Estimate, half_width: float) -> Estimate:
+        half = max(estimate.half_width, half_width)
+        return Estimate(estimate.value, estimate.value - half, estimate.value + half)
+
+    return replace(
+        line,
+        gain=at_least(line.gain, points.gain_u),
+        intercept_w=at_least(line.intercept_w, points.intercept_u_w),
     )
-    return replace(line, gain=line.gain.widened(gain), intercept_w=line.intercept_w.widened(intercept))
-
-
-def _fit(p: Prepared, base: Prepared, found: Alignment, *, longer: int = 1) -> Transfer:
-    points = _cells(p, base, found, longer=longer)
-    return fit_line(points.reference_w, points.shown_w, points.t_s)
-
-
-def _cells(p: Prepared, base: Prepared, found: Alignment, *, longer: int = 1) -> _Points:
-    """Return means in which it does not matter how the two sensors average, over so many times the usual length.
-
-    Those are the very intervals of a counter; readings of a sensor that is slower than the reference, each beside the
-    reference averaged over the width by which it is slower; and else cells wider than several readings.
-    """
-    half = found.overlap_s / 2.0
-    start, end = found.middle_s - half, found.middle_s + half
-    if p.counted:
-        rows = found.on_reference(p.curve.t_s[1:-1])
-        rows = rows[(rows >= start) & (rows <= end)]
-        edges = rows[:: longer * max(1, len(rows) // _LINE_CELLS)]
-    elif found.width_s.value > base.updates.period_s:
-        # Between two readings, as the alignment saw them: means of both, and of the reference over as much more.
-        rows = found.on_reference(p.shape.t_s[1:-1])
-        rows = rows[(rows >= start + found.width_s.value) & (rows <= end - found.width_s.value)]
-        rows = rows[:: max(1, len(rows) // _LINE_ROWS)]
-        own, middle = found.on_own(rows), (rows[1:] + rows[:-1]) / 2.0
-        spans = np.hypot(np.diff(rows), found.width_s.value)
-        ends = np.stack([middle - spans / 2.0, middle + spans / 2.0])
-        true = np.diff(np.interp(ends, base.shape.t_s, base.shape.joules), axis=0)[0] / spans
-        return _Points(middle, true, np.diff(np.interp(own, p.shape.t_s, p.shape.joules)) / np.diff(own))
-    else:
-        wide = max(_CELL_ROWS * max(p.updates.period_s, base.updates.period_s), -_CELL_ROWS * found.width_s.value)
-        edges = np.linspace(start, end, max(int(min(_LINE_CELLS, found.overlap_s / wide)) // longer, 1) + 1)
-    own = found.on_own(edges)
-    shown = np.diff(np.interp(own, p.curve.t_s, p.curve.joules)) / np.diff(own)
-    true = np.diff(np.interp(edges, base.curve.t_s, base.curve.joules)) / np.diff(edges)
-    return _Points((edges[1:] + edges[:-1]) / 2.0, true, shown)

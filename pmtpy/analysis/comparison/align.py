@@ -1,9 +1,10 @@
 """How far one power curve runs behind another, when nobody knows whether their clocks agree.
 
 The coarse lag is where the cross-correlation of the two curves peaks; it is then refined to a fraction of a sample by
-least squares on exact integrals of the curves, so no energy is moved by resampling. A clock offset and a sensor's own
-lag look the same from outside: their sum is what is found. Declines where the curves cannot tell: constant power, no
-overlap, nothing in common, or a load so regular that several lags fit alike. Pure; times are seconds, powers watts.
+the fit that finds kernels, of a boxcar, on exact integrals of the curves, so no energy is moved by resampling. A clock
+offset and a sensor's own lag look the same from outside: their sum is what is found. Declines where the curves cannot
+tell: constant power, no overlap, nothing in common, or a load so regular that several lags fit alike. Pure; times are
+seconds, powers watts.
 """
 
 from __future__ import annotations
@@ -13,8 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmtpy.analysis.characterisation._description import describe, design_of
+from pmtpy.analysis.characterisation._forward import RATE_SD, Problem, evaluate, polish, problem_of_means
+from pmtpy.analysis.characterisation._model_selection import Fit
+from pmtpy.analysis.characterisation.kernel import BOXCAR, Shape
 from pmtpy.analysis.signal.correlogram import correlogram, sampled
-from pmtpy.analysis.signal.estimate import Estimate, jacobian_of, minimise
+from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
@@ -29,14 +34,38 @@ _HALF = 0.5  # unexplained variance above which two curves are not alike
 _NEAREST = 1.0 / 3.0  # of the load's period: a lag beyond it is not much likelier than that of the other sign
 _NOTHING = 1e-3  # unexplained variance below which curves are alike, whatever it is exactly
 _STILL = 1e-6  # change of a standardised curve per cell of lag, below which the lag makes no difference
-_BLOCKS = 24  # residuals are taken as independent between, not within, this many parts of the overlap
 _FLAT = 0.005  # a power that varies by less than this share of its mean is called constant
-_RATE_SD = 0.0015  # of clocks that nobody tied together: recorded sessions of one meter differ by 0.1 %
+_ONE_CLOCK_RATE = 1e-6  # by which one clock may seem to run from itself
 _TAIL = 0.12  # of a recording: the least that can show it to repeat itself
 _LIKE_ITSELF = 0.1  # unexplained variance of a curve that repeats: its rows lie elsewhere on the flanks
 _AGAIN = 0.25  # of its flanks: the least that come again; fewer lie alike by chance
 _TELLING = 4  # changes of the load that two curves have in common: fewer do not show whether they come again
 _WIDEST = 0.125  # of the overlap: no response is looked for that is wider
+_UNSMOOTHED = 0.05  # of a cell: a width that does not show
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """What a sensor showed beside what the reference would have shown, at instants of the reference's clock.
+
+    ``gain_u`` and ``intercept_u_w`` are 95 % half-widths, by what is not known of lag, rate and width.
+    """
+
+    t_s: Floats
+    reference_w: Floats
+    shown_w: Floats
+    gain_u: float = 0.0
+    intercept_u_w: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Laid:
+    """The faster of two curves laid over the slower one: the fit, and the share of the variance that it leaves."""
+
+    problem: Problem
+    fit: Fit
+    shape: Shape
+    left: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +86,8 @@ class Alignment:
         Over how much more time the curve averages than the reference; negative: over how much less.
     r2 : float
         Share of the variance that one explains of the other.
+    points : Points
+        What the two showed, side by side.
     note : str
         Empty, or what was taken for granted.
     repeats_s : float
@@ -69,6 +100,7 @@ class Alignment:
     overlap_s: float
     width_s: Estimate
     r2: float
+    points: Points
     note: str = ""
     repeats_s: float = math.inf
 
@@ -118,15 +150,17 @@ def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False)
         )
         raise DeclinedError(msg)
     # Whichever of the two answers more slowly is taken as it is, and the other is smoothed to look like it.
-    forth = _refine(moving, reference, (-shift, grain), (start, end), cell, rated=not one_clock)
-    back = _refine(reference, moving, (shift, grain), (start + shift, end + shift), cell, rated=not one_clock)
-    lag, rate, loss, width = forth
-    if math.isinf(min(forth[2], back[2])):
+    forth = _lay(moving, reference, (-shift, grain), (start, end), cell, rated=not one_clock)
+    back = _lay(reference, moving, (shift, grain), (start + shift, end + shift), cell, rated=not one_clock)
+    laid = back if back.left < forth.left else forth
+    if math.isinf(laid.left):
         msg = "the curves fit equally well at any lag close to this one: record more changes of the load"
         raise DeclinedError(msg)
-    if back[2] < forth[2]:
-        lag, loss, width = back[0].scaled(-1.0), back[2], back[3].scaled(-1.0)
-        rate = back[1].scaled(-1.0) if back[1] is not None else None
+    shape, sign = laid.shape, -1.0 if laid is back else 1.0
+    if shape.window_s is None or shape.rate is None:  # a boxcar against a meter has both
+        raise AssertionError(shape)
+    rate = None if one_clock else shape.rate.scaled(-sign)
+    lag, width = shape.lag_s.scaled(sign), shape.window_s.scaled(sign)
     middle = (start + end) / 2.0 + shift
     note = "" if math.isinf(repeats) else f"the lag is {_up_to(repeats)}: the smallest was taken"
     changes = 0 if one_clock else _changes(reference, middle, (end - start) / 2.0, cell)
@@ -135,7 +169,19 @@ def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False)
             f"the clocks are aligned by {changes} change{'s' if changes > 1 else ''} of the load, taken for the same in"
             " both recordings; of a load that comes again the lag would be off by whole periods"
         )
-    return Alignment(lag, rate, middle, end - start, width, 1.0 - loss, note, repeats)
+    points = _points(laid, middle, back=laid is back)
+    return Alignment(lag, rate, middle, end - start, width, 1.0 - laid.left, points, note, repeats)
+
+
+def _points(laid: _Laid, middle_s: float, *, back: bool) -> Points:
+    problem, line = laid.problem, laid.shape
+    smoothed, own = problem.filtered(laid.fit.point), problem.own_s if problem.own_s is not None else 0.0
+    # Middles of the cells; where the reference is the slower one they are on its clock.
+    t = middle_s + problem.t - own / 2.0
+    if not back:
+        return Points(t, smoothed, problem.y, line.gain.half_width, line.intercept_w.half_width)
+    gain = max(line.gain.value, 1e-300)
+    return Points(t, problem.y, smoothed, line.gain.half_width / gain**2, line.intercept_w.half_width / gain)
 
 
 def _up_to(repeats_s: float) -> str:
@@ -250,7 +296,7 @@ def _rivals(curve: PowerTrace, step_s: float) -> float:
     return math.exp(_SCATTER * math.sqrt(3.0 / flanks))
 
 
-def _refine(
+def _lay(
     slow: PowerTrace,
     fast: PowerTrace,
     about: tuple[float, float],
@@ -258,74 +304,32 @@ def _refine(
     cell: float,
     *,
     rated: bool,
-) -> tuple[Estimate, Estimate | None, float, Estimate]:
-    """Fit lag, rate and width so that the fast curve, smoothed, looks like the slow one; and the variance left.
+) -> _Laid:
+    """Fit lag, rate and width so that the fast curve, smoothed, looks like the slow one.
 
     The lag is looked for ``about`` a value, within a reach. The variance left is infinite if no lag is better than
     another, as where the fast curve has one change and that within one cell of the slow one.
     """
     edges = _edges(slow, span, cell)
-    long = np.diff(edges)
+    long = np.asarray(np.diff(edges), np.float64)
     seen = np.asarray(np.diff(np.interp(edges, slow.t_s, slow.joules)) / long, np.float64)
-    seen = (seen - np.mean(seen)) / max(float(np.std(seen)), 1e-300)
-    at = (edges[1:] + edges[:-1]) / 2.0
-    half = (span[1] - span[0]) / 2.0
-    away = (at - (span[0] + span[1]) / 2.0) / half
-
-    def misfit(x: Floats) -> Floats:
-        """Of the standardised slow curve, for lag and width in cells, and cells gained over half the span."""
-        width = np.hypot(long, x[1] * cell)
-        middle = at - (x[0] + (away * x[2] if rated else 0.0)) * cell
-        ends = np.interp(np.stack([middle - width / 2.0, middle + width / 2.0]), fast.t_s, fast.joules)
-        model = (ends[1] - ends[0]) / width
-        model = model - np.mean(model)
-        return np.asarray(seen - model * (float(seen @ model) / max(float(model @ model), 1e-300)), np.float64)
-
-    def loss(x: Floats) -> float:
-        return float(np.mean(misfit(x) ** 2))
-
-    zero = [0.0] if rated else []
-    widths = np.concatenate([[0.0], np.geomspace(1.0, max(_WIDEST * len(at), 2.0), 16)])
+    problem = problem_of_means(edges, seen, fast, rate_sd=RATE_SD if rated else _ONE_CLOCK_RATE)
+    even = np.ones(len(seen))
+    widths = cell * np.concatenate([[_UNSMOOTHED], np.geomspace(1.0, max(_WIDEST * len(seen), 2.0), 16)])
     lags = about[0] + np.arange(-about[1], about[1] + cell / 2.0, max(cell / 2.0, about[1] / 16.0))
-    best = min((np.array([lag / cell, width, *zero]) for lag in lags for width in widths), key=loss)
-    # What is known of clocks counts as one more residual, weighted like a block of the others.
-    prior = math.sqrt(max(loss(best), 1e-12) * len(at) / _BLOCKS) if rated else 0.0
-    rate_s = cell / half  # rate for a gain of one cell
-
-    def residuals(x: Floats) -> Floats:
-        return np.append(misfit(x), prior * x[2] * rate_s / _RATE_SD if rated else 0.0)
-
-    steps = np.full(len(best), 0.05)
-    x = minimise(residuals, best, steps)
-    jacobian = jacobian_of(residuals, x, steps)
-    left = loss(x) if np.max(np.abs(jacobian[:-1, 0])) > _STILL else math.inf
-    error = _standard_errors(jacobian, misfit(x), prior)
-    freedom = min(_BLOCKS, len(at) // 4) - len(x)
-    rate = Estimate.normal(float(x[2]) * rate_s, float(error[2]) * rate_s, freedom) if rated else None
-    lag = Estimate.normal(float(x[0]) * cell, float(error[0]) * cell, freedom)
-    width = Estimate.normal(abs(float(x[1])) * cell, float(error[1]) * cell, freedom)
-    return lag, rate, left, width
+    starts = [np.array([lag - width / 2.0, width, 0.0, 1.0, 0.0]) for lag in lags for width in widths]
+    fit = polish(problem, BOXCAR, min(starts, key=lambda point: evaluate(problem, BOXCAR, point, even).loss), even)
+    shape = describe(problem, fit)
+    names, design = design_of(problem, fit)
+    moves = cell * float(np.max(np.abs(design[:, names.index("offset")])))
+    spread = float(np.std(seen))
+    return _Laid(problem, fit, shape, fit.loss / spread**2 if moves > _STILL * spread else math.inf)
 
 
 def _edges(slow: PowerTrace, span: tuple[float, float], cell: float) -> Floats:
-    """Return cells between the curve's own knots, where they are few: within them a counter tells its exact mean."""
+    """Return cells between the curve's own knots: between these a counter tells its exact mean."""
     knots = slow.t_s[(slow.t_s >= span[0]) & (slow.t_s <= span[1])]
-    if _FEWEST_CELLS < len(knots) <= _CELLS:
+    knots = knots[:: max(1, round(cell / _spacing(slow)))]
+    if len(knots) > _FEWEST_CELLS:
         return knots
     return np.linspace(*span, max(_FEWEST_CELLS, round((span[1] - span[0]) / cell)) + 1)
-
-
-def _standard_errors(jacobian: Floats, residuals: Floats, prior: float) -> Floats:
-    """Standard errors that allow for residuals which hang together: sums over blocks vary, not single residuals.
-
-    The last row of the Jacobian is that of the prior, whose own standard deviation is ``prior``.
-    """
-    normal = np.linalg.pinv(jacobian.T @ jacobian)
-    rows, last = jacobian[:-1], jacobian[-1:]
-    blocks = min(_BLOCKS, len(residuals) // 4)
-    bounds = np.linspace(0, len(residuals), blocks + 1).astype(int)[:-1]
-    scores = np.add.reduceat(rows * residuals[:, None], bounds, axis=0)
-    meat = scores.T @ scores * blocks / (blocks - 1.0) + prior**2 * last.T @ last
-    clustered = normal @ meat @ normal
-    plain = normal * float(residuals @ residuals) / max(1, len(residuals) - jacobian.shape[1])
-    return np.sqrt(np.maximum(0.0, np.maximum(np.diag(clustered), np.diag(plain))))

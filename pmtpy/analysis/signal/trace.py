@@ -119,22 +119,25 @@ class Responder:
         self._t, self._c, self._p = curve.t_s, curve.joules, curve.watts()
         self._states: dict[float, Floats] = {}
 
-    def __call__(self, at_s: Floats, window_s: float, tau_s: float) -> Floats:
+    def __call__(self, at_s: Floats, window_s: float | Floats, tau_s: float) -> Floats:
         """Return the weighted mean power before each instant, by a boxcar, a one-pole, or one after the other.
 
         Parameters
         ----------
         at_s : float64, any shape
             Where the kernels end.
-        window_s, tau_s : float
-            Width of the boxcar and time constant of the one-pole; 0: none.
+        window_s : float, or float64 of that shape
+            Width of the boxcar; 0: none.
+        tau_s : float
+            Time constant of the one-pole; 0: none.
         """
         t = np.asarray(at_s, np.float64)
+        none = not isinstance(window_s, np.ndarray) and window_s <= 0.0
         if tau_s <= 0.0:
-            if window_s <= 0.0:
+            if none:
                 return np.asarray(self._p[self._place(t)], np.float64)
             return np.asarray((self._energy(t) - self._energy(t - window_s)) / window_s, np.float64)
-        if window_s <= 0.0:
+        if none:
             return self._smooth(t, tau_s)
         # Of tau x' = P - x follows that the integral of x is that of P less tau times the growth of x.
         late, early = t, t - window_s
