@@ -75,6 +75,7 @@ def fit_load_kernel(updates: Updates, load: LoadIntervals, poll_s: float) -> tup
         window_s=best.window_s and best.window_s.widened(_FOLLOWS_S),
         tau_s=best.tau_s and best.tau_s.widened(_FOLLOWS_S),
         offset_s=best.offset_s.widened(_FOLLOWS_S),
+        lag_s=best.lag_s.widened(_FOLLOWS_S),
     )
     return replace(fit, best=best), note
 

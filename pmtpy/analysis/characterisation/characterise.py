@@ -287,9 +287,8 @@ def _offset(found: _Findings, fit: KernelFit | None, clock: ClockFit | None, *, 
         found.declined["kernel"] = fit.reason
     metered = fit.best.rate is not None
     if not hosted or (metered and clock is None):
-        found.declined["kernel.offset_ms"] = (
-            "nothing ties the reference's clock to that of the readings; stamps of the load on the host's clock would"
-        )
+        why = "nothing ties the reference's clock to that of the readings; stamps of the load on the host's clock would"
+        found.declined |= dict.fromkeys(("kernel.offset_ms", "kernel.lag_ms"), why)
         return None
     return fit.best.offset_s.widened(clock.offset_s.half_width) if metered and clock else fit.best.offset_s
 

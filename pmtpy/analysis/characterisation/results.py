@@ -96,6 +96,18 @@ class Characterisation:
             return None
         return fitted_response(self.lattice, self.kernel, self.transfer)
 
+    @property
+    def lag_s(self) -> Estimate | None:
+        """Mean age of what a reading shows; None where nothing ties the reference's clock to that of the readings."""
+        tie = self._tie_s()
+        return None if self.kernel is None or tie is None else self.kernel.best.lag_s.widened(tie)
+
+    def _tie_s(self) -> float | None:
+        """Return how well the reference's clock is tied to the host's, as half a width; it is the same for all."""
+        if self.kernel is None or self.offset_s is None:
+            return None
+        return math.sqrt(max(self.offset_s.half_width**2 - self.kernel.best.offset_s.half_width**2, 0.0))
+
     def _period(self) -> dict[str, float | None] | None:
         if self.lattice is not None:
             return {**self.lattice.period_s.scaled(1e3).as_dict()}
@@ -117,8 +129,8 @@ class Characterisation:
                 "window_ms": _json(kernel.spans("window_s") if kernel else None, 1e3),
                 "tau_ms": _json(kernel.spans("tau_s") if kernel else None, 1e3),
                 "offset_ms": _json(self.offset_s, 1e3),
-                "lag_ms": _json(kernel.best.lag_s if kernel else None, 1e3),
-                "candidates": _candidates(kernel, self.offset_s) if kernel else [],
+                "lag_ms": _json(self.lag_s, 1e3),
+                "candidates": _candidates(kernel, self._tie_s()) if kernel else [],
             },
             "gradient": _json(transfer.gain if transfer else None),
             "intercept_w": _json(transfer.intercept_w if transfer else None),
@@ -128,25 +140,23 @@ class Characterisation:
         }
 
 
-def _candidates(fit: KernelFit, offset_s: Estimate | None) -> list[dict[str, Any]]:
+def _candidates(fit: KernelFit, tie_s: float | None) -> list[dict[str, Any]]:
     """Return the families with the share of belief in each, the likeliest first."""
     shapes = {shape.family: shape for shape in (*fit.shapes, fit.best)}
     none = dict.fromkeys(("window_ms", "tau_ms", "offset_ms", "lag_ms", "gradient", "intercept_w"))
-    # What ties the reference's clock to the host's is as uncertain for each of them.
-    tie = math.sqrt(max(offset_s.half_width**2 - fit.best.offset_s.half_width**2, 0.0)) if offset_s else None
     return [
-        {"family": name, "share": share} | (_shape(shapes[name], tie) if name in shapes else none)
+        {"family": name, "share": share} | (_shape(shapes[name], tie_s) if name in shapes else none)
         for name, share in fit.odds
     ]
 
 
 def _shape(shape: Shape, tie_s: float | None) -> dict[str, Any]:
-    """Return what one family says; no offset where nothing ties the clocks."""
+    """Return what one family says; no offset and no lag where nothing ties the clocks."""
     return {
         "window_ms": _json(shape.window_s and _not_negative(shape.window_s), 1e3),
         "tau_ms": _json(shape.tau_s and _not_negative(shape.tau_s), 1e3),
         "offset_ms": _json(None if tie_s is None else shape.offset_s.widened(tie_s), 1e3),
-        "lag_ms": _json(shape.lag_s, 1e3),
+        "lag_ms": _json(None if tie_s is None else shape.lag_s.widened(tie_s), 1e3),
         "gradient": _json(shape.gain),
         "intercept_w": _json(shape.intercept_w),
     }

@@ -95,7 +95,9 @@ def test_a_meter_without_load_stamps_gives_everything_but_the_offset() -> None:
     document = _run(pseudo_random_bench(0.17), load=False, shift=0.3, rate=-0.0007).document()
     assert document["kernel"]["window_ms"]["value"] == pytest.approx(80.0, abs=1.0)
     assert document["kernel"]["offset_ms"] is None
-    assert "stamps of the load" in document["declined"]["kernel.offset_ms"]
+    assert document["kernel"]["lag_ms"] is None
+    assert all(row["lag_ms"] is row["offset_ms"] is None for row in document["kernel"]["candidates"])
+    assert all("stamps of the load" in document["declined"][f"kernel.{name}_ms"] for name in ("offset", "lag"))
     assert document["gradient"]["value"] == pytest.approx(0.95, abs=0.012)
 
 
