@@ -52,8 +52,10 @@ def describe(problem: Problem, fit: Fit) -> Shape:
 
 def errors(problem: Problem, fit: Fit, design: Floats) -> tuple[Noise, Spread]:
     noise = Noise.of(fit.residuals, problem.rounded, np.asarray(fit.gain * design[:, 0], np.float64))
-    # Means between rows err where a flank falls among these, each by as much as it is off.
-    late = fit.residuals if problem.own_s is not None else np.asarray(problem.jitter * design[:, 2], np.float64)
+    # Where between two rows of a meter a flank fell nobody knows; means between rows show by how much they are off.
+    cell = problem.reference.cell_s / math.sqrt(12.0) if problem.metered else 0.0
+    late = np.asarray(math.hypot(problem.jitter, cell) * design[:, 2], np.float64)
+    late = late if problem.own_s is None else fit.residuals
     prior = {-1: Number(float(fit.point[4]), problem.rate_sd)}
     if problem.wanders:
         prior[-2] = Number(float(fit.point[3]) - 1.0, WANDER_SD)
