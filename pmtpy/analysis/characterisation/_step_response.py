@@ -13,21 +13,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import Z95, Estimate, minimise, robust_sd
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOXCAR, ONE_POLE, KernelFit
+from pmtpy.analysis.signal.estimate import Z95, Estimate, robust_sd
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-INSTANT, SLOW, LINEAR, LOGARITHMIC, AMBIGUOUS = "instant", "slow rise", "linear", "logarithmic", "ambiguous"
+INSTANT, SLOW, LINEAR, LOGARITHMIC = "instant", "slow rise", "linear", "logarithmic"
+_NEAR = 2.05  # periods: what passes within two updates and their jitter is quick
+_OF_WINDOW, _OF_TAU = 0.8, math.log(9.0)  # from 10 to 90 % a boxcar takes this share of its width, a one-pole of tau
 _PLATEAU_S = (1.5, 3.0)  # not the maximum: boost, drift and power caps come later
 _SHORTEST_S = 1.5
-_TRACKED = 0.05  # a reading follows the meter when they differ by less than this share of the step
 _STEADY = 0.04  # scatter on the plateau, as a share of the step, above which there is none
-_CLEAR_RATIO = 2.0
-_STRAIGHT = 0.98
-_NEITHER = "neither a straight line nor an exponential approach describes the rise"
 # The two ends of the rise fall anywhere in their update periods: the error is triangular over +/- one period, and
 # 95 % of it lies within 1 - sqrt(0.05).
 _TRIANGLE_95 = 1.0 - math.sqrt(0.05)
@@ -37,9 +36,8 @@ _TRIANGLE_95 = 1.0 - math.sqrt(0.05)
 class StepResponse:
     """What one load step showed."""
 
-    # ``"instant"``: at the plateau with the first or second update; ``"slow rise"``: some hundred milliseconds,
-    # followed by the meter where there is one; ``"linear"``: a running mean; ``"logarithmic"``: a low-pass;
-    # ``"ambiguous"``
+    # ``"instant"``: at the plateau with the first or second update; ``"linear"``: a running mean; ``"logarithmic"``: a
+    # low-pass; ``"slow rise"``: of the load, or of neither; ``"ambiguous"``
     kind: str
     rise_s: Estimate  # 10 to 90 %
     # From the load's start to the update that passes 50 %; the interval reaches back to the update before, since the
@@ -112,6 +110,7 @@ def fit_step(
     *,
     started: bool = True,
     meter: PowerTrace | None = None,
+    fit: KernelFit | None = None,
     early_s: float = 0.0,
 ) -> StepResponse:
     """Measure the step response to a load block from ``start_s`` to ``end_s``.
@@ -126,6 +125,8 @@ def fit_step(
         Whether ``start_s`` is the load's own stamp; else no delay is given.
     meter : PowerTrace, optional
         The reference meter on the same clock.
+    fit : KernelFit, optional
+        The kernel of the sensor: a slow rise is called what its odds say.
     early_s : float
         How much earlier than its reading a row may have been stamped.
 
@@ -143,15 +144,9 @@ def fit_step(
     # A level that is wrong moves where it is passed, the more the flatter the flank: noise at rest, scatter above.
     blur = [_blur(after.t_s, share, q, noise / (plateau - idle)) for q in (0.1, 0.5, 0.9)]
     spread = max(gap[0], gap[2]) * _TRIANGLE_95 + Z95 * math.hypot(updates.jitter_s, blur[0], blur[2])
-    meter_rise, tracked = _against(meter, updates, (start_s, end_s), (idle, plateau))
-    kind, note = _kind(after, share, at, start_s if started else None)
-    if tracked and kind in {LINEAR, LOGARITHMIC, AMBIGUOUS, SLOW}:
-        kind, note = SLOW, "the readings follow the meter at the next update: the load itself is slow"
-    elif meter is None:
+    kind, note = _kind(after, at, start_s if started else None, fit)
+    if meter is None:
         note = note or "without a meter the load's own ramp cannot be told from the sensor's"
-    if not started and (kind == AMBIGUOUS or _NEITHER in note):
-        msg = "the rise looks neither instant nor linear nor logarithmic, and the load is not known: give its stamps"
-        raise DeclinedError(msg)
     delay = float(after.t_s[at[1]] - start_s)
     earliest = delay - math.hypot(0.975 * gap[1], Z95 * blur[1])
     latest = delay + math.hypot(Z95 * updates.jitter_s + 1e-3, early_s, Z95 * blur[1])
@@ -162,7 +157,7 @@ def fit_step(
         updates.period_s,
         idle,
         plateau,
-        meter_rise,
+        _meter_rise(meter, (start_s, end_s)),
         note,
     )
 
@@ -203,12 +198,10 @@ def _steady(before: Floats, late: Floats) -> bool:
     return robust_sd(late) <= _STEADY * abs(float(np.median(late) - np.median(before)))
 
 
-def _against(
-    meter: PowerTrace | None, updates: Updates, block: tuple[float, float], levels: tuple[float, float]
-) -> tuple[float | None, bool]:
-    """Return the meter's own rise, and whether the readings follow it at the next update."""
+def _meter_rise(meter: PowerTrace | None, block: tuple[float, float]) -> float | None:
+    """Return the meter's own rise."""
     if meter is None or block[0] - 0.5 < meter.start_s or block[1] > meter.end_s:
-        return None, False
+        return None
     respond = Responder(meter)
     t = np.arange(block[0] - 0.2, min(block[0] + 2.0, block[1]), 1e-3)
     fast = respond(t, 5e-3, 0.0)
@@ -216,43 +209,21 @@ def _against(
     late = np.linspace(block[0] + _PLATEAU_S[0], min(block[0] + _PLATEAU_S[1], block[1]), 200)
     high = float(np.median(respond(late, 5e-3, 0.0)))
     if high <= low:
-        return None, False
+        return None
     share = (fast - low) / (high - low)
-    rise = float(t[np.argmax(share >= 0.9)] - t[np.argmax(share >= 0.1)])
-    near = updates.between(block[0], block[0] + 1.5)
-    emulated = (respond(near.t_s, updates.period_s, 0.0) - low) / (high - low)
-    shown = (near.watts - levels[0]) / (levels[1] - levels[0])
-    flank = (emulated > 0.05) & (emulated < 0.95) | (shown > 0.05) & (shown < 0.95)
-    if np.count_nonzero(flank) < 2:
-        return rise, False
-    return rise, float(np.sqrt(np.mean((shown - emulated)[flank] ** 2))) < _TRACKED
+    return float(t[np.argmax(share >= 0.9)] - t[np.argmax(share >= 0.1)])
 
 
-def _kind(after: Updates, share: Floats, at: list[int], start_s: float | None) -> tuple[str, str]:
-    flank = at[2] - at[0] + 1
-    if flank <= 2:
-        if start_s is None or after.t_s[at[2]] - start_s <= 2.05 * after.period_s:
+def _kind(after: Updates, at: list[int], start_s: float | None, fit: KernelFit | None) -> tuple[str, str]:
+    """Name the rise: by what is seen if that is quick, else by the odds of the kernels."""
+    near = _NEAR * after.period_s
+    if at[2] - at[0] <= 1:
+        if start_s is None or after.t_s[at[2]] - start_s <= near:
             return INSTANT, ""
         return AMBIGUOUS, "the flank has fewer than three updates, and begins late after the load's start"
-    if flank < 4:
-        return SLOW, ""
-    first, last = max(at[0] - 2, 0), min(at[2] + flank, len(share))
-    t, y = after.t_s[first:last] - after.t_s[at[0]], share[first:last]
-    length = float(after.t_s[at[2]] - after.t_s[at[0]])
-
-    def ramp(p: Floats) -> Floats:
-        return np.asarray(np.clip((t - p[0]) / math.exp(p[1]), 0.0, 1.0) - y, np.float64)
-
-    def approach(p: Floats) -> Floats:
-        return np.asarray(1.0 - np.exp(-np.clip((t - p[0]) / math.exp(p[1]), 0.0, 700.0)) - y, np.float64)
-
-    steps = np.array([after.period_s / 50.0, 0.01])
-    losses = []
-    # A ramp takes 0.8 of its length from 10 to 90 %, an exponential approach 2.2 time constants.
-    for model, scale in ((ramp, 1.25), (approach, 1.0 / 2.2)):
-        found = minimise(model, np.array([-after.period_s / 2.0, math.log(scale * length)]), steps)
-        losses.append(float(np.mean(model(found) ** 2)))
-    straight = 1.0 - min(losses) / float(np.var(y))
-    if straight < _STRAIGHT or max(losses) < _CLEAR_RATIO * min(losses):
-        return SLOW, _NEITHER
-    return (LINEAR, "") if losses[0] < losses[1] else (LOGARITHMIC, "")
+    if fit is None:
+        return SLOW, "no kernel was found that would tell the sensor's rise from the load's"
+    window, tau = (e.value if e is not None else 0.0 for e in (fit.best.window_s, fit.best.tau_s))
+    if _OF_WINDOW * window + _OF_TAU * tau <= near:
+        return SLOW, "the readings follow at the next update: the load itself is slow"
+    return {BOXCAR: LINEAR, ONE_POLE: LOGARITHMIC}.get(fit.family, SLOW), fit.reason

@@ -119,8 +119,8 @@ def characterise(
     elif meter is not None:
         tied = found.attempt("meter", lambda: _meter_on_host(found, meter, load, updates))
     clock, curve = tied or (None, None)
-    step = found.attempt("step", lambda: _step(updates, load, curve, lattice.poll_s))
     fit = found.attempt("kernel", lambda: _kernel(found, updates, load, tied, lattice))
+    step = found.attempt("step", lambda: _step(updates, load, curve, fit, lattice.poll_s))
     hosted = polls.absolute == load.absolute if load is not None else one_clock
     offset = _offset(found, fit, clock, hosted=hosted)
     transfer = _transfer(found, updates, curve, fit, clock)
@@ -243,11 +243,24 @@ def _met(moving: PowerTrace, fixed: PowerTrace, reach_s: float | None, step_s: f
 # --- the estimators, each with what it needs ---
 
 
-def _step(updates: Updates, load: LoadIntervals | None, meter: PowerTrace | None, poll_s: float) -> StepResponse:
+def _step(
+    updates: Updates, load: LoadIntervals | None, meter: PowerTrace | None, fit: KernelFit | None, poll_s: float
+) -> StepResponse:
     if load is None:
-        return fit_step(updates, *find_block(updates), started=False, meter=None)
+        start, end = find_block(updates)
+        return fit_step(updates, start, end, started=False, fit=fit or _kernel_of_block(updates, start, end))
     block = highest_block(updates, long_blocks(load))
-    return fit_step(updates, *block, meter=meter, early_s=_EARLY_SHARE * poll_s)
+    return fit_step(updates, *block, meter=meter, fit=fit, early_s=_EARLY_SHARE * poll_s)
+
+
+def _kernel_of_block(updates: Updates, start_s: float, end_s: float) -> KernelFit | None:
+    """Fit the kernel to the rise of a block whose ends are only about known."""
+    block = PowerTrace.of_load(LoadIntervals.switched(np.array([start_s, end_s])))
+    around = updates.between(start_s - _SETTLED_S, (start_s + end_s) / 2.0)
+    try:
+        return fit_kernel(around, block, metered=False, lead_s=_SETTLED_S)
+    except DeclinedError:
+        return None
 
 
 def _pivot(updates: Updates, clock: ClockFit | None) -> float:
