@@ -59,7 +59,7 @@ class Delimited:
 
     def _at_once(self, block: bytes) -> Columns | None:
         """Read with pyarrow, much on all cores. None where that is not installed, or a line is not whole."""
-        if b"\r" in block or b"\0" in block:
+        if b"\r" in block or b"\0" in block or b",0x" in block or b",0X" in block:  # pyarrow takes those for numbers
             return None
         try:
             import pyarrow as pa

@@ -3,6 +3,8 @@
 The rule by which each channel's energy came about is in the metadata: a counter has moved by its power times the time
 since it moved before, samples are joined by straight lines, means hold since the row before. Few rows that break the
 rule are wrong in one of their fields, and are noted; where many do, it is not the rule that the recording was made by.
+Whatever the rule, energies rise by what lies between the powers of neighbouring rows: columns that contradict each
+other throughout are noted too.
 """
 
 from __future__ import annotations
@@ -19,6 +21,13 @@ from pmtpy.io.read._recording import Recording
 
 _OFF, _TIME_S, _JOULES = 0.03, 2e-6, 3e-6  # relative; of the two rounded times, and of the two rounded energies
 _MOST_WRONG, _MOST_WRONG_SHARE = 4, 1e-3  # rows that may be wrong, and which share of all
+
+_DIGIT = 1e-3  # what the last digit of volts, amperes and watts stands for at most
+_PIECES, _PIECE = 16, 20_000  # stretches of rows, and rows of one, in which whole columns are held against each other
+_SAMPLED = ("integrated", "interval mean")
+# Relative: of a counter, whose moves are spread over a refresh; and of sums of counters and of what is not known.
+_LOOSELY, _BY_FAR = 0.3, 0.9
+_LEAST_ROWS = 10
 
 Columns = dict[str, npt.NDArray[Any]]
 
@@ -71,6 +80,34 @@ class _Law:
         self.wrong += len(found)
 
 
+@dataclass(slots=True)
+class _Product:
+    """One power that was formed from volts and amperes of the same row."""
+
+    name: str
+    scale: float
+    rows: int = 0
+    wrong: int = 0
+    first: str = field(default="")
+
+    def feed(self, columns: Columns, at: Ints) -> None:
+        """Take the rows of a block."""
+        volts, amperes, watts = (columns[f"{self.name}_{unit}"] for unit in "VAW")
+        expected = volts * amperes * self.scale
+        with np.errstate(invalid="ignore"):
+            off = np.abs(watts - expected) > (
+                _OFF * np.maximum(np.abs(watts), np.abs(expected)) + _DIGIT * (np.abs(volts) + np.abs(amperes) + 1.0)
+            )
+        self.rows += len(watts)
+        found = np.flatnonzero(off)
+        if len(found) and not self.wrong:
+            i = int(found[0])
+            self.first = (
+                f"line {at[i]}: {self.name}_W is {watts[i]:g} W, {self.name}_V times {self.name}_A {expected[i]:g} W"
+            )
+        self.wrong += len(found)
+
+
 class EnergyLaws:
     """What rows of ours are held against, block by block; :meth:`end` notes what was found."""
 
@@ -78,15 +115,22 @@ class EnergyLaws:
         self._recording = recording
         facts = recording.facts or {}
         every = downsampled(facts)
-        self._laws = []
+        self._laws: list[_Law] = []
+        self._products: list[_Product] = []
         for channel in facts.get("channels", []) if not facts.get("converted_from") else []:
             name, rule, refresh_s = channel["name"], channel.get("rule"), channel.get("refresh_s")
             if isinstance(rule, str) and {f"{name}_W", f"{name}_J"} <= set(names):
                 refresh_s = refresh_s if isinstance(refresh_s, float) else 0.0
                 self._laws.append(_Law(name, "interval mean" if every else rule, refresh_s))
+            made_of = {f"{name}_{unit}" for unit in "VAW"}
+            if channel.get("form") == "product" and not every and made_of <= set(names):
+                scale = channel.get("scale", 1.0)
+                self._products.append(_Product(name, float(scale) if isinstance(scale, int | float) else 1.0))
 
     def feed(self, columns: Columns, at: Ints) -> None:
         """Take the next rows."""
+        for product in self._products:
+            product.feed(columns, at)
         if self._laws and len(at):
             unbroken = columns["lost"] == 0
             for law in self._laws:
@@ -94,9 +138,61 @@ class EnergyLaws:
 
     def end(self) -> None:
         """Note rows of which one field must be wrong."""
-        for law in self._laws:
+        held: list[_Law | _Product] = [*self._laws, *self._products]
+        for law in held:
             if 0 < law.wrong <= max(_MOST_WRONG, _MOST_WRONG_SHARE * law.rows):
                 more = f" (and {law.wrong - 1} more such rows)" if law.wrong > 1 else ""
                 self._recording.notes.append(
-                    f"{law.first}{more}: one of the two is wrong; copy the file again from its source"
+                    f"{law.first}{more}: one of them is wrong; copy the file again from its source"
                 )
+
+
+def contradictions(facts: dict[str, Any] | None, columns: Columns) -> list[str]:
+    """Say which energies do not follow from the powers beside them, beyond what happens between two rows.
+
+    Between the powers of two neighbouring rows lies what was added between them; the watts of a counter hold since it
+    moved before. Of a total that counters are in, and of columns without metadata, only what is off by far is told:
+    its watts are those of several moves. (That a total is the sum of its parts is held against them elsewhere.)
+    """
+    elapsed = columns["elapsed"]
+    if len(elapsed) < _LEAST_ROWS:
+        return []
+    channels = {c["name"]: (c.get("rule"), c.get("refresh_s")) for c in (facts or {}).get("channels", [])}
+    starts = np.unique(np.linspace(0, max(0, len(elapsed) - _PIECE), _PIECES).astype(np.int64)).tolist()
+    found = []
+    for name in [n.removesuffix("_W") for n in columns if n.endswith("_W") and f"{n[:-1]}J" in columns]:
+        rule, refresh_s = channels.get(name, (None, None))
+        share = _OFF if rule in _SAMPLED else _LOOSELY if rule == "counter" else _BY_FAR
+        low = high = risen = 0.0
+        for start in starts:
+            rows = slice(start, start + _PIECE)
+            t, watts, joules = elapsed[rows], columns[f"{name}_W"][rows], columns[f"{name}_J"][rows]
+            known = (columns["lost"][rows][1:] == 0) & np.isfinite(joules[1:] + joules[:-1] + watts[1:])
+            least_s = (refresh_s if isinstance(refresh_s, float) else 0.0) if rule == "counter" else None
+            more = _between(t, watts, joules, known) if least_s is None else _moved(t, watts, joules, known, least_s)
+            low, high, risen = low + more[0], high + more[1], risen + more[2]
+        allowed = share * max(abs(risen), abs(low), abs(high)) + _JOULES * len(starts)
+        if not low - allowed <= risen <= high + allowed:
+            found.append(
+                f"{name}_J rises by {risen:.4g} J where {name}_W makes {(low + high) / 2.0:.4g} J: one of the two "
+                "columns is wrong (of another unit, or another part?), and which is not known"
+            )
+    return found
+
+
+def _between(t: Floats, watts: Floats, joules: Floats, known: npt.NDArray[np.bool_]) -> tuple[float, float, float]:
+    """Least and greatest energy by the powers at both ends of intervals, and what was counted in them."""
+    known = known & np.isfinite(watts[:-1])
+    ends = np.stack([watts[1:], watts[:-1]])[:, known] * np.diff(t)[known]
+    return float(ends.min(axis=0).sum()), float(ends.max(axis=0).sum()), float(np.diff(joules)[known].sum())
+
+
+def _moved(
+    t: Floats, watts: Floats, joules: Floats, known: npt.NDArray[np.bool_], least_s: float
+) -> tuple[float, float, float]:
+    """Energy of a counter by its powers since it moved before, twice, and what was counted."""
+    risen, broken = np.diff(joules), np.cumsum(~known)
+    moves = np.flatnonzero(known & (risen != 0.0))
+    since, unbroken = np.maximum(np.diff(t[1:][moves]), least_s), np.diff(broken[moves]) == 0
+    made = float((watts[1:][moves][1:] * since)[unbroken].sum())
+    return made, made, float(risen[moves][1:][unbroken].sum())

@@ -14,7 +14,7 @@ from pmtpy.core.rows import Ints
 from pmtpy.io.columns import FIXED
 from pmtpy.io.read import _check, _sidecar
 from pmtpy.io.read._delimited import FLOAT, INT, TEXT, Columns, Delimited, Kind
-from pmtpy.io.read._laws import EnergyLaws
+from pmtpy.io.read._laws import EnergyLaws, contradictions
 from pmtpy.io.read._parts import Part
 from pmtpy.io.read._recording import Recording
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _START = ",".join(FIXED).encode() + b","
 _KINDS: dict[str, Kind] = {"marker": TEXT, "lost": INT}
 _VALUE = 8  # bytes
+_DIGIT = 1e-3  # what the last digit of the watts of a text stands for at most
 _ROUGHLY = 0.5  # an estimate of the rows from a part of the file is not off by more than this factor
 
 
@@ -94,8 +95,10 @@ class Checks:
         self._recording = recording
         self._last = -np.inf  # elapsed
         self._origin: float | None = None
-        summed = [f"{n}_J" for n in _sidecar.summed(recording.facts)]
-        self._summed = summed if set(summed) <= set(names) else []  # columns whose sum is the total
+        parts = _sidecar.summed(recording.facts)
+        summed = {f"total_{unit}": [f"{n}_{unit}" for n in parts] for unit in "WJ"}
+        # by total: columns of which it is the sum
+        self._summed = {total: of for total, of in summed.items() if of and {total, *of} <= set(names)}
 
     def left(self, columns: Columns, at: Ints) -> npt.NDArray[np.bool_]:
         """Return which rows of the next block hold; the others are noted as broken lines."""
@@ -109,9 +112,9 @@ class Checks:
             self._origin = float(good["time"][0] - good["elapsed"][0])
         _check.agree(self._recording, good["time"], good["elapsed"], at, self._origin)
         # A file that fails it is noted once.
-        parts = [good[n] for n in self._summed]
-        if parts and _check.sums(self._recording, "total_J", good["total_J"], parts, at):
-            self._summed = []
+        for total, of in list(self._summed.items()):
+            if _check.sums(self._recording, total, good[total], [good[n] for n in of], at, last_digit=_DIGIT):
+                del self._summed[total]
         return left
 
 
@@ -167,6 +170,8 @@ def finished(
     """Make the table of our own rows, and say what is known of them."""
     import pandas as pd
 
+    if not recording.broken_lines:
+        recording.notes += contradictions(recording.facts, columns)
     if "total_J" not in columns:  # a record of polls, made to be characterised: nobody has counted its energy
         first = {n: columns[n] for n in (*FIXED, "total_W") if n in columns}
         columns = {**first, "total_J": np.full(len(columns["total_W"]), np.nan), **columns}
@@ -181,7 +186,7 @@ def finished(
     made: pd.DataFrame = pd.DataFrame({**first, "marker": marker, **columns}, copy=False)
     said = _said(recording.path, kind, recording.facts, recording.broken_lines, recording.notes)
     if part.whole:
-        _sidecar.count(said, len(made), recording.facts)
+        _sidecar.count(said, len(made), recording.facts, int(made["lost"].sum()))
     else:
         said["notes"].append(part.note())
     made.attrs.update(said)

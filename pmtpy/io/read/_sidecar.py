@@ -86,10 +86,10 @@ def describe(table: pd.DataFrame, facts: dict[str, Any] | None) -> None:
         count(table.attrs, len(table), facts)
 
 
-def count(attrs: dict[Any, Any], rows: int, facts: dict[str, Any] | None) -> None:
+def count(attrs: dict[Any, Any], rows: int, facts: dict[str, Any] | None, lost: int | None = None) -> None:
     """Hold the rows that were read against the number that was written; another is noted in ``attrs``: not complete.
 
-    A line that was taken out, or stands there twice, may leave no other trace.
+    A line that was taken out, or stands there twice, may leave no other trace. So are rows that count as ``lost``.
     """
     if facts is not None and facts.get("converted_from") and facts.get("virtual") is None:
         attrs["notes"].append("the recording that it was converted from does not say whether it is virtual")
@@ -99,5 +99,11 @@ def count(attrs: dict[Any, Any], rows: int, facts: dict[str, Any] | None) -> Non
         attrs["complete"] = False
         attrs["notes"].append(
             f"it has {found} rows where {written} were written: lines were taken out or added since;"
+            " copy it again from its source"
+        )
+    counted = (facts or {}).get("lost")
+    if type(counted) is int and lost is not None and lost != counted and written == rows:
+        attrs["notes"].append(
+            f"its rows say that {lost} others were lost, its metadata say {counted}: one of them is wrong;"
             " copy it again from its source"
         )

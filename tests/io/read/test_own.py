@@ -11,11 +11,14 @@ import pytest
 
 import pmtpy as pmt
 from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
-from pmtpy.core.clock import Anchor
+from pmtpy.core.clock import Anchor, ManualClock
 from pmtpy.core.rows import Frame, Layout
+from pmtpy.emulators.world import make_world
 from pmtpy.errors import BackendUnavailableError, FileFormatError
 from pmtpy.io.read import load
 from pmtpy.io.write import Ending, Header, open_sink
+from pmtpy.sensor.sensor import Sensor
+from tests.support.worlds import Counter
 
 START_NS, UNIX_NS = 7_000_000_000, 1_700_000_000_000_000_000
 LAYOUT = Layout(
@@ -35,13 +38,16 @@ LAYOUT = Layout(
 HEADER = Header("powersensor3:virtual", Identity("powersensor3", virtual=True), LAYOUT, Anchor(START_NS, UNIX_NS))
 
 
-def _write(path: Path, n: int = 100, *, complete: bool = True, **options: bool) -> Path:
-    """Write ``n`` rows of 24 W, 50 us apart; rows 5 and 6 are marked, 3 rows were lost before row 8."""
+def _write(path: Path, n: int = 100, *, complete: bool = True, counted: float = 1.0, **options: bool) -> Path:
+    """Write ``n`` rows of 24 W, 50 us apart, whose energy is ``counted`` times theirs.
+
+    Rows 5 and 6 are marked, 3 rows were lost before row 8.
+    """
     sink = open_sink(path, HEADER, **options)  # type: ignore[arg-type]
     lost = np.zeros(n, np.int64)
     lost[8:9] = 3
     k = np.arange(n)
-    joules = np.stack([24.0 * k * 50e-6] * 2, axis=1)
+    joules = np.stack([24.0 * counted * k * 50e-6] * 2, axis=1)
     values = np.tile([2.0, 12.0, 40.0], (n, 1))
     marks = ((5, "a, b"), (6, "NA")) if n > 6 else ()
     sink.write(
@@ -107,6 +113,58 @@ def test_a_total_that_is_not_the_sum_of_its_parts_is_told(tmp_path: Path) -> Non
     (note,) = load(path).attrs["notes"]
     assert note.startswith("line 3: total_J is ")
     assert load(_write(tmp_path / "b.csv")).attrs["notes"] == []
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet", "a.jls"])
+@pytest.mark.parametrize("sidecar", [True, False])
+def test_energies_that_contradict_the_powers_in_every_row_are_told(tmp_path: Path, name: str, *, sidecar: bool) -> None:
+    if name.endswith("jls"):
+        pytest.importorskip("pyjls", reason="pyjls is not installed")
+    for counted, told in ((1.0, False), (1.3, sidecar or name != "a.csv"), (1e-3, True)):
+        path = _write(tmp_path / f"{counted}{name}", 2000, counted=counted)
+        if not sidecar and name == "a.csv":
+            path.with_name(f"{path.name}.json").unlink()
+        notes = [n for n in load(path).attrs["notes"] if "pair0_W makes" in n]
+        assert len(notes) == told
+        assert all(n.startswith("pair0_J rises by ") for n in notes)
+
+
+def test_a_counter_that_is_polled_while_it_rests_contradicts_nothing(tmp_path: Path) -> None:
+    clock = ManualClock()
+    source = Counter(make_world("square:low=0,high=300,hz=0.7", clock=clock))
+    with Sensor(source, "test", clock) as sensor:
+        sensor.start_dump(tmp_path / "a.csv", interval=0.05)
+        for _ in range(400):
+            clock.advance(0.05)
+            sensor.read()
+    assert not any("makes" in n for n in load(tmp_path / "a.csv").attrs["notes"])
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "told"),
+    [
+        ("total_W", "88574.3", "line 41: total_W is 88574.3, its parts add up to 24"),
+        ("pair0_V", "230.0", "line 41: pair0_W is 24 W, pair0_V times pair0_A 460 W"),
+        ("pair0_A", "-13.0", "line 41: pair0_W is 24 W, pair0_V times pair0_A -156 W"),
+        ("lost", "1000000", "its rows say that 1000003 others were lost, its metadata say 3"),
+    ],
+)
+def test_a_field_that_contradicts_its_row_is_told(tmp_path: Path, column: str, value: str, told: str) -> None:
+    path = _write(tmp_path / "a.csv")
+    assert load(path).attrs["notes"] == []
+    lines = path.read_text().split("\n")
+    fields = lines[40].split(",")
+    fields[lines[0].split(",").index(column)] = value
+    lines[40] = ",".join(fields)
+    path.write_text("\n".join(lines))
+    assert any(n.startswith(told) for n in load(path).attrs["notes"])
+
+
+def test_a_number_of_lost_rows_in_hexadecimal_is_none(tmp_path: Path) -> None:
+    path = _write(tmp_path / "a.csv")
+    path.write_text(path.read_text().replace(",3,24", ",0x3,24"))
+    with pytest.raises(FileFormatError, match="lost is not a whole number"):
+        load(path)
 
 
 def test_without_its_sidecar_nothing_is_claimed(tmp_path: Path) -> None:
