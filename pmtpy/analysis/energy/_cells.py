@@ -23,7 +23,6 @@ _IN_A_PERIOD = 4  # cells in a period ...
 _IN_A_WINDOW = 20  # ... but no more than this in a window of several
 _SEEN = 0.95  # of a period: a window that is shorter has bounds of its own
 _SAME_BOUND = 1e-3  # of a period: bounds this near each other are one
-_TAILS = (1.0, 3.0)  # time constants before a reading at which a part-time one-pole has bounds
 
 
 def bounds_of(ends_s: Floats, response: Response, until_s: float) -> Floats:
@@ -35,8 +34,6 @@ def bounds_of(ends_s: Floats, response: Response, until_s: float) -> Floats:
     marks = [lead, ends_s, tail]
     if 0.0 < window < _SEEN * period:
         marks.append(ends_s - window)
-    if tau > 0.0 and window + 2.0 * tau < _SEEN * period:
-        marks += [ends_s - window - back * tau for back in _TAILS]
     bounds = np.sort(np.concatenate(marks))
     bounds = bounds[np.diff(bounds, prepend=-np.inf) > _SAME_BOUND * period]
     cell = max(period / _IN_A_PERIOD, min(window / _IN_A_WINDOW, period))

@@ -40,7 +40,9 @@ _START_S, _END_S = (
     3.5e-4,
 )  # by which single starts and ends scatter about the stamps, less what all have in common
 _UNSEEN = 3.0  # a load that was never shown may be so many times what was: a board idles at some tenth of its limit
-_TELLING = 1.0  # times what stamps may be off: a load that varies less in the readings tells no levels
+# Times what stamps may be off: a load that varies less in the readings tells no levels. What stamps scatter by passes
+# for phases, and at three times it draws the rise down by a tenth.
+_TELLING = 3.0
 _FARTHEST = 3.0  # standard deviations from what was known beforehand within which lines are drawn anew
 
 

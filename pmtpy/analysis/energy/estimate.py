@@ -25,14 +25,14 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
 _ROUNDS = 8  # of finding power and pace in turn
-_AROUND, _STAMPED = (
-    20.0,
-    40.0,
-)  # periods either side that tell how the power moves, and the levels of a stamped load ...
-_KERNELS = 2.0  # ... and no less than so many kernels
+# Periods either side that tell how the power moves, and the levels of a stamped load
+_AROUND, _STAMPED = 20.0, 40.0
 _STEP_ODDS = 0.2  # odds beforehand that the power stepped just where a region begins, or ends
 _CALM, _BESIDE = 1.5, 5.0  # periods outside such a step in which nothing else happened, and that tell how calm
 _INSIDE = 0.2  # periods inside the region that belong to the step
+# Half of what a square wave of a period up to that of the readings holds is T/(8 sqrt 3), 0.07 of its swing and T; and
+# its swing is larger than what readings show of it.
+_AHEAD = 0.1
 _LONG = 3.0  # periods without an update that mark a result
 _HARDLY = 0.02  # standard uncertainty of a stamped load's energy from which it is said that it is hardly known
 _PART_TIME = 0.9  # share of time seen below which a sensor may miss a load altogether
@@ -186,7 +186,7 @@ def _around(t_s: Floats, response: Response, region: tuple[float, float], period
         msg = f"the interval from {start} to {end} s is empty"
         raise CoverageError(msg)
     period = response.period_s
-    reach = max(periods * period, _KERNELS * response.span_s + 5.0 * period) + abs(response.delay_s)
+    reach = max(periods * period, 2.0 * response.span_s) + abs(response.delay_s)
     first, last = (int(i) for i in np.searchsorted(t_s, [start - reach, end + reach]))
     seen_s = t_s[first:last] - response.lag_s  # what stands for half a period either side
     until = (
@@ -289,8 +289,11 @@ def _stated(
     start, end = (int(np.searchsorted(found.bounds_s, at)) for at in region)
     last = len(found.watts) - 1  # the power just before and just after the two ends
     rose = [found.watts[min(max(end + i, 0), last)] - found.watts[min(max(start + i, 0), last)] for i in (-1, 0)]
+    # A load faster than the readings is ahead of its mean where a region begins or ends with it, at both ends alike.
+    ahead = 0.0 if len(found.unknowns) else _AHEAD * sum(_swing(found, response, at) for at in region)
     parts = [
         ("reconstruction", math.sqrt(max(0.0, found.variance))),
+        ("edges", ahead * response.period_s),
         ("gain", response.gain_u * abs(found.joules - response.known_at_w * (region[1] - region[0]))),
         ("offset", response.offset_u / response.gain * (region[1] - region[0])),
         ("state", response.off_line_j(region[1] - region[0])),
@@ -313,7 +316,7 @@ def _in_step(energy: Energy, power: Floats, response: Response, length_s: float)
     """State what the energy may be if the load repeats in step with the sensor.
 
     Each reading then sees the same phases of it, and may prefer some (:func:`_unseen`); and the load may be ahead
-    of its mean at either end by half of what a period, or the window, holds. Powers between the lowest and the
+    of its mean at the two ends by what half a period, or half the window, holds. Powers between the lowest and the
     highest shown; if no rest was ever shown, between nothing and as much again.
     """
     mean, lowest, highest = energy.joules / length_s, float(np.min(power)), float(np.max(power))
@@ -321,7 +324,8 @@ def _in_step(energy: Energy, power: Floats, response: Response, length_s: float)
         lowest = 0.0
     highest = max(highest, 2.0 * mean - lowest)
     least, most = _unseen(response, mean, lowest, highest)
-    ends = max(response.period_s, response.window_s) / 2.0 * max(mean - lowest, 0.0)
+    swings = dict(energy.parts).get("edges", 0.0) / (2.0 * _AHEAD)  # of a short region the mean itself is in doubt
+    ends = max(max(response.period_s, response.window_s) * (mean - lowest), swings)
     low, high = min(energy.low, least * length_s - ends), max(energy.high, most * length_s + ends)
     energy = replace(energy, aliased=(low, high))
     wide = high - low > max(_WIDER * (energy.high - energy.low), _WORTH * abs(energy.joules))
