@@ -37,10 +37,10 @@ def read_log(path: Path) -> Found:
     facts = table.attrs["metadata"] or {}
     machine = facts.get("machine")
     if not isinstance(machine, Mapping) or not {"host", "node"} <= machine.keys():
-        msg = f"{path} does not say on which machine it was made: no dump of pmtpy, or an older one"
+        msg = f"{path} does not say on which machine it was made: give a log that pmtpy dump of this release wrote"
         raise FileFormatError(msg)
     if len(table) < 2:
-        msg = f"{path} holds {len(table)} rows, which is no stretch of time"
+        msg = f"{path} holds {len(table)} rows, and energy lies between two or more: give a longer log"
         raise FileFormatError(msg)
     launch = facts.get("launch") or {}
     host, node, begin_s = str(machine["host"]), str(machine["node"]), float(table["time"].iloc[0])

@@ -85,7 +85,7 @@ class Scheme:
         Raises DeclinedError: the load ended early.
         """
         if len(edges_s) != len(self.edges_s):
-            msg = f"the load was switched {len(edges_s)} times instead of {len(self.edges_s)}: it ended early"
+            msg = f"the load was switched {len(edges_s)} times instead of {len(self.edges_s)}: it ended early; repeat"
             raise DeclinedError(msg)
         by = float(np.median(edges_s - self.edges_s))
         levels = tuple((share, begin + by, end + by) for share, begin, end in self.levels)

@@ -238,7 +238,10 @@ def windows_of(tables: Sequence[pd.DataFrame], length_s: float) -> Windows:
             return Windows(starts, ends, marked=True)
     count = int((end - start) / length_s)
     if count < _FEWEST_WINDOWS:
-        msg = f"the recordings share {max(end - start, 0.0):.3g} s: too little for windows of {length_s:g} s"
+        msg = (
+            f"the recordings share {max(end - start, 0.0):.3g} s, too little for windows of {length_s:g} s: record "
+            "both at the same time, and longer"
+        )
         raise TargetError(msg)
     starts = np.asarray(start + length_s * np.arange(count), np.float64)
     return Windows(starts, starts + length_s, marked=False)

@@ -27,7 +27,7 @@ def write_part(track: Track, table: pd.DataFrame, path: Path) -> Converted:
     Raises SinkError: the format cannot hold them, or its library is missing.
     """
     if not len(table):
-        msg = f"no rows of {track.name} are kept there"
+        msg = f"no rows of {track.name} are kept of this stretch: select another"
         raise TargetError(msg)
     attrs: dict[str, Any] = {"path": track.name, "format": f"pmtpy part of {track.name}", "joules": "recorded"}
     facts, interval_s = of_part(track.facts), table.attrs.get("interval_s")

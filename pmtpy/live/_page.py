@@ -321,7 +321,7 @@ class Page:
     def _entered(self) -> None:
         entered = [float(cursor.value) for cursor in (self._from, self._to) if cursor.value is not None]
         if not all(map(math.isfinite, entered)):
-            self._result.text = "<p>A cursor is at a number of seconds.</p>"
+            self._result.text = "<p>A cursor stands at a number of seconds: type one, such as 1.5.</p>"
         elif len(entered) == len(self._cursors):
             self._evaluate(*entered)
 

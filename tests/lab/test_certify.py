@@ -133,7 +133,7 @@ def test_a_line_is_found_within_its_interval_and_bent_levels_are_seen() -> None:
     assert bent.deviation > 0.01
     with pytest.raises(DeclinedError, match="--meter"):
         line_through([Level(0.5, 100.0)])
-    with pytest.raises(DeclinedError, match="fewer than 3 levels"):
+    with pytest.raises(DeclinedError, match="takes 3 of them or more"):
         line_through(straight[:2])
 
 

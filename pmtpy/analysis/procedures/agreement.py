@@ -57,7 +57,10 @@ def agreement(sensor_w: Floats, reference_w: Floats) -> Agreement:
         msg = f"{len(x)} workloads are known and {_FEWEST} needed at the least: mark more of them"
         raise DeclinedError(msg)
     if np.ptp(x) == 0.0:
-        msg = f"all {len(x)} workloads have the same power: nothing can be compared but their mean"
+        msg = (
+            f"all {len(x)} workloads have the same power, so only their mean can be compared: mark some of different "
+            "power"
+        )
         raise DeclinedError(msg)
     off = np.abs(x - y)
     return Agreement(

@@ -64,7 +64,7 @@ def mean_shown(t_s: Floats, watts: Floats, stretch: tuple[float, float]) -> floa
     """
     inside = watts[(t_s > stretch[0]) & (t_s <= stretch[1]) & np.isfinite(watts)]
     if not len(inside):
-        msg = f"there is no reading from {stretch[0]:.2f} to {stretch[1]:.2f} s"
+        msg = f"there is no reading from {stretch[0]:.2f} to {stretch[1]:.2f} s: repeat while nothing else runs"
         raise DeclinedError(msg)
     return float(np.mean(inside))
 
@@ -93,12 +93,12 @@ def line_through(levels: Sequence[Level]) -> Line:
         msg = "nothing tells the true power: give a meter with --meter"
         raise DeclinedError(msg)
     if len({level.share for level in known}) < _FEWEST_LEVELS:
-        msg = f"fewer than {_FEWEST_LEVELS} levels: a line through two says nothing"
+        msg = f"whether levels lie on a line takes {_FEWEST_LEVELS} of them or more: give them with --levels"
         raise DeclinedError(msg)
     x, y, own, shared = np.array([(k.reference_w, k.shown_w, k.reference_u_w, k.shared_u_w) for k in known]).T
     span, middle = float(np.ptp(y)), float(np.mean(x))
     if not (span > 0.0 and np.ptp(x) > 0.0):
-        msg = "the load did not change the power"
+        msg = "the levels of the load show one power: see that the load runs on the device that is measured"
         raise DeclinedError(msg)
     away = x - middle
     squares, freedom = float(away @ away), len(x) - 2
@@ -140,6 +140,6 @@ def trials_of(ratios: Sequence[float]) -> Trials:
     Raises DeclinedError: fewer than two.
     """
     if len(ratios) < 2:
-        msg = "one trial cannot be compared with another"
+        msg = "how well energies repeat takes two trials or more: give them with --trials"
         raise DeclinedError(msg)
     return Trials(tuple(ratios), float(np.mean(ratios)), float(np.std(ratios, ddof=1)))

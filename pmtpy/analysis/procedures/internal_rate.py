@@ -77,7 +77,10 @@ def find_pattern(t_s: Floats, watts: Floats, load_hz: float) -> Pattern:
     hz = float(found.x)
     share = 1.0 - float(found.fun) / float(w @ w)
     if share < _LEAST_SHARE:
-        msg = f"under a load of {load_hz:g} Hz nothing slow repeats itself (the best explains {100 * share:.0f} %)"
+        msg = (
+            f"under a load of {load_hz:g} Hz nothing slow repeats itself (the best explains {100 * share:.0f} %): "
+            "record longer, or take another frequency"
+        )
         raise DeclinedError(msg)
     if hz > nyquist / _FOLDED:
         msg = (

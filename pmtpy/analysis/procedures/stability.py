@@ -51,7 +51,7 @@ def stability(at_s: Floats, means_w: Floats, sds_w: Floats, readings: Floats) ->
     known = np.isfinite(means_w)
     t, w = at_s[known] / 3600.0, means_w[known]
     if len(w) < _FEWEST:
-        msg = f"{len(w)} blocks: too few to tell a drift"
+        msg = f"{len(w)} blocks are known, and a drift takes {_FEWEST}: record longer, or in more blocks"
         raise DeclinedError(msg)
     # A mean over a block is no better known than its length, which Unix seconds round.
     rounded_w = w.mean() * float(np.spacing(np.abs(at_s).max()) / np.median(np.diff(at_s)))

@@ -48,18 +48,19 @@ def steps_of(t_s: Floats, watts: Floats) -> Steps:
     """
     t, w = tidy(t_s, watts)
     if len(w) < 4 * _FEWEST:
-        msg = f"{len(w)} readings: too few to see steps"
+        msg = f"{len(w)} readings are too few to see steps: record longer"
         raise DeclinedError(msg)
     middle = (np.percentile(w, 5) + np.percentile(w, 95)) / 2.0
     if not (w < middle).any():
-        msg = f"no two levels: all readings are {middle:.4g} W"
+        msg = f"no steps: all readings are {middle:.4g} W; let the load switch while it is recorded"
         raise DeclinedError(msg)
     low, high = float(np.median(w[w < middle])), float(np.median(w[w >= middle]))
     size = high - low
     noise = max(_spread(w[w < middle]), _spread(w[w >= middle]))
     if not size > _LEVELS_APART_SD * noise:
         msg = (
-            f"no two levels: {low:.4g} and {high:.4g} W are only {size:.3g} W apart, readings scatter by {noise:.3g} W"
+            f"no two levels: {low:.4g} and {high:.4g} W are only {size:.3g} W apart, and readings scatter by "
+            f"{noise:.3g} W; take a load that switches by more"
         )
         raise DeclinedError(msg)
     side = np.where(w <= low + _LOW * size, -1, np.where(w >= low + _HIGH * size, 1, 0))
@@ -67,13 +68,16 @@ def steps_of(t_s: Floats, watts: Floats) -> Steps:
     turns = np.flatnonzero(np.diff(side[settled]) != 0)
     begin, end = settled[turns], settled[turns + 1]
     if len(begin) < _FEWEST:
-        msg = f"{len(begin)} steps: a step response needs {_FEWEST}"
+        msg = f"the recording has {len(begin)} steps, and a step response takes {_FEWEST}: record longer"
         raise DeclinedError(msg)
     beyond = float(np.mean((w < low - _BEYOND * size) | (w > high + _BEYOND * size)))
     resting = sum(_rests(w[a + 1 : b] / size) for a, b in zip(begin.tolist(), end.tolist(), strict=True))
     if 4 * resting > 3 * len(begin) or beyond > _BEYOND_SHARE:
         rest = f"{resting} of {len(begin)} steps rest between {low:.4g} and {high:.4g} W"
-        msg = f"the load has more than two levels: {rest}, and {beyond:.0%} of the readings lie far outside"
+        msg = (
+            f"the load has more than two levels: {rest}, and {beyond:.0%} of the readings lie far outside; record a "
+            "load that switches between two"
+        )
         raise DeclinedError(msg)
     up = side[end] > 0
     same = np.diff(t[end][up])
