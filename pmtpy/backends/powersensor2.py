@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.backends._even_rate import EvenRate
 from pmtpy.backends._serial.diagnosis import port_finding
 from pmtpy.backends._serial.line import Line
 from pmtpy.backends._serial.port import list_ports, open_port
@@ -106,7 +107,8 @@ class _PowerSensor2Source(Source):
             raise BackendUnavailableError(BACKEND, why, "set its sensors up with psconfig of PowerSensor2")
         part = Path(line.name).name
         self.channels = tuple(_channel(i, values[3 * i], values[3 * i + 1], values[3 * i + 2], part) for i in used)
-        self._decoder = Decoder(used)
+        self._decoder, self._rate, self._bad = Decoder(used), EvenRate(), 0
+        self._held: tuple[npt.NDArray[np.uint16], list[int]] | None = None  # rows that are to be judged with the next
         note = "samples have no time of their own: rows are spread evenly between arrivals, some 10 ms apart"
         self.identity = Identity(BACKEND, "PowerSensor2", virtual=virtual, notes=(note,))
         if relay:
@@ -121,21 +123,33 @@ class _PowerSensor2Source(Source):
     def read(self) -> Block:
         """Decode what has arrived."""
         pieces: list[Piece] = self._line.transport.receive()
-        before = self._decoder.skipped_bytes + 2 * self._decoder.lost
         levels, marked = self._decoder.feed(b"".join(data for _, data in pieces))
         if not len(levels):
             return Block.empty(columns(self.channels))
+        held, self._held = self._held, None
+        if held is not None:
+            marked = [*held[1], *(len(held[0]) + row for row in marked)]
+            levels = np.concatenate([held[0], levels])
         end_ns = max(pieces[-1][0], self._last_ns + len(levels))
-        silent = end_ns - self._heard_ns > _SILENT_S * NS_PER_S
-        bad = self._decoder.skipped_bytes + 2 * self._decoder.lost - before
+        seconds = (end_ns - self._last_ns) / NS_PER_S
+        missing_s = self._rate.missing_s(len(levels), seconds)
+        if missing_s and held is None:
+            self._held = levels, marked
+            return Block.empty(columns(self.channels))
+        silent = missing_s > 0.0 or end_ns - self._heard_ns > _SILENT_S * NS_PER_S
+        bad = self._decoder.skipped_bytes + 2 * self._decoder.lost - self._bad
+        self._bad += bad
         if silent or bad:
             what = "the board was silent" if silent else "samples were damaged or lost on the line"
             self._events.append((self._heard_ns, end_ns, what))
-        # After silence nobody knows what was; the rows that came at once are of the last moments.
-        start_ns = max(self._last_ns, end_ns - len(levels) * NS_PER_S // 1000) if silent else self._last_ns
+        else:
+            self._rate.learn(len(levels), seconds)
+        # After silence nobody knows what was; the rows that came then are of the last moments.
+        each_ns = NS_PER_S / (self._rate.per_s or 1000.0)
+        start_ns = max(self._last_ns, end_ns - round(len(levels) * each_ns)) if silent else self._last_ns
         t_ns: Ints = start_ns + np.arange(1, len(levels) + 1) * (end_ns - start_ns) // len(levels)
         lost = None
-        gaps = -(-bad // (2 * levels.shape[1])) + silent
+        gaps = -(-bad // (2 * levels.shape[1])) + max(silent, round(missing_s * self._rate.per_s))
         if gaps:
             lost = np.array([gaps] + [0] * (len(levels) - 1), np.int64)
         self._last_ns, self._heard_ns = int(t_ns[-1]), end_ns

@@ -72,6 +72,53 @@ def test_a_mark_stands_on_its_row(clock: ManualClock, world: World) -> None:
     source.close()
 
 
+@pytest.mark.parametrize("pause_s", [0.06, 0.1, 0.3, 0.7])
+def test_what_a_board_did_not_convert_is_lost_and_not_spread_over_the_pause(pause_s: float, clock: ManualClock) -> None:
+    world = make_world("square:low=20,high=60,hz=1", clock=clock)
+    board = Board(world)
+    with Sensor(opened(board, clock), "ps2", clock) as sensor:
+        for _ in range(25):
+            clock.advance(0.04)
+            acquisition_of(sensor).step()
+        before, plain = sensor.read(), board.produce
+        board.produce = lambda now_ns: plain(now_ns)[:0]  # type: ignore[method-assign]  # nobody gets those
+        clock.advance(pause_s)
+        acquisition_of(sensor).step()
+        board.produce = plain  # type: ignore[method-assign]
+        known_ns = clock.now_ns()
+        for _ in range(10):
+            clock.advance(0.04)
+            acquisition_of(sensor).step()
+        after = sensor.read()
+        true = float(world.joules(clock.now_ns()) - world.joules(known_ns))
+    assert (after.uncovered_ns[0] - before.uncovered_ns[0]) / 1e9 == pytest.approx(pause_s, abs=0.01)
+    assert after.joules[0] - before.joules[0] == pytest.approx(true, abs=60 * 0.01)
+    assert after.lost - before.lost == pytest.approx(pause_s / (3 * 119e-6), rel=0.1)
+
+
+def test_rows_that_come_late_are_neither_lost_nor_misplaced(clock: ManualClock, world: World) -> None:
+    board = Board(world)
+    plain, rest = board.produce, b""
+
+    def late(now_ns: int) -> bytes:
+        nonlocal rest
+        came = rest + plain(now_ns)
+        came, rest = (came[:60], came[60:]) if i == 40 else (came, b"")  # the others with the next reading
+        return came
+
+    with Sensor(opened(board, clock), "ps2", clock) as sensor:
+        board.produce = late  # type: ignore[method-assign]
+        for i in range(60):
+            if i == 30:
+                before = sensor.read()
+            clock.advance(0.2 if i == 40 else 0.04)
+            acquisition_of(sensor).step()
+        after = sensor.read()
+    assert after.lost == before.lost
+    assert after.uncovered_ns == before.uncovered_ns
+    assert after.joules[0] - before.joules[0] == pytest.approx(50 * (after.t_ns - before.t_ns) / 1e9, abs=0.2)
+
+
 def test_a_board_without_sensors_says_so_and_one_that_goes_is_lost(clock: ManualClock, world: World) -> None:
     with pytest.raises(BackendUnavailableError, match="no sensor of virtual is in use"):
         opened(Board(world, erased=True), clock)
