@@ -13,16 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtr
 
 from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, student_95
 from pmtpy.core.rows import Floats
 
 LEAST_BLOCKS = 5
-_ONE_SIDED = 0.95  # of each of the two tests that make "no difference larger than d"
-# A half-width of d/2 always decides: an estimate beyond 0.58 d excludes zero, one within 0.58 d excludes d, because
-# the interval of 90 % of the two one-sided tests has 0.84 times the half-width of that of 95 %.
-_DECIDES = 0.5
 # Whoever ends when the interval is narrow ends a little more often where the scatter looks small by chance: intervals
 # of 95 % hold in 92 to 95 % (simulated, normal scatter, 5 to 60 blocks needed). So much wider they hold in 94 to 96 %.
 _CHOSEN_END = 1.08
@@ -102,13 +98,11 @@ def compare_blocks(first: Sequence[float], second: Sequence[float], limit: float
     """
     ratios = np.log(np.asarray(second, np.float64) / np.asarray(first, np.float64))
     n, middle, half = len(ratios), float(np.mean(ratios)), half_width(ratios.tolist())
-    u = half / student_95(n - 1) if n > 1 else math.inf
     whole = math.hypot(half, COVERAGE_FACTOR * common_u)
-    inner = math.hypot(float(stdtrit(max(1, n - 1), _ONE_SIDED)) * u, 1.645 * common_u)  # 90 %, two one-sided tests
     value, low, high = (_share(x) for x in (middle, middle - whole, middle + whole))
     verdict = Verdict.UNRESOLVED
     if n >= LEAST_BLOCKS:
-        if _share(middle - inner) > -limit and _share(middle + inner) < limit:
+        if -limit < low and high < limit:
             verdict = Verdict.SAME
         elif low > 0.0:
             verdict = Verdict.MORE
@@ -121,16 +115,21 @@ def _share(log_ratio: float) -> float:
     return math.expm1(log_ratio) if log_ratio < 700.0 else math.inf
 
 
+def _wanted(target: float, *, paired: bool) -> float:
+    """Half-width that always decides: beyond half of what matters an estimate excludes none, within it what matters."""
+    return math.log1p(target) / 2.0 if paired else target
+
+
 def enough(relative: Sequence[float], target: float, *, paired: bool) -> bool:
     """Whether the interval of the mean of relative values, or of logarithms of ratios, is narrow enough to stop."""
-    return len(relative) >= LEAST_BLOCKS and half_width(relative) <= (_DECIDES if paired else 1.0) * target
+    return len(relative) >= LEAST_BLOCKS and half_width(relative) <= _wanted(target, paired=paired)
 
 
 def planned(relative: Sequence[float], target: float, *, paired: bool) -> int:
     """Return how many blocks are needed in all, by the scatter of those that were made."""
     if len(relative) < 2:
         return LEAST_BLOCKS
-    wanted = (_DECIDES if paired else 1.0) * target
+    wanted = _wanted(target, paired=paired)
     deviation = float(np.std(relative, ddof=1))
     low, high = LEAST_BLOCKS, _MOST_PLANNED
     while low < high:

@@ -69,7 +69,7 @@ def test_an_interval_of_half_the_difference_that_matters_always_decides() -> Non
     rng = np.random.default_rng(1)
     for change in np.linspace(-0.02, 0.02, 41):
         ratios = rng.standard_normal(12)
-        ratios *= 0.00499 / half_width(ratios.tolist())
+        ratios *= 0.00497 / half_width(ratios.tolist())
         second = np.exp(ratios - ratios.mean() + math.log1p(change))
         assert compare_blocks([1.0] * 12, second.tolist(), 0.01, 0.0).verdict is not Verdict.UNRESOLVED
 
@@ -88,8 +88,8 @@ def test_what_is_planned_is_enough() -> None:
     few = (0.02 * rng.standard_normal(6)).tolist()
     n = planned(few, 0.01, paired=True)
     deviation = float(np.std(few, ddof=1))
-    assert WIDER * stats.t.ppf(0.975, n - 1) * deviation / math.sqrt(n) <= 0.005 * 1.001
-    assert WIDER * stats.t.ppf(0.975, n - 2) * deviation / math.sqrt(n - 1) > 0.005
+    assert WIDER * stats.t.ppf(0.975, n - 1) * deviation / math.sqrt(n) <= math.log1p(0.01) / 2.0 * 1.001
+    assert WIDER * stats.t.ppf(0.975, n - 2) * deviation / math.sqrt(n - 1) > math.log1p(0.01) / 2.0
 
 
 def test_intervals_at_the_end_hold_the_truth_although_the_end_was_chosen() -> None:
