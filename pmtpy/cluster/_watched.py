@@ -31,7 +31,11 @@ _JUDGED_NS = 5 * NS_PER_S  # at least between two judgements of one sensor, whic
 _FIRST_NS = NS_PER_S // 10  # before the first of them
 _STALE_S, _STALE_REFRESHES = 1.0, 3.0  # a power that was last read longer ago is not shown as that of now
 # What an interval does not know in the same way as the next one does; the rest is new in each, and adds in squares.
-_LASTING = frozenset({"gain", "offset", "lag", "uncovered", "lost", "contradiction", "kernel"})
+_LASTING = frozenset({"gain", "offset", "lost", "contradiction", "kernel"})
+# What belongs to the ends of an interval: what one has too much, its neighbour has too little, so only the last counts.
+_AT_ENDS = frozenset({"edges", "ahead", "lag", "clock", "unresolved"})
+# What was used while nothing was known is not in the energy that was counted, nor in the uncertainty of that.
+_APART = frozenset({"uncovered"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,7 @@ class _Account:
         self._lost = 0
         self._lasting = [0.0] * len(self._names)
         self._squares = [0.0] * len(self._names)
+        self._ends = [0.0] * len(self._names)
         self._judged_joules: list[float] | None = None  # in all that was judged
         self._asked_ns = self._clock.now_ns()
         self.judged_ns = self._clock.now_ns()
@@ -250,7 +255,7 @@ class _Account:
         # What lasts (the gain) goes on with the energy until the next judgement.
         judged_joules = self._judged_joules[k] if self._judged_joules is not None else 0.0
         grown = max(1.0, self._joules[k] / judged_joules) if judged_joules > 0.0 else 1.0
-        u = math.hypot(self._lasting[k] * grown, math.sqrt(self._squares[k]))
+        u = math.hypot(self._lasting[k] * grown, math.sqrt(self._squares[k] + self._ends[k]))
         judged = self._judged_joules is not None and math.isfinite(u)
         return ChannelNow(
             self._names[k],
@@ -289,8 +294,10 @@ class _Account:
         for k, name in enumerate(self._names):
             one = measured if name == TOTAL else measured.channels[name]
             judged[k] += one.joules
-            self._lasting[k] += math.fsum(u for part, u in one.components if part in _LASTING)
-            self._squares[k] += math.fsum(u * u for part, u in one.components if part not in _LASTING)
-            if not math.isfinite(one.uncertainty_joules):
-                self._squares[k] = math.nan
+            new = [(part, u) for part, u in one.components if part not in _APART]
+            self._lasting[k] += math.fsum(u for part, u in new if part in _LASTING)
+            self._squares[k] += math.fsum(u * u for part, u in new if part not in _LASTING | _AT_ENDS)
+            self._ends[k] = math.fsum(u * u for part, u in new if part in _AT_ENDS)
+            if not math.isfinite(one.uncertainty_joules) and len(new) == len(one.components):
+                self._squares[k] = math.nan  # nothing is known of it, and not for want of readings
         self._judged_joules = judged

@@ -56,6 +56,30 @@ def test_the_uncertainty_holds_a_gain_in_full_however_often_it_is_judged() -> No
         assert by_name["package0"].uncertainty_joules == pytest.approx(0.02 * 4800.0, rel=0.01)
 
 
+@pytest.mark.parametrize("unread", [False, True])
+def test_after_a_hiccup_the_counted_energy_is_as_sure_as_before(*, unread: bool) -> None:
+    clock = ManualClock()
+    source = Counter(make_world("constant:120", clock=clock))
+    source.channels = tuple(dataclasses.replace(c.timed(refresh_s=0.001), gain_u=0.03) for c in source.channels)
+    plain, still = source.poll, list(source.poll())
+
+    def poll() -> list[float]:
+        if not 7.0 < clock.now_ns() / 1e9 - begin_s < 13.0:
+            still[:] = plain()
+        elif unread:
+            return [math.nan] * 3
+        return list(still)
+
+    source.poll = poll  # type: ignore[method-assign]
+    begin_s = clock.now_ns() / 1e9
+    with Sensor(source, "test", clock) as sensor, Watched([sensor]) as watched:
+        for _ in range(300):
+            (now,) = watched.read()
+            clock.advance(0.1)
+    package = next(c for c in now.channels if c.name == "package0")
+    assert package.uncertainty_joules == pytest.approx(0.03 * package.joules, rel=0.05)
+
+
 def test_what_was_used_before_anybody_asked_counts_and_quick_questions_leave_the_uncertainty_as_it_is() -> None:
     clock = ManualClock()
     source = Counter(make_world("constant:60", clock=clock))
