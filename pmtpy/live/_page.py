@@ -88,8 +88,10 @@ class Page:
         self._cursors = [Span(dimension="height", line_color="#888888", line_dash="4 2", visible=False) for _ in "ab"]
         self._chosen = BoxAnnotation(fill_alpha=0.12, fill_color="#E69F00", visible=False)
         self._panels = [p for track in desk.tracks for p in self._panels_of(track)]
-        self._marks = [(t, ColumnDataSource({"x": [], "y": [], "text": []})) for t in desk.tracks]
-        self._regions = ColumnDataSource({"left": [], "right": [], "text": [], "y": []})
+        self._marks = [
+            (t, ColumnDataSource({"x": [], "text": []}), ColumnDataSource({"left": [], "right": [], "text": []}))
+            for t in desk.tracks
+        ]
         self._decorate()
         self._controls()
         document.title = "pmtpy view"
@@ -144,14 +146,12 @@ class Page:
 
     def _decorate(self) -> None:
         """Add marks and regions to each track's powers, and a name to the lowest axis."""
-        for track, source in self._marks:
+        for track, source, regions in self._marks:
             panel = next(p for p in self._panels if p.track is track)
             panel.figure.y_range.renderers = list(panel.figure.renderers)  # its height is that of the curves alone
             panel.figure.vspan("x", source=source, line_color="#555555", line_dash="2 3")
-            panel.figure.vstrip(
-                "left", "right", source=self._regions, fill_color="#999999", fill_alpha=0.15, line_alpha=0
-            )
-            for labelled, at in ((source, "x"), (self._regions, "left")):
+            panel.figure.vstrip("left", "right", source=regions, fill_color="#999999", fill_alpha=0.15, line_alpha=0)
+            for labelled, at in ((source, "x"), (regions, "left")):
                 panel.figure.add_layout(
                     LabelSet(
                         x=at,
@@ -236,18 +236,16 @@ class Page:
         for panel in self._panels:
             for i, source in zip(panel.lines, panel.bands, strict=True):
                 source.data = _columns(self._gapped(panel.track, self._desk.draw(panel.track, i, start, stop, _SLICES)))
-        spans = []
-        for track, source in self._marks:
+        for track, source, regions in self._marks:
             found = self._desk.marks(track, start, stop)[:_MOST_MARKS]
-            regions, single = paired(found)
-            spans += [*regions, *self._desk.regions(track, start, stop)][:_MOST_MARKS]
-            source.data = {"x": [t for t, _ in single], "y": [0] * len(single), "text": [x for _, x in single]}
-        self._regions.data = {
-            "left": [r.start for r in spans],
-            "right": [r.end for r in spans],
-            "text": [r.name for r in spans],
-            "y": [0] * len(spans),
-        }
+            paired_marks, single = paired(found)
+            spans = [*paired_marks, *self._desk.regions(track, start, stop)][:_MOST_MARKS]
+            source.data = {"x": [t for t, _ in single], "text": [text for _, text in single]}
+            regions.data = {
+                "left": [r.start for r in spans],
+                "right": [r.end for r in spans],
+                "text": [r.name for r in spans],
+            }
         whole = self._desk.span
         if force or self._desk.live:
             self._minimap.x_range.update(start=whole[0], end=max(whole[1], whole[0] + 1e-6))
