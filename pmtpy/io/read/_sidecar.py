@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _NEWEST_FORMAT = 1
 _LARGEST = 1 << 24  # bytes; ours have some thousand
+_SET_S, _DRIFT = 1.0, 1e-3  # clocks that differ by more were set: a hundred times what crystals do, and a second
 
 
 def beside(path: Path) -> tuple[dict[str, Any] | None, str]:
@@ -67,13 +68,42 @@ def summed(facts: dict[str, Any] | None) -> list[str]:
 def said(facts: dict[str, Any] | None) -> list[str]:
     """Return what metadata say of how the recording came about that a reader of its numbers must know."""
     known = facts or {}
+    told = _clock_set(known)
     remarks, error, dropped = known.get("remarks"), known.get("error"), known.get("dropped")
-    told = [r for r in remarks if isinstance(r, str)] if isinstance(remarks, list) else []
+    told += [r for r in remarks if isinstance(r, str)] if isinstance(remarks, list) else []
     if isinstance(error, str) and error:
         told.append(f"when it ended: {error}")
     elif type(dropped) is int and dropped > 0:
         told.append(
             f"{dropped} rows are missing that the sensor delivered: the writer fell behind, or the disk refused"
+        )
+    return told
+
+
+def _clock_set(facts: dict[str, Any]) -> list[str]:
+    """Say so where the wall clock was set, or the machine slept, while it was recorded; rows have the time between."""
+    anchors = facts.get("anchors")
+    ends: list[Any] = [anchors.get(end) for end in ("start", "end")] if isinstance(anchors, dict) else []
+    if len(ends) != 2 or not all(isinstance(e, dict) for e in ends):
+        return []
+    spans = {}
+    for name in ("unix_ns", "monotonic_ns", "boottime_ns"):
+        first, last = (e.get(name) for e in ends)
+        if type(first) is int and type(last) is int:
+            spans[name] = (last - first) / 1e9
+    counted = spans.get("monotonic_ns", 0.0)
+    if counted <= 0.0 or "unix_ns" not in spans:
+        return []
+    passed, told = spans.get("boottime_ns", counted), []
+    if passed - counted > _SET_S:
+        told.append(
+            f"the machine slept for {passed - counted:.3g} s while it was recorded; rows behind are early by it"
+        )
+    by = spans["unix_ns"] - passed
+    if abs(by) > _SET_S + _DRIFT * passed:
+        told.append(
+            f"the wall clock was set by {by:+.6g} s while it was recorded: the times of its rows are those of the "
+            "clock at the start, so beside other recordings they may be off by as much"
         )
     return told
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import sys
 from pathlib import Path
 
@@ -158,6 +159,29 @@ def test_a_field_that_contradicts_its_row_is_told(tmp_path: Path, column: str, v
     lines[40] = ",".join(fields)
     path.write_text("\n".join(lines))
     assert any(n.startswith(told) for n in load(path).attrs["notes"])
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "slept_s", "told"),
+    [
+        (100.0, 0.0, ""),
+        (101.0, 0.0, ""),
+        (3700.0, 0.0, "the wall clock was set by +3600 s"),
+        (-7100.0, 0.0, "the wall clock was set by -7200 s"),
+        (700.0, 600.0, "the machine slept for 600 s"),
+    ],
+)
+def test_a_wall_clock_that_was_set_meanwhile_is_told(tmp_path: Path, wall_s: float, slept_s: float, told: str) -> None:
+    path = _write(tmp_path / "a.csv")
+    sidecar = path.with_name("a.csv.json")
+    facts = json.loads(sidecar.read_text())
+    start = {"monotonic_ns": START_NS, "unix_ns": UNIX_NS, "boottime_ns": START_NS}
+    spans = {"monotonic_ns": 100.0, "unix_ns": wall_s, "boottime_ns": 100.0 + slept_s}
+    end = {clock: start[clock] + round(span * 1e9) for clock, span in spans.items()}
+    sidecar.write_text(json.dumps(facts | {"anchors": {"start": start, "end": end}}))
+    notes = load(path).attrs["notes"]
+    assert [n for n in notes if told and n.startswith(told)] == notes
+    assert len(notes) == bool(told)
 
 
 def test_a_number_of_lost_rows_in_hexadecimal_is_none(tmp_path: Path) -> None:
