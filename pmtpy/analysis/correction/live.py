@@ -14,6 +14,8 @@ import numpy as np
 from pmtpy.analysis.clocking import live_updates
 from pmtpy.analysis.energy.estimate import Energy, likely_energy
 from pmtpy.analysis.signal.updates import Updates
+from pmtpy.analysis.uncertainty.budget import DOUBTFUL_SHARE
+from pmtpy.analysis.uncertainty.interval_statistics import HOLE
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 from pmtpy.core.load_intervals import LoadIntervals
@@ -23,12 +25,10 @@ from pmtpy.errors import CoverageError
 
 BEFORE_S = 5.0  # rows before a region that tell when the register is renewed, at least
 _WIDE_PERIODS = 1.5  # periods of a kernel, beyond which several of them tell of an instant
-_HOLE = 5.0  # periods without an update: what lies between is not known any more
 _AHEAD = 3.0  # periods for which the last power may go on
 _TIMELY = 0.05  # of the period: instants that are less sure than this say nothing of a load that is switched
 _MOST_SWITCHES = 20_000  # of a load in one region; more would take seconds, and are faster than any sensor's kernel
 _QUARTILE = 0.3186 * math.sqrt(6.0)  # lower quartile of the size of second differences of white noise of one watt
-_DOUBTFUL = 0.1  # of the energy, as in pmtpy.analysis.uncertainty.budget
 
 
 def known_responses(profile: Profile, period_s: float, watts: Floats) -> list[tuple[float, Response]]:
@@ -129,10 +129,7 @@ def _covered(seen: Updates, response: Response, seconds: float) -> bool:
     inner = t[(t >= -response.span_s - response.period_s) & (t <= seconds + response.lag_s + response.period_s)]
     early, late = response.lag_s + response.period_s, seconds - _AHEAD * response.period_s
     return (
-        len(inner) > 1
-        and t[0] <= early
-        and t[-1] >= late
-        and float(np.max(np.diff(inner))) <= _HOLE * response.period_s
+        len(inner) > 1 and t[0] <= early and t[-1] >= late and float(np.max(np.diff(inner))) <= HOLE * response.period_s
     )
 
 
@@ -155,8 +152,8 @@ def _fit_load(
 
 def _short(channel: Channel, found: Energy, seconds: float) -> tuple[str, ...]:
     """Say so when the region is too short for the readings to tell its energy."""
-    blurred = math.sqrt(sum(u * u for name, u in found.parts if name == "reconstruction"))
-    if any("too short" in w for w in found.warnings) or blurred <= _DOUBTFUL * abs(found.joules):
+    blurred = math.hypot(*(u for name, u in found.parts if name in {"reconstruction", "edges"}))
+    if any("too short" in w for w in found.warnings) or blurred <= DOUBTFUL_SHARE * abs(found.joules):
         return ()
     averages = f" and averages over {channel.window_s:.3g} s" if channel.window_s else ""
     why = (

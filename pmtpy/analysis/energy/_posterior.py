@@ -24,7 +24,7 @@ _PACE_PERIODS = 0.5  # periods either side over which the walk's pace is one
 _STRETCH = 5.0  # periods either side over which the scatter of the power is one
 _BEFORE = 2.0  # a pace that was found from one step is half of what it was before that, for one degree of freedom
 _HIDDEN = 0.12  # of the highest reading in a period, by which power ramps unseen after a load's start
-_MISSING = 1.5  # periods between two readings from which one is missing
+MISSING = 1.5  # periods between two readings from which one is missing
 _LEAST_VARIANCE = 1e-4  # of the variance of a reading, in a cell: power that moves less cannot be seen to move
 _FAINT = 1e-4  # of the highest reading: noise that every reading has, and each sum of few cells
 
@@ -136,7 +136,7 @@ class Readings:
         self._near = _Neighbours.within(bounds[1:-1], _PACE_PERIODS * response.period_s)
         self._stretch = _Neighbours.within((bounds[1:] + bounds[:-1]) / 2.0, _STRETCH * response.period_s)
         gap = apart[np.searchsorted(ends, bounds[1:-1])]
-        self._unseen = gap > _MISSING * response.period_s
+        self._unseen = gap > MISSING * response.period_s
         # A walk between two readings strays by q gap / 4 in the middle: power in a gap keeps within what was shown.
         spread = max((float(np.ptp(power)) / 2.0) ** 2, self._noise2, self._hidden * response.period_s)
         self._bounded = np.where(np.isfinite(gap), 4.0 * spread / np.maximum(gap, response.period_s), np.inf)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.energy._posterior import Terms
+from pmtpy.analysis.energy._posterior import MISSING, Terms
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
@@ -30,7 +30,6 @@ _WIDTH = (1e-3, 0.25)  # error of the kernel's width: below it is nothing, above
 _LATE_SHARE = 0.2  # share of the rise that follows late ...
 _BEHIND_S = (0.01, 0.025, 0.045)  # ... by these times alike: clocks ramp and are held for 30 to 150 ms
 _LONG_BLOCK = 5.0  # periods, or widths of the kernel: in longer blocks the rest shows by itself how the power rose
-_MISSING = 1.5  # periods between two readings from which one is missing, and the rest shows nothing there
 _WAKE = 0.2  # of what was shown at most: how much a board's rest differs before and after it wakes (150, 127 W of 437)
 _PAUSE, _PAUSE_S = 3.0, 0.5  # times the usual distance of switches, and seconds, from which the load has paused
 _MOST_PAUSES = 12  # pauses that are reckoned with, the nearest to the interval
@@ -68,7 +67,7 @@ class StampedLoad:
         usual = float(np.median(load.off_s - load.on_s))
         early = math.hypot(_EARLY_S, _EARLY_SHARE * usual)
         shows = usual > _LONG_BLOCK * max(response.period_s, response.span_s)
-        shows = shows and float(np.max(np.diff(t_s))) < _MISSING * response.period_s
+        shows = shows and float(np.max(np.diff(t_s))) < MISSING * response.period_s
         late = math.hypot(_LATE_S, response.lag_u)
         # The lag's interval bounds that of the width, which moves the lag by half as much.
         wide = float(np.clip(2.0 * math.hypot(response.tau_u, response.lag_u) / max(response.span_s, 1e-9), *_WIDTH))

@@ -18,7 +18,7 @@ import numpy as np
 from pmtpy.analysis.energy._posterior import Pace, Posterior, Readings, Terms
 from pmtpy.analysis.energy._stamped import StampedLoad
 from pmtpy.analysis.signal.estimate import rounding_error
-from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR
+from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, FULL_COVERAGE
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
@@ -35,7 +35,6 @@ _INSIDE = 0.2  # periods inside the region that belong to the step
 _AHEAD = 0.1
 _LONG = 3.0  # periods without an update that mark a result
 _HARDLY = 0.02  # standard uncertainty of a stamped load's energy from which it is said that it is hardly known
-_PART_TIME = 0.9  # share of time seen below which a sensor may miss a load altogether
 _WIDER, _WORTH = 1.5, 0.01  # how much wider, and how wide, the interval of a load in step is before it is said
 _PHASES = 64  # in which a period is divided to see which of them a kernel prefers
 _REST = 0.2  # of the highest power shown: less than that between the highest and the lowest, no rest was shown
@@ -329,9 +328,9 @@ def _in_step(energy: Energy, power: Floats, response: Response, length_s: float)
     low, high = min(energy.low, least * length_s - ends), max(energy.high, most * length_s + ends)
     energy = replace(energy, aliased=(low, high))
     wide = high - low > max(_WIDER * (energy.high - energy.low), _WORTH * abs(energy.joules))
-    if not wide or (response.coverage >= _PART_TIME and lowest == 0.0):
+    if not wide or (response.coverage >= FULL_COVERAGE and lowest == 0.0):
         return energy
-    sees = "" if response.coverage >= _PART_TIME else f"the sensor sees {response.coverage:.0%} of the time: "
+    sees = "" if response.coverage >= FULL_COVERAGE else f"the sensor sees {response.coverage:.0%} of the time: "
     why = (
         f"{sees}a load that repeats nearly in step with its updates, every {response.period_s:.3g} s, can alias: "
         f"the energy then is anything from {max(low, 0.0):.4g} to {high:.4g} J; stamps of the load rule that out"

@@ -44,10 +44,9 @@ _HIDDEN, _BEATS, _WIDE_WINDOW = 0.067, 3.0, 1.5
 # What was never seen in n readings takes a share of the time whose mean square is 2 / ((n + 2)(n + 3)) if every share
 # was as likely before (rule of succession), and a power between nothing and that seen, which is off it by root 1/3.
 _NEVER_SEEN = math.sqrt(2.0 / 3.0)
-_FULL_COVERAGE = 0.9  # below this share of time seen a sensor is called part-time (gpu-table of Yang et al., duty)
+FULL_COVERAGE = 0.9  # below this share of time seen a sensor is called part-time (gpu-table of Yang et al., duty)
 _SELDOM = 0.75  # of the time between readings
-_LATE_SHARE = 0.1  # of a region, for which rows have not come yet: above it this is said
-_DOUBTFUL_SHARE = 0.1  # twice edges and lag together above this share of the energy: the region is too short
+DOUBTFUL_SHARE = 0.1  # of an energy that is open, or of a region whose rows have not come: above it this is said
 # Components that come from the load and the two instants, which all channels share.
 _SHARED = frozenset({"edges", "ahead", "lag", "clock", "unresolved", "uncovered", "reconstruction"})
 # Two-sided 95 % quantiles of Student's t for 1 to 10 degrees of freedom.
@@ -207,7 +206,7 @@ class _Judge:
         elif span is None:
             self.covers = 1.0 if self.mean else 0.0
         else:
-            self.covers = 1.0 if span >= _FULL_COVERAGE * self.sample_s else span / self.sample_s
+            self.covers = 1.0 if span >= FULL_COVERAGE * self.sample_s else span / self.sample_s
         known_s = seen.seconds - seen.uncovered_s
         self.mean_w = abs(seen.joules) / known_s if known_s > 0 else seen.peak_watts
 
@@ -344,7 +343,7 @@ class _Judge:
                 f"{name}: no energy is known for {_duration(seen.uncovered_s)} ({share:.0%} of the region); "
                 "the joules do not contain it"
             )
-        if seen.late_swing_watts and seen.extrapolated_s > _LATE_SHARE * seen.seconds:
+        if seen.late_swing_watts and seen.extrapolated_s > DOUBTFUL_SHARE * seen.seconds:
             out.append(
                 f"{name}: rows of the last {_duration(min(seen.extrapolated_s, seen.seconds))} have not come yet; the "
                 "power before was taken to go on there, and asking a little later tells more"
@@ -356,7 +355,7 @@ class _Judge:
             )
         if seen.lost:
             out.append(f"{name}: {seen.lost} rows were lost inside the region")
-        if self.covers < _FULL_COVERAGE:
+        if self.covers < FULL_COVERAGE:
             part = f"sees {self.covers:.0%} of the time" if self.covers else "covers an unknown part of the time"
             renewed = f", or that of what they show, {_duration(self.refresh_s)}," if self._polled_seldom() else ","
             out.append(
@@ -377,7 +376,7 @@ class _Judge:
         used = abs(seen.joules) or (
             blurred if self.channel.least_watts > 0.0 else math.inf
         )  # no powered part uses none
-        if not short and not 2.0 * blurred > _DOUBTFUL_SHARE * used:
+        if not short and not 2.0 * blurred > DOUBTFUL_SHARE * used:
             return []
         what = f"{self.channel.name}: the region of {_duration(seen.seconds)} is too short for"
         if not self.refresh_s:

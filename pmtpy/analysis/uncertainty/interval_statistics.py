@@ -22,13 +22,12 @@ from pmtpy.core.rows import Floats, Ints
 
 CONTEXT_SAMPLES = 20  # on either side: they tell how the power moves where the interval itself has but a few
 CONTEXT_AHEAD = 10.0  # times what is extrapolated: how far a load moves in that time must have been seen
-_HOLE = 5.0  # sample intervals: rows further apart do not follow each other, and what lies between is not known
+HOLE = 5.0  # sample intervals: rows further apart do not follow each other, and what lies between is not known
 _REPEATED = 0.75  # rows closer than this share of a sample interval are polls of one reading ...
 _APART = 0.99  # ... of which those are taken that are so far apart
 # A counter that has not moved for long before an edge is as old as that, or stands still: of that time nothing
 # is known. It may hold up to its power; the mean square of that is twice that of an age which is uniform.
 _UNMOVED = math.sqrt(2.0)
-_ROOT_3 = math.sqrt(3.0)
 _SELDOM = 1.5  # refreshes between two rows
 _CLEAN = 0.9  # share of the refresh period that two moves of a counter are apart at least
 # Lower quartile of the size of a difference of two readings with white noise of one watt: root 2 times 0.3186.
@@ -166,7 +165,7 @@ class _Together:
         nothing = [0.0] * len(self.p)
         of_late = [interval.of_late[i] if interval.of_late else (0.0, 0.0) for i in columns]
         # An age that is uniform up to ``aged`` has the mean square of a third of it; all rows may be of one age.
-        time_u = math.hypot(interval.time_u_s, aged / _ROOT_3) if self.power else interval.time_u_s
+        time_u = math.hypot(interval.time_u_s, aged / math.sqrt(3.0)) if self.power else interval.time_u_s
         late, most, clock = self._energies(length, time_u)
         if interval.missing_s and length > 0.0:
             share = interval.missing_s / length
@@ -233,7 +232,7 @@ class _Together:
             gaps = t[1:] - t[:-1]
         steps = p[:, 1:] - p[:, :-1]
         noise = _noise(steps) if self.power else [0.0] * len(p)
-        apart = gaps > _HOLE * sample
+        apart = gaps > HOLE * sample
         if apart.any():
             steps[:, apart] = 0.0
         squares, products = steps * steps, -steps[:, 1:] * steps[:, :-1]
@@ -375,7 +374,7 @@ def _apart(t: Floats, least_s: float) -> npt.NDArray[np.intp]:
 
 def _held_s(gaps: Floats, sample: float) -> float:
     """Sample intervals in so many gaps, holes left out."""
-    return float(np.minimum(gaps, _HOLE * sample).sum()) / sample
+    return float(np.minimum(gaps, HOLE * sample).sum()) / sample
 
 
 def _noise(steps: Floats) -> list[float]:
