@@ -14,6 +14,7 @@ import numpy as np
 
 from pmtpy.backends._device_clock import Steps
 from pmtpy.backends._iio_buffer import Buffer, number_of
+from pmtpy.backends._ina import in_turn
 from pmtpy.backends._sysfs import entries, optional_text, sysfs_root
 from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Identity, Quantity
 from pmtpy.core.clock import Clock
@@ -40,7 +41,7 @@ class _IioSource(Source):
         self._ends = np.array(_ends(folder))
         rate = number_of(folder, "in_sampling_frequency")
         window_s = 1.0 / rate if rate and rate > 0 else None
-        notes = (f"shunt of {_shunt_ohms(folder):g} ohm; see that this is the one on the board",)
+        notes: tuple[str, ...] = (f"shunt of {_shunt_ohms(folder):g} ohm; see that this is the one on the board",)
         common: dict[str, object] = {"refresh_s": window_s, "reference": _REFERENCE}
         self.channels = (
             Channel("rail.voltage", Quantity.VOLTAGE, _scale(folder, VOLTAGE), **common),  # type: ignore[arg-type]
@@ -52,6 +53,8 @@ class _IioSource(Source):
             ),
         )  # fmt: skip
         name = optional_text(folder / "name") or "ina"
+        shunt_s, bus_s = (number_of(folder, f"in_voltage{i}_integration_time") for i in (0, 1))
+        notes = (*notes, *in_turn(name, shunt_s, bus_s))
         self.identity = Identity(BACKEND, name, folder.name, "", virtual, notes)
         # Older drivers call the register of the current unsigned, which it is not.
         self._buffer = Buffer(BACKEND, folder, node, (VOLTAGE, CURRENT), signed=(CURRENT,))

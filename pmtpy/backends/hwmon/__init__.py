@@ -13,6 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pmtpy.backends._ina import in_turn
 from pmtpy.backends._sysfs import number, optional_number, optional_text, sysfs_root, why
 from pmtpy.backends.hwmon import _channels as meaning
 from pmtpy.backends.hwmon._device import QUANTITIES, UNITS, Attribute, Chip, scan
@@ -109,6 +110,7 @@ def open_source(
         found = "; ".join(notes) or "voltages and currents that belong together are not known for this chip"
         raise BackendUnavailableError("hwmon", f"{chosen[0].device} gives no power or energy: {found}", REMEDY)
     locate = _locator(_root(sysfs_root), readings)
+    notes = (*notes, *dict.fromkeys(n for chip in chosen for n in in_turn(chip.name)))
     return HwmonSource(chosen, [*(r.channel for r in readings), *products], locate, notes, clock)
 
 

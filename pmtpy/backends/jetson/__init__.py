@@ -13,6 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pmtpy.backends import _ina
 from pmtpy.backends._sysfs import optional_text
 from pmtpy.backends._sysfs import sysfs_root as root_of
 from pmtpy.backends.jetson._channels import INPUTS, plan
@@ -92,7 +93,8 @@ def open_source(
         msg = f"jetson: there is no monitor on the input of the kit ({' or '.join(INPUTS)}); use total=module"
         raise TargetError(msg)
     model = optional_text(root / "firmware/devicetree/base/model") or ""
-    notes = [chosen.rule, *in_turn([r.rail for r in readable]), *notes]
+    alone = dict.fromkeys(n for r in readable for n in _ina.in_turn(r.rail.chip.partition(" ")[0]))
+    notes = [chosen.rule, *in_turn([r.rail for r in readable]), *alone, *notes]
     identity = Identity("jetson", model or (chosen.board.name if chosen.board else ""), notes=tuple(notes))
     return JetsonSource(root, readable, chosen, identity, clock)
 

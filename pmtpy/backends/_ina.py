@@ -1,0 +1,38 @@
+"""What an INA chip of one rail does not see: it converts the shunt, then the bus, some also the temperature, in turn.
+
+Facts: data sheets of the INA219 (TI SBOS448G, 8.4), INA226 (SBOS547A, 7.4.1), INA260 (SBOS656C, 7.4) and INA237 and
+INA238 (SBOSA20C, 7.4.1); times as Linux ``drivers/hwmon/ina2xx.c`` and ``ina238.c`` leave or set them.
+"""
+
+from __future__ import annotations
+
+_INA226, _INA219, _INA238 = (1.1e-3, 2.2e-3), (0.532e-3, 1.064e-3), (1.052e-3, 3.156e-3)
+# Seconds of one conversion of the current, and of one turn.
+_TURNS = {
+    **dict.fromkeys(("ina226", "ina230", "ina231", "ina260"), _INA226),
+    **dict.fromkeys(("ina219", "ina220"), _INA219),
+    **dict.fromkeys(("ina237", "ina238"), _INA238),
+}
+
+
+def in_turn(chip: str, shunt_s: float | None = None, bus_s: float | None = None) -> tuple[str, ...]:
+    """Say for how much of its cycle a chip sees the current; nothing of a chip that is not known.
+
+    Parameters
+    ----------
+    chip : str
+        Its name in Linux.
+    shunt_s, bus_s : float, optional
+        Times of one conversion of either, where the driver tells them.
+    """
+    if chip not in _TURNS:
+        return ()
+    converted_s, turn_s = _TURNS[chip]
+    if shunt_s and bus_s and shunt_s > 0 and bus_s > 0:
+        converted_s, turn_s = shunt_s, shunt_s + bus_s
+    seen = f"the current is converted for {converted_s * 1e3:.3g} ms of every {turn_s * 1e3:.3g} ms"
+    why = (
+        f"{seen}: a load that repeats in step with that is always met at the same phase, so its energy may be wrong by"
+        " as much as it swings"
+    )
+    return (why,)
