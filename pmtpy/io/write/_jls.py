@@ -61,6 +61,7 @@ class JlsSink:
                 " energies and other values of every channel; take .csv or .parquet"
             )
             raise SinkError(msg)
+        self._require_room(f"take .csv or .parquet, or free {_RESERVE / 1e6:.0f} MB and more")
         self._rate = 0
         self._next = 0  # sample number of the next row, were nothing lost
         self._checkpoint = 0
@@ -156,11 +157,13 @@ class JlsSink:
         if self._heard.errors:
             msg = f"cannot write to {self._path}: {self._heard.errors[0]}"
             raise SinkError(msg)
+        self._require_room("rows that come meanwhile are not kept")
+
+    def _require_room(self, what: str) -> None:
         free = shutil.disk_usage(self._path).free
         if free < _RESERVE:
-            msg = (
-                f"cannot write to {self._path}: {free / 1e6:.0f} MB are free, and JLS needs {_RESERVE / 1e6:.0f} to end"
-            )
+            need = f"JLS needs {_RESERVE / 1e6:.0f} to end"
+            msg = f"cannot write to {self._path}: {free / 1e6:.0f} MB are free, and {need}; {what}"
             raise SinkError(msg)
 
     @property

@@ -188,6 +188,15 @@ def test_a_disk_that_is_full_refuses_rows_and_the_file_stays_whole(
     assert any("3000 rows are missing" in note for note in table.attrs["notes"])
 
 
+def test_a_disk_without_room_is_told_before_anything_is_written(
+    tmp_path: Path, stream: Header, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pmtpy.io.write._jls.shutil.disk_usage", lambda _path: SimpleNamespace(free=60_000_000))
+    with pytest.raises(SinkError, match=r"60 MB are free, and JLS needs 67 to end; take \.csv"):
+        open_sink(tmp_path / "a.jls", stream)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_that_is_being_written_is_not_touched(tmp_path: Path, stream: Header) -> None:
     path = tmp_path / "a.jls"
     sink = open_sink(path, stream)
