@@ -30,7 +30,7 @@ SENSORS = {  # period, window, time constant
     "slower-pole": (0.1, 0.0, 0.25),
     "wide": (0.1, 1.0, 0.0),
 }
-LOADS = ("rare", "random", "fast", "bursts", "step", "far", "near", "at")
+LOADS = ("rare", "random", "fast", "bursts", "step", "trains", "far", "near", "at")
 LASTS_S = 40.0
 
 
@@ -81,6 +81,10 @@ def drawn(load: str, rng: np.random.Generator, period_s: float) -> World:
         on = np.arange(rng.uniform(0.0, length), LASTS_S, length)
         on = on + np.minimum(0.02 * length, 3e-4) * rng.standard_normal(len(on)).clip(-3.0, 3.0)
         return switched(np.abs(on), on + rng.uniform(0.3, 0.7) * length, low, high)
+    if load == "trains":  # of bursts shorter than a period; regions begin and end with one of them
+        at = np.arange(1.0, LASTS_S, 12.0 * period_s)[:, None]
+        on = (at + np.cumsum(period_s * rng.uniform(0.3, 1.0, (len(at), 6)), axis=1)).ravel()
+        return switched(on, on + period_s * rng.uniform(0.1, 0.28, len(on)), low, high)
     mean = {"rare": (0.5, 3.0), "random": (0.1, 0.4), "fast": (0.01, 0.05), "bursts": (0.3, 1.5)}[load]
     rest = float(rng.uniform(*mean))
     work = float(rng.uniform(0.03, 0.3)) if load == "bursts" else rest
@@ -97,6 +101,9 @@ def trial(sensor: str, load: str, seed: int, *, stamped: bool) -> tuple[float, f
     world = drawn(load, rng, period)
     start = float(world.on_s[0]) if load == "step" else float(rng.uniform(8.0, 25.0))
     end = float(world.off_s[0]) if load == "step" else start + float(np.exp(rng.uniform(np.log(0.3), np.log(6.0))))
+    if load == "trains":
+        first = int(rng.integers(np.searchsorted(world.on_s, 8.0), np.searchsorted(world.on_s, 25.0)))
+        start, end = float(world.on_s[first]), float(world.off_s[first + int(rng.integers(0, 12))])
     delay, noise = float(rng.uniform(-0.003, 0.003)), float(rng.uniform(0.1, 0.5))
     t = np.arange(4.0 + rng.uniform(0.0, period), 36.0, period)
     watts = world.shown(t - delay, window, tau) + noise * rng.standard_normal(len(t))
