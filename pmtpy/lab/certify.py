@@ -18,7 +18,16 @@ import numpy as np
 from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.results import Characterisation, Series
 from pmtpy.analysis.correction.energy import held_polls
-from pmtpy.analysis.procedures.certificate import Level, Line, Trials, line_through, mean_shown, settled, trials_of
+from pmtpy.analysis.procedures.certificate import (
+    Level,
+    Line,
+    Trials,
+    late_s,
+    line_through,
+    mean_shown,
+    settled,
+    trials_of,
+)
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
 from pmtpy.core.load_intervals import LoadIntervals
@@ -199,6 +208,17 @@ def _levels(
 
     def looked_at(reference: Reference) -> tuple[Level, ...]:
         levels = []
+        if reference.curve is not None:
+            curve = reference.curve
+            # The first half of a level is not looked at, so a load that takes a while to come does no harm.
+            spared_s = min(end - begin for _, begin, end in scheme.levels) / 4.0
+            late = late_s(curve.t_s, curve.watts, scheme.levels, allowed_s=max(reference.reach_s, spared_s))
+            if late:
+                msg = (
+                    f"{reference.name} shows the levels {late:.2g} s later than they were, beyond what it states of "
+                    "itself: its clock or its averaging is not known, so what was there is not either"
+                )
+                raise DeclinedError(msg)
         for share, begin, end in scheme.levels:
             stretch = settled(begin, end, shown_s=settles_s, there_s=reference.reach_s)
             there = reference.mean(*stretch)

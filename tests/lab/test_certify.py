@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import pmtpy as pmt
-from pmtpy.analysis.characterisation.results import Characterisation
-from pmtpy.analysis.procedures.certificate import Level, line_through, settled, trials_of
+from pmtpy.analysis.characterisation.results import Characterisation, Series
+from pmtpy.analysis.procedures.certificate import Level, late_s, line_through, settled, trials_of
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.cli import certify as verb
 from pmtpy.cli import main
@@ -148,6 +148,19 @@ def test_what_lies_across_a_limit_is_not_decided() -> None:
         trials_of([1.0])
 
 
+@pytest.mark.parametrize("shift_s", [-3.0, -1.5, 0.0, 0.02, 0.2, 1.5, 3.0])
+def test_how_late_a_meter_shows_the_levels_is_seen(shift_s: float) -> None:
+    shares = (0.0, 0.5, 1.0, 0.25, 0.75, 1.0, 0.0, 0.5, 0.25, 0.75)
+    levels = [(share, 20.0 + 2.0 * i, 22.0 + 2.0 * i) for i, share in enumerate(shares)]
+    t = np.arange(0.0, 45.0, 0.01)
+    of = np.clip(((t - shift_s - 20.0) // 2.0).astype(int), 0, len(shares) - 1)
+    watts = 60.0 + 140.0 * np.array(shares)[of] + np.random.default_rng(1).normal(0.0, 5.0, len(t))
+    found = late_s(t, watts, levels, allowed_s=0.1)
+    assert found == (pytest.approx(shift_s, abs=0.05) if abs(shift_s) > 0.1 else 0.0)
+    assert late_s(t, watts, levels, allowed_s=4.0) == 0.0
+    assert late_s(t, np.full(len(t), 60.0), levels, allowed_s=0.1) == 0.0
+
+
 def test_a_meter_beside_it_is_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     from pmtpy.lab import certify as lab
 
@@ -174,6 +187,13 @@ def test_a_meter_beside_it_is_the_reference(monkeypatch: pytest.MonkeyPatch) -> 
     assert made.line.gain.contains(0.948 / 2.0)
     assert made.verdicts[0].passed is None
     assert made.verdicts[0].rule == "update period"
+    t = np.arange(0.0, scheme.seconds, 0.01)
+    of = np.searchsorted(polls.edges_s, t - 0.7, "right")
+    loaded = np.where(of % 2, np.array([*scheme.shares, 0.0])[np.minimum(of // 2, len(scheme.shares))], 0.0)
+    off = Reference("ipmi", doubled, curve=Series(t, 100.0 + 200.0 * loaded))
+    unknown = lab.judge("nvml:virtual", polls, scheme, Rules(), meter=off)
+    assert unknown.line is None
+    assert any("shows the levels 0.7 s later" in v.found for v in unknown.verdicts), unknown.verdicts
     slow = lab.judge("nvml:virtual", polls, scheme, Rules(), meter=Reference("ipmi", doubled, reach_s=3.0))
     assert slow.line is None
     assert slow.trials == made.trials

@@ -16,6 +16,7 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _SETTLED = 0.5  # the published evaluation takes seconds 3 to 6 of a level of 6 s
+_FARTHEST_S, _STEPS, _BETTER = 10.0, 50, 0.01  # of the search for a meter that is late: how far, parts of a level, in r
 _FEWEST_LEVELS = 3  # two lie on a straight line whatever the sensor does
 
 
@@ -55,6 +56,37 @@ def settled(start_s: float, end_s: float, *, shown_s: float = 0.0, there_s: floa
         msg = f"levels of {length:.3g} s are too short for {slow}; give --level-time {math.ceil(needed)}s or more"
         raise DeclinedError(msg)
     return start_s + _SETTLED * length, end_s - there_s
+
+
+def late_s(t_s: Floats, watts: Floats, levels: Sequence[tuple[float, float, float]], *, allowed_s: float) -> float:
+    """Return by how much a meter shows steps between levels later than they were; 0 within what is allowed.
+
+    Looked for within :data:`_FARTHEST_S`, or half of what the levels last, by the correlation with the shares.
+
+    Parameters
+    ----------
+    t_s, watts : float64, shape (n,)
+        What the meter showed.
+    levels : sequence of (share, begin, end)
+        In order, seconds.
+    """
+    known = np.isfinite(watts)
+    t, p = t_s[known], watts[known]
+    shares, begins = np.array([share for share, *_ in levels]), np.array([begin for _, begin, _ in levels])
+    first, last = begins[0], levels[-1][2]
+    step = max((last - first) / len(levels) / _STEPS, 1e-3)
+    most = min(_FARTHEST_S, (last - first) / 2.0)
+    best, here, at = 0.0, 0.0, 0.0
+    for shift in (np.arange(-math.floor(most / step), math.floor(most / step) + 1) * step).tolist():
+        inside = (t >= first + shift) & (t <= last + shift)
+        there = shares[np.searchsorted(begins, t[inside] - shift, "right") - 1]
+        if len(there) < _FEWEST_LEVELS or not (np.ptp(there) > 0.0 and np.ptp(p[inside]) > 0.0):
+            continue
+        r = float(np.corrcoef(there, p[inside])[0, 1])
+        here = r if abs(shift) < step / 2.0 else here
+        if r > best:
+            best, at = r, shift
+    return at if abs(at) > allowed_s + 2.0 * step and best > here + _BETTER else 0.0
 
 
 def mean_shown(t_s: Floats, watts: Floats, stretch: tuple[float, float]) -> float:
