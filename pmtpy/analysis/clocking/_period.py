@@ -34,8 +34,10 @@ def search(seen: Intervals, poll: float, step: float) -> list[tuple[float, float
     grid = _coarse(lo, hi, poll)
     score = np.array([_score(part, float(period), _PIECE, max(step, period / _GRAINS)) for period in grid])
     refined = [_refined(part, float(p), poll, step) for p in _peaks(grid, score, poll / _PIECE)]
-    # Which of them it is, short pieces tell: of a longer one with a jump in it, half of the period explains all.
-    found = np.array([_score(part, p, _PIECE, step) for p, _ in refined])
+    # Of a piece with a jump in it half of the period explains all. So all are weighed in pieces of the same lengths,
+    # each in those that suit it.
+    lengths = [_PIECE * p for p, _ in refined]
+    found = np.array([max(_score(part, p, length / p, step) for length in lengths) for p, _ in refined])
     order = np.argsort(-found, kind="stable")
     refined, found, tried = [refined[i] for i in order], found[order], len(grid)
     if found[0] < _ONE_IN_A_THOUSAND + math.log(tried):
@@ -95,7 +97,7 @@ def _peaks(grid: Floats, score: Floats, blur: float) -> Floats:
     return np.array(taken)
 
 
-def _score(seen: Intervals, period: float, piece: int, soft: float) -> float:
+def _score(seen: Intervals, period: float, piece: float, soft: float) -> float:
     """Evidence for a period in nats, above changes at random, with a free phase in each piece of so many updates.
 
     Both what updates bring (a change or none) and what polls without an update bring are coins of unknown bias

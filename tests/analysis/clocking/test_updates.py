@@ -270,6 +270,17 @@ def test_half_of_the_period_is_not_named_where_the_phase_jumps(share: float) -> 
         assert found.period_s.half_width < 0.01 * sensor.period_s
 
 
+@pytest.mark.parametrize("seed", [2, 3])
+def test_half_of_the_period_is_not_named_where_the_phase_jumps_twice_and_polls_are_missing(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    k = np.arange(100)
+    updates = 0.1 * (k + np.select([k < 30, k < 55], [0.0, 0.39], 1.21))
+    t = np.sort(0.2 + 0.01 * np.arange(970) + 0.001 * rng.standard_normal(970))
+    t = t[np.all([(t < gap) | (t > gap + rng.uniform(0.05, 0.4)) for gap in rng.uniform(0.5, 9.0, 8)], axis=0)]
+    found = estimate_updates(t, rng.standard_normal(100)[np.searchsorted(updates, t) - 1])
+    assert found.period_s.contains(0.1)
+
+
 @pytest.mark.parametrize("share", [0.49, 0.6, 0.655, 0.8])
 def test_regular_polls_near_a_simple_fraction_of_the_period_do_not_hide_it(share: float) -> None:
     drawn = draw(3, polls="regular", load="telegraph", phase="steady", seconds=20.0)
