@@ -107,7 +107,11 @@ def choose(
     odds = tuple(sorted(((name, part / total) for name, part in share.items()), key=lambda row: -row[1]))
     likeliest = min(pure, key=lambda family: cost[family])
     fitted = {s.family: s for s in shapes}
-    best = fitted.get(pure[likeliest], fitted[likeliest])
+    best = fitted[likeliest]
+    # A second width that hardly matters is left out, if it makes no other gain; else the family without it is wrong.
+    alone = fitted.get(pure[likeliest])
+    if alone and best.gain.contains(alone.gain.value):
+        best = alone
     mine = sum(share[family] for family, alone in pure.items() if best.family in (family, alone)) / total
     # What is the best with a second width that does not matter says the same; of little belief, only where it lies.
     apart = [s for s in shapes if pure[s.family] != best.family or s.family == best.family]
