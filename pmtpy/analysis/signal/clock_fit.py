@@ -262,7 +262,8 @@ def _crossing(meter: PowerTrace, edge: float, off: Floats, around_s: float) -> f
     if edge - width < meter.start_s or edge + width > meter.end_s or width <= 0.0:
         return math.nan
     first, last = np.searchsorted(meter.t_s, [edge - width, edge + width])
-    t, power = meter.t_s[first:last], meter.watts()[first:last]
+    t = meter.t_s[first:last]
+    power = np.diff(meter.joules[first : last + 1]) / np.diff(meter.t_s[first : last + 1])
     if len(t) < 10:
         return math.nan
     low, high = np.median(power[t < edge - width / 4.0]), np.median(power[t > edge + width / 2.0])
