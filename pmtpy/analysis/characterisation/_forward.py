@@ -26,6 +26,8 @@ PARAMETERS = ("offset", "window", "tau", "wander", "rate")
 WANDER_SD = 0.5
 _GAIN_SD = 0.17  # of its logarithm, against a meter in the same circuit: 0.7 to 1.4; where few phases show, a wider ...
 # ... kernel with a larger gain fits as well, without end
+# Power between blocks less that at rest, of the swing, and how far it is from that: 150 against 127 W of 350 is 0.1.
+_REST, _REST_SD = 0.125, 0.14
 _STEADY = 1e-4  # of a period
 
 
@@ -48,6 +50,7 @@ class Problem:
     gain_sd: float
     step_s: float  # by which an offset is moved for a derivative
     own_s: Floats | None = None  # over how much time before its instant each reading is a mean itself
+    rest_w: float | None = None  # what was read before the load, at rest
 
     def at(self, point: Floats) -> Floats:
         """Return where kernels end, on the reference's clock."""
@@ -62,6 +65,22 @@ class Problem:
         # Of two boxcars in a row, one about the same middle with the variance of both.
         wide = np.hypot(self.own_s, window)
         return self.respond(at - (self.own_s + window - wide) / 2.0, np.asarray(wide, np.float64), tau)
+
+    def unusual(self, fit: Fit) -> float:
+        """Return how far a fit is from what sensors and loads have, in standard deviations.
+
+        Against a meter that is the gain, or nothing if that may be any. Against the switching of a load it is the power
+        between its blocks, above that at rest: clocks that are held let a card draw more than that, not less.
+        """
+        if self.metered:
+            return math.log(max(fit.gain, 1e-9)) / self.gain_sd
+        if self.rest_w is None:
+            return 0.0
+        return ((fit.intercept - self.rest_w) / max(fit.gain, 1e-9) - _REST) / _REST_SD
+
+    def sound(self, fit: Fit) -> bool:
+        """Whether a fit is within what sensors and loads have."""
+        return abs(self.unusual(fit)) < 2.0
 
     @property
     def rounded(self) -> Floats:
@@ -148,7 +167,7 @@ def polish(problem: Problem, family: str, point: Floats, weights: Floats, *, fix
     root = np.sqrt(weights)
     theta = start.copy()
     # A prior weighs as much as one residual, whose size the first round finds.
-    for _ in range(2 if problem.metered else 1):
+    for _ in range(2 if problem.metered or problem.rest_w is not None else 1):
         noise = math.sqrt(float(np.mean(weights * evaluate(problem, family, theta, weights).residuals ** 2)))
 
         def whole(moving: Floats) -> Floats:
@@ -159,8 +178,8 @@ def polish(problem: Problem, family: str, point: Floats, weights: Floats, *, fix
         def residuals(moving: Floats, noise: float = noise) -> Floats:
             full = whole(moving)
             fit = evaluate(problem, family, full, weights)
-            gain = math.log(max(fit.gain, 1e-9)) / problem.gain_sd
-            return np.append(root * fit.residuals, noise * np.array([(full[-2] - 1.0) / WANDER_SD, full[-1], gain]))
+            prior = np.array([(full[-2] - 1.0) / WANDER_SD, full[-1], problem.unusual(fit)])
+            return np.append(root * fit.residuals, noise * prior)
 
         theta = whole(minimise(residuals, theta[free], steps[free]))
     return evaluate(problem, family, theta, weights)

@@ -9,6 +9,7 @@ take the name away, or widen the intervals. Pure; docs/characterise.md has the r
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from pmtpy.analysis._fit import FreeShape, Rival
@@ -16,8 +17,6 @@ from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOTH, BOXCAR, NAME
 from pmtpy.analysis.signal.estimate import Estimate, mixed
 from pmtpy.core.rows import Floats
 
-_GAINS = (0.7, 1.4)  # plausible against a meter in the same circuit: a tie between a window and its aliases is broken
-_RESTS = (-0.15, 0.4)  # power between blocks less that at rest, of the load's swing (150 against 127 W of 350: 0.1)
 _ALIKE = 0.15  # widths that differ by less, relative, are one minimum
 MINOR = 0.1  # share of a kernel's variance that a second width must have to count: the other moves by a twentieth
 _CLEAR = 3.0  # of losses: beyond it a fit that is not plausible is believed
@@ -57,20 +56,8 @@ class Fit:
         return self.offset + self.window / 2.0 + self.tau
 
 
-def plausible(fits: list[Fit], *, metered: bool, rest_w: float | None = None) -> list[Fit]:
-    """Leave out what no sensor and no load has, if something plausible fits nearly as well as the best.
-
-    Against a meter that is the gain. Against the switching of a load it is the power between its blocks, where
-    ``rest_w`` is what was read at rest before it: clocks that are held let a card draw more than that, not less.
-    """
-    if not metered and rest_w is None:
-        return fits
-
-    def sound(fit: Fit) -> bool:
-        if metered or rest_w is None:
-            return _GAINS[0] < fit.gain < _GAINS[1]
-        return _RESTS[0] * fit.gain < fit.intercept - rest_w < _RESTS[1] * fit.gain
-
+def plausible(fits: list[Fit], sound: Callable[[Fit], bool]) -> list[Fit]:
+    """Leave out what no sensor and no load has, if something that they have fits nearly as well as the best."""
     limit = _CLEAR * min(f.loss for f in fits)
     kept = [f for f in fits if sound(f)]
     return kept if any(f.loss <= limit for f in kept) else fits

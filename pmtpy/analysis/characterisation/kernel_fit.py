@@ -92,7 +92,7 @@ def fit_kernel(
     """
     if metered:
         updates, reference = _telling(updates, reference)
-    problem = problem_of(updates, reference, pivot_s, metered=metered)
+    problem = replace(problem_of(updates, reference, pivot_s, metered=metered), rest_w=rest_w)
     if rate_sd is not None:
         problem = replace(problem, rate_sd=math.hypot(rate_sd, updates.drift, 1e-6))
     if not metered:
@@ -109,7 +109,7 @@ def fit_kernel(
     # One set of weights, from the best fit of all: with weights of its own each fit would forgive itself just those
     # few updates on a flank by which it could be told from the others.
     weights = huber_weights(best.residuals)
-    fits = plausible([polish(problem, f.family, f.point, weights) for f in fits], metered=metered, rest_w=rest_w)
+    fits = plausible([polish(problem, f.family, f.point, weights) for f in fits], problem.sound)
     found = [min((f for f in fits if f.family == family), key=lambda f: f.loss) for family in {f.family for f in fits}]
     fit, free = _chosen(problem, found, weights)
     best = next(f for f in found if f.family == fit.best.family)
@@ -123,7 +123,7 @@ def fit_kernel(
         low = least if top is best else noise.misfit(problem.t, top.residuals)
         for name in widths_of(top):
             rows = _profile(problem, shape, top, weights, (name, noise, low))
-            kept = plausible([top, *(f for f, _ in rows)], metered=metered, rest_w=rest_w)
+            kept = plausible([top, *(f for f, _ in rows)], problem.sound)
             rows = [(f, misfit if any(f is k for k in kept) else math.inf) for f, misfit in rows]
             fit = profiled(fit, shape.family, name, [(f, misfit - low) for f, misfit in rows])
             valley += [row for row in rows if row[1] < math.inf]
