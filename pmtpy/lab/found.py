@@ -42,6 +42,7 @@ class Found:
             "virtual": self.virtual,
             "identity": self.identity,
             "shown_w": None if self.shown_w is None else list(self.shown_w),
+            "state": {"watts": line.state_w, "seconds": line.state_s} if (line := self.found.transfer) else None,
             "noise_w": self.found.kernel.best.residual_w if self.found.kernel is not None else None,
             "notes": list(self.found.notes),
         }

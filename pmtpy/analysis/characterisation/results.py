@@ -134,7 +134,6 @@ class Characterisation:
             },
             "gradient": _json(transfer.gain if transfer else None),
             "intercept_w": _json(transfer.intercept_w if transfer else None),
-            "state": {"watts": transfer.state_w, "seconds": transfer.state_s} if transfer else None,
             "energy": {name: _energy(comparison) for name, comparison in self.energy.items()},
             "declined": dict(self.declined),
         }
