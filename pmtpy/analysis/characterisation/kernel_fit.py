@@ -17,10 +17,11 @@ import numpy as np
 
 from pmtpy.analysis._fit import FreeShape, fit_free, fit_rivals
 from pmtpy.analysis.characterisation._covariance import Noise
-from pmtpy.analysis.characterisation._description import describe, design_of, errors
-from pmtpy.analysis.characterisation._forward import Problem, polish, problem_of, widths_of
 from pmtpy.analysis.characterisation._initial_guess import WIDEST, Grid, seeds
-from pmtpy.analysis.characterisation._model_selection import (
+from pmtpy.analysis.characterisation.description import describe, design_of, errors
+from pmtpy.analysis.characterisation.forward import Problem, polish, problem_of, widths_of
+from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, KernelFit, Shape
+from pmtpy.analysis.characterisation.model_selection import (
     MINOR,
     OUT_OF_QUESTION,
     Fit,
@@ -32,7 +33,6 @@ from pmtpy.analysis.characterisation._model_selection import (
     refuted,
     with_doubt,
 )
-from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, KernelFit, Shape
 from pmtpy.analysis.signal.estimate import Z95, huber_weights, robust_sd, t95
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates

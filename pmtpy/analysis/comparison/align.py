@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.characterisation._description import describe, design_of
-from pmtpy.analysis.characterisation._forward import RATE_SD, Problem, evaluate, polish, problem_of_means
-from pmtpy.analysis.characterisation._model_selection import Fit
+from pmtpy.analysis.characterisation.description import describe, design_of
+from pmtpy.analysis.characterisation.forward import RATE_SD, Problem, evaluate, polish, problem_of_means
 from pmtpy.analysis.characterisation.kernel import BOXCAR, Shape
+from pmtpy.analysis.characterisation.model_selection import Fit
 from pmtpy.analysis.signal.correlogram import correlogram, sampled
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.trace import PowerTrace
@@ -318,7 +318,10 @@ def _lay(
     widths = cell * np.concatenate([[_UNSMOOTHED], np.geomspace(1.0, max(_WIDEST * len(seen), 2.0), 16)])
     lags = about[0] + np.arange(-about[1], about[1] + cell / 2.0, max(cell / 2.0, about[1] / 16.0))
     starts = [np.array([lag - width / 2.0, width, 0.0, 1.0, 0.0]) for lag in lags for width in widths]
-    fit = polish(problem, BOXCAR, min(starts, key=lambda point: evaluate(problem, BOXCAR, point, even).loss), even)
+    # Of the search's parameters the width is a logarithm.
+    logarithms = [np.array([start[0], math.log(start[1]), 1.0, 0.0]) for start in starts]
+    losses = [evaluate(problem, BOXCAR, theta, even).loss for theta in logarithms]
+    fit = polish(problem, BOXCAR, starts[int(np.argmin(losses))], even)
     shape = describe(problem, fit)
     names, design = design_of(problem, fit)
     moves = cell * float(np.max(np.abs(design[:, names.index("offset")])))

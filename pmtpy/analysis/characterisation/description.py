@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from pmtpy.analysis.characterisation._covariance import Noise, Spread, off_line
-from pmtpy.analysis.characterisation._forward import PARAMETERS, WANDER_SD, Problem, widths_of
-from pmtpy.analysis.characterisation._model_selection import Fit
+from pmtpy.analysis.characterisation.forward import PARAMETERS, WANDER_SD, Problem, widths_of
 from pmtpy.analysis.characterisation.kernel import Shape
+from pmtpy.analysis.characterisation.model_selection import Fit
 from pmtpy.analysis.signal.estimate import Z95, Estimate, robust_sd, rounding_error
 from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
@@ -51,6 +51,7 @@ def describe(problem: Problem, fit: Fit) -> Shape:
 
 
 def errors(problem: Problem, fit: Fit, design: Floats) -> tuple[Noise, Spread]:
+    """Return the noise of a fit's residuals, and what it makes of its parameters, from its design."""
     noise = Noise.of(fit.residuals, problem.rounded, np.asarray(fit.gain * design[:, 0], np.float64))
     # Where between two rows of a meter a flank fell nobody knows; means between rows show by how much they are off.
     cell = problem.reference.cell_s / math.sqrt(12.0) if problem.metered else 0.0

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.characterisation._model_selection import Fit
 from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, MIN_UPDATES, ONE_POLE
+from pmtpy.analysis.characterisation.model_selection import Fit
 from pmtpy.analysis.signal.estimate import minimise, robust_sd
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
@@ -59,6 +59,7 @@ class Problem:
         return np.asarray(self.middle + t * (1.0 + rate) - offset, np.float64)
 
     def filtered(self, point: Floats) -> Floats:
+        """Return what the kernel of a point makes of the reference, in its unit."""
         window, tau, at = float(point[1]), float(point[2]), self.at(point)
         if self.own_s is None:
             return self.respond(at, window, tau)
@@ -94,6 +95,7 @@ class Problem:
 
 
 def problem_of(updates: Updates, reference: PowerTrace, pivot_s: float | None = None, *, metered: bool) -> Problem:
+    """Return the problem of a series of updates; DeclinedError: too few of them, or constant power."""
     t, y = updates.t_s, updates.watts
     wander = np.zeros(len(t)) if updates.wander_s is None else updates.wander_s
     if metered:
@@ -136,6 +138,7 @@ def problem_of_means(edges_s: Floats, watts: Floats, reference: PowerTrace, *, r
 
 
 def widths_of(fit: Fit) -> list[str]:
+    """Return the names of the widths that a family has."""
     return {BOXCAR: ["window"], ONE_POLE: ["tau"], BOTH: ["window", "tau"]}[fit.family]
 
 
@@ -186,6 +189,7 @@ def polish(problem: Problem, family: str, point: Floats, weights: Floats, *, fix
 
 
 def evaluate(problem: Problem, family: str, theta: Floats, weights: Floats) -> Fit:
+    """Return the fit at parameters of the search: offset, logarithms of widths, wander, rate in standard deviations."""
     point = _unpack(problem, family, theta)
     x = problem.filtered(point)
     gain, intercept = linear(x, problem.y, weights)
