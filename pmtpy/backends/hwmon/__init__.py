@@ -134,13 +134,10 @@ def _chips(given: str | PathLike[str] | None) -> tuple[tuple[Chip, ...], str]:
 
 def _choose(device: str | None, chips: Sequence[Chip]) -> list[Chip]:
     """Pick the chips that a device names."""
-    name, _, which = (device or "").partition("/")
-    if not device:
-        found = list(chips)
-    else:
-        found = [c for c in chips if c.name == name and (not which or which in {str(c.index), c.address})]
-    together = {c.name for c in found} == {"power_meter"}  # each of its meters is a chip of its own
-    if len(found) == 1 or (together and not which):
+    # Whole names are compared, not parts: a driver may put any character into its own.
+    found = [c for c in chips if not device or device in (c.name, f"{c.name}/{c.index}", f"{c.name}/{c.address}")]
+    # Each ACPI meter is a chip of its own; without a number all of them are meant.
+    if len(found) == 1 or (device in (None, "", "power_meter") and {c.name for c in found} == {"power_meter"}):
         return found
     listed = ", ".join(c.device + (f" ({c.address})" if c.address else "") for c in chips)
     what = "several chips fit" if found else "there is no chip"

@@ -314,6 +314,16 @@ def test_a_chip_is_named_by_number_or_address(make: Callable[[str], Board], cloc
         open_board(board, clock, "ina226/7")
 
 
+@pytest.mark.parametrize("name", ["power/me", "a chip", "ina226/1"])
+def test_any_chip_that_is_listed_can_be_opened(clock: ManualClock, tmp_path: Path, name: str) -> None:
+    chip = tmp_path / "class" / "hwmon" / "hwmon0"
+    chip.mkdir(parents=True)
+    (chip / "name").write_text(f"{name}\n")
+    (chip / "power1_input").write_text("9600000\n")
+    (device,) = hwmon.discover(sysfs_root=tmp_path).devices
+    hwmon.open_source(device, clock=clock, sysfs_root=tmp_path).close()
+
+
 def test_a_machine_without_such_chips_says_what_to_do(clock: ManualClock, tmp_path: Path) -> None:
     (tmp_path / "class" / "hwmon" / "hwmon0").mkdir(parents=True)
     (tmp_path / "class" / "hwmon" / "hwmon0" / "name").write_text("coretemp\n")
