@@ -182,7 +182,10 @@ class JlsFile(Closing):
             facts["jls"]["signals"]
             return facts, json.loads(found[AT_FIRST]) if AT_FIRST in found else {}
         except (KeyError, ValueError, TypeError) as error:
-            raise self._error("it is a JLS file, but not one of pmtpy; the Joulescope UI exports it as CSV") from error
+            raise self._error(
+                "it is a JLS file, but not one of pmtpy (the Joulescope UI exports its own as CSV), or the dump was"
+                " stopped before anything of it was on the disk: then it holds no rows"
+            ) from error
 
     # -- samples ---------------------------------------------------------------------------------------------------
 

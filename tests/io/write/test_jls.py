@@ -231,6 +231,13 @@ def test_a_recording_of_somebody_else_is_told_apart(tmp_path: Path) -> None:
         load(path)
 
 
+def test_a_dump_that_was_stopped_before_its_first_rows_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.jls"
+    pyjls.Writer(str(path)).close()
+    with pytest.raises(FileFormatError, match="or the dump was stopped before anything of it was on the disk"):
+        load(path)
+
+
 def test_a_stream_takes_none(stream: Header, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     with pytest.raises(SinkError, match="ordinary file"):
         open_sink(sys.stdout, stream, format="jls")
