@@ -96,6 +96,10 @@ SLOW = {
         "test_one_clock_ties_the_kernels_end_to_the_readings_without_a_load",
     },
     "analysis/characterisation/test_step.py": {
+        "test_a_sensor_that_takes_seconds_is_at_its_plateau_when_the_block_ends",
+        "test_each_kind_of_response_is_recognised[model0-instant-0.08]",
+        "test_each_kind_of_response_is_recognised[model2-linear-0.8]",
+        "test_each_kind_of_response_is_recognised[model3-logarithmic-0.1208]",
         "test_recorded_cards_respond_as_published",
     },
     "analysis/characterisation/test_unmetered.py": {
