@@ -31,6 +31,7 @@ from tests.cli.conftest import Pmtpy
         ("dump rapl:virtual --interval 0", "'0' is not an interval between rows; it has to be more than zero"),
         ("dump rapl:virtual -f run.xlsx", "run.xlsx: no format has the suffix .xlsx"),
         ("dump rapl:virtual -f run.parqet", "Did you mean .parquet?"),
+        ("dump rapl:virtual -f run.cvs", "Did you mean .csv?"),
         ("run -s rapl:virtual --dump run.gz -- true", "run.gz: no format has the suffix .gz"),
     ],
 )
@@ -40,6 +41,10 @@ def test_a_mistake_is_explained_and_does_nothing(pmtpy: Pmtpy, tmp_path: Path, w
     assert said in done.stderr
     assert done.stdout == ""
     assert not list(tmp_path.iterdir())
+
+
+def test_a_suffix_like_none_of_ours_gets_no_guess(pmtpy: Pmtpy) -> None:
+    assert "Did you mean" not in pmtpy("dump", "rapl:virtual", "-f", "run.xlsx").stderr
 
 
 def test_a_format_that_is_named_needs_no_suffix_that_says_it(pmtpy: Pmtpy, tmp_path: Path) -> None:
