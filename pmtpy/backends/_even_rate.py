@@ -1,7 +1,7 @@
 """How many rows a stream without times owes: the usual number in a time, and what is missing of it. Pure.
 
-Bytes that come late come after all, in the next reading; rows that a board never converted do not. So a reading with
-too few rows is judged together with the next one.
+Bytes that come late come after all; rows that a board never converted do not. So a reading with too few rows is judged
+together with those until `MISSING_S` later.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections import deque
 
 _LEAST_S = 0.005  # readings over less say little of the rate
 _SETTLED, _KEPT = 5, 64  # readings before it is believed, and of how many it is the middle
-_MISSING_S, _MISSING_SHARE = 0.02, 0.1  # seconds without rows that bursts of arrivals do not explain; share of the rest
+MISSING_S = 0.02  # seconds without rows that bursts of arrivals do not explain
+_MISSING_SHARE = 0.1  # of the rest
 
 
 class EvenRate:
@@ -32,7 +33,7 @@ class EvenRate:
         if not self.per_s:
             return 0.0
         usual_s = rows / self.per_s
-        return seconds - usual_s if seconds - usual_s > _MISSING_S + _MISSING_SHARE * usual_s else 0.0
+        return seconds - usual_s if seconds - usual_s > MISSING_S + _MISSING_SHARE * usual_s else 0.0
 
     def learn(self, rows: int, seconds: float) -> None:
         """Take note of a time in which none was missing."""

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.backends._even_rate import EvenRate
+from pmtpy.backends._even_rate import MISSING_S, EvenRate
 from pmtpy.backends._serial.diagnosis import port_finding
 from pmtpy.backends._serial.line import Line
 from pmtpy.backends._serial.port import list_ports, open_port
@@ -108,7 +108,8 @@ class _PowerSensor2Source(Source):
         part = Path(line.name).name
         self.channels = tuple(_channel(i, values[3 * i], values[3 * i + 1], values[3 * i + 2], part) for i in used)
         self._decoder, self._rate, self._bad = Decoder(used), EvenRate(), 0
-        self._held: tuple[npt.NDArray[np.uint16], list[int]] | None = None  # rows that are to be judged with the next
+        # Rows that are to be judged with those that come later, and since when they wait.
+        self._held: tuple[npt.NDArray[np.uint16], list[int], int] | None = None
         note = "samples have no time of their own: rows are spread evenly between arrivals, some 10 ms apart"
         self.identity = Identity(BACKEND, "PowerSensor2", virtual=virtual, notes=(note,))
         if relay:
@@ -133,8 +134,9 @@ class _PowerSensor2Source(Source):
         end_ns = max(pieces[-1][0], self._last_ns + len(levels))
         seconds = (end_ns - self._last_ns) / NS_PER_S
         missing_s = self._rate.missing_s(len(levels), seconds)
-        if missing_s and held is None:
-            self._held = levels, marked
+        since_ns = end_ns if held is None else held[2]
+        if missing_s and end_ns - since_ns < MISSING_S * NS_PER_S:
+            self._held = levels, marked, since_ns
             return Block.empty(columns(self.channels))
         silent = missing_s > 0.0 or end_ns - self._heard_ns > _SILENT_S * NS_PER_S
         bad = self._decoder.skipped_bytes + 2 * self._decoder.lost - self._bad

@@ -112,7 +112,8 @@ def test_rows_that_come_late_are_neither_lost_nor_misplaced(clock: ManualClock, 
             if i == 30:
                 before = sensor.read()
             clock.advance(0.2 if i == 40 else 0.04)
-            acquisition_of(sensor).step()
+            for _ in range(3):  # who reads again at once does not make them lost
+                acquisition_of(sensor).step()
         after = sensor.read()
     assert after.lost == before.lost
     assert after.uncovered_ns == before.uncovered_ns
