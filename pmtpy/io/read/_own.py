@@ -25,6 +25,7 @@ _START = ",".join(FIXED).encode() + b","
 _KINDS: dict[str, Kind] = {"marker": TEXT, "lost": INT}
 _VALUE = 8  # bytes
 _DIGIT = 1e-3  # what the last digit of the watts of a text stands for at most
+_PIECE = 1 << 16  # rows of the column of labels
 _ROUGHLY = 0.5  # an estimate of the rows from a part of the file is not off by more than this factor
 
 
@@ -177,11 +178,7 @@ def finished(
         columns = {**first, "total_J": np.full(len(columns["total_W"]), np.nan), **columns}
 
     _check.unix_time(recording, columns["time"])
-    which = np.zeros(
-        len(columns["time"]), np.intp
-    )  # by number: a text for each of many million rows is not made one by one
-    which[[row for row, _ in labels]] = range(1, len(labels) + 1)
-    marker = pd.Series(["", *(text for _, text in labels)], dtype=str).array.take(which)
+    marker = _marker_column(len(columns["time"]), labels)
     first = {n: columns.pop(n) for n in FIXED[:2]}
     made: pd.DataFrame = pd.DataFrame({**first, "marker": marker, **columns}, copy=False)
     said = _said(recording.path, kind, recording.facts, recording.broken_lines, recording.notes)
@@ -191,6 +188,22 @@ def finished(
         said["notes"].append(part.note())
     made.attrs.update(said)
     return made
+
+
+def _marker_column(n: int, labels: list[tuple[int, str]]) -> Any:
+    """Make the column of labels, of which nearly all are empty, of pieces that share their memory where they are so."""
+    import pandas as pd
+
+    texts = pd.Series(["", *(text for _, text in labels)], dtype=str)
+    rows = np.array([row for row, _ in labels], np.int64)
+    empty = texts.take(np.zeros(min(n, _PIECE), np.intp))
+    pieces = []
+    for start in range(0, max(n, 1), _PIECE):
+        here = np.flatnonzero((rows >= start) & (rows < start + _PIECE))
+        which = np.zeros(min(n - start, _PIECE), np.intp)
+        which[rows[here] - start] = here + 1
+        pieces.append(texts.take(which) if len(here) else empty.iloc[: len(which)])
+    return pd.concat(pieces, ignore_index=True).array
 
 
 def attrs(

@@ -7,8 +7,8 @@ A file that has no end, because its writer was killed or its disk was full, is r
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +71,7 @@ class ParquetRecording(Closing):
         self._tail: list[Any] = []
         beside = unfinished.folder(recording.path)
         account = self._account(beside) if beside.is_dir() and not self._ended() else None
-        options = {"memory_map": True, "page_checksum_verification": True}
+        options = {"memory_map": True, "page_checksum_verification": True, "read_dictionary": ["marker"]}
         if account is None:
             self._file = pq.ParquetFile(recording.path, **options)
             text = (self._file.metadata.metadata or {}).get(b"pmtpy")
@@ -156,8 +156,7 @@ class ParquetRecording(Closing):
         checks = _own.Checks(self._recording, names)
         numeric = [n for n in names if n != "marker"]
         before = sum(self._file.metadata.row_group(i).num_rows for i in range(groups[0])) if groups else 0
-        tables = itertools.chain((self._file.read_row_group(i) for i in groups), self._tail)
-        for done, table in enumerate(tables, start=1):
+        for done, table in enumerate(self._tables(groups), start=1):
             if not len(table):
                 continue
             if table.column("lost").null_count:
@@ -172,6 +171,17 @@ class ParquetRecording(Closing):
             before += len(table)
             yield found, labels, done / (len(groups) + len(self._tail))
 
+    def _tables(self, groups: list[int]) -> Iterator[Any]:
+        """Yield row groups, then what waited for the next; while one is worked on, the next is unpacked."""
+        if groups:
+            with ThreadPoolExecutor(1, "pmtpy-read") as ahead:
+                coming = ahead.submit(self._file.read_row_group, groups[0])
+                for i in groups[1:]:
+                    ready, coming = coming, ahead.submit(self._file.read_row_group, i)
+                    yield ready.result()
+                yield coming.result()
+        yield from self._tail
+
     def names(self) -> list[str]:
         """Return the names of the columns, which are those of ours."""
         names = list(self._file.schema_arrow.names)
@@ -180,7 +190,7 @@ class ParquetRecording(Closing):
             msg = f"it is a Parquet file, but not one of pmtpy: its columns are {found} ...; read it with pandas"
             raise self._recording.error(msg)
         _own.check_names(self._recording, names)
-        kinds = {"marker": self._pa.types.is_string, "lost": self._pa.types.is_int64}
+        kinds = {"marker": self._is_text, "lost": self._pa.types.is_int64}
         for field in self._file.schema_arrow:
             if not kinds.get(field.name, self._pa.types.is_float64)(field.type):
                 raise self._recording.error(f"column {field.name} is of type {field.type}, which pmtpy never writes")
@@ -190,6 +200,9 @@ class ParquetRecording(Closing):
             msg = "its columns are not called as those of its row groups are; copy it again from its source"
             raise self._recording.error(msg)
         return names
+
+    def _is_text(self, kind: Any) -> bool:
+        return bool(self._pa.types.is_dictionary(kind) and self._pa.types.is_string(kind.value_type))
 
     def _groups(self, part: Part) -> list[int]:
         """Return the row groups that may have rows of a part, by the least and the greatest time noted for each."""
@@ -215,13 +228,16 @@ def _end_of(account: Any) -> int:
 
 
 class _Filling:
-    """Columns of the length that is needed at most, filled from the front."""
+    """Columns of the length that is needed at most, filled from the front.
+
+    Memory that nothing is written to is none: where no rows are lost, the column that says so takes no time either.
+    """
 
     def __init__(self, names: list[str], most: int, part: Part) -> None:
         self._part = part
         self._rows = 0
         self._columns: dict[str, npt.NDArray[Any]] = {
-            n: np.empty(most, np.int64 if n == "lost" else np.float64) for n in names if n != "marker"
+            n: np.zeros(most, np.int64) if n == "lost" else np.empty(most) for n in names if n != "marker"
         }
         self._labels: list[tuple[int, str]] = []
 
@@ -230,7 +246,8 @@ class _Filling:
         rows = self._part.rows(found["elapsed"], self._rows)
         end = self._rows + rows.stop - rows.start
         for name, values in found.items():
-            self._columns[name][self._rows : end] = values[rows]
+            if name != "lost" or values.any():
+                self._columns[name][self._rows : end] = values[rows]
         self._labels += [(self._rows + row - rows.start, t) for row, t in labels if rows.start <= row < rows.stop]
         self._rows = end
         if self._part.max_rows is not None and end >= self._part.max_rows:
@@ -244,8 +261,13 @@ class _Filling:
 
 def _labels(table: Any) -> list[tuple[int, str]]:
     """Return the rows of a table that have a label, with it."""
-    import pyarrow.compute as pc
-
-    marker = table.column("marker").combine_chunks()
-    rows = np.flatnonzero(pc.binary_length(marker).to_numpy(zero_copy_only=False))  # a null has no length: NaN
-    return [(int(row), text) for row, text in zip(rows, marker.take(rows).to_pylist(), strict=True) if text]
+    found, before = [], 0
+    for chunk in table.column("marker").chunks:
+        texts = chunk if hasattr(chunk, "indices") else chunk.dictionary_encode()
+        named = [i for i, text in enumerate(texts.dictionary.to_pylist()) if text]
+        if named:
+            which = texts.indices.fill_null(-1).to_numpy()
+            rows = np.flatnonzero(np.isin(which, named)).tolist()
+            found += [(before + row, texts.dictionary[int(which[row])].as_py()) for row in rows]
+        before += len(chunk)
+    return found

@@ -294,3 +294,17 @@ def test_a_record_of_polls_has_no_energy(tmp_path: Path) -> None:
     table = pmt.load(path)
     assert [*table.columns][:6] == ["time", "elapsed", "marker", "lost", "total_W", "total_J"]
     assert table["total_J"].isna().all()
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_labels_stand_at_their_rows_however_long_the_recording(tmp_path: Path, name: str) -> None:
+    n, labelled = 200_000, {0: "first", 65_535: "a", 65_536: "b", 131_072: "a", 199_999: "last"}
+    sink = open_sink(tmp_path / name, HEADER)
+    k, none = np.arange(n), np.zeros((n, 2), np.int64)
+    joules, values = np.stack([24.0 * k * 50e-6] * 2, axis=1), np.tile([2.0, 12.0, 40.0], (n, 1))
+    marks = tuple(labelled.items())
+    sink.write(Frame(START_NS + k * 50_000, np.full((n, 2), 24.0), joules, values, none[:, 0], none, marks))
+    sink.close(Ending(Anchor(0, 0), rows=n, lost=0, dropped=0, complete=True))
+    marker = load(tmp_path / name)["marker"]
+    assert {row: marker[row] for row in np.flatnonzero((marker != "").to_numpy())} == labelled
+    assert load(tmp_path / name, start=65_534.5 * 50e-6, max_rows=2)["marker"].tolist() == ["a", "b"]
