@@ -348,7 +348,8 @@ class BoardClock:
         """Return by how many frames fewer are missing in a gap than its stamps say, where arrivals came too early."""
         if low_ns > -(1.0 - _EXCLUDES) * self._least * self._tick_ns:
             return 0
-        fewer = self._counter.unseen(gap.rest_us, 0.0, max(0.0, gap.known + low_ns / self._tick_ns))
+        most = max(0.0, gap.known + low_ns / self._tick_ns)
+        fewer = self._counter.unseen(gap.rest_us, 0.0, most, gap.alike_us)
         return min(0, fewer - gap.known) if fewer is not None else 0
 
     def _telling(self, late: Sequence[tuple[int, int, float]]) -> bool:

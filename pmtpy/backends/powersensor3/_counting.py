@@ -35,6 +35,7 @@ _MEDIAN_OF = 7
 _MIN_FRAMES, _ENOUGH_FRAMES, _SETTLED_FRAMES, _MOST_FRAMES = 32, 2048, 1 << 14, 1 << 20
 _LAST = 64  # stamps that tell where the lattice stands
 _BEHIND = 256  # stamps that tell where it stands behind a gap
+_MOVED_OF = 5.0  # standard deviations of a sum of stamps: chance does not bring that, wherever in a batch it is looked
 _SURE_OF = 3.5  # standard deviations that a mean of stamps has to stay away from another place
 _AT_ONCE = 8192
 _TURNS = 3  # within which the shortest gap is looked for: 40 frames and more, so that every remainder occurs
@@ -103,7 +104,7 @@ class FrameCounter:
         numbers: list[Ints] = []
         gaps: list[Gap] = []
         if self._slipped and len(us):
-            gaps.append(Gap(0, 0, self._place(self._slipped), self._slipped, self._apart_us / 2))
+            gaps.append(self._gap(0, self._slipped))
             self._number += self._slipped
             self._phase_us += self._place(self._slipped)
             self._aside_us, self._aside_stamps, self._slipped = 0.0, 0, 0
@@ -111,7 +112,7 @@ class FrameCounter:
         while done < len(us):
             part = us[done : done + max(_MIN_FRAMES, min(self._run // 4, _AT_ONCE))]
             end = done + len(part) == len(us)
-            found, breaks = self._lattice(part, wait=end and not last)
+            found, breaks = self._lattice(part, wait=not (end and last))
             gaps += [gap.moved(done) for gap in breaks]
             numbers.append(found)
             done += len(found)
@@ -140,7 +141,9 @@ class FrameCounter:
         begin += first * interval
         last = stamps[first:].tolist()
         off = [(us - begin - i * interval) % DEVICE_CLOCK_US - half for i, us in enumerate(last)]
-        return off if max(off) <= limit and min(off) >= -limit else []
+        if max(off) > limit or min(off) < -limit or (self._repeats and self._moved(math.fsum(off), len(off))):
+            return []
+        return off
 
     def skip(self, frames: int) -> None:
         """Take note that the newest frame has another number than was thought."""
@@ -186,21 +189,30 @@ class FrameCounter:
         off = _wrapped(us - self._expected(n))
         numbers = np.arange(self._number + 1, self._number + 1 + n)
         gaps: list[Gap] = []
-        row = _first(np.abs(off) > self._limit_us, 0)
-        while row < n:
+        begin = row = 0
+        while True:
+            row = _first(np.abs(off) > self._limit_us, row)
             back = _first(np.abs(off[: row + 1 + _GLITCH]) <= self._limit_us, row + 1)
             if back <= min(n - 1, row + _GLITCH):
-                row = _first(np.abs(off) > self._limit_us, back)
+                row = back
                 continue
             if wait and n - row <= _GLITCH:
-                n = row
+                n = min(n, row)
+            end = min(n, row)
+            stamps, slipped = self._slip(off[begin:end])
+            if stamps and slipped is None and end == n and wait:
+                n = row = n - stamps  # those that come next tell
+            if slipped:
+                begin = row = end - stamps
+                gap, moved_us = self._gap(row, slipped), self._place(slipped)
+            elif row < n:
+                gap, moved_us = self._broken(row, *self._level(off[row : row + _BEHIND]))
+                begin, row = row, row + 1
+            else:
                 break
-            rest, stamps = self._level(off[row : row + _BEHIND])
-            gap, moved_us = self._broken(row, rest, stamps)
             gaps.append(gap)
-            numbers[row:] += gap.known
-            off[row:] = _wrapped(off[row:] - moved_us)
-            row = _first(np.abs(off) > self._limit_us, row + 1)
+            numbers[gap.row :] += gap.known
+            off[gap.row :] = _wrapped(off[gap.row :] - moved_us)
         if n:
             last = off[max(n - _LAST, gaps[-1].row if gaps else 0) : n].tolist()
             self._follow(last, int(numbers[n - 1]) - self._number)
@@ -210,9 +222,9 @@ class FrameCounter:
         """Count the frames missing before a row; return by how much later stamps are off no more, too."""
         missing = self._place_of(self._aside_us + rest_us, stamps)
         if missing is not None:
-            place, aside = self._place(missing), self._aside_us
+            aside = self._aside_us
             self._aside_us, self._aside_stamps = 0.0, 0
-            return Gap(row, row, place, missing, self._apart_us / 2), place - aside
+            return self._gap(row, missing), self._place(missing) - aside
         missing = self._shortest(rest_us)
         self._aside_us += float(_wrapped(np.array(rest_us - missing * self.interval_us)))
         self._aside_stamps = stamps
@@ -221,6 +233,29 @@ class FrameCounter:
             self._phase_us, self._weight = self._phase_us + self._aside_us, stamps
             self._aside_us, self._aside_stamps = 0.0, 0
         return Gap(row, row, rest_us, missing), rest_us
+
+    def _gap(self, row: int, missing: int) -> Gap:
+        """Return the gap before a row where so many frames are missing for sure, but for whole repetitions."""
+        return Gap(row, row, self._place(missing), missing, self._apart_us / 2)
+
+    def _moved(self, sum_us: float, stamps: int) -> bool:
+        """Whether a sum of so many stamps, by how much each is off, is more than their jitter makes."""
+        return sum_us * sum_us > stamps * (_MOVED_OF * max(_LEAST_JITTER_US, self._jitter_us)) ** 2
+
+    def _slip(self, off: Floats) -> tuple[int, int | None]:
+        """Find whether stamps within the limit have moved all the same, by the place of some number of frames.
+
+        Returns how many of them, up to the last, have; and how many frames are missing before these, but for whole
+        repetitions. None: so few stamps do not tell.
+        """
+        if not self._repeats or self._aside_stamps or not len(off):
+            return 0, 0
+        sums = np.cumsum(np.clip(off, -self._limit_us, self._limit_us)[::-1])
+        stamps = 1 + int(np.argmax(sums * sums / np.arange(1, len(sums) + 1)))
+        if not self._moved(float(sums[stamps - 1]), stamps):
+            return 0, 0
+        missing = self._place_of(*self._level(off[len(off) - stamps :][:_BEHIND]))
+        return (0, 0) if missing is None and stamps >= _LAST else (stamps, missing)
 
     def _follow(self, off: Sequence[float], frames: int) -> None:
         """Take note of where the last frame stands, how much stamps jitter, and of the interval."""
@@ -234,8 +269,7 @@ class FrameCounter:
             self._limit_us = min(_TOLERANCE * self.interval_us, _ROUNDING_US + 5 * self._jitter_us)
         if self._run >= _SETTLED_FRAMES and not self._repeats:
             self._work_out_places()
-        far = len(near) >= _MIN_FRAMES and 2 * abs(shift) > self._apart_us > 0 and self._place_of(shift, len(near))
-        if self._aside_stamps or far:
+        if self._aside_stamps:
             self._aside_stamps += len(near)
             self._aside_us += shift * len(near) / max(1, self._aside_stamps)
             missing = self._place_of(self._aside_us, self._aside_stamps)

@@ -389,3 +389,25 @@ def test_a_simulated_board_is_counted_exactly_and_its_times_are_as_good_as_state
     assert found.dropped == 0
     assert found.future < 0
     assert found.held_95 > 0.99
+
+
+@pytest.mark.parametrize("name", INTERVALS)
+@pytest.mark.parametrize("at", [10, 3000, 9000, 16_990])
+def test_a_loss_that_moves_stamps_by_less_than_they_jitter_is_found_where_it_is(name: str, at: int) -> None:
+    """In one long batch, with a plain loss behind it: three places next to each other, 4 to 7 us."""
+    interval, rng = INTERVALS[name], np.random.default_rng(at)
+    places = (np.arange(1, 1000) * float(interval) + 512) % 1024 - 512
+    missing = 1 + int(np.argmax((np.abs(places) > 3.9) & (np.abs(places) < 7.1)))
+    number = np.arange(60_000)
+    number[20_000 + at :] += missing
+    number[38_000:] += 1
+    stamps = np.floor(number * float(interval) + 0.7 * rng.standard_normal(len(number))).astype(np.int64) % 1024
+    counter, counted, waits = FrameCounter(float(interval)), [], 0
+    for begin, end in ((0, 5000), (5000, 12_000), (12_000, 20_000), (20_000, 37_000), (37_000, 60_000)):
+        found = counter.count(stamps[begin - waits : end].astype(np.uint16), last=end == 60_000)
+        waits = end - begin + waits - len(found.numbers)
+        counted.append(found.numbers)
+    numbers = np.concatenate(counted)
+    assert len(numbers) == len(number)
+    assert np.flatnonzero(numbers != number).size <= 8  # the place is found but for a few frames of jitter
+    assert numbers[-1] == number[-1]
