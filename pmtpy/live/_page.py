@@ -117,7 +117,7 @@ class Page:
             tools="xpan,xwheel_zoom,xbox_zoom,xbox_select,reset,save",
             active_scroll="xwheel_zoom",
             active_drag="xbox_select",
-            title=title(track) if unit == "W" else None,
+            title=title(track, None if self._desk.one_clock else self._desk.zero(track)) if unit == "W" else None,
             name=f"{track.name} {unit}",
         )
         drawn.yaxis.axis_label = _UNITS[unit]
@@ -164,7 +164,7 @@ class Page:
                         text_color=self._theme.ink,
                     )
                 )
-        origin = self._desk.origin_unix_s
+        origin = self._desk.zero(self._desk.tracks[0]) if self._desk.one_clock else math.nan
         self._panels[-1].figure.xaxis.axis_label = (
             "seconds since the first row" if math.isnan(origin) else f"seconds since {utc(origin)}"
         )

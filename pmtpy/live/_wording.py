@@ -18,11 +18,15 @@ def utc(unix_s: float) -> str:
     return datetime.fromtimestamp(unix_s, timezone.utc).isoformat(" ", "milliseconds").removesuffix("+00:00") + " UTC"
 
 
-def title(track: Track) -> str:
-    """Return what stands above a track."""
+def title(track: Track, zero_unix_s: float | None = None) -> str:
+    """Return what stands above a track; ``zero_unix_s``: what 0 s is of it, where tracks are of different times."""
     virtual = "  [VIRTUAL]" if track.virtual else ""
     named = track.name if track.name == track.target or not track.target else f"{track.name}  ({track.target})"
-    return named + virtual + (f"  [{track.note}]" if track.note else "")
+    said = named + virtual + (f"  [{track.note}]" if track.note else "")
+    if zero_unix_s is None:
+        return said
+    zero = f"{utc(zero_unix_s)}" if math.isfinite(zero_unix_s) else "its first row, of which no time is known"
+    return f"{said}  [another time than the others: 0 s is {zero}]"
 
 
 def state(track: Track) -> str:

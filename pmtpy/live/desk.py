@@ -19,10 +19,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+_APART_S = 1.0  # a recording that begins so long after the others ended does not follow them
+
+
 class Desk:
     """Tracks below each other on one axis, whose zero is the first row of the earliest.
 
-    Recordings that share no time are each placed from their own start.
+    Recordings that share no time are laid on each other: those that follow or overlap each other keep their places, and
+    the zero of each such group is the first row of its earliest.
     """
 
     def __init__(self, tracks: Sequence[Track]) -> None:
@@ -31,23 +35,33 @@ class Desk:
         self.live = [t for t in tracks if isinstance(t, LiveTrack)]
         for track in self.live:
             track.take()
-        self.origin_unix_s = self._common()
+        self._zeros = self._groups()  # by track: Unix time of the axis' zero; NaN: the track tells no time
         self._triggers: dict[int, tuple[Trigger, Callable[[float], None]]] = {}
         self._seen: dict[int, float] = {}
 
-    def _common(self) -> float:
-        """Unix time of the axis' zero; NaN where the tracks share no time."""
-        known = sorted((t.start_unix_s, t.start_unix_s + t.span[1]) for t in self.tracks)
-        reached = known[0][1] if known else math.nan
-        for start, end in known[1:]:
-            if not start <= reached + 1.0:
-                return math.nan
-            reached = max(reached, end)
-        return known[0][0] if known else math.nan
+    def _groups(self) -> list[float]:
+        zeros = [math.nan] * len(self.tracks)
+        known = sorted((t.start_unix_s, i) for i, t in enumerate(self.tracks) if math.isfinite(t.start_unix_s))
+        zero, reached = math.nan, -math.inf
+        for start, i in known:
+            zero = start if start > reached + _APART_S else zero
+            reached = max(reached, start + self.tracks[i].span[1])
+            zeros[i] = zero
+        return zeros
+
+    def zero(self, track: Track) -> float:
+        """Return the Unix time at which a track has the axis' zero; NaN where it tells no time."""
+        return self._zeros[self.tracks.index(track)]
+
+    @property
+    def one_clock(self) -> bool:
+        """Whether what stands below each other happened at the same time."""
+        return len(self._zeros) < 2 or all(zero == self._zeros[0] for zero in self._zeros)
 
     def offset(self, track: Track) -> float:
         """Return where a track's own zero is on the axis."""
-        return track.start_unix_s - self.origin_unix_s if math.isfinite(self.origin_unix_s) else 0.0
+        zero = self.zero(track)
+        return track.start_unix_s - zero if math.isfinite(zero) else 0.0
 
     @property
     def span(self) -> tuple[float, float]:

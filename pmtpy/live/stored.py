@@ -20,7 +20,7 @@ from pmtpy.core.channel import TOTAL
 from pmtpy.core.closing import Closing
 from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats, Ints, Layout
-from pmtpy.errors import SinkError, TargetError
+from pmtpy.errors import FileFormatError, SinkError, TargetError
 from pmtpy.io.read.blocks import OpenRecording, open_blocks
 from pmtpy.io.recorded import regions_in
 from pmtpy.live._grown import Rows
@@ -75,14 +75,21 @@ class StoredTrack:
     def __init__(self, name: str, recording: OpenRecording) -> None:
         self.name = name
         numbers = [n for n in recording.names if n not in {"time", "elapsed", "lost"}]
+        # Of a record of polls, nobody has counted its energy.
+        unknown = [f"{n[:-2]}_J" for n in numbers if n.endswith("_W") and f"{n[:-2]}_J" not in numbers]
+        numbers += unknown
         self.lines: Sequence[Line] = lines_of(numbers)
         named = [line.name for line in self.lines if line.unit == "W"]
         shown = [f"{line.name}_{line.unit}" for line in self.lines]
+        if not self.lines:
+            msg = f"{recording.path} holds nothing that can be drawn: no watts, volts, amperes, C or Hz"
+            raise FileFormatError(msg)
         slicer, self.start_unix_s = Slicer(most_gaps=None), math.nan
         with contextlib.ExitStack() as files:
             kept = {n: files.enter_context(Column()) for n in ("elapsed", "lost", *numbers)}
             for block in recording.blocks:
-                found, t = block.columns, block.columns["elapsed"]
+                t = block.columns["elapsed"]
+                found = block.columns | {n: np.full(len(t), np.nan) for n in unknown}
                 if len(t) and math.isnan(self.start_unix_s):
                     self.start_unix_s = float(found["time"][0]) - float(t[0])
                 for column, file in kept.items():

@@ -17,6 +17,7 @@ from pmtpy.emulators.world import make_world
 from pmtpy.errors import TargetError
 from pmtpy.live._export import KINDS, write_part
 from pmtpy.live._grown import Grown
+from pmtpy.live._wording import title
 from pmtpy.live.desk import Desk
 from pmtpy.live.sensing import LiveTrack
 from pmtpy.live.stored import StoredTrack
@@ -334,3 +335,35 @@ def test_channels_are_read_back_from_metadata(tmp_path: Path) -> None:
         assert [getattr(c, name) for c in layout.energy] == [getattr(c, name) for c in channels]
     assert layout_of({"channels": [{"name": "a"}]}) is None
     assert layout_of(None) is None
+
+
+def _csv(path: Path, start_unix_s: float, columns: str = "total_W,total_J") -> StoredTrack:
+    """Write ten seconds of 50 W."""
+    rows = (f"{start_unix_s + k / 10:.6f},{k / 10:.6f},,0,50,{5.0 * k}" for k in range(101))
+    wide = 4 + len(columns.split(","))
+    lines = [",".join(row.split(",")[:wide]) for row in rows]
+    path.write_text("\n".join([f"time,elapsed,marker,lost,{columns}", *lines]) + "\n")
+    return StoredTrack.of_file(path.name, path)
+
+
+def test_recordings_of_different_times_say_so_and_those_of_one_time_keep_their_places(tmp_path: Path) -> None:
+    a, later, unknown, another_day = (
+        _csv(tmp_path / f"{i}.csv", start) for i, start in enumerate([1.7e9, 1.7e9 + 5.0, float("nan"), 1.7e9 + 86_400])
+    )
+    desk = Desk([unknown, a, another_day, later])
+    assert [desk.offset(t) for t in desk.tracks] == [0.0, 0.0, 0.0, 5.0]
+    assert not desk.one_clock
+    assert "0 s is 2023-11-14 22:13:20.000 UTC" in title(later, desk.zero(later))
+    assert "0 s is its first row, of which no time is known" in title(unknown, desk.zero(unknown))
+    together = Desk([later, a])
+    assert together.one_clock
+    assert [together.offset(t) for t in together.tracks] == [5.0, 0.0]
+    assert "0 s" not in title(a)
+
+
+def test_a_power_of_which_nobody_counted_the_energy_is_shown_without_joules(tmp_path: Path) -> None:
+    track = _csv(tmp_path / "polls.csv", 1.7e9, "total_W")
+    assert [(line.name, line.unit) for line in track.lines] == [("total", "W")]
+    (found,) = select(track, 2.0, 6.0).powers
+    assert np.isnan(found.joules)
+    assert (found.low, found.high) == (50.0, 50.0)

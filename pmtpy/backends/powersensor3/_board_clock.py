@@ -349,8 +349,11 @@ class BoardClock:
         if low_ns > -(1.0 - _EXCLUDES) * self._least * self._tick_ns:
             return 0
         most = max(0.0, gap.known + low_ns / self._tick_ns)
-        fewer = self._counter.unseen(gap.rest_us, 0.0, most, gap.alike_us)
-        return min(0, fewer - gap.known) if fewer is not None else 0
+        for alike_us in (gap.alike_us, ALIKE_US):  # else stamps are late from now on
+            fewer = self._counter.unseen(gap.rest_us, 0.0, most, alike_us)
+            if fewer is not None:
+                return min(0, fewer - gap.known)
+        return 0
 
     def _telling(self, late: Sequence[tuple[int, int, float]]) -> bool:
         """Whether enough has come since a gap to tell a loss from a delay, or will not come."""
