@@ -15,7 +15,7 @@ import numpy as np
 
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, of_product, sum_budgets, uncertainty_budget
 from pmtpy.analysis.uncertainty.channel_times import is_power
-from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected, summarise
+from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected, late_joules, summarise
 from pmtpy.core.channel import Channel, Derivation
 from pmtpy.core.rows import Floats, Frame, Layout
 from pmtpy.regions._kept import Kept
@@ -25,6 +25,7 @@ from pmtpy.regions._kept import Kept
 _CONTRADICTION_SD = 3.0
 _AGREEMENT_SD = 1.0  # within which another power of the part takes the counter's side
 _STILL_REFRESHES = 3.0  # one may pass before a counter moves, and one more if rows come late
+_LAG_CORRECTED = "lag corrected"
 _FORGOTTEN = (
     "the rows of the region are not kept any more, so how the power moved is judged by its ends alone; ask sooner, or "
     "keep more with history_s="
@@ -73,10 +74,27 @@ def judged(kept: Kept) -> Judgement:
     return Judgement(tuple(found), summed, (*remarks, _FORGOTTEN) if forgotten else remarks)
 
 
-def contradicted(kept: Kept) -> bool:
-    """Whether a part may have used more than the whole that it lies in, so that the energy of that is in doubt."""
-    joules, inside = kept.joules, kept.facts.layout.inside
-    return any(joules[p] > joules[i] for i, parts in inside for p in parts)
+def energies(kept: Kept) -> list[tuple[float, str]] | None:
+    """Return the energy of every channel and how it was come by, as :func:`judged` will; None: only that can tell.
+
+    That is so where a profile knows the kernel, and where a part seems to have used more than the whole that it lies
+    in, so that the energy of that is in doubt.
+    """
+    layout = kept.facts.layout
+    if kept.facts.kernels:
+        return None
+    found = [(joules, c.energy_method.value) for c, joules in zip(layout.energy, kept.joules, strict=True)]
+    late = [i for i in kept.facts.late if not kept.uncovered_s[i]]
+    if late:
+        rows = Frame.joined(kept.stretches)
+        powers = [layout.energy[i] for i in late]
+        by = late_joules(powers, kept.times_s(rows), rows.watts.T[1:][late], kept.seconds)
+        for i, joules in zip(late, by, strict=True):
+            if joules:
+                found[i] = found[i][0] + joules, f"{found[i][1]}, {_LAG_CORRECTED}"
+    if any(found[p][0] > found[i][0] for i, parts in layout.inside for p in parts):
+        return None
+    return found
 
 
 def _found(kept: Kept, rows: Frame) -> tuple[list[Found], bool]:
@@ -96,7 +114,7 @@ def _found(kept: Kept, rows: Frame) -> tuple[list[Found], bool]:
         seen = summarise(channels, t_s, some, interval, _moved(channels, rows, plain))
         for i, channel, as_shown in zip(plain, channels, seen, strict=True):
             one = lag_corrected(channel, as_shown)
-            budget, corrected = uncertainty_budget(channel, one), "" if one is as_shown else "lag corrected"
+            budget, corrected = uncertainty_budget(channel, one), "" if one is as_shown else _LAG_CORRECTED
             found[i] = Found(channel, one.joules, one.uncovered_s, budget, corrected)
             why = kept.doubts.get(i)
             found[i] = found[i].warned(f"{channel.name}: {why}") if why else found[i]

@@ -39,7 +39,7 @@ class Facts:
     kernels: Mapping[str, Profile]  # of the channels of power whose profile knows the kernel
     reach_s: tuple[float, ...]  # how long after an instant rows still tell something of it, for each channel of energy
     margin_s: float  # how far around a region rows tell something of it, or of when the register is renewed
-    by_rows: bool  # the joules themselves come of the rows, not of the curve alone
+    late: tuple[int, ...]  # channels of energy whose lag is counted back
 
     @classmethod
     def of(cls, made: Acquisition) -> Facts:
@@ -55,8 +55,8 @@ class Facts:
         reach = tuple([_reach_s(c, kernels.get(c.name)) for c in layout.energy])
         both = zip(layout.energy, reach, strict=True)
         margin = max([_margin_s(c, r, corrected=c.name in kernels) for c, r in both], default=0.0)
-        by_rows = bool(kernels) or any(may_be_lag_corrected(c) for c in layout.energy)
-        return cls(layout, calibration, kernels, reach, margin, by_rows)
+        late = tuple([i for i, c in enumerate(layout.energy) if may_be_lag_corrected(c)])
+        return cls(layout, calibration, kernels, reach, margin, late)
 
 
 _facts: weakref.WeakKeyDictionary[Acquisition, Facts] = weakref.WeakKeyDictionary()

@@ -2,8 +2,8 @@
 
 Nothing here reads a sensor or asks for the time: it tells of what an acquisition has kept. Joules, watts and seconds
 come at once; how far to trust them costs several times as much, so it is judged when somebody asks, by the rows that
-had come when the energy was asked for. Where the joules themselves come of the rows (a correction), or a channel
-contradicts another one, all is judged at once.
+had come when the energy was asked for. A lag that is counted back is found at once. Where a profile corrects the
+joules, or a channel contradicts another one, all is judged at once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 
 from pmtpy.core.channel import TOTAL, Channel
 from pmtpy.core.load_intervals import LoadIntervals
-from pmtpy.regions._judgement import Judgement, contradicted, judged
+from pmtpy.regions._judgement import Judgement, energies, judged
 from pmtpy.regions._kept import Kept
 from pmtpy.regions._pending import Pending
 from pmtpy.regions.measurement import Measurement, Trust, calibration_of, to_be_judged, widest
@@ -41,12 +41,13 @@ def interval_energy(
     """
     kept = Kept.of(made, a, b, load)
     pending = Pending(partial(judged, kept))
-    if kept.facts.by_rows or contradicted(kept):
+    early = energies(kept)
+    if early is None:
         known = [_Known(f.joules, f.uncovered_s, f.method) for f in pending.result().found]
     else:
         pending.wait()
-        both = zip(kept.facts.layout.energy, kept.joules, kept.uncovered_s, strict=True)
-        known = [_Known(joules, unknown, c.energy_method.value) for c, joules, unknown in both]
+        both = zip(early, kept.uncovered_s, strict=True)
+        known = [_Known(joules, unknown, method) for (joules, method), unknown in both]
     return _recorded(kept, known, peaks, pending)
 
 

@@ -22,7 +22,24 @@ from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 from tests.support.worlds import Counter, Gauge, Stream, counter_sensor
 
-KINDS = {"counter": Counter, "gauge": Gauge, "stream": Stream}
+
+class Late(Gauge):
+    """Powers that are known to be late: means over a while, and one with a pole; and one of which nobody knows."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        gpu = self.channels[0]
+        self.channels = (
+            gpu.timed(window_s=0.05),
+            replace(gpu.timed(window_s=0.4, lag_s=0.25), name="gpu.average", domain="gpu/1"),
+            replace(gpu, name="gpu.memory", domain="gpu/2"),
+        )
+
+    def poll(self) -> list[float]:
+        return [super().poll()[0]] * 3
+
+
+KINDS = {"counter": Counter, "gauge": Gauge, "late": Late, "stream": Stream}
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -143,6 +160,33 @@ def test_copies_of_what_is_not_judged_yet_are_whole() -> None:
         assert m.uncertainty_joules > 0
     with pytest.raises(AttributeError, match="no attribute 'uncertainty'"):
         m.uncertainty  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_a_lag_is_counted_back_before_anybody_asks_how_far_to_trust_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = counting(monkeypatch)
+    clock = ManualClock()
+    sensor = Sensor(Late(make_world("square:low=30,high=90,hz=0.25", clock=clock)), "test", clock)
+    with sensor:
+        made = acquisition_of(sensor)
+
+        def run(seconds: float) -> None:
+            for _ in range(round(seconds / 0.01)):
+                clock.advance(0.01)
+                made.step()
+
+        run(1.8)
+        begin = made.now()
+        run(0.4)  # the load falls in its middle
+        end = made.now()
+        run(1.0)
+        with made.lock:
+            a, b = made.readings(begin, end)
+            m = interval_energy.interval_energy(made, a, b)
+        assert [c.method for c in m.channels.values()] == ["integrated, lag corrected"] * 2 + ["integrated"]
+        late = m.channels["gpu.memory"].joules - np.array([c.joules for c in m.channels.values()])
+        np.testing.assert_allclose(late, [60 * 0.025, 60 * 0.2, 0.0], atol=0.4)  # it counts what came later; one row
+        assert not asked
+        assert m.uncertainty_joules > 0
 
 
 def test_what_contradicts_itself_is_judged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

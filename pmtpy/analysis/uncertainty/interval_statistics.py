@@ -8,7 +8,7 @@ measured program what this module costs.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -57,23 +57,24 @@ def summarise(
     moved : bool, shape (k, n), optional
         Of counters: whether they moved since the row before. None: always.
     """
-    used = np.isfinite(watts)  # the first row of a counter has no power yet
-    if moved is not None and not moved.all():
-        used &= moved | ~np.any(used & moved, axis=1, keepdims=True)
     found: list[IntervalStatistics | None] = [None] * len(channels)
-    for columns in _alike(channels, used):
-        mask = used[columns[0]]
-        whole = bool(mask.all())
-        power = watts[columns] if whole else watts[columns][:, mask]
-        for i, seen in zip(
-            columns,
-            _Together([channels[i] for i in columns], t_s, t_s if whole else t_s[mask], power, interval.spacing_s).seen(
-                interval, columns
-            ),
-            strict=True,
-        ):
+    for columns, together in _sorted(channels, t_s, watts, moved, interval.spacing_s):
+        for i, seen in zip(columns, together.seen(interval, columns), strict=True):
             found[i] = seen
     return [f for f in found if f is not None]
+
+
+def late_joules(channels: Sequence[Channel], t_s: Floats, watts: Floats, length_s: float) -> list[float]:
+    """Return by how much :func:`lag_corrected` will change each energy, without all else that :func:`summarise` finds.
+
+    Arguments as there; powers only. 0 where the lag is a guess.
+    """
+    found = [0.0] * len(channels)
+    some = [i for i, channel in enumerate(channels) if may_be_lag_corrected(channel)]
+    for columns, together in _sorted([channels[i] for i in some], t_s, watts[some]):
+        for i, late in zip(columns, together.late(length_s), strict=True):
+            found[some[i]] = late
+    return found
 
 
 def summarise_one(
@@ -112,6 +113,25 @@ def lag_corrected(channel: Channel, seen: IntervalStatistics) -> IntervalStatist
     if not may_be_lag_corrected(channel) or seen.uncovered_s or not seen.late_joules:
         return seen
     return seen._replace(joules=seen.joules + seen.late_joules, late_joules=_LAG_U * seen.late_joules)
+
+
+def _sorted(
+    channels: Sequence[Channel],
+    t_s: Floats,
+    watts: Floats,
+    moved: npt.NDArray[np.bool_] | None = None,
+    spacing_s: float = 0.0,
+) -> Iterator[tuple[list[int], _Together]]:
+    """Yield the channels that are alike, by number, and their rows."""
+    used = np.isfinite(watts)  # the first row of a counter has no power yet
+    if moved is not None and not moved.all():
+        used &= moved | ~np.any(used & moved, axis=1, keepdims=True)
+    for columns in _alike(channels, used):
+        mask = used[columns[0]]
+        whole = bool(mask.all())
+        power = watts[columns] if whole else watts[columns][:, mask]
+        alike = [channels[i] for i in columns]
+        yield columns, _Together(alike, t_s, t_s if whole else t_s[mask], power, spacing_s)
 
 
 def _alike(channels: Sequence[Channel], used: npt.NDArray[np.bool_]) -> list[list[int]]:
@@ -316,9 +336,7 @@ class _Together:
         if self.power:
             span = span_s(self.like)  # of a part-time sensor they say nothing, and of a wide window too little
             known = known and span is not None and 0.9 * sample <= span <= 1.5 * sample
-        tau = self.low_pass_s
-        shift = lag - tau
-        instants = [0.0, shift, length, length + shift]
+        instants = self._late_instants(length)
         if time_u:
             instants += [time_u, length + time_u, -time_u, length - time_u]
         if known:
@@ -327,15 +345,32 @@ class _Together:
                 float(t[min(len(t) - 1, int(t.searchsorted(high)))]),
             ]
         run = self._running(np.array(instants))
-        late = run[:, 3] - run[:, 2] - run[:, 1] + run[:, 0]
-        if tau:
-            late = late + tau * (self._shown(length + shift) - self._shown(shift))
+        late = self._late(run, length)
         clock = [0.0] * len(run)
         if time_u:
             later = run[:, 5] - run[:, 2] - run[:, 4] + run[:, 0]
             earlier = run[:, 2] - run[:, 7] - run[:, 0] + run[:, 6]
             clock = np.maximum(abs(later), abs(earlier)).tolist()
-        return late.tolist(), (run[:, -1] - run[:, -2]).tolist() if known else [math.inf] * len(run), clock
+        return late, (run[:, -1] - run[:, -2]).tolist() if known else [math.inf] * len(run), clock
+
+    def late(self, length: float) -> list[float]:
+        """By how much the energy is late, alone."""
+        if not len(self.t):
+            return [0.0] * len(self.p)
+        return self._late(self._running(np.array(self._late_instants(length))), length)
+
+    def _late_instants(self, length: float) -> list[float]:
+        shift = self.lag - self.low_pass_s
+        return [0.0, shift, length, length + shift]
+
+    def _late(self, run: Floats, length: float) -> list[float]:
+        """``run``: the energy up to the four instants, and further ones."""
+        late, tau = run[:, 3] - run[:, 2] - run[:, 1] + run[:, 0], self.low_pass_s
+        if tau:
+            shift = self.lag - tau
+            late = late + tau * (self._shown(length + shift) - self._shown(shift))
+        found: list[float] = late.tolist()
+        return found
 
     def _shown(self, at: float) -> Floats:
         """Power that was shown at an instant, by straight lines between rows; beyond them the nearest."""
