@@ -250,7 +250,8 @@ class FrameCounter:
         """
         if not self._repeats or self._aside_stamps or not len(off):
             return 0, 0
-        sums = np.cumsum(np.clip(off, -self._limit_us, self._limit_us)[::-1])
+        near = np.where(np.abs(off) <= 2 * self._limit_us, off, 0.0)  # a stamp that is off by more tells nothing
+        sums = np.cumsum(near[::-1])
         stamps = 1 + int(np.argmax(sums * sums / np.arange(1, len(sums) + 1)))
         if not self._moved(float(sums[stamps - 1]), stamps):
             return 0, 0

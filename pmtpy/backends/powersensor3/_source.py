@@ -51,6 +51,7 @@ _SENTENCES = {
     "damaged": "the stream was damaged {amount:.0f} times on the line",
     "skipped": "{amount:.0f} bytes belonged to no whole frame and were skipped",
     "dropped": "{amount:.0f} bytes were dropped because the program did not fetch them for minutes",
+    "unlabelled": "{amount:.0f} labels of marks were dropped, whose frames must have been lost",
     "returned": "{amount:.0f} frames were counted as lost, arrived late and were dropped",
 }
 
@@ -202,12 +203,14 @@ class PowerSensor3Source(Source):
     def _block(self, rows: Rows) -> Block:
         t_ns, lost = rows.t_ns, rows.lost
         gaps = t_ns[lost > 0].tolist() if lost is not None else []
-        marks = []
+        marks, dropped = [], self._marks.dropped
         for row in rows.marked:
             at_ns = int(t_ns[row])
             before = [gap for gap in (self._gap_ns, *gaps) if gap <= at_ns]
             marks.append((row, self._marks.pop(at_ns, before[-1])))
         self._marks.forget(int(t_ns[-1]))
+        if self._marks.dropped > dropped:
+            self._journal.add("unlabelled", int(t_ns[0]), int(t_ns[-1]), 0.0, self._marks.dropped - dropped)
         self._gap_ns = gaps[-1] if gaps else self._gap_ns
         self._note_damage(int(t_ns[0]), int(t_ns[-1]))
         levels = rows.levels[:, self._columns]

@@ -171,7 +171,8 @@ def test_a_label_whose_frame_was_lost_does_not_go_to_the_next_mark() -> None:
     labels = MarkLabels()
     labels.push(1_000_000_000, "lost")
     labels.push(1_600_000_000, "next")
-    assert labels.pop(1_601_000_000) == "next"
+    assert labels.pop(1_601_000_000, gap_ns=1_001_000_000) == "next"
+    assert labels.dropped == 1
     assert labels.pop(1_700_000_000) == ""
 
 
@@ -185,6 +186,17 @@ def test_after_a_loss_a_label_that_is_a_little_late_is_taken_for_lost() -> None:
     labels.push(2_010_000_000, "second")
     assert labels.pop(2_010_400_000, gap_ns=1_000_500_000) == "first"
     assert labels.pop(2_010_500_000, gap_ns=1_000_500_000) == "second"
+
+
+@pytest.mark.parametrize("late_ms", [30, 80, 200, 1500])
+def test_labels_that_the_board_takes_late_are_paired_in_order(late_ms: int) -> None:
+    labels = MarkLabels()
+    sent_ms = [0, 20, 100, 120, 200]
+    for ms in sent_ms:
+        labels.push(1_000_000_000 + ms * 1_000_000, f"at {ms}")
+    marked = [labels.pop(1_000_000_000 + (ms + late_ms) * 1_000_000) for ms in sent_ms]
+    assert marked == [f"at {ms}" for ms in sent_ms]
+    assert labels.dropped == 0
 
 
 def test_a_marked_frame_without_a_label_is_marked_without_one() -> None:
