@@ -723,3 +723,21 @@ def test_time_that_may_be_missing_between_the_rows_is_in_the_uncertainty() -> No
     assert known.uncertainty_joules < 3.0
     assert doubted.uncertainty_joules == pytest.approx(math.hypot(known.uncertainty_joules, 0.1 * 60.0), rel=0.05)
     assert set(told) <= set(doubted.warnings)
+
+
+def test_of_a_stream_that_is_behind_it_is_said_by_how_much() -> None:
+    clock = ManualClock()
+    source = Stream(make_world("square:low=30,high=90,hz=3", clock=clock))
+    with Sensor(source, "line", clock) as sensor:
+        made = acquisition_of(sensor)
+        for _ in range(200):
+            clock.advance(0.05)
+            source.held_ns = clock.now_ns() - 2_000_000_000
+            made.step()
+        with pmt.region("work", sensor) as r:
+            clock.advance(0.1)
+            source.held_ns += 100_000_000
+        m = r["line"]
+    assert m.coverage == 0.0
+    assert all("Its newest row is 2 s older than the end of the region" in w for w in m.warnings)
+    assert not any("no reading falls" in w or "was taken to go on" in w for w in m.warnings)

@@ -335,15 +335,23 @@ class _Judge:
         """Say what a reader of the number must know."""
         name, seen = self.channel.name, self.seen
         out = self._too_short(components)
-        if seen.rows == 0 and self.power and not out:
+        # Later than the power of the newest row is taken to go on: then there is no energy either.
+        behind = seen.uncovered_s > 0 and seen.behind_s > seen.extrapolated_s
+        if seen.rows == 0 and self.power and not out and not behind:
             out.append(f"{name}: no reading falls into the region of {_duration(seen.seconds)}")
         if seen.uncovered_s > 0:
             share = seen.uncovered_s / seen.seconds if seen.seconds > 0 else 1.0
             out.append(
                 f"{name}: no energy is known for {_duration(seen.uncovered_s)} ({share:.0%} of the region); "
                 "the joules do not contain it"
+                + (
+                    f". Its newest row is {_duration(seen.behind_s)} older than the end of the region: rows come late, "
+                    "or not at all; asking later tells more"
+                    if behind
+                    else ""
+                )
             )
-        if seen.late_swing_watts and seen.extrapolated_s > DOUBTFUL_SHARE * seen.seconds:
+        if not behind and seen.late_swing_watts and seen.extrapolated_s > DOUBTFUL_SHARE * seen.seconds:
             out.append(
                 f"{name}: rows of the last {_duration(min(seen.extrapolated_s, seen.seconds))} have not come yet; the "
                 "power before was taken to go on there, and asking a little later tells more"

@@ -67,6 +67,7 @@ class IntervalStatistics(NamedTuple):
     dropped_joules: float = 0.0
     # standard uncertainty of what a power was while its register was not renewed though it was due
     skipped_joules: float = 0.0
+    behind_s: float = 0.0  # how much older than the end of the interval the newest row is
 
 
 class Interval(NamedTuple):

@@ -224,6 +224,7 @@ class _Together:
                 of_late[i][1],
                 dropped[i],
                 skipped[i],
+                max(0.0, beyond),
             )
             for i, (column, channel) in enumerate(zip(columns, self.channels, strict=True))
         ]
