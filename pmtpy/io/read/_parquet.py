@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _VALUE = 8  # bytes
+_INDEX = "__index_level_"  # columns that pandas adds for rows that were picked out
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -156,12 +157,12 @@ class ParquetRecording(Closing):
         checks = _own.Checks(self._recording, names)
         numeric = [n for n in names if n != "marker"]
         before = sum(self._file.metadata.row_group(i).num_rows for i in range(groups[0])) if groups else 0
-        for done, table in enumerate(self._tables(groups), start=1):
+        for done, table in enumerate(self._tables(groups, names), start=1):
             if not len(table):
                 continue
             if table.column("lost").null_count:
                 raise self._recording.error("a row does not say how many were lost before it; pmtpy did not write it")
-            found: Columns = {n: table.column(n).to_numpy(zero_copy_only=False) for n in numeric}
+            found: Columns = {n: _numbers(table.column(n), n) for n in numeric}
             left = checks.left(found, np.arange(before + 1, before + len(table) + 1))
             labels = _labels(table)
             if not left.all():
@@ -171,38 +172,44 @@ class ParquetRecording(Closing):
             before += len(table)
             yield found, labels, done / (len(groups) + len(self._tail))
 
-    def _tables(self, groups: list[int]) -> Iterator[Any]:
+    def _tables(self, groups: list[int], names: list[str]) -> Iterator[Any]:
         """Yield row groups, then what waited for the next; while one is worked on, the next is unpacked."""
         if groups:
             with ThreadPoolExecutor(1, "pmtpy-read") as ahead:
-                coming = ahead.submit(self._file.read_row_group, groups[0])
+                coming = ahead.submit(self._file.read_row_group, groups[0], names)
                 for i in groups[1:]:
-                    ready, coming = coming, ahead.submit(self._file.read_row_group, i)
+                    ready, coming = coming, ahead.submit(self._file.read_row_group, i, names)
                     yield ready.result()
                 yield coming.result()
         yield from self._tail
 
     def names(self) -> list[str]:
         """Return the names of the columns, which are those of ours."""
-        names = list(self._file.schema_arrow.names)
+        every = list(self._file.schema_arrow.names)
+        names = [n for n in every if not n.startswith(_INDEX)]
         if not _own.is_csv((",".join(names) + ",").encode()):
             found = ", ".join(names[:6])
             msg = f"it is a Parquet file, but not one of pmtpy: its columns are {found} ...; read it with pandas"
             raise self._recording.error(msg)
         _own.check_names(self._recording, names)
-        kinds = {"marker": self._is_text, "lost": self._pa.types.is_int64}
+        kinds = {"marker": self._is_text, "lost": self._pa.types.is_integer}
         for field in self._file.schema_arrow:
-            if not kinds.get(field.name, self._pa.types.is_float64)(field.type):
-                raise self._recording.error(f"column {field.name} is of type {field.type}, which pmtpy never writes")
+            if field.name in names and not kinds.get(field.name, self._is_number)(field.type):
+                wanted = "text" if field.name == "marker" else "whole numbers" if field.name == "lost" else "numbers"
+                raise self._recording.error(f"column {field.name} is of type {field.type}; write it anew as {wanted}")
         # Each name stands there twice: in the list of columns, and in the account of each row group.
         groups = [self._file.metadata.row_group(i) for i in range(self._file.metadata.num_row_groups)]
-        if any(g.column(j).path_in_schema != name for g in groups for j, name in enumerate(names)):
+        if any(g.column(j).path_in_schema != name for g in groups for j, name in enumerate(every)):
             msg = "its columns are not called as those of its row groups are; copy it again from its source"
             raise self._recording.error(msg)
         return names
 
+    def _is_number(self, kind: Any) -> bool:
+        return bool(self._pa.types.is_integer(kind) or self._pa.types.is_floating(kind))
+
     def _is_text(self, kind: Any) -> bool:
-        return bool(self._pa.types.is_dictionary(kind) and self._pa.types.is_string(kind.value_type))
+        kind = kind.value_type if self._pa.types.is_dictionary(kind) else kind
+        return bool(self._pa.types.is_string(kind) or self._pa.types.is_large_string(kind))
 
     def _groups(self, part: Part) -> list[int]:
         """Return the row groups that may have rows of a part, by the least and the greatest time noted for each."""
@@ -257,6 +264,12 @@ class _Filling:
     def done(self) -> tuple[dict[str, npt.NDArray[Any]], list[tuple[int, str]]]:
         """Return the columns as far as they are filled, and the labels."""
         return {name: values[: self._rows] for name, values in self._columns.items()}, self._labels
+
+
+def _numbers(column: Any, name: str) -> npt.NDArray[Any]:
+    """Return a column as it is held in memory; other programs write whole watts as whole numbers."""
+    found: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return found.astype(np.int64 if name == "lost" else np.float64, copy=False)
 
 
 def _labels(table: Any) -> list[tuple[int, str]]:

@@ -308,3 +308,18 @@ def test_labels_stand_at_their_rows_however_long_the_recording(tmp_path: Path, n
     marker = load(tmp_path / name)["marker"]
     assert {row: marker[row] for row in np.flatnonzero((marker != "").to_numpy())} == labelled
     assert load(tmp_path / name, start=65_534.5 * 50e-6, max_rows=2)["marker"].tolist() == ["a", "b"]
+
+
+def test_rows_that_pandas_has_picked_out_and_written_are_read(tmp_path: Path) -> None:
+    table = load(_write(tmp_path / "a.parquet"))
+    table["total_W"] = table["total_W"].astype(np.int64)  # whole watts
+    table["marker"] = table["marker"].astype("category")
+    picked = table[table["pair0_W"] > 0].iloc[3:50:2]
+    picked.to_parquet(tmp_path / "b.parquet")
+    found = load(tmp_path / "b.parquet")
+    assert list(found.columns) == list(table.columns)
+    assert found["total_W"].dtype == np.float64
+    assert found["lost"].dtype == np.int64
+    np.testing.assert_array_equal(found["total_J"], picked["total_J"])
+    assert found["marker"].tolist() == picked["marker"].tolist()
+    assert found.attrs["complete"] is None
