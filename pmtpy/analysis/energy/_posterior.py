@@ -30,6 +30,18 @@ _FAINT = 1e-4  # of the highest reading: noise that every reading has, and each 
 
 
 @dataclass(frozen=True, slots=True)
+class Rising:
+    """What is not known of the switches behind the first unknown, the rise of a load."""
+
+    # shape (e,) and (2, e); their instants; the variance of each about its stamp, and that part of it by which the
+    # stamp is off
+    at_s: Floats
+    off2: Floats
+    rise2: float  # mean square of the rise: a switch that is off by a while is so much power that is there or is not
+    felt: Floats  # shape (k,); by how much each unknown moves what is seen of the load
+
+
+@dataclass(frozen=True, slots=True)
 class Terms:
     """Unknowns that all readings share, as straight lines about some values of them."""
 
@@ -43,13 +55,13 @@ class Terms:
     # float, float64 of shape (k,); the energy of the interval there, and the derivatives
     joules: float
     weights: Floats
-    scatter: Floats  # shape (n,); variance that they add to each reading
+    rising: Rising | None = None
 
     @classmethod
     def none(cls, readings: int) -> Terms:
         """Return no terms at all."""
         nothing, rows = np.zeros(0), np.zeros(readings)
-        return cls(nothing, nothing, nothing, rows, np.zeros((readings, 0)), 0.0, nothing, rows)
+        return cls(nothing, nothing, nothing, rows, np.zeros((readings, 0)), 0.0, nothing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +84,7 @@ class Posterior:
     bounds_s: Floats
     watts: Floats
     unknowns: Floats  # shape (k,); of the terms
+    spread: Floats  # shape (k, k); covariance of these
     evidence: float  # logarithm of the likelihood of the readings, a constant aside; 0 unless it was asked for
     # (mean, variance): of the steps, of the excess, and of what the readings differ by; none where the evidence was
     # asked for
@@ -148,7 +161,7 @@ class Readings:
         walk = np.full(len(self._free), moved / period) + self._free
         return Pace(walk, np.full(len(walk) + 1, moved * period / 16.0), np.ones(len(self.y)))
 
-    def next(self, pace: Pace, found: Posterior, terms: Terms) -> Pace:
+    def next(self, pace: Pace, found: Posterior) -> Pace:
         """Find the pace anew from what moved."""
         (moved, moved_v), (rose, rose_v), (missed, missed_v) = found.moments
         period = self.response.period_s
@@ -159,7 +172,7 @@ class Readings:
         least = _LEAST_VARIANCE * self._noise2 * period / 4.0
         counted = self._stretch.sums(np.clip(1.0 - rose_v / pace.scatter, 0.0, 1.0)) + _LEAST_VARIANCE
         scatter = np.maximum(self._stretch.sums(rose**2) / counted, least)
-        off = (missed**2 + missed_v) / (self._noise2 + terms.scatter)
+        off = (missed**2 + missed_v) / self._noise2
         trust = (_READING_TAIL + 1.0) / (_READING_TAIL + off)
         return Pace(np.maximum(walk, _LEAST_VARIANCE * self._noise2 / period) + self._free, scatter, np.asarray(trust))
 
@@ -170,10 +183,20 @@ class Readings:
         walk = np.where(self._unseen, np.minimum(np.maximum(walk, hidden), self._bounded), walk)
         return Pace(walk, _BEFORE * pace.scatter, pace.trust)
 
+    def _off(self, rising: Rising) -> list[Floats]:
+        """Return how much switches that are off scatter the power of each cell, for a rise of one watt."""
+        cell = np.clip(np.searchsorted(self.bounds_s, rising.at_s) - 1, 0, len(self._root) - 1)
+        return [np.bincount(cell, off2, len(self._root)) / self._root**2 for off2 in rising.off2]
+
     def solve(self, pace: Pace, terms: Terms, *, judged: bool = False) -> Posterior:
         """Find the power, the terms' unknowns and the energy for a given pace, and the evidence if it is ``judged``."""
         sources, steps = self._sources, self._sources.steps
-        variance = np.concatenate([pace.walk, pace.scatter, (self._noise2 + terms.scatter) / pace.trust])
+        kinds = np.cumsum([steps, sources.cells])
+        own = np.concatenate([pace.walk, pace.scatter, self._noise2 / pace.trust])
+        variance = own.copy()
+        if terms.rising:
+            off, stamped = self._off(terms.rising)
+            variance[kinds[0] : kinds[1]] += terms.rising.rise2 * off
         shown = np.column_stack([self.y - terms.shown + terms.columns @ terms.at, terms.columns])
         sides = np.zeros((sources.rows, shown.shape[1] + 1))
         sides[: len(shown) - 1, :-1] = self._differences(shown)
@@ -185,6 +208,10 @@ class Readings:
         precision = np.diag(1.0 / terms.sd**2)
         left = sides[:, 1:-1].T @ solved.found[:, 1:-1] + precision
         right = sides[:, 1:-1].T @ solved.found[:, 0] + precision @ terms.mean
+        seen = self._covariance.seen(solved)
+        if terms.rising:
+            scattered = float(stamped @ seen[kinds[0] : kinds[1]])
+            left, right = _drawn_out(left, right, terms.rising.felt, terms.sd, scattered)
         spread = np.linalg.inv(left)
         unknowns = spread @ right
         found = alone - moved @ unknowns
@@ -194,7 +221,6 @@ class Readings:
         missing = self._rest - within[:, -1]  # what the readings leave of each source in the energy
         begins = float(level[0] - level[1:] @ unknowns - sources.level @ found)
         walked = np.cumsum(np.append(begins, found[:steps] * self._apart))
-        kinds = np.cumsum([steps, sources.cells])
         evidence = 0.0
         moments: tuple[tuple[Floats, Floats], ...] = ()
         if judged:
@@ -203,17 +229,34 @@ class Readings:
             evidence = -2.0 * float(np.sum(np.log(terms.sd))) - solved.log_determinant
             evidence -= float(np.linalg.slogdet(left)[1]) + left_over
         else:
-            unsure = variance * (1.0 - variance * self._covariance.seen(solved)) + np.sum((moved @ spread) * moved, 1)
-            moments = tuple(zip(np.split(found, kinds), np.split(unsure, kinds), strict=True))
+            part = own / variance
+            unsure = own * (1.0 - own * seen) + part**2 * np.sum((moved @ spread) * moved, 1)
+            moments = tuple(zip(np.split(part * found, kinds), np.split(unsure, kinds), strict=True))
         return Posterior(
             joules + terms.joules + float(terms.weights @ (unknowns - terms.at)),
             float(variance @ missing**2) + float(felt @ spread @ felt),
             self.bounds_s,
             np.asarray(walked + found[kinds[0] : kinds[1]] / self._root, np.float64),
             np.asarray(unknowns, np.float64),
+            np.asarray(spread, np.float64),
             evidence / 2.0,
             moments,
         )
+
+
+def _drawn_out(left: Floats, right: Floats, felt: Floats, sd: Floats, scattered: float) -> tuple[Floats, Floats]:
+    """Return the normal equations with a rise that is no longer drawn to nothing by switches that are off.
+
+    Of what readings tell of the rise, so much is told by switches that are off instead of by a load that varies:
+    errors in variables (Fuller, Measurement Error Models, 1987, 1.2). That is taken away; and as it may have been
+    anything from none of it to all, what readings tell of the rise is less sure by as much (a rectangle's end).
+    """
+    spread = np.linalg.inv(left)
+    known = 1.0 / float(felt @ spread @ felt)
+    told, rise = known - 1.0 / float(felt**2 @ sd**2), float(felt @ spread @ right) * known
+    true = max(told - scattered, 1e-9 * known)
+    tells = true / (1.0 + (rise / true * max(told - true, 0.0)) ** 2 / (3.0 * true))
+    return left + (tells - told) * np.outer(felt, felt), right + (tells / true - 1.0) * rise * felt
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.energy._posterior import MISSING, Terms
+from pmtpy.analysis.energy._posterior import MISSING, Rising, Terms
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
@@ -34,14 +34,12 @@ _WAKE = 0.2  # of what was shown at most: how much a board's rest differs before
 _PAUSE, _PAUSE_S = 3.0, 0.5  # times the usual distance of switches, and seconds, from which the load has paused
 _MOST_PAUSES = 12  # pauses that are reckoned with, the nearest to the interval
 _STEPS = np.array([1e-4, 1e-4, 5e-3])  # of early, late, wide, for derivatives: well below any kernel
-_START_S, _END_S = (
-    3e-4,
-    3.5e-4,
-)  # by which single starts and ends scatter about the stamps, less what all have in common
+# By which single starts and ends scatter about the stamps, less what all have in common; no more than stamps of a
+# regular load scatter themselves.
+_START_S, _END_S = 3e-4, 3.5e-4
 _UNSEEN = 3.0  # a load that was never shown may be so many times what was: a board idles at some tenth of its limit
-# Times what stamps may be off: a load that varies less in the readings tells no levels. What stamps scatter by passes
-# for phases, and at three times it draws the rise down by a tenth.
-_TELLING = 3.0
+# Median size of second differences of instants that scatter by a second; fewer of them than these say little.
+_MEDIAN_BEND, _BENDS = 0.6745 * math.sqrt(6.0), 8
 _FARTHEST = 3.0  # standard deviations from what was known beforehand within which lines are drawn anew
 
 
@@ -58,6 +56,7 @@ class StampedLoad:
     mean: Floats
     sd: Floats
     wakings: Floats
+    off2: Floats  # shape (2, switches); variance of each about its stamp, and of its stamp
 
     @classmethod
     def beforehand(
@@ -78,7 +77,9 @@ class StampedLoad:
             [_UNSEEN * highest, early * math.sqrt(1.0 - 2.0 / math.pi), late, wide, 0.0 if shows else _LATE_SHARE]
         )
         mean, sd = np.append(mean, np.zeros(len(wake))), np.maximum(np.append(sd, wake), 1e-9)
-        return cls(load, response, t_s, region, mean, sd, wakings)
+        each = [[_START_S, _END_S], [_scatter(load.on_s, _START_S), _scatter(load.off_s, _END_S)]]
+        off2 = np.tile(np.square(each), len(load.on_s))
+        return cls(load, response, t_s, region, mean, sd, wakings, off2)
 
     def near(self, found: Floats) -> Floats:
         """Return values near enough to what was known beforehand to draw lines about."""
@@ -86,8 +87,8 @@ class StampedLoad:
         limit[0] = math.inf
         return np.asarray(np.clip(found, self.mean - limit, self.mean + limit), np.float64)
 
-    def about(self, at: Floats) -> Terms:
-        """Return readings and energy as straight lines in the unknowns about ``at``."""
+    def about(self, at: Floats, rise2: float) -> Terms:
+        """Return readings and energy as straight lines in the unknowns about ``at``; ``rise2``: see :class:`Rising`."""
         (start, end), step_s, early = self.region, float(_STEPS[0]), float(at[1])
         rise, late, wide, slow = float(at[0]), float(at[2]), float(at[3]), float(at[4])
         ended = [self.load.ending(early + by) for by in (-step_s, 0.0, step_s)]
@@ -103,17 +104,16 @@ class StampedLoad:
         behind = np.mean(behind_each, axis=0) - seen
         woken = [self.response.step(self.t_s - self.response.delay_s - wakes) for wakes in self.wakings]
         columns = np.column_stack([seen + slow * behind, *(rise * m for m in moved), rise * behind, *woken])
-        unsure = np.hypot(_END_S * moved[0], _START_S * (moved[0] + moved[1]))
-        if np.std(columns[:, 0]) < _TELLING * math.sqrt(float(np.mean(unsure**2))):
-            columns[:, :5] = np.mean(columns[:, :5], axis=0)  # what is left of the load may be stamps that are off
         on = [load.share(start, end) for load in ended]
         after = float(np.mean([ended[1].share(start - by, end - by) for by in _BEHIND_S])) - on[1]
         woken_s = np.clip(end - np.maximum(self.wakings, start), 0.0, None)
         weights = [on[1] + slow * after, rise * (on[2] - on[0]) / (2.0 * step_s), 0.0, 0.0, rise * after, *woken_s]
-        scatter = (rise * unsure) ** 2
         shown = rise * columns[:, 0] + columns[:, 5:] @ at[5:]
         joules = rise * weights[0] + float(woken_s @ at[5:])
-        return Terms(at, self.mean, self.sd, shown, columns, joules, np.array(weights), np.asarray(scatter, np.float64))
+        felt = np.zeros(len(at))
+        felt[0], felt[4] = 1.0, -rise
+        rising = Rising(ended[1].edges, self.off2, rise2, felt)
+        return Terms(at, self.mean, self.sd, shown, columns, joules, np.array(weights), rising)
 
     def _seen(self, load: LoadIntervals, wide: float, late_s: Sequence[float]) -> Floats:
         """Show a load to readings that are later by several times, one row for each, by a kernel that is wider."""
@@ -124,6 +124,12 @@ class StampedLoad:
         )
         shown = wider.shown(load, np.concatenate([self.t_s - late for late in late_s]))
         return np.asarray(shown.reshape(len(late_s), -1), np.float64)
+
+
+def _scatter(stamps_s: Floats, usual_s: float) -> float:
+    """Return by how much switches scatter about their stamps: not more than these do where a load is regular."""
+    bends = np.abs(np.diff(stamps_s, 2))
+    return min(usual_s, float(np.median(bends)) / _MEDIAN_BEND) if len(bends) >= _BENDS else usual_s
 
 
 def _wakings(load: LoadIntervals, t_s: Floats, region: tuple[float, float]) -> Floats:

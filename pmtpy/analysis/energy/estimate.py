@@ -214,11 +214,12 @@ def _informed(readings: Readings, load: StampedLoad) -> Posterior:
     """Explain readings by a stamped load and a rest."""
     at, pace = load.mean.copy(), readings.first()
     at[0] = float(np.ptp(readings.y))
+    rise2 = float(at[0] ** 2)
     for _ in range(_ROUNDS):
-        terms = load.about(at)
-        found = readings.solve(pace, terms)
-        at, pace = load.near(found.unknowns), readings.next(pace, found, terms)
-    return readings.solve(readings.stated(pace), load.about(at))
+        found = readings.solve(pace, load.about(at, rise2))
+        at, pace = load.near(found.unknowns), readings.next(pace, found)
+        rise2 = float(found.unknowns[0] ** 2 + found.spread[0, 0])
+    return readings.solve(readings.stated(pace), load.about(at, rise2))
 
 
 def _hardly(share: float) -> str:
@@ -236,7 +237,7 @@ def _alone(readings: Readings, t_s: Floats, region: tuple[float, float]) -> Post
     """
     nothing, pace = Terms.none(len(t_s)), readings.first()
     for _ in range(_ROUNDS):
-        pace = readings.next(pace, readings.solve(pace, nothing), nothing)
+        pace = readings.next(pace, readings.solve(pace, nothing))
     pace = readings.stated(pace)
     found = [readings.solve(pace, nothing, judged=True)]
     odds = [found[0].evidence]
@@ -269,7 +270,7 @@ def _steps(at: Sequence[float], end_s: float, readings: Readings, t_s: Floats) -
     columns = np.column_stack([response.step(t_s - response.delay_s - a) for a in at])
     sd = np.full(k, max(float(np.ptp(readings.y)), response.noise_in_s, 1e-9))
     weights = np.array([end_s - a for a in at])
-    return Terms(np.zeros(k), np.zeros(k), sd, np.zeros(n), columns, 0.0, weights, np.zeros(n))
+    return Terms(np.zeros(k), np.zeros(k), sd, np.zeros(n), columns, 0.0, weights)
 
 
 # --- what is stated ---

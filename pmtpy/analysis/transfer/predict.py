@@ -191,6 +191,9 @@ def _doubts(model: Transfer, own: Table) -> list[str]:
     stray = own.core_mhz[(own.core_mhz < low) | (own.core_mhz > high)]
     if len(stray):
         found.append(f"measured at {stray[0]:.0f} MHz, outside the clocks of the training")
+    warm, usual = (t.temperature_c[np.isfinite(t.temperature_c)] for t in (own, model.train))
+    if len(warm) and len(usual) and not 2 * usual.min() - usual.max() <= np.mean(warm) <= 2 * usual.max() - usual.min():
+        found.append(f"measured at {np.mean(warm):.0f} degrees, far from the temperatures of the training")
     columns = (("power_w", own.power_w, model.train.power_w), ("time_ms", own.time_s, model.train.time_s))
     for name, ours, theirs in columns:
         level, least, most = float(np.mean(np.log(ours))), math.log(theirs.min()), math.log(theirs.max())

@@ -174,6 +174,8 @@ def test_clocks_in_another_unit_are_declined_and_other_units_noted() -> None:
         predict(model, replace(given, set_mhz=given.set_mhz / 1e3, core_mhz=given.core_mhz / 1e3), [1500.0])
     assert "its power_w is far" in predict(model, replace(given, power_w=given.power_w * 1e3), [1500.0])[0].note
     assert "its time_ms is far" in predict(model, replace(given, time_s=given.time_s / 1e3), [1500.0])[0].note
+    warmer = replace(given, temperature_c=given.temperature_c * 1.8 + 32.0)  # in Fahrenheit
+    assert "far from the temperatures of the training" in predict(model, warmer, [1500.0])[0].note
     assert predict(model, given, [1500.0])[0].note == ""
 
 
