@@ -24,7 +24,6 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
 BEFORE_S = 5.0  # rows before a region that tell when the register is renewed, at least
-_WIDE_PERIODS = 1.5  # periods of a kernel, beyond which several of them tell of an instant
 _AHEAD = 3.0  # periods for which the last power may go on
 _TIMELY = 0.05  # of the period: instants that are less sure than this say nothing of a load that is switched
 _MOST_SWITCHES = 20_000  # of a load in one region; more would take seconds, and are faster than any sensor's kernel
@@ -63,9 +62,7 @@ def after_s(response: Response) -> float:
     """How long after the end of a region rows still tell something of it; 0 where nothing is done here."""
     if not response.shaped or not response.period_s:
         return 0.0
-    if response.span_s > _WIDE_PERIODS * response.period_s:
-        return 2.0 * (response.span_s + abs(response.delay_s)) + 2.0 * response.period_s
-    return abs(response.lag_s) + response.span_s + 2.0 * response.period_s
+    return 2.0 * (response.span_s + abs(response.delay_s) + response.period_s)
 
 
 def live_energy(

@@ -12,8 +12,7 @@ import numpy as np
 
 from pmtpy.core.rows import Floats, Ints
 
-_BLOCK = 32  # rows: below it the time goes into the loop, above it into products
-_ONE = 48  # rows up to which one block is cheapest
+_BLOCK = 48  # rows: below it the time goes into the loop, above it into products
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class BandedCovariance:
     def __init__(self, rows: int, first: Ints, columns: Floats) -> None:
         wide = columns.shape[1]
         self._rows = rows
-        self._block = b = rows if rows <= _ONE else max(_BLOCK, wide)
+        self._block = b = min(rows, max(_BLOCK, wide))
         self._blocks = -(-rows // b)
         # Rows that nothing moves stand for none: those behind the last, and those of readings that are not there.
         moved = np.bincount((first[:, None] + np.arange(wide)).ravel(), (columns != 0.0).ravel(), self._blocks * b)

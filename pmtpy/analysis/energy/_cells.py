@@ -21,7 +21,6 @@ from pmtpy.core.rows import Floats, Ints
 
 _IN_A_PERIOD = 4  # cells in a period ...
 _IN_A_WINDOW = 20  # ... but no more than this in a window of several
-_SEEN = 0.95  # of a period: a window that is shorter has bounds of its own
 _SAME_BOUND = 1e-3  # of a period: bounds this near each other are one
 
 
@@ -32,7 +31,7 @@ def bounds_of(ends_s: Floats, response: Response, until_s: float) -> Floats:
     lead = np.arange(ends_s[0] - period, first - period, -period)[::-1]
     tail = np.arange(ends_s[-1] + period, until_s + period, period)
     marks = [lead, ends_s, tail]
-    if 0.0 < window < _SEEN * period:
+    if 0.0 < window < period:
         marks.append(ends_s - window)
     bounds = np.sort(np.concatenate(marks))
     bounds = bounds[np.diff(bounds, prepend=-np.inf) > _SAME_BOUND * period]

@@ -21,12 +21,12 @@ from pmtpy.core.rows import Floats, Ints
 _WALK_TAIL = 1.0  # degrees of freedom of the walk's pace about its usual one: loads rest, and step
 _READING_TAIL = 4.0  # of the readings: the usual robust choice (Lange, Little, Taylor, JASA 84, 1989)
 _PACE_PERIODS = 0.5  # periods either side over which the walk's pace is one
-_STRETCH = 5.0  # periods either side over which the scatter of the power is one
+STRETCH = 5.0  # periods either side over which the scatter of the power is one
 _BEFORE = 2.0  # a pace that was found from one step is half of what it was before that, for one degree of freedom
-_HIDDEN = 0.12  # of the highest reading in a period, by which power ramps unseen after a load's start
+# Of the highest reading in a period, by which power ramps after a load's start where readings are missing.
+_HIDDEN = 0.12
 MISSING = 1.5  # periods between two readings from which one is missing
-_LEAST_VARIANCE = 1e-4  # of the variance of a reading, in a cell: power that moves less cannot be seen to move
-_FAINT = 1e-4  # of the highest reading: noise that every reading has, and each sum of few cells
+_LEAST = 1e-4  # of the highest reading: noise; of a reading's variance, in a cell: power that moves less is not seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Readings:
         adds = np.concatenate([after[1:] * self._apart, seconds / self._root, np.zeros(len(ends))])
         self._rest = adds - self._length * sources.level
         highest = float(np.max(np.abs(power)))
-        self._noise2 = max(response.noise_in_s, _FAINT * highest, 1e-6) ** 2
+        self._noise2 = max(response.noise_in_s, _LEAST * highest, 1e-6) ** 2
         self._free = np.zeros(sources.steps)
         for at in unknown_at:  # what was switched before the stamps begin, and after they end, is not known
             place = int(np.clip(np.searchsorted(bounds, at) - 1, 0, len(self._free) - 1))
@@ -147,7 +147,7 @@ class Readings:
         apart = np.concatenate([[0.0], np.diff(ends), [np.inf]])
         self._hidden = (_HIDDEN * highest) ** 2 / response.period_s if stamped else 0.0
         self._near = _Neighbours.within(bounds[1:-1], _PACE_PERIODS * response.period_s)
-        self._stretch = _Neighbours.within((bounds[1:] + bounds[:-1]) / 2.0, _STRETCH * response.period_s)
+        self._stretch = _Neighbours.within((bounds[1:] + bounds[:-1]) / 2.0, STRETCH * response.period_s)
         gap = apart[np.searchsorted(ends, bounds[1:-1])]
         self._unseen = gap > MISSING * response.period_s
         # A walk between two readings strays by q gap / 4 in the middle: power in a gap keeps within what was shown.
@@ -169,12 +169,12 @@ class Readings:
         decided = np.clip(1.0 - moved_v / pace.walk, 0.0, 1.0) * inner
         usual = 1.0 / float(np.mean(1.0 / pace.walk[inner]))
         walk = (_WALK_TAIL * usual + self._near.sums(moved**2 * inner)) / (_WALK_TAIL + self._near.sums(decided))
-        least = _LEAST_VARIANCE * self._noise2 * period / 4.0
-        counted = self._stretch.sums(np.clip(1.0 - rose_v / pace.scatter, 0.0, 1.0)) + _LEAST_VARIANCE
+        least = _LEAST * self._noise2 * period / 4.0
+        counted = self._stretch.sums(np.clip(1.0 - rose_v / pace.scatter, 0.0, 1.0)) + _LEAST
         scatter = np.maximum(self._stretch.sums(rose**2) / counted, least)
         off = (missed**2 + missed_v) / self._noise2
         trust = (_READING_TAIL + 1.0) / (_READING_TAIL + off)
-        return Pace(np.maximum(walk, _LEAST_VARIANCE * self._noise2 / period) + self._free, scatter, np.asarray(trust))
+        return Pace(np.maximum(walk, _LEAST * self._noise2 / period) + self._free, scatter, np.asarray(trust))
 
     def stated(self, pace: Pace) -> Pace:
         """Return the pace by which an interval is stated: the mean one where nothing was seen."""

@@ -26,7 +26,7 @@ from pmtpy.core.rows import Floats
 # the blocks of a kernel end unevenly (docs/corrections.md). Root mean square; never longer: stamps enclose it.
 _EARLY_S, _EARLY_SHARE = 7e-4, 0.005
 _LATE_S = 9e-4  # rows are stamped 3 to 6 ms before they are read, not alike in every session: that range over sqrt(12)
-_WIDTH = (1e-3, 0.25)  # error of the kernel's width: below it is nothing, above its derivative says nothing of it
+_WIDE = 1e-3  # error of the kernel's width, at least
 _LATE_SHARE = 0.2  # share of the rise that follows late ...
 _BEHIND_S = (0.01, 0.025, 0.045)  # ... by these times alike: clocks ramp and are held for 30 to 150 ms
 _LONG_BLOCK = 5.0  # periods, or widths of the kernel: in longer blocks the rest shows by itself how the power rose
@@ -40,7 +40,6 @@ _START_S, _END_S = 3e-4, 3.5e-4
 _UNSEEN = 3.0  # a load that was never shown may be so many times what was: a board idles at some tenth of its limit
 # Median size of second differences of instants that scatter by a second; fewer of them than these say little.
 _MEDIAN_BEND, _BENDS = 0.6745 * math.sqrt(6.0), 8
-_FARTHEST = 3.0  # standard deviations from what was known beforehand within which lines are drawn anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class StampedLoad:
         shows = shows and float(np.max(np.diff(t_s))) < MISSING * response.period_s
         late = math.hypot(_LATE_S, response.lag_u)
         # The lag's interval bounds that of the width, which moves the lag by half as much.
-        wide = float(np.clip(2.0 * math.hypot(response.tau_u, response.lag_u) / max(response.span_s, 1e-9), *_WIDTH))
+        wide = max(2.0 * math.hypot(response.tau_u, response.lag_u) / max(response.span_s, 1e-9), _WIDE)
         highest, wakings = float(np.max(np.abs(power))), _wakings(load, t_s, region)
         wake = np.full(len(wakings), _WAKE * highest)
         mean = np.array([0.0, early * math.sqrt(2.0 / math.pi), 0.0, 0.0, 0.0])  # time on: half a normal distribution
@@ -80,12 +79,6 @@ class StampedLoad:
         each = [[_START_S, _END_S], [_scatter(load.on_s, _START_S), _scatter(load.off_s, _END_S)]]
         off2 = np.tile(np.square(each), len(load.on_s))
         return cls(load, response, t_s, region, mean, sd, wakings, off2)
-
-    def near(self, found: Floats) -> Floats:
-        """Return values near enough to what was known beforehand to draw lines about."""
-        limit = _FARTHEST * self.sd
-        limit[0] = math.inf
-        return np.asarray(np.clip(found, self.mean - limit, self.mean + limit), np.float64)
 
     def about(self, at: Floats, rise2: float) -> Terms:
         """Return readings and energy as straight lines in the unknowns about ``at``; ``rise2``: see :class:`Rising`."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.energy._posterior import Pace, Posterior, Readings, Terms
+from pmtpy.analysis.energy._posterior import STRETCH, Pace, Posterior, Readings, Terms
 from pmtpy.analysis.energy._stamped import StampedLoad
 from pmtpy.analysis.signal.estimate import rounding_error
 from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, FULL_COVERAGE
@@ -25,10 +25,9 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
 _ROUNDS = 8  # of finding power and pace in turn
-# Periods either side that tell how the power moves, and the levels of a stamped load
-_AROUND, _STAMPED = 20.0, 40.0
+_AROUND = 40.0  # periods either side that tell how the power moves, and the levels of a stamped load
 _STEP_ODDS = 0.2  # odds beforehand that the power stepped just where a region begins, or ends
-_CALM, _BESIDE = 1.5, 5.0  # periods outside such a step in which nothing else happened, and that tell how calm
+_CALM = 1.5  # periods outside such a step in which nothing else happened
 _INSIDE = 0.2  # periods inside the region that belong to the step
 # Half of what a square wave of a period up to that of the readings holds is T/(8 sqrt 3), 0.07 of its swing and T; and
 # its swing is larger than what readings show of it.
@@ -104,7 +103,7 @@ def region_energy(
     ----------
     t_s, watts : float64, shape (n,)
         Updates as shown by the sensor (not corrected), in order, reaching a lag beyond both ends; those around the
-        interval tell more of it, 20 periods either side, or 40 where the load is stamped.
+        interval tell more of it, 40 periods either side.
     response : Response
         Kernel, gain, offset and their uncertainties.
     load : LoadIntervals, optional
@@ -123,7 +122,7 @@ def region_energy(
         msg = "an energy cannot be corrected without the time between updates: give the response a period"
         raise ValueError(msg)
     region, power = (start_s, end_s), response.power(watts)
-    near = _around(t_s, response, region, _AROUND if load is None else _STAMPED, ahead_s)
+    near = _around(t_s, response, region, ahead_s)
     t, seen = t_s[near], power[near]
     begins = float(t[0]) - response.delay_s - response.span_s
     inside = slice(*np.searchsorted(t - response.lag_s, region))
@@ -178,14 +177,14 @@ def likely_energy(
 # --- which readings ---
 
 
-def _around(t_s: Floats, response: Response, region: tuple[float, float], periods: float, ahead_s: float) -> slice:
+def _around(t_s: Floats, response: Response, region: tuple[float, float], ahead_s: float) -> slice:
     """Return the readings that tell something of an interval, or refuse it."""
     start, end = region
     if not end > start:
         msg = f"the interval from {start} to {end} s is empty"
         raise CoverageError(msg)
     period = response.period_s
-    reach = max(periods * period, 2.0 * response.span_s) + abs(response.delay_s)
+    reach = max(_AROUND * period, 2.0 * response.span_s) + abs(response.delay_s)
     first, last = (int(i) for i in np.searchsorted(t_s, [start - reach, end + reach]))
     seen_s = t_s[first:last] - response.lag_s  # what stands for half a period either side
     until = (
@@ -217,7 +216,7 @@ def _informed(readings: Readings, load: StampedLoad) -> Posterior:
     rise2 = float(at[0] ** 2)
     for _ in range(_ROUNDS):
         found = readings.solve(pace, load.about(at, rise2))
-        at, pace = load.near(found.unknowns), readings.next(pace, found)
+        at, pace = found.unknowns, readings.next(pace, found)
         rise2 = float(found.unknowns[0] ** 2 + found.spread[0, 0])
     return readings.solve(readings.stated(pace), load.about(at, rise2))
 
@@ -259,7 +258,7 @@ def _calm(pace: Pace, readings: Readings, ends: Sequence[float], end_s: float) -
     for at in ends:
         outside = (inner - at if at == end_s else at - inner) / period
         near = (outside > -_INSIDE) & (outside < _CALM)
-        beside = pace.walk[np.abs(inner - at) < _BESIDE * period]
+        beside = pace.walk[np.abs(inner - at) < STRETCH * period]
         walk[near] = np.minimum(walk[near], np.quantile(beside, 0.25)) if len(beside) else walk[near]
     return replace(pace, walk=walk)
 
