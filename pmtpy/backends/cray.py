@@ -33,7 +33,9 @@ _UNITS = {"energy": "J", "power": "W", "temp": "C"}
 _SCAN_HZ = 10.0
 _ATTEMPTS = 4  # reading all files takes well under a millisecond, so a refresh in between is rare and two do not happen
 _STALE_S = 30.0  # ten times a second, so after this the controller has stopped
-_STAMP_SLACK_S = 2.0  # a stamp this near to the wall clock is Unix time; the files are at most 0.1 s old
+# Refreshes: the files are at most one old, so a stamp that is nearer to the wall clock than this is Unix time. One that
+# is further off is of a clock of its own, however near: rows that bear it would stand beside the work that they measure.
+_STAMP_SLACK = 3.0
 _MAX_WATTS = 20_000.0  # a node; the largest blades feed about 6 kW to one
 # The maker states no accuracy; assumed is what uncalibrated meters on boards were found off (Shalavi et al., 2023).
 _GAIN_U = 0.03
@@ -263,7 +265,8 @@ class _CraySource(PolledSource):
         if self._unix_ns is None:
             anchor = self._clock.anchor()
             self._unix_ns = anchor.monotonic_ns - anchor.unix_ns
-            self._is_unix = abs(now_ns - (stamp_us * 1000 + self._unix_ns)) <= _STAMP_SLACK_S * NS_PER_S
+            off_ns = abs(now_ns - (stamp_us * 1000 + self._unix_ns))
+            self._is_unix = off_ns <= _STAMP_SLACK * self.traits.interval_s * NS_PER_S
         return stamp_us * 1000 + self._unix_ns if self._is_unix else self._device.place(stamp_us * 1000, now_ns)
 
     def close(self) -> None:

@@ -81,6 +81,22 @@ def test_a_row_has_the_time_of_the_scan_and_comes_once(node: NodeController, clo
     source.close()
 
 
+@pytest.mark.parametrize("behind_s", [-1.5, 0.5, 1.5])
+def test_stamps_of_a_controller_whose_clock_is_off_by_a_second_do_not_place_rows_there(
+    node: NodeController, clock: ManualClock, behind_s: float
+) -> None:
+    source = cray.open_source(None, clock=clock, sysfs_root=node.tree.root)
+    anchor = clock.anchor()
+    for i in range(20):
+        clock.advance(0.1)
+        unix_us = (clock.now_ns() + anchor.unix_ns - anchor.monotonic_ns) // 1000 - round(behind_s * 1e6)
+        for path in (node.tree.root / DIRECTORY).glob("*energy"):
+            node.tree.write(f"{DIRECTORY}/{path.name}", f"{1000 + i} J {unix_us} us")
+        node.tree.write(f"{DIRECTORY}/freshness", 100 + i)
+        assert abs(int(source.read().t_ns[0]) - clock.now_ns()) < 1_000_000
+    source.close()
+
+
 def test_a_stamp_of_unknown_epoch_counts_from_the_first_reading(
     node: NodeController, clock: ManualClock, world: World
 ) -> None:
