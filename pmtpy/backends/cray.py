@@ -34,7 +34,7 @@ _SCAN_HZ = 10.0
 _ATTEMPTS = 4  # reading all files takes well under a millisecond, so a refresh in between is rare and two do not happen
 _STALE_S = 30.0  # ten times a second, so after this the controller has stopped
 # Refreshes: the files are at most one old, so a stamp that is nearer to the wall clock than this is Unix time. One that
-# is further off is of a clock of its own, however near: rows that bear it would stand beside the work that they measure.
+# is further off is of a clock of its own: rows that bear it would stand beside the work that they measure.
 _STAMP_SLACK = 3.0
 _MAX_WATTS = 20_000.0  # a node; the largest blades feed about 6 kW to one
 # The maker states no accuracy; assumed is what uncalibrated meters on boards were found off (Shalavi et al., 2023).
