@@ -129,5 +129,8 @@ def _read(
             table = read(recording)
             _sidecar.describe(table, facts)  # our own dumps for PMT and PowerSensor3 have metadata beside them
             return part.of_table(table)
+    if not recording.head:
+        msg = f"{place} is empty: its writer was stopped, or found no room, before the first row; measure again"
+        raise FileFormatError(msg)
     msg = f"{place} is not a recording of power that pmtpy knows; it knows: {_KNOWN}"
     raise FileFormatError(msg)

@@ -323,3 +323,10 @@ def test_rows_that_pandas_has_picked_out_and_written_are_read(tmp_path: Path) ->
     np.testing.assert_array_equal(found["total_J"], picked["total_J"])
     assert found["marker"].tolist() == picked["marker"].tolist()
     assert found.attrs["complete"] is None
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet", "a.jls", "a.pmt"])
+def test_an_empty_file_is_called_empty(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(FileFormatError, match="is empty: its writer was stopped"):
+        load(tmp_path / name)
