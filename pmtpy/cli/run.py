@@ -29,11 +29,16 @@ from pmtpy.cli.terminal import is_terminal, progress
 from pmtpy.cli.values import count
 from pmtpy.core.clock import duration_of
 from pmtpy.core.presentation import in_same_digits, number_or_none
-from pmtpy.errors import PmtError, SinkError, TargetError
+from pmtpy.errors import BackendUnavailableError, PmtError, SinkError, TargetError
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
 from pmtpy.regions.total import sum_up
 from pmtpy.sensor.sensor import Sensor
+
+_NOT_STARTED = (
+    "pmtpy run: the command was not started, because a sensor that -s names cannot be used; without -s it is measured "
+    "by whatever is available (pmtpy list)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,13 @@ def run(args: argparse.Namespace) -> int:
     targets = chosen_targets(args.sensor, everything=True)
     baseline_s: float | None = args.baseline
     divert = args.json and not args.output
-    with open_all(targets, args.option, strict=named) as sensors:
+    with contextlib.ExitStack() as stack:
+        try:
+            sensors = stack.enter_context(open_all(targets, args.option, strict=named))
+        except BackendUnavailableError:
+            if named:
+                say(_NOT_STARTED)
+            raise
         baseline = _idle(sensors, baseline_s, args.stop) if baseline_s is not None else None
         for _ in range(args.warmup):
             status = run_command(args.command, divert_stdout=divert)

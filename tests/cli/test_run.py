@@ -217,6 +217,7 @@ def test_without_any_sensor_it_says_so_before_running_the_command(pmtpy: Pmtpy, 
     done = pmtpy("run", "-s", "rapl", "-o", "sysfs_root=/nonexistent", "--", "touch", "ran")
     assert done.returncode == 3
     assert not (tmp_path / "ran").exists()
+    assert "the command was not started, because a sensor that -s names cannot be used" in done.stderr
 
 
 def test_a_signal_reaches_the_command_and_what_it_started(started: Started, tmp_path: Path) -> None:
