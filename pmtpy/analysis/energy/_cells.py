@@ -31,8 +31,7 @@ def bounds_of(ends_s: Floats, response: Response, until_s: float) -> Floats:
     lead = np.arange(ends_s[0] - period, first - period, -period)[::-1]
     tail = np.arange(ends_s[-1] + period, until_s + period, period)
     marks = [lead, ends_s, tail]
-    if 0.0 < window < period:
-        marks.append(ends_s - window)
+    marks += [ends_s - part for part in (window, tau) if 0.0 < part < period]
     bounds = np.sort(np.concatenate(marks))
     bounds = bounds[np.diff(bounds, prepend=-np.inf) > _SAME_BOUND * period]
     cell = max(period / _IN_A_PERIOD, min(window / _IN_A_WINDOW, period))

@@ -247,14 +247,15 @@ class Readings:
 def _drawn_out(left: Floats, right: Floats, felt: Floats, sd: Floats, scattered: float) -> tuple[Floats, Floats]:
     """Return the normal equations with a rise that is no longer drawn to nothing by switches that are off.
 
-    Of what readings tell of the rise, so much is told by switches that are off instead of by a load that varies:
-    errors in variables (Fuller, Measurement Error Models, 1987, 1.2). That is taken away; and as it may have been
-    anything from none of it to all, what readings tell of the rise is less sure by as much (a rectangle's end).
+    Of what readings tell of the rise, up to ``scattered`` is told by switches that are off instead of by a load that
+    varies: errors in variables (Fuller, Measurement Error Models, 1987, 1.2). Half of that is taken away where it is
+    little, and all where it may be all; and what readings tell is less sure by what is not known of it.
     """
     spread = np.linalg.inv(left)
     known = 1.0 / float(felt @ spread @ felt)
     told, rise = known - 1.0 / float(felt**2 @ sd**2), float(felt @ spread @ right) * known
-    true = max(told - scattered, 1e-9 * known)
+    share = min(scattered / told, 1.0) if told > 0.0 else 1.0
+    true = max(told * (1.0 - share) * (1.0 + share / 2.0), 1e-9 * known)
     tells = true / (1.0 + (rise / true * max(told - true, 0.0)) ** 2 / (3.0 * true))
     return left + (tells - told) * np.outer(felt, felt), right + (tells / true - 1.0) * rise * felt
 
