@@ -16,6 +16,7 @@ from itertools import product
 
 import numpy as np
 
+from pmtpy.analysis.transfer._shape import believed
 from pmtpy.core.rows import Floats
 
 MIN_ALIKE = 6  # two features, their effects and a constant: fewer configurations cannot check them
@@ -28,9 +29,6 @@ _CONSTANT = 100.0  # prior variance of the mean: unknown
 # does not touch) to 2. Three that happen to agree do not show that all do.
 _UNSEEN = 1.0 / 3.0
 _ROUNDS = 3
-_DISCOUNTED_BEYOND = (
-    2.2  # times the median loss; beyond, a configuration counts less: 1.5 standard deviations of normal errors
-)
 
 Loss = Callable[[Floats], Floats]
 
@@ -101,5 +99,5 @@ def _regress(prior: Floats, noise: float, targets: Floats, loss: Loss) -> tuple[
         inverse = np.linalg.inv(prior + np.diag(noise / weight))
         error = np.asarray((inverse @ targets) / np.diag(inverse)[:, None], np.float64)
         bad = loss(targets - error)
-        weight = np.clip(_DISCOUNTED_BEYOND * float(np.median(bad)) / np.maximum(bad, 1e-12), 1e-3, 1.0)
+        weight = np.maximum(believed(bad), 1e-3)
     return np.asarray(inverse @ targets, np.float64), error

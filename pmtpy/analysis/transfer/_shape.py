@@ -17,8 +17,9 @@ import numpy as np
 
 from pmtpy.core.rows import Floats, Ints
 
-_SAME_CLOCK = 0.004  # measured clocks closer than this, relative, are one knot of the shape
-_HUBER = 1.345  # 95 % efficiency on normal noise (Huber and Ronchetti, Robust Statistics, 2009)
+SAME_CLOCK = 0.004  # clocks closer than this, relative, are one
+# Times the median size: 95 % efficiency on normal noise (Huber and Ronchetti, Robust Statistics, 2009).
+_HUBER = 1.345 * 1.4826
 _ROUNDS = 12
 # Standard deviation of what a degree may do, relative: silicon is known by 0.002 (docs/frequency.md), either sign left
 # open. It matters only where a handful of rows would have to tell.
@@ -32,11 +33,16 @@ def follow(slope: Floats | float, s: Floats) -> tuple[Floats, Floats]:
     return np.log(inside), np.asarray(1.0 / inside, np.float64)
 
 
+def believed(sizes: Floats) -> Floats:
+    """Return Huber's weights of errors by their sizes: 1 in the bulk, at whatever distance the others are."""
+    return np.asarray(np.minimum(1.0, (_HUBER * float(np.median(sizes)) + 1e-9) / np.maximum(sizes, 1e-12)), np.float64)
+
+
 def knots_of(log_f: Floats) -> Floats:
     """Merge rising clocks that are nearly the same: several settings beyond the power limit reach one clock."""
     knots = [float(log_f[0])]
     for f in log_f[1:]:
-        if f - knots[-1] > _SAME_CLOCK:
+        if f - knots[-1] > SAME_CLOCK:
             knots.append(float(f))
     return np.array(knots)
 
@@ -119,8 +125,7 @@ def fit_shape(index: Ints, log_f: Floats, y: Floats, warm: Floats, knots: Floats
         heat = float(np.sum(weight * warm * warm)) + noise / _WARMTH**2
         warmth = float(np.sum(weight * warm * residual)) / heat if turn > 1 else 0.0
         residual = residual - warmth * warm
-        deviation = 1.4826 * float(np.median(np.abs(residual))) + 1e-9
-        weight = np.minimum(1.0, _HUBER * deviation / np.maximum(np.abs(residual), 1e-12))
+        weight = believed(np.abs(residual))
         freedom = max(1, len(y) - 2 * n - len(knots))
         noise = float(np.sum(weight * residual * residual)) / freedom
     return ClockShape(knots, values, level, slope, spread, noise, warmth)

@@ -22,17 +22,16 @@ import numpy as np
 
 from pmtpy.analysis.transfer._nearest import Likeness
 from pmtpy.analysis.transfer._one_point import HELD, Transfer, carry, expected_clocks, fit
+from pmtpy.analysis.transfer._shape import SAME_CLOCK
 from pmtpy.analysis.transfer.table import Table
 from pmtpy.analysis.uncertainty.budget import student_95
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _MIN_CONFIGS = 3
-_BOUND_SLACK = 0.002  # relative; clocks this far beyond the training's still count as inside
 _TAIL_CONFIGS = 40  # configurations from which the tails of the errors can be seen
+_PARTS = 20  # in which configurations are left out: one by one where they are fewer
 _ALIEN = math.log(3.0)  # levels this far outside the training's, or further than these lie apart, are called alien
-_FOLDS = 40  # up to so many configurations are left out one by one ...
-_PARTS = 20  # ... more in so many parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ class _Fold:
 
 def _folds(train: Table) -> list[_Fold]:
     groups = list(train.by_config().values())
-    parts = np.array_split(np.arange(len(groups)), len(groups) if len(groups) <= _FOLDS else _PARTS)
+    parts = np.array_split(np.arange(len(groups)), min(len(groups), _PARTS))
     found = []
     for part in parts:
         rest = np.concatenate([rows for i, rows in enumerate(groups) if i not in part])
@@ -130,7 +129,7 @@ def predict(model: Transfer, measured: Table, clocks_mhz: Sequence[float]) -> li
     measured.check()
     wanted = np.array(clocks_mhz, np.float64)
     low, high = model.clocks[0], model.clocks[-1]
-    beyond = [c for c in clocks_mhz if not low * (1 - _BOUND_SLACK) <= c <= high * (1 + _BOUND_SLACK)]
+    beyond = [c for c in clocks_mhz if not low * (1 - SAME_CLOCK) <= c <= high * (1 + SAME_CLOCK)]
     if beyond:
         msg = (
             f"clock {beyond[0]:g} MHz lies outside those of the training table, {low:g} to {high:g} MHz; past them "
@@ -164,7 +163,7 @@ def _refuse_far(model: Transfer, measured: Table) -> None:
     low, high = model.reached.min(), model.reached.max()
     away = np.maximum(low / measured.core_mhz, measured.core_mhz / high)
     far = int(np.argmax(away))
-    if away[far] > (high / low) * (1 + _BOUND_SLACK):
+    if away[far] > (high / low) * (1 + SAME_CLOCK):
         msg = (
             f"{measured.config[far]} was measured at {measured.core_mhz[far]:g} MHz, too far from the {low:g} to "
             f"{high:g} MHz of the training table to be predicted from it; is core_freq_mhz in MHz in both tables?"
@@ -187,7 +186,7 @@ def _held(model: Transfer, wanted: float, reached: float) -> list[str]:
 def _doubts(model: Transfer, own: Table) -> list[str]:
     """How a configuration's measurements differ from all of the training."""
     found = []
-    low, high = model.reached.min() * (1 - _BOUND_SLACK), model.reached.max() * (1 + _BOUND_SLACK)
+    low, high = model.reached.min() * (1 - SAME_CLOCK), model.reached.max() * (1 + SAME_CLOCK)
     stray = own.core_mhz[(own.core_mhz < low) | (own.core_mhz > high)]
     if len(stray):
         found.append(f"measured at {stray[0]:.0f} MHz, outside the clocks of the training")
