@@ -185,6 +185,7 @@ def finished(
     if part.whole:
         _sidecar.count(said, len(made), recording.facts, int(made["lost"].sum()))
     else:
+        said["uncovered_s"] = None
         said["notes"].append(part.note())
     made.attrs.update(said)
     return made
@@ -231,7 +232,7 @@ def _said(
         else "host's monotonic clock, with the wall time of the start",
         "total": " + ".join(summed) if summed else "as recorded",
         "joules": "recorded",
-        "uncovered_s": None,
+        "uncovered_s": (facts or {}).get("uncovered_s"),
         "virtual": (facts or {}).get("virtual"),
         "complete": (facts or {}).get("complete"),
         "metadata": facts,

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from pmtpy.core.clock import Anchor
-from pmtpy.core.rows import Frame
+from pmtpy.core.rows import Frame, Ints
 from pmtpy.core.source import Remarks
 from pmtpy.errors import SinkError
 from pmtpy.io.columns import with_gap
@@ -23,6 +23,7 @@ from pmtpy.io.write.base import Ending, RecordedRegion, Sink
 from pmtpy.io.write.downsample import Thinner
 
 _NOTHING = Remarks()
+_WORTH_A_REMARK = 1e-3  # of a dump: time without known energy
 _MOST_REGIONS = 100_000  # some megabytes of metadata
 DEFAULT_MAX_ROWS = 200_000
 """Rows that may wait: ten seconds of a PowerSensor3, some 35 MB with four pairs."""
@@ -78,6 +79,9 @@ class Writer:
         self._regions: list[RecordedRegion] = []
         self._dropped = 0
         self._lost = 0
+        # by column, ns: of the first row and of the newest, the time; and for how long no energy was known by then
+        self._first: tuple[int, Ints] | None = None
+        self._newest: tuple[int, Ints] | None = None
         self._missing = _Gap()  # on the way out of it; of the thread alone, as is the next
         self._rows = 0
         self._wake = threading.Event()
@@ -95,6 +99,8 @@ class Writer:
             if self._end is not None:
                 return
             self._lost += int(frame.lost.sum())
+            self._first = self._first or (int(frame.t_ns[0]), frame.uncovered_ns[0].copy())
+            self._newest = int(frame.t_ns[-1]), frame.uncovered_ns[-1].copy()
             if self._queued >= self._max_rows:
                 self._dropped += len(frame)
                 self._gap.add(frame)
@@ -193,6 +199,7 @@ class Writer:
             first, self.error = self.error, SinkError(f"{self.error}; {self._dropped} rows are missing")
             self.error.__cause__ = first
         text = "; ".join(filter(None, (failure, str(self.error or ""), unmarked)))
+        uncovered_s, unknown = self._uncovered()
         ending = Ending(
             anchor,
             self._rows,
@@ -201,9 +208,10 @@ class Writer:
             not text,
             text,
             tuple(self._regions),
-            remarks.warnings,
+            (*remarks.warnings, *unknown),
             remarks.time_u_s,
             remarks.aged_s,
+            uncovered_s,
         )
         try:
             ending = self._sink.close(ending)
@@ -213,6 +221,17 @@ class Writer:
         if ending.error and self.error is None:
             self.error = SinkError(ending.error)
         return ending
+
+    def _uncovered(self) -> tuple[float | None, list[str]]:
+        """For how long no energy is known between the first row and the last, seconds; and that in words."""
+        if self._first is None or self._newest is None:
+            return None, []
+        (begin_ns, before), (end_ns, after) = self._first, self._newest
+        unknown_ns, span_ns = int((after - before).max(initial=0)), end_ns - begin_ns
+        if unknown_ns <= _WORTH_A_REMARK * span_ns:
+            return unknown_ns / 1e9, []
+        said = f"no energy is known for {unknown_ns / 1e9:.3g} s of {span_ns / 1e9:.3g} s; the joules do not contain it"
+        return unknown_ns / 1e9, [said]
 
     def _flush(self) -> None:
         """Write the row of the interval that has not ended."""

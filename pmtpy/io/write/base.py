@@ -105,6 +105,8 @@ class Ending:
     time_u_s: float = 0.0  # standard uncertainty of the times of the rows, common to all of them, seconds
     # how old a value may be at its row, seconds: the time between two polls; 0 where rows bear the instant of renewal
     aged_s: float = 0.0
+    # seconds for which the energy of the total, or of the channel that lacks most, is not known; None: nobody counted
+    uncovered_s: float | None = None
 
 
 class Sink(Protocol):
@@ -163,6 +165,7 @@ def metadata(header: Header, columns: tuple[str, ...], ending: Ending | None = N
         "error": ending.error if ending else "",
         "remarks": ending.remarks if ending else (),
         "time_u_s": ending.time_u_s if ending else None,
+        "uncovered_s": ending.uncovered_s if ending else None,
     }
     if header.machine is not None:
         facts["machine"] = {"host": header.machine.host, "node": header.machine.node}

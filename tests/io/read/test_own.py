@@ -18,7 +18,7 @@ from pmtpy.emulators.world import make_world
 from pmtpy.errors import BackendUnavailableError, FileFormatError
 from pmtpy.io.read import load
 from pmtpy.io.write import Ending, Header, open_sink
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 from tests.support.worlds import Counter
 
 START_NS, UNIX_NS = 7_000_000_000, 1_700_000_000_000_000_000
@@ -330,3 +330,19 @@ def test_an_empty_file_is_called_empty(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
     with pytest.raises(FileFormatError, match="is empty: its writer was stopped"):
         load(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_time_of_which_no_energy_is_known_is_said_by_the_file(tmp_path: Path, name: str) -> None:
+    clock = ManualClock()
+    source = Counter(make_world("constant:60", clock=clock))
+    with Sensor(source, "counter", clock) as sensor, sensor.dump(tmp_path / name):
+        for i in range(40):
+            clock.advance(0.1)
+            if i == 20:  # it begins anew while it cannot be read
+                source.fail, source.start = 5, -1e8
+            acquisition_of(sensor).step()
+    table = load(tmp_path / name)
+    assert table.attrs["uncovered_s"] == pytest.approx(0.6)  # from the row before to that behind
+    assert table.attrs["notes"] == ["no energy is known for 0.6 s of 4 s; the joules do not contain it"]
+    assert load(tmp_path / name, 0.0, 1.0).attrs["uncovered_s"] is None

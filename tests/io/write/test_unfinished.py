@@ -230,7 +230,7 @@ def test_the_file_is_finished_whatever_becomes_of_those_who_wait_for_it(make_fra
     sink.go_on.set()
     for thread in waiting:
         thread.join()
-    assert found == [Ending(END, rows=7, lost=0, dropped=0, complete=True)] * 4
+    assert found == [Ending(END, rows=7, lost=0, dropped=0, complete=True, uncovered_s=0.0)] * 4
     assert (writer.wait(), sink.closed) == (found[0], 1)
 
 

@@ -57,7 +57,7 @@ def test_every_row_arrives_in_order(make_frame: MakeFrame) -> None:
     for first in range(0, 20_000, 100):
         writer.put(make_frame(100, first))
     ending = writer.stop(END)
-    assert ending == Ending(END, rows=20_000, lost=0, dropped=0, complete=True)
+    assert ending == Ending(END, rows=20_000, lost=0, dropped=0, complete=True, uncovered_s=0.0)
     assert sink.ending == ending
     t_ns = np.concatenate([f.t_ns for f in sink.frames])
     np.testing.assert_array_equal(np.diff(t_ns), 50_000)
@@ -128,7 +128,7 @@ def test_rows_that_the_sensor_lost_are_counted_apart_and_leave_the_file_complete
     frame = make_frame(5)
     frame.lost[2] = 7
     writer.put(frame)
-    assert writer.stop(END) == Ending(END, rows=5, lost=7, dropped=0, complete=True)
+    assert writer.stop(END) == Ending(END, rows=5, lost=7, dropped=0, complete=True, uncovered_s=0.0)
 
 
 def test_a_lost_sensor_makes_the_file_incomplete(make_frame: MakeFrame) -> None:
