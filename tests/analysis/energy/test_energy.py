@@ -647,3 +647,20 @@ def test_stamps_that_scatter_are_not_taken_for_phases_of_a_load_in_step() -> Non
         found = region_energy(t, watts, Response(0.02, 0.009, noise_w=0.3), start_s=2.0, end_s=5.0, load=stamps)
         assert found.low <= between(load, 2.0, 5.0) <= found.high
         assert "too few phases" in found.warnings[-1]
+
+
+@pytest.mark.parametrize(("window", "tau"), [(0.7, 0.0), (0.0, 0.25)])
+def test_stamps_that_scatter_make_a_load_that_slides_through_the_phases_no_surer(window: float, tau: float) -> None:
+    held, period = [], 0.03
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        on = np.arange(1.0, 4.6, 0.5005 * period)
+        off = on + 0.21 * period
+        load = Table(np.append(0.0, np.stack([on, off], axis=1).ravel()), np.append(60, np.tile([230, 60], len(on))))
+        model = SensorModel(period, rng.uniform(0, period), 0.0, window * period, tau * period, noise_w=0.3, seed=seed)
+        t, watts = shown(model, load, 0.2, 5.0)
+        response = Response(period, window * period, tau * period, noise_w=0.3)
+        stamps = LoadIntervals(on - rng.uniform(0.0, 3e-4, len(on)), off + rng.uniform(0.0, 7e-4, len(on)))
+        found = region_energy(t, watts, response, start_s=1.3, end_s=4.2, load=stamps)
+        held.append(found.low <= between(load, 1.3, 4.2) <= found.high)
+    assert np.mean(held) >= 0.9
