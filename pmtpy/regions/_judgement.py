@@ -24,6 +24,9 @@ from pmtpy.regions._kept import Kept
 # chance once in 370 times (normal distribution).
 _CONTRADICTION_SD = 3.0
 _AGREEMENT_SD = 1.0  # within which another power of the part takes the counter's side
+# Moves of a counter that tell what they have in common: by chance n of them are multiples of g once in g^n times.
+_MIN_MOVES = 3
+_WHOLE = 0.01  # counts; what rounding leaves of a sum of them
 _STILL_REFRESHES = 3.0  # one may pass before a counter moves, and one more if rows come late
 _LAG_CORRECTED = "lag corrected"
 _FORGOTTEN = (
@@ -109,7 +112,12 @@ def _found(kept: Kept, rows: Frame) -> tuple[list[Found], bool]:
     plain = [i for i in range(len(layout.energy)) if i not in found]
     interval, forgotten = kept.interval(rows, plain)
     if plain:
-        channels = [_informed(layout.energy[i], layout.values, rows.values) for i in plain]
+        channels = [
+            _stepped(layout.energy[i], rows.joules[:, i + 1])
+            if not is_power(layout.energy[i])
+            else _informed(layout.energy[i], layout.values, rows.values)
+            for i in plain
+        ]
         some = watts[plain] if found else watts
         seen = summarise(channels, t_s, some, interval, _moved(channels, rows, plain))
         for i, channel, as_shown in zip(plain, channels, seen, strict=True):
@@ -175,6 +183,27 @@ def _informed(channel: Channel, others: Sequence[Channel], values: Floats) -> Ch
             return channel
         means = both.mean(axis=0)
     return of_product(channel, others[volts], others[amperes], float(means[0]), float(means[1]))
+
+
+def _stepped(channel: Channel, joules: Floats) -> Channel:
+    """Return a counter with the step that it takes, where all its moves are multiples of more than what one count is.
+
+    A driver may count in millijoules and give microjoules; a meter may give pulses of many joules.
+    """
+    if channel.derivation is not Derivation.DIRECT:
+        return channel
+    counts = np.diff(joules) / channel.scale
+    whole = np.rint(counts)
+    moves = whole[whole > 0.0]
+    alike = (moves == moves[:1]).all()  # as of a steady power that is read evenly, or of single steps, which rest
+    if alike or len(moves) < _MIN_MOVES or not np.isfinite(counts).all() or np.abs(counts - whole).max() > _WHOLE:
+        return channel
+    step = float(np.gcd.reduce(moves.astype(np.int64))) * channel.scale
+    if step <= channel.smallest_step:
+        return channel
+    return channel.with_uncertainty(
+        gain_u=channel.gain_u, offset_u=channel.offset_u, noise=channel.noise, resolution=step
+    )
 
 
 def _witnessed(found: list[Found], layout: Layout, seconds: float) -> list[Found]:

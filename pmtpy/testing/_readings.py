@@ -129,7 +129,8 @@ def check_promptness(source: Source, clock: ManualClock, *, readings: int = 20) 
             clock.advance(source.traits.interval_s)
         done = threading.Event()
         took: list[float] = []
-        thread = threading.Thread(target=_timed, args=(source, took, done), daemon=True, name="check")
+        arguments = (source, took, done, threading.get_native_id())
+        thread = threading.Thread(target=_timed, args=arguments, daemon=True, name="check")
         thread.start()
         require(done.wait(60.0), "a reading returns with what has come; this one still waits after a minute")
         thread.join()
@@ -138,24 +139,24 @@ def check_promptness(source: Source, clock: ManualClock, *, readings: int = 20) 
     require(not waits, f"a reading that waits ({max(best) * 1e3:.0f} ms each time) says traits.blocking")
 
 
-def _timed(source: Source, took: list[float], done: threading.Event) -> None:
+def _timed(source: Source, took: list[float], done: threading.Event, checker: int) -> None:
     """Read once; note the time that passed while no thread of this process computed or waited for a processor."""
-    wall, at_work = time.perf_counter(), _at_work_s()  # noqa: TID251  (real time: the clock under test stands still)
+    wall, at_work = time.perf_counter(), _at_work_s(checker)  # noqa: TID251  (the clock under test stands still)
     try:
         source.read_row()
     finally:
-        took.append(time.perf_counter() - wall - (_at_work_s() - at_work))  # noqa: TID251
+        took.append(time.perf_counter() - wall - (_at_work_s(checker) - at_work))  # noqa: TID251
         done.set()
 
 
-def _at_work_s() -> float:
+def _at_work_s(checker: int) -> float:
     """Return how long this process has computed, and its threads have been ready without a processor to run on.
 
-    The second is known on Linux alone (the run delay of proc(5), /proc/PID/task/TID/schedstat). All threads count: one
-    of them may be the device.
+    The second is known on Linux alone (the run delay of proc(5), /proc/PID/task/TID/schedstat). All threads count, as
+    one of them may be the device, but for the one that waits for this reading.
     """
     waited_ns = 0
-    for thread in Path("/proc/self/task").glob("*/schedstat"):
+    for thread in Path("/proc/self/task").iterdir() if Path("/proc/self/task").is_dir() else ():
         with contextlib.suppress(OSError):  # one that ended meanwhile
-            waited_ns += int(thread.read_text().split()[1])
+            waited_ns += int((thread / "schedstat").read_text().split()[1]) if int(thread.name) != checker else 0
     return time.process_time() + waited_ns / NS_PER_S

@@ -339,6 +339,11 @@ class _Judge:
         behind = seen.uncovered_s > 0 and seen.behind_s > seen.extrapolated_s
         if seen.rows == 0 and self.power and not out and not behind:
             out.append(f"{name}: no reading falls into the region of {_duration(seen.seconds)}")
+        if not self.power and not seen.joules and seen.seconds > max(self.refresh_s, seen.uncovered_s):
+            out.append(
+                f"{name}: its counter did not move in {_duration(seen.seconds)}: the part used less than a step of "
+                f"{self.step:.2g} J, or the counter stands still"
+            )
         if seen.uncovered_s > 0:
             share = seen.uncovered_s / seen.seconds if seen.seconds > 0 else 1.0
             out.append(

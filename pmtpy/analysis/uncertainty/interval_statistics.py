@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy.analysis.uncertainty._drop_outs import missing_joules
+from pmtpy.analysis.uncertainty._moves import Moves
 from pmtpy.analysis.uncertainty._skipped import skipped_joules
 from pmtpy.analysis.uncertainty.channel_times import is_power, lag_s, span_s
 from pmtpy.analysis.uncertainty.interval import Edge, Interval, IntervalStatistics
@@ -25,11 +26,7 @@ CONTEXT_AHEAD = 10.0  # times what is extrapolated: how far a load moves in that
 HOLE = 5.0  # sample intervals: rows further apart do not follow each other, and what lies between is not known
 _REPEATED = 0.75  # rows closer than this share of a sample interval are polls of one reading ...
 _APART = 0.99  # ... of which those are taken that are so far apart
-# A counter that has not moved for long before an edge is as old as that, or stands still: of that time nothing
-# is known. It may hold up to its power; the mean square of that is twice that of an age which is uniform.
-_UNMOVED = math.sqrt(2.0)
 _SELDOM = 1.5  # refreshes between two rows
-_CLEAN = 0.9  # share of the refresh period that two moves of a counter are apart at least
 # Lower quartile of the size of a difference of two readings with white noise of one watt: root 2 times 0.3186.
 _QUARTILE = 0.4506
 _MIN_STEPS = 4  # that a quartile needs
@@ -123,22 +120,26 @@ def _sorted(
     spacing_s: float = 0.0,
 ) -> Iterator[tuple[list[int], _Together]]:
     """Yield the channels that are alike, by number, and their rows."""
-    used = np.isfinite(watts)  # the first row of a counter has no power yet
+    known = np.isfinite(watts)  # the first row of a counter has no power yet, nor one with which it began anew
+    used = known
     if moved is not None and not moved.all():
-        used &= moved | ~np.any(used & moved, axis=1, keepdims=True)
-    for columns in _alike(channels, used):
+        used = known & (moved | ~np.any(known & moved, axis=1, keepdims=True))
+    for columns in _alike(channels, known, used):
         mask = used[columns[0]]
         whole = bool(mask.all())
         power = watts[columns] if whole else watts[columns][:, mask]
-        alike = [channels[i] for i in columns]
-        yield columns, _Together(alike, t_s, t_s if whole else t_s[mask], power, spacing_s)
+        own_t = t_s if whole else t_s[mask]
+        together = _Together([channels[i] for i in columns], t_s, own_t, power, spacing_s)
+        if not whole and moved is not None:
+            together.moves = Moves.of(t_s, own_t, together.refresh, known[columns[0]], ~mask & ~moved[columns[0]])
+        yield columns, together
 
 
-def _alike(channels: Sequence[Channel], used: npt.NDArray[np.bool_]) -> list[list[int]]:
+def _alike(channels: Sequence[Channel], known: npt.NDArray[np.bool_], used: npt.NDArray[np.bool_]) -> list[list[int]]:
     """Sort the channels by how they follow time and by the rows that count for them."""
     groups: dict[object, list[int]] = {}
     for i, c in enumerate(channels):
-        key = (c.energy_method, c.response, used[i].tobytes())
+        key = (c.energy_method, c.response, used[i].tobytes(), known[i].tobytes() if known is not used else b"")
         groups.setdefault(key, []).append(i)
     return list(groups.values())
 
@@ -166,6 +167,7 @@ class _Together:
         # Of a single pole without a window: what it shows is what it is, but for its own rate times the time constant.
         response = self.like.response
         self.low_pass_s = response.tau_s if self.power and not self.held and not response.window_s else 0.0
+        self.moves = Moves(all_t, t, self.refresh)
 
     def seen(self, interval: Interval, columns: Sequence[int]) -> list[IntervalStatistics]:
         """Return what was seen of each channel."""
@@ -311,20 +313,12 @@ class _Together:
             if inner:
                 shown = shown + (p[:, after - 1] - shown) * ((t[after] - at) / self.gaps[after - 1])
             return [Edge(w, s, gap) for w, s in zip(shown.tolist(), swing, strict=True)]
-        old = aged if not on_row and self._clean(beside, gap) else self.refresh
-        if on_row and after and (after == len(t) or float(t[after]) > at):
-            old = max(old, _UNMOVED * (at - float(t[after - 1])))
-        return [Edge(w, s, gap, old) for w, s in zip(p[:, min(after, len(t) - 1)].tolist(), swing, strict=True)]
-
-    def _clean(self, beside: int, gap: float) -> bool:
-        """Whether the rows on either side of an edge were moves of the counter, a refresh apart.
-
-        Else it was read at the edge, or is bridged by a row that another register made while this one stood: shown is
-        what it was a while ago.
-        """
-        rows = self.all_t[max(0, beside - 1) : beside + 1]
-        at = np.minimum(self.t.searchsorted(rows), len(self.t) - 1)
-        return bool((self.t[at] == rows).all()) and not 0 < gap < _CLEAN * self.refresh
+        old = aged if not on_row and self.moves.clean(beside, gap) else self.refresh
+        if on_row:
+            old = max(old, self.moves.age_s(at, after))
+        # The last move before a rest is of a part of the time since the row before it; the one before is whole.
+        shown = p[:, after] if after < len(t) else p[:, -2:].max(axis=1)
+        return [Edge(w, s, gap, old) for w, s in zip(shown.tolist(), swing, strict=True)]
 
     # -- energies --------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,120 @@
+"""Counters that move seldom, in large steps, stand still or begin anew: what a region says of them holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+import pmtpy as pmt
+from pmtpy.core.channel import Channel, Identity, Quantity
+from pmtpy.core.clock import NS_PER_S, ManualClock
+from pmtpy.core.source import PolledSource, Traits
+from pmtpy.regions.measurement import Measurement
+from pmtpy.sensor.sensor import Sensor, acquisition_of
+
+WATTS = 100.0
+POLL_S = 0.05
+
+
+class Register(PolledSource):
+    """One counter of microjoules of an unknown chip; ``shows`` gives its count at seconds since it was made."""
+
+    def __init__(self, clock: ManualClock, shows: Callable[[float], float]) -> None:
+        super().__init__(clock)
+        self.clock, self.shows, self.start_ns = clock, shows, clock.now_ns()
+        self.traits, self.identity = Traits(interval_s=POLL_S), Identity("test", "register")
+        self.channels = (
+            Channel("rail", Quantity.ENERGY, scale=1e-6, domain="host/rail", max_watts=20_000, gain_u=0.03),
+        )
+
+    def poll(self) -> Sequence[float]:
+        return [float(self.shows((self.clock.now_ns() - self.start_ns) / NS_PER_S))]
+
+    def close(self) -> None:
+        pass
+
+
+def regions(shows: Callable[[float], float], *spans: tuple[float, float], polled: bool = True) -> list[Measurement]:
+    """Measure regions by a new sensor, which is polled before and between them, or not."""
+    clock = ManualClock()
+    begin_ns, found = clock.now_ns(), []
+    with Sensor(Register(clock, shows), "test", clock) as sensor:
+        made = acquisition_of(sensor)
+
+        def run(until: float, step: float) -> None:
+            while (left := until - (clock.now_ns() - begin_ns) / NS_PER_S) > 1e-9:
+                clock.advance(min(step, left))
+                made.step()
+
+        for start, end in spans:
+            run(start, POLL_S if polled else np.inf)
+            with pmt.region("work", sensor) as r:
+                run(end, POLL_S)
+            found.append(r["test"])
+    return found
+
+
+def off(measured: Measurement) -> float:
+    """Return by how many standard uncertainties it is off."""
+    return (measured.joules - WATTS * measured.seconds) / measured.uncertainty_joules
+
+
+@pytest.mark.parametrize("step_j", [1, 4, 16, 64])
+def test_steps_of_joules_are_in_the_uncertainty_of_the_first_region_too(step_j: int) -> None:
+    def shows(t: float) -> float:
+        return float(np.floor((1000.0 + WATTS * t) / step_j) * step_j * 1e6)
+
+    for start in np.linspace(0.05, 0.05 + step_j / WATTS, 5):
+        for length in (0.3, 4.0):
+            spans = (start, start + length), (start + length + 0.5, start + 2.0 * length + 0.5)
+            for measured in regions(shows, *spans, polled=False):
+                assert abs(off(measured)) < 2.0
+                if measured.joules and length == 4.0 and step_j <= 4:
+                    assert measured.uncertainty_joules < 0.04 * measured.joules  # not much beyond its gain
+
+
+def flows(t: float) -> float:
+    """Microjoules at a power that is never quite the same."""
+    return float(np.floor(WATTS * 1e6 * t + 1e3 * np.sin(37.0 * t)))
+
+
+def standing(t: float) -> float:
+    return flows(6.0 if 6.0 < t < 12.0 else t)
+
+
+def test_a_counter_that_stands_may_have_missed_the_power_before() -> None:
+    shown, *still, across, after = regions(
+        standing, (2.0, 3.0), (4.5, 7.03), (7.2, 7.4), (7.6, 8.6), (11.7, 12.7), (13.0, 14.0)
+    )
+    assert shown.joules == pytest.approx(100.0, rel=1e-4)
+    for measured in (*still, across):
+        assert abs(off(measured)) < 2.0
+    for measured in still[1:]:
+        assert measured.joules == 0.0
+        assert any("its counter did not move" in w for w in measured.warnings)
+    assert after.joules == pytest.approx(100.0, rel=1e-4)
+    assert after.uncertainty_joules < 6.0  # it rested a moment ago: what a row shows may be as old as the row before
+
+
+@pytest.mark.parametrize("row", [0.01, 0.03, 0.049])
+def test_the_last_move_before_a_rest_does_not_tell_the_power(row: float) -> None:
+    """The counter stops soon after a row, so that the next one shows a part of a move."""
+    (measured,) = regions(lambda t: flows(min(t, 3.0 + row)), (2.0, 4.0))
+    assert measured.components[0][1] > 0.9 * WATTS / np.sqrt(3.0)
+
+
+def test_a_counter_that_never_moves_is_not_passed_over() -> None:
+    (measured,) = regions(lambda _: 5e8, (2.0, 3.0))
+    assert measured.joules == 0.0
+    assert any("or the counter stands still" in w for w in measured.warnings)
+
+
+def test_a_restart_before_a_region_is_not_its_own() -> None:
+    spans = (3.0, 4.0), (38.0, 43.0)
+    plain = regions(flows, *spans, polled=False)[1]
+    restarted = regions(lambda t: flows(t - 20.0 if t >= 20.0 else t), *spans, polled=False)[1]
+    assert restarted.joules == pytest.approx(500.0, rel=1e-4)
+    assert restarted.uncertainty_joules < 1.2 * plain.uncertainty_joules
+    assert not restarted.warnings
