@@ -263,7 +263,7 @@ def _live(args: argparse.Namespace, options: Sequence[str]) -> _Watched:
             with region:
                 status = run_command(args.command, divert_stdout=args.json and not args.output) if args.command else 0
                 if not args.command:
-                    with progress("comparing", seconds, enabled=not args.quiet) as tell, stop.taken():
+                    with stop.taken(), progress("comparing", seconds, enabled=not args.quiet) as tell:
                         stop.rest(seconds, tell)  # what was seen until Ctrl-C is compared all the same
             stop.rest(_REST_S)
         finally:

@@ -185,8 +185,8 @@ def _watch(args: argparse.Namespace, sensors: Sequence[Sensor], files: Sequence[
     shown = args.file is not None and not args.quiet  # else the rows themselves may be on the terminal
     # Whoever stops it has seen enough: the files are ended cleanly, with status 0.
     with (
-        progress("logging, until Ctrl-C" if seconds is None else "logging", seconds, enabled=shown) as tell,
         stop.taken(),
+        progress("logging, until Ctrl-C" if seconds is None else "logging", seconds, enabled=shown) as tell,
     ):
         while any(acquisition_of(s).alive and dump_error_of(s) is None for s in sensors):
             passed_s = (HOST_CLOCK.now_ns() - start_ns) / NS_PER_S

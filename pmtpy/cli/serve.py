@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
         raise TargetError(msg)
     targets = chosen_targets(args.targets, everything=True)
     with (
+        args.stop.taken(),  # outermost: the end may be asked for as soon as the address is printed
         open_all(targets, args.option, strict=bool(args.targets)) as sensors,
         Server(sensors, args.address, args.port) as server,
     ):
@@ -45,6 +46,5 @@ def run(args: argparse.Namespace) -> int:
         if not server.address.startswith("127.") and server.address != "::1":
             say(f"warning: whoever reaches {server.address} can read the metrics; nothing is encrypted")
         logging.getLogger("pmtpy").info("serving %s", ", ".join(s.target for s in sensors))
-        with args.stop.taken():
-            args.stop.rest(_FOREVER_S)
+        args.stop.rest(_FOREVER_S)
     return 0

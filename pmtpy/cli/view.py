@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         raise TargetError(msg)
     tracks = _recorded(files, args)
     targets = chosen_targets(sensors) if sensors or not files else []
-    with contextlib.ExitStack() as stack:
+    with args.stop.taken(), contextlib.ExitStack() as stack:
         if targets:
             room = room_of_each(len(targets), args.keep)
             opened_ = stack.enter_context(opened(targets, args.option))
@@ -92,8 +92,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.verbose:
             logging.getLogger("bokeh").setLevel(logging.ERROR)  # that a page was closed is no news
             logging.getLogger("tornado").setLevel(logging.ERROR)
-        with args.stop.taken():
-            view.run(ready)
+        view.run(ready)
     return 0
 
 
