@@ -13,9 +13,7 @@ fit, with the trace of the smoother as its degrees of freedom.
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,9 +63,9 @@ class FreeShape:
         spare, rest = self.freedom - parameters, self.rows - self.freedom
         if spare <= 0.0 or rest <= 0.0 or left / (self.rows - parameters) < (_MUCH * self.residual_w) ** 2:
             return 1.0
-        from scipy.stats import f as f_distribution
+        from scipy.special import fdtrc  # (scipy.stats takes half a second to import)
 
-        return float(f_distribution.sf((left - self.left) / spare / (self.left / rest), spare, rest))
+        return float(fdtrc(spare, rest, max(left - self.left, 0.0) / spare / (self.left / rest)))
 
 
 def fit_free(
@@ -144,10 +142,8 @@ class Rival:
     residuals: Floats
 
 
-def fit_rivals(
-    at_s: Floats, watts: Floats, reference: PowerTrace, *, lag_s: float, spread_s: float
-) -> tuple[Rival, ...]:
-    """Fit two filters in a row and a triangle, which a boxcar behind a one-pole looks like; parameters as above."""
+def fit_triangle(at_s: Floats, watts: Floats, reference: PowerTrace, *, lag_s: float, spread_s: float) -> Rival:
+    """Fit a triangle, which a boxcar behind a one-pole looks like; parameters as above."""
     edges = np.asarray(lag_s + spread_s * np.linspace(-_BEFORE, _AFTER, _FINE_CELLS + 1), np.float64)
     power = _cells(reference, at_s, edges)
     # Of readings that tell nothing of it the search takes the width anywhere.
@@ -156,8 +152,8 @@ def fit_rivals(
     def width_of(theta: Floats) -> float:
         return math.exp(min(max(float(theta[1]), narrowest), widest))
 
-    def solved(theta: Floats, step: Callable[[Floats], Floats]) -> tuple[float, float, Floats]:
-        weights = np.diff(step(np.asarray((edges - theta[0]) / width_of(theta), np.float64)))
+    def solved(theta: Floats) -> tuple[float, float, Floats]:
+        weights = np.diff(_triangle(np.asarray((edges - theta[0]) / width_of(theta), np.float64)))
         x = power @ weights / max(float(np.sum(weights)), 1e-9)
         moving, level = x - np.mean(x), float(np.mean(x))
         varies = float(np.max(np.abs(moving))) > _ROUNDED * max(abs(level), 1e-300)
@@ -165,23 +161,11 @@ def fit_rivals(
         intercept = float(np.mean(watts)) - gain * level
         return gain, intercept, np.asarray(watts - gain * x - intercept, np.float64)
 
-    def residuals(theta: Floats, step: Callable[[Floats], Floats]) -> Floats:
-        return solved(theta, step)[2]
-
-    found = []
-    # Of unit width, a cascade of equal filters has the mean 2 and the variance 2, a triangle 1/2 and 1/24.
-    for name, step, mean, variance in (("two-pole", _two_poles, 2.0, 2.0), ("triangular", _triangle, 0.5, 1.0 / 24.0)):
-        width = spread_s / math.sqrt(variance)
-        start, steps = np.array([lag_s - mean * width, math.log(width)]), np.array([0.01 * spread_s, 0.01])
-        theta = minimise(functools.partial(residuals, step=step), start, steps)
-        gain, intercept, left = solved(theta, step)
-        found.append(Rival(name, gain, intercept, float(theta[0] + mean * width_of(theta)), left))
-    return tuple(found)
-
-
-def _two_poles(age: Floats) -> Floats:
-    age = np.maximum(age, 0.0)
-    return np.asarray(1.0 - (1.0 + age) * np.exp(-age), np.float64)
+    width = spread_s * math.sqrt(24.0)  # of unit width it has the mean 1/2 and the variance 1/24
+    start, steps = np.array([lag_s - width / 2.0, math.log(width)]), np.array([0.01 * spread_s, 0.01])
+    theta = minimise(lambda moved: solved(moved)[2], start, steps)
+    gain, intercept, left = solved(theta)
+    return Rival("triangular", gain, intercept, float(theta[0] + width_of(theta) / 2.0), left)
 
 
 def _triangle(age: Floats) -> Floats:

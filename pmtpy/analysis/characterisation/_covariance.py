@@ -84,13 +84,9 @@ class Noise:
         """
         from scipy.linalg import cho_solve_banded, cholesky_banded
 
-        gaps = np.maximum(np.diff(t_s), _UNSEEN)
+        gaps = np.diff(t_s)
         for memory in _MEMORIES_S:
-            kept, new = np.exp(-gaps / memory), -np.expm1(-2.0 * gaps / memory)  # new: 1 - kept^2
-            band = np.zeros((2, len(t_s)))
-            band[1] = np.append(1.0, 1.0 / new)
-            band[1, :-1] += kept * kept / new
-            band[0, 1:] = -kept / new
+            band, new = _chain(gaps, memory)
             band /= self.slow
             band[1] += 1.0 / self.own
             factor = cholesky_banded(band, check_finite=False)
@@ -115,7 +111,13 @@ class Spread:
 
     @staticmethod
     def of(
-        t_s: Floats, design: Floats, residuals: Floats, noise: Noise, *, prior: Mapping[int, Number], late: Floats
+        t_s: Floats,
+        design: Floats,
+        residuals: Floats,
+        noise: Noise,
+        *,
+        prior: Mapping[int, Number],
+        late: tuple[Floats, float],
     ) -> Spread:
         """Compute both.
 
@@ -129,9 +131,12 @@ class Spread:
             Of the fit.
         prior : mapping of int to Number
             By how much a parameter is off what was expected beforehand, and the standard deviation of that.
-        late : float64, shape (n,)
-            What an error of the times, of one standard deviation, does to each reading.
+        late : float64, shape (n,), and float
+            What an error of the times, of one standard deviation, does to each reading, and for how long a reading
+            shows one change, in which it errs alike.
         """
+        from scipy.linalg import solveh_banded
+
         scale = np.maximum(np.sqrt(np.sum(design**2, axis=0)), 1e-100)  # its square is still a number
         z, p = design / scale, design.shape[1]
         known, pull = np.zeros((p, p)), np.zeros(p)
@@ -147,8 +152,8 @@ class Spread:
         apart = np.asarray(shifts) - shift
         rows = np.asarray(z / np.sqrt(noise.own)[:, None], np.float64)
         bread = _inverse(np.asarray(rows.T @ rows + known, np.float64))
-        shaken = rows * (late / np.sqrt(noise.own))[:, None]
-        times = bread @ shaken.T @ shaken @ bread
+        shaken = rows * (late[0] / np.sqrt(noise.own))[:, None]
+        times = bread @ shaken.T @ solveh_banded(_chain(np.diff(t_s), late[1])[0], shaken) @ bread
         size = np.outer(scale, scale)
         covariance = np.mean(covariances, axis=0) + apart.T @ apart / len(shifts) + times
         return Spread(np.asarray(shift / scale, np.float64), covariance / size, rows * scale, bread / size)
@@ -170,6 +175,17 @@ class Spread:
         cross = self._bread @ ((self._rows * share[:, None]).T @ self._rows)
         square = float(np.sum(part**4) + np.trace(cross @ cross) - np.sum((share * leverage) ** 2))
         return float(np.sum(part**2)) ** 2 / max(square, 1e-300)
+
+
+def _chain(gaps_s: Floats, memory_s: float) -> tuple[Floats, Floats]:
+    """Return the inverse correlation of what fades from memory, as upper bands, and what is new at each instant."""
+    gaps = np.maximum(gaps_s, _UNSEEN) / max(memory_s, _UNSEEN)
+    kept, new = np.exp(-gaps), -np.expm1(-2.0 * gaps)  # new: 1 - kept^2
+    band = np.zeros((2, len(gaps) + 1))
+    band[1] = np.append(1.0, 1.0 / new)
+    band[1, :-1] += kept * kept / new
+    band[0, 1:] = -kept / new
+    return band, np.asarray(new, np.float64)
 
 
 def off_line(power: Floats, slow: float) -> tuple[float, float]:

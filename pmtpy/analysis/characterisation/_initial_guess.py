@@ -15,18 +15,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE
+from pmtpy.analysis.characterisation.model_selection import ALIKE
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.core.rows import Floats
 
-WIDEST = 16.0  # periods: the widest window that is looked for ...
-_SLOWEST = 12.0  # ... and the slowest one-pole
+WIDEST = 16.0  # periods: the widest window, and the slowest one-pole, that is looked for
 _LATEST_S = 0.3  # beside three periods: the oldest end of a kernel; signed, the earliest lies a period in the future
 _PER_PERIOD = 20  # grid steps in an update period, so that the narrowest window is one step ...
 _LAGS = 1000  # ... unless that makes more of them than this
 _UPDATES = 1000  # as many show the shape of the loss; the fits that follow use all
 _TAUS = 36
 _GROUPS = 24  # widths that are told apart
-_ALIKE = 0.15  # spreads that differ by less, relative, are one width
 _UNSEEN = 1e-4  # of the reference's variance: a kernel that leaves less, as one of a load's period does, shows rounding
 _TIED = 3.0  # losses on the grid that differ by less may be of fits that are alike
 _MOST = {BOXCAR: 8, ONE_POLE: 4, BOTH: 4}  # minima kept: a window has aliases under a regular load, a one-pole hardly
@@ -43,6 +42,7 @@ class Grid:
     power: Floats
     oldest: Responder
     t: Floats
+    unseen: float  # square below which a kernel shows rounding only
 
     @staticmethod
     def of(t_s: Floats, watts: Floats, reference: PowerTrace, *, period_s: float, lead_s: float) -> Grid:
@@ -69,11 +69,12 @@ class Grid:
             power,
             Responder(thin),
             t,
+            _UNSEEN * float(np.mean(power**2)) * len(y),
         )
 
     def losses(self, product: Floats, square: Floats) -> Floats:
         """Sum of squares that is left, from the scalar products of the response with the readings and itself."""
-        seen = square > _UNSEEN * float(np.mean(self.power**2)) * len(self.y)
+        seen = square > self.unseen
         gain = np.maximum(np.divide(product, square, out=np.zeros_like(product), where=seen), 0.0)
         return np.asarray(self.y @ self.y - gain * product, np.float64)
 
@@ -109,7 +110,7 @@ def seeds(grid: Grid, period_s: float, within_s: float = math.inf) -> dict[str, 
     Only those whose mean age, ``offset + window / 2 + tau``, is within ``within_s`` of none.
     """
     windows, plain = grid.windows(None, 0.0)
-    taus = np.asarray(period_s * np.geomspace(0.04, _SLOWEST, _TAUS), np.float64)
+    taus = np.asarray(period_s * np.geomspace(0.04, WIDEST, _TAUS), np.float64)
     poles, mixed = np.empty((_TAUS, grid.offsets)), []
     for i, tau in enumerate(taus.tolist()):
         slow = grid.slowed(tau)
@@ -139,7 +140,7 @@ def _deepest(rows: Floats, within_s: float, period_s: float, most: int) -> list[
     left, groups = np.ones(len(near), np.bool_), list[tuple[bool, float, list[Floats]]]()
     while np.any(left) and len(groups) < _GROUPS:
         first = int(np.argmax(left))
-        alike = left & (np.abs(spread - spread[first]) <= _ALIKE * spread[first])
+        alike = left & (np.abs(spread - spread[first]) <= ALIKE * spread[first])
         left &= ~alike
         tied = np.flatnonzero(alike & (near[:, 0] <= _TIED * abs(near[first, 0])))
         youngest = int(tied[np.argmin(age[tied])])

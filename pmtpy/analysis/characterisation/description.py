@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from pmtpy.analysis.characterisation._covariance import Noise, Spread, off_line
+from pmtpy.analysis.characterisation._covariance import Noise, Spread, blocks, off_line
 from pmtpy.analysis.characterisation.forward import PARAMETERS, WANDER_SD, Problem, widths_of
 from pmtpy.analysis.characterisation.kernel import Shape
 from pmtpy.analysis.characterisation.model_selection import Fit
@@ -21,7 +21,7 @@ def describe(problem: Problem, fit: Fit) -> Shape:
     """Return the fit with its intervals, moved to where errors that last leave it (see ``spread``)."""
     names, design = design_of(problem, fit)
     noise, spread = errors(problem, fit, design)
-    offset, window, tau, wander, rate = (
+    offset, window, tau, _, wander, rate = (
         float(p) for p in _moved(problem, fit, noise, dict(zip(names, spread.shift, strict=True)))
     )
 
@@ -53,14 +53,17 @@ def describe(problem: Problem, fit: Fit) -> Shape:
 def errors(problem: Problem, fit: Fit, design: Floats) -> tuple[Noise, Spread]:
     """Return the noise of a fit's residuals, and what it makes of its parameters, from its design."""
     noise = Noise.of(fit.residuals, problem.rounded, np.asarray(fit.gain * design[:, 0], np.float64))
-    # Where between two rows of a meter a flank fell nobody knows; means between rows show by how much they are off.
-    cell = problem.reference.cell_s / math.sqrt(12.0) if problem.metered else 0.0
-    late = np.asarray(math.hypot(problem.jitter, cell) * design[:, 2], np.float64)
-    late = late if problem.own_s is None else fit.residuals
-    prior = {-1: Number(float(fit.point[4]), problem.rate_sd)}
+    late = np.asarray(problem.late_s * design[:, 2], np.float64)
+    if problem.own_s is not None:
+        # Of means residuals show by how much they are off, unless the few flanks were followed by as many parameters.
+        flanks, followed = 2 * blocks(design[:, 0]), design.shape[1] - 2
+        seen = math.sqrt(float(fit.residuals @ fit.residuals) * flanks / max(flanks - followed, 1e-9))
+        late = late * min(1.0, seen / max(float(np.linalg.norm(late)), 1e-300))
+        late = np.where(np.abs(fit.residuals) > np.abs(late), fit.residuals, late)
+    prior = {-1: Number(float(fit.point[-1]), problem.rate_sd)}
     if problem.wanders:
-        prior[-2] = Number(float(fit.point[3]) - 1.0, WANDER_SD)
-    return noise, Spread.of(problem.t, design, fit.residuals, noise, prior=prior, late=late)
+        prior[-2] = Number(float(fit.point[-2]) - 1.0, WANDER_SD)
+    return noise, Spread.of(problem.t, design, fit.residuals, noise, prior=prior, late=(late, fit.spread))
 
 
 def design_of(problem: Problem, fit: Fit) -> tuple[list[str], Floats]:

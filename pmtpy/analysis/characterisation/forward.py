@@ -7,20 +7,21 @@ seconds, powers watts.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, MIN_UPDATES, ONE_POLE
+from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, MIN_UPDATES, ONE_POLE, TWO_POLE
 from pmtpy.analysis.characterisation.model_selection import Fit
+from pmtpy.analysis.signal.clock_fit import RATE_SD
 from pmtpy.analysis.signal.estimate import minimise, robust_sd
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-RATE_SD = 1.5e-3  # clock rates of one meter differed by 0.1 % between sessions
-PARAMETERS = ("offset", "window", "tau", "wander", "rate")
+PARAMETERS = ("offset", "window", "tau", "second", "wander", "rate")
+_WIDTHS = {BOXCAR: ["window"], ONE_POLE: ["tau"], BOTH: ["window", "tau"], TWO_POLE: ["tau", "second"]}
 # How much of the wander is believed before the readings say so: of a phase that is steady, all that polls at regular
 # intervals seem to show is their own.
 WANDER_SD = 0.5
@@ -29,6 +30,8 @@ _GAIN_SD = 0.17  # of its logarithm, against a meter in the same circuit: 0.7 to
 # Power between blocks less that at rest, of the swing, and how far it is from that: 150 against 127 W of 350 is 0.1.
 _REST, _REST_SD = 0.125, 0.14
 _STEADY = 1e-4  # of a period
+_EQUAL = 1e-3  # of a time constant: two that differ by less are taken to differ by so much
+_GROWTH = 4.0  # how much further a rate found so far is trusted
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +52,33 @@ class Problem:
     # of the logarithm of the gain; infinite where the reference need not be in the units of the readings
     gain_sd: float
     step_s: float  # by which an offset is moved for a derivative
+    late_s: float  # standard error of when the reference, or a reading, shows a change
     own_s: Floats | None = None  # over how much time before its instant each reading is a mean itself
     rest_w: float | None = None  # what was read before the load, at rest
 
     def at(self, point: Floats) -> Floats:
         """Return where kernels end, on the reference's clock."""
-        offset, _, _, wander, rate = (float(p) for p in point)
+        offset, *_, wander, rate = (float(p) for p in point)
         t = self.t if wander == 1.0 else self.t + (wander - 1.0) * self.wander
         return np.asarray(self.middle + t * (1.0 + rate) - offset, np.float64)
 
     def filtered(self, point: Floats) -> Floats:
         """Return what the kernel of a point makes of the reference, in its unit."""
-        window, tau, at = float(point[1]), float(point[2]), self.at(point)
+        window, tau, second, at = float(point[1]), float(point[2]), float(point[3]), self.at(point)
+        if second:
+            second = second if abs(second / tau - 1.0) > _EQUAL else (1.0 - _EQUAL) * tau
+            both = tau * self.respond(at, window, tau) - second * self.respond(at, window, second)
+            return np.asarray(both / (tau - second), np.float64)
         if self.own_s is None:
             return self.respond(at, window, tau)
         # Of two boxcars in a row, one about the same middle with the variance of both.
         wide = np.hypot(self.own_s, window)
         return self.respond(at - (self.own_s + window - wide) / 2.0, np.asarray(wide, np.float64), tau)
+
+    def part(self, keep: slice[int, int, None]) -> Problem:
+        """Return the problem of some of the readings."""
+        own = None if self.own_s is None else self.own_s[keep]
+        return replace(self, t=self.t[keep], y=self.y[keep], wander=self.wander[keep], own_s=own)
 
     def unusual(self, fit: Fit) -> float:
         """Return how far a fit is from what sensors and loads have, in standard deviations.
@@ -122,24 +135,27 @@ def problem_of(updates: Updates, reference: PowerTrace, pivot_s: float | None = 
         metered,
         _GAIN_SD if metered else math.inf,
         max(2e-4, updates.period_s / 200.0),
+        math.hypot(updates.jitter_s, reference.cell_s / math.sqrt(12.0) if metered else 0.0),
     )
 
 
-def problem_of_means(edges_s: Floats, watts: Floats, reference: PowerTrace, *, rate_sd: float) -> Problem:
-    """Return the problem of means between instants, shape (n + 1,), in whatever unit."""
+def problem_of_means(edges_s: Floats, curve: PowerTrace, reference: PowerTrace, *, rate_sd: float) -> Problem:
+    """Return the problem of a curve's means between instants, shape (n + 1,)."""
+    watts = np.asarray(np.diff(np.interp(edges_s, curve.t_s, curve.joules)) / np.diff(edges_s), np.float64)
     middle = float(edges_s[0] + edges_s[-1]) / 2.0
     own = np.asarray(np.diff(edges_s), np.float64)
     cell = float(np.median(own))
     still, respond = np.zeros(len(own)), Responder(reference)
     t = np.asarray(edges_s[1:] - middle, np.float64)
+    late = math.hypot(curve.late_s, reference.late_s)
     return Problem(
-        t, watts, still, middle, respond, reference, cell, 0.0, 0.0, rate_sd, True, math.inf, cell / 20.0, own
+        t, watts, still, middle, respond, reference, cell, 0.0, 0.0, rate_sd, True, math.inf, cell / 20.0, late, own
     )
 
 
 def widths_of(fit: Fit) -> list[str]:
     """Return the names of the widths that a family has."""
-    return {BOXCAR: ["window"], ONE_POLE: ["tau"], BOTH: ["window", "tau"]}[fit.family]
+    return _WIDTHS[fit.family]
 
 
 def linear(x: Floats, y: Floats, weights: Floats) -> tuple[float, float]:
@@ -153,19 +169,18 @@ def linear(x: Floats, y: Floats, weights: Floats) -> tuple[float, float]:
 
 def _unpack(problem: Problem, family: str, theta: Floats) -> Floats:
     """Return offset, window, tau, wander, rate of search parameters (logarithms of widths, so they stay positive)."""
-    widths = np.exp(np.clip(theta[1:-2], -16.0, 4.0))
-    window = float(widths[0]) if family != ONE_POLE else 0.0
-    tau = float(widths[-1]) if family != BOXCAR else 0.0
-    return np.array([theta[0], window, tau, theta[-2], theta[-1] * problem.rate_sd])
+    point = np.array([theta[0], 0.0, 0.0, 0.0, theta[-2], theta[-1] * problem.rate_sd])
+    point[[PARAMETERS.index(name) for name in _WIDTHS[family]]] = np.exp(np.clip(theta[1:-2], -16.0, 4.0))
+    return point
 
 
 def polish(problem: Problem, family: str, point: Floats, weights: Floats, *, fixed: str = "") -> Fit:
     """Refine a fit: all of it, or all but the ``"window"``, the ``"tau"`` or the ``"wander"``."""
-    offset, window, tau, wander, rate = (float(p) for p in point)
-    widths = {BOXCAR: [window], ONE_POLE: [tau], BOTH: [window, tau]}[family]
+    offset, *_, wander, rate = (float(p) for p in point)
+    named = _WIDTHS[family]
+    widths = point[[PARAMETERS.index(name) for name in named]]
     start = np.array([offset, *np.log(np.maximum(widths, 1e-6)), wander, rate / problem.rate_sd])
     steps = np.array([problem.step_s, *[0.02 for _ in widths], 0.1, 0.02])
-    named = {BOXCAR: ["window"], ONE_POLE: ["tau"], BOTH: ["window", "tau"]}[family]
     free = np.array([True, *[fixed != name for name in named], fixed != "wander" and problem.wanders, True])
     root = np.sqrt(weights)
     theta = start.copy()
@@ -186,6 +201,24 @@ def polish(problem: Problem, family: str, point: Floats, weights: Floats, *, fix
 
         theta = whole(minimise(residuals, theta[free], steps[free]))
     return evaluate(problem, family, theta, weights)
+
+
+def follow(problem: Problem, family: str, point: Floats, weights: Floats, capture_s: float) -> Fit:
+    """Polish over longer and longer stretches: a clock is followed from where the readings tell most.
+
+    A rate that is not known yet moves what is far away by more than ``capture_s``, from which a search finds its way;
+    each stretch is as long as the rate found so far lets it be.
+    """
+    span, total = capture_s / problem.rate_sd, float(problem.t[-1] - problem.t[0])
+    while span < total:
+        ends = np.searchsorted(problem.t, problem.t + span)
+        sums = np.cumsum([np.append(0.0, problem.y), np.append(0.0, problem.y**2)], axis=1)
+        n = np.maximum(ends - np.arange(len(ends)), 1)
+        first, second = sums[:, ends] - sums[:, :-1]
+        begin = int(np.argmax((second - first**2 / n) * (problem.t + span <= problem.t[-1])))
+        keep = slice(begin, int(ends[begin]))
+        point, span = polish(problem.part(keep), family, point, weights[keep]).point, _GROWTH * span
+    return polish(problem, family, point, weights)
 
 
 def evaluate(problem: Problem, family: str, theta: Floats, weights: Floats) -> Fit:

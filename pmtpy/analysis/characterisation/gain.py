@@ -174,19 +174,16 @@ def fit_transfer(updates: Updates, meter: PowerTrace, fit: KernelFit, pivot_s: f
 
     Raises DeclinedError: too few updates, or a power that hardly varies.
     """
-    inside = (updates.t_s > meter.start_s) & (updates.t_s < meter.end_s)
-    t, y, best = updates.t_s[inside], updates.watts[inside], fit.best
-    wander = np.zeros(len(t)) if updates.wander_s is None else updates.wander_s[inside]
-    at = np.asarray(t + (best.wander - 1.0) * wander, np.float64)
-    respond, doubt = Responder(meter), 0.0
+    best, doubt = fit.best, 0.0
+    t, x, y = filtered(updates, meter, best, pivot_s)
     if fit.free is not None:  # none of the families is right
         rate = best.rate.value if best.rate is not None else 0.0
-        x = fit.free.shown(meter, pivot_s + (at - pivot_s) * (1.0 + rate))
+        x = fit.free.shown(meter, pivot_s + (t - pivot_s) * (1.0 + rate))
     else:
-        x = _seen(respond, at, best, pivot_s)
         # Of a load that keeps step with the updates each kernel sees another share.
         share = dict(fit.odds)
-        apart = [(share.get(s.family, 0.0), float(np.mean(_seen(respond, at, s, pivot_s) - x))) for s in fit.shapes]
+        each = [(share.get(s.family, 0.0), filtered(updates, meter, s, pivot_s)[1]) for s in fit.shapes]
+        apart = [(p, float(np.mean(other - x))) for p, other in each]
         doubt = best.gain.value * math.sqrt(sum(p * off * off for p, off in apart))
     _refuse_few(x)
     residuals = np.asarray(y - best.gain.value * x - best.intercept_w.value, np.float64)
@@ -205,9 +202,17 @@ def fit_transfer(updates: Updates, meter: PowerTrace, fit: KernelFit, pivot_s: f
     )
 
 
-def _seen(respond: Responder, t: Floats, shape: Shape, pivot_s: float) -> Floats:
+def filtered(updates: Updates, meter: PowerTrace, shape: Shape, pivot_s: float) -> tuple[Floats, Floats, Floats]:
+    """Return when updates within a meter's recording were shown, the meter as a kernel shows it then, and the readings.
+
+    Of what the phase was found to wander as much is believed as the fit of the kernel did.
+    """
+    inside = (updates.t_s > meter.start_s) & (updates.t_s < meter.end_s)
+    t = updates.t_s[inside]
+    if updates.wander_s is not None:
+        t = t + (shape.wander - 1.0) * updates.wander_s[inside]
     rate = shape.rate.value if shape.rate is not None else 0.0
     window = shape.window_s.value if shape.window_s is not None else 0.0
     tau = shape.tau_s.value if shape.tau_s is not None else 0.0
-    at = pivot_s + (t - pivot_s) * (1.0 + rate) - shape.offset_s.value
-    return respond(at, window * (1.0 + rate), tau * (1.0 + rate))
+    at = np.asarray(pivot_s + (t - pivot_s) * (1.0 + rate) - shape.offset_s.value, np.float64)
+    return t, Responder(meter)(at, window * (1.0 + rate), tau * (1.0 + rate)), updates.watts[inside]

@@ -15,12 +15,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from pmtpy.analysis._fit import FreeShape, fit_free, fit_rivals
+from pmtpy.analysis._fit import FreeShape, Rival, fit_free, fit_triangle
 from pmtpy.analysis.characterisation._covariance import Noise
 from pmtpy.analysis.characterisation._initial_guess import WIDEST, Grid, seeds
 from pmtpy.analysis.characterisation.description import describe, design_of, errors
 from pmtpy.analysis.characterisation.forward import Problem, polish, problem_of, widths_of
-from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, KernelFit, Shape
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOTH, BOXCAR, ONE_POLE, TWO_POLE, KernelFit, Shape
 from pmtpy.analysis.characterisation.model_selection import (
     MINOR,
     OUT_OF_QUESTION,
@@ -40,17 +40,18 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _MOST_UPDATES = 2000  # fix a kernel to a few thousandths; more of them cost time only
-_FINE = 0.002  # of a period: nothing finer on a meter shows in a kernel
+_FINE = 0.005  # of a period: nothing finer on a meter shows in a kernel
 _BESIDE_S = 5.0  # of a meter beside the readings is kept: longer than the kernels that are looked for
 _REFUTED = 1e-6  # chance of what a family leaves, below which it is held to be wrong
 _UNLIKE = 0.3  # share of the update times' error that is not common to all of them, in simulation
-_FITTED = 5  # parameters of a simple family: offset, width, rate, gain, intercept
+_BESIDES = 4  # parameters that each family has: offset, rate, gain, intercept
+FEWEST_BLOCKS = 8  # of a load: fewer are no run, and show no period
+_REGULAR = 0.02  # of its period, by which a regular load may scatter
 _MIN_R2 = 0.8
 _HOPELESS = 20.0  # times the least loss at the first, rough look: not followed further ...
 _FOLLOWED = 6  # ... nor are more of one family
 _SAME = 1e-3  # of a period, and of what is known of the rate: minima that are nearer are one
-_FIRST = 1.0  # standard deviations: the first step of a profile; each is twice the one before ...
-_STEPS = (0.02, 0.3)  # ... and begins with no less and no more than these shares of the width
+_STEPS = (0.02, 0.3)  # of the width: the least and the most of a profile's first step; each is twice the one before
 _MOST_STEPS = 8
 _NARROWEST = 0.02  # of a period
 
@@ -65,6 +66,7 @@ def fit_kernel(
     pivot_s: float | None = None,
     rate_sd: float | None = None,
     rest_w: float | None = None,
+    sags: bool = False,
 ) -> KernelFit:
     """Fit the response kernel.
 
@@ -86,6 +88,8 @@ def fit_kernel(
         Standard deviation of the reference's rate, relative; None: 0.15 % for a meter, none for a load.
     rest_w : float, optional
         What was read at rest before the load, which is about what is read between its blocks.
+    sags : bool
+        Whether power may sag or creep while the load runs, unseen by the reference.
 
     Raises DeclinedError: too few updates in the reference; constant power; a reference that does not explain the
     readings; a load whose period nearly equals the update period.
@@ -129,6 +133,8 @@ def fit_kernel(
             valley += [row for row in rows if row[1] < math.inf]
     asked = [(f, noise.misfit(problem.t, f.residuals)) for f in fits]
     fit = with_doubt(fit, asked, valley, least, problem.period)
+    if sags and fit.family != AMBIGUOUS:
+        fit = _halved(fit, problem, best, weights)
     return fit if free is None else refuted(fit, free[0], free[1])
 
 
@@ -146,13 +152,17 @@ def _chosen(problem: Problem, found: list[Fit], weights: Floats) -> tuple[Kernel
     least = min(found, key=lambda f: f.loss)
     noise, _ = errors(problem, least, design_of(problem, least)[1])
     at = np.asarray(problem.at(least.point) + least.offset, np.float64)
-    spread = math.hypot(least.window / math.sqrt(12.0), least.tau)
-    free = fit_free(at, problem.y, problem.reference, weights=weights, lag_s=least.lag, spread_s=spread)
-    rivals = fit_rivals(at, problem.y, problem.reference, lag_s=least.lag, spread_s=spread)
+    about = {"lag_s": least.lag, "spread_s": least.spread}
+    free = fit_free(at, problem.y, problem.reference, weights=weights, **about)
+    pair = polish(problem, TWO_POLE, dict(_crossed(least.point))[TWO_POLE], weights)
+    rivals = [
+        Rival(TWO_POLE, pair.gain, pair.intercept, pair.lag, pair.residuals),
+        fit_triangle(at, problem.y, problem.reference, **about),
+    ]
     fit = choose(
         tuple(describe(problem, f) for f in found),
         {f.family: noise.misfit(problem.t, f.residuals) for f in found},
-        {f.family: pure_of(f) for f in found},
+        {f.family: pure_of(f) for f in [*found, pair]},
         [(r, noise.misfit(problem.t, r.residuals)) for r in rivals],
         len(problem.y),
     )
@@ -160,27 +170,56 @@ def _chosen(problem: Problem, found: list[Fit], weights: Floats) -> tuple[Kernel
     for f in found:
         # Errors of the update times blur a kernel, which a free shape takes up; most of them is alike in all updates.
         late = _UNLIKE * problem.jitter * design_of(problem, f)[1][:, 2]
-        squares, parameters = float(weights @ (f.residuals**2 - late**2)), _FITTED + (f.family == BOTH)
+        squares, parameters = float(weights @ (f.residuals**2 - late**2)), _BESIDES + len(widths_of(f))
         if free is None or free.chance(squares, parameters) > _REFUTED:
             return fit, None
         left.append(math.sqrt(squares / (len(problem.y) - parameters)))
     return fit, (free, min(left)) if free is not None else None
 
 
+def _halved(fit: KernelFit, problem: Problem, best: Fit, weights: Floats) -> KernelFit:
+    """Widen the intervals by how far the two halves of the readings lie apart.
+
+    Power that sags or creeps while a load runs is no noise, and where the updates see few phases of a regular load it
+    bends the kernel by more than the interval of the whole. Then the halves are bent by different amounts.
+    """
+    middle = len(problem.y) // 2
+    halves = slice(0, middle), slice(middle, len(problem.y))
+    parts = [(problem.part(half), weights[half]) for half in halves]
+    a, b = (describe(part, polish(part, best.family, best.point, counted)) for part, counted in parts)
+    window = abs(a.window_s.value - b.window_s.value) / 2.0 if a.window_s and b.window_s else 0.0
+    tau = abs(a.tau_s.value - b.tau_s.value) / 2.0 if a.tau_s and b.tau_s else 0.0
+    shape = replace(
+        fit.best,
+        window_s=fit.best.window_s and fit.best.window_s.widened(window),
+        tau_s=fit.best.tau_s and fit.best.tau_s.widened(tau),
+        offset_s=fit.best.offset_s.widened(window / 2.0 + tau),  # the lag of a kernel is known better than its parts
+    )
+    return replace(fit, best=shape)
+
+
 def _refuse_synchronous(load: PowerTrace, updates: Updates) -> None:
     """Decline a regular load that beats with the updates less than twice in the recording."""
     on = load.t_s[1:-1:2]
-    if len(on) < 8:
+    period = regular_period(on)
+    if period is None:
         return
-    period = float(np.median(np.diff(on)))
-    regular = robust_sd(np.asarray(np.diff(on), np.float64)) < 0.02 * period
     beats = float(on[-1] - on[0]) * abs(1.0 / updates.period_s - round(period / updates.period_s or 1) / period)
-    if regular and round(period / updates.period_s) <= 1 and beats < 2.0:
+    if round(period / updates.period_s) <= 1 and beats < 2.0:
         msg = (
             f"the load's period, {1e3 * period:.4g} ms, is too near the update period, {1e3 * updates.period_s:.4g} "
             "ms: every update sees the same part of the load; use another period, or a pseudo-random load"
         )
         raise DeclinedError(msg)
+
+
+def regular_period(on_s: Floats) -> float | None:
+    """Return the period of a regular load, from when it was switched on; None of another."""
+    if len(on_s) < FEWEST_BLOCKS:
+        return None
+    periods = np.asarray(np.diff(on_s), np.float64)
+    period = float(np.median(periods))
+    return period if robust_sd(periods) < _REGULAR * period else None
 
 
 # --- search ---
@@ -192,14 +231,15 @@ def _fits(problem: Problem, reference: PowerTrace, lead_s: float, within_s: floa
     rough = replace(problem, respond=Responder(reference.thinned(problem.period / 20.0)))
     grid = Grid.of(problem.middle + problem.t, problem.y, reference, period_s=problem.period, lead_s=lead_s)
     fits = [
-        polish(rough, family, np.append(point, [1.0, 0.0]), even, fixed="wander")
+        polish(rough, family, np.append(point, [0.0, 1.0, 0.0]), even, fixed="wander")
         for family, points in seeds(grid, problem.period, within_s).items()
         for point in points
     ]
     if not fits:
         msg = f"no kernel whose mean age is within {1e3 * within_s:.3g} ms of the lag explains the readings"
         raise DeclinedError(msg)
-    fits += [polish(rough, *start, even, fixed="wander") for start in _crossed(min(fits, key=lambda f: f.loss).point)]
+    crossed = _crossed(min(fits, key=lambda f: f.loss).point)
+    fits += [polish(rough, *start, even, fixed="wander") for start in crossed if start[0] != TWO_POLE]
     limit = _HOPELESS * min(f.loss for f in fits)
     kept = []
     for family in (BOXCAR, ONE_POLE, BOTH):
@@ -211,7 +251,7 @@ def _fits(problem: Problem, reference: PowerTrace, lead_s: float, within_s: floa
 
 def _distinct(problem: Problem, fits: list[Fit]) -> list[Fit]:
     """Return fits without those that have come to the minimum of another one of their family: it is found once."""
-    same = _SAME * np.array([problem.period, problem.period, problem.period, math.inf, problem.rate_sd])
+    same = _SAME * np.array([*4 * [problem.period], math.inf, problem.rate_sd])
     kept: list[Fit] = []
     for fit in sorted(fits, key=lambda f: f.loss):
         if not any(f.family == fit.family and bool(np.all(np.abs(f.point - fit.point) < same)) for f in kept):
@@ -220,18 +260,19 @@ def _distinct(problem: Problem, fits: list[Fit]) -> list[Fit]:
 
 
 def _crossed(point: Floats) -> list[tuple[str, Floats]]:
-    """Return starts for the other families with the mean lag and the spread of a kernel, and for the one that has both.
+    """Return starts for the other families with the mean lag and the spread of a kernel.
 
     A boxcar of width w has the variance ``w^2 / 12``, a one-pole ``tau^2``.
     """
-    offset, window, tau, wander, rate = (float(p) for p in point)
+    offset, window, tau, _, wander, rate = (float(p) for p in point)
     lag, sd = offset + window / 2.0 + tau, math.hypot(window / math.sqrt(12.0), tau)
     wide, slow = math.sqrt(12.0) * sd, sd
     mixed_w, mixed_tau = window or 0.2 * tau, tau or 0.1 * window
     return [
-        (BOXCAR, np.array([lag - wide / 2.0, wide, 0.0, wander, rate])),
-        (ONE_POLE, np.array([lag - slow, 0.0, slow, wander, rate])),
-        (BOTH, np.array([lag - mixed_w / 2.0 - mixed_tau, mixed_w, mixed_tau, wander, rate])),
+        (BOXCAR, np.array([lag - wide / 2.0, wide, 0.0, 0.0, wander, rate])),
+        (ONE_POLE, np.array([lag - slow, 0.0, slow, 0.0, wander, rate])),
+        (BOTH, np.array([lag - mixed_w / 2.0 - mixed_tau, mixed_w, mixed_tau, 0.0, wander, rate])),
+        (TWO_POLE, np.array([lag - 1.4 * sd, 0.0, 0.8 * sd, 0.6 * sd, wander, rate])),
     ]
 
 
@@ -248,7 +289,7 @@ def _profile(
     estimate = shape.window_s if name == "window" else shape.tau_s
     width = float(best.point[column])
     sd = estimate.half_width / Z95 if estimate is not None and shape.family == best.family else 0.0
-    first = float(np.clip(_FIRST * sd / width, *_STEPS))
+    first = float(np.clip(sd / width, *_STEPS))
     found = []
     for sign in (-1.0, 1.0):
         point, change = best.point, 0.0
@@ -277,12 +318,12 @@ def _pure(problem: Problem, best: Fit, weights: Floats) -> bool:
     """
     names, design = design_of(problem, best)
     noise, spread = errors(problem, best, design)
-    offset, window, tau, *clocks = (float(p) for p in best.point)
-    sd = math.hypot(window / math.sqrt(12.0), tau)
+    offset, window, tau, *others = (float(p) for p in best.point)
+    sd = best.spread
     second, first = sd * math.sqrt(MINOR), sd * math.sqrt(1.0 - MINOR)
     mixed_tau, mixed_sd = (second, first) if window else (first, second)
     mixed_w = math.sqrt(12.0) * mixed_sd
-    start = np.array([offset + window / 2.0 + tau - mixed_w / 2.0 - mixed_tau, mixed_w, mixed_tau, *clocks])
+    start = np.array([offset + window / 2.0 + tau - mixed_w / 2.0 - mixed_tau, mixed_w, mixed_tau, *others])
     mixed = polish(problem, BOTH, start, weights, fixed="tau" if window else "window")
     worse = noise.misfit(problem.t, mixed.residuals) - noise.misfit(problem.t, best.residuals)
     return worse > t95(spread.freedom(np.array([float(name in ("window", "tau")) for name in names]))) ** 2

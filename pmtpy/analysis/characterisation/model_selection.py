@@ -13,11 +13,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from pmtpy.analysis._fit import FreeShape, Rival
-from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOTH, BOXCAR, NAMED, ONE_POLE, KernelFit, Shape
+from pmtpy.analysis.characterisation.kernel import (
+    AMBIGUOUS,
+    BOTH,
+    BOXCAR,
+    NAMED,
+    ONE_POLE,
+    TWO_POLE,
+    KernelFit,
+    Shape,
+)
 from pmtpy.analysis.signal.estimate import Estimate, mixed
 from pmtpy.core.rows import Floats
 
-_ALIKE = 0.15  # widths that differ by less, relative, are one minimum
+ALIKE = 0.15  # widths that differ by less, relative, are one minimum
 MINOR = 0.1  # share of a kernel's variance that a second width must have to count: the other moves by a twentieth
 _CLEAR = 3.0  # of losses: beyond it a fit that is not plausible is believed
 _AS_LIKELY = 3.84  # chi-squared of one parameter, 95 %
@@ -29,7 +38,7 @@ class Fit:
     """One fit: its parameters, and the mean square of what it leaves, in watts squared, under Huber's weights."""
 
     family: str
-    point: Floats  # offset, window, tau, share of the phase's wander that is believed, rate
+    point: Floats  # offset, window, tau, second time constant, share of the phase's wander that is believed, rate
     gain: float
     intercept: float
     residuals: Floats
@@ -53,7 +62,12 @@ class Fit:
     @property
     def lag(self) -> float:
         """Mean age of what a reading shows, seconds."""
-        return self.offset + self.window / 2.0 + self.tau
+        return self.offset + self.window / 2.0 + self.tau + float(self.point[3])
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of that age within the kernel, seconds."""
+        return math.hypot(self.window / math.sqrt(12.0), self.tau, float(self.point[3]))
 
 
 def plausible(fits: list[Fit], sound: Callable[[Fit], bool]) -> list[Fit]:
@@ -87,12 +101,12 @@ def choose(
     """
     # What one parameter more costs [S78].
     cost = {family: misfit + math.log(n) * (family == BOTH) for family, misfit in misfits.items()}
-    cost |= {rival.shape: misfit for rival, misfit in rivals}
+    cost |= {rival.shape: misfit + math.log(n) * (rival.shape == TWO_POLE) for rival, misfit in rivals}
     least = min(cost.values())
     share = {family: math.exp(-min(value - least, 700.0) / 2.0) for family, value in cost.items()}
     total = sum(share.values())
     odds = tuple(sorted(((name, part / total) for name, part in share.items()), key=lambda row: -row[1]))
-    likeliest = min(pure, key=lambda family: cost[family])
+    likeliest = min(misfits, key=lambda family: cost[family])
     fitted = {s.family: s for s in shapes}
     best = fitted[likeliest]
     # A second width that hardly matters is left out, if it makes no other gain; else the family without it is wrong.
@@ -200,7 +214,7 @@ def _crossing(value: float, rows: list[tuple[float, float]], sign: float) -> flo
 def _alike(fit: Fit, best: Shape) -> bool:
     """Whether a fit is as wide as the best, its interval allowed for."""
     pairs = ((best.window_s, fit.window), (best.tau_s, fit.tau))
-    return all(e is None or abs(w - e.value) <= max(_ALIKE * e.value, e.half_width) for e, w in pairs)
+    return all(e is None or abs(w - e.value) <= max(ALIKE * e.value, e.half_width) for e, w in pairs)
 
 
 def _doubt(best: Shape, near: list[Fit]) -> str:
@@ -251,8 +265,10 @@ def _spanning(best: Shape, others: list[tuple[float, Shape | Rival, bool]]) -> S
 
 def pure_of(fit: Fit) -> str:
     """Family of a fit, its second width left out if that is minor."""
-    parts = fit.window**2 / 12.0, fit.tau**2
-    if fit.family == BOTH and min(parts) < MINOR * sum(parts):
+    parts = fit.window**2 / 12.0, fit.tau**2, float(fit.point[3]) ** 2
+    if fit.family == TWO_POLE and min(parts[1:]) < MINOR * sum(parts):
+        return ONE_POLE
+    if fit.family == BOTH and min(parts[:2]) < MINOR * sum(parts):
         return BOXCAR if parts[0] > parts[1] else ONE_POLE
     return fit.family
 

@@ -13,16 +13,16 @@ from typing import TypeVar
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.gain import Transfer, fit_line, fit_transfer
-from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, Shape, refuse_coarse
+from pmtpy.analysis.characterisation.gain import Transfer, filtered, fit_line, fit_transfer
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, refuse_coarse
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import Characterisation
 from pmtpy.analysis.clocking import PublishingClock, estimate_updates, update_series
-from pmtpy.analysis.comparison.align import Alignment, Points, align
+from pmtpy.analysis.comparison.align import ONE_CLOCK_RATE, Alignment, Points, align
 from pmtpy.analysis.comparison.results import Compared, Trace
 from pmtpy.analysis.correction.energy import Readings
 from pmtpy.analysis.signal.estimate import Estimate
-from pmtpy.analysis.signal.trace import PowerTrace, Responder
+from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates, stamp_step, tidy
 from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR
 from pmtpy.core.channel import EnergyMethod
@@ -32,7 +32,6 @@ from pmtpy.errors import DeclinedError
 
 _MOST_UPDATES = 20_000  # a stream that delivers more is no register whose window could be asked for
 _LEAD_S = 1.5  # a curve was moved by its whole lag, so its kernel may end this far in the future
-_ONE_CLOCK_RATE = 1e-6
 _REPEATS = 1.5  # rows this much closer than the updates repeat them
 _WORSE = 1.5  # unexplained variance of a kernel over that of the alignment, above which it is not the response
 _UNEXPLAINED = 0.01  # what rounding and noise may leave
@@ -173,7 +172,7 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
             p.declined["kernel"] = fit.reason
         alignment = _by_kernel(found, fit, stamp)
         transfer = p.attempt("gain", lambda: fit_transfer(updates, base.shape, fit, found.middle_s))
-        points = _filtered(updates, base, fit, found.middle_s)
+        points = Points(*filtered(updates, base.shape, fit.best, found.middle_s))
     notes = tuple(filter(None, (found.note, transfer.note if transfer is not None else "")))
     left = np.empty(0)
     if transfer is not None:
@@ -217,7 +216,7 @@ def _clock(alignment: Alignment, fit: KernelFit | None) -> Alignment:
     """
     if fit is None:
         return alignment
-    age = _age(fit.best)
+    age = fit.best.lag_s.value - fit.best.offset_s.value
     return replace(
         alignment,
         lag_s=Estimate(*(x - age for x in (alignment.lag_s.value, alignment.lag_s.low, alignment.lag_s.high))),
@@ -233,7 +232,7 @@ def _kernel(p: Prepared, updates: Updates, base: Prepared, found: Alignment, *, 
     if len(updates) > _MOST_UPDATES:
         msg = f"{len(updates)} readings are a stream, not the updates of a register"
         raise DeclinedError(msg)
-    rate_sd = _ONE_CLOCK_RATE if one_clock else None
+    rate_sd = ONE_CLOCK_RATE if one_clock else None
     pivot_s = found.middle_s
     fit = fit_kernel(
         updates,
@@ -253,30 +252,12 @@ def _kernel(p: Prepared, updates: Updates, base: Prepared, found: Alignment, *, 
     return fit.by_means(spacing, updates.period_s)
 
 
-def _age(shape: Shape) -> float:
-    """Mean age of what a kernel averages, from its end."""
-    window = shape.window_s.value if shape.window_s is not None else 0.0
-    return window / 2.0 + (shape.tau_s.value if shape.tau_s is not None else 0.0)
-
-
 @dataclass(frozen=True, slots=True)
 class Follows:
     """Readings on the reference's clock, and how they follow power: what an energy needs to be corrected."""
 
     readings: Readings
     response: Response
-
-
-def _filtered(updates: Updates, base: Prepared, fit: KernelFit, pivot_s: float) -> Points:
-    inside = (updates.t_s > base.shape.start_s) & (updates.t_s < base.shape.end_s)
-    t, best = updates.t_s[inside], fit.best
-    if updates.wander_s is not None:
-        t = t + (best.wander - 1.0) * updates.wander_s[inside]
-    rate = best.rate.value if best.rate is not None else 0.0
-    at = pivot_s + (t - pivot_s) * (1.0 + rate) - best.offset_s.value
-    window = best.window_s.value if best.window_s is not None else 0.0
-    tau = best.tau_s.value if best.tau_s is not None else 0.0
-    return Points(t, Responder(base.shape)(at, window, tau), updates.watts[inside])
 
 
 def _line(points: Points) -> Transfer:

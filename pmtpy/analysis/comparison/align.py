@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmtpy.analysis.characterisation.description import describe, design_of
-from pmtpy.analysis.characterisation.forward import RATE_SD, Problem, evaluate, polish, problem_of_means
+from pmtpy.analysis.characterisation.forward import Problem, evaluate, follow, problem_of_means
 from pmtpy.analysis.characterisation.kernel import BOXCAR, Shape
 from pmtpy.analysis.characterisation.model_selection import Fit
+from pmtpy.analysis.signal.clock_fit import RATE_SD
 from pmtpy.analysis.signal.correlogram import correlogram, sampled
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.trace import PowerTrace
@@ -35,7 +36,7 @@ _NEAREST = 1.0 / 3.0  # of the load's period: a lag beyond it is not much likeli
 _NOTHING = 1e-3  # unexplained variance below which curves are alike, whatever it is exactly
 _STILL = 1e-6  # change of a standardised curve per cell of lag, below which the lag makes no difference
 _FLAT = 0.005  # a power that varies by less than this share of its mean is called constant
-_ONE_CLOCK_RATE = 1e-6  # by which one clock may seem to run from itself
+ONE_CLOCK_RATE = 1e-6  # by which one clock may seem to run from itself
 _TAIL = 0.12  # of a recording: the least that can show it to repeat itself
 _LIKE_ITSELF = 0.1  # unexplained variance of a curve that repeats: its rows lie elsewhere on the flanks
 _AGAIN = 0.25  # of its flanks: the least that come again; fewer lie alike by chance
@@ -311,21 +312,19 @@ def _lay(
     another, as where the fast curve has one change and that within one cell of the slow one.
     """
     edges = _edges(slow, span, cell)
-    long = np.asarray(np.diff(edges), np.float64)
-    seen = np.asarray(np.diff(np.interp(edges, slow.t_s, slow.joules)) / long, np.float64)
-    problem = problem_of_means(edges, seen, fast, rate_sd=RATE_SD if rated else _ONE_CLOCK_RATE)
-    even = np.ones(len(seen))
-    widths = cell * np.concatenate([[_UNSMOOTHED], np.geomspace(1.0, max(_WIDEST * len(seen), 2.0), 16)])
+    problem = problem_of_means(edges, slow, fast, rate_sd=RATE_SD if rated else ONE_CLOCK_RATE)
+    even = np.ones(len(problem.y))
+    widths = cell * np.concatenate([[_UNSMOOTHED], np.geomspace(1.0, max(_WIDEST * len(even), 2.0), 16)])
     lags = about[0] + np.arange(-about[1], about[1] + cell / 2.0, max(cell / 2.0, about[1] / 16.0))
-    starts = [np.array([lag - width / 2.0, width, 0.0, 1.0, 0.0]) for lag in lags for width in widths]
+    starts = [np.array([lag - width / 2.0, width, 0.0, 0.0, 1.0, 0.0]) for lag in lags for width in widths]
     # Of the search's parameters the width is a logarithm.
     logarithms = [np.array([start[0], math.log(start[1]), 1.0, 0.0]) for start in starts]
     losses = [evaluate(problem, BOXCAR, theta, even).loss for theta in logarithms]
-    fit = polish(problem, BOXCAR, starts[int(np.argmin(losses))], even)
+    fit = follow(problem, BOXCAR, starts[int(np.argmin(losses))], even, cell)
     shape = describe(problem, fit)
     names, design = design_of(problem, fit)
     moves = cell * float(np.max(np.abs(design[:, names.index("offset")])))
-    spread = float(np.std(seen))
+    spread = float(np.std(problem.y))
     return _Laid(problem, fit, shape, fit.loss / spread**2 if moves > _STILL * spread else math.inf)
 
 

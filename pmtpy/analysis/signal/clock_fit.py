@@ -27,8 +27,7 @@ _MANY_EDGES = 8  # fewer do not show how much they scatter
 _FEW_EDGES = 3  # fewer do not show a rate
 _ONE_EDGE_S = 1.3e-3  # a single edge is known to about this: so far do recorded single steps differ from their stamps
 _ALL_EDGES_S = 0.4e-3  # ... and all edges of a fast load together: power follows the stamp, at the earliest
-_RATE_SD = 1.5e-3  # of clocks that nobody tied together
-_RATE_MOST = 2.5e-3  # sessions of one meter were 0.1 % apart, and the constants in use for it differ by 0.15 %
+RATE_SD = 1.5e-3  # of clocks that nobody tied together: one meter's differed by 0.1 % between sessions
 _IN_STEP = 0.3  # of the load's shortest blocks: two clocks this far apart still show the same edges
 _GROWTH = 4.0  # how much further a rate found so far is trusted
 _GRAIN_S = 2e-3
@@ -55,7 +54,8 @@ class ClockFit:
             return np.asarray((t - self.middle_s - offset) / (1.0 + rate) + self.middle_s, np.float64)
 
         ends = move(np.array([meter.start_s, meter.end_s]))
-        return PowerTrace(move(meter.t_s), meter.joules / (1.0 + rate), float(ends[0]), float(ends[1]))
+        joules = meter.joules / (1.0 + rate)
+        return replace(meter, t_s=move(meter.t_s), joules=joules, start_s=float(ends[0]), end_s=float(ends[1]))
 
 
 def zone_shift(start_s: float, end_s: float, reference: PowerTrace) -> float:
@@ -110,7 +110,7 @@ def fit_clock(
     weights = np.ones(len(t))
     many = len(t) >= _MANY_EDGES
     # What is known of such clocks keeps a few edges, close together, from showing a rate that no clock has.
-    known = np.diag([0.0, 0.0 if many else (_ONE_EDGE_S / _RATE_SD) ** 2])
+    known = np.diag([0.0, 0.0 if many else (_ONE_EDGE_S / RATE_SD) ** 2])
     for _ in range(5):
         inverse = np.linalg.inv((x * weights[:, None]).T @ x + known)
         fit = inverse @ (x.T @ (weights * late))
@@ -186,7 +186,7 @@ def _tied(meter: PowerTrace, load: PowerTrace, edges: Floats, reach_s: float | N
     """Bring a meter onto the clock of a load, with a shift within reach."""
     on, off = edges[::2], edges[1::2]
     shortest = float(np.quantile(np.diff(edges), 0.1)) if len(edges) > 1 else math.inf
-    span = max(_IN_STEP * shortest / _RATE_MOST, 1.0)
+    span = max(_IN_STEP * shortest / (2.0 * RATE_SD), 1.0)
     whole = float(edges[-1] - edges[0])
     if span < whole:
         tried: list[_Tied] = []

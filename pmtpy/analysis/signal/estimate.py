@@ -14,7 +14,7 @@ import numpy as np
 
 from pmtpy.core.rows import Floats
 
-_SETTLED = 1e-8  # relative gain of a step below which a search has arrived
+_SETTLED = 1e-6  # relative gain of a step below which a search has arrived
 Z95 = 1.959964  # two-sided 95 % of the normal distribution
 NOTHING = "-"  # stands where there is no estimate
 _MOST_PLACES = 4
@@ -125,14 +125,14 @@ def rounding_error(values: Floats, residual_sd: float, step: float | None = None
 
 
 def minimise(residuals: Callable[[Floats], Floats], start: Floats, steps: Floats, rounds: int = 40) -> Floats:
-    """Least squares by Levenberg and Marquardt with a numerical Jacobian.
+    """Least squares by Levenberg and Marquardt with a numerical Jacobian, of differences forwards.
 
     Parameters
     ----------
     residuals : callable
         Vector of residuals of a vector of parameters.
     start, steps : array
-        Starting point, and the step of the central differences in each parameter.
+        Starting point, and the step of the differences in each parameter.
     rounds : int
         Limit of iterations.
 
@@ -146,7 +146,8 @@ def minimise(residuals: Callable[[Floats], Floats], start: Floats, steps: Floats
     loss, jacobian = float(here @ here), None
     for _ in range(rounds):
         if jacobian is None:
-            jacobian = jacobian_of(residuals, x, steps)
+            moved = [residuals(x + shift) for shift in np.diag(steps)]
+            jacobian = (np.stack(moved, axis=1) - here[:, None]) / steps
             normal, slope = jacobian.T @ jacobian, jacobian.T @ here
             scale = np.diag(normal) + 1e-30
         move = -np.linalg.lstsq(normal + damping * np.diag(scale), slope, rcond=None)[0]
@@ -162,16 +163,6 @@ def minimise(residuals: Callable[[Floats], Floats], start: Floats, steps: Floats
         if done:
             break
     return x
-
-
-def jacobian_of(residuals: Callable[[Floats], Floats], x: Floats, steps: Floats) -> Floats:
-    """Return the derivatives of residuals by parameters, by central differences, shape (residuals, parameters)."""
-    columns = []
-    for i, step in enumerate(steps):
-        shift = np.zeros(len(x))
-        shift[i] = step
-        columns.append((residuals(x + shift) - residuals(x - shift)) / (2.0 * step))
-    return np.stack(columns, axis=1)
 
 
 def written(e: Estimate | None, factor: float = 1.0) -> str:

@@ -6,6 +6,7 @@ for any sampling: no resampling, no grid. Pure; times are seconds on one clock, 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from pmtpy.errors import DeclinedError
 
 _LONG_S = 3600.0  # how far the ends of a curve are held: longer than any kernel
 _OFF_S = 2.0  # a load is known to be off for at least this long before its first and after its last edge
-_STATES = 3  # that a search comes back to: the value at hand and one step to either side
+_STATES = 4  # that a search comes back to: two values at hand, and a step from each
 _END_S = 0.1  # the level held beyond an end is the median over this much of the curve
 
 
@@ -29,6 +30,7 @@ class PowerTrace:
     # the part that was recorded
     start_s: float
     end_s: float
+    late_s: float = 0.0  # of samples: standard error of when power changed, somewhere between two of them
 
     @staticmethod
     def from_samples(t_s: Floats, watts: Floats) -> PowerTrace:
@@ -42,7 +44,8 @@ class PowerTrace:
         head = float(np.median(p[t <= t[0] + _END_S]))
         tail = float(np.median(p[t >= t[-1] - _END_S]))
         power = np.concatenate([[head], (p[1:] + p[:-1]) / 2.0, [tail]])
-        return _curve(np.concatenate([[t[0] - _LONG_S], t, [t[-1] + _LONG_S]]), power)
+        late = float(np.median(np.diff(t))) / math.sqrt(12.0)
+        return replace(_curve(np.concatenate([[t[0] - _LONG_S], t, [t[-1] + _LONG_S]]), power), late_s=late)
 
     @staticmethod
     def from_energy(t_s: Floats, joules: Floats) -> PowerTrace:
@@ -88,13 +91,14 @@ class PowerTrace:
         cell = np.floor(self.t_s / step_s)
         keep = np.concatenate([[True, True], np.diff(cell[1:-1]) > 0, [True]])
         keep[-2] = True
-        return PowerTrace(self.t_s[keep], self.joules[keep], self.start_s, self.end_s)
+        return replace(self, t_s=self.t_s[keep], joules=self.joules[keep])
 
     def between(self, start_s: float, end_s: float) -> PowerTrace:
         """Return the curve with its knots between two instants only; what is beyond keeps its energy, not its shape."""
         keep = (self.t_s >= start_s) & (self.t_s <= end_s)
         keep[[0, -1]] = True
-        return PowerTrace(self.t_s[keep], self.joules[keep], max(self.start_s, start_s), min(self.end_s, end_s))
+        start, end = max(self.start_s, start_s), min(self.end_s, end_s)
+        return replace(self, t_s=self.t_s[keep], joules=self.joules[keep], start_s=start, end_s=end)
 
     def shifted(self, by_s: float, rate: float = 0.0) -> PowerTrace:
         """Return the curve on another clock: ``t -> t (1 + rate) + by_s`` with the middle of the curve as zero."""
@@ -104,7 +108,8 @@ class PowerTrace:
             return np.asarray((t - middle) * (1.0 + rate) + middle + by_s, np.float64)
 
         ends = move(np.array([self.start_s, self.end_s]))
-        return PowerTrace(move(self.t_s), self.joules * (1.0 + rate), float(ends[0]), float(ends[1]))
+        joules = self.joules * (1.0 + rate)
+        return replace(self, t_s=move(self.t_s), joules=joules, start_s=float(ends[0]), end_s=float(ends[1]))
 
 
 def _curve(t: Floats, power: Floats) -> PowerTrace:

@@ -56,9 +56,8 @@ def test_the_likelihood_is_that_of_noise_with_a_memory() -> None:
 
 
 def _spread(design: Floats, residuals: Floats, t: Floats) -> Spread:
-    return Spread.of(
-        t, design, residuals, Noise(np.full(len(t), 0.01), 1e-8), prior={-1: Number(0.0, 1e3)}, late=np.zeros(len(t))
-    )
+    noise, late = Noise(np.full(len(t), 0.01), 1e-8), (np.zeros(len(t)), 0.1)
+    return Spread.of(t, design, residuals, noise, prior={-1: Number(0.0, 1e3)}, late=late)
 
 
 def test_of_plain_noise_the_errors_are_those_of_least_squares() -> None:
