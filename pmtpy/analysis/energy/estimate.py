@@ -18,7 +18,8 @@ import numpy as np
 from pmtpy.analysis.energy._posterior import STRETCH, Pace, Posterior, Readings, Terms
 from pmtpy.analysis.energy._stamped import StampedLoad
 from pmtpy.analysis.signal.estimate import rounding_error
-from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, FULL_COVERAGE
+from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR
+from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats

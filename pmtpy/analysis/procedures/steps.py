@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmtpy.analysis.signal.estimate import robust_sd
 from pmtpy.analysis.signal.updates import tidy
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
@@ -56,7 +57,7 @@ def steps_of(t_s: Floats, watts: Floats) -> Steps:
         raise DeclinedError(msg)
     low, high = float(np.median(w[w < middle])), float(np.median(w[w >= middle]))
     size = high - low
-    noise = max(_spread(w[w < middle]), _spread(w[w >= middle]))
+    noise = max(robust_sd(w[w < middle]), robust_sd(w[w >= middle]))
     if not size > _LEVELS_APART_SD * noise:
         msg = (
             f"no two levels: {low:.4g} and {high:.4g} W are only {size:.3g} W apart, and readings scatter by "
@@ -85,11 +86,6 @@ def steps_of(t_s: Floats, watts: Floats) -> Steps:
         low, high, noise, int(up.sum()), int((~up).sum()), np.asarray(t[end] - t[begin], np.float64),
         float(np.median(np.diff(t))), float(np.median(same)) if len(same) else float("nan"), resting,
     )  # fmt: skip
-
-
-def _spread(values: Floats) -> float:
-    """Standard deviation by the median of absolute deviations, which steps in between do not move."""
-    return 1.4826 * float(np.median(np.abs(values - np.median(values))))
 
 
 def _rests(inner: Floats) -> bool:

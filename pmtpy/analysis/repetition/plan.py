@@ -12,13 +12,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pmtpy.analysis.uncertainty.channel_times import is_power, lag_s, reach_s, span_s
-from pmtpy.core.channel import Channel, EnergyMethod
+from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, is_power, lag_s, reach_s, seen_share
+from pmtpy.core.channel import Channel
 from pmtpy.core.response import Response
 
 _PERIODS = 50.0  # a trial: the 5 s that the study recommends for the 100 ms of its sensors
 _LEAST_S = 1.0  # of a trial: below it the interruptions and slow swings of the host count
-_SEES_ALL = 0.9  # share of time seen, below which a sensor is called part-time
 _LEAST_PHASES, _MOST_PHASES = 8, 32  # the study inserts 8 delays; a sensor that sees less than 1/32 is not helped
 _TIME_CONSTANTS = 5.0  # of a low-pass, after which 0.7 % of a step are still to come
 # Energy on the wrong side of the ends of a burst that idles before and after, in powers of the work times the rise: at
@@ -39,7 +38,7 @@ class Timing:
     @property
     def phases(self) -> int:
         """Instants of the period at which bursts have to begin, so that all of the work is seen; 1: any will do."""
-        if self.seen >= _SEES_ALL:
+        if self.seen >= FULL_COVERAGE:
             return 1
         needed = math.ceil(1.0 / self.seen) if self.seen > 0.0 else _LEAST_PHASES
         return min(_MOST_PHASES, max(_LEAST_PHASES, needed))
@@ -83,7 +82,7 @@ def timing_of(channels: Sequence[Channel], poll_s: float, responses: Mapping[str
     samples = [_sample_s(c, poll_s) for c in channels]
     return Timing(
         max(samples),
-        min(_seen(c, s) for c, s in zip(channels, samples, strict=True)),
+        min(seen_share(c, s) for c, s in zip(channels, samples, strict=True)),
         max(s + _spread_s(c, responses.get(c.name)) for c, s in zip(channels, samples, strict=True)),
         max(reach_s(c) + s for c, s in zip(channels, samples, strict=True)),
     )
@@ -92,15 +91,6 @@ def timing_of(channels: Sequence[Channel], poll_s: float, responses: Mapping[str
 def _sample_s(channel: Channel, poll_s: float) -> float:
     refresh = channel.refresh_s or 0.0
     return max(refresh, poll_s) if is_power(channel) else refresh or poll_s
-
-
-def _seen(channel: Channel, sample_s: float) -> float:
-    if not is_power(channel) or sample_s == 0.0:
-        return 1.0
-    span = span_s(channel)
-    if span is None:
-        return 1.0 if channel.energy_method is EnergyMethod.MEAN else 0.0
-    return min(1.0, span / sample_s)
 
 
 def _spread_s(channel: Channel, how: Response | None) -> float:

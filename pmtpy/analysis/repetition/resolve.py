@@ -7,14 +7,15 @@ p < 0.05 finds differences that are not there. Student's t throughout; docs/benc
 
 from __future__ import annotations
 
+import bisect
 import enum
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtr
 
+from pmtpy.analysis.signal.estimate import robust_sd
 from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, student_95
 from pmtpy.core.rows import Floats
 
@@ -22,9 +23,8 @@ LEAST_BLOCKS = 5
 # Whoever ends when the interval is narrow ends a little more often where the scatter looks small by chance: intervals
 # of 95 % hold in 92 to 95 % (simulated, normal scatter, 5 to 60 blocks needed). So much wider they hold in 94 to 96 %.
 _CHOSEN_END = 1.08
-_SURE = 0.95  # of a drift, before it is spoken of
+_BY_CHANCE = 0.05  # a drift is this likely at most, before it is spoken of
 _APART, _MANY = 6.0, 8  # robust standard deviations from the median of so many trials: hardly by chance
-_MAD = 1.4826  # median absolute deviation to standard deviation, normal distribution
 _MOST_PLANNED = 10_000
 
 
@@ -78,7 +78,11 @@ def estimate(values: Sequence[float], common_u: float) -> Estimate:
 def half_width(values: Sequence[float]) -> float:
     """Half-width of the 95 % interval of the mean by the scatter of the values; infinite for fewer than two."""
     n = len(values)
-    return _CHOSEN_END * student_95(n - 1) * float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.inf
+    return _expected(n, float(np.std(values, ddof=1))) if n > 1 else math.inf
+
+
+def _expected(n: int, deviation: float) -> float:
+    return _CHOSEN_END * student_95(n - 1) * deviation / math.sqrt(n)
 
 
 def compare_blocks(first: Sequence[float], second: Sequence[float], limit: float, common_u: float) -> Difference:
@@ -131,31 +135,19 @@ def planned(relative: Sequence[float], target: float, *, paired: bool) -> int:
         return LEAST_BLOCKS
     wanted = _wanted(target, paired=paired)
     deviation = float(np.std(relative, ddof=1))
-    low, high = LEAST_BLOCKS, _MOST_PLANNED
-    while low < high:
-        n = (low + high) // 2
-        if _CHOSEN_END * student_95(n - 1) * deviation / math.sqrt(n) <= wanted:
-            high = n
-        else:
-            low = n + 1
-    return low
+    numbers = range(LEAST_BLOCKS, _MOST_PLANNED)
+    return LEAST_BLOCKS + bisect.bisect_left(numbers, True, key=lambda n: _expected(n, deviation) <= wanted)
 
 
 def drift(t_s: Floats, values: Floats) -> tuple[float, bool]:
     """Return by which share the values change over the time that they span, and whether that is more than chance."""
-    n = len(values)
-    x = np.asarray(t_s, np.float64) - float(np.mean(t_s))
-    spread = float(x @ x)
-    mean = float(np.mean(values))
-    if n <= 3 or spread == 0.0 or mean == 0.0:
+    from scipy.stats import linregress
+
+    mean, length = float(np.mean(values)), float(np.ptp(t_s))
+    if len(values) <= 3 or length == 0.0 or mean == 0.0:
         return 0.0, False
-    slope = float(x @ (values - mean)) / spread
-    rest = values - mean - slope * x
-    u = math.sqrt(float(rest @ rest) / (n - 2) / spread)
-    change = slope * float(np.ptp(x)) / mean
-    if u == 0.0:
-        return change, slope != 0.0
-    return change, 2.0 * float(stdtr(n - 2, abs(slope) / u)) - 1.0 > _SURE
+    line = linregress(t_s, values)
+    return float(line.slope) * length / mean, bool(line.pvalue < _BY_CHANCE)
 
 
 def outliers(values: Sequence[float]) -> list[int]:
@@ -163,6 +155,5 @@ def outliers(values: Sequence[float]) -> list[int]:
     each = np.asarray(values, np.float64)
     if len(each) < _MANY:
         return []
-    apart = np.abs(each - np.median(each))
-    scale = _MAD * float(np.median(apart))
-    return [int(i) for i in np.flatnonzero(apart > _APART * scale)] if scale > 0.0 else []
+    scale = robust_sd(each)
+    return [int(i) for i in np.flatnonzero(np.abs(each - np.median(each)) > _APART * scale)] if scale > 0.0 else []

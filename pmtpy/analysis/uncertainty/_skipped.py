@@ -11,12 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pmtpy.analysis.uncertainty.channel_times import POLLED, SELDOM, STREAM_S
 from pmtpy.core.rows import Floats
 
-_STREAM_S = 1e-3  # a register is not as fast; a stream counts what it loses
-_POLLED = 0.75  # of the refresh period: rows closer than this, in the middle, are polls
 _RESTED = 1.25  # refresh periods between the first and the last poll that found one value: one was skipped
-_DUE = 1.5  # samples between two rows: one is missing
 # Samples. A value that stands for longer is that of a load which rests, where values are often alike.
 _LONG = 4.5
 
@@ -51,11 +49,11 @@ def skipped_joules(
     held : bool
         Whether one value stands for the time up to its row, without lines.
     """
-    if not refresh_s or sample_s < _STREAM_S or len(t) < 3:
+    if not refresh_s or sample_s < STREAM_S or len(t) < 3:
         return [0.0] * len(powers)
     gaps = t[1:] - t[:-1]
-    polled = float(np.median(gaps)) < _POLLED * refresh_s
-    if not polled and float(gaps.max()) <= _DUE * sample_s:
+    polled = float(np.median(gaps)) < POLLED * refresh_s
+    if not polled and float(gaps.max()) <= SELDOM * sample_s:
         return [0.0] * len(powers)
     scale = sample_s * math.sqrt(0.25 if polled or held else 0.125)
     found = []
@@ -65,7 +63,7 @@ def skipped_joules(
         after = np.concatenate((first[1:], last[-1:]))
         rested, gap = last - first, np.maximum(after - first, 1e-9)  # the newest row has none
         skipped = (rested > _RESTED * refresh_s) & ((rested <= _LONG * sample_s) | (noise > 0.0))
-        skipped |= after - last > _DUE * sample_s
+        skipped |= after - last > SELDOM * sample_s
         skipped &= (first < length) & (after > 0.0)
         shown = p[begins]
         step = np.concatenate((shown[1:] - shown[:-1], [0.0]))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.uncertainty.channel_times import span_s
+from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, POLLED, WIDE, seen_share, span_s
 from pmtpy.analysis.uncertainty.interval import Edge, IntervalStatistics
 from pmtpy.core.channel import Channel, EnergyMethod
 
@@ -40,12 +40,10 @@ _BURSTS = 0.5
 # with periods from a tenth of the window to all of it (even in the logarithm), it is off an even power by so much.
 # Readings that do not move at all show that it does not: such a load beats with the windows, and its beats are a few
 # times smaller than that.
-_HIDDEN, _BEATS, _WIDE_WINDOW = 0.067, 3.0, 1.5
+_HIDDEN, _BEATS = 0.067, 3.0
 # What was never seen in n readings takes a share of the time whose mean square is 2 / ((n + 2)(n + 3)) if every share
 # was as likely before (rule of succession), and a power between nothing and that seen, which is off it by root 1/3.
 _NEVER_SEEN = math.sqrt(2.0 / 3.0)
-FULL_COVERAGE = 0.9  # below this share of time seen a sensor is called part-time (gpu-table of Yang et al., duty)
-_SELDOM = 0.75  # of the time between readings
 DOUBTFUL_SHARE = 0.1  # of an energy that is open, or of a region whose rows have not come: above it this is said
 # Components that come from the load and the two instants, which all channels share.
 _SHARED = frozenset({"edges", "ahead", "lag", "clock", "unresolved", "uncovered", "reconstruction"})
@@ -199,14 +197,7 @@ class _Judge:
         span = span_s(channel)
         between = self.sample_s if self.power else self.refresh_s
         self.needed_s = between + (span or 0.0)  # shortest interval that is sure to contain one whole reading
-        # Share of time that reaches a reading; 0 where the window is not known. Windows that are joined, but for how
-        # exactly their width and their period are known, see all.
-        if not self.power or self.sample_s == 0.0:
-            self.covers = 1.0
-        elif span is None:
-            self.covers = 1.0 if self.mean else 0.0
-        else:
-            self.covers = 1.0 if span >= FULL_COVERAGE * self.sample_s else span / self.sample_s
+        self.covers = seen_share(channel, self.sample_s)
         known_s = seen.seconds - seen.uncovered_s
         self.mean_w = abs(seen.joules) / known_s if known_s > 0 else seen.peak_watts
 
@@ -249,9 +240,7 @@ class _Judge:
         sample, window = self.sample_s, 0.0 if self.mean else self.window_s  # a mean's window is its sample interval
         fast = _FAST * (seen.alternating_watts * sample) ** 2
         curved = _CURVED * (seen.curvature_watts * min(window, _LONGEST * seen.seconds)) ** 2
-        own_s = (
-            self.window_s if self.window_s <= _WIDE_WINDOW * sample else 0.0
-        )  # what a wide one hides, its bends tell
+        own_s = self.window_s if self.window_s <= WIDE * sample else 0.0  # what a wide one hides, its bends tell
         hidden = (min(_HIDDEN * self.mean_w, _BEATS * math.sqrt(self._beyond_noise())) * own_s) ** 2
         squares = 2.0 * (self.covers * fast + curved + hidden)  # what lies between the windows is in "sampling"
         smeared = 0.0
@@ -380,7 +369,7 @@ class _Judge:
 
     def _polled_seldom(self) -> bool:
         """Whether a register is renewed more often than it is read."""
-        return 0.0 < self.refresh_s < _SELDOM * self.sample_s
+        return 0.0 < self.refresh_s < POLLED * self.sample_s
 
     def _too_short(self, components: dict[str, float]) -> list[str]:
         seen, short = self.seen, self.seen.seconds < max(self.needed_s, self.refresh_s)

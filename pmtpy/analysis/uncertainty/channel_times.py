@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from pmtpy.core.channel import Channel, EnergyMethod
 
+FULL_COVERAGE = 0.9  # below this share of time seen a sensor is called part-time (gpu-table of Yang et al., duty)
+POLLED = 0.75  # of the time between renewals: rows closer than this are polls of one reading
+SELDOM = 1.5  # times between renewals: between rows further apart than this one was missed
+WIDE = 1.5  # sample intervals: a window wider than this spreads an instant over several readings
+STREAM_S = 1e-3  # sample interval below which a sensor is a stream: momentary values, and it counts what it loses
+
 
 def is_power(channel: Channel) -> bool:
     """Whether single values are watts (else joules: a counter)."""
@@ -18,6 +24,19 @@ def span_s(channel: Channel) -> float | None:
     if channel.window_s is not None:
         return channel.window_s
     return 2.0 * abs(channel.lag_s) if channel.lag_s is not None else None
+
+
+def seen_share(channel: Channel, sample_s: float) -> float:
+    """Share of time that reaches a reading, where one stands for ``sample_s``; 0 where the window is not known.
+
+    Windows that are joined, but for how exactly their width and their period are known, see all.
+    """
+    if not is_power(channel) or sample_s == 0.0:
+        return 1.0
+    span = span_s(channel)
+    if span is None:
+        return 1.0 if channel.energy_method is EnergyMethod.MEAN else 0.0
+    return 1.0 if span >= FULL_COVERAGE * sample_s else span / sample_s
 
 
 def lag_s(channel: Channel) -> float:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pmtpy.analysis.uncertainty._drop_outs import missing_joules
 from pmtpy.analysis.uncertainty._moves import Moves
 from pmtpy.analysis.uncertainty._skipped import skipped_joules
-from pmtpy.analysis.uncertainty.channel_times import is_power, lag_s, span_s
+from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, POLLED, SELDOM, WIDE, is_power, lag_s, span_s
 from pmtpy.analysis.uncertainty.interval import Edge, Interval, IntervalStatistics
 from pmtpy.core.channel import Channel, EnergyMethod
 from pmtpy.core.rows import Floats, Ints
@@ -24,9 +24,7 @@ from pmtpy.core.rows import Floats, Ints
 CONTEXT_SAMPLES = 20  # on either side: they tell how the power moves where the interval itself has but a few
 CONTEXT_AHEAD = 10.0  # times what is extrapolated: how far a load moves in that time must have been seen
 HOLE = 5.0  # sample intervals: rows further apart do not follow each other, and what lies between is not known
-_REPEATED = 0.75  # rows closer than this share of a sample interval are polls of one reading ...
-_APART = 0.99  # ... of which those are taken that are so far apart
-_SELDOM = 1.5  # refreshes between two rows
+_APART = 0.99  # of a sample interval: of the polls of one reading those are taken that are so far apart
 # Lower quartile of the size of a difference of two readings with white noise of one watt: root 2 times 0.3186.
 _QUARTILE = 0.4506
 _MIN_STEPS = 4  # that a quartile needs
@@ -181,7 +179,7 @@ class _Together:
         unseen = min(max(0.0, beyond + lag), interval.carry_s + lag)
         rms, alternating, noise, looked = self._movement(length + abs(self.lag), ahead)
         aged = min(interval.aged_s, self.refresh or interval.aged_s)
-        if aged and self.sample_s > _SELDOM * self.refresh:  # whatever the polls were to be: each finds it renewed
+        if aged and self.sample_s > SELDOM * self.refresh:  # whatever the polls were to be: each finds it renewed
             aged = self.refresh or aged
         starts, ends = self._edge(0.0, aged), self._edge(length, aged)
         nothing = [0.0] * len(self.p)
@@ -249,7 +247,7 @@ class _Together:
         t, p, gaps, sample = self.t, self.p, self.gaps, max(self.sample_s, 1e-9)
         # Polls of one reading stand closer than the register is renewed; those at random instants often stand close.
         renewed = self.refresh or sample
-        if self.power and len(gaps) and gaps.min() < _REPEATED * renewed and (p[:, 1:] == p[:, :-1]).any():
+        if self.power and len(gaps) and gaps.min() < POLLED * renewed and (p[:, 1:] == p[:, :-1]).any():
             kept = _apart(t, _APART * renewed)
             t, p = t[kept], p[:, kept]
             gaps = t[1:] - t[:-1]
@@ -274,7 +272,7 @@ class _Together:
     def _curvature(self, length: float) -> list[float]:
         """How much the readings bend within one window of several samples, root mean square."""
         window, t = self.window, self.t
-        if not self.power or window <= 1.5 * self.sample_s:
+        if not self.power or window <= WIDE * self.sample_s:
             return [0.0] * len(self.p)
         at = t[(t - window >= t[0]) & (t > -2.0 * window) & (t < length + 2.0 * window)]
         if not len(at):
@@ -330,7 +328,7 @@ class _Together:
         known = length < sample + max(self.window, 2.0 * abs(lag)) and float(t[0]) <= low and high <= float(t[-1])
         if self.power:
             span = span_s(self.like)  # of a part-time sensor they say nothing, and of a wide window too little
-            known = known and span is not None and 0.9 * sample <= span <= 1.5 * sample
+            known = known and span is not None and FULL_COVERAGE * sample <= span <= WIDE * sample
         instants = self._late_instants(length)
         if time_u:
             instants += [time_u, length + time_u, -time_u, length - time_u]
