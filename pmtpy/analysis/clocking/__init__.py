@@ -1,18 +1,19 @@
 """When a sensor publishes: period, phase and wander of its clock, from polls or from rows. One likelihood for all.
 
 Between two polls ``(a, b]`` the sensor published, or it did not. If it did, the readings differ with the probability
-``q`` (a value may repeat), which is fitted; if it did not they differ almost never. So a poll *without* a change speaks
-too: half of the period explains every change as well as the period itself, but promises changes that nobody saw. An
-update at ``u`` therefore weighs
+``q`` (a value may repeat), of which two are tried in each block; if it did not they differ almost never. So a poll
+*without* a change speaks too: half of the period explains every change as well as the period itself, but promises
+changes that nobody saw. An update at ``u`` therefore weighs
 
     W(u) = q / stray      where the poll after u brought a change,
            1 - q          where it did not,
            1              where nobody looked for about a period (a starved poller is a gap),
 
-blurred by how far stamps are off; the likelihood of a clock is the product of ``W`` over its updates, against chance.
-The phase is a path: it walks, and once in a long while jumps. It is followed in blocks on a grid (a hidden Markov
-model [R89]) for several periods, sizes of the walk and of the blur; paths are drawn as often as the polls make them
-likely [S02], and every interval is read off the draws.
+blurred by how far stamps are off, where that leaves room for one update alone; the likelihood of a clock is the product
+of ``W`` over its updates, against changes at random. The phase is a path: it walks, and once in a long while jumps. It
+is followed in blocks on a grid (a hidden Markov model [R89]) for several periods, sizes of the walk and of the blur.
+Candidates come from a search with a free phase in each piece, and are weighed by their paths; paths are drawn as often
+as the polls make them likely [S02], and every interval is read off the draws.
 
 Pure; times are seconds. The same polls always give the same answer. docs/characterise.md explains it.
 

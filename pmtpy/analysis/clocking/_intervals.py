@@ -13,7 +13,7 @@ from pmtpy.errors import DeclinedError
 Bools = npt.NDArray[np.bool_]
 
 MIN_CHANGES = 12  # below this, chance alone finds a period among the many candidates
-_WHOLE = 0.95  # of a period: polls further apart do not tell how many updates lay between
+DEVIATIONS = 4.0  # of how far stamps are off, at both ends of a poll together
 # What the load may have done by itself: jumps between levels that come back.
 _LEVEL_SHARE, _LEVEL_RUNS = 1.0 / 32.0, 3  # of the runs of equal readings, held by one reading
 _NOISE_SPAN = 0.1  # share of the readings' span below which a change is noise ...
@@ -36,14 +36,23 @@ class Intervals:
     before: Floats
     changed: Bools
 
+    @classmethod
+    def between(cls, polls_s: Floats, values: Floats) -> Intervals:
+        """Make them of polls."""
+        return cls(polls_s[:-1], polls_s[1:], np.asarray(np.diff(values) != 0.0, np.bool_))
+
+    def part(self, rows: slice) -> Intervals:
+        """Return some of them."""
+        return Intervals(self.after[rows], self.before[rows], self.changed[rows])
+
     @property
     def length(self) -> Floats:
         """How long each lasts."""
         return self.before - self.after
 
-    def known(self, period: float) -> Bools:
-        """Which of them tell of at most one update."""
-        return np.asarray(self.length < _WHOLE * period, np.bool_)
+    def known(self, period: float, soft_s: float) -> Bools:
+        """Which of them tell of at most one update: one change must not speak for two where stamps are off."""
+        return np.asarray(self.length + DEVIATIONS * soft_s < period, np.bool_)
 
 
 def few_own(own: int, changes: int) -> str:
@@ -54,13 +63,14 @@ def few_own(own: int, changes: int) -> str:
     )
 
 
-def own_changes(v: Floats, seen: Intervals) -> Bools:
-    """Which intervals hold a change that the load cannot have made by jumping between a few levels.
+def own_changes(v: Floats) -> Bools:
+    """Which differences of readings the load cannot have made by jumping between a few levels.
 
     A sensor without noise that follows at once shows the load's edges and nothing else, and they may lie on a
     lattice of their own. A level is a reading that comes back again and again.
     """
-    at = np.flatnonzero(seen.changed)
+    changed = np.diff(v) != 0.0
+    at = np.flatnonzero(changed)
     if len(at) < MIN_CHANGES:
         msg = (
             f"the readings change {len(at)} times, too few to find an update period ({MIN_CHANGES} are needed): "
@@ -76,6 +86,6 @@ def own_changes(v: Floats, seen: Intervals) -> Bools:
         jump &= np.abs(np.diff(runs)) > _NOISE_SPAN * span
     if len(at) - np.sum(jump) < MIN_CHANGES:
         raise DeclinedError(few_own(int(len(at) - np.sum(jump)), len(at)))
-    own = np.zeros(len(seen.changed), np.bool_)
-    own[at] = ~jump
-    return own
+    out = np.zeros(len(changed), np.bool_)
+    out[at] = ~jump
+    return out

@@ -16,12 +16,10 @@ from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-_STEADY = 1e-6  # of a period: less is nothing
 _EXACT, _OFTEN = 0.01, 0.95  # of the period, to which so many stamps follow each other if none of them is late
 _EARLIEST = 0.25  # of the period, by which the instant that is followed may lie behind the stamp
 _RATE = 3e-4  # by which a register's clock runs wrong for a while, relative: recorded ones wander by 4 ms in a minute
 _LONGEST = 4000.0  # periods that are followed at once: a phase has wandered meanwhile, and memory is not without end
-_FEWEST = 4  # changes that tell a phase
 _AGAIN = 0.75  # of the period, within which a value that comes again is no new one
 
 
@@ -56,19 +54,18 @@ def _followed(t_s: Floats, watts: Floats, period: Number, aged_s: float) -> Upda
         parts = (slice(None, middle), slice(middle, None))
         return _joined(*(live_updates(t_s[part], watts[part], period, aged_s) for part in parts))
     new = np.diff(watts) != 0.0
-    if np.count_nonzero(new) < _FEWEST:
-        msg = "too few changes to tell when the register was renewed"
+    if not np.any(new):
+        msg = "nothing changes, so nothing tells when the register was renewed"
         raise DeclinedError(msg)
     stamped = aged_s == 0.0  # the rows of other registers then are all the polls that are known of
     polls, shown = (t_s, watts) if stamped else Polling(aged_s).polls(t_s, watts, np.zeros(len(t_s), np.int64))
-    changed = np.asarray(np.diff(shown) != 0.0, np.bool_)
     origin = float(polls[0] + polls[-1]) / 2.0
-    seen = Intervals(polls[:-1] - origin, polls[1:] - origin, changed)
-    if not np.any(changed & seen.known(period.value)):
+    seen = Intervals.between(polls - origin, shown)
+    if not np.any(seen.changed & seen.known(period.value, 0.0)):
         msg = "the polls are too far apart to tell how many updates lay between"
         raise DeclinedError(msg)
-    path = follow(seen, period.value, max(period.u / period.value, _STEADY), 0.0, known=True)
-    clock = clock_of(path, origin, seen, explained(seen, path, changed))
+    path = follow(seen, period.value, period.u / period.value, 0.0, known=True)
+    clock = clock_of(path, origin, seen, explained(seen, path, seen.changed))
     found, unsure = update_series(polls, shown, clock), clock.phase_s.half_width
     if stamped:
         return _at_instants(found, t_s[1:][new])

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 
-from pmtpy.analysis.clocking._intervals import Bools, Intervals
+from pmtpy.analysis.clocking._comb import Comb
+from pmtpy.analysis.clocking._intervals import Intervals
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.core.rows import Floats
+from pmtpy.errors import DeclinedError
 
-_STRAY = 0.01  # chance that a poll brings a change without an update (a torn reading, a step of a clock)
 _BLOCK_S, _BLOCK_UPDATES, _MOST_BLOCKS = 1.0, 8.0, 121
 _CELLS_PER_POLL = 24.0
 _JUMP = 1e-3  # chance of a jump from one block to the next
@@ -23,10 +23,12 @@ _BETWEEN_PIECES = (5e-5, 8e-5, 2e-4)
 _PIECE_S = 30.0
 # By how much the phase walks, s per root second: from a quiet clock, over those boards, to several ms in a second.
 _WALKS = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3)
+BLURS = (1.0 / 30.0, 1.0 / 10.0, 1.0 / 4.0)  # of a poll: by how much stamps are off
 _PERIODS = 9  # weighed at a time
 _KNOWN = math.sqrt(1.5) * np.array([-1.0, 0.0, 1.0])  # standard uncertainties: three periods of the variance of all
 _UNLIKELY = 8.0  # nats
 _PATHS = 1000
+ONE_IN_A_THOUSAND = math.log(1000.0)
 _EXTREME = 3.0  # standard deviations: the most extreme stamp of some hundred
 
 
@@ -40,7 +42,6 @@ class PhasePath:
     block_phase_s: Floats
     soft_s: float
     drift: float
-    seen: float
 
     def nearest(self, t_s: Floats) -> Floats:
         """Instant of an update near each of ``t_s``, seconds: less than a period away."""
@@ -49,45 +50,23 @@ class PhasePath:
 
 
 class _Comb:
-    """The logarithm of ``W``, on cells of a fraction of the period, for one blur of the stamps."""
+    """The blocks of a recording in each of which the phase is one, and what polls say of it."""
 
-    def __init__(self, seen: Intervals, edges: Floats, period: float, q: float, soft: float) -> None:
-        from scipy.ndimage import gaussian_filter1d
+    def __init__(self, seen: Intervals, period: float, soft: float) -> None:
+        start, end = float(seen.after[0]), float(seen.before[-1])
+        pairs = int(np.clip((end - start) / max(_BLOCK_S, _BLOCK_UPDATES * period), 3, _MOST_BLOCKS)) // 2
+        self.edges: Floats = np.asarray(np.linspace(start, end, 2 * pairs + 2), np.float64)
+        self.block = float(self.edges[1] - self.edges[0])
+        cells = int(np.clip(_CELLS_PER_POLL * period / float(np.median(seen.length)), 96, 400))
+        self.comb = Comb(seen, period, period / cells, soft)
+        self.cell, self.cells, self.soft = self.comb.cell, cells, soft
+        self._logs: dict[float, Floats] = {}
 
-        self.edges, self.q, self.soft = edges, q, soft
-        self.block = float(edges[1] - edges[0])
-        known = seen.known(period)
-        poll = float(np.median(seen.length[known]))
-        self.cells = int(np.clip(_CELLS_PER_POLL * period / poll, 96, 400))
-        self.cell = period / self.cells
-        self.start = float(seen.after[0]) - 4.0 * period
-        grid = self.start + self.cell * np.arange(math.ceil((seen.before[-1] + 4.0 * period - self.start) / self.cell))
-        knots = np.append(seen.after, seen.before[-1])
-
-        def share(which: Bools) -> Floats:
-
-            total = np.concatenate([[0.0], np.cumsum(np.where(which, seen.length, 0.0))])
-            inside = np.diff(np.interp(grid, knots, total)) / self.cell
-            return np.asarray(gaussian_filter1d(inside, soft / self.cell, truncate=5.0, mode="constant"), np.float64)
-
-        hit, miss = share(known & seen.changed), share(known & ~seen.changed)
-        weight = hit * (q / _STRAY) + miss * (1.0 - q) + np.maximum(1.0 - hit - miss, 0.0)
-        self.log = np.log(np.maximum(weight, 1e-12))
-        self._blocks: dict[float, Floats] = {}
-
-    def blocks(self, period: float) -> Floats:
-        """Log-likelihood of each block over phases: cells that updates lie behind ``k period``, shape (m, cells)."""
-        if period in self._blocks:
-            return self._blocks[period]
-        view = np.lib.stride_tricks.sliding_window_view(self.log, self.cells)
-        out = np.zeros((len(self.edges) - 1, self.cells))
-        for i, (first, last) in enumerate(pairwise(self.edges)):
-            k = np.arange(math.ceil(first / period), math.ceil(last / period))
-            at = np.round((k * period - self.start) / self.cell).astype(np.int64)
-            at = at[(at >= 0) & (at < len(view))]
-            np.sum(view[at], axis=0, out=out[i])
-        self._blocks[period] = out
-        return out
+    def logs(self, period: float) -> Floats:
+        """Log-likelihood of each block over phases."""
+        if period not in self._logs:
+            self._logs[period] = self.comb.blocks(period, self.edges, self.cells)
+        return self._logs[period]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,21 +93,36 @@ def follow(seen: Intervals, period: float, reach: float, resolution: float, *, k
     known : bool
         Whether that reach is the standard uncertainty of a period that is not looked for.
     """
-    edges = _edges(seen, period)
-    span = float(edges[-1] - edges[0])
-    q = _seen_share(seen, period)
-    poll = float(np.median(seen.length))
-    softs = [s for s in (resolution * 0.3, poll / 30.0, poll / 10.0, poll / 4.0) if s >= poll / 40.0]
-    # The blur that explains most, with a walk of middling size, about the likeliest period.
-    tried = []
-    for soft in softs:
-        comb = _Comb(seen, edges, period, q, soft)
-        best = max(_weigh(comb, period, reach, _WALKS[3], known=known), key=lambda w: w.log)
-        tried.append((best.log, comb, period if known else best.period))
-    _, comb, period = max(tried, key=lambda row: row[0])
-    reaches = [reach if known else _reach(walk, poll, span) for walk in _WALKS]
+    log, comb, best = weigh(seen, period, reach, resolution, known=known)
+    period = period if known else best
+    if log < ONE_IN_A_THOUSAND:
+        msg = f"no update period explains the changes better than chance: the best is {1e3 * period:.4g} ms"
+        raise DeclinedError(msg)
+    span, poll = float(comb.edges[-1] - comb.edges[0]), float(np.median(seen.length))
+    reaches = [reach if known else 3.0 * walk / math.sqrt(span) + poll / span for walk in _WALKS]
     found = [w for walk, far in zip(_WALKS, reaches, strict=True) for w in _weigh(comb, period, far, walk, known=known)]
     return _drawn(found, comb, period, seen, _PATHS)
+
+
+def weigh(
+    seen: Intervals, period: float, reach: float, resolution: float, *, known: bool = False
+) -> tuple[float, _Comb, float]:
+    """Return the evidence of a walk of middling size above that of changes at random, and the likeliest period.
+
+    With the blur that has most of it: the more stamps are off, the fewer polls tell something.
+    """
+    poll = float(np.median(seen.length))
+
+    def by(soft: float) -> tuple[float, _Comb, float]:
+        comb = _Comb(seen, period, soft)
+        best = max(_weigh(comb, period, reach, _WALKS[3], known=known), key=lambda w: w.log)
+        return best.log - comb.comb.at_random(), comb, best.period
+
+    first, *others = sorted({*(blur * poll for blur in BLURS), max(0.3 * resolution, BLURS[0] * poll)})
+    found = by(first)
+    for soft in others:
+        found = max(found, by(soft), key=lambda row: row[0])
+    return found
 
 
 def _drawn(found: list[_Walk], comb: _Comb, period: float, seen: Intervals, paths: int) -> PhasePath:
@@ -139,28 +133,6 @@ def _drawn(found: list[_Walk], comb: _Comb, period: float, seen: Intervals, path
     number = rng.multinomial(paths, share / np.sum(share))
     drawn = [_draw(w, comb, int(n), rng) for w, n in zip(found, number, strict=True) if n]
     return _in_step(_read(drawn, comb, period, rng), seen)
-
-
-def _edges(seen: Intervals, period: float) -> Floats:
-    """Return the bounds of the blocks in which the phase is one."""
-    start, end = float(seen.after[0]), float(seen.before[-1])
-    blocks = 2 * (int(np.clip((end - start) / max(_BLOCK_S, _BLOCK_UPDATES * period), 3, _MOST_BLOCKS)) // 2) + 1
-    return np.asarray(np.linspace(start, end, blocks + 1), np.float64)
-
-
-def _reach(walk: float, poll: float, span: float) -> float:
-    return 3.0 * walk / math.sqrt(span) + poll / span
-
-
-def _seen_share(seen: Intervals, period: float) -> float:
-    """Share of the updates that bring a change, while anything changes."""
-    known = seen.known(period)
-    of = np.floor(seen.after[known] / (8.0 * period)).astype(np.int64)
-    of -= of[0]
-    hits = np.bincount(of, seen.changed[known])
-    updates = np.bincount(of, seen.length[known]) / period
-    busy = hits > 0
-    return float(np.clip(np.sum(hits[busy]) / max(float(np.sum(updates[busy])), 1.0), 0.05, 0.98))
 
 
 def _weigh(comb: _Comb, period: float, reach: float, walk: float, *, known: bool = False) -> list[_Walk]:
@@ -176,8 +148,6 @@ def _weigh(comb: _Comb, period: float, reach: float, walk: float, *, known: bool
         likely = np.flatnonzero(logs > np.max(logs) - _UNLIKELY)
         top = int(np.argmax(logs))
         period = best[top].period
-        if top in (0, _PERIODS - 1):
-            continue
         if len(likely) >= _PERIODS // 3:
             break
         reach *= max((likely[-1] - likely[0] + 2.0) / (_PERIODS - 1.0), 0.15)
@@ -189,7 +159,7 @@ def _filter(comb: _Comb, periods: Floats, walk: float) -> list[_Walk]:
     """Weigh the phases of each block by all blocks up to it, for each period."""
     from scipy.ndimage import convolve1d
 
-    logs = np.stack([comb.blocks(float(period)) for period in periods])
+    logs = np.stack([comb.logs(float(period)) for period in periods])
     tops = np.max(logs, axis=2)
     weights = np.exp(logs - tops[:, :, None])
     step = _step(walk * math.sqrt(comb.block) / comb.cell, comb.cells)
@@ -247,14 +217,15 @@ def _read(drawn: list[tuple[_Walk, Floats, Floats]], comb: _Comb, period: float,
     t, span = (edges[1:] + edges[:-1]) / 2.0, float(edges[-1] - edges[0])
     centred = t - np.mean(t)
     slope = centred / (centred @ centred)
-    offs, rates, bents = [], [], []
+    offs, steady, rates, bents = [], [], [], []
     for w, phases, jumps in drawn:
         # The phases are those of k times the hypothesis' period: here of k times one period for all.
         off = phases + t * (w.period / period - 1.0) + comb.cell * (rng.random((len(phases), 1)) - 0.5)
         offs.append(off)
-        # Nobody can tell whether a jump is the clock's or the reader's: in half of the draws it is part of the slope.
-        steady = off - np.pad(np.cumsum(jumps, axis=1), ((0, 0), (1, 0))) * (rng.random((len(off), 1)) < 0.5)
-        rates.append(steady @ slope)
+        # Nobody can tell whether a jump is the clock's or the reader's: the interval has it in half of the slopes.
+        jumped = np.pad(np.cumsum(jumps, axis=1), ((0, 0), (1, 0)))
+        steady.append((off - jumped) @ slope)
+        rates.append((off - jumped * (rng.random((len(off), 1)) < 0.5)) @ slope)
         # A line through a walk of a step per root second has the slope of sqrt(6 / 5 D) of these over D seconds.
         unseen = rng.choice(_BETWEEN_PIECES, len(off)) * min(1.0, (_PIECE_S / span) ** 1.5)
         bents.append(np.hypot(w.walk * math.sqrt(1.2 / span), unseen) * rng.standard_normal(len(off)))
@@ -263,7 +234,10 @@ def _read(drawn: list[tuple[_Walk, Floats, Floats]], comb: _Comb, period: float,
     about = period * float(np.angle(np.mean(np.exp(2j * math.pi * middle / period)))) / (2.0 * math.pi)
     off -= period * np.round((middle - about) / period)[:, None]
     path = np.median(off, axis=0)
-    mean, phase = float(np.median(rate)), float(path[len(t) // 2])  # the middle block is about instant 0
+    mean, phase = (
+        float(np.median(np.concatenate(steady))),
+        float(path[len(t) // 2]),
+    )  # the middle block is about instant 0
     at = np.concatenate([edges[:1], t, edges[-1:]])
     return PhasePath(
         _interval(period * (1.0 + mean), period * (1.0 + rate + bent)),
@@ -272,7 +246,6 @@ def _read(drawn: list[tuple[_Walk, Floats, Floats]], comb: _Comb, period: float,
         np.asarray(np.interp(at, t, path) - phase - mean * at, np.float64),
         comb.soft,
         float(np.std(rate)),
-        comb.q,
     )
 
 
@@ -289,7 +262,7 @@ def _in_step(path: PhasePath, seen: Intervals) -> PhasePath:
     by two or three standard deviations. How far polls are in step shows in where within their intervals successive
     updates fall; if all fall into one half, nothing shows whether it is stamps that scatter or reads.
     """
-    which = seen.changed & seen.known(path.period_s.value)
+    which = seen.changed & seen.known(path.period_s.value, path.soft_s)
     after, before = seen.after[which], seen.before[which]
     place = np.mod((before - path.nearest((after + before) / 2.0)) / (before - after), 1.0)
     blocks = np.array_split(np.exp(2j * math.pi * place), max(len(place) // 10, 1))

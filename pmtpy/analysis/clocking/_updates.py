@@ -9,7 +9,7 @@ import numpy as np
 
 from pmtpy.analysis.clocking._intervals import Bools, FasterThanPollsError, Intervals, few_own, own_changes
 from pmtpy.analysis.clocking._period import search, too_fast
-from pmtpy.analysis.clocking._phase import PhasePath, follow
+from pmtpy.analysis.clocking._phase import ONE_IN_A_THOUSAND, PhasePath, follow
 from pmtpy.analysis.signal.estimate import Z95, Estimate
 from pmtpy.analysis.signal.updates import Updates, stamp_step, tidy
 from pmtpy.core.rows import Floats, Ints
@@ -17,8 +17,6 @@ from pmtpy.errors import DeclinedError
 
 _ODDS = 20.0  # to one: by which a period must beat all other candidates together
 _IN_A_ROW = 0.05  # of the polls bring a change right after another: no sensor that is slower than they are
-_MOSTLY = 0.8
-_ONE_IN_A_THOUSAND = math.log(1000.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +65,7 @@ def estimate_updates(t_s: Floats, values: Floats) -> PublishingClock:
     step = stamp_step(t)
     origin = float(t[0] + t[-1]) / 2.0
     polls = t - origin + step / 2.0  # a stamp that was cut off to its resolution lies half a step early on average
-    seen = Intervals(polls[:-1], polls[1:], np.asarray(np.diff(v) != 0.0, np.bool_))
-    own = own_changes(v, seen)
+    seen, own = Intervals.between(polls, v), own_changes(v)
     poll = float(np.median(seen.length))
     try:
         path, coverage, odds = _weighed(seen, own, poll, step)
@@ -83,7 +80,7 @@ def clock_of(
     path: PhasePath,
     origin: float,
     seen: Intervals,
-    coverage: float = math.nan,
+    coverage: float,
     odds: tuple[tuple[float, float], ...] = (),
 ) -> PublishingClock:
     """Return the clock of a path whose times count from ``origin``."""
@@ -92,7 +89,7 @@ def clock_of(
         path.period_s,
         Estimate(phase.value + origin, phase.low + origin, phase.high + origin),
         coverage,
-        path.seen,
+        _seen_share(seen, path),
         int(np.sum(seen.changed)),
         path.blocks_s + origin,
         path.block_phase_s,
@@ -100,6 +97,14 @@ def clock_of(
         path.drift,
         odds,
     )
+
+
+def _seen_share(seen: Intervals, path: PhasePath) -> float:
+    """Share of the updates that bring a change, while anything changes."""
+    period, known = path.period_s.value, seen.known(path.period_s.value, path.soft_s)
+    of = np.floor((seen.after[known] - seen.after[0]) / (8.0 * period)).astype(np.int64)
+    hits, seconds = np.bincount(of, seen.changed[known]), np.bincount(of, seen.length[known])
+    return float(min(np.sum(hits) * period / max(np.sum(seconds[hits > 0]), period), 1.0))
 
 
 def _weighed(
@@ -118,21 +123,21 @@ def _weighed(
 
 
 def explained(seen: Intervals, path: PhasePath, own: Bools) -> float:
-    """Return the share of changes that the clock explains, if that is much more than of any polls.
+    """Return the share of changes that the clock explains, if it is much more than of any polls.
 
     Raises DeclinedError: of those changes that are the sensor's own it explains no more than chance.
     """
     from scipy.special import rel_entr
 
-    known = seen.known(path.period_s.value)
+    known = seen.known(path.period_s.value, path.soft_s)
     u = path.nearest((seen.before + seen.after) / 2.0)
     inside = (u >= seen.after - 2.0 * path.soft_s) & (u <= seen.before + 2.0 * path.soft_s)
     mine, chance = inside[known & own], float(np.mean(inside[known]))
     share = float(np.mean(mine)) if len(mine) else 0.0
     if share <= chance or len(mine) * float(rel_entr(share, chance) + rel_entr(1.0 - share, 1.0 - chance)) < (
-        _ONE_IN_A_THOUSAND
+        ONE_IN_A_THOUSAND
     ):
-        if len(mine) < _MOSTLY * np.sum(known & seen.changed):
+        if 2 * len(mine) < np.sum(known & seen.changed):
             raise DeclinedError(few_own(len(mine), int(np.sum(seen.changed))))
         msg = (
             f"no update period explains the changes: the best, {1e3 * path.period_s.value:.4g} ms, explains "

@@ -1,0 +1,76 @@
+"""What the polls say of a lattice of updates: one likelihood for the search of a period and for the path of a phase."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pmtpy.analysis.clocking._intervals import Bools, Intervals
+from pmtpy.core.rows import Floats
+
+LONGEST = 1.25  # period in the shortest that one comb serves
+_STRAY = 0.01  # chance that a poll brings a change without an update (a torn reading, a step of a clock)
+_TOGETHER = 100  # polls at one rate, where they bring changes at random
+_SEEN = (0.2, 0.9)  # shares of the updates that bring a change: in each block one of them holds
+
+
+class Comb:
+    """The logarithm of ``W`` on cells of time, for each share of updates that bring a change, and one blur of stamps.
+
+    Parameters
+    ----------
+    seen : Intervals
+    period : float
+        The shortest that it is asked for, seconds.
+    cell, soft : float
+        Width of the cells, and by how much stamps are off, seconds.
+    """
+
+    def __init__(self, seen: Intervals, period: float, cell: float, soft: float) -> None:
+        from scipy.ndimage import gaussian_filter1d
+
+        self.cell, self.soft, self.cells = cell, soft, round(period / cell)
+        known = seen.known(period, soft)
+        self._told = seen.changed[known]
+        self.start = float(seen.after[0]) - 4.0 * period
+        grid = self.start + cell * np.arange(math.ceil((seen.before[-1] + 4.0 * period - self.start) / cell))
+        knots = np.append(seen.after, seen.before[-1])
+
+        def share(which: Bools) -> Floats:
+            total = np.concatenate([[0.0], np.cumsum(np.where(which, seen.length, 0.0))])
+            inside = np.diff(np.interp(grid, knots, total)) / cell
+            return np.asarray(gaussian_filter1d(inside, soft / cell, truncate=5.0, mode="constant"), np.float64)
+
+        hit, miss = share(known & seen.changed), share(known & ~seen.changed)
+        rest = np.maximum(1.0 - hit - miss, 1e-12)
+        log = np.empty((len(_SEEN), len(hit)), np.float32)  # the largest array of all
+        for row, q in zip(log, _SEEN, strict=True):
+            np.log(hit * (q / _STRAY) + miss * (1.0 - q) + rest, out=row)
+        self._views = np.lib.stride_tricks.sliding_window_view(log, math.ceil(LONGEST * self.cells), axis=1)
+
+    def blocks(self, period: float, edges: Floats, cells: int) -> Floats:
+        """Log-likelihood of each block over phases: cells that updates lie behind ``k period``, shape (m, cells)."""
+        k = np.arange(math.ceil(edges[0] / period), math.ceil(edges[-1] / period))
+        at = np.round((k * period - self.start) / self.cell).astype(np.int64)
+        first = np.searchsorted(k, np.ceil(edges / period))
+        full = np.diff(first) > 0
+        out = np.zeros((len(full), len(_SEEN), cells))
+        for of_share, view in enumerate(self._views):
+            out[full, of_share] = np.add.reduceat(view[at, :cells], first[:-1][full])
+        return log_mean_exp(out)
+
+    def at_random(self) -> float:
+        """The same of polls that bring changes at random, at a rate that differs from one hundred to the next."""
+        from scipy.special import betaln
+
+        of = np.arange(len(self._told)) // _TOGETHER
+        polls, hits = np.bincount(of), np.bincount(of, self._told)
+        log = betaln(hits + 1.0, polls - hits + 1.0) - hits * math.log(_STRAY) - (polls - hits) * math.log1p(-_STRAY)
+        return float(np.sum(log))
+
+
+def log_mean_exp(logs: Floats) -> Floats:
+    """Logarithm of the mean of exponentials over the last axis but one."""
+    top = np.max(logs, axis=-2)
+    return np.asarray(top + np.log(np.mean(np.exp(logs - top[..., None, :]), axis=-2)), np.float64)
