@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pmtpy.core.channel import TOTAL, Channel, Derivation, EnergyMethod, Identity, Quantity
 from pmtpy.core.clock import Anchor
@@ -21,8 +22,10 @@ from pmtpy.io.channels import channel_of
 from pmtpy.io.columns import FIXED, Column, columns
 from pmtpy.io.write.base import Ending, Header, RecordedRegion
 
+Flags = npt.NDArray[np.bool_]
 _UNITS = {q.value: q for q in Quantity}
 _NS = 1e9
+_LAST_DIGIT_J = 1e-5  # energies of text files have six decimals: what is less may be rounded away
 _OF_THE_WHOLE = {"rows", "lost", "dropped", "error", "converted_from"}  # what metadata say of all rows, or of the file
 
 
@@ -216,6 +219,67 @@ def ending_of(facts: dict[str, Any] | None, header: Header, *, rows: int, lost: 
     )
 
 
+class UncoveredTime:
+    """For how long no energy of a recording is known, as its rows come, block after block; of each power by itself.
+
+    The one rule for every mean that is told of a recording: its energy over the time that this leaves.
+
+    Parameters
+    ----------
+    counters, means : bool, shape (k,)
+        Powers that are counted on while rows are lost, and those that are means since the row before.
+    """
+
+    def __init__(self, counters: Flags, means: Flags) -> None:
+        self._counters, self._means = counters, means
+        self._before: _Known | None = None  # what is known at the last row
+
+    @classmethod
+    def of(cls, layout: Layout, *, thinned: bool = False) -> UncoveredTime:
+        """Return that of a recording with these channels, the total first; ``thinned`` as for :class:`Frames`."""
+        counted = [c.energy_method is EnergyMethod.COUNTER for c in layout.energy]
+        means = [c.energy_method is EnergyMethod.MEAN for c in layout.energy]
+        parts = [i - 1 for i in layout.in_total]
+        whole = [bool(parts) and all(kind[i] for i in parts) for kind in (counted, means)]
+        return cls(np.array([whole[0], *counted]), np.array([whole[1], *means]) | thinned)
+
+    def add(self, t_ns: Ints, watts: Floats, joules: Floats, lost: Ints) -> Ints:
+        """Take the next rows; return the nanoseconds since the beginning without a known energy, shape (n, k).
+
+        A step leads from a row with an energy to the next one that has one: rows without one between them cost
+        nothing, since the energy of the later row includes theirs. Until then the time since the last one is unknown.
+        A step over losses covers the time in which its power makes its energy, and one without energy, though there
+        is power, none; but counters count on.
+        """
+        known = self._before or _Known.nothing(int(t_ns[0]), joules.shape[1])
+        unknown = np.empty(joules.shape, np.int64)
+        missing_rows = known.lost + np.cumsum(lost)
+        for j in range(joules.shape[1]):
+            rows = np.flatnonzero(np.isfinite(joules[:, j]))
+            at = np.concatenate([known.t_ns[j : j + 1], t_ns[rows]])
+            energy = np.concatenate([known.joules[j : j + 1], joules[rows, j]])
+            power = np.concatenate([known.watts[j : j + 1], watts[rows, j]])
+            gone = np.diff(np.concatenate([known.lost_then[j : j + 1], missing_rows[rows]])) > 0
+            dt, moved = np.diff(at), np.diff(energy)
+            mean = power[1:] if self._means[j] else (power[1:] + power[:-1]) / 2
+            least = np.abs(power[1:] if self._means[j] else np.minimum(np.abs(power[1:]), np.abs(power[:-1])))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                made_in = np.clip(np.nan_to_num(moved / mean * _NS, nan=0.0, posinf=0.0, neginf=0.0), 0, dt)
+            covered = dt.astype(np.float64)
+            if not self._counters[j]:
+                covered = np.where(gone & np.isfinite(mean), made_in, covered)
+                covered[(moved == 0.0) & ~(least * dt <= _LAST_DIGIT_J * _NS)] = 0.0
+            covered[np.isnan(moved)] = 0.0  # before the first energy
+            so_far = known.unknown[j] + np.concatenate([[0], np.cumsum(dt - np.rint(covered).astype(np.int64))])
+            last = np.searchsorted(rows, np.arange(len(t_ns)), side="right")  # the step that a row stands behind
+            unknown[:, j] = so_far[last] + (t_ns - at[last])
+            known.t_ns[j], known.joules[j], known.watts[j], known.unknown[j] = at[-1], energy[-1], power[-1], so_far[-1]
+            known.lost_then[j] = missing_rows[rows[-1]] if len(rows) else known.lost_then[j]
+        known.lost = int(missing_rows[-1])
+        self._before = known
+        return unknown
+
+
 class Frames:
     """Makes Frames of the rows of a recording, block after block.
 
@@ -232,13 +296,7 @@ class Frames:
         anchor = header.anchor
         whole = int(start_s // 1)
         self._start_ns = whole * 10**9 + round((start_s - whole) * _NS) - (anchor.unix_ns - anchor.monotonic_ns)
-        layout = meaning.layout
-        counted = [c.energy_method is EnergyMethod.COUNTER for c in layout.energy]
-        means = [c.energy_method is EnergyMethod.MEAN for c in layout.energy]
-        parts = [i - 1 for i in layout.in_total]
-        self._counters = np.array([bool(parts) and all(counted[i] for i in parts), *counted])
-        self._means = np.array([bool(parts) and all(means[i] for i in parts), *means]) | thinned
-        self._before: _Known | None = None  # what is known at the last row
+        self._uncovered = UncoveredTime.of(meaning.layout, thinned=thinned)
 
     def frame(self, found: dict[str, Any], labels: list[tuple[int, str]]) -> Frame:
         """Return the next rows."""
@@ -254,42 +312,8 @@ class Frames:
             if column.index >= 0:
                 arrays[column.array][:, column.index] = found[column.name]
         lost = np.asarray(found["lost"], np.int64)
-        unknown = self._unknown(t_ns, arrays["watts"], arrays["joules"], lost)
+        unknown = self._uncovered.add(t_ns, arrays["watts"], arrays["joules"], lost)
         return Frame(t_ns, arrays["watts"], arrays["joules"], arrays["values"], lost, unknown, tuple(labels))
-
-    def _unknown(self, t_ns: Ints, watts: Floats, joules: Floats, lost: Ints) -> Ints:
-        """Time since the beginning for which no energy is known, of each column.
-
-        A step leads from a row with an energy to the next one that has one: rows without one between them cost
-        nothing, since the energy of the later row includes theirs. Until then the time since the last one is unknown.
-        A step over losses covers the time in which its power makes its energy, but for counters, which count on.
-        """
-        known = self._before or _Known.nothing(int(t_ns[0]), joules.shape[1])
-        unknown = np.empty(joules.shape, np.int64)
-        missing_rows = known.lost + np.cumsum(lost)
-        for j in range(joules.shape[1]):
-            rows = np.flatnonzero(np.isfinite(joules[:, j]))
-            at = np.concatenate([known.t_ns[j : j + 1], t_ns[rows]])
-            energy = np.concatenate([known.joules[j : j + 1], joules[rows, j]])
-            power = np.concatenate([known.watts[j : j + 1], watts[rows, j]])
-            gone = np.diff(np.concatenate([known.lost_then[j : j + 1], missing_rows[rows]])) > 0
-            dt, moved = np.diff(at), np.diff(energy)
-            mean = power[1:] if self._means[j] else (power[1:] + power[:-1]) / 2
-            with np.errstate(divide="ignore", invalid="ignore"):
-                made_in = np.clip(np.nan_to_num(moved / mean * _NS, nan=0.0, posinf=0.0, neginf=0.0), 0, dt)
-            covered = dt.astype(np.float64)
-            if not self._counters[j]:
-                covered = np.where(gone & np.isfinite(mean), made_in, covered)
-                covered[~np.isfinite(mean) & (moved == 0.0)] = 0.0
-            covered[np.isnan(moved)] = 0.0  # before the first energy
-            so_far = known.unknown[j] + np.concatenate([[0], np.cumsum(dt - np.rint(covered).astype(np.int64))])
-            last = np.searchsorted(rows, np.arange(len(t_ns)), side="right")  # the step that a row stands behind
-            unknown[:, j] = so_far[last] + (t_ns - at[last])
-            known.t_ns[j], known.joules[j], known.watts[j], known.unknown[j] = at[-1], energy[-1], power[-1], so_far[-1]
-            known.lost_then[j] = missing_rows[rows[-1]] if len(rows) else known.lost_then[j]
-        known.lost = int(missing_rows[-1])
-        self._before = known
-        return unknown
 
 
 @dataclass(slots=True)

@@ -318,9 +318,11 @@ class Page:
 
     def _entered(self) -> None:
         entered = [float(cursor.value) for cursor in (self._from, self._to) if cursor.value is not None]
-        if not all(map(math.isfinite, entered)):
-            self._result.text = "<p>A cursor stands at a number of seconds: type one, such as 1.5.</p>"
-        elif len(entered) == len(self._cursors):
+        if not all(map(math.isfinite, entered)) or len(entered) < len(self._cursors):
+            for shown in (*self._cursors, self._chosen):
+                shown.visible = False
+            self._result.text = "<p>Each of the two cursors stands at a number of seconds, such as 1.5.</p>"
+        else:
             self._evaluate(*entered)
 
     def _choose(self, start: float, stop: float) -> None:

@@ -47,7 +47,7 @@ def selection_html(found: Sequence[tuple[Track, Selection]], seconds: float, lin
     lines = []
     for track, selection in found:
         # A track may reach over a part of the stretch alone: of the rest it knows nothing.
-        covered = selection.coverage * selection.seconds / seconds if seconds > 0 else math.nan
+        reached = selection.seconds / seconds if seconds > 0 else math.nan
         for power in selection.powers:
             name = html.escape(f"{track.name} {power.name}")
             cells = [
@@ -56,7 +56,7 @@ def selection_html(found: Sequence[tuple[Track, Selection]], seconds: float, lin
                 _or_dash(power.watts, "6g"),
             ]
             # Where the energy at one end is not known, nobody can tell how much of the stretch is.
-            share = 100 * covered if math.isfinite(power.joules) else math.nan
+            share = 100 * power.coverage * reached if math.isfinite(power.joules) else math.nan
             cells += [watts(power.low), watts(power.high), _or_dash(share, "4g", " %"), str(selection.lost)]
             lines.append(
                 f"<tr><th style='text-align:left'>{name}</th>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"

@@ -15,6 +15,7 @@ from pmtpy.io.columns import column_names, columns
 from pmtpy.io.write.base import Header, metadata
 from pmtpy.live._grown import Grown, Rows
 from pmtpy.live._roomy import free_bytes
+from pmtpy.live._uncovered import Uncovered
 from pmtpy.live.tracks import Line, powers_of
 from pmtpy.plotting.decimate import Envelope
 from pmtpy.sensor.sensor import Sensor, acquisition_of
@@ -72,6 +73,7 @@ class LiveTrack:
         )
         self.facts: dict[str, Any] | None = metadata(header, column_names(made.layout))
         self._grown = Grown(len(self.lines), len(made.layout.names), raw_s, most_bytes)
+        self._uncovered = Uncovered(len(made.layout.names))
         self._start_ns = self._newest_ns = -1
         self._marks: list[tuple[float, str]] = []
         self._gaps: list[tuple[float, float, int]] = []
@@ -106,6 +108,7 @@ class LiveTrack:
         self._gaps += [(float(starts[i]), float(t[i]), int(lost[i])) for i in np.flatnonzero(lost) if starts[i] >= 0]
         offset = len(new) - int(new.sum())
         self._marks += [(float(t[row - offset]), text) for row, text in recent.marks if row >= offset]
+        self._uncovered.add(t, recent.uncovered_ns[new] / 1e9, recent.joules[new])
         self._grown.append(t, np.column_stack([recent.watts[new], recent.values[new]]), recent.joules[new])
         self._newest_ns, self.fresh = int(recent.t_ns[-1]), float(t[0])
         if self._grown.problem:
@@ -136,6 +139,10 @@ class LiveTrack:
     def energy_at(self, t: float) -> Floats:
         """Return the energies at an instant."""
         return self._grown.energy_at(t)
+
+    def uncovered(self, start: float, stop: float) -> Floats:
+        """Return for how many seconds between two instants no energy is known, as the sensor says."""
+        return self._uncovered.between(start, stop)
 
     def extremes(self, line: int, start: float, stop: float) -> tuple[float, float]:
         """Return the least and the greatest value between two instants."""

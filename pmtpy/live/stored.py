@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +21,13 @@ from pmtpy.core.closing import Closing
 from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats, Ints, Layout
 from pmtpy.errors import FileFormatError, SinkError, TargetError
+from pmtpy.io import recorded
+from pmtpy.io.columns import downsampled
 from pmtpy.io.read.blocks import OpenRecording, open_blocks
-from pmtpy.io.recorded import regions_in
+from pmtpy.io.recorded import UncoveredTime, regions_in
 from pmtpy.live._grown import Rows
 from pmtpy.live._roomy import roomy_file
+from pmtpy.live._uncovered import Uncovered
 from pmtpy.live.tracks import AROUND, Line, layout_of, lines_of
 from pmtpy.plotting.decimate import Envelope, envelope
 from pmtpy.plotting.slices import Slicer
@@ -85,6 +88,9 @@ class StoredTrack:
             msg = f"{recording.path} holds nothing that can be drawn: no watts, volts, amperes, C or Hz"
             raise FileFormatError(msg)
         slicer, self.start_unix_s = Slicer(most_gaps=None), math.nan
+        meaning = recorded.layout_of(recording.names, recording.facts, recording.joules).layout
+        rule = UncoveredTime.of(meaning, thinned=downsampled(recording.facts or {}))
+        self._uncovered = Uncovered(len(named))
         with contextlib.ExitStack() as files:
             kept = {n: files.enter_context(Column()) for n in ("elapsed", "lost", *numbers)}
             for block in recording.blocks:
@@ -99,6 +105,10 @@ class StoredTrack:
                     for names in (shown, [f"{n}_J" for n in named])
                 )
                 slicer.add(t, values, joules, found["lost"], block.labels)
+                if len(t):
+                    watts, counted = (_of_powers(meaning, found, unit) for unit in "WJ")
+                    hidden = rule.add(np.rint(t * 1e9).astype(np.int64), watts, counted, found["lost"]) / 1e9
+                    self._uncovered.add(t, hidden[:, [meaning.names.index(n) for n in named]], joules)
             arrays = {n: column.array() for n, column in kept.items()}
         self._arrays, self._t = arrays, arrays["elapsed"]
         self._own_unix_s = self.start_unix_s  # wherever it is shown, its rows go by its own clock, as its facts do
@@ -171,6 +181,10 @@ class StoredTrack:
         part = self._part(t, t, 2)
         return np.array([np.interp(t, self._t[part], j[part]) for j in self._joules])
 
+    def uncovered(self, start: float, stop: float) -> Floats:
+        """Return for how many seconds between two instants no energy is known."""
+        return self._uncovered.between(start, stop)
+
     def extremes(self, line: int, start: float, stop: float) -> tuple[float, float]:
         """Return the least and the greatest value between two instants."""
         a, b = (int(i) for i in np.searchsorted(self._t, [start, stop]))
@@ -216,3 +230,9 @@ class StoredTrack:
         fixed = {"time": t + self._own_unix_s, "elapsed": t, "marker": marker, "lost": lost}
         made: pd.DataFrame = pd.DataFrame(fixed | columns)
         return made
+
+
+def _of_powers(layout: Layout, columns: Mapping[str, Any], unit: str) -> Floats:
+    """Return the watts or the joules of the powers of a layout, shape (n, k); NaN where there is no such column."""
+    nothing = np.full(len(columns["elapsed"]), np.nan)
+    return np.column_stack([columns.get(f"{name}_{unit}", nothing) for name in layout.names])

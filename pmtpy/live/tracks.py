@@ -19,14 +19,16 @@ from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats, Layout
 from pmtpy.errors import TargetError
 from pmtpy.io.channels import channel_of
-from pmtpy.io.jls import JlsFile
-from pmtpy.io.recorded import aged_of, regions_in, time_u_of
+from pmtpy.io.columns import downsampled
+from pmtpy.io.jls import LONGEST_GAP_S, JlsFile
+from pmtpy.io.recorded import UncoveredTime, aged_of, regions_in, time_u_of
 from pmtpy.live._grown import Rows
 from pmtpy.plotting.decimate import Envelope
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_LONG_GAP = 4  # times from one checkpoint of energy to the next
 AROUND = 300  # rows on either side of an end: they tell how the power moves
 
 
@@ -46,6 +48,7 @@ class Selected:
     # energy of the time that is covered, and its mean
     joules: float
     watts: float
+    coverage: float  # share of the stretch for which its energy is known
     uncertainty_joules: float  # standard uncertainty; NaN: the recording does not say what its sensor knows of itself
     # of the rows inside
     low: float
@@ -57,7 +60,6 @@ class Selection:
     """What a track says of a stretch; ``seconds`` is the part of it that the track reaches over."""
 
     seconds: float
-    coverage: float
     lost: int
     powers: Sequence[Selected]
 
@@ -101,6 +103,10 @@ class Track(Protocol):
         """Return the energies at an instant, one per power."""
         ...
 
+    def uncovered(self, start: float, stop: float) -> Floats:
+        """Return for how many seconds between two instants no energy is known, one per power."""
+        ...
+
     def extremes(self, line: int, start: float, stop: float) -> tuple[float, float]:
         """Return the least and the greatest value between two instants."""
         ...
@@ -124,22 +130,22 @@ def select(track: Track, start: float, stop: float) -> Selection:
     first, last = track.span
     a, b = max(min(start, stop), first), min(max(start, stop), last)
     if not b > a:
-        return Selection(0.0, math.nan, 0, [])
-    gaps = track.gaps(a, b)
-    unknown = sum(max(0.0, min(y, b) - max(x, a)) for x, y, n in gaps if n)  # else rows are missing, not their energy
-    lost = sum(n for _, _, n in gaps)
+        return Selection(0.0, 0, [])
+    lost = sum(n for _, _, n in track.gaps(a, b))
     joules = track.energy_at(b) - track.energy_at(a)
+    unknown = np.clip(track.uncovered(a, b), 0.0, b - a)
     uncertain = _uncertainties(track, (a, b), joules, unknown, lost)
-    covered = max(0.0, b - a - unknown)
     found = []
     for i, line in enumerate(powers_of(track)):
         low, high = track.extremes(line, a, b)
+        covered = float(b - a - unknown[i])
         watts = float(joules[i]) / covered if covered > 0 else math.nan
-        found.append(Selected(track.lines[line].name, float(joules[i]), watts, uncertain[i], low, high))
-    return Selection(b - a, covered / (b - a), lost, found)
+        share = covered / (b - a)
+        found.append(Selected(track.lines[line].name, float(joules[i]), watts, share, uncertain[i], low, high))
+    return Selection(b - a, lost, found)
 
 
-def _uncertainties(track: Track, ends: tuple[float, float], joules: Floats, unknown: float, lost: int) -> list[float]:
+def _uncertainties(track: Track, ends: tuple[float, float], joules: Floats, unknown: Floats, lost: int) -> list[float]:
     """Judge each energy by what its channel knows of itself and how the power moves at the two ends."""
     layout, (a, b) = track.layout, ends
     if layout is None or not layout.energy:
@@ -148,7 +154,7 @@ def _uncertainties(track: Track, ends: tuple[float, float], joules: Floats, unkn
     t = np.concatenate([r.t for r in near])
     t, keep = np.unique(t, return_index=True)
     watts, energy = (np.concatenate([getattr(r, k) for r in near])[keep] for k in ("watts", "joules"))
-    found, time_u_s = (joules[1:].tolist(), [unknown] * len(layout.energy), lost), time_u_of(track.facts)
+    found, time_u_s = (joules[1:].tolist(), unknown[1:].tolist(), lost), time_u_of(track.facts)
     interval = Interval(b - a, *found, time_u_s, aged_s=aged_of(track.facts))
     return [float(u) for u in recorded_uncertainties(layout, t - a, watts, energy, interval)]
 
@@ -191,6 +197,7 @@ class JlsTrack:
         self.layout: Layout | None = layout_of(facts)
         self.facts: dict[str, Any] | None = facts
         self.lines: Sequence[Line] = lines_of([*self._file.names, *self._file.joules])
+        self._known: dict[float, Floats] = {}  # by the end of a gap: how much of it is without a known energy
         length = self._file.length
         seconds = self._file.times(np.array([max(0, length - 1)]))
         self._span = (0.0, float(seconds[0])) if length else (0.0, 0.0)
@@ -249,18 +256,53 @@ class JlsTrack:
         if self._changed():
             return []
         first, last = self._range(start, stop)
-        _, losses = self._file.annotations(first, last + 1)
-        ends = [float(self._file.times(np.array([at]))[0]) for at, _ in losses]
-        return [(end - (n + 1) / self._file.rate, end, n) for end, (_, n) in zip(ends, losses, strict=True)]
+        _, losses = self._file.annotations(first, last + self._file.rate * LONGEST_GAP_S + 2)  # it stands at the end
+        ends = self._file.times_at(np.array([at for at, _ in losses], np.int64)).tolist()
+        found = [(end - (n + 1) / self._file.rate, end, n) for end, (_, n) in zip(ends, losses, strict=True)]
+        return [gap for gap in found if gap[1] > start and gap[0] < stop]
 
     def energy_at(self, t: float) -> Floats:
         """Return the energies at an instant."""
         rows = self._rows(t, 4)
         return np.array([np.interp(t, rows.t, rows.joules[:, i]) for i in range(rows.joules.shape[1])])
 
+    def uncovered(self, start: float, stop: float) -> Floats:
+        """Return for how many seconds no energy is known: of what was lost, as far as it is not counted on."""
+        found = np.zeros(len(powers_of(self)))
+        for begin, end, n in self.gaps(start, stop):
+            if end > begin and (inside := min(end, stop) - max(begin, start)) > 0:
+                found += inside / (end - begin) * self._gap(begin, end, n)
+        return found
+
+    def _gap(self, begin: float, end: float, n: int) -> Floats:
+        """Return the seconds without a known energy of one gap.
+
+        Energies are exact at checkpoints alone: of a gap that is not much longer than from one to the next, nothing
+        but the energy of counters is known.
+        """
+        if end not in self._known:
+            file, t_ns, lost = self._file, np.array([0, round((end - begin) * 1e9)]), np.array([0, n])
+            at = file.sample_at(end)
+            behind = min(-(-at // file.stride), file.checkpoints - 1) * file.stride
+            ids = np.array([self._file.sample_at(begin), at, behind])
+            watts = np.array([[self._sample(i, k) for i in powers_of(self)] for k in ids[:2]])
+            joules = np.zeros_like(watts)
+            if (end - begin) * file.rate > _LONG_GAP * file.stride and behind >= at:
+                names = [f"{self.lines[i].name}_J" for i in powers_of(self)]
+                before, after = np.array([file.energies(name, ids[[0, 2]]) for name in names]).T
+                joules[1] = after - before - watts[1] * float(np.diff(file.times_at(ids[1:]))[0])
+            rule = UncoveredTime.of(self.layout or Layout(()), thinned=downsampled(self.facts or {}))
+            self._known[end] = rule.add(t_ns, watts, joules, lost)[-1] / 1e9
+        return self._known[end]
+
+    def _sample(self, line: int, number: int) -> float:
+        return float(self._file.samples(self._column(line), number, number + 1)[0])
+
     def _rows(self, t: float, beside: int) -> Rows:
-        first, last = self._range(t, t, beside)
-        found, _ = self._file.rows(first, last)
+        within = [t] if not (gap := self.gaps(t, t)) else gap[0][:2]
+        near = [self._file.rows(*self._range(at, at, beside))[0] for at in within]
+        _, once = np.unique(np.concatenate([rows["elapsed"] for rows in near]), return_index=True)
+        found = {name: np.concatenate([rows[name] for rows in near])[once] for name in near[0]}
         named = [line.name for line in self.lines if line.unit == "W"]
         watts, joules = (np.column_stack([found[f"{n}_{u}"] for n in named]) for u in "WJ")
         return Rows(found["elapsed"], watts, joules)

@@ -93,6 +93,7 @@ class Recent:
     values: Floats  # shape (n, m)
     lost: Ints  # shape (n,); rows missing before each row
     marks: tuple[tuple[int, str], ...]  # (row, label)
+    uncovered_ns: Ints  # shape (n, k); time since the sensor was opened for which no energy is known
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -313,6 +314,7 @@ class History:
             frame.values.copy("K"),
             frame.lost.copy(),
             tuple(marks),
+            frame.uncovered_ns.copy("K"),
         )
 
 

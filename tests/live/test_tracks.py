@@ -15,6 +15,7 @@ import pmtpy as pmt
 from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import TargetError
+from pmtpy.io.convert import convert
 from pmtpy.live._export import KINDS, write_part
 from pmtpy.live._grown import Grown
 from pmtpy.live._wording import title
@@ -71,7 +72,7 @@ def test_a_selection_is_the_curve_at_two_instants(track: Track) -> None:
     assert found.powers[0].joules == pytest.approx(360.0, abs=0.2)  # whole periods; a row is a millisecond of 90 W
     assert found.powers[1].watts == pytest.approx(30.0, abs=0.05)
     assert (found.powers[0].low, found.powers[0].high) == pytest.approx((30.0, 90.0), abs=0.1)
-    assert found.coverage == 1.0
+    assert found.powers[0].coverage == 1.0
     assert 0 <= found.powers[0].uncertainty_joules < 1.0
 
 
@@ -206,10 +207,11 @@ def test_lost_rows_are_gaps_and_lower_the_coverage() -> None:
         stop = live.span[1]
         found = select(live, stop - 1.0, stop)
     assert found.lost == 100
-    assert found.coverage == pytest.approx(0.9, abs=0.002)
+    assert found.powers[0].coverage == pytest.approx(0.9, abs=0.002)
 
 
-def test_every_one_of_very_many_gaps_lowers_the_coverage(tmp_path: Path) -> None:
+@pytest.mark.parametrize("counts_on", [True, False])
+def test_every_one_of_very_many_gaps_is_judged_by_the_energy_across_it(tmp_path: Path, *, counts_on: bool) -> None:
     t = np.arange(40_000) * 0.1
     lost = np.arange(40_000) % 2
     rows = {
@@ -218,12 +220,38 @@ def test_every_one_of_very_many_gaps_lowers_the_coverage(tmp_path: Path) -> None
         "marker": "",
         "lost": lost,
         "total_W": 5.0,
-        "total_J": 0.5 * np.arange(40_000),
+        "total_J": 0.5 * (np.arange(40_000) if counts_on else np.cumsum(1 - lost) - 1),
     }
     pd.DataFrame(rows).to_csv(tmp_path / "a.csv", index=False)
     found = select(StoredTrack.of_file("a", tmp_path / "a.csv"), 0.0, 4000.0)
     assert found.lost == 20_000
-    assert found.coverage == pytest.approx(0.5, abs=1e-3)
+    assert found.powers[0].coverage == pytest.approx(1.0 if counts_on else 0.5, abs=1e-3)
+    assert found.powers[0].watts == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jls"])
+@pytest.mark.parametrize("counts_on", [True, False])
+def test_a_mean_is_that_of_the_covered_time_whether_or_not_the_energy_counted_on(
+    tmp_path: Path, kind: str, *, counts_on: bool
+) -> None:
+    """Sixty seconds of 80 W, 5 s of them lost: either their 400 J are in the joules and covered, or they are not."""
+    if kind == "jls":
+        pytest.importorskip("pyjls")
+    t = np.delete(np.arange(6001) * 0.01, range(2001, 2500))
+    gone = np.where(t > 20.005, 0.0 if counts_on else 400.0, 0.0)
+    rows = {"time": 1.7e9 + t, "elapsed": t, "marker": "", "lost": 0, "total_W": 80.0, "total_J": 80.0 * t - gone}
+    frame = pd.DataFrame(rows)
+    frame.loc[2001, "lost"] = 499
+    frame.to_csv(tmp_path / "of_others.csv", index=False)
+    path = tmp_path / f"a.{kind}"
+    convert(tmp_path / "of_others.csv", path)
+    track = JlsTrack("a", path) if kind == "jls" else StoredTrack.of_file("a", path)
+    for start, stop, known_s in ((15.0, 30.0, 10.0), (22.0, 23.0, 0.0), (10.0, 22.5, 10.0), (0.0, 60.0, 55.0)):
+        (found,) = select(track, start, stop).powers
+        covered_s = stop - start if counts_on else known_s
+        assert found.coverage * (stop - start) == pytest.approx(covered_s, abs=0.03)
+        assert found.joules == pytest.approx(80.0 * covered_s, abs=3.0)
+        assert found.watts == pytest.approx(80.0, rel=1e-3) or (not covered_s and np.isnan(found.watts))
 
 
 def test_rows_that_the_history_has_dropped_are_a_gap_in_the_picture() -> None:

@@ -10,9 +10,9 @@ from pmtpy.live.tracks import Selected, Selection
 
 
 def test_names_are_text_and_what_lies_beyond_a_recording_is_not_covered() -> None:
-    power = Selected("<i>total</i>", 60.0, 60.0, float("nan"), 30.0, 90.0)
+    power = Selected("<i>total</i>", 60.0, 60.0, 1.0, float("nan"), 30.0, 90.0)
     track: Any = SimpleNamespace(name="<script>x</script>")
-    text = selection_html([(track, Selection(1.0, 1.0, 0, [power]))], 4.0)
+    text = selection_html([(track, Selection(1.0, 0, [power]))], 4.0)
     assert "<script>" not in text
     assert "<i>" not in text
     assert "<td>25 %</td>" in text
@@ -20,8 +20,8 @@ def test_names_are_text_and_what_lies_beyond_a_recording_is_not_covered() -> Non
 
 
 def test_where_the_energy_at_an_end_is_not_known_neither_it_nor_its_coverage_is() -> None:
-    power = Selected("total", float("nan"), float("nan"), float("nan"), 30.0, 90.0)
+    power = Selected("total", float("nan"), float("nan"), 1.0, float("nan"), 30.0, 90.0)
     track: Any = SimpleNamespace(name="run")
-    text = selection_html([(track, Selection(1.0, 1.0, 0, [power]))], 1.0)
+    text = selection_html([(track, Selection(1.0, 0, [power]))], 1.0)
     assert text.count("<td>not known</td>") == 4
     assert "nan" not in text

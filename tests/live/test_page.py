@@ -1,0 +1,32 @@
+"""What the page does with what is typed, without a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("bokeh", reason="needs the extra live: pip install 'pmtpy[live]'")
+
+from bokeh.document import Document
+
+from pmtpy.live._page import Page
+from pmtpy.live.desk import Desk
+from pmtpy.live.stored import StoredTrack
+
+
+def test_a_cursor_that_is_no_number_takes_the_old_answer_away_and_says_why(tmp_path: Path) -> None:
+    rows = (f"{1.7e9 + k / 10:.6f},{k / 10:.6f},,0,50,{5.0 * k}" for k in range(101))
+    (tmp_path / "a.csv").write_text("\n".join(["time,elapsed,marker,lost,total_W,total_J", *rows]) + "\n")
+    document = Document()
+    Page(Desk([StoredTrack.of_file("a", tmp_path / "a.csv")]), document)
+    cursors = [document.get_model_by_name(f"cursor-{each}") for each in "ab"]
+    result = document.get_model_by_name("result")
+    for cursor, at in zip(cursors, (2.0, 6.0), strict=True):
+        cursor.value = at
+    assert "<td>200</td>" in result.text
+    cursors[0].value = None  # what the browser sends of a text that is no number
+    assert "each of the two cursors stands at a number" in result.text.lower()
+    assert "<td>" not in result.text
+    cursors[0].value = 4.0
+    assert "<td>100</td>" in result.text
