@@ -348,7 +348,9 @@ def test_a_trace_that_does_not_tell_its_clock_is_held_against_the_recording(tmp_
         (b'{"events": []}', FileFormatError, "no list of traceEvents"),
         (b"[1, 2]", FileFormatError, "no list of traceEvents"),
         (b'[{"ph": "X", "ts": 12.5, "name": "f"}]', SinkError, "fit neither"),
-        (b"[]", SinkError, "fit neither"),
+        (b"[]", SinkError, "no event with a time"),
+        (b'{"baseTimeNanoseconds": "x", "traceEvents": [{"ph": "X", "ts": 12.5}]}', SinkError, "is no number"),
+        (json.dumps(PYTORCH | {"baseTimeNanoseconds": UNIX - 86_400 * S}).encode(), SinkError, "of another time"),
     ],
 )
 def test_a_trace_that_cannot_be_merged_with_stays_as_it_is(
@@ -361,6 +363,26 @@ def test_a_trace_that_cannot_be_merged_with_stays_as_it_is(
         convert(source, tmp_path / "b.json", options=Options(into=theirs))
     assert theirs.read_bytes() == content
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.parquet", "theirs.json"]
+
+
+def test_two_recordings_in_one_trace_are_two_processes(tmp_path: Path) -> None:
+    (tmp_path / "theirs.json").write_text(json.dumps(PYTORCH | {"baseTimeNanoseconds": str(UNIX - 5 * S)}))
+    source, into = recording(tmp_path / "a.parquet"), tmp_path / "theirs.json"
+    for name in ("first", "second"):
+        convert(source, tmp_path / f"{name}.json", options=Options(into=into))
+        into = tmp_path / f"{name}.json"
+    counts = "select count(*) from counter join counter_track t on t.id = track_id where t.name = 'gpu [W] W'"
+    pids = "select count(distinct upid) from process_counter_track"
+    errors, once, tracks = ask(into, ERRORS, counts, pids)
+    assert errors == []
+    assert (once, tracks) == ([(2 * (ROWS - 1),)], [(2,)])
+    events = json.loads(into.read_text())["traceEvents"]
+    values: dict[int, list[tuple[float, float]]] = {}
+    for event in events:
+        if event.get("name") == "gpu [W]":
+            values.setdefault(event["pid"], []).append((event["ts"], event["args"]["W"]))
+    first, second = values.values()
+    assert first == second
 
 
 def test_merging_is_asked_only_of_chromes_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

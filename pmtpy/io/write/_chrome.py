@@ -9,6 +9,7 @@ trace are passed on as they are. Units have no field, and stand in the names.
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import math
 import zlib
@@ -26,7 +27,7 @@ from pmtpy.io.write.file import Output
 
 _BASE = "baseTimeNanoseconds"
 _NS_PER_US = 1e3
-_PID = 2**22 + 7  # above what Linux gives to processes, so that it is no process of the user's trace
+_PID = 2**22 + 7  # above what Linux gives to processes, so that it is no process of the user's trace; or the next free
 
 
 class ChromeSink:
@@ -46,6 +47,9 @@ class ChromeSink:
         self._offset_ns: int | None = None  # of the axis, from the times of rows
         self._before_ns: int | None = None
         self._comma = ""
+        self._pid = _PID
+        self._stretch_ns: tuple[float, float] | None = None  # of the other trace, on the clock of the rows
+        self._first_ns = 0  # time of the first row
         output.empty()
 
     def _begin(self, frame: Frame) -> int:
@@ -56,16 +60,25 @@ class ChromeSink:
             beginning: dict[str, Any] = {"displayTimeUnit": "ns", _BASE: unix_ns - offset_ns}
             events: Iterable[Any] = ()
         else:
-            offset_ns = _zero(self._theirs, frame, unix_ns, self._header, str(self._into))
+            stamps = _stamps(self._theirs)
+            clocks = {"wall": unix_ns, **({"monotonic": 0} if self._header.host_clock else {})}
+            offset_ns = _zero(self._theirs, stamps, int(frame.t_ns[0]), clocks, str(self._into))
+            if stamps:
+                self._stretch_ns = stamps[0] - offset_ns, stamps[1] - offset_ns
             beginning = {k: v for k, v in self._theirs.items() if k != "traceEvents"}
             events = self._theirs["traceEvents"]
-        beginning["pmtpy"] = {"target": self._header.target, "about": about(self._header, None)}
+            taken = {event.get("pid") for event in events if isinstance(event.get("pid"), (int, str))}
+            self._pid = next(pid for pid in itertools.count(_PID) if pid not in taken)
+        self._first_ns = int(frame.t_ns[0])
+        own = {"target": self._header.target, "about": about(self._header, None), "pid": self._pid}
+        # A trace may have been merged with another recording before.
+        beginning["pmtpy"] = own | ({"before": beginning["pmtpy"]} if "pmtpy" in beginning else {})
         text = json.dumps(beginning, ensure_ascii=False)
         self._output.write((text[:-1] + ', "traceEvents": [').encode("utf-8", "surrogatepass"))
         self._events(events)
         self._theirs = None
         names = [("process_name", {"name": title(self._header)}), ("process_sort_index", {"sort_index": -1})]
-        self._events({"ph": "M", "pid": _PID, "name": name, "args": args} for name, args in names)
+        self._events({"ph": "M", "pid": self._pid, "name": name, "args": args} for name, args in names)
         return offset_ns
 
     def _events(self, events: Iterable[Any]) -> None:
@@ -100,30 +113,49 @@ class ChromeSink:
             # A mean holds for the interval that ends with its row, and the first row ends none.
             for t, value in zip(starts if counter.mean else times, values, strict=True):
                 if math.isfinite(value) and t != -1:
-                    yield {"ph": "C", "pid": _PID, "name": name, "ts": self._us(t), "args": {counter.unit: value}}
+                    yield {"ph": "C", "pid": self._pid, "name": name, "ts": self._us(t), "args": {counter.unit: value}}
 
     def _us(self, t_ns: int) -> float:
         return (t_ns + (self._offset_ns or 0)) / _NS_PER_US
 
     def close(self, ending: Ending) -> Ending:
-        """Append regions, markers and gaps, and the end."""
+        """Append regions, markers and gaps, and the end.
+
+        Raises SinkError: the trace that it was merged with is of another time.
+        """
+        self._require_overlap()
         tid = 1
         for kind, slices in (("regions", self._story.regions(ending.regions)), ("gaps", self._story.gaps())):
             for number, lane in enumerate(lanes(slices)):
                 self._events(self._lane(tid, f"{kind} {number + 1}" if number else kind, lane))
                 tid += 1
         marks = self._story.markers()
-        self._events({"ph": "i", "s": "p", "pid": _PID, "tid": tid, "name": m, "ts": self._us(t)} for t, m in marks)
+        self._events(
+            {"ph": "i", "s": "p", "pid": self._pid, "tid": tid, "name": m, "ts": self._us(t)} for t, m in marks
+        )
         self._output.write(b"\n]}\n")
         self._output.close()
         return ending
 
+    def _require_overlap(self) -> None:
+        if self._stretch_ns is None or self._before_ns is None:
+            return
+        begin, end = self._stretch_ns
+        apart_s = max(begin - self._before_ns, self._first_ns - end) / 1e9
+        if apart_s > _NEAR_NS / 1e9:
+            when = "before the recording" if end < self._first_ns else "after it"
+            msg = (
+                f"{self._into} is of another time: by its {_BASE} it lies {apart_s:,.0f} s {when}; nothing was merged."
+                " Name the trace of the run that was recorded, or convert to .pftrace and open both side by side"
+            )
+            raise SinkError(msg)
+
     def _lane(self, tid: int, name: str, lane: Iterable[Slice]) -> Iterator[dict[str, Any]]:
-        yield {"ph": "M", "pid": _PID, "tid": tid, "name": "thread_name", "args": {"name": name}}
+        yield {"ph": "M", "pid": self._pid, "tid": tid, "name": "thread_name", "args": {"name": name}}
         for one in lane:
             event: dict[str, Any] = {
                 "ph": "X",
-                "pid": _PID,
+                "pid": self._pid,
                 "tid": tid,
                 "name": one.label,
                 "ts": self._us(one.start_ns),
@@ -158,24 +190,41 @@ def _read_trace(path: Path) -> dict[str, Any]:
     return trace
 
 
-def _zero(theirs: dict[str, Any], frame: Frame, unix_ns: int, header: Header, path: str) -> int:
+def _stamps(theirs: dict[str, Any]) -> tuple[float, float] | None:
+    """Return the first and the last time in a trace, in nanoseconds since its zero; None: it has none."""
+    timed = [e for e in theirs["traceEvents"] if type(e.get("ts")) in {int, float} and e.get("ph") != "M"]
+    starts = [e["ts"] for e in timed if math.isfinite(e["ts"])]
+    ends = [
+        e["ts"] + e["dur"] for e in timed if type(e.get("dur")) in {int, float} and math.isfinite(e["ts"] + e["dur"])
+    ]
+    return (min(starts) * _NS_PER_US, max(starts + ends) * _NS_PER_US) if starts else None
+
+
+def _zero(
+    theirs: dict[str, Any], stamps: tuple[float, float] | None, start: int, clocks: dict[str, int], path: str
+) -> int:
     """Return what to add to the times of rows for those of a trace that somebody else wrote, nanoseconds.
+
+    ``start`` is the time of the first row, and ``clocks`` what makes others of it.
 
     Raises SinkError: the trace does not tell, and its times fit no clock of the recording.
     """
     base = theirs.get(_BASE)
+    if isinstance(base, str) and base.strip().lstrip("-").isdecimal():  # of tools to whose numbers it is too large
+        base = int(base)
     if isinstance(base, (int, float)) and not isinstance(base, bool) and math.isfinite(base):
-        return unix_ns - int(base)
-    stamps = [e["ts"] for e in theirs["traceEvents"] if isinstance(e.get("ts"), (int, float)) and e.get("ph") != "M"]
-    begin, end = (min(stamps) * _NS_PER_US, max(stamps) * _NS_PER_US) if stamps else (0.0, 0.0)
-    clocks = {"wall": unix_ns, **({"monotonic": 0} if header.host_clock else {})}
-    start = int(frame.t_ns[0])
+        return clocks["wall"] - int(base)
+    side = "convert to .pftrace and open both files side by side"
+    if stamps is None:
+        msg = f"{path} has no event with a time, by which it could be merged; {side}"
+        raise SinkError(msg)
+    begin, end = stamps
     fitting = [name for name, zero in clocks.items() if begin - _NEAR_NS <= start + zero <= end]
     if begin < _NEAR_NS or not fitting:  # the first: its zero is its own beginning
+        has = f"its {_BASE} is no number" if _BASE in theirs else f"it has no {_BASE}"
         msg = (
-            f"{path} does not say of which clock its times are (it has no {_BASE}), and they fit neither the wall clock"
-            " nor the monotonic clock of the recording; convert to .pftrace and open both files side by side, or record"
-            " both at the same time on one machine"
+            f"{path} does not say of which clock its times are ({has}), and they fit neither the wall clock"
+            f" nor the monotonic clock of the recording; {side}, or record both at the same time on one machine"
         )
         raise SinkError(msg)
     return clocks[fitting[0]]
