@@ -7,6 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pmtpy.analysis.procedures.agreement import Agreement, PolynomialFit, agreement
 from pmtpy.analysis.procedures.stability import stability
 from pmtpy.analysis.procedures.steps import steps_of
@@ -17,6 +19,8 @@ from pmtpy.core.channel import TOTAL
 from pmtpy.errors import DeclinedError, TargetError
 from pmtpy.lab.hours import begin_of, measure_blocks, recorded_blocks
 from pmtpy.lab.procedures import (
+    Windows,
+    energy_curve,
     mean_watts,
     parts_of,
     time_column,
@@ -37,7 +41,7 @@ def against(target: str, args: argparse.Namespace) -> Answer:
     page: list[Line | Table] = [
         Line(f"{target} against {args.against}: mean power of workloads ({columns[0][:-2]})", Kind.HEADING)
     ]
-    page += _agreement_page(found, "sensor", "reference", marked=windows.marked)
+    page += _agreement_page(found, "sensor", "reference", windows)
     if not one_run(tables):
         page.append(note("the recordings are put side by side by their wall times, which are two clocks'"))
     document = {"target": target, "channel": columns[0][:-2], "reference": args.against, "marked": windows.marked}
@@ -66,13 +70,14 @@ def parts(target: str, args: argparse.Namespace) -> Answer:
             document["declined"][whole] = str(error)
             page.append(note(str(error)))
             continue
-        page += _agreement_page(found, "parts", "whole", marked=windows.marked)
+        page += _agreement_page(found, "parts", "whole", windows)
         document["wholes"][whole] = {"parts": list(parts)} | _agreement(found)
     return Answer(document, page)
 
 
-def _agreement_page(found: Agreement, one: str, other: str, *, marked: bool) -> Page:
-    what = "regions that markers enclose" if marked else "windows of equal length"
+def _agreement_page(found: Agreement, one: str, other: str, windows: Windows) -> Page:
+    length_s = float(np.median(windows.ends_s - windows.starts_s))
+    what = "regions that markers enclose" if windows.marked else f"windows of {length_s:.3g} s"
     range_w = f"{found.low_w:.4g} to {found.high_w:.4g} W"
     rows = [["", "mean error  (95 %)", "", ""]]
     for name, percent, watts, how in (
@@ -81,10 +86,13 @@ def _agreement_page(found: Agreement, one: str, other: str, *, marked: bool) -> 
         ("quadratic fit", found.quadratic.mape_percent, found.quadratic.mae_w, _polynomial(found.quadratic)),
     ):
         rows.append([f"  {name}", with_interval(percent, "%"), with_interval(watts, "W"), how])
-    return [
+    page: list[Line | Table] = [
         Line(f"  {found.workloads} {what}, {range_w}; {one} / {other}: {found.ratio:.4f}"),
         Table(rows),
     ]
+    if left_out := len(windows.starts_s) - found.workloads:
+        page.append(note(f"left out: {left_out} in which rows are missing, or too far apart"))
+    return page
 
 
 def _polynomial(fit: PolynomialFit) -> str:
@@ -170,12 +178,8 @@ def work(target: str, args: argparse.Namespace) -> Answer:
     if log.absolute and times != "time":
         msg = f"{args.work} tells Unix time and {target} does not: name the marker at which the work began by --begin"
         raise TargetError(msg)
-    found = join(
-        log.starts_s + begin_s, log.ends_s + begin_s, log.amounts, log.kinds,
-        *(table[name].to_numpy("float64") for name in (times, f"{column[:-1]}J", "lost")),
-    )  # fmt: skip
-    if found.coarse:
-        notes.append("the recording has fewer rows than the log has intervals: kinds in turns share energy")
+    curve = energy_curve(table, column, times)
+    found = join(log.starts_s + begin_s, log.ends_s + begin_s, log.amounts, log.kinds, curve)
     rows = [["work", "seconds", log.unit, "joules", f"J/{log.unit}", "+-"]]
     rows += [
         [c.kind, f"{c.seconds:.4g}", f"{c.amount:.5g}", f"{c.joules:.5g}", f"{c.per_unit:.5g}", f"{c.u:.2g}"]

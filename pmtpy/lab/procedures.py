@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pmtpy.analysis.clocking import estimate_updates
+from pmtpy.analysis.clocking import Polling, estimate_updates
 from pmtpy.analysis.procedures.internal_rate import Pattern, find_pattern
 from pmtpy.analysis.procedures.read_cost import ReadCost, read_cost
 from pmtpy.analysis.procedures.update_interval import UpdateInterval, update_interval
+from pmtpy.analysis.procedures.windows import EnergyCurve, nearest
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.core.channel import TOTAL, Identity, outermost
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
@@ -25,6 +26,7 @@ from pmtpy.core.markers import paired
 from pmtpy.core.rows import Floats
 from pmtpy.core.source import Source, Timestamps
 from pmtpy.errors import TargetError
+from pmtpy.io.columns import mean_powers
 from pmtpy.lab.loads import fast_load
 from pmtpy.lab.record import record
 from pmtpy.sensor.registry import create, opener, options_from_text, split_target
@@ -224,10 +226,13 @@ def time_column(tables: Sequence[pd.DataFrame]) -> str:
 def windows_of(tables: Sequence[pd.DataFrame], length_s: float) -> Windows:
     """Return the workloads of recordings: regions of the first one that has any, else windows of equal length.
 
+    Windows begin and end at rows of the recording whose rows are further apart, and so are longer than asked where
+    its rows are.
+
     Raises TargetError: the recordings share too little time.
     """
     column = time_column(tables)
-    times = [t[column].to_numpy(np.float64) for t in tables]
+    times = [np.maximum.accumulate(t[column].to_numpy(np.float64)) for t in tables]  # a wall clock may be set back
     start, end = max(float(t[0]) for t in times), min(float(t[-1]) for t in times)
     for t, table in zip(times, tables, strict=True):
         marked = table["marker"].fillna("").astype(str)
@@ -243,28 +248,43 @@ def windows_of(tables: Sequence[pd.DataFrame], length_s: float) -> Windows:
             "both at the same time, and longer"
         )
         raise TargetError(msg)
-    starts = np.asarray(start + length_s * np.arange(count), np.float64)
-    return Windows(starts, starts + length_s, marked=False)
+    coarser = max(times, key=lambda t: float(np.median(np.diff(t))))
+    edges = np.unique(nearest(coarser, np.asarray(start + length_s * np.arange(count + 1), np.float64)))
+    return Windows(edges[:-1], edges[1:], marked=False)
 
 
-def mean_watts(table: pd.DataFrame, column: str, windows: Windows, times: str) -> Floats:
-    """Return the mean power of each window by a column's energies; NaN where rows were lost or energies are not known.
+def energy_curve(table: pd.DataFrame, column: str, times: str) -> EnergyCurve:
+    """Return the energy of a power over time.
 
     Parameters
     ----------
     column : str
-        ``NAME_W``; its energies are in ``NAME_J``.
+        ``NAME_W``; its energies are in ``NAME_J``, where they were recorded.
     times : str
         The column of times, as :func:`time_column` says.
+
+    Raises DeclinedError: fewer than two rows have an energy.
     """
-    t = table[times].to_numpy(np.float64)
-    joules = table[f"{column[:-1]}J"].to_numpy(np.float64)
-    known = np.isfinite(joules)
-    ends = [np.interp(at, t[known], joules[known]) for at in (windows.starts_s, windows.ends_s)]
-    watts = (ends[1] - ends[0]) / (windows.ends_s - windows.starts_s)
-    lost = np.cumsum(np.maximum(table["lost"].to_numpy(np.float64), 0.0) + ~known)
-    holes = np.diff([np.interp(at, t, lost) for at in (windows.starts_s, windows.ends_s)], axis=0)[0]
-    return np.where(holes == 0.0, watts, np.nan)
+    names, energies = (times, column, f"{column[:-1]}J", "lost"), np.full(len(table), np.nan)
+    t, watts, joules, lost = (table[n].to_numpy(np.float64) if n in table else energies for n in names)
+    metadata = table.attrs["metadata"]
+    polling = Polling.of(metadata)
+    if polling is not None and not np.isfinite(joules).any():
+        rows = np.isfinite(watts)
+        t, watts = polling.polls(t[rows], watts[rows], np.diff(np.cumsum(lost)[rows], prepend=0.0).astype(np.int64))
+        joules, lost = np.full(len(t), np.nan), np.zeros(len(t))
+        return EnergyCurve.of(t, watts, joules, lost)
+    mean = column[:-2] in mean_powers(metadata or {})
+    return EnergyCurve.of(t, watts, joules, lost, mean=mean, whole=polling is not None)
+
+
+def mean_watts(table: pd.DataFrame, column: str, windows: Windows, times: str) -> Floats:
+    """Return the mean power of each window by a column's energies; NaN where they are not known.
+
+    Parameters and errors as :func:`energy_curve`.
+    """
+    energy = energy_curve(table, column, times).energy(windows.starts_s, windows.ends_s)
+    return np.asarray(energy / (windows.ends_s - windows.starts_s), np.float64)
 
 
 def parts_of(domains: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

@@ -66,6 +66,45 @@ def test_a_sensor_against_a_reference_and_parts_against_the_whole(pmtpy: Pmtpy, 
     assert parts["mape_percent"]["value"] == pytest.approx(10.0, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("kept", "energies"), [("all", True), ("hole", True), ("few", True), ("all", False), ("hole", False)]
+)
+def test_windows_that_a_reference_does_not_resolve_are_left_out_or_longer(
+    kept: str, *, energies: bool, pmtpy: Pmtpy, tmp_path: Path
+) -> None:
+    """A sensor of ``0.95 x + 5 W``; the reference's line back is ``1.0526 y - 5.263 W``, exactly."""
+    t = np.arange(0.0, 100.0, 0.05)
+    levels = np.random.default_rng(3).uniform(50.0, 300.0, 200)
+    reference = levels[np.ceil(t).astype(int)]  # until each whole second, as means since the row before have it
+    sensor = _recording(tmp_path / "sensor.csv", t, {"total": 0.95 * reference + 5.0})
+    meter = _recording(tmp_path / "meter.csv", t, {"total": reference})
+    lines = meter.read_text().splitlines()
+    rows = {"all": lines[1:], "hole": lines[1:402] + lines[801:], "few": lines[1::200]}[kept]
+    meter.write_text("\n".join([lines[0], *rows]) + "\n")
+    if not energies:
+        for path in (sensor, meter):  # straight lines between the rows: half a step of 50 ms is of the level before
+            path.write_text("".join(f"{line.rsplit(',', 1)[0]}\n" for line in path.read_text().splitlines()))
+    found = _document(pmtpy, sensor, "--against", meter)
+    assert found["workloads"] == {"all": 99, "hole": 79, "few": 9}[kept]
+    c0, c1 = (c["value"] for c in found["linear"]["coefficients"])
+    assert (c0, c1) == (pytest.approx(-5.263, abs=0.05), pytest.approx(1.0526, rel=1e-3))
+
+
+def test_regions_shorter_than_the_rows_of_a_reference_are_refused(pmtpy: Pmtpy, tmp_path: Path) -> None:
+    t = np.arange(0.0, 60.0, 0.1)
+    power = 100.0 + 10.0 * np.floor(t)
+    sensor = _recording(tmp_path / "sensor.csv", t, {"total": power})
+    _recording(tmp_path / "meter.csv", t[::100], {"total": power[::100]})
+    lines = sensor.read_text().splitlines()
+    for row, label in ((i + at, label) for i in range(0, 480, 60) for at, label in ((20, "start"), (40, "end"))):
+        fields = lines[row + 1].split(",")
+        lines[row + 1] = ",".join([*fields[:2], label, *fields[3:]])
+    sensor.write_text("\n".join(lines) + "\n")
+    ended = pmtpy("characterise", sensor, "--against", tmp_path / "meter.csv")
+    assert ended.returncode == 1
+    assert "(8 more lack rows in one of the two, or are too short for its rows)" in ended.stderr
+
+
 def test_of_a_dump_of_several_channels_the_total_is_judged(pmtpy: Pmtpy, tmp_path: Path) -> None:
     t = np.arange(0.0, 30.0, 0.1)
     total = 100.0 + 10.0 * np.floor(t)

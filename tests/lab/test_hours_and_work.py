@@ -194,8 +194,36 @@ def test_work_where_the_recording_has_a_hole_or_few_rows_is_left_out_or_told(
     found = document(capsys, run, "--work", log)
     assert found["outside"] == 16  # those that begin or end between 5 s and 12 s
     assert "left out" in found["notes"][0]
-    slow = recording(tmp_path / "slow.csv", t[::5], np.full(40, 50.0))
-    assert any("share energy" in n for n in document(capsys, slow, "--work", log)["notes"])
+    slow = recording(tmp_path / "slow.csv", t[2::10], np.full(20, 50.0))  # a second apart, between the work's ends
+    (cost,) = document(capsys, slow, "--work", log)["work"]
+    assert (cost["kind"], cost["per_unit"]) == ("mixed", pytest.approx(25.0))
+
+
+@pytest.mark.parametrize("unix", [False, True])
+def test_work_is_joined_with_a_recording_of_powers_alone(
+    *, unix: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    t = np.arange(0.0, 20.0, 0.1)
+    run, log = tmp_path / "run.csv", tmp_path / "app.csv"
+    start = 1.7e9 if unix else 0.0
+    log.write_text(("time" if unix else "elapsed") + ",items\n" + "".join(f"{start + i},4\n" for i in range(1, 20)))
+    rows = "".join(f"{1.7e9 + at:.6f},{at:.6f},,0,{50 + at}\n" for at in t.tolist())
+    run.write_text("time,elapsed,marker,lost,total_W\n" + rows)
+    (cost,) = document(capsys, run, "--work", log)["work"]
+    seconds = 18.0 if unix else 19.0  # of Unix times the first says when the work began
+    assert cost["joules"] == pytest.approx(50.0 * seconds + (19.0**2 - (19.0 - seconds) ** 2) / 2.0)
+    assert cost["amount"] == 4 * seconds
+
+
+def test_work_over_lost_rows_alone_is_not_laid_to_the_clocks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    t = np.arange(0.0, 20.0, 0.1)
+    t = t[(t < 5.0) | (t > 12.0)]
+    (tmp_path / "app.csv").write_text("elapsed,items\n6,0\n8,1\n10,1\n")
+    run = recording(tmp_path / "run.csv", t, np.full(len(t), 50.0))
+    assert main(["characterise", str(run), "--work", str(tmp_path / "app.csv")]) != 0
+    assert "lacks rows" in capsys.readouterr().err
 
 
 def test_fio_tells_priorities_in_hexadecimal(tmp_path: Path) -> None:

@@ -55,6 +55,8 @@ def agreement(sensor_w: Floats, reference_w: Floats) -> Agreement:
     x, y = x[known], y[known]
     if len(x) < _FEWEST:
         msg = f"{len(x)} workloads are known and {_FEWEST} needed at the least: mark more of them"
+        if len(x) < len(known):
+            msg += f" ({len(known) - len(x)} more lack rows in one of the two, or are too short for its rows)"
         raise DeclinedError(msg)
     if np.ptp(x) == 0.0:
         msg = (

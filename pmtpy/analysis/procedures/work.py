@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
+from pmtpy.analysis.procedures.windows import EnergyCurve
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 MIXED = "mixed"
-_HOLE = 10.0  # usual steps without a row, as for every recording
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,7 @@ class Cost:
     """One kind of work."""
 
     kind: str  # what the log calls it (a request size, a direction)
-    windows: int  # intervals of the log that are covered by the recording
+    windows: int  # intervals of the log that are covered by the recording, those too short for its rows as one
     # of these windows
     seconds: float
     joules: float
@@ -36,61 +38,73 @@ class Joined:
     costs: tuple[Cost, ...]
     outside: int
     idle: int
-    coarse: bool  # the curve has rows so far apart that windows which follow each other share their energy
 
 
-def join(  # noqa: PLR0917  (a log, and a curve)
-    starts_s: Floats, ends_s: Floats, amounts: Floats, kinds: Sequence[str], t_s: Floats, joules: Floats, lost: Floats
-) -> Joined:
+def join(starts_s: Floats, ends_s: Floats, amounts: Floats, kinds: Sequence[str], curve: EnergyCurve) -> Joined:
     """Join windows of work with a curve of energy.
+
+    Windows that follow each other and are shorter than what the rows of the curve resolve are taken together.
 
     Parameters
     ----------
     starts_s, ends_s, amounts : float64, shape (n,)
-        Windows in the times of the curve, and the work done in each.
+        Windows in the times of the curve, in order, and the work done in each.
     kinds : sequence of str
         Of each window.
-    t_s, joules : float64, shape (m,)
-        The curve: instants and cumulative energy.
-    lost : float64, shape (m,)
-        Rows missing before each row; a window that holds any is left out, and one that ends where the curve has no
-        row for more than ten usual steps: nothing says when the energy of that time was used.
 
-    Raises DeclinedError: no window is covered.
+    Raises DeclinedError: of no window in which work was done the energy is known.
     """
-    known = np.isfinite(joules)
-    inside = (starts_s >= t_s[0]) & (ends_s <= t_s[-1]) & (ends_s > starts_s)
-    holes = np.cumsum(np.maximum(lost, 0.0) + ~known)
-    missing = np.interp(ends_s, t_s, holes) - np.interp(starts_s, t_s, holes)
-    steps = np.diff(t_s)
-    usual_s = float(np.median(steps)) if len(steps) else 0.0
-    gap = np.append(steps > _HOLE * usual_s, np.array([False]))
-    for ends in (starts_s, ends_s):
-        row = np.clip(np.searchsorted(t_s, ends, side="right") - 1, 0, len(t_s) - 1)
-        inside &= ~(gap[row] & (ends > t_s[row]))
-    inside &= missing == 0.0
-    working = inside & (amounts > 0.0)
-    if not working.any():
+    groups = _groups(starts_s, ends_s, curve)
+    first, count = groups[:-1], np.diff(groups)
+    starts, ends, done = starts_s[first], ends_s[groups[1:] - 1], np.add.reduceat(amounts, first)
+    used = curve.energy(starts, ends)
+    known, working = np.isfinite(used), done > 0.0
+    if not (known & working).any():
+        within = (starts >= curve.t_s[0]) & (ends <= curve.t_s[-1])
         msg = "no interval of the log in which work was done lies within the recording; see that their clocks agree"
+        if (within & working).any():
+            msg = (
+                "in every interval of the log in which work was done the recording lacks rows, or has them too far "
+                "apart: record the power more often"
+            )
         raise DeclinedError(msg)
-    used = np.interp(ends_s, t_s[known], joules[known]) - np.interp(starts_s, t_s[known], joules[known])
-    names = np.array(kinds, object)
-    costs = tuple(
-        _cost(kind, working & (names == kind), ends_s - starts_s, used, amounts) for kind in dict.fromkeys(kinds)
-    )
+    names = np.array([_kind(kinds[a:b], amounts[a:b]) for a, b in pairwise(groups.tolist())], object)
+    told = known & working
     return Joined(
-        tuple(cost for cost in costs if cost.windows), int((~inside).sum()), int((inside & ~(amounts > 0.0)).sum()),
-        len(costs) > 1 and float(np.median((ends_s - starts_s)[working])) < 2.0 * usual_s,
-    )  # fmt: skip
+        tuple(
+            _cost(kind, *(v[told & (names == kind)] for v in (ends - starts, used, done)))
+            for kind in dict.fromkeys(names[told])
+        ),
+        int(count[~known].sum()),
+        int(count[known & ~working].sum()),
+    )
 
 
-def _cost(
-    kind: str, mine: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], seconds: Floats, used: Floats, amounts: Floats
-) -> Cost:
-    n, work, energy = int(mine.sum()), float(amounts[mine].sum()), float(used[mine].sum())
-    if not n:
-        return Cost(kind, 0, 0.0, 0.0, 0.0, float("nan"), float("nan"))
+def _groups(starts_s: Floats, ends_s: Floats, curve: EnergyCurve) -> npt.NDArray[np.int64]:
+    """Return where windows begin that the curve resolves or does not know, and at last the number of windows."""
+    known = curve.known(starts_s, ends_s)
+    alone = curve.resolves(starts_s, ends_s) | ~known
+    apart = np.append(True, starts_s[1:] != ends_s[:-1]) | ~known
+    found, begin = [], 0
+    for i in range(len(starts_s)):
+        if apart[i]:
+            begin = i
+        if i == begin:
+            found.append(i)
+        if alone[i] if i == begin else curve.resolves(starts_s[begin : begin + 1], ends_s[i : i + 1])[0]:
+            begin = i + 1
+    return np.array([*found, len(starts_s)], np.int64)
+
+
+def _kind(kinds: Sequence[str], amounts: Floats) -> str:
+    """Return what windows that are taken together are called: by those with work, if there are any."""
+    names = {kind for kind, amount in zip(kinds, amounts.tolist(), strict=True) if amount > 0.0} or set(kinds)
+    return names.pop() if len(names) == 1 else MIXED
+
+
+def _cost(kind: str, seconds: Floats, used: Floats, amounts: Floats) -> Cost:
+    n, work, energy = len(used), float(amounts.sum()), float(used.sum())
     ratio = energy / work
-    rest = used[mine] - ratio * amounts[mine]  # of a ratio of sums, as in survey sampling
+    rest = used - ratio * amounts  # of a ratio of sums, as in survey sampling
     u = float(np.sqrt(n / (n - 1) * (rest @ rest))) / work if n > 1 else float("nan")
-    return Cost(kind, n, float(seconds[mine].sum()), energy, work, ratio, u)
+    return Cost(kind, n, float(seconds.sum()), energy, work, ratio, u)
