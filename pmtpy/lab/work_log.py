@@ -1,7 +1,8 @@
 """Logs in which applications tell when they did how much: fio's logs, and any CSV with times.
 
 fio (documentation, "Log File Formats"): time in ms, value, direction (0 read, 1 write, 2 trim), size in bytes, and
-more. With ``log_avg_msec`` a line tells of a stretch of time: its size is 0, and its value is KiB/s in a log of
+more. Each direction is told on its own, whenever its requests end.
+With ``log_avg_msec`` a line tells of a stretch of time: its size is 0, and its value is KiB/s in a log of
 bandwidth (``_bw``) alone. Without, each line is one request, whatever its value is: its size is what was done.
 With ``log_unix_epoch=1`` the time is Unix time, else since the job began.
 """
@@ -31,6 +32,7 @@ _NO_BANDWIDTH = re.compile(r"_(iops|[cs]?lat)[._]")  # fio's other logs, which l
 _REQUESTS_S = (
     0.0999  # a tenth, to a rounding: single requests are taken together for so long: readings of power are no finer
 )
+_DIGITS = 3  # fio tells milliseconds
 _FEWEST = 10  # amounts, from which on it is told that they only rise
 _KINDS = ("size", "request_size", "block_size", "kind", "name")
 
@@ -58,7 +60,7 @@ class _Entries:
 
     rows: list[_Entry]
     unit: str
-    rates: bool = False  # amounts are for each second since the line before
+    rates: bool = False  # amounts are for each second since the line before of their kind
     requests: bool = False  # each line is a single one
 
 
@@ -146,37 +148,74 @@ def _table(path: Path, lines: Sequence[str]) -> _Entries:
 
 
 def _windows(path: Path, entries: _Entries) -> WorkLog:
-    """Make windows between successive times; of one instant all lines together, since one energy is spent on them."""
-    at: dict[float, list[tuple[float, str]]] = defaultdict(list)
     before: _Entry = (-math.inf, 0.0, "")
     same = 0
-    for number, (time_s, amount, kind) in enumerate(entries.rows, 1):
-        if time_s < before[0]:
+    for number, entry in enumerate(entries.rows, 1):
+        if entry[0] < before[0]:
             msg = f"{path}, entry {number}: time goes back"
             raise FileFormatError(msg)
-        same += (time_s, kind) == (before[0], before[2])
-        before = (time_s, amount, kind)
-        at[time_s].append((amount, kind))
-    times = list(at)
-    notes = _notes(entries, same)
-    absolute = times[0] > _UNIX_FROM_S
-    if not absolute and times[0] > 0:
-        times = [0.0, *times]
-    starts, ends, amounts, kinds = [], [], [], []
-    for group in _together(times, _REQUESTS_S if entries.requests else 0.0):
-        begin, end = group[0], group[-1]
-        done = [one for time_s in group[1:] for one in at[time_s]]
-        names = {name for _, name in done}
-        starts.append(begin)
-        ends.append(end)
-        amounts.append(math.fsum(amount for amount, _ in done) * (end - begin if entries.rates else 1.0))
-        kinds.append(names.pop() if len(names) == 1 else MIXED)
-    if not starts:
+        same += (entry[0], entry[2]) == (before[0], before[2])
+        before = entry
+    absolute = entries.rows[0][0] > _UNIX_FROM_S
+    times = sorted({time_s for time_s, _, _ in entries.rows} | (set() if absolute else {0.0}))
+    if len(times) < 2:
         msg = f"{path}: all entries have the same time"
         raise FileFormatError(msg)
-    return WorkLog(
-        np.array(starts), np.array(ends), np.array(amounts), tuple(kinds), entries.unit, absolute, tuple(notes)
-    )
+    starts, ends, amounts, kinds = _at_rates(entries.rows, times) if entries.rates else _since_before(entries, times)
+    return WorkLog(starts, ends, amounts, kinds, entries.unit, absolute, tuple(_notes(entries, same)))
+
+
+_Found = tuple[Floats, Floats, Floats, tuple[str, ...]]  # starts and ends in s, amounts, kinds
+
+
+def _since_before(entries: _Entries, times: Sequence[float]) -> _Found:
+    """Make windows between successive times; of one instant all lines together, since one energy is spent on them."""
+    at: dict[float, list[tuple[float, str]]] = defaultdict(list)
+    for time_s, amount, kind in entries.rows:
+        at[time_s].append((amount, kind))
+    found, kinds = [], []
+    for group in _together(times, _REQUESTS_S if entries.requests else 0.0):
+        done = [one for time_s in group[1:] for one in at[time_s]]
+        names = {name for _, name in done}
+        found.append((group[0], group[-1], math.fsum(amount for amount, _ in done)))
+        kinds.append(names.pop() if len(names) == 1 else MIXED)
+    starts, ends, amounts = np.array(found, np.float64).T
+    return starts, ends, amounts, tuple(kinds)
+
+
+def _at_rates(rows: Sequence[_Entry], times: Sequence[float]) -> _Found:
+    """Cut the time where any line's interval ends; what goes on at once is done together.
+
+    A line is the mean since the line before of its direction. Where that one is much further away than lines usually
+    are there was a pause, and where it is nearer another job tells beside it: fio averages over equal times.
+    """
+    ends = np.array([time_s for time_s, _, _ in rows])
+    rates, kinds = np.array([rate for _, rate, _ in rows]), np.array([kind for _, _, kind in rows], object)
+    names: list[str] = list(dict.fromkeys(kinds))
+    steps: Floats = np.sort(np.concatenate([np.diff(ends[kinds == name]) for name in names]))
+    if not steps.any():
+        steps = np.sort(np.diff(times))
+    usual_s = float(steps[np.searchsorted(np.cumsum(steps), steps.sum() / 2.0)])  # half of the time is in longer ones
+    starts = ends - usual_s
+    for name in names:
+        (mine,) = np.nonzero(kinds == name)
+        follows = np.abs(np.diff(ends[mine]) - usual_s) <= usual_s / 2.0
+        starts[mine[1:][follows]] = ends[mine[:-1][follows]]
+    starts = np.asarray(np.round(np.maximum(starts, 0.0), _DIGITS), np.float64)
+    edges = np.unique(np.concatenate([starts, ends]))
+    cells = [np.searchsorted(edges, at) for at in (starts, ends)]
+
+    def sums(of: Floats) -> Floats:
+        """Sum in each cell what lines have whose intervals it lies in."""
+        begun, ended = (np.bincount(at, of, len(edges)) for at in cells)
+        return np.asarray(np.cumsum(begun - ended)[:-1], np.float64)
+
+    works = np.array([sums((kinds == name) & (rates > 0.0)) > 0.0 for name in names])
+    amounts = np.where(works.any(axis=0), sums(rates), 0.0) * np.diff(edges)  # sums come back to 0 but for rounding
+    told = sums(np.ones(len(rows))) > 0.0
+    alone = np.array(names, object)[np.argmax(works, axis=0)]
+    called = np.where(works.sum(axis=0) > 1, MIXED, alone)
+    return edges[:-1][told], edges[1:][told], amounts[told], tuple(called[told])
 
 
 def _together(times: Sequence[float], least_s: float) -> Iterator[Sequence[float]]:

@@ -159,6 +159,37 @@ def test_the_energy_of_a_gigabyte_is_told_by_direction(busy: Path, capsys: pytes
     assert "--begin" in document(capsys, busy, "--work", log)["notes"][0]
 
 
+@pytest.mark.parametrize("unix", [False, True])
+@pytest.mark.parametrize("late_ms", [0, 3, 400])
+def test_reads_and_writes_at_once_are_told_by_lines_of_their_own(
+    late_ms: int, *, unix: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of 4 to 8 s both go on, before reads alone, then neither, then writes alone.
+
+    Where reads or writes are alone for 3 ms, the rows of 10 ms do not show it: a thousandth of the work.
+    """
+    t, start_ms = np.arange(0.0, 30.0, 0.01), 1_700_000_000_000 if unix else 0
+    watts = 20.0 + 10.0 * (t <= 8.0) + 20.0 * ((t > 4.0) & (t <= 8.0)) + 20.0 * ((t > 12.0) & (t <= 16.0))
+    run, log = recording(tmp_path / "run.csv", t, watts), tmp_path / "job_bw.1.log"
+    lines = [(1000 * i, 1, 0) for i in range(1, 9)] + [(1000 * i + late_ms, 2, 1) for i in (5, 6, 7, 8, 13, 14, 15, 16)]
+    log.write_text("".join(f"{start_ms + at}, {1048576 * n}, {d}, 0, 0\n" for at, n, d in sorted(lines)))
+    costs = {c["kind"]: c for c in document(capsys, run, "--work", log)["work"]}
+    assert sum(c["amount"] for c in costs.values()) == pytest.approx(24 * GIBI)
+    assert sum(c["seconds"] for c in costs.values()) == pytest.approx(12.0 + late_ms / 1e3)
+    assert costs["mixed"]["amount"] == pytest.approx((12.0 - 3 * late_ms / 1e3) * GIBI, rel=1e-3)
+    alone = (120.0 + 50.0 * late_ms / 1e3) / (4.0 + late_ms / 1e3)
+    assert costs["read"]["per_unit"] == pytest.approx(alone / GIBI, rel=1e-3)
+
+
+def test_jobs_side_by_side_in_one_averaged_log_add_up(tmp_path: Path) -> None:
+    log = tmp_path / "job_bw.log"
+    rows = [(1000 * i + late, 1048576) for i in range(1, 9) for late in (0, 0, 1, 2)]
+    log.write_text("".join(f"{at}, {rate}, 1, 0, 0\n" for at, rate in rows))
+    found = read_work_log(log)
+    assert found.amounts.sum() == pytest.approx(32 * GIBI, rel=0.002)  # lines are some thousandths off their seconds
+    assert set(found.kinds) == {"write"}
+
+
 @pytest.mark.parametrize("name", ["job_bw.1.log", "job_iops.1.log", "job_clat.1.log"])
 def test_single_requests_are_counted_by_their_sizes_whatever_their_values_are(
     name: str, busy: Path, capsys: pytest.CaptureFixture[str]

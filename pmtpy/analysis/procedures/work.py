@@ -85,15 +85,25 @@ def _groups(starts_s: Floats, ends_s: Floats, curve: EnergyCurve) -> npt.NDArray
     known = curve.known(starts_s, ends_s)
     alone = curve.resolves(starts_s, ends_s) | ~known
     apart = np.append(True, starts_s[1:] != ends_s[:-1]) | ~known
-    found, begin = [], 0
+    found: list[int] = []
+    begin = 0
     for i in range(len(starts_s)):
-        if apart[i]:
+        if apart[i] and begin < i:
+            _append_rest(found, apart)
             begin = i
         if i == begin:
             found.append(i)
         if alone[i] if i == begin else curve.resolves(starts_s[begin : begin + 1], ends_s[i : i + 1])[0]:
             begin = i + 1
+    if begin < len(starts_s):
+        _append_rest(found, apart)
     return np.array([*found, len(starts_s)], np.int64)
+
+
+def _append_rest(found: list[int], apart: npt.NDArray[np.bool_]) -> None:
+    """Let the last group be one with that before it, where it follows that."""
+    if not apart[found[-1]]:
+        found.pop()
 
 
 def _kind(kinds: Sequence[str], amounts: Floats) -> str:
