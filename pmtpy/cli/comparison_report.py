@@ -81,14 +81,12 @@ def _region(r: RegionEnergies, name: str, reference: str) -> list[Line | Table]:
 
 
 def _energy(name: str, e: Energy, r: RegionEnergies, reference: str) -> list[str]:
-    against = (
-        ["", ""] if name == reference else [_percent(e.difference_j, e.joules - e.difference_j), _sigmas(e.sigmas)]
-    )
+    against = ["", ""] if name == reference else [_percent(e.difference), _sigmas(e.sigmas)]
     watts, _ = in_same_digits(e.watts, e.uncertainty_joules / r.seconds if r.seconds > 0 else math.nan)
     cells = [name, *in_same_digits(e.joules, e.uncertainty_joules), watts, *against]
     cells.append(written(e.corrected_j) if e.corrected_j is not None else "")
     if r.true_j is not None:
-        cells.append(_percent(e.joules - r.true_j, r.true_j))
+        cells.append(_percent(e.true_error(r.true_j)))
     return [*cells, ""]
 
 
@@ -96,5 +94,5 @@ def _sigmas(value: float) -> str:
     return f"{value:+.1f}" if math.isfinite(value) else NOTHING
 
 
-def _percent(difference: float, whole: float) -> str:
-    return f"{100.0 * difference / whole:+.2f} %" if whole and math.isfinite(difference) else NOTHING
+def _percent(difference: float) -> str:
+    return f"{100.0 * difference:+.2f} %" if math.isfinite(difference) else NOTHING

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmtpy.analysis.characterisation.forward import ends
 from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE
 from pmtpy.analysis.characterisation.model_selection import ALIKE
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.core.rows import Floats
 
 WIDEST = 16.0  # periods: the widest window, and the slowest one-pole, that is looked for
-_LATEST_S = 0.3  # beside three periods: the oldest end of a kernel; signed, the earliest lies a period in the future
 _PER_PERIOD = 20  # grid steps in an update period, so that the narrowest window is one step ...
 _LAGS = 1000  # ... unless that makes more of them than this
 _UPDATES = 1000  # as many show the shape of the loss; the fits that follow use all
@@ -52,7 +52,7 @@ class Grid:
         """
         pick = np.linspace(0, len(t_s) - 1, min(len(t_s), _UPDATES)).astype(np.intp)
         t, y = t_s[pick], watts[pick]
-        first, last = -period_s - lead_s, 3.0 * period_s + _LATEST_S + lead_s
+        first, last = ends(period_s, lead_s)
         step = max(period_s / _PER_PERIOD, (last - first + WIDEST * period_s) / _LAGS)
         offsets = int((last - first) / step) + 1
         lags = first + step * np.arange(offsets + int(WIDEST * period_s / step) + 1)

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, MIN_UPDATES, ONE_POLE, TWO_POLE
 from pmtpy.analysis.characterisation.model_selection import Fit
@@ -30,6 +31,7 @@ _GAIN_SD = 0.17  # of its logarithm, against a meter in the same circuit: 0.7 to
 # Power between blocks less that at rest, of the swing, and how far it is from that: 150 against 127 W of 350 is 0.1.
 _REST, _REST_SD = 0.125, 0.14
 _STEADY = 1e-4  # of a period
+_LATEST_S = 0.3  # beside three periods: the oldest end of a kernel; signed, the earliest lies a period in the future
 _EQUAL = 1e-3  # of a time constant: two that differ by less are taken to differ by so much
 _GROWTH = 4.0  # how much further a rate found so far is trusted
 
@@ -75,7 +77,13 @@ class Problem:
         wide = np.hypot(self.own_s, window)
         return self.respond(at - (self.own_s + window - wide) / 2.0, np.asarray(wide, np.float64), tau)
 
-    def part(self, keep: slice[int, int, None]) -> Problem:
+    def shown(self, point: Floats) -> npt.NDArray[np.bool_]:
+        """Whether the kernel of a point sees nothing, at each reading, that the reference does not know."""
+        own = 0.0 if self.own_s is None else self.own_s
+        slow = float(point[2]) + float(point[3])
+        return self.reference.shows(self.at(point), np.asarray(own + float(point[1]) + 0.0 * self.t, np.float64), slow)
+
+    def part(self, keep: slice[int, int, None] | npt.NDArray[np.bool_]) -> Problem:
         """Return the problem of some of the readings."""
         own = None if self.own_s is None else self.own_s[keep]
         return replace(self, t=self.t[keep], y=self.y[keep], wander=self.wander[keep], own_s=own)
@@ -107,12 +115,20 @@ class Problem:
         return float(np.std(self.wander)) > _STEADY * self.period
 
 
-def problem_of(updates: Updates, reference: PowerTrace, pivot_s: float | None = None, *, metered: bool) -> Problem:
+def ends(period_s: float, lead_s: float) -> tuple[float, float]:
+    """Return the least and the greatest age of the end of a kernel, where clocks differ by up to ``lead_s``."""
+    return -period_s - lead_s, 3.0 * period_s + _LATEST_S + lead_s
+
+
+def problem_of(
+    updates: Updates, reference: PowerTrace, pivot_s: float | None = None, *, metered: bool, lead_s: float = 0.0
+) -> Problem:
     """Return the problem of a series of updates; DeclinedError: too few of them, or constant power."""
     t, y = updates.t_s, updates.watts
     wander = np.zeros(len(t)) if updates.wander_s is None else updates.wander_s
     if metered:
-        inside = (t > reference.start_s) & (t < reference.end_s)
+        first, last = ends(updates.period_s, lead_s)
+        inside = (t > reference.start_s) & (t < reference.end_s) & reference.known(t - last, t - first)
         t, y, wander = t[inside], y[inside], wander[inside]
     if len(t) < MIN_UPDATES:
         msg = f"{len(t)} updates lie within the reference, too few for a kernel ({MIN_UPDATES} are needed)"

@@ -63,7 +63,7 @@ def fit_line(x: Floats, y: Floats, t_s: Floats) -> Transfer:
         fit = np.linalg.lstsq(design * np.sqrt(w)[:, None], y * np.sqrt(w), rcond=None)[0]
         residuals = np.asarray(y - design @ fit, np.float64)
         w = huber_weights(residuals)
-    _refuse_flat(x, residuals)
+    _refuse_flat(x, residuals, abs(float(fit[1])))
     bread = np.linalg.inv((design * w[:, None]).T @ design)
     leverage = np.clip(np.sum((design @ bread) * design, axis=1) * w, 0.0, 0.95)
     scores = design * (w * residuals / np.sqrt(1.0 - leverage))[:, None]
@@ -93,10 +93,10 @@ def _refuse_few(x: Floats) -> None:
         raise DeclinedError(msg)
 
 
-def _refuse_flat(x: Floats, residuals: Floats) -> None:
+def _refuse_flat(x: Floats, residuals: Floats, gain: float) -> None:
     span = float(np.quantile(x, 0.98) - np.quantile(x, 0.02))
     noise = robust_sd(residuals) / math.sqrt(len(x))
-    if span < max(_SPAN * noise, 1e-9) or span < 0.02 * abs(float(np.mean(x))):
+    if gain * span < max(_SPAN * noise, 1e-9) or span < 0.02 * abs(float(np.mean(x))):
         msg = f"the power ranges over {span:.3g} W only: a gradient needs a load with two distinct levels"
         raise DeclinedError(msg)
 
@@ -175,6 +175,7 @@ def fit_transfer(updates: Updates, meter: PowerTrace, fit: KernelFit, pivot_s: f
     Raises DeclinedError: too few updates, or a power that hardly varies.
     """
     best, doubt = fit.best, 0.0
+    updates = shown(updates, meter, fit, pivot_s)
     t, x, y = filtered(updates, meter, best, pivot_s)
     if fit.free is not None:  # none of the families is right
         rate = best.rate.value if best.rate is not None else 0.0
@@ -187,7 +188,7 @@ def fit_transfer(updates: Updates, meter: PowerTrace, fit: KernelFit, pivot_s: f
         doubt = best.gain.value * math.sqrt(sum(p * off * off for p, off in apart))
     _refuse_few(x)
     residuals = np.asarray(y - best.gain.value * x - best.intercept_w.value, np.float64)
-    _refuse_flat(x, residuals)
+    _refuse_flat(x, residuals, best.gain.value)
     w = huber_weights(residuals)
     slow, _ = _slow(np.asarray((w * residuals)[:, None], np.float64))
     rounding, deviation, bend = rounding_error(y, robust_sd(residuals)), float(np.std(x)), _bend(x, residuals, w)
@@ -208,11 +209,23 @@ def filtered(updates: Updates, meter: PowerTrace, shape: Shape, pivot_s: float) 
     Of what the phase was found to wander as much is believed as the fit of the kernel did.
     """
     inside = (updates.t_s > meter.start_s) & (updates.t_s < meter.end_s)
-    t = updates.t_s[inside]
+    t, at, window, tau = _kernels(updates.where(inside), shape, pivot_s)
+    return t, Responder(meter)(at, window, tau), updates.watts[inside]
+
+
+def shown(updates: Updates, meter: PowerTrace, fit: KernelFit, pivot_s: float) -> Updates:
+    """Return the updates at which no kernel in question sees anything of which the meter knows nothing."""
+    kept = [meter.shows(*_kernels(updates, shape, pivot_s)[1:]) for shape in (fit.best, *fit.shapes)]
+    return updates.where(np.all(kept, axis=0))
+
+
+def _kernels(updates: Updates, shape: Shape, pivot_s: float) -> tuple[Floats, Floats, float, float]:
+    """Return when updates were shown, where their kernels end on the meter's clock, and the widths there."""
+    t = updates.t_s
     if updates.wander_s is not None:
-        t = t + (shape.wander - 1.0) * updates.wander_s[inside]
+        t = t + (shape.wander - 1.0) * updates.wander_s
     rate = shape.rate.value if shape.rate is not None else 0.0
     window = shape.window_s.value if shape.window_s is not None else 0.0
     tau = shape.tau_s.value if shape.tau_s is not None else 0.0
     at = np.asarray(pivot_s + (t - pivot_s) * (1.0 + rate) - shape.offset_s.value, np.float64)
-    return t, Responder(meter)(at, window * (1.0 + rate), tau * (1.0 + rate)), updates.watts[inside]
+    return t, at, window * (1.0 + rate), tau * (1.0 + rate)

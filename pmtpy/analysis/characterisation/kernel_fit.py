@@ -96,13 +96,17 @@ def fit_kernel(
     """
     if metered:
         updates, reference = _telling(updates, reference)
-    problem = replace(problem_of(updates, reference, pivot_s, metered=metered), rest_w=rest_w)
+    problem = replace(problem_of(updates, reference, pivot_s, metered=metered, lead_s=lead_s), rest_w=rest_w)
     if rate_sd is not None:
         problem = replace(problem, rate_sd=math.hypot(rate_sd, updates.drift, 1e-6))
     if not metered:
         _refuse_synchronous(reference, updates)
-    fits = _fits(problem, reference, lead_s, within_s)
-    best = min(fits, key=lambda f: f.loss)
+    best, shown = None, np.ones(len(problem.y), np.bool_)
+    while best is None or not np.all(shown):
+        problem = problem.part(shown)
+        fits = _fits(problem, reference, lead_s, within_s)
+        best = min(fits, key=lambda f: f.loss)
+        shown = problem.shown(best.point)
     r2 = 1.0 - float(np.mean(best.residuals**2)) / float(np.var(problem.y))
     if r2 < _MIN_R2:
         msg = (

@@ -50,9 +50,9 @@ class Series:
             Too few samples, or they are no numbers.
         """
         if self.joules is None:
-            return PowerTrace.from_samples(self.t_s, self.watts)
+            return PowerTrace.from_samples(self.t_s, self.watts).read_at(self.t_s)
         moved = np.concatenate([[True], np.diff(self.joules) != 0.0])  # a counter that rests has not used less power
-        return PowerTrace.from_energy(self.t_s[moved], self.joules[moved])
+        return PowerTrace.from_energy(self.t_s[moved], self.joules[moved]).read_at(self.t_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.gain import Transfer, filtered, fit_line, fit_transfer
+from pmtpy.analysis.characterisation.gain import Transfer, filtered, fit_line, fit_transfer, shown
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, refuse_coarse
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import Characterisation
@@ -34,6 +34,7 @@ _MOST_UPDATES = 20_000  # a stream that delivers more is no register whose windo
 _LEAD_S = 1.5  # a curve was moved by its whole lag, so its kernel may end this far in the future
 _REPEATS = 1.5  # rows this much closer than the updates repeat them
 _WORSE = 1.5  # unexplained variance of a kernel over that of the alignment, above which it is not the response
+_SAME_UNIT = 0.5  # no sensor shows less of the power, or as much more
 _UNEXPLAINED = 0.01  # what rounding and noise may leave
 _T = TypeVar("_T")
 
@@ -61,6 +62,26 @@ class Prepared:
         except DeclinedError as error:
             self.declined[name] = str(error)
             return None
+
+    @property
+    def unknown_s(self) -> Floats:
+        """Parts whose energy it does not know, shape (m, 2): a counter goes on counting."""
+        return np.empty((0, 2)) if self.counted else self.curve.holes_s
+
+    def energy(self, start_s: float, end_s: float) -> tuple[float, float]:
+        """Return the energy of what it knows of an interval, and the length of the rest."""
+        parts = outside(self.unknown_s, start_s, end_s)
+        known_s = sum(b - a for a, b in parts)
+        return sum((self.curve.energy(a, b) for a, b in parts), 0.0), max(end_s - start_s - known_s, 0.0)
+
+
+def outside(unknown_s: Floats, start_s: float, end_s: float) -> list[tuple[float, float]]:
+    """Return what of an interval lies outside of parts, shape (m, 2)."""
+    parts = []
+    for a, b in unknown_s[np.argsort(unknown_s[:, 0])].tolist():
+        parts.append((start_s, min(a, end_s)))
+        start_s = max(start_s, b)
+    return [(a, b) for a, b in [*parts, (start_s, end_s)] if a < b]
 
 
 # -- each trace for itself ---------------------------------------------------------------------------------------------
@@ -93,10 +114,12 @@ def prepare(trace: Trace) -> Prepared:
         t, watts = tidy(*trace.polling.polls(trace.t_s[known], trace.watts[known], lost[known]))
     ready.lattice = ready.attempt("update_period_ms", lambda: _lattice(trace, t, watts))
     found = ready.lattice
+    shown_s = found.period_s.value if found is not None else 0.0
+    ready.curve, ready.shape = curve.read_at(t, shown_s), shape.read_at(t, shown_s)
     if not counted and found is not None and found.poll_s * _REPEATS < found.period_s.value:
         # A reading that is shown until the next update is as old as its update, not as its last repetition.
         ready.updates = update_series(t, watts, found)
-        ready.shape = PowerTrace.from_samples(ready.updates.t_s, ready.updates.watts)
+        ready.shape = PowerTrace.from_samples(ready.updates.t_s, ready.updates.watts).read_at(t, shown_s)
     return ready
 
 
@@ -138,11 +161,12 @@ def _lattice(trace: Trace, t: Floats, watts: Floats) -> PublishingClock:
 def alone(p: Prepared) -> Compared:
     """Return what a trace tells without a reference."""
     length = p.curve.end_s - p.curve.start_s
+    joules, unknown_s = p.energy(p.curve.start_s, p.curve.end_s)
     return Compared(
         p.trace.name,
         len(p.trace.t_s),
         length,
-        p.curve.energy(p.curve.start_s, p.curve.end_s) / length,
+        joules / (length - unknown_s),
         p.trace.t_s,
         period_s=p.lattice.period_s if p.lattice is not None else None,
         declined=p.declined,
@@ -172,8 +196,10 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
             p.declined["kernel"] = fit.reason
         alignment = _by_kernel(found, fit, stamp)
         transfer = p.attempt("gain", lambda: fit_transfer(updates, base.shape, fit, found.middle_s))
-        points = Points(*filtered(updates, base.shape, fit.best, found.middle_s))
-    notes = tuple(filter(None, (found.note, transfer.note if transfer is not None else "")))
+        kept = shown(updates, base.shape, fit, found.middle_s)
+        points = Points(*filtered(kept, base.shape, fit.best, found.middle_s))
+    line = (transfer.note, _units(transfer.gain.value)) if transfer is not None else ()
+    notes = tuple(filter(None, (found.note, *line, _holes(p), _holes(base))))
     left = np.empty(0)
     if transfer is not None:
         left = points.shown_w - transfer.gain.value * points.reference_w - transfer.intercept_w.value
@@ -200,6 +226,27 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
 
     t, watts = tidy(p.trace.t_s, p.trace.watts)
     return compared, Follows(Readings(move(t), watts, replace(p.updates, t_s=move(p.updates.t_s))), response)
+
+
+def _holes(p: Prepared) -> str:
+    """Say of how much of a recording nothing is known."""
+    holes = p.curve.holes_s
+    if not len(holes):
+        return ""
+    stretches = f"{len(holes)} stretches" if len(holes) > 1 else "one stretch"
+    return (
+        f"{p.trace.name} has no rows in {stretches}, {float(np.sum(np.diff(holes))):.3g} s in all: what readings "
+        "averaged there is not known, so those that reach into it are left out"
+    )
+
+
+def _units(gain: float) -> str:
+    """Say so if a gain is that of one sensor in milliwatts beside another in watts, or of other such units."""
+    thousands = round(math.log10(gain) / 3.0) if gain > 0.0 else 0
+    if not thousands or not _SAME_UNIT <= gain / 1e3**thousands <= 1.0 / _SAME_UNIT:
+        return ""
+    times = f"{1e3**thousands:,.0f} times" if thousands > 0 else f"1/{1e3**-thousands:,.0f} of"
+    return f"it shows about {times} what the reference shows: one of them is not in watts but, say, in milliwatts"
 
 
 def _by_kernel(found: Alignment, fit: KernelFit, stamp: float) -> Alignment:

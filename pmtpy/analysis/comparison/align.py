@@ -313,6 +313,24 @@ def _lay(
     """
     edges = _edges(slow, span, cell)
     problem = problem_of_means(edges, slow, fast, rate_sd=RATE_SD if rated else ONE_CLOCK_RATE)
+    aged = edges - about[0]
+    shown = slow.known(edges[:-1], edges[1:]) & fast.known(aged[:-1] - about[1] - cell, aged[1:] + about[1] + cell)
+    fit = None
+    while fit is None or not np.all(shown):
+        problem = problem.part(shown)
+        fit = _best(problem, about, cell)
+        shown = problem.shown(fit.point)
+    shape = describe(problem, fit)
+    names, design = design_of(problem, fit)
+    moves = cell * float(np.max(np.abs(design[:, names.index("offset")])))
+    spread = float(np.std(problem.y))
+    return _Laid(problem, fit, shape, fit.loss / spread**2 if moves > _STILL * spread else math.inf)
+
+
+def _best(problem: Problem, about: tuple[float, float], cell: float) -> Fit:
+    if len(problem.y) < _FEWEST_CELLS:
+        msg = f"the curves have {len(problem.y)} cells of {cell:.3g} s in common that both know: too few to align them"
+        raise DeclinedError(msg)
     even = np.ones(len(problem.y))
     widths = cell * np.concatenate([[_UNSMOOTHED], np.geomspace(1.0, max(_WIDEST * len(even), 2.0), 16)])
     lags = about[0] + np.arange(-about[1], about[1] + cell / 2.0, max(cell / 2.0, about[1] / 16.0))
@@ -320,12 +338,7 @@ def _lay(
     # Of the search's parameters the width is a logarithm.
     logarithms = [np.array([start[0], math.log(start[1]), 1.0, 0.0]) for start in starts]
     losses = [evaluate(problem, BOXCAR, theta, even).loss for theta in logarithms]
-    fit = follow(problem, BOXCAR, starts[int(np.argmin(losses))], even, cell)
-    shape = describe(problem, fit)
-    names, design = design_of(problem, fit)
-    moves = cell * float(np.max(np.abs(design[:, names.index("offset")])))
-    spread = float(np.std(problem.y))
-    return _Laid(problem, fit, shape, fit.loss / spread**2 if moves > _STILL * spread else math.inf)
+    return follow(problem, BOXCAR, starts[int(np.argmin(losses))], even, cell)
 
 
 def _edges(slow: PowerTrace, span: tuple[float, float], cell: float) -> Floats:

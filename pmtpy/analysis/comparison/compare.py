@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pmtpy.analysis.comparison._pairwise import Follows, Prepared, against, alone, prepare
+from pmtpy.analysis.comparison._pairwise import Follows, Prepared, against, alone, outside, prepare
 from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, RegionEnergies, Trace
 from pmtpy.analysis.correction.energy import compare_energy
 from pmtpy.analysis.signal.updates import tidy
@@ -94,7 +94,8 @@ def compare(
                 energy = _corrected(energy, following[name], base, span)
             energies[name] = energy
         true_j = truth(span.start, span.end) if truth is not None else None
-        rows.append(RegionEnergies(span, _differences(energies, chosen, stated), true_j))
+        common = {n: _in_common(ready, found, (n, chosen), span) for n in energies} if chosen in energies else {}
+        rows.append(RegionEnergies(span, _differences(energies, chosen, stated, common), true_j))
     return Comparison(chosen, one_clock, tuple(found[t.name] for t in traces), tuple(rows))
 
 
@@ -158,9 +159,10 @@ def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float, *, own: bool)
     slack = 1e-6 + 1e-9 * abs(end - start)
     if not (p.curve.start_s - slack <= start < end <= p.curve.end_s + slack):
         return None
-    joules = p.curve.energy(start, end)
+    joules, hidden_s = p.energy(start, end)
     t, watts = tidy(p.trace.t_s, p.trace.watts)
     lost, uncovered_s = _lost(p.trace, start, end)
+    uncovered_s = max(uncovered_s, hidden_s)
     stated = p.trace.channel
     channel = stated or Channel(p.trace.name, Quantity.POWER, resolution=0.0)
     if channel.refresh_s is None and s.period_s is not None:
@@ -186,9 +188,27 @@ def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float, *, own: bool)
     judged = uncertainty_budget(channel, statistics)
     doubt = () if stated is not None else (f"how well {p.trace.name} is calibrated is not known, and not in its +-",)
     # Curves of sums stand still where rows are missing; lines between samples bridge them.
-    known_s = end - start - (uncovered_s if p.summed else 0.0)
+    known_s = end - start - (uncovered_s if p.summed else hidden_s)
     mean = joules / known_s if known_s > 0.0 else math.nan
-    return Energy(joules, judged.uncertainty_joules, mean, warnings=(*judged.warnings, *doubt))
+    share = 1.0 - hidden_s / (end - start)
+    return Energy(joules, judged.uncertainty_joules, mean, coverage=share, warnings=(*judged.warnings, *doubt))
+
+
+def _in_common(
+    ready: Mapping[str, Prepared], found: Mapping[str, Compared], names: tuple[str, str], span: Span
+) -> tuple[float, float] | None:
+    """Return the energies of two traces over what both know of a span; None where both know all of it."""
+    unknown = np.concatenate([_on_reference(found[name], ready[name].unknown_s) for name in names])
+    parts = outside(unknown, span.start, span.end)
+    if parts == [(span.start, span.end)]:
+        return None
+    energies = [0.0, 0.0]
+    for i, name in enumerate(names):
+        clock = found[name].clock
+        for part in parts:
+            a, b = part if clock is None else clock.on_own(np.array(part)).tolist()
+            energies[i] += ready[name].curve.energy(a, b)
+    return energies[0], energies[1]
 
 
 def _lost(trace: Trace, start: float, end: float) -> tuple[int, float]:
@@ -211,7 +231,12 @@ def _corrected(energy: Energy, follows: Follows, base: Prepared, span: Span) -> 
     return replace(energy, corrected_j=found.corrected_j, warnings=warnings)
 
 
-def _differences(energies: Mapping[str, Energy], reference: str, stated: set[str]) -> dict[str, Energy]:
+def _differences(
+    energies: Mapping[str, Energy],
+    reference: str,
+    stated: set[str],
+    common: Mapping[str, tuple[float, float] | None],
+) -> dict[str, Energy]:
     base = energies.get(reference)
     if base is None:
         return dict(energies)
@@ -220,7 +245,9 @@ def _differences(energies: Mapping[str, Energy], reference: str, stated: set[str
         if name == reference:
             found[name] = e
             continue
-        difference, u = e.joules - base.joules, math.hypot(e.uncertainty_joules, base.uncertainty_joules)
+        joules, base_j = common[name] or (e.joules, base.joules)
+        off, u = joules - base_j, math.hypot(e.uncertainty_joules, base.uncertainty_joules)
         known = {name, reference} <= stated and u > 0.0
-        found[name] = replace(e, difference_j=difference, sigmas=difference / u if known else math.nan)
+        relative = off / base_j if base_j else math.nan
+        found[name] = replace(e, difference_j=off, difference=relative, sigmas=off / u if known else math.nan)
     return found

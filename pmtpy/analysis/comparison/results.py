@@ -68,14 +68,17 @@ class Energy:
     Attributes
     ----------
     joules, uncertainty_joules : float
-        Energy, as the sensor shows it, and its standard uncertainty.
+        Energy, as the sensor shows it over what its rows cover, and its standard uncertainty, which knows of the rest.
     watts : float
         Mean power over the part for which the energy is known; NaN where there is none.
-    difference_j, sigmas : float
-        From the reference, in joules and in units of the combined uncertainty of both. NaN for the reference; the
-        latter also where it is not known how well one of the two is calibrated.
+    difference_j, difference, sigmas : float
+        From the reference over what both cover, in joules, relative to the reference and in units of the combined
+        uncertainty of both. NaN for the reference; the latter also where it is not known how well one of the two is
+        calibrated.
     corrected_j : Estimate or None
         With its lag, gain and offset against the reference undone, 95 %; None where they are not known.
+    coverage : float
+        Share of the region that its rows cover.
     warnings : tuple of str
     """
 
@@ -83,9 +86,15 @@ class Energy:
     uncertainty_joules: float
     watts: float
     difference_j: float = math.nan
+    difference: float = math.nan
     sigmas: float = math.nan
     corrected_j: Estimate | None = None
+    coverage: float = 1.0
     warnings: tuple[str, ...] = ()
+
+    def true_error(self, true_j: float | None) -> float:
+        """Return how far it is from the true energy, relative to that; NaN where that, or part of it, is not known."""
+        return self.joules / true_j - 1.0 if true_j and self.coverage == 1.0 else math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,16 +277,16 @@ def _region(r: RegionEnergies) -> dict[str, Any]:
 
 
 def _energy(name: str, e: Energy, r: RegionEnergies) -> dict[str, Any]:
-    reference = e.joules - e.difference_j
     return {
         "sensor": name,
         "joules": number_or_none(e.joules),
         "uncertainty_joules": number_or_none(e.uncertainty_joules),
         "watts": number_or_none(e.watts),
         "difference_joules": number_or_none(e.difference_j),
-        "difference_percent": number_or_none(100.0 * e.difference_j / reference) if reference else None,
+        "difference_percent": number_or_none(100.0 * e.difference),
         "sigmas": number_or_none(e.sigmas),
-        "true_error_percent": number_or_none(100.0 * (e.joules / r.true_j - 1.0)) if r.true_j else None,
+        "true_error_percent": number_or_none(100.0 * e.true_error(r.true_j)),
         "corrected_joules": _json(e.corrected_j),
+        "coverage": e.coverage,
         "warnings": list(e.warnings),
     }

@@ -54,8 +54,10 @@ class ClockFit:
             return np.asarray((t - self.middle_s - offset) / (1.0 + rate) + self.middle_s, np.float64)
 
         ends = move(np.array([meter.start_s, meter.end_s]))
-        joules = meter.joules / (1.0 + rate)
-        return replace(meter, t_s=move(meter.t_s), joules=joules, start_s=float(ends[0]), end_s=float(ends[1]))
+        joules, holes = meter.joules / (1.0 + rate), move(meter.holes_s)
+        return replace(
+            meter, t_s=move(meter.t_s), joules=joules, start_s=float(ends[0]), end_s=float(ends[1]), holes_s=holes
+        )
 
 
 def zone_shift(start_s: float, end_s: float, reference: PowerTrace) -> float:

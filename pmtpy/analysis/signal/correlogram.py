@@ -14,8 +14,19 @@ from pmtpy.errors import DeclinedError
 
 def sampled(curve: PowerTrace, start_s: float, end_s: float, step_s: float) -> Floats:
     """Return the mean power in steps from start to end, watts."""
-    edges = start_s + step_s * np.arange(math.ceil((end_s - start_s) / step_s) + 1)
+    edges = _steps(start_s, end_s, step_s)
     return np.asarray(np.diff(np.interp(edges, curve.t_s, curve.joules)) / step_s, np.float64)
+
+
+def _steps(start_s: float, end_s: float, step_s: float) -> Floats:
+    return np.asarray(start_s + step_s * np.arange(math.ceil((end_s - start_s) / step_s) + 1), np.float64)
+
+
+def _seen(curve: PowerTrace, step_s: float) -> tuple[Floats, Floats]:
+    """Return a curve in steps, centred, nothing where it is not known; and where it is."""
+    edges, x = _steps(curve.start_s, curve.end_s, step_s), sampled(curve, curve.start_s, curve.end_s, step_s)
+    known = np.asarray(curve.known(edges[:-1], edges[1:]), np.float64)
+    return np.asarray(known * (x - float(known @ x) / max(float(np.sum(known)), 1.0)), np.float64), known
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +77,7 @@ def correlogram(
     """
     length = max(fixed.end_s - fixed.start_s, moving.end_s - moving.start_s)
     step = max(step_s, length / 200_000)
-    f = sampled(fixed, fixed.start_s, fixed.end_s, step)
-    m = sampled(moving, moving.start_s, moving.end_s, step)
+    (f, known_f), (m, known_m) = _seen(fixed, step), _seen(moving, step)
     size = 1 << (len(f) + len(m)).bit_length()
 
     def spectrum(x: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.complex128]]:
@@ -76,22 +86,22 @@ def correlogram(
     def correlate(x: Floats, y: Floats) -> Floats:
         return np.asarray(np.fft.irfft(spectrum(x) * np.conj(spectrum(y)), size), np.float64)
 
-    n = correlate(np.ones(len(f)), np.ones(len(m)))
-    f, m = f - np.mean(f), m - np.mean(m)
-    sum_f, sum_m = correlate(f, np.ones(len(m))), correlate(np.ones(len(f)), m)
+    n = correlate(known_f, known_m)
+    sum_f, sum_m = correlate(f, known_m), correlate(known_f, m)
     count = np.maximum(n, 1.0)
     covariance = correlate(f, m) - sum_f * sum_m / count
-    spread_f = correlate(f * f, np.ones(len(m))) - sum_f**2 / count
-    spread_m = correlate(np.ones(len(f)), m * m) - sum_m**2 / count
+    spread_f = correlate(f * f, known_m) - sum_f**2 / count
+    spread_m = correlate(known_f, m * m) - sum_m**2 / count
     floor = 1e-3 * min(float(f @ f), float(m @ m)) + 1e-12
     r = covariance / np.sqrt(np.maximum(spread_f, floor) * np.maximum(spread_m, floor))
     shifts = np.where(np.arange(size) < size // 2, np.arange(size), np.arange(size) - size) * step
     shifts = shifts + (fixed.start_s - moving.start_s)
-    usable = n > common * min(len(f), len(m))
+    usable = n > common * min(float(np.sum(known_f)), float(np.sum(known_m)))
     if reach_s is not None:
         usable &= np.abs(shifts) <= reach_s
     if not np.any(usable):
-        msg = f"the recordings do not overlap within {reach_s:g} s of each other"
+        within = "at any shift" if reach_s is None else f"within {reach_s:g} s of each other"
+        msg = f"the recordings do not overlap {within}"
         raise DeclinedError(msg)
     order = np.flatnonzero(usable)[np.argsort(shifts[usable])]
     return Correlogram(np.asarray(shifts[order], np.float64), np.asarray(r[order], np.float64))

@@ -7,9 +7,10 @@ for any sampling: no resampling, no grid. Pure; times are seconds on one clock, 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
@@ -18,6 +19,9 @@ from pmtpy.errors import DeclinedError
 _LONG_S = 3600.0  # how far the ends of a curve are held: longer than any kernel
 _OFF_S = 2.0  # a load is known to be off for at least this long before its first and after its last edge
 _STATES = 4  # that a search comes back to: two values at hand, and a step from each
+_HOLE = 10.0  # usual intervals without a row, after which nothing is known of the time between (docs/file-formats.md)
+_FEWEST = 10  # intervals: fewer do not show what is usual
+_REACHED = 0.01  # share of a kernel that lies where nothing is known, beyond which a reading tells nothing
 _END_S = 0.1  # the level held beyond an end is the median over this much of the curve
 
 
@@ -31,6 +35,7 @@ class PowerTrace:
     start_s: float
     end_s: float
     late_s: float = 0.0  # of samples: standard error of when power changed, somewhere between two of them
+    holes_s: Floats = field(default_factory=lambda: np.empty((0, 2)))  # shape (m, 2); parts of which nothing is known
 
     @staticmethod
     def from_samples(t_s: Floats, watts: Floats) -> PowerTrace:
@@ -81,6 +86,29 @@ class PowerTrace:
         """Median time between the knots that were recorded."""
         return float(np.median(np.diff(self.t_s[1:-1])))
 
+    def read_at(self, rows_s: Floats, shown_s: float = 0.0) -> PowerTrace:
+        """Return the curve with holes where its rows, in order of time, stayed out.
+
+        A gap over which no more than one of values was missed that are each shown for ``shown_s`` is none.
+        """
+        gaps = np.diff(rows_s)
+        usual = float(np.median(gaps)) if len(gaps) >= _FEWEST else math.inf
+        last = np.flatnonzero(gaps > max(_HOLE * usual, 2.0 * shown_s))
+        return replace(self, holes_s=np.stack([rows_s[last], rows_s[last + 1]], axis=1))
+
+    def known(self, start_s: Floats, end_s: Floats) -> npt.NDArray[np.bool_]:
+        """Whether intervals have no part in a hole."""
+        begun = np.searchsorted(self.holes_s[:, 0], end_s, side="left")
+        return np.asarray(np.searchsorted(self.holes_s[:, 1], start_s, side="right") == begun)
+
+    def shows(self, at_s: Floats, window_s: float | Floats, tau_s: float) -> npt.NDArray[np.bool_]:
+        """Whether kernels (see :class:`Responder`) have no share worth mentioning in a hole."""
+        if not len(self.holes_s):
+            return np.ones(len(at_s), np.bool_)
+        knots = np.concatenate([[self.t_s[0]], self.holes_s.ravel(), [self.t_s[-1]]])
+        hidden = _curve(knots, np.asarray(np.arange(len(knots) - 1) % 2, np.float64))
+        return np.asarray(Responder(hidden)(at_s, window_s, tau_s) <= _REACHED)
+
     def energy(self, start_s: float, end_s: float) -> float:
         """Energy between two instants, joules."""
         ends = np.interp([start_s, end_s], self.t_s, self.joules)
@@ -108,8 +136,10 @@ class PowerTrace:
             return np.asarray((t - middle) * (1.0 + rate) + middle + by_s, np.float64)
 
         ends = move(np.array([self.start_s, self.end_s]))
-        joules = self.joules * (1.0 + rate)
-        return replace(self, t_s=move(self.t_s), joules=joules, start_s=float(ends[0]), end_s=float(ends[1]))
+        joules, holes = self.joules * (1.0 + rate), move(self.holes_s)
+        return replace(
+            self, t_s=move(self.t_s), joules=joules, start_s=float(ends[0]), end_s=float(ends[1]), holes_s=holes
+        )
 
 
 def _curve(t: Floats, power: Floats) -> PowerTrace:

@@ -34,7 +34,7 @@ class Updates:
 
     def between(self, start_s: float, end_s: float) -> Updates:
         """Return the updates published in ``[start_s, end_s)``."""
-        return self._of((self.t_s >= start_s) & (self.t_s < end_s))
+        return self.where((self.t_s >= start_s) & (self.t_s < end_s))
 
     def telling(self, most: int) -> Updates:
         """Return that stretch of so many updates, one after the other, over which the readings vary most."""
@@ -45,9 +45,10 @@ class Updates:
         sums = np.cumsum(np.concatenate([[0.0], about]))
         squares = np.cumsum(np.concatenate([[0.0], about**2]))
         first = int(np.argmax(squares[most:] - squares[:-most] - (sums[most:] - sums[:-most]) ** 2 / most))
-        return self._of(slice(first, first + most))
+        return self.where(slice(first, first + most))
 
-    def _of(self, keep: npt.NDArray[np.bool_] | slice[int, int, None]) -> Updates:
+    def where(self, keep: npt.NDArray[np.bool_] | slice[int, int, None]) -> Updates:
+        """Return some of the updates."""
         wander = None if self.wander_s is None else self.wander_s[keep]
         return replace(self, k=self.k[keep], t_s=self.t_s[keep], watts=self.watts[keep], wander_s=wander)
 

@@ -372,3 +372,76 @@ def test_what_a_clock_may_be_off_by_is_in_the_lag_and_in_the_energies() -> None:
         assert lag.contains(0.0) == (board is doubtful and one_clock)
         if board is doubtful:
             assert all(abs(row.energies["board"].sigmas) < 2 for row in seen.regions)
+
+
+def _without(trace: Trace, start_s: float, end_s: float) -> Trace:
+    keep = (trace.t_s < start_s) | (trace.t_s > end_s)
+    return replace(trace, t_s=trace.t_s[keep], watts=trace.watts[keep])
+
+
+@pytest.mark.parametrize("one_clock", [True, False])
+@pytest.mark.parametrize("holed", [("meter",), ("gpu",), ("meter", "gpu")])
+def test_what_a_recording_does_not_know_bends_neither_gain_nor_energies(
+    holed: tuple[str, ...], *, one_clock: bool
+) -> None:
+    bench, shift = pseudo_random_bench(0.13, 16.0), 0.0 if one_clock else 0.4
+    both = {"meter": meter(bench, shift), "gpu": gpu(bench, boxcar())}
+    if "meter" in holed:
+        both["meter"] = _without(both["meter"], 5.0 + shift, 8.0 + shift)
+    if "gpu" in holed:
+        both["gpu"] = _without(both["gpu"], 10.0, 11.5)
+    found = compare(list(both.values()), one_clock=one_clock)
+    one, row = found["gpu"], found.regions[0]
+    assert one.transfer is not None
+    assert one.lag_s is not None
+    assert one.kernel is not None
+    assert one.kernel.family == "boxcar"
+    assert one.transfer.gain.contains(0.95)
+    assert one.transfer.gain.half_width < 0.02
+    assert one.transfer.intercept_w.contains(-3.0)
+    assert one.lag_s.contains(0.054 - shift)
+    holes = {"meter": 3.0, "gpu": 1.5}
+    for name, energy in row.energies.items():
+        hole = holes[name] if name in holed else 0.0
+        assert energy.coverage == pytest.approx(1.0 - hole / row.seconds, abs=0.003)
+        assert any(f"{name} has no rows in one stretch" in note for note in one.notes) == (name in holed)
+    # Over what both know: the gain and the offset, and what lies between power and reading at the ends of the parts.
+    known = [(0.0, 5.0), (8.0, 10.0), (11.5, 16.0)] if len(holed) > 1 else None
+    known = known or ([(0.0, 5.0), (8.0, 16.0)] if holed == ("meter",) else [(0.0, 10.0), (11.5, 16.0)])
+    a, b = np.array(known).T
+    truth = float(np.sum(bench.load.joules(b) - bench.load.joules(a)))
+    expected = 0.95 * truth - 3.0 * float(np.sum(b - a)) - truth
+    late_j = 2 * len(known) * 0.11 * 150.0 if one_clock else 2 * len(known) * 0.06 * 150.0
+    assert row.energies["gpu"].difference_j == pytest.approx(expected, abs=late_j)
+    assert row.energies["gpu"].difference == pytest.approx(expected / truth, abs=late_j / truth)
+    document = next(e for e in found.document()["regions"][0]["energies"] if e["sensor"] == "gpu")
+    assert document["coverage"] == row.energies["gpu"].coverage
+
+
+def test_energies_that_count_on_over_a_hole_are_not_taken_for_power_of_its_own() -> None:
+    bench = pseudo_random_bench(0.13, 16.0)
+    t = np.arange(0.0, 16.0, 1e-3)
+    t = t[(t < 5.0) | (t > 8.0)]
+    joules = bench.load.joules(t)
+    watts = np.diff(joules, prepend=joules[0] - 60e-3) / np.diff(t, prepend=t[0] - 1e-3)
+    means = Channel("means", Quantity.POWER, method=EnergyMethod.MEAN, window_s=1e-3, refresh_s=1e-3, resolution=0.0)
+    found = compare([Trace("means", t, watts, joules, channel=means), gpu(bench, boxcar())], one_clock=True)
+    one, energies = found["gpu"], found.regions[0].energies
+    assert one.transfer is not None
+    assert one.transfer.gain.contains(0.95)
+    assert one.transfer.gain.half_width < 0.02
+    truth = float(
+        bench.load.joules(np.array(5.0)) + bench.load.joules(np.array(16.0)) - bench.load.joules(np.array(8.0))
+    )
+    assert energies["means"].joules == pytest.approx(truth, abs=0.05 * 210.0)
+    assert energies["means"].watts == pytest.approx(truth / 13.0, rel=0.01)
+
+
+def test_a_reference_in_milliwatts_is_said_to_be_in_other_units() -> None:
+    bench = pseudo_random_bench(0.13, SECONDS)
+    milli = replace(meter(bench), watts=1e3 * meter(bench).watts)
+    notes = compare([milli, gpu(bench, boxcar())], reference="meter", one_clock=True)["gpu"].notes
+    assert any("1/1,000 of what the reference shows" in note for note in notes)
+    sensor = gpu(bench, boxcar())
+    other = compare([meter(bench), replace(sensor, watts=1e3 * sensor.watts)], one_clock=True)["gpu"]
+    assert any("1,000 times what the reference shows" in note for note in other.notes)
