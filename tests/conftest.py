@@ -134,6 +134,7 @@ SLOW = {
         "test_a_reference_in_milliwatts_is_said_to_be_in_other_units",
         "test_energies_of_a_step_of_the_rtx_3090_are_those_published_for_it",
         "test_energies_that_count_on_over_a_hole_are_not_taken_for_power_of_its_own",
+        "test_offset_and_rate_of_a_clock_are_of_an_instant_that_is_told",
         "test_rows_stamped_by_polls_in_step_do_not_make_the_period_certain",
         "test_what_a_recording_does_not_know_bends_neither_gain_nor_energies",
         "test_the_average_of_the_rtx_4000_ada_runs_half_a_second_behind",

@@ -19,7 +19,7 @@ def page(found: Comparison, warnings: Sequence[str]) -> Page:
     clock = (
         "one clock: a lag is the sensor's own"
         if found.one_clock
-        else "clocks fitted: a lag is the clock's and the sensor's together"
+        else "clocks fitted: a lag is the clock's and the sensor's together, in the middle of both"
     )
     made: list[Line | Table] = [Line(f"reference: {found.reference}; {clock}; +- is 95 %"), Line("")]
     head = ("sensor", "updates (ms)", "response (ms)", "lag (ms)", "gain", "offset (W)", "residual (W)", "")

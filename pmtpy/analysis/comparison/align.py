@@ -114,6 +114,11 @@ class Alignment:
         below, above = (period * max(0, math.floor((MEETING_S + x) / period)) for x in (lag.value, -lag.value))
         return Estimate(lag.value, lag.low - below, lag.high + above)
 
+    def off_by(self, r_s: float) -> float:
+        """Return the 95 % half-width of the lag at an instant of the reference's clock."""
+        rate = self.rate.half_width if self.rate is not None else 0.0
+        return math.hypot(self.lag_s.half_width, rate * (r_s - self.middle_s))
+
     def on_reference(self, t_s: Floats) -> Floats:
         """Return instants of the curve's clock on that of the reference, so that the two curves lie upon each other."""
         rate = self.rate.value if self.rate is not None else 0.0

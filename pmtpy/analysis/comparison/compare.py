@@ -83,7 +83,7 @@ def compare(
         for name, p in ready.items():
             known = one_clock or name == chosen or found[name].clock is not None
             own = one_clock or name == chosen
-            time_u_s = p.trace.time_u_s if own else _laid_u_s(found[name], base.trace)
+            time_u_s = p.trace.time_u_s if own else _laid_u_s(found[name], base.trace, span)
             energy = _energy(p, found[name], span, time_u_s, own=own) if known else None
             if energy is None:
                 continue
@@ -137,13 +137,12 @@ def _on_reference(s: Compared, t: Floats) -> Floats:
     return t if s.clock is None else s.clock.on_reference(t)
 
 
-def _laid_u_s(s: Compared, base: Trace) -> float:
+def _laid_u_s(s: Compared, base: Trace, span: Span) -> float:
     """How far a trace that was laid on the reference may be off: the reference's own times, and how it was laid.
 
     What its own times are off by was taken out when it was laid on the reference.
     """
-    lag = s.clock.lag_s if s.clock is not None else None
-    laid = (lag.high - lag.low) / 2.0 / COVERAGE_FACTOR if lag is not None else 0.0
+    laid = 0.0 if s.clock is None else max(s.clock.off_by(t) for t in (span.start, span.end)) / COVERAGE_FACTOR
     return math.hypot(base.time_u_s, laid if math.isfinite(laid) else 0.0)
 
 

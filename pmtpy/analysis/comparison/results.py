@@ -256,6 +256,7 @@ def _sensor(s: Compared) -> dict[str, Any]:
         },
         "lag_ms": _json(s.lag_s, 1e3),
         "clock_offset_ms": _json(s.clock.lag_s if s.clock is not None else None, 1e3),
+        "clock_at_s": s.clock.middle_s if s.clock is not None else None,
         "clock_rate": _json(s.clock.rate if s.clock is not None else None),
         "gain": _json(s.transfer.gain if s.transfer is not None else None),
         "offset_w": _json(s.transfer.intercept_w if s.transfer is not None else None),

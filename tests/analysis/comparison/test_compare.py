@@ -445,3 +445,22 @@ def test_a_reference_in_milliwatts_is_said_to_be_in_other_units() -> None:
     sensor = gpu(bench, boxcar())
     other = compare([meter(bench), replace(sensor, watts=1e3 * sensor.watts)], one_clock=True)["gpu"]
     assert any("1,000 times what the reference shows" in note for note in other.notes)
+
+
+@pytest.mark.parametrize("rate", [1.2e-3, -8e-4])
+def test_offset_and_rate_of_a_clock_are_of_an_instant_that_is_told(rate: float) -> None:
+    bench = pseudo_random_bench(0.13, 16.0)
+    shift, begun = 0.3, 1000.0
+    late = meter(bench)
+    # The meter's clock shows 1000.3 s when the sensor's shows 0, and gains on it.
+    late = replace(late, t_s=late.t_s * (1.0 + rate) + begun + shift)
+    one = next(s for s in compare([gpu(bench, boxcar()), late]).document()["sensors"] if s["name"] == "gpu")
+    at, offset, gains = one["clock_at_s"], one["clock_offset_ms"], one["clock_rate"]
+    assert at - begun == pytest.approx(8.3, abs=0.1)
+    for r in (begun + 0.4, at, begun + 16.0):
+        own = (r - begun - shift) / (1.0 + rate) + 0.004  # (what a reading shows is 4 ms old at least)
+        told = r + offset["value"] / 1e3 + gains["value"] * (r - at)
+        half = [(e["high"] - e["low"]) / 2.0 for e in (offset, gains)]
+        assert abs(told - own) <= np.hypot(half[0] / 1e3, half[1] * (r - at))
+    assert half[0] < 3.0  # milliseconds
+    assert gains["low"] <= 1.0 / (1.0 + rate) - 1.0 <= gains["high"]
