@@ -71,8 +71,8 @@ class Counter:
     """
 
     __slots__ = (
-        "_before_ns", "_dead", "_pace_ns", "channel", "column", "columns", "doubt", "hold_ns", "moved_ns", "odd", "old",
-        "quick_ns", "refresh_ns", "scale", "transform", "watts",
+        "_before_ns", "_begun", "_dead", "_pace_ns", "channel", "column", "columns", "doubt", "hold_ns", "moved_ns",
+        "odd", "old", "quick_ns", "refresh_ns", "scale", "transform", "watts",
     )  # fmt: skip
 
     def __init__(self, channel: Channel, column: int, transform: Transform | None) -> None:
@@ -89,16 +89,23 @@ class Counter:
         self.doubt = ""
         self._begin(0)
 
+    def mean_watts(self) -> float:
+        """Return the mean power from where it began to count to its last move; 0 where it has not moved."""
+        began_ns, first = self._begun
+        counts, passed_s = self.old - first, (self.moved_ns - began_ns) * 1e-9
+        return max(0.0, counts * self.scale / passed_s) if passed_s > 0.0 else 0.0
+
     def _begin(self, t_ns: int) -> None:
         self.moved_ns = t_ns
+        self._begun = t_ns, self.old
         self.watts = math.nan
         self._before_ns = self._pace_ns = 0  # the last two rests that were seen: the last but one, the longer of both
         self._dead = self.odd = False  # dead: it rests longer than a powered part can
 
     def start(self, counts: Sequence[float], t_ns: int) -> None:
         """Count from these counts on."""
-        self._begin(t_ns)
         self.old = counts[self.column]
+        self._begin(t_ns)
 
     def advance(self, counts: Sequence[float], t_ns: int, dt_ns: int) -> tuple[float, int]:
         """Take the row at ``t_ns``, ``dt_ns`` after the one before.

@@ -57,6 +57,13 @@ class Integrator:
         self._hole = (_NEVER_NS, _NEVER_NS)  # begin and end of the newest stretch that the total does not know
         self.doubts: dict[int, tuple[int, str]] = {}
 
+    def rested_watts(self, out: int, since_ns: int) -> float:
+        """Return the mean power up to the last move of a column's counter, where that was before an instant; else 0."""
+        for column, counter in (*self._plain, *self._counters):
+            if column == out and isinstance(counter, Counter) and counter.moved_ns <= since_ns:
+                return counter.mean_watts()
+        return 0.0
+
     def _plan(self, layout: Layout) -> None:
         """Sort the channels by how they are computed, once."""
         direct = [c for c in layout.channels if c.derivation is Derivation.DIRECT]

@@ -77,6 +77,7 @@ class Kept:
     stretches: tuple[Frame, ...]  # the rows, in order; of a long interval the middle may be missing
     remarks: Remarks
     doubts: Mapping[int, str]  # why energy of a channel is not known, by its place
+    rested_watts: tuple[float, ...]  # for each channel: mean power of a counter that rests, up to then
     streaming: bool
     carry_s: float
     of_late: Sequence[tuple[float, float]]
@@ -101,6 +102,7 @@ class Kept:
             made.around(a, b, margin, most=None if facts.kernels else _MOST_ROWS),
             made.remarks(a.t_ns, b.t_ns),
             {i: why for i, why in whys if why},
+            tuple([made.rested_watts(i, a.t_ns) for i in range(1, len(a.joules))]),
             source.traits.streaming,
             made.carry_s,
             _of_late(made, a, b),
@@ -145,6 +147,7 @@ class Kept:
             self.seconds / came if forgotten and self.streaming else 0.0,
             self.carry_s,
             [self.of_late[i] for i in columns] if self.of_late else (),
+            [self.rested_watts[i] for i in columns],
         )
         return interval, forgotten
 

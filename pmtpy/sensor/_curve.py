@@ -60,6 +60,10 @@ class Curve:
         """When energy of a column was last not known, and why; (0, "") if it always was."""
         return self._integrator.doubts.get(column, (0, ""))
 
+    def rested_watts(self, column: int, since_ns: int) -> float:
+        """The mean power up to the last move of a counter, where that was before an instant; else 0."""
+        return self._integrator.rested_watts(column, since_ns)
+
     def note(self, row: Row, whose: Bookmark | State) -> None:
         """Take a row that is to be integrated later, and told then to the bookmark or the state at its instant."""
         waiting = self._waiting

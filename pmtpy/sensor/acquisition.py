@@ -343,6 +343,10 @@ class Acquisition:
         t_ns, why = self._curve.doubt(column)
         return why if t_ns >= since_ns else ""
 
+    def rested_watts(self, column: int, since_ns: int) -> float:
+        """Return the mean power up to the last move of a counter, where that was before an instant; else 0."""
+        return self._curve.rested_watts(column, since_ns)
+
     def around(
         self, a: CurvePoint, b: CurvePoint, margin_s: float = 0.0, *, most: int | None = None
     ) -> tuple[Frame, ...]:

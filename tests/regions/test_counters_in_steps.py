@@ -98,6 +98,46 @@ def test_a_counter_that_stands_may_have_missed_the_power_before() -> None:
     assert after.uncertainty_joules < 6.0  # it rested a moment ago: what a row shows may be as old as the row before
 
 
+@pytest.mark.parametrize("cut", [6.0, 6.01, 6.03])
+def test_one_that_stands_for_longer_than_rows_are_kept_is_as_uncertain(cut: float) -> None:
+    _, soon, late = regions(lambda t: flows(min(t, cut)), (1.0, 4.0), (30.0, 31.0), (300.0, 310.0))
+    for measured in (soon, late):
+        assert measured.joules == 0.0
+        assert abs(off(measured)) < 2.0
+        assert measured.uncertainty_joules < 2.0 * WATTS * measured.seconds
+        assert any("its counter did not move" in w for w in measured.warnings)
+
+
+def test_a_part_that_was_off_all_along_is_known_to_a_step() -> None:
+    _, measured = regions(lambda _: 5e8, (2.0, 3.0), (20.0, 30.0))
+    assert measured.uncertainty_joules < 1e-5
+
+
+class Meter(Register):
+    """One power in microwatts."""
+
+    def __init__(self, clock: ManualClock, shows: Callable[[float], float]) -> None:
+        super().__init__(clock, shows)
+        self.channels = (
+            Channel("rail", Quantity.POWER, scale=1e-6, domain="host/rail", max_watts=20_000, gain_u=0.03),
+        )
+
+
+def test_a_power_that_shows_nothing_but_zero_is_not_certain_to_be_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "Register", Meter)
+    (measured,) = regions(lambda _: 0.0, (2.0, 4.0))
+    assert measured.joules == 0.0
+    # Less than a step of a watt.
+    assert 1.0 * 2.0 / np.sqrt(12.0) < measured.uncertainty_joules < 1.0 * 2.0
+    assert measured.warnings[0] == (
+        "rail: it showed 0 W all the time: the part is off or uses less than a step of 1 W, or the sensor does not "
+        "measure"
+    )
+    off_for_once, on = regions(lambda t: 50e6 * (t > 5.0), (2.0, 3.0), (6.0, 7.0))
+    assert "0 W" in off_for_once.warnings[0]
+    assert not any("0 W" in w for w in on.warnings)
+
+
 @pytest.mark.parametrize("row", [0.01, 0.03, 0.049])
 def test_the_last_move_before_a_rest_does_not_tell_the_power(row: float) -> None:
     """The counter stops soon after a row, so that the next one shows a part of a move."""

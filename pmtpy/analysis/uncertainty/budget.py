@@ -45,6 +45,8 @@ _HIDDEN, _BEATS = 0.067, 3.0
 # was as likely before (rule of succession), and a power between nothing and that seen, which is off it by root 1/3.
 _NEVER_SEEN = math.sqrt(2.0 / 3.0)
 DOUBTFUL_SHARE = 0.1  # of an energy that is open, or of a region whose rows have not come: above it this is said
+# Steps of powers are finer, where they are not stated: the coarsest known are those of POWER9's firmware.
+_COARSEST_W = 1.0
 # Components that come from the load and the two instants, which all channels share.
 _SHARED = frozenset({"edges", "ahead", "lag", "clock", "unresolved", "uncovered", "reconstruction"})
 # Two-sided 95 % quantiles of Student's t for 1 to 10 degrees of freedom.
@@ -215,11 +217,19 @@ class _Judge:
         A register may as well cut off as round, which is half a step for all values alike; a calibrated zero contains
         it.
         """
-        one = self.step / _RECTANGULAR
+        one = (self._unseen_w() or self.step) / _RECTANGULAR
         if not self.power:
             return one * math.sqrt(2.0)
         cut_off = 0.0 if self.channel.offset_u else _CUT_OFF
         return one * self.seen.seconds * math.sqrt(cut_off + 1.0 / self.seen.levels)
+
+    def _unseen_w(self) -> float:
+        """Where all readings of a power are zero: what it may have been all the same, less than one step; else 0."""
+        seen = self.seen
+        known = seen.uncovered_s < seen.seconds and seen.rows > 0
+        if not self.power or not known or seen.joules or seen.peak_watts or seen.range_watts:
+            return 0.0
+        return self.step if self.channel.resolution is not None else max(self.step, _COARSEST_W)
 
     def noise(self) -> float:
         """White noise of single readings, averaged over those in the interval; twice in a counter's difference."""
@@ -236,7 +246,9 @@ class _Judge:
         """An edge falls between two refreshes, or into a window: what is known of it is what it changed by."""
         seen = self.seen
         if not self.power:
-            return math.sqrt(self._counted(seen.start) + self._counted(seen.end))
+            # One that has rested since before: it stands still, or the part uses nothing (the same as a long age).
+            rested_j = 0.0 if seen.joules else seen.rested_watts * (seen.seconds - seen.uncovered_s) / _BOUND
+            return max(math.sqrt(self._counted(seen.start) + self._counted(seen.end)), math.sqrt(2.0) * rested_j)
         sample, window = self.sample_s, 0.0 if self.mean else self.window_s  # a mean's window is its sample interval
         fast = _FAST * (seen.alternating_watts * sample) ** 2
         curved = _CURVED * (seen.curvature_watts * min(window, _LONGEST * seen.seconds)) ** 2
@@ -332,6 +344,11 @@ class _Judge:
             out.append(
                 f"{name}: its counter did not move in {_duration(seen.seconds)}: the part used less than a step of "
                 f"{self.step:.2g} J, or the counter stands still"
+            )
+        if unseen_w := self._unseen_w():
+            out.append(
+                f"{name}: it showed 0 W all the time: the part is off or uses less than a step of {unseen_w:.2g} W, or "
+                "the sensor does not measure"
             )
         if seen.uncovered_s > 0:
             share = seen.uncovered_s / seen.seconds if seen.seconds > 0 else 1.0

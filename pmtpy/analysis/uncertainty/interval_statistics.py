@@ -224,6 +224,7 @@ class _Together:
                 of_late[i][1],
                 dropped[i],
                 skipped[i],
+                interval.rested_watts[column] if interval.rested_watts else 0.0,
                 max(0.0, beyond),
             )
             for i, (column, channel) in enumerate(zip(columns, self.channels, strict=True))
@@ -234,7 +235,15 @@ class _Together:
         mean = joules / length if length > 0 else 0.0
         edge, unknown_s = Edge(mean), interval.uncovered_s[column]
         return IntervalStatistics(
-            length, joules, 0, edge, edge, peak_watts=mean, uncovered_s=unknown_s, lost=interval.lost
+            length,
+            joules,
+            0,
+            edge,
+            edge,
+            peak_watts=mean,
+            uncovered_s=unknown_s,
+            lost=interval.lost,
+            rested_watts=interval.rested_watts[column] if interval.rested_watts else 0.0,
         )
 
     # -- how the power moves ---------------------------------------------------------------------------------------
