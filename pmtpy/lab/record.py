@@ -25,6 +25,7 @@ from pmtpy.sensor.registry import canonical, opener, options_from_text, split_ta
 
 _SLOWEST_S, _FASTEST_S = 0.003, 0.0002
 _POLLS_PER_REFRESH = 12.0
+_LEADS_S = (0.0, 3.0, 12.0, 48.0)  # by which the load of a virtual device waits for the sensors, one after the other
 _GPUS = {"amdsmi", "nvml"}
 _VIRTUAL = "virtual"
 # Options of every opened sensor, of which the register that is characterised knows nothing.
@@ -137,35 +138,84 @@ def record_all(
     ``beside`` is given whose sensor it is; what it makes is entered before the load begins and left behind it, and may
     open virtual sensors of the same load; the rest, and the errors, as of :func:`record`.
 
+    The load of a virtual device begins with its world, before the sensors are open: where they take too long, all begin
+    again in a world whose load waits for longer.
+
     Raises DeclinedError: the load began before the first reading.
     """
     target = canonical(target)
-    name, device = split_target(target)
     for key in OF_SENSORS.keys() & options.keys():
         msg = f"{target}: {key} is not an option here: {OF_SENSORS[key]}"
         raise TargetError(msg)
-    maker, given = _maker(name, device, options, (edges_s, shares), clock)
-    source = opener(name, device)(device, clock=clock, **options_from_text(target, given))
-    try:
-        channels = _direct(source, target)
-        chosen = _chosen(channels, channel, target)
-        interval = interval_s or _interval(channels[chosen])
-        progress(f"recording {target}, {channels[chosen].name}, for {seconds:g} s, every {1e3 * interval:.3g} ms")
-        with beside(source.identity) if beside is not None else nullcontext(), maker as running:
-            start_ns, before = clock.now_ns(), source.limits()
-            t_ns, counts = _poll(source, clock, round(seconds * NS_PER_S), interval)
-            switched = running.edges_ns()
-            limits, settings = (before, source.limits()), source.settings()
-    finally:
-        source.close()
-    values = (counts + [c.offset for c in channels]) * [c.scale for c in channels]
-    edges = np.asarray((switched - start_ns) / NS_PER_S, np.float64)
-    t_s = np.asarray((t_ns - start_ns) / NS_PER_S, np.float64)
-    if len(edges) and not (len(t_s) and t_s[0] < edges[0]):
-        msg = f"{target}: the load had begun before the first reading, which this machine was too busy to take; repeat"
-        raise DeclinedError(msg)
-    counted = np.asarray(values, np.float64)
-    return Polls(start_ns, t_s, channels, counted, chosen, edges, source.identity, limits, settings)
+    asked = _Asked(target, options, seconds, channel, interval_s, clock, progress, beside or _nobody)
+    for lead_s in _LEADS_S:
+        try:
+            return asked.recorded(edges_s, shares, lead_s)
+        except _TooLateError:  # noqa: PERF203  (each opens the sensors anew)
+            progress(f"the load of {target} had begun before all sensors were open; again, with one that waits longer")
+    msg = f"{target}: the load had begun before the first reading, which this machine was too busy to take; repeat"
+    raise DeclinedError(msg)
+
+
+class _TooLateError(Exception):
+    """The load began, or was about to, before all sensors were open."""
+
+
+def _nobody(_whose: Identity) -> AbstractContextManager[object]:
+    return nullcontext()
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What :func:`record_all` was asked for."""
+
+    target: str
+    options: Mapping[str, str]
+    seconds: float
+    channel: str | None
+    interval_s: float | None
+    clock: Clock
+    progress: Callable[[str], None]
+    beside: Callable[[Identity], AbstractContextManager[object]]
+
+    def recorded(self, edges_s: Floats, shares: Sequence[float], lead_s: float) -> Polls:
+        """Record under a load that begins ``lead_s`` later than its world.
+
+        Raises _TooLateError: that was not late enough.
+        """
+        name, device = split_target(self.target)
+        maker, given = _maker(name, device, self.options, (edges_s + lead_s, shares), self.clock)
+        source = opener(name, device)(device, clock=self.clock, **options_from_text(self.target, given))
+        try:
+            channels = _direct(source, self.target)
+            chosen = _chosen(channels, self.channel, self.target)
+            interval = self.interval_s or _interval(channels[chosen])
+            what = f"{self.target}, {channels[chosen].name}, for {self.seconds:g} s, every {1e3 * interval:.3g} ms"
+            self.progress(f"recording {what}")
+            with self.beside(source.identity), maker as running:
+                self._wait(running.edges_ns(), edges_s)
+                start_ns, before = self.clock.now_ns(), source.limits()
+                t_ns, counts = _poll(source, self.clock, round(self.seconds * NS_PER_S), interval)
+                switched = running.edges_ns()
+                if len(switched) and not (len(t_ns) and t_ns[0] < switched[0]):
+                    raise _TooLateError
+                limits, settings = (before, source.limits()), source.settings()
+        finally:
+            source.close()
+        values = (counts + [c.offset for c in channels]) * [c.scale for c in channels]
+        edges = np.asarray((switched - start_ns) / NS_PER_S, np.float64)
+        t_s = np.asarray((t_ns - start_ns) / NS_PER_S, np.float64)
+        counted = np.asarray(values, np.float64)
+        return Polls(start_ns, t_s, channels, counted, chosen, edges, source.identity, limits, settings)
+
+    def _wait(self, planned_ns: Ints, edges_s: Floats) -> None:
+        """Wait until a load that is known beforehand is as far off as it was to be, or nearly so."""
+        if not len(planned_ns):
+            return
+        rest_ns = round(float(edges_s[0]) * NS_PER_S)
+        if self.clock.now_ns() > planned_ns[0] - rest_ns // 2:
+            raise _TooLateError
+        self.clock.wait_until(int(planned_ns[0]) - rest_ns, threading.Event())
 
 
 def _maker(

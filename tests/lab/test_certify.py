@@ -221,12 +221,31 @@ def test_a_slow_meter_is_asked_for_the_midst_of_levels_or_not_at_all() -> None:
                 settled(on_s, off_s, there_s=chassis.reach_s)
 
 
+@pytest.mark.parametrize("opening_s", [0.0, 0.3, 2.0, 40.0])
+def test_the_load_waits_for_the_first_reading_of_both(opening_s: float) -> None:
+    clock, opened = WalkingClock(), []
+
+    @contextmanager
+    def slowly(_whose: Identity) -> Iterator[None]:
+        clock.advance(opening_s)
+        opened.append(clock.now_ns())
+        yield
+
+    edges_s = np.array([0.5, 0.9])
+    polls = record_all("nvml:virtual", {}, edges_s, seconds=1.0, clock=clock, beside=slowly)
+    assert polls.edges_s[0] >= 0.25  # half of the rest before the load is left
+    assert np.diff(polls.edges_s) == pytest.approx(np.diff(edges_s))
+    assert 0.0 <= polls.t_s[0] < 0.01
+    assert polls.start_ns >= opened[-1]
+    assert len(opened) == {0.0: 1, 0.3: 2, 2.0: 2, 40.0: 4}[opening_s]
+
+
 def test_a_load_that_begins_before_the_first_reading_is_no_recording() -> None:
     clock = WalkingClock()
 
     @contextmanager
     def slowly(_whose: Identity) -> Iterator[None]:
-        clock.advance(1.0)
+        clock.advance(100.0)
         yield
 
     with pytest.raises(DeclinedError, match="before the first reading"):
