@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import threading
 import time
@@ -18,6 +17,7 @@ from pmtpy.testing._require import require
 
 # A reading that waits (sleeps, or for a device) longer than this must say that it is blocking: a user's read() pays.
 _PROMPT_S = 0.005
+_SCHEDULED = Path("/proc/thread-self/schedstat")
 
 
 # -- what it says of itself --------------------------------------------------------------------------------------------
@@ -118,8 +118,8 @@ def _check_own(held: tuple[Block | Row, Floats], taken: Block | Row) -> None:
 def check_promptness(source: Source, clock: ManualClock, *, readings: int = 20) -> None:
     """Check that a reading does not wait: neither for something new, nor for the device, unless it is blocking.
 
-    The time that the process was ready but did not run is left out as far as it can be: what the kernel tells of it is
-    taken off, and the best of many readings counts, of five times as many where others keep the machine busy.
+    Only the time counts in which its thread neither computes nor is ready to. What it waits for may itself lack a
+    processor: the best of many readings counts, of five times as many where others keep the machine busy.
     """
     best = [math.inf, math.inf]
     for i in range(5 * readings):
@@ -129,8 +129,7 @@ def check_promptness(source: Source, clock: ManualClock, *, readings: int = 20) 
             clock.advance(source.traits.interval_s)
         done = threading.Event()
         took: list[float] = []
-        arguments = (source, took, done, threading.get_native_id())
-        thread = threading.Thread(target=_timed, args=arguments, daemon=True, name="check")
+        thread = threading.Thread(target=_timed, args=(source, took, done), daemon=True, name="check")
         thread.start()
         require(done.wait(60.0), "a reading returns with what has come; this one still waits after a minute")
         thread.join()
@@ -139,24 +138,23 @@ def check_promptness(source: Source, clock: ManualClock, *, readings: int = 20) 
     require(not waits, f"a reading that waits ({max(best) * 1e3:.0f} ms each time) says traits.blocking")
 
 
-def _timed(source: Source, took: list[float], done: threading.Event, checker: int) -> None:
-    """Read once; note the time that passed while no thread of this process computed or waited for a processor."""
-    wall, at_work = time.perf_counter(), _at_work_s(checker)  # noqa: TID251  (the clock under test stands still)
+def _timed(source: Source, took: list[float], done: threading.Event) -> None:
+    """Read once; note for how long this thread waited for something that is no processor."""
+    wall, at_work = time.perf_counter(), _at_work_s()  # noqa: TID251  (the clock under test stands still)
     try:
         source.read_row()
     finally:
-        took.append(time.perf_counter() - wall - (_at_work_s(checker) - at_work))  # noqa: TID251
+        took.append(time.perf_counter() - wall - (_at_work_s() - at_work))  # noqa: TID251
         done.set()
 
 
-def _at_work_s(checker: int) -> float:
-    """Return how long this process has computed, and its threads have been ready without a processor to run on.
+def _at_work_s() -> float:
+    """Return how long this thread has computed, and has been ready without a processor to run on.
 
-    The second is known on Linux alone (the run delay of proc(5), /proc/PID/task/TID/schedstat). All threads count, as
-    one of them may be the device, but for the one that waits for this reading.
+    The second is known on Linux alone: the run delay of proc(5), /proc/thread-self/schedstat.
     """
-    waited_ns = 0
-    for thread in Path("/proc/self/task").iterdir() if Path("/proc/self/task").is_dir() else ():
-        with contextlib.suppress(OSError):  # one that ended meanwhile
-            waited_ns += int((thread / "schedstat").read_text().split()[1]) if int(thread.name) != checker else 0
-    return time.process_time() + waited_ns / NS_PER_S
+    try:
+        ready_ns = int(_SCHEDULED.read_text().split()[1])
+    except (OSError, IndexError):
+        ready_ns = 0
+    return time.thread_time() + ready_ns / NS_PER_S
