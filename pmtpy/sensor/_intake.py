@@ -6,6 +6,7 @@ is for :mod:`pmtpy.sensor.acquisition` to say.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -24,6 +25,9 @@ from pmtpy.sensor._gaps import ReadingGaps
 from pmtpy.sensor._labels import WaitingLabels
 
 _log = logging.getLogger("pmtpy")
+_LABEL_S = 0.25  # in which a device renews what it shows, or a marked frame comes, or it is not waited for
+_LOOKS = 100  # in that time
+_MOST_LABELS = 1000  # whose frames are waited for
 
 
 class Intake:
@@ -70,6 +74,7 @@ class Intake:
         self.unusable = ""
         self.feed: Callable[[Frame], None] | None = None
         self._labels = WaitingLabels()
+        self._sent: list[str] = []  # labels that the device was told, whose rows have not come
         self._take(source, interval_s)
 
     def _take(self, source: Source, interval_s: float | None) -> None:
@@ -135,6 +140,10 @@ class Intake:
         return gaps.noted(self.source, self._clock, self.period_s, self.curve.history.newest)
 
     def _absorb(self, taken: Block | Row) -> None:
+        if self._sent and isinstance(taken, Block):
+            for _, label in taken.marks:
+                if label in self._sent:
+                    self._sent.remove(label)
         if self._resumed and (isinstance(taken, Row) or len(taken)):
             taken, self._resumed = self._resuming(taken), False
         rows = self.curve.advance(taken)
@@ -192,8 +201,29 @@ class Intake:
         """Put a label on the present instant: in the device's own stream where it can, else timed by the host."""
         if self.failure is not None:
             raise self.failure
-        if not self.source.mark(text):
+        if self.source.mark(text):
+            self._sent = [*self._sent[-_MOST_LABELS:], text]
+        else:
             self._labels.put(self._clock.now_ns(), text)
+
+    @property
+    def unplaced(self) -> list[str]:
+        """The labels whose rows have not come."""
+        return [*(text for _, text in self._labels.waiting), *self._sent]
+
+    def place_labels(self) -> None:
+        """Take rows until every label has one, for a moment at most; what is slow is left to the poller."""
+        pause = threading.Event()
+        for _ in range(_LOOKS):
+            if not (self.unplaced and self.alive):
+                return
+            pause.wait(_LABEL_S / _LOOKS)
+            with self.lock, contextlib.suppress(PmtError):  # the call that asks for values raises it
+                self.refresh()
+
+    def forget_labels(self) -> None:
+        """Give no later row a label that was put before."""
+        self._labels, self._sent = WaitingLabels(), []
 
     def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
         """Return what the source knows of a stretch beyond its rows."""

@@ -358,8 +358,14 @@ class Acquisition:
 
     def start_feed(self, feed: Callable[[Frame], None], interval_s: float | None) -> None:
         """Hand every row from now on to ``feed``. Under :attr:`lock`; call :meth:`schedule` afterwards without it."""
+        self._intake.forget_labels()
         self._intake.feed = feed
         self.demand.dump_s = interval_s if interval_s and not self._intake.streaming else self.demand.interval_s
+
+    def unplaced_labels(self) -> list[str]:
+        """Return the labels that no row follows, though some were waited for. Without :attr:`lock`."""
+        self._intake.place_labels()
+        return self._intake.unplaced
 
     def end_feed(self) -> None:
         """Hand rows on no more. Call :meth:`schedule` afterwards."""

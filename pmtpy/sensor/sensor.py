@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -289,9 +290,14 @@ class Sensor:
         when its file is finished.
         """
         made = self._acquisition
+        left = made.unplaced_labels()
         with made.lock:
             now = made.clock.anchor()
-            writer.end(now, str(made.failure or ""), made.remarks(self._dumped_since_ns, now.monotonic_ns))
+            remarks = made.remarks(self._dumped_since_ns, now.monotonic_ns)
+            if left:
+                said = f"labels of marks that no row followed before the end: {', '.join(left)}"
+                remarks = replace(remarks, warnings=(*remarks.warnings, said))
+            writer.end(now, str(made.failure or ""), remarks)
             if self._dump is writer:
                 made.end_feed()
         ending = writer.wait()

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import pmtpy as pmt
+from pmtpy.core.rows import Block
 from pmtpy.core.source import Remarks
 from pmtpy.errors import PmtError, SinkError, TargetError
 from pmtpy.io.convert import convert
@@ -51,6 +53,36 @@ def test_what_the_sensor_remarks_on_the_time_of_a_dump_is_noted_in_the_file(tmp_
     convert(path, again)
     assert "test: silent for 3 s" in load(again).attrs["notes"]
     assert load(again).attrs["metadata"]["time_u_s"] == 3e-3
+
+
+@pytest.mark.parametrize("target", ["powersensor3:virtual", "nvml:virtual", "rapl:virtual", "hwmon:virtual"])
+def test_a_mark_that_is_set_just_before_the_end_is_in_the_file(tmp_path: Path, target: str) -> None:
+    with pmt.create(target) as sensor:
+        for turn in range(2):
+            path = tmp_path / f"{turn}.csv"
+            with sensor.dump(path):
+                sensor.mark("first")
+                sensor.mark("last")
+            table = load(path)
+            assert ";".join(m for m in table["marker"] if m) == "first;last"
+            assert not any("no row followed" in note for note in table.attrs["notes"])
+
+
+def test_a_mark_that_no_row_follows_is_named_and_not_given_to_the_next_dump(tmp_path: Path) -> None:
+    clock, source, sensor = counter_sensor()
+    with sensor:
+        with sensor.dump(tmp_path / "a.csv"):
+            clock.advance(1.0)
+            sensor.read()
+            clock.advance(1.0)
+            sensor.mark("last")
+            source.read_row = lambda: Block.empty(1)  # type: ignore[method-assign]  # it shows nothing new
+        del source.read_row
+        with sensor.dump(tmp_path / "b.csv"):
+            clock.advance(1.0)
+            sensor.read()
+    assert "labels of marks that no row followed before the end: last" in load(tmp_path / "a.csv").attrs["notes"]
+    assert not load(tmp_path / "b.csv")["marker"].any()
 
 
 @pytest.mark.parametrize("path", [None, 3, b"a.csv", object()])
