@@ -29,6 +29,7 @@ from pmtpy.errors import TargetError
 from pmtpy.io.columns import mean_powers
 from pmtpy.lab.loads import fast_load
 from pmtpy.lab.record import record
+from pmtpy.lab.traces import polls_alone
 from pmtpy.sensor.registry import create, opener, options_from_text, split_target
 
 if TYPE_CHECKING:
@@ -265,8 +266,9 @@ def energy_curve(table: pd.DataFrame, column: str, times: str) -> EnergyCurve:
 
     Raises DeclinedError: fewer than two rows have an energy.
     """
-    names, energies = (times, column, f"{column[:-1]}J", "lost"), np.full(len(table), np.nan)
-    t, watts, joules, lost = (table[n].to_numpy(np.float64) if n in table else energies for n in names)
+    names, nothing = (times, column, f"{column[:-1]}J", "lost"), np.full(len(table), np.nan)
+    t, watts, joules, lost = (table[n].to_numpy(np.float64) if n in table else nothing for n in names)
+    joules = nothing if polls_alone(table) else joules
     metadata = table.attrs["metadata"]
     polling = Polling.of(metadata)
     if polling is not None and not np.isfinite(joules).any():

@@ -33,6 +33,11 @@ def marked(read: pd.DataFrame) -> list[Span]:
     ]
 
 
+def polls_alone(read: pd.DataFrame) -> bool:
+    """Whether a recording is one of polls: nobody has counted their energy, it was integrated when they were read."""
+    return str(read.attrs["format"]).startswith("pmtpy") and read.attrs["joules"].startswith("integrated")
+
+
 def trace_of(read: pd.DataFrame, name: str, shown: str) -> Trace:
     """Return one power of a recording, which is shown under a name.
 
@@ -44,7 +49,7 @@ def trace_of(read: pd.DataFrame, name: str, shown: str) -> Trace:
         there = ", ".join(c.removesuffix("_W") for c in read.columns if c.endswith("_W") and read[c].notna().any())
         msg = f"{read.attrs['path']} has no power called {name!r}; it has: {there} (FILE#CHANNEL names one per file)"
         raise TargetError(msg)
-    joules = read[f"{bare}_J"].to_numpy(np.float64) if f"{bare}_J" in read else None
+    joules = read[f"{bare}_J"].to_numpy(np.float64) if f"{bare}_J" in read and not polls_alone(read) else None
     return Trace(
         shown,
         read[clock_of(read)].to_numpy(np.float64),

@@ -78,9 +78,6 @@ class StoredTrack:
     def __init__(self, name: str, recording: OpenRecording) -> None:
         self.name = name
         numbers = [n for n in recording.names if n not in {"time", "elapsed", "lost"}]
-        # Of a record of polls, nobody has counted its energy.
-        unknown = [f"{n[:-2]}_J" for n in numbers if n.endswith("_W") and f"{n[:-2]}_J" not in numbers]
-        numbers += unknown
         self.lines: Sequence[Line] = lines_of(numbers)
         named = [line.name for line in self.lines if line.unit == "W"]
         shown = [f"{line.name}_{line.unit}" for line in self.lines]
@@ -95,7 +92,7 @@ class StoredTrack:
             kept = {n: files.enter_context(Column()) for n in ("elapsed", "lost", *numbers)}
             for block in recording.blocks:
                 t = block.columns["elapsed"]
-                found = block.columns | {n: np.full(len(t), np.nan) for n in unknown}
+                found = block.columns
                 if len(t) and math.isnan(self.start_unix_s):
                     self.start_unix_s = float(found["time"][0]) - float(t[0])
                 for column, file in kept.items():

@@ -389,9 +389,9 @@ def test_recordings_of_different_times_say_so_and_those_of_one_time_keep_their_p
     assert "0 s" not in title(a)
 
 
-def test_a_power_of_which_nobody_counted_the_energy_is_shown_without_joules(tmp_path: Path) -> None:
+def test_a_power_of_which_nobody_counted_the_energy_is_integrated(tmp_path: Path) -> None:
     track = _csv(tmp_path / "polls.csv", 1.7e9, "total_W")
     assert [(line.name, line.unit) for line in track.lines] == [("total", "W")]
     (found,) = select(track, 2.0, 6.0).powers
-    assert np.isnan(found.joules)
+    assert found.joules == pytest.approx(200.0)
     assert (found.low, found.high) == (50.0, 50.0)

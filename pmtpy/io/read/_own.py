@@ -14,6 +14,7 @@ from pmtpy.core.rows import Ints
 from pmtpy.io.columns import FIXED
 from pmtpy.io.read import _check, _sidecar
 from pmtpy.io.read._delimited import FLOAT, INT, TEXT, Columns, Delimited, Kind
+from pmtpy.io.read._integrated import Integrated
 from pmtpy.io.read._laws import EnergyLaws, contradictions
 from pmtpy.io.read._parts import Part
 from pmtpy.io.read._recording import Recording
@@ -173,19 +174,20 @@ def finished(
 
     if not recording.broken_lines:
         recording.notes += contradictions(recording.facts, columns)
-    if "total_J" not in columns:  # a record of polls, made to be characterised: nobody has counted its energy
-        first = {n: columns[n] for n in (*FIXED, "total_W") if n in columns}
-        columns = {**first, "total_J": np.full(len(columns["total_W"]), np.nan), **columns}
+    if whole := Integrated(list(columns), recording.facts):
+        columns = whole.add(columns)
 
     _check.unix_time(recording, columns["time"])
     marker = _marker_column(len(columns["time"]), labels)
     first = {n: columns.pop(n) for n in FIXED[:2]}
     made: pd.DataFrame = pd.DataFrame({**first, "marker": marker, **columns}, copy=False)
     said = _said(recording.path, kind, recording.facts, recording.broken_lines, recording.notes)
+    if whole:
+        said |= {"joules": whole.said, "uncovered_s": whole.uncovered_s}
     if part.whole:
         _sidecar.count(said, len(made), recording.facts, int(made["lost"].sum()))
     else:
-        said["uncovered_s"] = None
+        said["uncovered_s"] = whole.uncovered_s if whole else None
         said["notes"].append(part.note())
     made.attrs.update(said)
     return made

@@ -16,6 +16,7 @@ import numpy as np
 
 from pmtpy.io.read import _jls, _own, _parquet, load
 from pmtpy.io.read._delimited import Columns
+from pmtpy.io.read._integrated import Integrated
 from pmtpy.io.read._memory import Budget, free_bytes
 from pmtpy.io.read._parts import WHOLE, Part
 from pmtpy.io.read._recording import Recording
@@ -67,9 +68,9 @@ class OpenRecording:
         if self.table is not None:
             return {str(k): v for k, v in self.table.attrs.items()}
         broken, notes = self.broken_lines, self.notes
-        return _own.attrs(
-            self.path, self.format, self.facts, broken_lines=broken, notes=notes, rows=rows if self.part.whole else None
-        )
+        counted = rows if self.part.whole else None
+        known = _own.attrs(self.path, self.format, self.facts, broken_lines=broken, notes=notes, rows=counted)
+        return known | {"joules": self.joules}
 
 
 @contextlib.contextmanager
@@ -105,10 +106,12 @@ def open_blocks(
 def _streamed(
     recording: Recording, part: Part, kind: str, names: list[str], blocks: Iterator[RowBlock]
 ) -> OpenRecording:
-    numeric = [n for n in names if n != "marker"]
+    whole = Integrated([n for n in names if n != "marker"], recording.facts)
+    if whole:
+        blocks = (replace(block, columns=whole.add(block.columns)) for block in blocks)
     facts, notes, broken = recording.facts, recording.notes, recording.broken_lines
     notes += [*said(facts), *([] if part.whole else [part.note()])]
-    return OpenRecording(recording.path, kind, numeric, facts, "recorded", notes, broken, blocks, part=part)
+    return OpenRecording(recording.path, kind, whole.names, facts, whole.said, notes, broken, blocks, part=part)
 
 
 def _of_csv(recording: Recording, names: list[str], part: Part) -> Iterator[RowBlock]:

@@ -16,7 +16,10 @@ from pmtpy.core.clock import Anchor, ManualClock
 from pmtpy.core.rows import Frame, Layout
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import BackendUnavailableError, FileFormatError
+from pmtpy.io.convert import convert
 from pmtpy.io.read import load
+from pmtpy.io.read._integrated import Integrated
+from pmtpy.io.read.blocks import open_blocks
 from pmtpy.io.write import Ending, Header, open_sink
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 from tests.support.worlds import Counter
@@ -288,12 +291,30 @@ def test_a_missing_file_is_a_missing_file(tmp_path: Path) -> None:
         load(tmp_path / "none.csv")
 
 
-def test_a_record_of_polls_has_no_energy(tmp_path: Path) -> None:
-    path = tmp_path / "polls.csv"
-    path.write_text("time,elapsed,marker,lost,total_W\n100.0,0.0,,0,5.0\n100.1,0.1,,0,6.0\n")
+def test_energies_that_are_not_recorded_are_integrated_and_said_to_be(tmp_path: Path) -> None:
+    """100 W for 4 s, 300 W from then on; a second of it was lost."""
+    path, t = tmp_path / "polls.csv", np.arange(101) * 0.1
+    t = t[(t < 6.05) | (t > 6.95)]
+    lost = np.where(np.diff(t, prepend=0.0) > 0.5, 9, 0)
+    watts = np.where(t < 4.05, 100.0, 300.0)
+    body = "\n".join(f"{1e9 + at:.6f},{at:.9f},,{n},{w},{w}" for at, n, w in zip(t, lost, watts, strict=True))
+    path.write_text(f"time,elapsed,marker,lost,total_W,rail_W\n{body}\n")
     table = pmt.load(path)
-    assert [*table.columns][:6] == ["time", "elapsed", "marker", "lost", "total_W", "total_J"]
-    assert table["total_J"].isna().all()
+    assert [*table.columns][4:] == ["total_W", "total_J", "rail_W", "rail_J"]
+    assert table["total_J"].iloc[-1] == pytest.approx(4.0 * 100.0 + 0.1 * 200.0 + (1.9 + 3.0) * 300.0)
+    assert table["total_J"].equals(table["rail_J"])
+    assert table.attrs["joules"] == "integrated from the watts, by the trapezoidal rule"
+    assert table.attrs["uncovered_s"] == pytest.approx(1.0)
+    with open_blocks(path) as recording:
+        (block,) = recording.blocks
+    assert recording.names == [n for n in table.columns if n != "marker"]
+    np.testing.assert_array_equal(block.columns["total_J"], table["total_J"])
+    whole = Integrated(["elapsed", "lost", "total_W"], None)
+    columns = {n: table[n].to_numpy() for n in ("elapsed", "lost", "total_W")}
+    parts = [whole.add({n: c[i : i + 7] for n, c in columns.items()})["total_J"] for i in range(0, len(t), 7)]
+    np.testing.assert_allclose(np.concatenate(parts), table["total_J"])
+    convert(path, tmp_path / "whole.csv")
+    assert pmt.load(tmp_path / "whole.csv")["total_J"].iloc[-1] == pytest.approx(table["total_J"].iloc[-1])
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
