@@ -109,9 +109,10 @@ def choose(
     likeliest = min(misfits, key=lambda family: cost[family])
     fitted = {s.family: s for s in shapes}
     best = fitted[likeliest]
-    # A second width that hardly matters is left out, if it makes no other gain; else the family without it is wrong.
+    # A second width that hardly matters is left out, if it makes no other gain and no other width of the first; else
+    # the family without it is wrong. Under a fast load it may lie on all that is seen of the load.
     alone = fitted.get(pure[likeliest])
-    if alone and best.gain.contains(alone.gain.value):
+    if alone and _within(alone, best):
         best = alone
     mine = sum(share[family] for family, alone in pure.items() if best.family in (family, alone)) / total
     # What is the best with a second width that does not matter says the same; of little belief, only where it lies.
@@ -126,6 +127,12 @@ def choose(
     named = " and ".join(f"a {name} has {100.0 * part:.0f} %" for name, part in odds[:2])
     reason = f"{named} of the probability, and it takes odds of {NAMED:g} to 1 to name one; use a pseudo-random load"
     return replace(fit, family=AMBIGUOUS, reason=reason)
+
+
+def _within(shape: Shape, best: Shape) -> bool:
+    """Whether what a shape says lies in the intervals of another one."""
+    pairs = ((getattr(best, name), getattr(shape, name)) for name in ("gain", "window_s", "tau_s"))
+    return all(e is None or other is None or e.contains(other.value) for e, other in pairs)
 
 
 def impure(fit: KernelFit) -> KernelFit:

@@ -316,3 +316,22 @@ def test_a_load_that_shows_few_phases_leaves_the_width_open_though_the_phase_see
     assert fit.best.lag_s.contains(0.0125)
     assert fit.best.gain.contains(0.95)
     assert fit.best.wander == pytest.approx(0.0, abs=0.3)
+
+
+@pytest.mark.parametrize("share", [0.36, 0.47])
+def test_of_a_fast_square_a_short_window_before_a_low_pass_takes_nothing_from_its_time_constant(share: float) -> None:
+    # A boxcar of a quarter of the period has a hundredth of the variance of this kernel, but takes a third of what is
+    # left of a load that is twice as fast as the updates: a one-pole alone would have to be so much slower.
+    model = SensorModel(0.1, 0.03, window_s=0.025, tau_s=0.09, gain=0.95, offset_w=-3.0, noise_w=0.2, step_w=0.01)
+    bench = square_bench(share * 0.1, 14.0, 0.42)
+    fit = fit_kernel(bench.updates(model), bench.counted(rate=3e-4), metered=True, lead_s=0.3)
+    best = fit.best
+    assert best.tau_s is None or fit.family == AMBIGUOUS or best.tau_s.contains(0.09)
+    assert fit.family != ONE_POLE or (best.tau_s is not None and best.tau_s.contains(0.09))
+    assert fit.family != BOXCAR
+    assert best.gain.contains(0.95)
+    assert best.rate is not None
+    assert best.rate.contains(3e-4)
+    if fit.family == BOTH:
+        assert best.window_s is not None
+        assert best.window_s.contains(0.025)
