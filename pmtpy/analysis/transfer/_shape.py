@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmtpy.analysis.signal.estimate import robust_sd
 from pmtpy.core.rows import Floats, Ints
 
 SAME_CLOCK = 0.004  # clocks closer than this, relative, are one
-# Times the median size: 95 % efficiency on normal noise (Huber and Ronchetti, Robust Statistics, 2009).
-_HUBER = 1.345 * 1.4826
+_HUBER = 1.345  # standard deviations: 95 % efficiency on normal noise (Huber and Ronchetti, Robust Statistics, 2009)
 _ROUNDS = 12
 # Standard deviation of what a degree may do, relative: silicon is known by 0.002 (docs/frequency.md), either sign left
 # open. It matters only where a handful of rows would have to tell.
@@ -31,11 +31,6 @@ def follow(slope: Floats | float, s: Floats) -> tuple[Floats, Floats]:
     """Return ``log(1 + k s)`` and its derivative by ``k s``."""
     inside = np.maximum(_FLOOR, 1.0 + slope * s)
     return np.log(inside), np.asarray(1.0 / inside, np.float64)
-
-
-def believed(sizes: Floats) -> Floats:
-    """Return Huber's weights of errors by their sizes: 1 in the bulk, at whatever distance the others are."""
-    return np.asarray(np.minimum(1.0, (_HUBER * float(np.median(sizes)) + 1e-9) / np.maximum(sizes, 1e-12)), np.float64)
 
 
 def knots_of(log_f: Floats) -> Floats:
@@ -125,7 +120,7 @@ def fit_shape(index: Ints, log_f: Floats, y: Floats, warm: Floats, knots: Floats
         heat = float(np.sum(weight * warm * warm)) + noise / _WARMTH**2
         warmth = float(np.sum(weight * warm * residual)) / heat if turn > 1 else 0.0
         residual = residual - warmth * warm
-        weight = believed(np.abs(residual))
+        weight = 1.0 / np.maximum(1.0, np.abs(residual) / (_HUBER * robust_sd(residual) + 1e-9))
         freedom = max(1, len(y) - 2 * n - len(knots))
         noise = float(np.sum(weight * residual * residual)) / freedom
     return ClockShape(knots, values, level, slope, spread, noise, warmth)

@@ -2,14 +2,14 @@
 
 The idea that works: configurations share the *shape* of power and time over the clock, each has its own *level*. So
 each is measured at one or two clocks, and the shape comes from a few configurations that were measured at all of
-them. For power and for time alike (:mod:`.shape`):
+them. For power and for time alike (:mod:`._shape`):
 
     y_c(f) = v_c (1 + k_c s(f)) exp(gamma w + residual)
 
-One measured clock fixes ``v_c``; what ``k_c`` to expect is told by training configurations with a like power and time
-there (:mod:`.alike`). Two fix ``k_c`` as well (:mod:`.anchor`). Clocks are the measured
-ones, never those asked for. Intervals come from leaving each training configuration out. docs/frequency.md derives
-all this, and says what the published models do and why they fail.
+What is measured at one clock fixes ``v_c``, at two ``k_c`` as well; before that, what training configurations with a
+like power and time have is expected of ``k_c``. Both are one regression (:mod:`._carried`). Clocks are the measured
+ones, never those asked for. Intervals come from leaving each training configuration out. docs/frequency.md derives all
+this, and says what the published models do and why they fail.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.transfer._nearest import Likeness
-from pmtpy.analysis.transfer._one_point import HELD, Transfer, carry, expected_clocks, fit
+from pmtpy.analysis.transfer._carried import HELD, Transfer, carry, expected_clocks, fit
 from pmtpy.analysis.transfer._shape import SAME_CLOCK
 from pmtpy.analysis.transfer.table import Table
 from pmtpy.analysis.uncertainty.budget import student_95
@@ -104,17 +103,13 @@ def _width(folds: Sequence[_Fold], pattern: Sequence[float]) -> float:
 
 def _errors(fold: _Fold, pattern: Sequence[float]) -> list[Floats]:
     """Errors of the log energies of each configuration left out, in predicted standard deviations."""
-    model, found, likes = fold.model, [], {}
+    model, found = fold.model, []
     for rows in fold.left:
         given = np.unique([int(np.argmin(np.abs(rows.set_mhz - p))) for p in pattern])
         others = np.setdiff1d(np.arange(len(rows.config)), given)
         inside = others[(rows.set_mhz[others] >= model.clocks[0]) & (rows.set_mhz[others] <= model.clocks[-1])]
         own = rows.rows(given)
-        key = tuple(own.set_mhz)
-        if key not in likes:
-            likes[key] = model.likeness(own.set_mhz)
-        clocks = expected_clocks(model, likes[key], own, rows.set_mhz[inside])
-        guess = carry(model, likes[key], own, clocks)
+        guess = carry(model, own, expected_clocks(model, own, rows.set_mhz[inside]))
         error = guess.power + guess.time - np.log(rows.power_w[inside] * rows.time_s[inside])
         found.append(np.abs(error) / np.sqrt(guess.variance))
     return found
@@ -138,22 +133,21 @@ def predict(model: Transfer, measured: Table, clocks_mhz: Sequence[float]) -> li
         raise DeclinedError(msg)
     _refuse_far(model, measured)
     folds = _folds(model.train)
-    known: dict[tuple[float, ...], tuple[Likeness, float]] = {}
+    widths: dict[tuple[float, ...], float] = {}
     found: list[Prediction] = []
     for name, rows in measured.by_config().items():
         own = measured.rows(rows)
         pattern = tuple(float(model.clocks[np.argmin(np.abs(model.clocks - c))]) for c in own.set_mhz)
-        if pattern not in known:
-            known[pattern] = (model.likeness(np.array(pattern)), _width(folds, pattern))
-        like, width = known[pattern]
-        reached = expected_clocks(model, like, own, wanted)
-        guess = carry(model, like, own, reached)
+        if pattern not in widths:
+            widths[pattern] = _width(folds, pattern)
+        reached = expected_clocks(model, own, wanted)
+        guess = carry(model, own, reached)
         general = _doubts(model, own)
         if guess.strange:
             general.append("its measurements disagree with each other or with the shared shape; one may be an outlier")
         for i, clock in enumerate(wanted):
             power, time_s = math.exp(guess.power[i]), math.exp(guess.time[i])
-            energy, factor = power * time_s, math.exp(width * math.sqrt(guess.variance[i]))
+            energy, factor = power * time_s, math.exp(widths[pattern] * math.sqrt(guess.variance[i]))
             note = "; ".join(_held(model, clock, reached[i]) + general)
             found.append(Prediction(name, float(clock), power, time_s, energy, energy / factor, energy * factor, note))
     return found
