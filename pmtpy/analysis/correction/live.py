@@ -13,6 +13,7 @@ import numpy as np
 
 from pmtpy.analysis.clocking import live_updates
 from pmtpy.analysis.energy.estimate import Energy, likely_energy
+from pmtpy.analysis.signal.estimate import bend_sd
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.analysis.uncertainty.budget import DOUBTFUL_SHARE
 from pmtpy.analysis.uncertainty.interval_statistics import HOLE
@@ -27,7 +28,6 @@ BEFORE_S = 5.0  # rows before a region that tell when the register is renewed, a
 _AHEAD = 3.0  # periods for which the last power may go on
 _TIMELY = 0.05  # of the period: instants that are less sure than this say nothing of a load that is switched
 _MOST_SWITCHES = 20_000  # of a load in one region; more would take seconds, and are faster than any sensor's kernel
-_QUARTILE = 0.3186 * math.sqrt(6.0)  # lower quartile of the size of second differences of white noise of one watt
 
 
 def known_responses(profile: Profile, period_s: float, watts: Floats) -> list[tuple[float, Response]]:
@@ -37,8 +37,7 @@ def known_responses(profile: Profile, period_s: float, watts: Floats) -> list[tu
     ``watts`` are updates, which tell the noise where the profile does not; ``period_s`` is what was found of them.
     """
     known = profile.calibrated(Channel(profile.channel, Quantity.POWER, resolution=0.0))
-    bends = np.abs(np.diff(watts, 2))  # of smooth readings nothing is left; the larger ones are the load's
-    noise = float(np.quantile(bends, 0.25)) / _QUARTILE if len(bends) else 0.0
+    noise = bend_sd(watts, 0.25)  # the larger ones are the load's
     each = profile.candidates or ((1.0, profile.response),)
     return [
         (
@@ -49,7 +48,7 @@ def known_responses(profile: Profile, period_s: float, watts: Floats) -> list[tu
                 tau_u=response.tau_u if math.isfinite(response.tau_u) else 0.0,  # a kernel without a one-pole
                 gain_u=known.gain_u,
                 offset_u=known.offset_u,
-                noise_w=known.noise or noise,
+                noise_w=known.noise or (noise if math.isfinite(noise) else 0.0),
                 state_w=known.response.state_w,
                 state_s=known.response.state_s,
             ),

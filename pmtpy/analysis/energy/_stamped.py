@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pmtpy.analysis.energy._posterior import MISSING, Rising, Terms
+from pmtpy.analysis.signal.estimate import bend_sd
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
@@ -26,7 +27,6 @@ from pmtpy.core.rows import Floats
 # the blocks of a kernel end unevenly (docs/corrections.md). Root mean square; never longer: stamps enclose it.
 _EARLY_S, _EARLY_SHARE = 7e-4, 0.005
 _LATE_S = 9e-4  # rows are stamped 3 to 6 ms before they are read, not alike in every session: that range over sqrt(12)
-_WIDE = 1e-3  # error of the kernel's width, at least
 _LATE_SHARE = 0.2  # share of the rise that follows late ...
 _BEHIND_S = (0.01, 0.025, 0.045)  # ... by these times alike: clocks ramp and are held for 30 to 150 ms
 _LONG_BLOCK = 5.0  # periods, or widths of the kernel: in longer blocks the rest shows by itself how the power rose
@@ -34,12 +34,10 @@ _WAKE = 0.2  # of what was shown at most: how much a board's rest differs before
 _PAUSE, _PAUSE_S = 3.0, 0.5  # times the usual distance of switches, and seconds, from which the load has paused
 _MOST_PAUSES = 12  # pauses that are reckoned with, the nearest to the interval
 _STEPS = np.array([1e-4, 1e-4, 5e-3])  # of early, late, wide, for derivatives: well below any kernel
-# By which single starts and ends scatter about the stamps, less what all have in common; no more than stamps of a
-# regular load scatter themselves.
-_START_S, _END_S = 3e-4, 3.5e-4
+# By which single switches scatter about their stamps, less what all have in common; no more than stamps of a regular
+# load scatter themselves.
+_OFF_S = 3.3e-4
 _UNSEEN = 3.0  # a load that was never shown may be so many times what was: a board idles at some tenth of its limit
-# Median size of second differences of instants that scatter by a second; fewer of them than these say little.
-_MEDIAN_BEND, _BENDS = 0.6745 * math.sqrt(6.0), 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +66,15 @@ class StampedLoad:
         shows = shows and float(np.max(np.diff(t_s))) < MISSING * response.period_s
         late = math.hypot(_LATE_S, response.lag_u)
         # The lag's interval bounds that of the width, which moves the lag by half as much.
-        wide = max(2.0 * math.hypot(response.tau_u, response.lag_u) / max(response.span_s, 1e-9), _WIDE)
+        wide = 2.0 * math.hypot(response.tau_u, response.lag_u) / max(response.span_s, 1e-9)
         highest, wakings = float(np.max(np.abs(power))), _wakings(load, t_s, region)
         wake = np.full(len(wakings), _WAKE * highest)
-        mean = np.array([0.0, early * math.sqrt(2.0 / math.pi), 0.0, 0.0, 0.0])  # time on: half a normal distribution
-        sd = np.array(
-            [_UNSEEN * highest, early * math.sqrt(1.0 - 2.0 / math.pi), late, wide, 0.0 if shows else _LATE_SHARE]
-        )
+        half = np.array([math.sqrt(2.0 / math.pi), math.sqrt(1.0 - 2.0 / math.pi)])  # normal distribution: mean and sd
+        mean = np.array([0.0, half[0] * early, 0.0, 0.0, 0.0])
+        sd = np.array([_UNSEEN * highest, half[1] * early, late, wide, 0.0 if shows else _LATE_SHARE])
         mean, sd = np.append(mean, np.zeros(len(wake))), np.maximum(np.append(sd, wake), 1e-9)
-        each = [[_START_S, _END_S], [_scatter(load.on_s, _START_S), _scatter(load.off_s, _END_S)]]
-        off2 = np.tile(np.square(each), len(load.on_s))
+        bent = np.array([bend_sd(load.on_s, 0.5), bend_sd(load.off_s, 0.5)])
+        off2 = np.tile(np.stack([np.full(2, _OFF_S), np.fmin(_OFF_S, bent)]) ** 2, len(load.on_s))
         return cls(load, response, t_s, region, mean, sd, wakings, off2)
 
     def about(self, at: Floats, rise2: float) -> Terms:
@@ -119,18 +116,11 @@ class StampedLoad:
         return np.asarray(shown.reshape(len(late_s), -1), np.float64)
 
 
-def _scatter(stamps_s: Floats, usual_s: float) -> float:
-    """Return by how much switches scatter about their stamps: not more than these do where a load is regular."""
-    bends = np.abs(np.diff(stamps_s, 2))
-    return min(usual_s, float(np.median(bends)) / _MEDIAN_BEND) if len(bends) >= _BENDS else usual_s
-
-
 def _wakings(load: LoadIntervals, t_s: Floats, region: tuple[float, float]) -> Floats:
     """Return the starts before which the load had paused, those nearest to the interval."""
     edges = load.edges
     apart = np.diff(edges, prepend=load.since_s)[::2]
-    between = np.diff(edges)
-    usual = _PAUSE * float(np.median(between)) if len(between) else 0.0
-    starts = load.on_s[(apart > max(usual, _PAUSE_S)) & (load.on_s > t_s[0]) & (load.on_s < t_s[-1])]
+    paused = apart > max(_PAUSE * float(np.median(np.diff(edges))), _PAUSE_S)
+    starts = load.on_s[paused & (load.on_s > t_s[0]) & (load.on_s < t_s[-1])]
     away = np.maximum(region[0] - starts, starts - region[1])
     return np.asarray(np.sort(starts[np.argsort(away, kind="stable")[:_MOST_PAUSES]]), np.float64)

@@ -29,7 +29,6 @@ _ROUNDS = 8  # of finding power and pace in turn
 _AROUND = 40.0  # periods either side that tell how the power moves, and the levels of a stamped load
 _STEP_ODDS = 0.2  # odds beforehand that the power stepped just where a region begins, or ends
 _CALM = 1.5  # periods outside such a step in which nothing else happened
-_INSIDE = 0.2  # periods inside the region that belong to the step
 # Half of what a square wave of a period up to that of the readings holds is T/(8 sqrt 3), 0.07 of its swing and T; and
 # its swing is larger than what readings show of it.
 _AHEAD = 0.1
@@ -258,7 +257,7 @@ def _calm(pace: Pace, readings: Readings, ends: Sequence[float], end_s: float) -
     walk, inner, period = pace.walk.copy(), readings.bounds_s[1:-1], readings.response.period_s
     for at in ends:
         outside = (inner - at if at == end_s else at - inner) / period
-        near = (outside > -_INSIDE) & (outside < _CALM)
+        near = (outside > 0.0) & (outside < _CALM)
         beside = pace.walk[np.abs(inner - at) < STRETCH * period]
         walk[near] = np.minimum(walk[near], np.quantile(beside, 0.25)) if len(beside) else walk[near]
     return replace(pace, walk=walk)

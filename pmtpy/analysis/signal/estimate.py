@@ -94,6 +94,18 @@ def robust_sd(values: Floats) -> float:
     return float(1.4826 * np.median(np.abs(values - np.median(values)))) if len(values) else 0.0
 
 
+def bend_sd(values: Floats, level: float) -> float:
+    """Standard deviation of what is new in each of ``values``, by a quantile of their second differences; NaN of few.
+
+    Of what changes evenly nothing is left in these; the quantile (at ``level``) leaves out those that are something
+    else.
+    """
+    from scipy.special import ndtri
+
+    bends = np.abs(np.diff(values, 2))
+    return float(np.quantile(bends, level) / (ndtri((1.0 + level) / 2.0) * math.sqrt(6.0))) if len(bends) else math.nan
+
+
 def huber_weights(residuals: Floats, k: float = 1.345) -> Floats:
     """Return Huber's weights for ``residuals``: 1 in the bulk, falling as 1/|r| outside ``k`` standard deviations.
 

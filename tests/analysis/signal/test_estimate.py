@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pmtpy.analysis.signal.estimate import (
     Estimate,
+    bend_sd,
     huber_weights,
     minimise,
     mixed,
@@ -40,6 +41,15 @@ def test_the_robust_deviation_ignores_a_tenth_of_wild_values() -> None:
     values = np.concatenate([np.random.default_rng(1).standard_normal(900), np.full(100, 1e6)])
     assert robust_sd(values) == pytest.approx(1.0, rel=0.3)
     assert np.all(huber_weights(values)[-100:] < 0.2)
+
+
+def test_second_differences_show_what_is_new_in_each_value_and_not_what_they_follow() -> None:
+    rng = np.random.default_rng(5)
+    values = 3.0 + 0.7 * np.arange(4000) + 0.2 * rng.standard_normal(4000)
+    assert bend_sd(values, 0.25) == pytest.approx(0.2, rel=0.06)  # two standard errors of a quartile of 4000
+    values[::40] += 50.0  # of which 7.5 % of the second differences know
+    assert bend_sd(values, 0.25) == pytest.approx(0.2, rel=0.15)
+    assert math.isnan(bend_sd(values[:2], 0.25))
 
 
 def test_least_squares_finds_the_minimum_of_a_curved_valley() -> None:
