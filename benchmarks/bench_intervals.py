@@ -12,6 +12,10 @@ wrong      the interval does not hold the truth, or another family is named
 ratio      median of |error| over half-width: 0.34 where an interval is as wide as it must be
 =========  ==========================================================================================
 
+Energies are judged as users have them: of regions in a second recording of the same sensor under the same kind of load,
+by the response that the first told, with the load's stamps where the first had them. (``fitted`` are those of the
+recording that the response was fitted to, where its errors cancel in part.)
+
 ``python -m benchmarks.bench_intervals [FIRST] [RECORDINGS]`` prints the table, and each wrong interval to stderr.
 """
 
@@ -22,19 +26,24 @@ import math
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
-from pmtpy.analysis.characterisation.results import Characterisation, Series
+from pmtpy.analysis.characterisation.results import Characterisation, Series, fitted_response
+from pmtpy.analysis.clocking import estimate_updates, update_series
+from pmtpy.analysis.energy.estimate import region_energy
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.core.load_intervals import LoadIntervals
-from tests.support.drawn_sensors import KERNELS, LOADS, PHASES, POLLS, Drawn, Kernel, draw
+from pmtpy.errors import CoverageError, DeclinedError
+from tests.support.drawn_sensors import KERNELS, LOADS, PHASES, POLLS, Drawn, Kernel, draw, draw_load, record
 
 _REFERENCES = ("meter", "one clock", "stamps")
 _MINOR = 0.1  # share of a kernel's variance that a second width may have and be left out
 _SECONDS = 20.0
+_REGIONS_S, _LEAD_S = (0.5, 2.0, 8.0), 2.0  # of the regions in a second recording; and from its ends
 _VERDICTS = ("right", "ambiguous", "declined", "wrong")
 
 
@@ -66,7 +75,7 @@ def _judge(estimate: Estimate | None, truth: float, *, open_: bool = False) -> t
     return "ambiguous" if open_ else "right", ratio
 
 
-def _judged(found: Characterisation, drawn: Drawn, reference: str) -> Iterator[tuple[str, str, float]]:
+def _judged(found: Characterisation, drawn: Drawn, reference: str, seed: int) -> Iterator[tuple[str, str, float]]:
     """Yield quantity, verdict and |error| over half-width."""
     sensor, fit = drawn.sensor, found.kernel
     kernel, period = sensor.kernel, found.lattice.period_s if found.lattice else None
@@ -92,11 +101,37 @@ def _judged(found: Characterisation, drawn: Drawn, reference: str) -> Iterator[t
     transfer = found.transfer
     yield ("gain", *_judge(transfer.gain if transfer else None, sensor.gain))
     yield ("offset", *_judge(transfer.intercept_w if transfer else None, sensor.offset_w))
-    for name, comparison in found.energy.items():
-        seconds = comparison.end_s - comparison.start_s
-        true = drawn.power.joules(comparison.start_s, comparison.end_s)
-        kind = "energy" if seconds > 2.0 else f"energy {seconds:.1f} s" if name.startswith("first") else "energy"
-        yield (kind, *_judge(comparison.corrected_j, true))
+    for comparison in found.energy.values():
+        yield ("fitted", *_judge(comparison.corrected_j, drawn.power.joules(comparison.start_s, comparison.end_s)))
+    yield from _elsewhere(found, drawn, reference, seed)
+
+
+def _elsewhere(found: Characterisation, drawn: Drawn, reference: str, seed: int) -> Iterator[tuple[str, str, float]]:
+    """Yield what energies are worth by what ``found`` says of the sensor, in another recording of it."""
+    if found.lattice is None or found.kernel is None or found.transfer is None:
+        yield "energy", "declined", math.nan
+        return
+    rng = np.random.default_rng([seed, 8])
+    power = draw_load(drawn.load, drawn.sensor.period_s, _SECONDS, rng)
+    other = record(drawn.sensor, power, drawn.polls, _SECONDS, seed=seed + 1_000_000, load=drawn.load)
+    try:
+        updates = update_series(other.t_s, other.watts, estimate_updates(other.t_s, other.watts))
+    except DeclinedError:
+        yield "energy", "declined", math.nan
+        return
+    response = replace(fitted_response(found.lattice, found.kernel, found.transfer), period_s=updates.period_s)
+    load = LoadIntervals.switched(other.edges_s, _SECONDS) if reference == "meter" else None
+    for seconds in _REGIONS_S:
+        start = float(rng.uniform(_LEAD_S, _SECONDS - _LEAD_S - seconds))
+        try:
+            energy = region_energy(
+                updates.t_s, updates.watts, response, start_s=start, end_s=start + seconds, load=load
+            )
+        except CoverageError:
+            yield "energy", "declined", math.nan
+            continue
+        estimate = Estimate(energy.joules, energy.low, energy.high)
+        yield ("energy", *_judge(estimate, power.joules(start, start + seconds)))
 
 
 def main() -> None:
@@ -113,7 +148,7 @@ def main() -> None:
         )
         drawn = draw(seed, family=family, load=load, polls=polls, phase=phase, seconds=_SECONDS)
         found = _found(drawn, reference, seed)
-        for quantity, verdict, ratio in _judged(found, drawn, reference):
+        for quantity, verdict, ratio in _judged(found, drawn, reference, seed):
             for group in ("all", f"kernel {family}", f"load {load}", f"polls {polls}", f"phase {phase}", reference):
                 counts[group, quantity][verdict] += 1
                 ratios[group, quantity].append(ratio)
