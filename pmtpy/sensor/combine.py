@@ -57,7 +57,14 @@ def combine(
     """
     arguments.instance(name, str, "the name of a combination, which is text")
     wanted = "the rails of a combination: a list of targets"
-    rails = [canonical(t) for t in arguments.sequence(targets, wanted)]
+    given = arguments.sequence(targets, wanted)
+    if any(isinstance(t, Sensor) for t in given):
+        msg = (
+            f"{name}: a combination opens its rails itself: give targets as text, close the sensors, and give options"
+            " of single rails by each={target: {...}}"
+        )
+        raise TargetError(msg)
+    rails = [canonical(t) for t in given]
     if len(rails) < 2 or len(set(rails)) != len(rails):
         msg = f"{name}: a combination needs at least two different rails, not {list(targets)}"
         raise TargetError(msg)

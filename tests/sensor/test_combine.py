@@ -14,7 +14,7 @@ from pmtpy.core.clock import ManualClock
 from pmtpy.core.rows import Block
 from pmtpy.core.source import PolledSource
 from pmtpy.emulators.world import shared_world
-from pmtpy.errors import ReadError
+from pmtpy.errors import ReadError, TargetError
 from pmtpy.sensor.combine import _Combined
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
@@ -337,3 +337,8 @@ def test_the_slots_two_rails_and_the_cables_are_one_card() -> None:
         volts = dict(zip([c.name for c in acquisition_of(board).layout.values], values.values, strict=True))
         assert volts[f"{labels['slot-3V3']}.voltage"] == pytest.approx(3.3, abs=0.1)
         assert volts[f"{labels['slot-12V']}.voltage"] == pytest.approx(12.0, abs=0.2)
+
+
+def test_open_sensors_are_no_rails_and_it_is_said_how_to_give_options() -> None:
+    with pmt.create("hwmon:virtual") as one, pytest.raises(TargetError, match=r"opens its rails itself.*each="):
+        pmt.combine("acc", [one, "rapl:virtual"])  # type: ignore[list-item]
