@@ -29,6 +29,7 @@ _TURNS = 4  # of searches for what enters to first order
 # six times it; slopes, 1 on average, from 0 (a kernel that the clock does not touch) to 2. Three configurations
 # that happen to agree do not show that all do.
 _UNSEEN = np.tile([math.log(6.0) ** 2 / 3.0, 1.0 / 3.0], 2)
+_ROUNDED = 1e-5  # relative; numbers of tables are rounded. Without any noise the regression has no solution
 _REACH = 3.0  # standard deviations beyond which a configuration counts less, and a level is taken as that far only
 
 
@@ -133,7 +134,7 @@ def carry(model: Transfer, rows: Table, targets_mhz: Floats) -> Carried:
     warm = _warmer(rows, model.clocks, model.usual_c)
     shapes, n = (model.power, model.time), len(log_f)
     y = np.concatenate([np.log(q) - s.warmth * warm for s, q in zip(shapes, (rows.power_w, rows.time_s), strict=True)])
-    noise = np.repeat([s.noise for s in shapes], n)
+    noise = np.repeat([max(s.noise, _ROUNDED**2) for s in shapes], n)
     # A level far from all of the training tells no more of slopes than one at their edge.
     found, prior = model.mean.copy(), model.mean.copy()
     own = np.array([np.mean(half) for half in np.split(y - _lines(shapes, prior, log_f)[0], 2)])
