@@ -83,6 +83,7 @@ SLOW = {
         "test_a_load_in_a_simple_ratio_to_the_updates_is_never_confidently_wrong",
         "test_a_load_that_shows_few_phases_leaves_the_width_open_though_the_phase_seems_to_wander",
         "test_of_a_fast_square_a_short_window_before_a_low_pass_takes_nothing_from_its_time_constant",
+        "test_one_step_whose_edges_few_readings_see_leaves_lag_and_clock_rate_as_open_as_they_are",
         "test_a_window_and_its_alias_under_a_square_wave_are_told_apart_only_by_a_meter",
         "test_intervals_cover_the_truth_as_often_as_they_say",
         "test_intervals_from_one_step_hold_on_boards_that_are_off_their_line",

@@ -191,13 +191,14 @@ def _unpack(problem: Problem, family: str, theta: Floats) -> Floats:
 
 
 def polish(problem: Problem, family: str, point: Floats, weights: Floats, *, fixed: str = "") -> Fit:
-    """Refine a fit: all of it, or all but the ``"window"``, the ``"tau"`` or the ``"wander"``."""
+    """Refine a fit: all of it, or all but the ``"offset"``, the ``"window"``, the ``"tau"`` or the ``"wander"``."""
     offset, *_, wander, rate = (float(p) for p in point)
     named = _WIDTHS[family]
     widths = point[[PARAMETERS.index(name) for name in named]]
     start = np.array([offset, *np.log(np.maximum(widths, 1e-6)), wander, rate / problem.rate_sd])
     steps = np.array([problem.step_s, *[0.02 for _ in widths], 0.1, 0.02])
-    free = np.array([True, *[fixed != name for name in named], fixed != "wander" and problem.wanders, True])
+    held = [fixed == name for name in ("offset", *named)]
+    free = np.array([*np.logical_not(held), fixed != "wander" and problem.wanders, True])
     root = np.sqrt(weights)
     theta = start.copy()
     # A prior weighs as much as one residual, whose size the first round finds.

@@ -33,7 +33,7 @@ from pmtpy.analysis.characterisation.model_selection import (
     refuted,
     with_doubt,
 )
-from pmtpy.analysis.signal.estimate import Z95, huber_weights, robust_sd, t95
+from pmtpy.analysis.signal.estimate import Z95, Estimate, huber_weights, robust_sd, t95
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.rows import Floats
@@ -135,6 +135,9 @@ def fit_kernel(
             rows = [(f, misfit if any(f is k for k in kept) else math.inf) for f, misfit in rows]
             fit = profiled(fit, shape.family, name, [(f, misfit - low) for f, misfit in rows])
             valley += [row for row in rows if row[1] < math.inf]
+        rows = _profile(problem, shape, top, weights, ("offset", noise, low))
+        kept = plausible([top, *(f for f, _ in rows)], problem.sound)
+        valley += [row for row in rows if any(row[0] is k for k in kept)]
     asked = [(f, noise.misfit(problem.t, f.residuals)) for f in fits]
     fit = with_doubt(fit, asked, valley, least, problem.period)
     if sags and fit.family != AMBIGUOUS:
@@ -288,15 +291,16 @@ def _crossed(point: Floats) -> list[tuple[str, Floats]]:
 def _profile(
     problem: Problem, shape: Shape, best: Fit, weights: Floats, of: tuple[str, Noise, float]
 ) -> list[tuple[Fit, float]]:
-    """Return fits with one width held at other values, beside their misfits, from the best outwards either way.
+    """Return fits with one width or the offset held at other values, beside their misfits, outwards either way.
 
     Until one is out of the question. A covariance is a curvature at one point: where a load keeps step with the
-    updates a valley of widths fits alike, and the search ends anywhere along it, at a corner of it as a rule.
+    updates a valley of widths fits alike, and the search ends anywhere along it, at a corner of it as a rule. And where
+    an edge lies in what a sensor does not see, or is met by one reading, a stretch of offsets does.
     """
     name, noise, least = of
-    column = {"window": 1, "tau": 2}[name]
-    estimate = shape.window_s if name == "window" else shape.tau_s
-    width = float(best.point[column])
+    column = {"offset": 0, "window": 1, "tau": 2}[name]
+    estimate: Estimate | None = getattr(shape, f"{name}_s")
+    width = float(best.point[column]) if column else problem.period
     sd = estimate.half_width / Z95 if estimate is not None and shape.family == best.family else 0.0
     first = float(np.clip(sd / width, *_STEPS))
     found = []
@@ -304,13 +308,15 @@ def _profile(
         point, change = best.point, 0.0
         for i in range(_MOST_STEPS):
             change += sign * first * 2.0**i
-            to = width * (1.0 + change) if sign > 0.0 else width / (1.0 - change)
-            if not _NARROWEST * problem.period < to < WIDEST * problem.period:
-                break
-            age = (to - float(point[column])) * (0.5 if name == "window" else 1.0)  # the mean lag stays
             start = point.copy()
-            start[0] -= age
-            start[column] = to
+            if column:
+                to = width * (1.0 + change) if sign > 0.0 else width / (1.0 - change)
+                if not _NARROWEST * problem.period < to < WIDEST * problem.period:
+                    break
+                start[0] -= (to - float(point[column])) * (0.5 if name == "window" else 1.0)  # the mean lag stays
+                start[column] = to
+            else:
+                start[0] = best.offset + change * width
             fit = polish(problem, best.family, start, weights, fixed=name)
             found.append((fit, noise.misfit(problem.t, fit.residuals)))
             if found[-1][1] - least > OUT_OF_QUESTION:

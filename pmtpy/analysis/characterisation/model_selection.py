@@ -177,6 +177,7 @@ def with_doubt(
             intercept_w=spanned(best.intercept_w, [f.intercept for f in others]),
             offset_s=spanned(best.offset_s, [f.offset for f in others]),
             lag_s=spanned(best.lag_s, [f.lag for f in others]),
+            rate=best.rate and spanned(best.rate, [float(f.point[-1]) for f in others]),
         )
         if reason and (own := [f for f in others if f.family == best.family]):
             best = replace(

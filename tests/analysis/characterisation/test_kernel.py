@@ -335,3 +335,15 @@ def test_of_a_fast_square_a_short_window_before_a_low_pass_takes_nothing_from_it
     if fit.family == BOTH:
         assert best.window_s is not None
         assert best.window_s.contains(0.025)
+
+
+@pytest.mark.parametrize("phase_s", [0.0, 0.03, 0.06, 0.09])
+def test_one_step_whose_edges_few_readings_see_leaves_lag_and_clock_rate_as_open_as_they_are(phase_s: float) -> None:
+    # Three tenths of the time are seen: an edge in the rest may be anywhere in it.
+    model = SensorModel(0.1, 0.03, window_s=0.03, gain=0.95, offset_w=-3.0, noise_w=0.2, step_w=0.01)
+    bench = Bench(np.array([5.0, 12.04]) + phase_s, 18.0)
+    best = fit_kernel(bench.updates(model), bench.counted(rate=6e-4), metered=True, lead_s=1.5, pivot_s=9.0).best
+    assert best.rate is not None
+    assert best.rate.contains(6e-4)
+    assert best.lag_s.contains(0.015)
+    assert best.gain.contains(0.95)
