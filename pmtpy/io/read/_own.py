@@ -189,6 +189,8 @@ def finished(
     else:
         said["uncovered_s"] = whole.uncovered_s if whole else None
         said["notes"].append(part.note())
+        if whole:
+            said["notes"].append("energies were not recorded: those that were integrated count from the first row read")
     made.attrs.update(said)
     return made
 

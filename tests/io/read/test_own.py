@@ -313,6 +313,9 @@ def test_energies_that_are_not_recorded_are_integrated_and_said_to_be(tmp_path: 
     columns = {n: table[n].to_numpy() for n in ("elapsed", "lost", "total_W")}
     parts = [whole.add({n: c[i : i + 7] for n, c in columns.items()})["total_J"] for i in range(0, len(t), 7)]
     np.testing.assert_allclose(np.concatenate(parts), table["total_J"])
+    part = pmt.load(path, start=2.0)
+    assert part["total_J"].iloc[0] == 0.0
+    assert any("count from the first row read" in note for note in part.attrs["notes"])
     convert(path, tmp_path / "whole.csv")
     assert pmt.load(tmp_path / "whole.csv")["total_J"].iloc[-1] == pytest.approx(table["total_J"].iloc[-1])
 
