@@ -123,6 +123,9 @@ def run(args: argparse.Namespace) -> int:
     files = [thing for thing in args.things if Path(_split(thing)[0]).is_file()]
     if files and len(files) < len(args.things):
         missing = next(t for t in args.things if t not in files)
+        if Path(_split(missing)[0]).is_dir():
+            msg = f"{missing} is a folder, and no recording: name the file in it"
+            raise TargetError(msg)
         msg = f"recordings and live sensors cannot be compared at once, and there is no file {missing}"
         raise TargetError(msg)
     if not files and (args.part_from is not None or args.part_to is not None):
