@@ -81,6 +81,17 @@ def updates(target: str, args: argparse.Namespace) -> Answer:
         Line(f"  update interval  {with_interval(mean, 'ms')}"),
         Line(f"  updates          {1e3 / mean.value:.4g} per second"),
     ]
+    if found.patterned:
+        often = found.share / found.mean_s.value
+        page[-1] = Line(f"  updates          {often:.4g} to {1e3 / mean.value:.4g} per second")
+        page.append(
+            note(
+                f"changes come at {100 * found.share:.0f} % of the instants of that lattice, in too regular a pattern "
+                "for values that repeat: the value may be renewed only then, at unequal intervals"
+            )
+        )
+    elif detail is None:
+        page.append(Line(f"  seen             {100 * found.share:.0f} % of them brought another value"))
     if found.stated_s:
         off = 100.0 * (found.mean_s.value / found.stated_s - 1.0)
         page.append(Line(f"  stated           {1e3 * found.stated_s:.4g} ms ({off:+.2f} %)"))
@@ -93,6 +104,8 @@ def updates(target: str, args: argparse.Namespace) -> Answer:
         "virtual": is_virtual(target),
         "channel": found.channel or None,
         "update_interval_ms": mean.as_dict(),
+        "changed_share": None if detail is not None else found.share,
+        "patterned": found.patterned,
         "stated_ms": None if found.stated_s is None else 1e3 * found.stated_s,
         "updates": None if detail is None else detail.updates,
         "unseen": None if detail is None else detail.unseen,

@@ -98,6 +98,8 @@ class Updates:
     mean_s: Estimate  # seconds between updates
     detail: UpdateInterval | None  # how the intervals scatter, where the sensor stamps them itself
     stated_s: float | None  # what the backend states of it
+    share: float = 1.0  # of the updates that brought another value, where changes tell
+    patterned: bool = False  # those come too regularly for chance
 
 
 def measure_updates(
@@ -121,7 +123,8 @@ def measure_updates(
             progress(f"reading the stamps of {target} for {seconds:g} s")
             return Updates("", *_stamped(source, seconds, clock), stated)
     live = record(target, options, channel=None, seconds=seconds, clock=clock, progress=progress)
-    return Updates(live.channel, estimate_updates(live.polls.t_s, live.polls.watts).period_s, None, stated)
+    found = estimate_updates(live.polls.t_s, live.polls.watts)
+    return Updates(live.channel, found.period_s, None, stated, found.seen, found.patterned)
 
 
 def _stamped(source: Source, seconds: float, clock: Clock) -> tuple[Estimate, UpdateInterval]:

@@ -37,6 +37,8 @@ class PublishingClock:
     drift: float = 0.0
     # (float, float): periods that were weighed and the share of belief in each, the likeliest first
     candidates: tuple[tuple[float, float], ...] = ()
+    # updates bring changes in too regular a pattern for chance: the value may be renewed at some of these instants only
+    patterned: bool = False
 
     def times(self, k: Ints) -> Floats:
         """Instants of the updates ``k``, seconds; update 0 is at ``phase_s``."""
@@ -96,7 +98,31 @@ def clock_of(
         float(np.median(seen.length)),
         path.drift,
         odds,
+        _patterned(seen, path),
     )
+
+
+def _patterned(seen: Intervals, path: PhasePath) -> bool:
+    """Whether updates bring a change less often right after another change than if they did so at random.
+
+    Shares that differ from time to time, as a load's pauses make them, bring changes in a row more often.
+    """
+    period = path.period_s.value
+    which = seen.changed & seen.known(period, path.soft_s)
+    at = path.nearest((seen.before[which] + seen.after[which]) / 2.0)
+    steps = np.round(np.diff(at) / period)
+    steps = steps[steps > 0.0]
+    if not len(steps):
+        return False
+    in_a_row, chance = float(np.mean(steps == 1.0)), 1.0 / float(np.mean(steps))
+    return in_a_row < chance and len(steps) * _divergence(in_a_row, chance) > ONE_IN_A_THOUSAND
+
+
+def _divergence(share: float, chance: float) -> float:
+    """Nats by which each case of a share speaks against chance."""
+    from scipy.special import rel_entr
+
+    return float(rel_entr(share, chance) + rel_entr(1.0 - share, 1.0 - chance))
 
 
 def _seen_share(seen: Intervals, path: PhasePath) -> float:
@@ -127,16 +153,12 @@ def explained(seen: Intervals, path: PhasePath, own: Bools) -> float:
 
     Raises DeclinedError: of those changes that are the sensor's own it explains no more than chance.
     """
-    from scipy.special import rel_entr
-
     known = seen.known(path.period_s.value, path.soft_s)
     u = path.nearest((seen.before + seen.after) / 2.0)
     inside = (u >= seen.after - 2.0 * path.soft_s) & (u <= seen.before + 2.0 * path.soft_s)
     mine, chance = inside[known & own], float(np.mean(inside[known]))
     share = float(np.mean(mine)) if len(mine) else 0.0
-    if share <= chance or len(mine) * float(rel_entr(share, chance) + rel_entr(1.0 - share, 1.0 - chance)) < (
-        ONE_IN_A_THOUSAND
-    ):
+    if share <= chance or len(mine) * _divergence(share, chance) < ONE_IN_A_THOUSAND:
         if 2 * len(mine) < np.sum(known & seen.changed):
             raise DeclinedError(few_own(len(mine), int(np.sum(seen.changed))))
         msg = (

@@ -50,6 +50,22 @@ def test_repeated_values_do_not_double_the_period() -> None:
     assert estimate_updates(t, watts).period_s.value == pytest.approx(0.02, rel=0.001)
 
 
+@pytest.mark.parametrize(("late_s", "repeats", "patterned"), [(0.02, 0.0, True), (0.0, 0.0, False), (0.0, 0.6, False)])
+def test_changes_in_a_pattern_are_told_from_values_that_repeat(
+    late_s: float, repeats: float, *, patterned: bool
+) -> None:
+    """Renewed each 80 and 120 ms by turns: a lattice of 40 ms, of which two fifths bring changes."""
+    rng = np.random.default_rng(5)
+    at = 0.1 * np.arange(200) + late_s * (np.arange(200) % 2)
+    kept = at[rng.random(200) >= repeats]
+    polls = np.cumsum(rng.uniform(0.003, 0.012, 2600))
+    clock = estimate_updates(polls, rng.normal(100.0, 2.0, len(kept) + 1)[np.searchsorted(kept, polls)])
+    period = 0.04 if patterned else 0.1
+    assert clock.period_s.contains(period)
+    assert clock.seen == pytest.approx(0.4 if patterned else 1.0 - repeats, abs=0.08)
+    assert clock.patterned == patterned
+
+
 def test_stalls_jitter_and_disorderly_stamps_do_no_harm() -> None:
     model = SensorModel(update_s=0.1, wander_s=0.001, noise_w=0.3, step_w=0.01)
     polling = Polling(0.008, 0.001, 0.02, 0.05, 0.004, 0.001, 0.001, repeat_share=0.02, backward_share=0.01)
