@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,11 @@ def steps(target: str, args: argparse.Namespace) -> Answer:
         Line(f"  steps     {found.rising} up, {found.falling} down, {1e3 * found.period_s:.4g} ms apart"),
         Line(f"  10-90 %   median {middle:.4g} ms, longest {worst:.4g} ms: {how} ({interval_ms:.4g} ms)"),
     ]
+    if not found.settled:
+        lacks = f"still lack up to {found.rest_w:.2g} W at their ends, and the levels are what they tend to"
+        unknown = math.isnan(found.rest_w)
+        why = "do not settle, so that levels and times are those of this recording alone" if unknown else lacks
+        page.append(note(f"plateaus {why}; let the load rest longer"))
     if found.resting:
         page.append(note(f"{found.resting} steps rest between the levels for a while, and their times contain that"))
     document = {
@@ -130,7 +136,7 @@ def steps(target: str, args: argparse.Namespace) -> Answer:
         "low_w": found.low_w, "high_w": found.high_w, "noise_w": found.noise_w,
         "rising": found.rising, "falling": found.falling, "rise_ms": {"median": middle, "max": worst},
         "interval_ms": interval_ms, "period_ms": 1e3 * found.period_s, "resolved": found.resolved,
-        "resting": found.resting,
+        "rest_w": None if math.isnan(found.rest_w) else found.rest_w, "resting": found.resting,
     }  # fmt: skip
     return Answer(document, page)
 

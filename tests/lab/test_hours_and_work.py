@@ -64,6 +64,28 @@ def test_a_slow_step_is_resolved() -> None:
     assert found.resolved
 
 
+@pytest.mark.parametrize(("tau_s", "half_s"), [(0.3, 2.0), (0.02, 0.2), (0.02, 0.1), (0.02, 0.08)])
+def test_the_levels_of_a_low_pass_are_what_its_plateaus_tend_to(tau_s: float, half_s: float) -> None:
+    """Between 60 and 150 W; from 10 to 90 % a one-pole takes ``tau ln 9``."""
+    step_s = half_s / 200.0
+    t = np.arange(0.0, 40.0 * half_s, step_s)
+    rest = np.exp(-np.mod(t, half_s) / tau_s) / (1.0 + np.exp(-half_s / tau_s))  # of a square that has always been
+    watts = np.where(np.floor(t / half_s) % 2 == 0, 150.0 - 90.0 * rest, 60.0 + 90.0 * rest)
+    found = steps_of(t, watts + np.random.default_rng(1).normal(0.0, 0.3, len(t)))
+    assert found.low_w == pytest.approx(60.0, abs=0.2)
+    assert found.high_w == pytest.approx(150.0, abs=0.2)
+    assert np.median(found.rise_s) == pytest.approx(tau_s * np.log(9.0), rel=0.01, abs=2.0 * step_s)
+    ends = 90.0 * np.exp(-half_s / tau_s)
+    assert ends / 2.0 - 0.1 < found.rest_w < 3.0 * ends + 0.1  # the mean of a part lacks more than its end
+
+
+def test_plateaus_that_drift_on_say_so() -> None:
+    t = np.arange(0.0, 40.0, 0.005)
+    within = np.mod(t, 1.0)
+    watts = np.where(np.floor(t) % 2 == 0, 150.0 + 8.0 * within, 60.0 + 8.0 * within)
+    assert np.isnan(steps_of(t, watts + np.random.default_rng(1).normal(0.0, 0.3, len(t))).rest_w)
+
+
 @pytest.mark.parametrize(
     "watts", [np.full(1000, 50.0), np.random.default_rng(1).normal(50, 1, 1000), np.full(1000, np.nan)]
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from pmtpy.analysis.signal.estimate import robust_sd
 from pmtpy.analysis.signal.updates import tidy
-from pmtpy.core.rows import Floats
+from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
 
 _FEWEST = 4
@@ -16,13 +18,16 @@ _LOW, _HIGH = 0.1, 0.9
 _REST, _REST_READINGS = 0.1, 4  # a step rests where so many readings in a row stay within this share of it
 _BEYOND, _BEYOND_SHARE = 0.25, 0.1  # an overshoot is smaller, or shorter
 _LEVELS_APART_SD = 6.0  # the levels must be so many times their own spread apart
+_PARTS = 4  # the last three of so many parts of a plateau tell its level
+_SETTLED = 0.005  # of the step: a plateau that moves by less from part to part has come to its level
+_SURE_SD = 3.0  # a difference counts from so many of its own standard deviations on
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
     """What the steps of a recording look like."""
 
-    # medians of the two levels
+    # what plateaus tend to: a tail that dies away exponentially is continued
     low_w: float
     high_w: float
     noise_w: float  # standard deviation of one reading at a level
@@ -34,12 +39,18 @@ class Steps:
     rise_s: Floats
     interval_s: float  # median time between readings: shorter than twice this nothing can be told
     period_s: float  # median time between steps in the same direction; NaN where there are too few
+    rest_w: float  # by how much their last parts fall short of that; NaN: they move, and do not say where to
     resting: int  # steps that rest on the way for half of their readings and more: their times contain that
 
     @property
     def resolved(self) -> bool:
         """Whether the median step takes longer than the readings resolve."""
         return float(np.median(self.rise_s)) > 2.0 * self.interval_s
+
+    @property
+    def settled(self) -> bool:
+        """Whether plateaus come to their levels."""
+        return self.rest_w <= _SETTLED * (self.high_w - self.low_w)
 
 
 def steps_of(t_s: Floats, watts: Floats) -> Steps:
@@ -64,13 +75,11 @@ def steps_of(t_s: Floats, watts: Floats) -> Steps:
             f"{noise:.3g} W; take a load that switches by more"
         )
         raise DeclinedError(msg)
-    side = np.where(w <= low + _LOW * size, -1, np.where(w >= low + _HIGH * size, 1, 0))
-    settled = np.flatnonzero(side)
-    turns = np.flatnonzero(np.diff(side[settled]) != 0)
-    begin, end = settled[turns], settled[turns + 1]
-    if len(begin) < _FEWEST:
-        msg = f"the recording has {len(begin)} steps, and a step response takes {_FEWEST}: record longer"
-        raise DeclinedError(msg)
+    begin, end = _turns(w, low, high)
+    low_end, high_end = (_level(w, begin, end, _SETTLED * size, up=up) for up in (False, True))
+    low, high = low_end.watts, high_end.watts
+    size, noise = high - low, max(low_end.noise_w, high_end.noise_w)
+    begin, end = _turns(w, low, high)
     beyond = float(np.mean((w < low - _BEYOND * size) | (w > high + _BEYOND * size)))
     resting = sum(_rests(w[a + 1 : b] / size) for a, b in zip(begin.tolist(), end.tolist(), strict=True))
     if 4 * resting > 3 * len(begin) or beyond > _BEYOND_SHARE:
@@ -80,12 +89,76 @@ def steps_of(t_s: Floats, watts: Floats) -> Steps:
             "load that switches between two"
         )
         raise DeclinedError(msg)
-    up = side[end] > 0
+    up = w[end] > w[begin]
     same = np.diff(t[end][up])
     return Steps(
         low, high, noise, int(up.sum()), int((~up).sum()), np.asarray(t[end] - t[begin], np.float64),
-        float(np.median(np.diff(t))), float(np.median(same)) if len(same) else float("nan"), resting,
+        float(np.median(np.diff(t))), float(np.median(same)) if len(same) else float("nan"),
+        float(np.maximum(low_end.rest_w, high_end.rest_w)), resting,
     )  # fmt: skip
+
+
+def _turns(w: Floats, low: float, high: float) -> tuple[Ints, Ints]:
+    """Return the last reading of each plateau that a step ends, and the first of the next.
+
+    Raises DeclinedError: fewer than four steps.
+    """
+    size = high - low
+    side = np.where(w <= low + _LOW * size, -1, np.where(w >= low + _HIGH * size, 1, 0))
+    settled = np.flatnonzero(side)
+    turns = np.flatnonzero(np.diff(side[settled]) != 0)
+    if len(turns) < _FEWEST:
+        msg = f"the recording has {len(turns)} steps, and a step response takes {_FEWEST}: record longer"
+        raise DeclinedError(msg)
+    return settled[turns], settled[turns + 1]
+
+
+class _Level(NamedTuple):
+    """What plateaus on one side tend to, by how much they fall short of it, and the scatter of one reading."""
+
+    watts: float
+    rest_w: float
+    noise_w: float
+
+
+def _level(w: Floats, begin: Ints, end: Ints, settled_w: float, *, up: bool) -> _Level:
+    """Return the level of one side, of its whole plateaus.
+
+    Raises DeclinedError: none has two readings.
+    """
+    last = list[Floats]()  # of each plateau the last three parts, shape (3, m); of short ones as many as there are
+    for a, b in zip(end[:-1].tolist(), begin[1:].tolist(), strict=True):
+        if bool(w[a] > w[b + 1]) == up and b > a:
+            m, stop = max((b - a) // _PARTS, 1), b + 1 - (b - a) // (2 * _PARTS)  # its very last may be on their way
+            last.append(w[max(a, stop - 3 * m) : stop][-(min(3 * m, stop - a) // m) * m :].reshape(-1, m))
+    if not last:
+        msg = "no plateau has two readings: let the load switch less often, or record faster"
+        raise DeclinedError(msg)
+    whole = [parts for parts in last if len(parts) == 3]
+    if 2 * len(whole) < len(last):
+        ends = np.concatenate([parts[-1] for parts in last])
+        return _Level(float(np.median(ends)), 0.0, robust_sd(ends))
+    means = np.array([parts.mean(axis=1) for parts in whole])
+    typical = np.median(means, axis=0)
+    noise = robust_sd(np.concatenate([parts[-1] - typical[-1] for parts in whole]))
+    rest = _rest(np.diff(means, axis=1), settled_w)
+    return _Level(float(typical[-1]) + (0.0 if math.isnan(rest) else rest), abs(rest), noise)
+
+
+def _rest(moved: Floats, settled_w: float) -> float:
+    """Return how far it still goes, in W, from how far each plateau went between parts: shape (n, 2).
+
+    What dies away exponentially goes less by the same factor from part to part, and ``d + d q + ...`` is left. 0: it
+    moves by less than ``settled_w``, or by chance; NaN: by more, and what is left is not known as closely.
+    """
+    (before, after), bends = np.median(moved, axis=0), moved[:, 0] - moved[:, 1]
+    bend = float(np.median(bends))
+    unsure, unsure_bend = (_SURE_SD * robust_sd(each) / len(each) ** 0.5 for each in (moved[:, 1], bends))
+    if abs(after) > unsure and before * after > 0.0 and bend * after > 0.0:
+        rest = float(after * after / bend)
+        if abs(rest) * unsure_bend <= abs(bend) * settled_w:
+            return rest
+    return 0.0 if abs(after) <= max(unsure, settled_w) else math.nan
 
 
 def _rests(inner: Floats) -> bool:
