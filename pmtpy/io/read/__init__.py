@@ -69,8 +69,8 @@ def load(
     Raises
     ------
     FileFormatError
-        The file is of no known kind, or a folder, or has broken lines (their numbers and what is wrong with them), or
-        would take more memory than there is.
+        The file is of no known kind, or has broken lines (their numbers and what is wrong with them), or would take
+        more memory than there is.
     TargetError
         ``start``, ``stop`` and ``max_rows`` are no part of anything.
     BackendUnavailableError
@@ -83,9 +83,6 @@ def load(
     except ImportError as error:
         raise BackendUnavailableError("load", "reading files needs pandas", "pip install 'pmtpy[analysis]'") from error
     place, part = Path(arguments.path(path, "a recording")), Part.of(start, stop, max_rows)
-    if place.is_dir():
-        msg = f"{place} is a folder; name the recording in it (traces in OTF2 are written for viewers, and not read)"
-        raise FileFormatError(msg)
     place.open("rb").close()  # that it can be opened is a matter of the path, what follows one of the content
     try:
         return _read(

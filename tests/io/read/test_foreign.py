@@ -367,8 +367,3 @@ def test_spoilt_files_are_read_or_refused_and_nothing_else(
     path.write_bytes(whole[:cut] + put + whole[cut + drop :])
     with contextlib.suppress(FileFormatError):
         assert list(load(path, skip_broken=skip).columns[:4]) == ["time", "elapsed", "marker", "lost"]
-
-
-def test_a_folder_is_no_recording(tmp_path: Path) -> None:
-    with pytest.raises(FileFormatError, match="is a folder; name the recording in it"):
-        load(tmp_path)
