@@ -172,6 +172,7 @@ def _json(estimate: Estimate | None, factor: float = 1.0) -> dict[str, float] | 
 def _energy(comparison: EnergyComparison) -> dict[str, Any]:
     return {
         "seconds": comparison.end_s - comparison.start_s,
+        "coverage": comparison.coverage,
         "reference_j": comparison.reference_j,
         "held_j": comparison.held_j,
         "held_error_percent": 100.0 * comparison.held_error,

@@ -20,9 +20,8 @@ from pmtpy.analysis.characterisation.results import Characterisation
 from pmtpy.analysis.clocking import PublishingClock, estimate_updates, update_series
 from pmtpy.analysis.comparison.align import ONE_CLOCK_RATE, Alignment, Points, align
 from pmtpy.analysis.comparison.results import Compared, Trace
-from pmtpy.analysis.correction.energy import Readings
 from pmtpy.analysis.signal.estimate import Estimate
-from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.analysis.signal.trace import PowerTrace, outside
 from pmtpy.analysis.signal.updates import Updates, stamp_step, tidy
 from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR
 from pmtpy.core.channel import EnergyMethod
@@ -73,15 +72,6 @@ class Prepared:
         parts = outside(self.unknown_s, start_s, end_s)
         known_s = sum(b - a for a, b in parts)
         return sum((self.curve.energy(a, b) for a, b in parts), 0.0), max(end_s - start_s - known_s, 0.0)
-
-
-def outside(unknown_s: Floats, start_s: float, end_s: float) -> list[tuple[float, float]]:
-    """Return what of an interval lies outside of parts, shape (m, 2)."""
-    parts = []
-    for a, b in unknown_s[np.argsort(unknown_s[:, 0])].tolist():
-        parts.append((start_s, min(a, end_s)))
-        start_s = max(start_s, b)
-    return [(a, b) for a, b in [*parts, (start_s, end_s)] if a < b]
 
 
 # -- each trace for itself ---------------------------------------------------------------------------------------------
@@ -224,8 +214,7 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
     def move(t: Floats) -> Floats:
         return np.asarray(found.middle_s + (t - found.lag_s.value - found.middle_s) * (1.0 + rate), np.float64)
 
-    t, watts = tidy(p.trace.t_s, p.trace.watts)
-    return compared, Follows(Readings(move(t), watts, replace(p.updates, t_s=move(p.updates.t_s))), response)
+    return compared, Follows(replace(p.updates, t_s=move(p.updates.t_s)), response)
 
 
 def _holes(p: Prepared) -> str:
@@ -301,9 +290,9 @@ def _kernel(p: Prepared, updates: Updates, base: Prepared, found: Alignment, *, 
 
 @dataclass(frozen=True, slots=True)
 class Follows:
-    """Readings on the reference's clock, and how they follow power: what an energy needs to be corrected."""
+    """Updates on the reference's clock, and how they follow power: what an energy needs to be corrected."""
 
-    readings: Readings
+    updates: Updates
     response: Response
 
 

@@ -14,9 +14,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from pmtpy.analysis.comparison._pairwise import Follows, Prepared, against, alone, outside, prepare
+from pmtpy.analysis.comparison._pairwise import Follows, Prepared, against, alone, prepare
 from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, RegionEnergies, Trace
-from pmtpy.analysis.correction.energy import compare_energy
+from pmtpy.analysis.energy.estimate import region_energy
+from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.analysis.signal.trace import outside
 from pmtpy.analysis.signal.updates import tidy
 from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, uncertainty_budget
 from pmtpy.analysis.uncertainty.channel_times import is_power
@@ -24,7 +26,7 @@ from pmtpy.analysis.uncertainty.interval_statistics import summarise_one
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats
-from pmtpy.errors import DeclinedError, TargetError
+from pmtpy.errors import CoverageError, TargetError
 
 WHOLE = "whole"
 
@@ -91,7 +93,7 @@ def compare(
                 joules, u, watts = (measured or {})[name, span.name]
                 energy = replace(energy, joules=joules, uncertainty_joules=u, watts=watts)
             if name in following:
-                energy = _corrected(energy, following[name], base, span)
+                energy = _corrected(energy, following[name], span)
             energies[name] = energy
         true_j = truth(span.start, span.end) if truth is not None else None
         common = {n: _in_common(ready, found, (n, chosen), span) for n in energies} if chosen in energies else {}
@@ -221,13 +223,14 @@ def _lost(trace: Trace, start: float, end: float) -> tuple[int, float]:
     return int(np.sum(trace.lost[missing][inside])), float(np.sum(overlap[inside]))
 
 
-def _corrected(energy: Energy, follows: Follows, base: Prepared, span: Span) -> Energy:
+def _corrected(energy: Energy, follows: Follows, span: Span) -> Energy:
+    updates = follows.updates
     try:
-        found = compare_energy(follows.readings, base.curve, follows.response, (span.start, span.end))
-    except DeclinedError:
+        found = region_energy(updates.t_s, updates.watts, follows.response, start_s=span.start, end_s=span.end)
+    except CoverageError:
         return energy  # the readings do not reach far enough over this span
     warnings = (*energy.warnings, *(f"corrected: {why}" for why in found.warnings))
-    return replace(energy, corrected_j=found.corrected_j, warnings=warnings)
+    return replace(energy, corrected_j=Estimate(found.joules, found.low, found.high), warnings=warnings)
 
 
 def _differences(

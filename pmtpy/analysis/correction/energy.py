@@ -6,13 +6,14 @@ times are seconds on one clock.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from pmtpy.analysis.energy.estimate import region_energy
 from pmtpy.analysis.signal.estimate import Estimate
-from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.analysis.signal.trace import PowerTrace, outside
 from pmtpy.analysis.signal.updates import Updates, tidy
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import Response
@@ -35,12 +36,13 @@ class EnergyComparison:
 
     start_s: float
     end_s: float
-    reference_j: float  # by the meter
+    reference_j: float  # by the meter, over what it knows of the interval, as all that follow
     held_j: float  # by holding each poll until the next
     corrected_j: Estimate  # by everything the sensor's response allows; ``method`` says how
     method: str
     aliased_j: Estimate  # the same, with the interval that holds even if the load repeats in step with the sensor
     warnings: tuple[str, ...] = ()  # what a reader of the corrected energy must know
+    coverage: float = 1.0  # share of the interval that the meter knows
 
     @property
     def held_error(self) -> float:
@@ -71,22 +73,38 @@ def compare_energy(
     interval: tuple[float, float],
     load: LoadIntervals | None = None,
 ) -> EnergyComparison:
-    """Compare the energies of one interval.
+    """Compare the energies of one interval, over what the meter knows of it.
 
-    Raises DeclinedError: meter or readings do not reach over the interval.
+    Raises DeclinedError: meter or readings do not reach over the interval, or the meter knows nothing of it.
     """
     start, end = interval
     if start < meter.start_s or end > meter.end_s or end <= start:
         msg = f"the meter does not reach over the interval from {start:.3f} to {end:.3f} s"
         raise DeclinedError(msg)
-    held = held_polls(readings.t_s, readings.watts, start, end)
+    parts = outside(meter.holes_s, start, end)
+    if not parts:
+        msg = f"the meter has no rows in the interval from {start:.3f} to {end:.3f} s"
+        raise DeclinedError(msg)
     updates = readings.updates
     try:
-        found = region_energy(updates.t_s, updates.watts, response, start_s=start, end_s=end, load=load)
+        found = [region_energy(updates.t_s, updates.watts, response, start_s=a, end_s=b, load=load) for a, b in parts]
     except CoverageError as error:
         raise DeclinedError(str(error)) from error
-    corrected = Estimate(found.joules, found.low, found.high)
-    aliased = Estimate(found.joules, *found.aliased)
+    known_s = math.fsum(b - a for a, b in parts)
+    doubts = [why for f in found for why in f.warnings]
+    if len(parts) > 1 or known_s < end - start:
+        left = f"the meter has no rows for {end - start - known_s:.3g} s of it: the energies are those of the rest"
+        doubts.insert(0, left)
+    joules = math.fsum(f.joules for f in found)
     return EnergyComparison(
-        start, end, meter.energy(start, end), held, corrected, found.method, aliased, found.warnings
+        start,
+        end,
+        math.fsum(meter.energy(a, b) for a, b in parts),
+        math.fsum(held_polls(readings.t_s, readings.watts, a, b) for a, b in parts),
+        # What errs in one part errs alike in the others, the gain above all: their half-widths are added.
+        Estimate(joules, math.fsum(f.low for f in found), math.fsum(f.high for f in found)),
+        found[0].method,
+        Estimate(joules, *(math.fsum(f.aliased[side] for f in found) for side in (0, 1))),
+        tuple(dict.fromkeys(doubts)),
+        known_s / (end - start),
     )

@@ -142,6 +142,15 @@ class PowerTrace:
         )
 
 
+def outside(unknown_s: Floats, start_s: float, end_s: float) -> list[tuple[float, float]]:
+    """Return what of an interval lies outside of parts, shape (m, 2)."""
+    parts = []
+    for a, b in unknown_s[np.argsort(unknown_s[:, 0])].tolist():
+        parts.append((start_s, min(a, end_s)))
+        start_s = max(start_s, b)
+    return [(a, b) for a, b in [*parts, (start_s, end_s)] if a < b]
+
+
 def _curve(t: Floats, power: Floats) -> PowerTrace:
     joules = np.concatenate([[0.0], np.cumsum(power * np.diff(t))])
     return PowerTrace(t, joules - joules[1], float(t[1]), float(t[-2]))

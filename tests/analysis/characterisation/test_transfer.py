@@ -69,6 +69,33 @@ def test_energies_are_compared_with_the_meters() -> None:
     assert abs(found.corrected_error) < 0.008  # docs/characterise.md: 0.8 % over 6 s
 
 
+def test_where_the_meter_has_no_rows_no_energy_is_compared() -> None:
+    model = SensorModel(0.1, 0.02, window_s=0.1, gain=0.95, offset_w=-3.0, noise_w=0.2, step_w=0.01)
+    bench = square_bench(0.73)
+    t_ns, watts = model.record(bench.load, 10.0, Polling())
+    response = Response(0.1, 0.1, 0.0, 0.0, 0.95, -3.0, 0.002, 0.3, 0.0005, 0.0, 0.2)
+    readings = Readings(np.asarray(t_ns * 1e-9, np.float64), watts, bench.updates(model))
+    t = np.arange(-0.5, 10.5, 2e-4)
+    high = float(np.max(bench.load.watts(t)))
+    # Both rows beside the hole are in one kind of block and most of it in the other: a line over it is far off.
+    begin, end = (float(at) for at in bench.edges_s[[4, 5]] + [-0.01, 0.01])
+    known = (t < begin) | (t > end)
+    meter = PowerTrace.from_samples(t[known], bench.load.watts(t[known])).read_at(t[known])
+    found = compare_energy(readings, meter, response, (1.0, 8.3))
+    truth = float(np.sum(np.diff(bench.load.joules(np.array([1.0, begin, end, 8.3])))[[0, 2]]))
+    line = meter.energy(1.0, 8.3)
+    whole = float(np.diff(bench.load.joules(np.array([1.0, 8.3])))[0])
+    assert abs(line - whole) > 0.1 * high * (end - begin)
+    assert found.reference_j == pytest.approx(truth, rel=1e-3)
+    assert found.held_j == pytest.approx(0.95 * truth - 3.0 * 7.3, rel=0.03)
+    assert found.corrected_j.contains(truth)
+    assert found.corrected_j.half_width < 0.02 * truth
+    assert found.coverage == pytest.approx(1.0 - (end - begin) / 7.3, abs=1e-3)
+    assert any("no rows" in why for why in found.warnings)
+    with pytest.raises(DeclinedError, match="no rows in the interval"):
+        compare_energy(readings, meter, response, (begin + 0.02, end - 0.02))
+
+
 def test_of_a_sensor_that_looks_away_both_intervals_are_given_and_said() -> None:
     # On for the quarter of each period that the sensor sees, which it shows as always on.
     on = np.arange(0.0, 20.0, 0.1)
