@@ -29,13 +29,27 @@ class Demand:
         Time between two rows of a dump; None: there is none.
     """
 
-    __slots__ = ("_idle", "_lock", "_powers", "_regions", "_resting", "_sampled", "always", "dump_s", "interval_s")
+    __slots__ = (
+        "_idle",
+        "_lock",
+        "_powers",
+        "_regions",
+        "_resting",
+        "_sampled",
+        "_unseen",
+        "always",
+        "dump_s",
+        "interval_s",
+    )
 
     def __init__(self, layout: Layout, traits: Traits, interval_s: float) -> None:
         self.interval_s = interval_s
         self.dump_s: float | None = None
         self._sampled = [c for c in layout.energy if c.energy_method is not EnergyMethod.COUNTER]
         self._powers = layout.energy if self._sampled else []  # a counter misses nothing between two readings
+        # Readings may keep step with these. Of a counter whose refresh is not stated it is told by how far readings are
+        # off each other's line, which is nothing if all are of one age.
+        self._unseen = [c for c in layout.energy if c in self._sampled or not c.refresh_s]
         self.always = traits.streaming or bool(self._sampled)
         self._regions = 0
         self._lock = threading.Lock()
@@ -72,7 +86,7 @@ class Demand:
         return None
 
     def irregular(self, traits: Traits, period_s: float) -> bool:
-        """Whether readings are to come at uneven times: powers are renewed more often, and may keep step with them.
+        """Whether readings are to come at uneven times: what they hold is renewed more often, and may keep step.
 
         A dump is regular, as it was asked for.
         """
@@ -80,7 +94,7 @@ class Demand:
             return False
         if traits.timestamps is Timestamps.DEVICE_UPDATE:  # all that a reading holds is renewed together
             return any(c.refresh_s is not None and c.refresh_s < _MISSED * period_s for c in self._powers)
-        return any((c.refresh_s or 0.0) < _MISSED * period_s for c in self._sampled)
+        return any((c.refresh_s or 0.0) < _MISSED * period_s for c in self._unseen)
 
     def due(self, age_s: float | None, period_s: float) -> bool | None:
         """Whether the poller has to read now; None: it may end, since it only watched regions and there are none.

@@ -75,6 +75,29 @@ def test_steps_of_joules_are_in_the_uncertainty_of_the_first_region_too(step_j: 
                     assert measured.uncertainty_joules < 0.04 * measured.joules  # not much beyond its gain
 
 
+@pytest.mark.parametrize("refresh_s", [0.01, 0.04])
+def test_a_register_that_is_renewed_faster_than_it_is_read_is_as_old_as_that(refresh_s: float) -> None:
+    """No refresh is stated, and each row shows a move: what is shown at the edges is late by up to 4 J."""
+
+    def shows(t: float) -> float:
+        return float(np.floor((t + 1.0) / refresh_s) * refresh_s * WATTS * 1e6)
+
+    rng, errors = np.random.default_rng(1), list[float]()
+    for _ in range(6):
+        at, spans = rng.uniform(0.1, 0.5), list[tuple[float, float]]()
+        for length in rng.uniform(0.06, 0.3, 4):
+            spans.append((at, at + length))
+            at += length + rng.uniform(0.05, 0.2)
+        errors += [off(m) for m in regions(shows, *spans, polled=False)]
+    assert max(map(abs, errors)) < 2.0
+    assert float(np.mean(np.square(errors))) > 0.05  # not wide beyond reason
+
+
+def test_a_fine_register_of_which_no_refresh_is_stated_is_soon_known_to_be_one() -> None:
+    found = regions(lambda t: np.floor(t * 1e3) * WATTS * 1e3, *[(s, s + 0.17) for s in np.arange(0.2, 2.0, 0.2371)])
+    assert found[-1].uncertainty_joules < 1.2 * 0.03 * found[-1].joules  # its gain
+
+
 def flows(t: float) -> float:
     """Microjoules at a power that is never quite the same."""
     return float(np.floor(WATTS * 1e6 * t + 1e3 * np.sin(37.0 * t)))

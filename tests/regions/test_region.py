@@ -44,7 +44,7 @@ def test_a_region_knows_its_energy_its_uncertainty_and_its_method() -> None:
         assert m.virtual
         assert "virtual" in m.warnings[0]
         assert m.channels["dram0"].joules == pytest.approx(truth / 3, abs=2e-6)
-        assert 0 < m.channels["package0"].uncertainty_joules < 1e-5
+        assert 0 < m.channels["package0"].uncertainty_joules < 0.03  # both ends are up to 1 ms old
         assert r.total.joules == pytest.approx(truth, abs=4e-6)
         assert set(r.total.channels) == {"test/package0", "test/dram0"}
 
@@ -664,7 +664,7 @@ def test_a_measurement_shows_itself_in_one_line_and_in_json() -> None:
         with pmt.region("work", sensor) as r:
             clock.advance(2.0)
         m = r["test"]
-        assert str(m).startswith("test: 99.999999 J +- 5.8e-07 J")
+        assert str(m).startswith("test: 100.000 J +- 0.029 J")
         assert "\n" not in str(m)
         assert " in 2 s (50 W), counter, 1 warning" in str(m)
         assert str(m.channels["dram0"]).startswith("test dram0: ")

@@ -33,11 +33,20 @@ class Counter(PolledSource):
         self.world, self.wrap = world, wrap
         self.traits = Traits(deadline_s=deadline_s)
         self.identity = Identity("test", "counter", virtual=True)
-        kind = Quantity.ENERGY
-        self.channels = (
-            Channel("package0", kind, scale=1e-6, wrap=wrap, domain="host/socket0/package", max_watts=1000),
-            Channel("package0.core", kind, scale=1e-6, wrap=wrap, domain="host/socket0/package/core", max_watts=1000),
-            Channel("dram0", kind, scale=1e-6, wrap=wrap, domain="host/socket0/dram", max_watts=1000),
+        domains = {"package0": "package", "package0.core": "package/core", "dram0": "dram"}
+        self.channels = tuple(
+            [
+                Channel(
+                    name,
+                    Quantity.ENERGY,
+                    scale=1e-6,
+                    wrap=wrap,
+                    domain=f"host/socket0/{domain}",
+                    refresh_s=0.001,
+                    max_watts=1000,
+                )
+                for name, domain in domains.items()
+            ]
         )
         self.start = 0.0
         self.gone = False

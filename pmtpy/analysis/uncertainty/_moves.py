@@ -17,6 +17,10 @@ from pmtpy.core.rows import Floats
 # A counter that has not moved for long before an edge is as old as that, or stands still: of that time nothing
 # is known. It may hold up to its power; the mean square of that is twice that of an age which is uniform.
 _UNMOVED = math.sqrt(2.0)
+# Periods that are thought of where a refresh is not stated: so many, between these shares of the usual time between two
+# moves. Slower ones leave rows without a move, of faster ones an edge does not notice.
+_PERIODS, _SHORTEST, _LONGEST = 24, 0.02, 4.0
+_STEADY = 0.5  # share of the moves between which the load is taken to hold still
 _CLEAN = 0.9  # share of the refresh period that two moves of a counter are apart at least
 
 
@@ -68,3 +72,41 @@ class Moves:
         rows = self.all_t[max(0, beside - 1) : beside + 1]
         at = np.minimum(self.t.searchsorted(rows), len(self.t) - 1)
         return bool((self.t[at] == rows).all()) and not 0 < gap_s < _CLEAN * self.refresh_s
+
+
+def unstated_refresh_s(all_t: Floats, t: Floats, powers: Floats) -> float:
+    """Return how long counters go without a renewal where nobody states it, root mean square of what is likely.
+
+    Each reading is late by an age that is uniform up to the period ``T``. At a steady load the energy at a row is then
+    off the line between its neighbours by ``P T sqrt((1 + v^2 + (1 - v)^2) / 12)``, ``v`` being where between them the
+    row lies; a change of the load is off by anything. And of rows ``g`` apart, less than ``T``, only ``g/T`` show a
+    move. All periods are as likely before, evenly in their logarithm.
+
+    Parameters
+    ----------
+    all_t, t : float64
+        Seconds: all rows, and those that moved the counters; one at least.
+    powers : float64, shape (k, len(t))
+        Mean power of each counter up to each of these rows; it is the counter that seems slowest which counts.
+    """
+    first = int(all_t.searchsorted(t[0]))
+    gaps = np.diff(t, prepend=all_t[max(0, first - 1)])
+    if not first:  # since when the first power holds is not kept
+        gaps, powers = gaps[1:], powers[:, 1:]
+    if not len(gaps):
+        return 0.0
+    typical = float(np.median(gaps))
+    periods = np.geomspace(_SHORTEST * typical, _LONGEST * typical, _PERIODS)[:, None]
+    moved = np.log(np.minimum(1.0, gaps / periods)).sum(axis=1)
+    before, after = gaps[:-1], gaps[1:]
+    share = before / (before + after)
+    spread = np.sqrt((1.0 + share**2 + (1.0 - share) ** 2) / 12.0) * periods
+    longest = 0.0
+    for p in powers:
+        mean = np.maximum(p[:-1] * share + p[1:] * (1.0 - share), 1e-30)
+        off = abs(p[1:] - p[:-1]) / mean * share * after
+        steady = np.exp(-0.5 * (off / spread) ** 2) * math.sqrt(2.0 / math.pi) / spread
+        likely = moved + np.log(_STEADY * steady + (1.0 - _STEADY) / (share * after)).sum(axis=1)
+        weight = np.exp(likely - likely.max())
+        longest = max(longest, math.sqrt(float(weight @ periods[:, 0] ** 2 / weight.sum())))
+    return longest

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy.analysis.uncertainty._drop_outs import missing_joules
-from pmtpy.analysis.uncertainty._moves import Moves
+from pmtpy.analysis.uncertainty._moves import Moves, unstated_refresh_s
 from pmtpy.analysis.uncertainty._skipped import skipped_joules
 from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, POLLED, SELDOM, WIDE, is_power, lag_s, span_s
 from pmtpy.analysis.uncertainty.interval import Edge, Interval, IntervalStatistics
@@ -156,7 +156,7 @@ class _Together:
         self.gaps = t[1:] - t[:-1]
         middle = len(self.gaps) // 2
         typical = float(np.partition(self.gaps, middle)[middle]) if len(self.gaps) else 0.0
-        self.refresh = self.like.refresh_s or 0.0
+        self.refresh = self.oldest = self.like.refresh_s or 0.0
         self.sample_s = max(self.refresh, spacing_s or typical)
         self.power = is_power(self.like)
         self.held = self.like.energy_method is not EnergyMethod.TRAPEZOID
@@ -178,7 +178,9 @@ class _Together:
         ahead = min(max(0.0, beyond), interval.carry_s)
         unseen = min(max(0.0, beyond + lag), interval.carry_s + lag)
         rms, alternating, noise, looked = self._movement(length + abs(self.lag), ahead)
-        aged = min(interval.aged_s, self.refresh or interval.aged_s)
+        if not self.power and not self.refresh:
+            self.oldest = unstated_refresh_s(self.all_t, self.t, self.p)
+        aged = min(interval.aged_s, self.oldest or interval.aged_s)
         if aged and self.sample_s > SELDOM * self.refresh:  # whatever the polls were to be: each finds it renewed
             aged = self.refresh or aged
         starts, ends = self._edge(0.0, aged), self._edge(length, aged)
@@ -320,7 +322,7 @@ class _Together:
             if inner:
                 shown = shown + (p[:, after - 1] - shown) * ((t[after] - at) / self.gaps[after - 1])
             return [Edge(w, s, gap) for w, s in zip(shown.tolist(), swing, strict=True)]
-        old = aged if not on_row and self.moves.clean(beside, gap) else self.refresh
+        old = aged if not on_row and self.moves.clean(beside, gap) else self.oldest
         if on_row:
             old = max(old, self.moves.age_s(at, after))
         # The last move before a rest is of a part of the time since the row before it; the one before is whole.
