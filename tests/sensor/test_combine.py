@@ -21,7 +21,7 @@ from tests.support.repeated import OwnClock
 
 
 def step(sensor: pmt.Sensor) -> None:
-    """Do what the poller does; these chips are too slow to be read by a caller."""
+    """Do what the poller does, which waits for ever on an own clock: some of these count how often they are read."""
     acquisition_of(sensor).step()
 
 
@@ -29,7 +29,7 @@ BOARDS = [f"hwmon:virtual/ina226/{i}" for i in range(3)]
 
 
 def test_rails_are_one_reading_with_energy_runtime_and_peak() -> None:
-    clock = ManualClock()
+    clock = OwnClock()
     load = "square:low=30,high=150,hz=0.5"
     world = shared_world(load, clock=clock)
     with pmt.combine("accelerator", BOARDS, clock=clock) as sensor:
@@ -51,7 +51,7 @@ def test_rails_are_one_reading_with_energy_runtime_and_peak() -> None:
 
 
 def test_the_rails_of_a_whole_are_counted_once_each() -> None:
-    clock = ManualClock()
+    clock = OwnClock()
     with pmt.combine("gpu", BOARDS, clock=clock) as sensor:
         domains = [c.domain for c in acquisition_of(sensor).layout.energy]
         assert len(outermost(domains)) == 3
@@ -70,13 +70,13 @@ def test_the_rails_of_a_whole_are_counted_once_each() -> None:
     ],
 )
 def test_what_cannot_be_combined_is_refused_and_nothing_stays_open(targets: list[str], message: str) -> None:
-    clock = ManualClock()
+    clock = OwnClock()
     with pytest.raises(pmt.TargetError, match=message):
         pmt.combine("x", targets, clock=clock)
 
 
 def test_of_a_power_that_fails_nothing_is_known_and_the_others_go_on() -> None:
-    clock = OwnClock()  # on which no poller reads beside the test: a row that fails counts once for each who reads
+    clock = OwnClock()
     with pmt.combine("gpu", BOARDS, clock=clock) as sensor:
         clock.advance(0.1)
         step(sensor)
@@ -134,7 +134,7 @@ class _Rail(PolledSource):
 
 
 def test_a_rail_that_restarts_adds_no_energy_also_when_another_fails_just_then() -> None:
-    clock = ManualClock()
+    clock = OwnClock()
     rails = [_Rail(clock, f"external/{i}") for i in range(2)]
     with Sensor(_Combined("board", ["a:0", "a:1"], rails, clock), "board", clock) as sensor:
         clock.advance(1.0)
@@ -154,7 +154,7 @@ def test_a_rail_that_restarts_adds_no_energy_also_when_another_fails_just_then()
 
 
 def test_a_counter_that_its_rail_does_not_believe_is_not_known_and_the_others_go_on() -> None:
-    clock = ManualClock()
+    clock = OwnClock()
     rails = [_Rail(clock, f"external/{i}") for i in range(2)]
     with Sensor(_Combined("board", ["a:0", "a:1"], rails, clock), "board", clock) as sensor:
         clock.advance(1.0)
@@ -188,7 +188,7 @@ def test_a_counter_that_its_rail_does_not_believe_is_not_known_and_the_others_go
     ],
 )
 def test_a_combination_and_a_region_sum_by_one_rule(domains: tuple[str, str], joules: float | None) -> None:
-    clock = ManualClock()
+    clock = OwnClock()
     rails = [_Rail(clock, domain) for domain in domains]
     beside = [Sensor(_Rail(clock, domain), f"r{i}", clock) for i, domain in enumerate(domains)]
     if joules is None:
@@ -216,7 +216,7 @@ def test_a_combination_and_a_region_sum_by_one_rule(domains: tuple[str, str], jo
     "domains", [("host", "host/socket0/package"), ("gpu/0", "gpu/1"), ("external/0", "external/1")]
 )
 def test_a_combination_beside_its_own_rails_adds_none_a_second_time(domains: tuple[str, str], first: bool) -> None:  # noqa: FBT001
-    clock = ManualClock()
+    clock = OwnClock()
     for kept in (domains, domains[:1], domains[1:]):
         whole = _Combined("board", ["a:0", "a:1"], [_Rail(clock, domain) for domain in domains], clock)
         with contextlib.ExitStack() as stack:
@@ -228,7 +228,7 @@ def test_a_combination_beside_its_own_rails_adds_none_a_second_time(domains: tup
 
 
 def test_rails_with_times_of_their_own_make_one_curve_and_a_lost_one_is_coverage() -> None:
-    clock = ManualClock()
+    clock = OwnClock()
     rails = ["powersensor3:virtual", "tinkerforge:virtual"]
     with pmt.combine("accelerator", rails, clock=clock, load="square:low=40,high=100,hz=0.5") as sensor:
         states = []
@@ -267,7 +267,7 @@ class _Steady(_Rail):
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_rail_that_is_lost_for_good_is_coverage_and_the_others_go_on(which: int) -> None:
-    clock = ManualClock()
+    clock = OwnClock()
     rails = [_Steady(clock, f"external/{i}") for i in range(2)]
     with Sensor(_Combined("board", ["a:0", "a:1"], rails, clock), "board", clock) as sensor:
         clock.advance(1.0)
@@ -298,7 +298,7 @@ def test_a_rail_that_is_lost_for_good_is_coverage_and_the_others_go_on(which: in
 
 
 def test_parts_that_lack_different_stretches_have_a_mean_power_each_and_together() -> None:
-    clock = ManualClock()
+    clock = OwnClock()
     rails = [_Steady(clock, f"external/{i}") for i in range(2)]
     with Sensor(_Combined("board", ["a:0", "a:1"], rails, clock), "board", clock) as sensor:
         clock.advance(1.0)
@@ -316,7 +316,7 @@ def test_parts_that_lack_different_stretches_have_a_mean_power_each_and_together
 
 
 def test_the_slots_two_rails_and_the_cables_are_one_card() -> None:
-    clock = ManualClock()
+    clock = OwnClock()
     world = shared_world("square:low=60,high=240,hz=0.5", clock=clock)
     # A riser brings 12 V and 3.3 V of the slot out to two modules of a board; the cables go to a third.
     pairs = "MLX10:12:0.25:slot-12V,MLX10:3.3:0.02:slot-3V3,MLX20:12:0.73:cables"
