@@ -6,6 +6,7 @@ What fails is left out as a broken line, or has no energy and is noted; what can
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ def backward(times: Floats) -> Where:
 
     Of a single row that is far ahead, that row is marked rather than all that follow.
     """
-    if np.isfinite(times[[0, -1] if len(times) else []]).all() and (np.diff(times) >= 0).all():
+    if _ordered(times):
         return np.zeros(len(times), np.bool_)
     bad: Where = ~np.isfinite(times)
     good = np.flatnonzero(~bad)
@@ -55,6 +56,18 @@ def backward(times: Floats) -> Where:
     if len(left):
         bad[left[times[left] < np.maximum.accumulate(times[left])]] = True
     return bad
+
+
+def _ordered(times: Floats, last: float = -np.inf) -> bool:
+    """Whether times are finite, and neither goes back behind the one before, the first behind ``last``."""
+    return not len(times) or bool(
+        times[0] >= last and np.isfinite(times[[0, -1]]).all() and (times[1:] >= times[:-1]).all()
+    )
+
+
+def _within(values: Floats, least: float, most: float) -> bool:
+    """Whether all values lie between two bounds; a NaN does not. In two passes, without an array of its own."""
+    return not len(values) or bool(values.min() >= least and values.max() <= most)
 
 
 def in_order(recording: Recording, times: Floats, at: Ints) -> Where:
@@ -141,9 +154,12 @@ def mostly_sums(total: Floats, parts: Sequence[Floats], last_digit: float = 0.0)
 
 def _apart(total: Floats, parts: Sequence[Floats], last_digit: float) -> Where:
     """Mark rows whose total is not the sum of its parts, by more than they are rounded."""
-    summed, size = np.sum(parts, axis=0), np.sum(np.abs(parts), axis=0)
+    rounded = (len(parts) + 1) * last_digit / 2
     with np.errstate(invalid="ignore"):
-        apart: Where = np.abs(total - summed) > _ROUNDED * (size + 1) + (len(parts) + 1) * last_digit / 2
+        off: Floats = total - reduce(np.add, parts)
+        if _within(off, -_ROUNDED - rounded, _ROUNDED + rounded):  # what parts of 0 W would be allowed
+            return np.zeros(len(off), np.bool_)
+        apart: Where = np.abs(off) > _ROUNDED * (reduce(np.add, map(np.abs, parts)) + 1) + rounded
     return apart
 
 
@@ -165,10 +181,10 @@ def sums(
     off = np.flatnonzero(_apart(total, parts, last_digit))
     if not len(off):
         return False
-    summed = np.sum(parts, axis=0)
     i, more = off[0], f" (and {len(off) - 1} more)" if len(off) > 1 else ""
+    summed = sum(float(part[i]) for part in parts)
     recording.notes.append(
-        f"line {at[i]}{more}: {name} is {total[i]:g}, its parts add up to {summed[i]:g}: one of them is wrong;"
+        f"line {at[i]}{more}: {name} is {total[i]:g}, its parts add up to {summed:g}: one of them is wrong;"
         " copy the file again from its source"
     )
     return True
@@ -183,13 +199,15 @@ def recorded(recording: Recording, columns: dict[str, npt.NDArray[Any]], at: Int
         Elapsed seconds of the row before these; minus infinity if there is none.
     """
     elapsed = np.asarray(columns["elapsed"], np.float64)
-    if np.isfinite(last):
+    if _ordered(elapsed, last):
+        left: Where = np.ones(len(elapsed), np.bool_)
+    elif np.isfinite(last):
         left = in_order(recording, np.concatenate([[last], elapsed]), np.concatenate([at[:1], at]))[1:]
     else:
         left = in_order(recording, elapsed, at)
     for name, values in columns.items():
         if values.dtype.kind == "f":
-            if len(values) and values.min() >= -_GREATEST and values.max() <= _GREATEST:
+            if _within(values, -_GREATEST, _GREATEST):
                 continue
             wrong = ~(np.abs(values) <= _GREATEST) & ~np.isnan(values)  # an empty field is NaN
         elif values.dtype.kind == "i":
@@ -204,7 +222,11 @@ def recorded(recording: Recording, columns: dict[str, npt.NDArray[Any]], at: Int
 
 def agree(recording: Recording, time: Floats, elapsed: Floats, at: Ints, origin: float) -> None:
     """Note where the two times of our own rows, which are of one clock, come apart."""
-    off = np.abs(time - elapsed - origin) > _APART_S
+    apart = time - elapsed
+    apart -= origin
+    if _within(apart, -_APART_S, _APART_S):
+        return
+    off = np.abs(apart) > _APART_S
     if off.any():
         first = int(np.flatnonzero(off)[0])
         recording.notes.append(
@@ -217,7 +239,7 @@ def unix_time(recording: Recording, time: Floats) -> None:
 
     Raises FileFormatError: the first of them.
     """
-    if len(time) and time.min() >= -_LAST_UNIX_S and time.max() <= _LAST_UNIX_S:
+    if _within(time, -_LAST_UNIX_S, _LAST_UNIX_S):
         return
     wrong = ~(np.abs(time) < _LAST_UNIX_S) & ~np.isnan(time)
     if wrong.any():

@@ -14,7 +14,9 @@ import pytest
 from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import FileFormatError
-from pmtpy.io.read import load
+from pmtpy.io.read import _check, load
+from pmtpy.io.read._memory import Budget
+from pmtpy.io.read._recording import Recording
 from pmtpy.sensor.sensor import Sensor
 from tests.support.worlds import Counter, Gauge, Stream
 
@@ -260,3 +262,28 @@ def test_an_instant_that_is_no_number_is_a_broken_line_wherever_it_stands(
     table = load(path, skip_broken=True)
     assert np.isfinite(table["elapsed"]).all()
     assert np.isfinite(table["total_J"]).all()
+
+
+@pytest.mark.parametrize("unknown", [False, True], ids=["all known", "one unknown"])
+@pytest.mark.parametrize("off_w", [0.0, 1e-5, 0.003, 0.1])
+def test_a_total_is_held_against_its_parts_by_how_they_are_rounded(*, unknown: bool, off_w: float) -> None:
+    """Parts of 300 and 10 W: off by at most 2e-5 of 311 W and half a last digit of each of three numbers."""
+    parts = [np.full(50, 300.0), np.full(50, -10.0)]
+    total = np.full(50, 290.0)
+    total[20] += off_w
+    if unknown:
+        total[10] = np.nan
+    for last_digit in (0.0, 1e-3):
+        told = np.flatnonzero(_check._apart(total, parts, last_digit)).tolist()
+        assert told == ([20] if off_w > 2e-5 * 311 + 1.5 * last_digit else [])
+
+
+def test_a_block_that_begins_before_the_end_of_the_one_before_is_out_of_order(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("")
+    recording = Recording(path, Budget(path, None), skip_broken=True, facts=None)
+    rows = {"elapsed": np.array([2.0, 3.0, 4.0]), "lost": np.zeros(3, np.int64)}
+    at = np.array([5, 6, 7])
+    assert _check.recorded(recording, rows, at, 2.0).tolist() == [True, True, True]
+    assert _check.recorded(recording, rows, at, 2.5).tolist() == [False, True, True]
+    assert recording.broken_lines == [5]
