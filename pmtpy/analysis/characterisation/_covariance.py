@@ -166,15 +166,16 @@ class Spread:
         """Degrees of freedom of that deviation: how many readings decide, less what the fit makes of them [IK16].
 
         Each reading's part is ``a``, its leverage ``h``; the variance is a quadratic form of the residuals whose first
-        two moments are those of chi-squared with this many degrees.
+        two moments are those of chi-squared with this many degrees. What was known beforehand scatters by nothing.
         """
         part = self._rows @ (self._bread @ mix)
+        told = float(part @ part) / max(float(mix @ self._bread @ mix), 1e-300)
         part = part / max(float(np.max(np.abs(part))), 1e-300)
         leverage = np.clip(np.sum((self._rows @ self._bread) * self._rows, axis=1), 0.0, _SATURATED)
         share = part**2 / (1.0 - leverage)
         cross = self._bread @ ((self._rows * share[:, None]).T @ self._rows)
         square = float(np.sum(part**4) + np.trace(cross @ cross) - np.sum((share * leverage) ** 2))
-        return float(np.sum(part**2)) ** 2 / max(square, 1e-300)
+        return float(np.sum(part**2)) ** 2 / max(square * told**2, 1e-300)
 
 
 def _chain(gaps_s: Floats, memory_s: float) -> tuple[Floats, Floats]:

@@ -298,6 +298,8 @@ def _offset(found: _Findings, fit: KernelFit | None, clock: ClockFit | None, *, 
         return None
     if fit.family == AMBIGUOUS:
         found.declined["kernel"] = fit.reason
+    if fit.note:
+        found.notes.append(f"kernel: {fit.note}")
     metered = fit.best.rate is not None
     if not hosted or (metered and clock is None):
         why = "nothing ties the reference's clock to that of the readings; stamps of the load on the host's clock would"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,9 +12,12 @@ from pmtpy.analysis.characterisation.forward import PARAMETERS, WANDER_SD, Probl
 from pmtpy.analysis.characterisation.kernel import Shape
 from pmtpy.analysis.characterisation.model_selection import Fit
 from pmtpy.analysis.signal.estimate import Z95, Estimate, robust_sd, rounding_error
+from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 
+_STANDS_OUT = 4.0  # standard deviations that noise alone does not reach in any of thousands of readings
+_GRAINS, _TAIL = 8.0, 8.0  # steps in a cell, and time constants, over which a response is summed
 _FAR = 0.5  # of a width: a step that long leaves the line that it was found along
 
 
@@ -46,7 +50,7 @@ def describe(problem: Problem, fit: Fit) -> Shape:
         fit.loss,
         robust_sd(fit.residuals),
         1.0 - float(np.mean(fit.residuals**2)) / float(np.var(problem.y)),
-        wander,
+        wander=wander,
     )
 
 
@@ -60,14 +64,19 @@ def errors(problem: Problem, fit: Fit, design: Floats) -> tuple[Noise, Spread]:
         seen = math.sqrt(float(fit.residuals @ fit.residuals) * flanks / max(flanks - followed, 1e-9))
         late = late * min(1.0, seen / max(float(np.linalg.norm(late)), 1e-300))
         late = np.where(np.abs(fit.residuals) > np.abs(late), fit.residuals, late)
-    prior = {-1: Number(float(fit.point[-1]), problem.rate_sd)}
+    prior = {i: Number(0.0, problem.reach_s) for i in range(2, 3 + len(widths_of(fit)))}
+    prior[-1] = Number(float(fit.point[-1]), problem.rate_sd)
     if problem.wanders:
         prior[-2] = Number(float(fit.point[-2]) - 1.0, WANDER_SD)
     return noise, Spread.of(problem.t, design, fit.residuals, noise, prior=prior, late=(late, fit.spread))
 
 
 def design_of(problem: Problem, fit: Fit) -> tuple[list[str], Floats]:
-    """Return the names of the parameters, and the derivatives of the readings by them, shape (n, p)."""
+    """Return the names of the parameters, and the derivatives of the readings by them, shape (n, p).
+
+    Of those that are differences of the reference, what stands out from its noise: between edges it does nothing but
+    scatter, and thousands of readings that nothing else moves would seem to tell when they were taken.
+    """
     known = {"wander": 0.1} if problem.wanders else {}
     names = ["offset", *(name for name in widths_of(fit)), *known, "rate"]
     steps = known | {"offset": problem.step_s, "rate": 0.02 * problem.rate_sd}
@@ -77,7 +86,30 @@ def design_of(problem: Problem, fit: Fit) -> tuple[list[str], Floats]:
         step[at] = steps.get(name, 0.02 * float(fit.point[at]))
         moved = problem.filtered(fit.point + step) - problem.filtered(fit.point - step)
         columns.append(fit.gain * moved / (2.0 * step[at]))
-    return ["gain", "intercept", *names], np.stack(columns, axis=1)
+    design = np.stack(columns, axis=1)
+    design[:, 2:] *= 1.0 - np.minimum(_scatter(problem, fit) / np.maximum(np.abs(design[:, 2:3]), 1e-300), 1.0) ** 2
+    return ["gain", "intercept", *names], design
+
+
+def _scatter(problem: Problem, fit: Fit) -> float:
+    """Return what the reference's noise alone makes of the derivative by the offset, at the most.
+
+    What the kernel lets through of it shows in what it makes of one cell of unit area; and there is no more noise than
+    the fit leaves.
+    """
+    step, cell = 2.0 * problem.step_s, problem.reference.cell_s
+    own = 0.0 if problem.own_s is None else float(np.median(problem.own_s))
+    grain = max(step, cell) / _GRAINS
+    t = np.arange(-2.0 * step, 2.0 * (step + cell) + own + fit.window + _TAIL * (fit.tau + float(fit.point[3])), grain)
+    pulse = PowerTrace.from_energy(np.array([-cell, 0.0, cell, 2.0 * cell]), np.array([0.0, 0.0, 1.0, 1.0]))
+    still, owns = np.zeros(len(t)), None if problem.own_s is None else np.full(len(t), own)
+    one = replace(problem, t=t, wander=still, own_s=owns, middle=0.0, respond=Responder(pulse))
+    shape = fit.point * [0.0, 1.0, 1.0, 1.0, 0.0, 0.0]
+    aside = problem.step_s * np.eye(len(PARAMETERS))[0]
+    through = grain * float(np.sum(one.filtered(shape) ** 2))
+    moved = (one.filtered(shape + aside) - one.filtered(shape - aside)) / step
+    noise = min(problem.noise * fit.gain**2, fit.loss / max(through, 1e-300))
+    return _STANDS_OUT * math.sqrt(noise * grain * float(np.sum(moved**2)))
 
 
 def _moved(problem: Problem, fit: Fit, noise: Noise, shift: dict[str, float]) -> Floats:

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, MIN_UPDATES, ONE_POLE, TWO_POLE
 from pmtpy.analysis.characterisation.model_selection import Fit
 from pmtpy.analysis.signal.clock_fit import RATE_SD
-from pmtpy.analysis.signal.estimate import minimise, robust_sd
+from pmtpy.analysis.signal.correlogram import sampled
+from pmtpy.analysis.signal.estimate import bend_sd, minimise, robust_sd
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.rows import Floats
@@ -33,6 +34,7 @@ _REST, _REST_SD = 0.125, 0.14
 _STEADY = 1e-4  # of a period
 _LATEST_S = 0.3  # beside three periods: the oldest end of a kernel; signed, the earliest lies a period in the future
 _EQUAL = 1e-3  # of a time constant: two that differ by less are taken to differ by so much
+_STEADY_SHARE = 0.25  # of the time a reference is taken to be steady; what it does else is the load's
 _GROWTH = 4.0  # how much further a rate found so far is trusted
 
 
@@ -55,6 +57,8 @@ class Problem:
     gain_sd: float
     step_s: float  # by which an offset is moved for a derivative
     late_s: float  # standard error of when the reference, or a reading, shows a change
+    noise: float  # spectral density of the noise on the reference, watts squared times seconds; 0: none is seen
+    reach_s: float  # half the length of the stretch in which an offset is looked for; a width is not wider either
     own_s: Floats | None = None  # over how much time before its instant each reading is a mean itself
     rest_w: float | None = None  # what was read before the load, at rest
 
@@ -126,8 +130,8 @@ def problem_of(
     """Return the problem of a series of updates; DeclinedError: too few of them, or constant power."""
     t, y = updates.t_s, updates.watts
     wander = np.zeros(len(t)) if updates.wander_s is None else updates.wander_s
+    first, last = ends(updates.period_s, lead_s)
     if metered:
-        first, last = ends(updates.period_s, lead_s)
         inside = (t > reference.start_s) & (t < reference.end_s) & reference.known(t - last, t - first)
         t, y, wander = t[inside], y[inside], wander[inside]
     if len(t) < MIN_UPDATES:
@@ -137,6 +141,7 @@ def problem_of(
         msg = "the power is constant: every kernel of unit area fits; use a load that varies"
         raise DeclinedError(msg)
     middle = float((t[0] + t[-1]) / 2.0) if pivot_s is None else pivot_s
+    step = max(2e-4, updates.period_s / 200.0)
     return Problem(
         t - middle,
         y,
@@ -150,8 +155,10 @@ def problem_of(
         math.hypot(RATE_SD if metered else 1e-6, updates.drift),
         metered,
         _GAIN_SD if metered else math.inf,
-        max(2e-4, updates.period_s / 200.0),
+        step,
         math.hypot(updates.jitter_s, reference.cell_s / math.sqrt(12.0) if metered else 0.0),
+        _noise(reference, step),
+        (last - first) / 2.0,
     )
 
 
@@ -163,10 +170,37 @@ def problem_of_means(edges_s: Floats, curve: PowerTrace, reference: PowerTrace, 
     cell = float(np.median(own))
     still, respond = np.zeros(len(own)), Responder(reference)
     t = np.asarray(edges_s[1:] - middle, np.float64)
-    late = math.hypot(curve.late_s, reference.late_s)
+    late, step = math.hypot(curve.late_s, reference.late_s), cell / 20.0
+    noise = _noise(reference, step)
     return Problem(
-        t, watts, still, middle, respond, reference, cell, 0.0, 0.0, rate_sd, True, math.inf, cell / 20.0, late, own
+        t,
+        watts,
+        still,
+        middle,
+        respond,
+        reference,
+        cell,
+        0.0,
+        0.0,
+        rate_sd,
+        True,
+        math.inf,
+        step,
+        late,
+        noise,
+        math.inf,
+        own,
     )
+
+
+def _noise(reference: PowerTrace, step_s: float) -> float:
+    """Return the spectral density of the noise on a reference, by how it bends over the steps of a derivative.
+
+    Cells may be means of two samples each, so that neighbours err alike: two of them are the least that shows it.
+    """
+    grain = 2.0 * max(step_s, reference.cell_s)
+    bends = bend_sd(sampled(reference, reference.start_s, reference.end_s, grain), _STEADY_SHARE)
+    return grain * bends**2 if bends > 0.0 else 0.0
 
 
 def widths_of(fit: Fit) -> list[str]:

@@ -34,6 +34,7 @@ class Shape:
     loss: float  # mean of Huber's loss, in watts squared
     residual_w: float  # robust standard deviation of the residuals
     r2: float  # share of the variance explained
+    bounded: bool = False  # offset and lag are only bounded: no reading moves with them
     wander: float = 1.0  # share that is believed of the wander which the phase of the updates was found to have
 
     def by_means(self, cell_s: float) -> Shape:
@@ -74,6 +75,16 @@ class KernelFit:
         rest = [s for s in self.shapes if s.family != self.best.family and share.get(s.family, 0.0) * NAMED > 1.0]
         named = self.family != AMBIGUOUS
         return (self.best, *(() if named else sorted(rest, key=lambda s: -share[s.family])))
+
+    @property
+    def note(self) -> str:
+        """Empty, or that the lag is not measured but bounded."""
+        if not self.best.bounded:
+            return ""
+        return (
+            "no reading shows an edge of the load half-way: the lag is only bounded, by the readings around the edges; "
+            "record more changes of the load"
+        )
 
     def spans(self, width: str) -> Estimate | None:
         """Return the ``"window_s"`` or ``"tau_s"`` that the best has, from none where a likely family has none of it.

@@ -22,8 +22,8 @@ from pmtpy.analysis.characterisation.description import describe, design_of, err
 from pmtpy.analysis.characterisation.forward import Problem, polish, problem_of, widths_of
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOTH, BOXCAR, ONE_POLE, TWO_POLE, KernelFit, Shape
 from pmtpy.analysis.characterisation.model_selection import (
+    FEW_READINGS,
     MINOR,
-    OUT_OF_QUESTION,
     Fit,
     choose,
     impure,
@@ -51,7 +51,7 @@ _MIN_R2 = 0.8
 _HOPELESS = 20.0  # times the least loss at the first, rough look: not followed further ...
 _FOLLOWED = 6  # ... nor are more of one family
 _SAME = 1e-3  # of a period, and of what is known of the rate: minima that are nearer are one
-_STEPS = (0.02, 0.3)  # of the width: the least and the most of a profile's first step; each is twice the one before
+_STEPS = (0.02, 0.1)  # of the width: the least and the most of a profile's first step; each is twice the one before
 _MOST_STEPS = 8
 _NARROWEST = 0.02  # of a period
 
@@ -133,10 +133,11 @@ def fit_kernel(
             rows = _profile(problem, shape, top, weights, (name, noise, low))
             kept = plausible([top, *(f for f, _ in rows)], problem.sound)
             rows = [(f, misfit if any(f is k for k in kept) else math.inf) for f, misfit in rows]
-            fit = profiled(fit, shape.family, name, [(f, misfit - low) for f, misfit in rows])
+            fit = profiled(fit, shape.family, name, [(f, misfit - low) for f, misfit in rows], problem.late_s)
             valley += [row for row in rows if row[1] < math.inf]
         rows = _profile(problem, shape, top, weights, ("offset", noise, low))
         kept = plausible([top, *(f for f, _ in rows)], problem.sound)
+        fit = profiled(fit, shape.family, "offset", [(f, misfit - low) for f, misfit in rows], problem.late_s)
         valley += [row for row in rows if any(row[0] is k for k in kept)]
     asked = [(f, noise.misfit(problem.t, f.residuals)) for f in fits]
     fit = with_doubt(fit, asked, valley, least, problem.period)
@@ -300,7 +301,7 @@ def _profile(
     name, noise, least = of
     column = {"offset": 0, "window": 1, "tau": 2}[name]
     estimate: Estimate | None = getattr(shape, f"{name}_s")
-    width = float(best.point[column]) if column else problem.period
+    width = max(float(best.point[column]), _NARROWEST * problem.period) if column else problem.period
     sd = estimate.half_width / Z95 if estimate is not None and shape.family == best.family else 0.0
     first = float(np.clip(sd / width, *_STEPS))
     found = []
@@ -319,7 +320,7 @@ def _profile(
                 start[0] = best.offset + change * width
             fit = polish(problem, best.family, start, weights, fixed=name)
             found.append((fit, noise.misfit(problem.t, fit.residuals)))
-            if found[-1][1] - least > OUT_OF_QUESTION:
+            if found[-1][1] - least > FEW_READINGS:
                 break
             point = fit.point
     return found

@@ -30,6 +30,7 @@ ALIKE = 0.15  # widths that differ by less, relative, are one minimum
 MINOR = 0.1  # share of a kernel's variance that a second width must have to count: the other moves by a twentieth
 _CLEAR = 3.0  # of losses: beyond it a fit that is not plausible is believed
 _AS_LIKELY = 3.84  # chi-squared of one parameter, 95 %
+FEW_READINGS = 18.5  # square of what Student's t reaches by chance, 95 %, where two readings decide
 OUT_OF_QUESTION = 2.0 * math.log(NAMED)  # minus twice the log-likelihood beyond that of the best
 
 
@@ -188,22 +189,45 @@ def with_doubt(
     return replace(fit, family=AMBIGUOUS if reason else fit.family, best=best, reason=reason)
 
 
-def profiled(fit: KernelFit, family: str, name: str, rows: list[tuple[Fit, float]]) -> KernelFit:
-    """Widen a width of one family to where its profile rises to what has one chance in twenty.
+def profiled(fit: KernelFit, family: str, name: str, rows: list[tuple[Fit, float]], late_s: float) -> KernelFit:
+    """Widen a width of one family to where its profile rises to what has one chance in twenty; and bound it.
 
-    ``rows`` are fits at other widths, beside their misfits beyond that of the best of this family; infinite where a
-    fit is not plausible.
+    Where an edge of the load lies between what two readings see, none of them moves with a width or with the offset,
+    and their covariance has no end; but as soon as one sees the edge it is off by much. ``rows`` are fits at other
+    widths, or other offsets, beside their misfits beyond that of the best of this family, infinite where a fit is not
+    plausible; ``late_s`` is by how much each edge may be off, which no misfit knows of.
     """
+    column, beside = f"{name}_s", 2.0 * math.sqrt(FEW_READINGS) * late_s
 
-    def wider(shape: Shape) -> Shape:
-        estimate = shape.window_s if name == "window" else shape.tau_s
+    def judged(shape: Shape) -> Shape:
+        estimate: Estimate | None = getattr(shape, column)
         if shape.family != family or estimate is None:
             return shape
-        ends = [_crossing(estimate.value, [(getattr(f, name), m) for f, m in rows], sign) for sign in (-1.0, 1.0)]
-        widened = replace(estimate, low=min(estimate.low, ends[0]), high=max(estimate.high, ends[1]))
-        return replace(shape, window_s=widened) if name == "window" else replace(shape, tau_s=widened)
+        at, value, low, high = [(getattr(f, name), m) for f, m in rows], estimate.value, estimate.low, estimate.high
+        if name != "offset":
+            low, high = min(low, _crossing(value, at, -1.0)), max(high, _crossing(value, at, 1.0))
+        out = [x for x, misfit in at if FEW_READINGS < misfit < math.inf]
+        low = max([low, *(x - beside for x in out if x < value)])
+        high = min([high, *(x + beside for x in out if x > value)])
+        found = Estimate(value, low, high)
+        if name == "offset":
+            narrower = low > estimate.low or high < estimate.high
+            return _inside(replace(shape, offset_s=found)) if narrower else shape
+        return replace(shape, window_s=found) if name == "window" else replace(shape, tau_s=found)
 
-    return replace(fit, best=wider(fit.best), shapes=tuple(wider(s) for s in fit.shapes))
+    return replace(fit, best=judged(fit.best), shapes=tuple(judged(s) for s in fit.shapes))
+
+
+def _inside(shape: Shape) -> Shape:
+    """Return a shape whose lag is no further off than its offset and its widths together may be."""
+    widths = [e for e in (shape.window_s and shape.window_s.scaled(0.5), shape.tau_s) if e is not None]
+    low, high = (
+        shape.offset_s.low + sum(max(e.low, 0.0) for e in widths),
+        shape.offset_s.high + sum(e.high for e in widths),
+    )
+    lag = shape.lag_s
+    found = Estimate(lag.value, max(min(low, lag.value), lag.low), min(max(high, lag.value), lag.high))
+    return replace(shape, lag_s=found, bounded=found != lag)
 
 
 def _crossing(value: float, rows: list[tuple[float, float]], sign: float) -> float:

@@ -30,7 +30,6 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _MOST_UPDATES = 20_000  # a stream that delivers more is no register whose window could be asked for
-_LEAD_S = 1.5  # a curve was moved by its whole lag, so its kernel may end this far in the future
 _REPEATS = 1.5  # rows this much closer than the updates repeat them
 _WORSE = 1.5  # unexplained variance of a kernel over that of the alignment, above which it is not the response
 _SAME_UNIT = 0.5  # no sensor shows less of the power, or as much more
@@ -189,7 +188,7 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
         kept = shown(updates, base.shape, fit, found.middle_s)
         points = Points(*filtered(kept, base.shape, fit.best, found.middle_s))
     line = (transfer.note, _units(transfer.gain.value)) if transfer is not None else ()
-    notes = tuple(filter(None, (found.note, *line, _holes(p), _holes(base))))
+    notes = tuple(filter(None, (found.note, fit.note if fit is not None else "", *line, _holes(p), _holes(base))))
     left = np.empty(0)
     if transfer is not None:
         left = points.shown_w - transfer.gain.value * points.reference_w - transfer.intercept_w.value
@@ -270,12 +269,14 @@ def _kernel(p: Prepared, updates: Updates, base: Prepared, found: Alignment, *, 
         raise DeclinedError(msg)
     rate_sd = ONE_CLOCK_RATE if one_clock else None
     pivot_s = found.middle_s
+    # A curve was moved by its whole lag, so that its kernel begins in the future; how wide it is the alignment tells.
+    wide = updates.period_s + abs(found.width_s.value)
     fit = fit_kernel(
         updates,
         base.shape,
         metered=True,
-        lead_s=_LEAD_S,
-        within_s=found.repeats_s / 2.0,
+        lead_s=2.0 * wide,
+        within_s=min(found.repeats_s / 2.0, wide),
         pivot_s=pivot_s,
         rate_sd=rate_sd,
     )

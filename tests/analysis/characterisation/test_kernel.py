@@ -339,11 +339,28 @@ def test_of_a_fast_square_a_short_window_before_a_low_pass_takes_nothing_from_it
 
 @pytest.mark.parametrize("phase_s", [0.0, 0.03, 0.06, 0.09])
 def test_one_step_whose_edges_few_readings_see_leaves_lag_and_clock_rate_as_open_as_they_are(phase_s: float) -> None:
-    # Three tenths of the time are seen: an edge in the rest may be anywhere in it.
+    # Three tenths of the time are seen: an edge in the rest may be anywhere in it, but not in another update.
     model = SensorModel(0.1, 0.03, window_s=0.03, gain=0.95, offset_w=-3.0, noise_w=0.2, step_w=0.01)
     bench = Bench(np.array([5.0, 12.04]) + phase_s, 18.0)
     best = fit_kernel(bench.updates(model), bench.counted(rate=6e-4), metered=True, lead_s=1.5, pivot_s=9.0).best
     assert best.rate is not None
     assert best.rate.contains(6e-4)
     assert best.lag_s.contains(0.015)
+    assert best.lag_s.half_width < 0.2
     assert best.gain.contains(0.95)
+
+
+def test_edges_that_no_reading_sees_bound_the_lag_by_the_readings_around_them() -> None:
+    # Of each period the last 40 ms are seen, and the load switches 30 ms after updates: it may be 30 ms to either side.
+    u = np.asarray(0.1 * np.arange(1, 180), np.float64)
+    power = Power(np.array([5.03, 12.03]), np.array([60.0, 210.0, 60.0]))
+    shown = Sensor(0.1, DrawnKernel("boxcar", 0.04)).readings(power, u, np.random.default_rng(1))
+    edges = np.array([-1.0, 5.03, 12.03, 20.0])
+    r = np.asarray(0.001 * np.arange(-1000, 20000), np.float64)
+    joules = np.interp(r, edges, np.concatenate([[0.0], np.cumsum(power.watts * np.diff(edges))]))
+    meter = PowerTrace.from_energy(r, np.asarray(joules, np.float64))
+    best = fit_kernel(Updates(np.arange(1, 180), u, shown, 0.1), meter, metered=True, lead_s=1.5, rate_sd=1e-6).best
+    assert best.bounded
+    assert best.lag_s.low <= 0.02 - 0.028
+    assert best.lag_s.high >= 0.02 + 0.028
+    assert best.lag_s.half_width < 0.2

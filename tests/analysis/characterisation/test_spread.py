@@ -77,6 +77,19 @@ def test_a_parameter_that_two_readings_decide_has_hardly_a_degree_of_freedom() -
     assert spread.freedom(np.array([1.0, 0.0])) > 50.0
 
 
+def test_what_is_known_beforehand_takes_no_part_in_the_doubt_of_few_readings() -> None:
+    design = np.stack([np.ones(100), np.isin(np.arange(100), (40, 41))], axis=1).astype(np.float64)
+    noise, late = Noise(np.full(100, 0.01), 1e-8), (np.zeros(100), 0.1)
+    # Two readings of 0.1 tell it to 0.07; as much is known of it beforehand, so half of it is theirs.
+    alone, half = (
+        Spread.of(0.1 * np.arange(100.0), design, np.zeros(100), noise, prior={1: Number(0.0, u)}, late=late)
+        for u in (1e6, 0.1 / np.sqrt(2.0))
+    )
+    mix = np.array([0.0, 1.0])
+    assert half.deviation(mix) == pytest.approx(alone.deviation(mix) / np.sqrt(2.0), rel=0.02)
+    assert half.freedom(mix) > 3.0 * alone.freedom(mix)
+
+
 def test_one_step_leaves_the_line_open_by_what_boards_are_off_it_and_many_blocks_by_what_is_seen() -> None:
     # R2 = 0.9999 over even levels: 0.34 % of the range each, so 0.48 % of the gain; the low level is at zero.
     step, many = np.repeat([0.0, 100.0, 0.0], 20), np.tile(np.repeat([0.0, 100.0], 5), 16)

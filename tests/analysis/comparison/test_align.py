@@ -78,6 +78,22 @@ def test_stated_intervals_cover_the_truth() -> None:
     assert hits >= 51
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_the_noise_between_the_few_edges_of_two_streams_does_not_tell_their_rate(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    edges, levels = np.array([2.4, 2.7, 3.0, 3.3]), np.array([60.0, 180.0, 60.0, 180.0, 60.0])
+    rate, t, r = 4e-4, np.arange(0.2, 9.9, 1e-3), np.arange(0.0, 10.0, 5e-4)
+    meter = levels[np.searchsorted(edges, r)] + 0.5 * rng.standard_normal(len(r))
+    watts = levels[np.searchsorted(edges, t)] + 0.5 * rng.standard_normal(len(t))
+    found = align(PowerTrace.from_samples((t - 5.0) * (1.0 + rate) + 5.0, watts), PowerTrace.from_samples(r, meter))
+    assert found.rate is not None
+    assert found.rate.contains(rate)
+    assert found.lag_s.contains(rate * (found.middle_s - 5.0))
+    # An edge between two samples 1 ms apart may be anywhere between: no less is known of the rate by four.
+    least = 1.96 * 1e-3 / np.sqrt(12.0) / np.sqrt(np.sum((edges - np.mean(edges)) ** 2))
+    assert found.rate.half_width > 0.8 * least
+
+
 def test_constant_power_is_declined() -> None:
     t, watts = samples(load(), 0.01)
     flat = PowerTrace.from_samples(t, np.full(len(t), 100.0))
