@@ -90,10 +90,10 @@ class Counter:
         self._begin(0)
 
     def mean_watts(self) -> float:
-        """Return the mean power from where it began to count to its last move; 0 where it has not moved."""
+        """Return the mean power from where it began to count to its last move; NaN where it has not moved."""
         began_ns, first = self._begun
         counts, passed_s = self.old - first, (self.moved_ns - began_ns) * 1e-9
-        return max(0.0, counts * self.scale / passed_s) if passed_s > 0.0 else 0.0
+        return max(0.0, counts * self.scale / passed_s) if passed_s > 0.0 else math.nan
 
     def _begin(self, t_ns: int) -> None:
         self.moved_ns = t_ns

@@ -58,7 +58,10 @@ class Integrator:
         self.doubts: dict[int, tuple[int, str]] = {}
 
     def rested_watts(self, out: int, since_ns: int) -> float:
-        """Return the mean power up to the last move of a column's counter, where that was before an instant; else 0."""
+        """Return the mean power up to the last move of a column's counter, where that was before an instant; else 0.
+
+        NaN: it has not moved since it began to count.
+        """
         for column, counter in (*self._plain, *self._counters):
             if column == out and isinstance(counter, Counter) and counter.moved_ns <= since_ns:
                 return counter.mean_watts()

@@ -131,7 +131,8 @@ def found_of(runs: Sequence[Measurement]) -> Found:
     if n > 1:
         mean, _, scatter = repeated(joules)
     shared = math.fsum(_shared_u(m) for m in runs) / n
-    own = math.fsum(math.sqrt(max(0.0, m.uncertainty_joules**2 - _shared_u(m) ** 2)) for m in runs) / n / math.sqrt(n)
+    # NaN stays: max() keeps its first argument where nothing is larger.
+    own = math.fsum(math.sqrt(max(m.uncertainty_joules**2 - _shared_u(m) ** 2, 0.0)) for m in runs) / n / math.sqrt(n)
     return Found(
         mean,
         math.fsum(m.seconds for m in runs) / n,
@@ -161,9 +162,10 @@ def judge(found: Found, budget: Budget) -> tuple[str, str]:
         amount = f"{value:.4g} {unit} +- {half:.2g}"
         if not (math.isfinite(value) and math.isfinite(half)) or found.coverage < ENOUGH:
             verdicts.append("unresolved")
-            said.append(
-                f"the sensor knows {found.coverage:.0%} of the test, too little for the budget of {limit:g} {unit}"
-            )
+            knows = f"the sensor knows {found.coverage:.0%} of the test, too little"
+            if math.isfinite(value) and found.coverage >= ENOUGH:
+                knows = f"how far to trust the {value:.4g} {unit} of the sensor is not known, too little"
+            said.append(f"{knows} for the budget of {limit:g} {unit}")
         elif value - half > limit:
             verdicts.append("over")
             said.append(f"{amount} is over the budget of {limit:g} {unit}")

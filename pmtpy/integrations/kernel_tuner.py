@@ -347,6 +347,10 @@ def _means(stem: str, measured: Sequence[Measurement]) -> dict[str, float]:
         least = min((m.coverage for m in measured), default=0.0)
         msg = f"{stem}: the energy of no run of the kernel is known (of one, only {least:.0%} of it)"
         raise CoverageError(msg)
+    counted = [m for m in counted if math.isfinite(m.uncertainty_joules)]
+    if not counted:
+        msg = f"{stem}: of no run of the kernel is known how far to trust its energy: {'; '.join(measured[0].warnings)}"
+        raise CoverageError(msg)
     # Of a run, up to a twentieth may be unknown: it is taken to be like the rest.
     joules = [m.joules / m.coverage for m in counted]
     watts = [m.watts for m in counted]

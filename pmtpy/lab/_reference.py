@@ -89,7 +89,7 @@ def of_meter(sensor: Sensor, seen: Recent, name: str, start_ns: int) -> Referenc
         except CoverageError:  # it was opened later, or keeps less
             return Known()
         found = interval_energy(made, a, b)
-        if not found.coverage >= 1.0:
+        if not (found.coverage >= 1.0 and math.isfinite(found.uncertainty_joules)):
             return Known()
         shared = math.hypot(*(joules for part, joules in found.components if part in _IN_COMMON))
         own = math.sqrt(max(0.0, found.uncertainty_joules**2 - shared**2))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, of_product, sum_budgets, uncertainty_budget
+from pmtpy.analysis.uncertainty.budget import STANDSTILL, UncertaintyBudget, of_product, sum_budgets, uncertainty_budget
 from pmtpy.analysis.uncertainty.channel_times import is_power
 from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected, late_joules, summarise
 from pmtpy.core.channel import Channel, Derivation
@@ -217,8 +217,8 @@ def _witnessed(found: list[Found], layout: Layout, seconds: float) -> list[Found
 
 def _held_against_part(whole: Found, part: Found, seconds: float) -> Found:
     """Take the energy of a part that one of its own parts exceeds for not known: at least the part was used."""
-    excess = part.joules - whole.joules
-    allowed = math.hypot(whole.budget.uncertainty_joules, part.budget.uncertainty_joules)
+    excess, own = part.joules - whole.joules, _known(whole.budget)
+    allowed = math.hypot(own.uncertainty_joules, part.budget.uncertainty_joules)
     if whole.uncovered_s or not excess > _CONTRADICTION_SD * allowed:
         return whole
     warning = (
@@ -226,12 +226,12 @@ def _held_against_part(whole: Found, part: Found, seconds: float) -> Found:
         " J; one of the two is wrong, so its energy is not known"
     )
     span = ("contradiction", math.hypot(excess, part.budget.uncertainty_joules))
-    budget = UncertaintyBudget.of([span, *whole.budget.components], (*whole.budget.warnings, warning))
+    budget = UncertaintyBudget.of([span, *own.components], (*own.warnings, warning))
     return replace(whole, uncovered_s=seconds, budget=budget)
 
 
 def _held_against(counter: Found, powers: Sequence[Found], seconds: float) -> Found:
-    channel, own, power = counter.channel, counter.budget, powers[0]
+    channel, own, power = counter.channel, _known(counter.budget), powers[0]
     apart = [abs(counter.joules - p.joules) for p in powers]
     allowed = [math.hypot(own.uncertainty_joules, p.budget.uncertainty_joules) for p in powers]
     # A part-time power may miss the load; then the average, which sees all of it, is on the counter's side.
@@ -239,7 +239,8 @@ def _held_against(counter: Found, powers: Sequence[Found], seconds: float) -> Fo
     # However uncertain the power is: a counter that has not moved for several refreshes has not counted it.
     still = counter.joules < channel.smallest_step and seconds >= _STILL_REFRESHES * (channel.refresh_s or math.inf)
     still = still and power.joules > 10 * channel.smallest_step
-    if not still and (apart[0] <= _CONTRADICTION_SD * allowed[0] or agreed):
+    contradicted = still or not (apart[0] <= _CONTRADICTION_SD * allowed[0] or agreed)
+    if not contradicted and own is counter.budget:
         return counter
     warning = (
         f"{channel.name}: the counter says {counter.joules:.4g} J and {power.channel.name} {power.joules:.4g} J, "
@@ -247,5 +248,11 @@ def _held_against(counter: Found, powers: Sequence[Found], seconds: float) -> Fo
         " missed the load), and the uncertainty of the counter now spans both"
     )
     span = ("contradiction", math.hypot(apart[0], power.budget.uncertainty_joules))
-    budget = UncertaintyBudget.of([span, *own.components], (*own.warnings, warning))
-    return replace(counter, budget=budget)
+    warnings = (*own.warnings, warning) if contradicted else own.warnings
+    return replace(counter, budget=UncertaintyBudget.of([span, *own.components], warnings))
+
+
+def _known(budget: UncertaintyBudget) -> UncertaintyBudget:
+    """Return what is known of a counter that has never moved, where others tell what its part used."""
+    known = [c for c in budget.components if c[0] != STANDSTILL]
+    return budget if len(known) == len(budget.components) else UncertaintyBudget.of(known, budget.warnings)

@@ -77,7 +77,8 @@ class Kept:
     stretches: tuple[Frame, ...]  # the rows, in order; of a long interval the middle may be missing
     remarks: Remarks
     doubts: Mapping[int, str]  # why energy of a channel is not known, by its place
-    rested_watts: tuple[float, ...]  # for each channel: mean power of a counter that rests, up to then
+    # for each channel: mean power of a counter that rests, up to then; NaN: it has rested since it began to count
+    rested_watts: tuple[float, ...]
     streaming: bool
     carry_s: float
     of_late: Sequence[tuple[float, float]]

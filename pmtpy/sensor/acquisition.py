@@ -344,7 +344,7 @@ class Acquisition:
         return why if t_ns >= since_ns else ""
 
     def rested_watts(self, column: int, since_ns: int) -> float:
-        """Return the mean power up to the last move of a counter, where that was before an instant; else 0."""
+        """Return what :meth:`Integrator.rested_watts` does."""
         return self._curve.rested_watts(column, since_ns)
 
     def around(

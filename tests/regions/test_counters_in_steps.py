@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -36,11 +38,45 @@ class Register(PolledSource):
         pass
 
 
-def regions(shows: Callable[[float], float], *spans: tuple[float, float], polled: bool = True) -> list[Measurement]:
+class Meter(Register):
+    """One power in microwatts."""
+
+    def __init__(self, clock: ManualClock, shows: Callable[[float], float]) -> None:
+        super().__init__(clock, shows)
+        self.channels = (
+            Channel("rail", Quantity.POWER, scale=1e-6, domain="host/rail", max_watts=20_000, gain_u=0.03),
+        )
+
+
+class Powered(Register):
+    """One of a part that always uses some power, and 250 W at the most."""
+
+    def __init__(self, clock: ManualClock, shows: Callable[[float], float]) -> None:
+        super().__init__(clock, shows)
+        self.channels = (replace(self.channels[0], least_watts=0.02, max_watts=250.0),)
+
+
+class Both(Register):
+    """Its counter stands; the power of the same rail is ``shows``, in microwatts."""
+
+    def __init__(self, clock: ManualClock, shows: Callable[[float], float]) -> None:
+        super().__init__(clock, shows)
+        self.channels = (*self.channels, replace(Meter(clock, shows).channels[0], name="power"))
+
+    def poll(self) -> Sequence[float]:
+        return [5e8, *super().poll()]
+
+
+def regions(
+    shows: Callable[[float], float],
+    *spans: tuple[float, float],
+    polled: bool = True,
+    make: type[Register] = Register,
+) -> list[Measurement]:
     """Measure regions by a new sensor, which is polled before and between them, or not."""
     clock = ManualClock()
     begin_ns, found = clock.now_ns(), []
-    with Sensor(Register(clock, shows), "test", clock) as sensor:
+    with Sensor(make(clock, shows), "test", clock) as sensor:
         made = acquisition_of(sensor)
 
         def run(until: float, step: float) -> None:
@@ -131,24 +167,41 @@ def test_one_that_stands_for_longer_than_rows_are_kept_is_as_uncertain(cut: floa
         assert any("its counter did not move" in w for w in measured.warnings)
 
 
-def test_a_part_that_was_off_all_along_is_known_to_a_step() -> None:
-    _, measured = regions(lambda _: 5e8, (2.0, 3.0), (20.0, 30.0))
-    assert measured.uncertainty_joules < 1e-5
+def test_of_one_that_never_moved_nothing_is_known() -> None:
+    """The part is off, or the counter does not count: a tiny uncertainty would say that the part is off."""
+    for measured in regions(lambda _: 5e8, (0.0, 0.001), (2.0, 3.0), (20.0, 30.0)):
+        for one in (measured, measured.channels["rail"]):
+            assert math.isnan(one.uncertainty_joules)
+            assert "uncertainty not known" in str(one)
+            assert any("has not moved since it was first read" in w for w in one.warnings)
 
 
-class Meter(Register):
-    """One power in microwatts."""
+def test_one_that_has_moved_since_is_known_from_then_on() -> None:
+    before, first, after = regions(lambda t: flows(max(t, 3.0)), (1.0, 2.0), (2.5, 3.5), (4.0, 5.0))
+    assert math.isnan(before.uncertainty_joules)
+    assert first.joules == pytest.approx(50.0, abs=2.0 * WATTS * POLL_S)
+    assert abs(first.joules - 50.0) < 2.0 * first.uncertainty_joules
+    assert after.joules == pytest.approx(100.0, rel=1e-4)
+    assert after.uncertainty_joules < 6.0
 
-    def __init__(self, clock: ManualClock, shows: Callable[[float], float]) -> None:
-        super().__init__(clock, shows)
-        self.channels = (
-            Channel("rail", Quantity.POWER, scale=1e-6, domain="host/rail", max_watts=20_000, gain_u=0.03),
-        )
+
+def test_a_powered_part_has_at_most_used_its_limit_before_its_counter_first_moves() -> None:
+    """Rests of 1 s are not doubted yet where no refresh is stated."""
+    (soon,) = regions(lambda t: flows(max(t, 3.0)), (0.1, 0.6), make=Powered)
+    assert (soon.joules, soon.coverage) == (0.0, 1.0)
+    assert soon.uncertainty_joules == pytest.approx(250.0 * 0.5 / 3**0.5)
 
 
-def test_a_power_that_shows_nothing_but_zero_is_not_certain_to_be_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "Register", Meter)
-    (measured,) = regions(lambda _: 0.0, (2.0, 4.0))
+@pytest.mark.parametrize("watts", [0.0, 60.0])
+def test_the_power_of_the_same_part_tells_what_one_that_never_moved_may_have_missed(watts: float) -> None:
+    (measured,) = regions(lambda _: watts * 1e6, (2.0, 3.0), make=Both)
+    rail, power = measured.channels["rail"], measured.channels["power"]
+    assert rail.uncertainty_joules == pytest.approx(math.hypot(watts, power.uncertainty_joules), rel=0.01)
+    assert any("the counter says 0 J" in w for w in rail.warnings) == bool(watts)
+
+
+def test_a_power_that_shows_nothing_but_zero_is_not_certain_to_be_none() -> None:
+    (measured,) = regions(lambda _: 0.0, (2.0, 4.0), make=Meter)
     assert measured.joules == 0.0
     # Less than a step of a watt.
     assert 1.0 * 2.0 / np.sqrt(12.0) < measured.uncertainty_joules < 1.0 * 2.0
@@ -156,7 +209,7 @@ def test_a_power_that_shows_nothing_but_zero_is_not_certain_to_be_none(monkeypat
         "rail: it showed 0 W all the time: the part is off or uses less than a step of 1 W, or the sensor does not "
         "measure"
     )
-    off_for_once, on = regions(lambda t: 50e6 * (t > 5.0), (2.0, 3.0), (6.0, 7.0))
+    off_for_once, on = regions(lambda t: 50e6 * (t > 5.0), (2.0, 3.0), (6.0, 7.0), make=Meter)
     assert "0 W" in off_for_once.warnings[0]
     assert not any("0 W" in w for w in on.warnings)
 
@@ -166,12 +219,6 @@ def test_the_last_move_before_a_rest_does_not_tell_the_power(row: float) -> None
     """The counter stops soon after a row, so that the next one shows a part of a move."""
     (measured,) = regions(lambda t: flows(min(t, 3.0 + row)), (2.0, 4.0))
     assert measured.components[0][1] > 0.9 * WATTS / np.sqrt(3.0)
-
-
-def test_a_counter_that_never_moves_is_not_passed_over() -> None:
-    (measured,) = regions(lambda _: 5e8, (2.0, 3.0))
-    assert measured.joules == 0.0
-    assert any("or the counter stands still" in w for w in measured.warnings)
 
 
 def test_a_restart_before_a_region_is_not_its_own() -> None:

@@ -47,6 +47,7 @@ _NEVER_SEEN = math.sqrt(2.0 / 3.0)
 DOUBTFUL_SHARE = 0.1  # of an energy that is open, or of a region whose rows have not come: above it this is said
 # Steps of powers are finer, where they are not stated: the coarsest known are those of POWER9's firmware.
 _COARSEST_W = 1.0
+STANDSTILL = "standstill"  # the component of a counter that has never moved
 # Components that come from the load and the two instants, which all channels share.
 _SHARED = frozenset({"edges", "ahead", "lag", "clock", "unresolved", "uncovered", "reconstruction"})
 # Two-sided 95 % quantiles of Student's t for 1 to 10 degrees of freedom.
@@ -90,6 +91,7 @@ def uncertainty_budget(channel: Channel, seen: IntervalStatistics) -> Uncertaint
         "clock": seen.clock_joules,  # all rows may be shifted by as much
         "sampling": judge.sampling(),
         "unresolved": judge.unresolved(),
+        STANDSTILL: judge.standstill(),
         "uncovered": judge.uncovered(),
         "lost": judge.lost(),
         "drop-out": seen.dropped_joules,
@@ -247,7 +249,8 @@ class _Judge:
         seen = self.seen
         if not self.power:
             # One that has rested since before: it stands still, or the part uses nothing (the same as a long age).
-            rested_j = 0.0 if seen.joules else seen.rested_watts * (seen.seconds - seen.uncovered_s) / _BOUND
+            rests = not seen.joules and not self._never_moved()
+            rested_j = seen.rested_watts * (seen.seconds - seen.uncovered_s) / _BOUND if rests else 0.0
             return max(math.sqrt(self._counted(seen.start) + self._counted(seen.end)), math.sqrt(2.0) * rested_j)
         sample, window = self.sample_s, 0.0 if self.mean else self.window_s  # a mean's window is its sample interval
         fast = _FAST * (seen.alternating_watts * sample) ** 2
@@ -310,6 +313,21 @@ class _Judge:
         top = limit if limit is not None else 2.0 * max(self.mean_w, seen.peak_watts)
         return (1.0 - seen.seconds / self.needed_s) * min(top * seen.seconds, seen.most_joules) / _RECTANGULAR
 
+    def _never_moved(self) -> bool:
+        """Whether a counter has stood since it began to count."""
+        return math.isnan(self.seen.rested_watts) and not self.seen.joules
+
+    def standstill(self) -> float:
+        """Nothing tells a part that is off from a counter that does not count, where it has never been seen to.
+
+        A part that is powered may have used as much as its limit by the time at which the rest is doubted.
+        """
+        known_s = self.seen.seconds - self.seen.uncovered_s
+        if not self._never_moved() or known_s <= 0.0:
+            return 0.0
+        limit = self.channel.max_watts if self.channel.least_watts > 0.0 else None
+        return math.nan if limit is None else limit * known_s / _BOUND
+
     def uncovered(self) -> float:
         """Time without known energy may have held as much as the rest; without any rest, up to the channel's limit.
 
@@ -340,7 +358,12 @@ class _Judge:
         behind = seen.uncovered_s > 0 and seen.behind_s > seen.extrapolated_s
         if seen.rows == 0 and self.power and not out and not behind:
             out.append(f"{name}: no reading falls into the region of {_duration(seen.seconds)}")
-        if not self.power and not seen.joules and seen.seconds > max(self.refresh_s, seen.uncovered_s):
+        if math.isnan(components[STANDSTILL]):
+            out.append(
+                f"{name}: its counter has not moved since it was first read: the part is off, or the counter does not "
+                "count, and it does not tell which"
+            )
+        elif not self.power and not seen.joules and seen.seconds > max(self.refresh_s, seen.uncovered_s):
             out.append(
                 f"{name}: its counter did not move in {_duration(seen.seconds)}: the part used less than a step of "
                 f"{self.step:.2g} J, or the counter stands still"

@@ -67,7 +67,8 @@ class IntervalStatistics(NamedTuple):
     dropped_joules: float = 0.0
     # standard uncertainty of what a power was while its register was not renewed though it was due
     skipped_joules: float = 0.0
-    rested_watts: float = 0.0  # power of a counter before the rest that has lasted since before the interval
+    # power of a counter before the rest that has lasted since before the interval; NaN: since it began to count
+    rested_watts: float = 0.0
     behind_s: float = 0.0  # how much older than the end of the interval the newest row is
 
 
@@ -88,5 +89,6 @@ class Interval(NamedTuple):
     carry_s: float = math.inf  # how long the power of the newest row was taken to go on beyond it, where none has come
     # for each channel of a stream whose rows are late: the smallest and the largest power of late; empty: they are not
     of_late: Sequence[tuple[float, float]] = ()
-    # for each channel: power of a counter before a rest that has lasted since before the interval; empty: none does
+    # for each channel: power of a counter before a rest that has lasted since before the interval (NaN: since it began
+    # to count); empty: none does
     rested_watts: Sequence[float] = ()

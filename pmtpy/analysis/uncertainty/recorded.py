@@ -41,6 +41,10 @@ def recorded_uncertainties(layout: Layout, t_s: Floats, watts: Floats, joules: F
         moved = np.ones((len(powers), len(t_s)), np.bool_)
         moved[:, 1:] = np.diff(joules.T[1:], axis=1) > 0
         moved[powers] = True
+    # Energies of recordings count from their first row.
+    so_far = joules[t_s <= interval.seconds, 1:].max(axis=0, initial=0.0)
+    rests = [math.nan if not (power or joule) else 0.0 for power, joule in zip(powers, so_far.tolist(), strict=True)]
+    interval = interval._replace(rested_watts=rests)
     seen = summarise(layout.energy, t_s, watts.T[1:], interval, moved)
     budgets = [uncertainty_budget(c, lag_corrected(c, s)) for c, s in zip(layout.energy, seen, strict=True)]
     unknown[1:] = [budget.uncertainty_joules for budget in budgets]
