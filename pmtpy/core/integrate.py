@@ -268,9 +268,7 @@ class Integrator:
             self._watts[out] = self._believed(out, channel, self._sample(counts, channel, i, j), t_ns)
         first, self._started = not self._started, True
         if not first:
-            self._uncover(
-                t_ns, dict.fromkeys(range(1, len(self._watts)), (dt_ns, "the device restarted, or was opened anew"))
-            )
+            self._uncover(t_ns, dict.fromkeys(range(1, len(self._watts)), (dt_ns, "the device restarted")))
 
     def _add(self, t_ns: int, counts: Sequence[float], dt_ns: int, *, gap: bool) -> None:
         """Add the energy of one interval, of all but plain counters."""

@@ -60,6 +60,11 @@ class Curve:
         """When energy of a column was last not known, and why; (0, "") if it always was."""
         return self._integrator.doubts.get(column, (0, ""))
 
+    def explain(self, why: str) -> None:
+        """Say why no energy of any column is known before the newest rows."""
+        columns = range(1, len(self._integrator.layout.names))
+        self._integrator.doubts |= dict.fromkeys(columns, (self.newest_ns or 0, why))
+
     def rested_watts(self, column: int, since_ns: int) -> float:
         """The mean power up to the last move of a counter, where that was before an instant; else 0."""
         return self._integrator.rested_watts(column, since_ns)

@@ -144,9 +144,12 @@ class Intake:
             for _, label in taken.marks:
                 if label in self._sent:
                     self._sent.remove(label)
-        if self._resumed and (isinstance(taken, Row) or len(taken)):
+        resumed = self._resumed and (isinstance(taken, Row) or len(taken) > 0)
+        if resumed:
             taken, self._resumed = self._resuming(taken), False
         rows = self.curve.advance(taken)
+        if resumed:
+            self.curve.explain("the sensor was opened again")
         if rows is not None:
             if self._labels.waiting:
                 rows = self._labels.onto(rows)

@@ -167,6 +167,16 @@ def test_states_of_different_sensors_do_not_mix() -> None:
             pmt.joules(a, a, "gpu")
 
 
+def test_states_of_two_openings_of_one_target_do_not_mix() -> None:
+    with pmt.create("rapl:virtual", load="constant:60") as sensor:
+        before, again = sensor.read(), sensor.read()
+    with pmt.create("rapl:virtual", load="constant:60") as sensor:
+        for use in (pmt.joules, pmt.watts, pmt.seconds):
+            assert use(before, again) >= 0.0
+            with pytest.raises(pmt.TargetError, match="was closed and opened again between the two states"):
+                use(before, sensor.read())
+
+
 def test_marks_are_in_the_history_on_the_row_they_belong_to() -> None:
     clock, _, sensor = counter_sensor()
     with sensor:
@@ -350,6 +360,7 @@ def test_a_lost_sensor_is_opened_again_and_its_curve_goes_on_with_a_gap() -> Non
         assert m.joules == pytest.approx(50 * 4.0, abs=1e-5)  # after the opening; before it nothing was read since
         assert m.coverage == pytest.approx(0.4)
         assert any("no energy is known" in w for w in m.warnings)
+        assert "package0: the sensor was opened again" in m.warnings
         clock.advance(200.0)
         after = sensor.read()
         with pytest.warns(UserWarning, match="the energy of 6 s of the 210 s"):
