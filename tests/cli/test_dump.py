@@ -53,6 +53,33 @@ def test_a_dump_that_is_stopped_ends_cleanly(started: Started, tmp_path: Path, n
     assert path.read_bytes().endswith(b"\n")
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to find the processes of a group")
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_signal_to_every_process_of_a_dump_ends_it_whole(
+    started: Started, board: VirtualBoard, tmp_path: Path, suffix: str
+) -> None:
+    """As systemd and Slurm end a job: the relay that reads the port is told as well."""
+    path = tmp_path / f"run.{suffix}"
+    child = started("dump", f"powersensor3:{board.path}", "-f", path)
+    wait_for(lambda: size(path) > 100_000)
+    family = [child.pid, *_descendants(child.pid)]
+    assert len(family) > 1
+    for pid in family:
+        os.kill(pid, signal.SIGTERM)
+    _, errors = child.communicate(timeout=120)
+    assert child.returncode == 0, errors
+    table = pmt.load(path)
+    assert table.attrs["complete"] is True
+    assert len(table) > 1000
+    assert not table["lost"].any()
+
+
+def _descendants(pid: int) -> list[int]:
+    """Processes that a process has started, and that these have."""
+    own = [int(p) for task in Path(f"/proc/{pid}/task").iterdir() for p in (task / "children").read_text().split()]
+    return [*own, *(each for one in own for each in _descendants(one))]
+
+
 def test_a_killed_dump_leaves_whole_lines_and_a_quiet_board(
     started: Started, board: VirtualBoard, tmp_path: Path
 ) -> None:

@@ -112,6 +112,9 @@ def test_damaged_frames_are_lost_counted_and_never_invented(fault: str) -> None:
     assert lost >= 0.9 * len(set(log.damaged)) - 6 if "lose" in fault else lost > 0
     assert inner(source).damaged > 0
     assert inner(source).skipped_bytes > 0
+    whole = source.remarks(int(blocks[0].t_ns[0]) - 1, clock.now_ns()).warnings
+    for said in (f"damaged {inner(source).damaged} times", f"{inner(source).skipped_bytes} bytes belonged to no whole"):
+        assert any(said in warning for warning in whole), whole
     levels = {tuple(row) for b in blocks for row in np.asarray(b.raw).tolist()}
     assert len(levels) == 1, "a constant load without noise has one set of levels"
     source.close()
