@@ -24,6 +24,7 @@ _STEP_S = 0.008  # one step of the OCC's copying, nominally
 _OLD_NS = 500_000_000  # ten times the period of the buffers, and then some: the OCC does not update any more
 _DEAD_NS = 10_000_000_000  # a restart of the OCC takes seconds
 _FUTURE_NS = 100_000_000  # how far a stamp may lie ahead of what is possible: errors of the first guess, twice
+_UNEVEN_CYCLES = 2.0  # blocks are refreshed out of step; a pause of one of them is longer
 _CONTRADICTED_NS = 200_000_000  # what contradicts the past for so long is not a torn record but a new past
 
 
@@ -38,12 +39,17 @@ class Wanted:
     chip: str
 
     @property
+    def nominal_s(self) -> float:
+        """Time from one filled buffer to the next by the number of steps."""
+        return (self.chunks + 1) * _STEP_S
+
+    @property
     def cycle_s(self) -> float:
-        """Time from one filled buffer to the next: as the stamps show, else from the number of steps."""
+        """The same as the stamps show, where they do."""
         ping, pong = (records[0] for records in self.reader.both())
         seconds = abs(stamp_ns(ping.stamp) - stamp_ns(pong.stamp)) * 1e-9
         known = ping.written and pong.written and UNKNOWN_TIME not in {ping.stamp, pong.stamp}
-        return seconds if known and 0 < seconds < 1 else (self.chunks + 1) * _STEP_S
+        return seconds if known and 0 < seconds < 1 else self.nominal_s
 
     def age_s(self, cycle_s: float) -> float:
         """Age of the first record when its buffer becomes valid: the steps from its chunk to the last one."""
@@ -66,9 +72,12 @@ class OccSource(PolledSource):
         # The host sees a record some time after it was sampled: at least the time from the copying of its chunk to the
         # buffer's becoming valid, and up to one cycle more.
         self._time = DeviceClock(age_ns=round(wanted[0].age_s(cycles[0]) * 1e9), cycle_ns=round(cycles[0] * 1e9))
+        self._uneven_ns = _UNEVEN_CYCLES * 1e9 * max(w.nominal_s for w in wanted)
         self._row_ns = clock.now_ns()
         self._started = False
-        self._accepted: list[Reading] = []  # by block, as they made the last row
+        # by block: what made the last row, and when that was by the stamp of its first record
+        self._accepted: list[Reading] = []
+        self._stamps: list[int] = []
         self._contradicted_ns: int | None = None
         self.identity = Identity("occ", "POWER9 OCC", notes=notes)
         self.channels = _channels(wanted, cycles)
@@ -102,7 +111,8 @@ class OccSource(PolledSource):
         parts = [wanted.reader.read() for wanted in self._wanted]
         if any(new is old for new, old in zip(parts, self._accepted, strict=False)):
             return None
-        records = [record for part in parts for record in part.records()]
+        by_block = [part.records() for part in parts]
+        records = [record for block in by_block for record in block]
         try:
             steps = self._steps(records, now_ns)
         except ReadError:
@@ -116,10 +126,19 @@ class OccSource(PolledSource):
             steps = [Step.RESTART for _ in self._powers]
         else:
             self._contradicted_ns = None
-        block = None if Step.NOTHING in steps else self._row(records, steps, now_ns)
+        stamps = [block[0].stamp for block in by_block]
+        uneven = Step.RESTART not in steps and self._uneven(stamps)
+        block = None if Step.NOTHING in steps or uneven else self._row(records, steps, now_ns)
         if block is not None:
-            self._accepted = parts
+            self._accepted, self._stamps = parts, stamps
         return block
+
+    def _uneven(self, stamps: list[int]) -> bool:
+        """Whether one block is still before a pause that another has passed: their energies are of different times."""
+        if not self._stamps or UNKNOWN_TIME in {*stamps, *self._stamps}:
+            return False
+        passed = [stamp_ns(new - old) for new, old in zip(stamps, self._stamps, strict=True)]
+        return max(passed) - min(passed) > self._uneven_ns
 
     def _steps(self, records: list[Record], now_ns: int) -> list[Step]:
         first = records[0]

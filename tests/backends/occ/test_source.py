@@ -282,6 +282,36 @@ def test_an_occ_that_pauses_for_seconds_is_survived_and_the_pause_is_not_measure
     assert sum(int(b.lost[0]) for b in rows if b.lost is not None) > 100
 
 
+def test_after_a_pause_of_the_updates_no_block_is_taken_from_before_it(path: Path) -> None:
+    """Samples go on meanwhile. The newest record of one block is from just before the pause, of the other behind it."""
+    bench = Bench(path, "square:low=30,high=300,hz=0.2")
+    held: dict[int, bytes] = {}
+
+    def hold(image: bytearray) -> None:
+        for i, block in held.items():
+            image[i * BLOCK_BYTES : (i + 1) * BLOCK_BYTES] = block
+
+    def shown(i: int) -> bytes:
+        return path.read_bytes()[i * BLOCK_BYTES : (i + 1) * BLOCK_BYTES]
+
+    bench.damage = hold
+    rows = bench.rows(80)
+    held[0] = shown(0)
+    rows += bench.rows(4)  # a cycle of the other one
+    held[1] = shown(1)
+    rows += bench.rows(200)
+    for i in (0, 1):
+        del held[i]
+        rows += bench.rows(3)
+    rows += bench.rows(80)
+    assert not any(row.fresh for row in rows[1:])
+    for name in ("socket0.processor", "socket1.processor", "socket1.memory"):
+        joules = sum(bench.watts(a, b, name) * (seconds(b) - seconds(a)) for a, b in pairwise(rows))
+        whole = bench.watts(rows[0], rows[-1], name) * (seconds(rows[-1]) - seconds(rows[0]))
+        # Row by row it is that of all samples, but for a cycle of one block against the other where the load steps.
+        assert joules == pytest.approx(whole, abs=300 * 2 * CYCLE_S)
+
+
 def test_one_dead_occ_of_two_stops_the_rows(path: Path) -> None:
     bench = Bench(path)
     bench.rows(10)
