@@ -36,6 +36,8 @@ _STALE_S = 30.0  # ten times a second, so after this the controller has stopped
 # Refreshes: the files are at most one old, so a stamp that is nearer to the wall clock than this is Unix time. One that
 # is further off is of a clock of its own: rows that bear it would stand beside the work that they measure.
 _STAMP_SLACK = 3.0
+# What a part that is there always uses, well below what idle ones draw; an accelerator may be absent, or switched off.
+_LEAST_WATTS = {"node": 10.0, "cpu": 1.0, "memory": 0.5}
 _MAX_WATTS = 20_000.0  # a node; the largest blades feed about 6 kW to one
 # The maker states no accuracy; assumed is what uncalibrated meters on boards were found off (Shalavi et al., 2023).
 _GAIN_U = 0.03
@@ -182,6 +184,7 @@ def _channel(file: _File, refresh_s: float) -> Channel:
         refresh_s=refresh_s,
         gain_u=_GAIN_U,
         max_watts=_MAX_WATTS,
+        least_watts=_LEAST_WATTS.get(file.part.rstrip("0123456789"), 0.0) if energy else 0.0,
         reference=_REFERENCE,
     )
 

@@ -166,6 +166,25 @@ def test_a_restart_of_the_counters_adds_no_energy(node: NodeController, clock: M
     sensor.close()
 
 
+def test_a_controller_without_freshness_that_rests_is_not_believed(clock: ManualClock, world: World) -> None:
+    node = NodeController(world, stamps=False)
+    node.tree.remove(f"{DIRECTORY}/freshness")
+    with Sensor(cray.open_source(None, clock=clock, sysfs_root=node.tree.root), "cray", clock) as sensor:
+        readings = []
+        for i in range(200):
+            clock.advance(0.1)
+            if not 50 <= i < 130:  # then it shows what it would have
+                node.refresh(clock.now_ns())
+            readings.append(sensor.read())
+    for part, share in (("node", 1.0), ("cpu", 0.25), ("memory", 0.05)):
+        column = readings[0].names.index(part)
+        used = readings[-1].joules[column] - readings[0].joules[column]
+        unknown_s = (readings[-1].uncovered_ns[column] - readings[0].uncovered_ns[column]) / 1e9
+        assert unknown_s == pytest.approx(8.1, abs=0.11)
+        assert used == pytest.approx(1000.0 * share * (19.9 - unknown_s), rel=0.01, abs=2.0)
+    node.tree.close()
+
+
 def test_a_node_without_such_files_says_where_they_exist(clock: ManualClock, tmp_path: Path) -> None:
     with pytest.raises(BackendUnavailableError, match=r"pm_counters does not exist[\s\S]*HPE Cray"):
         cray.open_source(None, clock=clock, sysfs_root=tmp_path)
