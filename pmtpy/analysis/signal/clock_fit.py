@@ -258,8 +258,9 @@ def _crossing(meter: PowerTrace, edge: float, off: Floats, around_s: float) -> f
     Clocks that ramp up after a load has begun raise power in stairs, and the first of them may be less than half of
     all. From afar more of the ramp is seen, so there it is a tenth.
     """
-    before = edge - max(off[off < edge], default=edge - 1.0)
-    after = min(off[off > edge], default=edge + 1.0) - edge
+    first, last = np.searchsorted(off, edge, side="left"), np.searchsorted(off, edge, side="right")
+    before = edge - float(off[first - 1]) if first else 1.0
+    after = float(off[last]) - edge if last < len(off) else 1.0
     width = min(around_s, 0.6 * before, 0.6 * after)
     if edge - width < meter.start_s or edge + width > meter.end_s or width <= 0.0:
         return math.nan

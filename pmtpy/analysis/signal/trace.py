@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.analysis.signal._one_pole import OnePole, place
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _LONG_S = 3600.0  # how far the ends of a curve are held: longer than any kernel
 _OFF_S = 2.0  # a load is known to be off for at least this long before its first and after its last edge
-_STATES = 4  # that a search comes back to: two values at hand, and a step from each
 _HOLE = 10.0  # usual intervals without a row, after which nothing is known of the time between (docs/file-formats.md)
 _FEWEST = 10  # intervals: fewer do not show what is usual
 _REACHED = 0.01  # share of a kernel that lies where nothing is known, beyond which a reading tells nothing
@@ -157,11 +157,11 @@ def _curve(t: Floats, power: Floats) -> PowerTrace:
 
 
 class Responder:
-    """The response of kernels to one curve. Keeps the one-pole state at the knots for the last time constants asked."""
+    """The response of kernels to one curve."""
 
     def __init__(self, curve: PowerTrace) -> None:
         self._t, self._c, self._p = curve.t_s, curve.joules, curve.watts()
-        self._states: dict[float, Floats] = {}
+        self._smooth = OnePole(curve.t_s, self._p)
 
     def __call__(self, at_s: Floats, window_s: float | Floats, tau_s: float) -> Floats:
         """Return the weighted mean power before each instant, by a boxcar, a one-pole, or one after the other.
@@ -179,7 +179,7 @@ class Responder:
         none = not isinstance(window_s, np.ndarray) and window_s <= 0.0
         if tau_s <= 0.0:
             if none:
-                return np.asarray(self._p[self._place(t)], np.float64)
+                return np.asarray(self._p[place(self._t, t)], np.float64)
             return np.asarray((self._energy(t) - self._energy(t - window_s)) / window_s, np.float64)
         if none:
             return self._smooth(t, tau_s)
@@ -189,39 +189,5 @@ class Responder:
         energy = self._energy(late) - self._energy(early) - tau_s * growth
         return np.asarray(energy / window_s, np.float64)
 
-    def _place(self, t: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.intp]]:
-        return np.clip(np.searchsorted(self._t, t, side="right") - 1, 0, len(self._p) - 1)
-
     def _energy(self, t: Floats) -> Floats:
         return np.interp(t, self._t, self._c)
-
-    def _smooth(self, t: Floats, tau_s: float) -> Floats:
-        i, x = self._place(t), self._state(tau_s)
-        fade = np.exp(-np.maximum(t - self._t[i], 0.0) / tau_s)
-        return np.asarray(self._p[i] + (x[i] - self._p[i]) * fade, np.float64)
-
-    def _state(self, tau_s: float) -> Floats:
-        if tau_s not in self._states:
-            if len(self._states) == _STATES:
-                del self._states[next(iter(self._states))]  # the oldest
-            self._states[tau_s] = _one_pole(self._t, self._p, tau_s)
-        return self._states[tau_s]
-
-
-def _one_pole(t: Floats, power: Floats, tau_s: float) -> Floats:
-    """State of the filter at the knots, starting from rest at the first level.
-
-    The recursion ``x[j+1] = P[j] + q[j] (x[j] - P[j])`` is a triangular system with one band beside the diagonal.
-    """
-    from scipy.linalg.blas import dtbsv
-
-    band = np.ones((2, len(t)), order="F")
-    kept = band[1, :-1]
-    np.divide(t[1:] - t[:-1], -tau_s, out=kept)
-    np.exp(kept, out=kept)
-    states = np.empty(len(t))
-    states[0] = power[0]
-    np.subtract(1.0, kept, out=states[1:])
-    states[1:] *= power
-    np.negative(kept, out=kept)
-    return np.asarray(dtbsv(1, band, states, lower=1, diag=1, overwrite_x=1), np.float64)
