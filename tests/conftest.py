@@ -70,6 +70,12 @@ SLOW = {
         "test_the_recorded_ampere_step_is_reproduced",
         "test_the_recorded_kepler_step_is_reproduced",
     },
+    "analysis/characterisation/test_registers.py": {
+        "test_clocks_that_are_no_multiples_have_no_phase_and_what_stands_still_no_clock",
+        "test_lags_and_gains_are_told_against_each_other",
+        "test_of_a_counter_the_step_and_the_age_of_the_count_are_told",
+        "test_phases_and_rates_of_clocks_are_told_against_each_other",
+    },
     "analysis/characterisation/test_fit.py": {
         "test_a_kernel_of_none_of_the_families_is_not_named",
         "test_noise_that_lasts_is_no_lack_of_fit",
@@ -236,7 +242,11 @@ SLOW = {
     "lab/test_certify.py": {
         "test_a_virtual_card_is_certified_whole",
     },
+    "cli/test_procedures_verb.py": {
+        "test_registers_of_a_card_beside_each_other",
+    },
     "lab/test_procedures.py": {
+        "test_registers_of_two_sensors_are_recorded_together_under_one_load",
         "test_a_virtual_occ_samples_as_often_as_that_of_the_study",
     },
     "live/test_notebook.py": {

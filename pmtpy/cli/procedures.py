@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pmtpy.cli.procedure_answer import Answer
 from pmtpy.cli.procedures_live import inner_rate, latency, updates
 from pmtpy.cli.procedures_recorded import against, parts, steadiness, steps, work
+from pmtpy.cli.procedures_registers import registers
 from pmtpy.cli.terminal import show
 from pmtpy.cli.values import count
 from pmtpy.core.clock import duration_of
@@ -25,6 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one = group.add_mutually_exclusive_group()
     one.add_argument("--latency", action="store_true", help="what one reading costs (sensors)")
     one.add_argument("--updates", action="store_true", help="how often the value is renewed (sensors)")
+    one.add_argument(
+        "--registers",
+        action="store_true",
+        help="all registers of one card, or of several, beside each other (sensors; --channel is the reference)",
+    )
     one.add_argument(
         "--internal-rate",
         action="store_true",
@@ -88,14 +94,17 @@ def chosen(args: argparse.Namespace) -> Callable[[argparse.Namespace], int] | No
         "stability": steadiness,
         "work": work,
     }
+    of_all: dict[str, Callable[[argparse.Namespace], Answer]] = {"internal_rate": inner_rate, "registers": registers}
     each = next((procedures[name] for name in procedures if getattr(args, name)), None)
-    if each is None and not args.internal_rate:
+    together = next((of_all[name] for name in of_all if getattr(args, name)), None)
+    if each is None and together is None:
         return None
 
     def run(given: argparse.Namespace) -> int:
-        if each is None:
-            return _shown([inner_rate(given)], given)
-        return _shown([each(target, given) for target in given.targets], given)
+        if each is not None:
+            return _shown([each(target, given) for target in given.targets], given)
+        assert together is not None  # noqa: S101  (one of the two was asked for)
+        return _shown([together(given)], given)
 
     return run
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import types
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,7 +27,7 @@ _SLOWEST_S, _FASTEST_S = 0.003, 0.0002
 _POLLS_PER_REFRESH = 12.0
 _LEADS_S = (0.0, 3.0, 12.0, 48.0)  # by which the load of a virtual device waits for the sensors, one after the other
 _GPUS = {"amdsmi", "nvml"}
-_VIRTUAL = "virtual"
+_VIRTUAL, _PROCESSORS = "virtual", "processors"
 # Options of every opened sensor, of which the register that is characterised knows nothing.
 OF_SENSORS: Mapping[str, str] = types.MappingProxyType(
     {
@@ -132,28 +132,60 @@ def record_all(
     progress: Callable[[str], None] = lambda _: None,
     beside: Callable[[Identity], AbstractContextManager[object]] | None = None,
 ) -> Polls:
-    """Record all channels of a sensor under a load that is switched on, off, on, ... at ``edges_s``.
+    """Record all channels of a sensor: :func:`record_together` of one; ``channel`` sets how often is polled."""
+    (polls,) = record_together(
+        {target: options},
+        edges_s,
+        seconds=seconds,
+        shares=shares,
+        channel=channel,
+        interval_s=interval_s,
+        clock=clock,
+        progress=progress,
+        beside=beside,
+    )
+    return polls
 
-    ``shares`` are how much of the device each block loads (none: all of it); ``channel`` sets how often is polled;
-    ``beside`` is given whose sensor it is; what it makes is entered before the load begins and left behind it, and may
-    open virtual sensors of the same load; the rest, and the errors, as of :func:`record`.
+
+def record_together(
+    targets: Mapping[str, Mapping[str, str]],
+    edges_s: Floats,
+    *,
+    seconds: float,
+    shares: Sequence[float] = (),
+    channel: str | None = None,
+    interval_s: float | None = None,
+    clock: Clock = HOST_CLOCK,
+    progress: Callable[[str], None] = lambda _: None,
+    beside: Callable[[Identity], AbstractContextManager[object]] | None = None,
+) -> list[Polls]:
+    """Record all channels of sensors, polled in turn, under a load that is switched on, off, on, ... at ``edges_s``.
+
+    Each GPU has a load of its own by that schedule; there is one for all that measures processors.
+
+    ``targets`` are options by target; ``shares`` how much of the device each block loads (none: all of it); ``channel``
+    is the one that is chosen of each sensor that has it; ``beside`` is given whose sensor the first is; what it makes
+    is entered before the load begins and left behind it, and may open virtual sensors of the same load; the rest, and
+    the errors, as of :func:`record`.
 
     The load of a virtual device begins with its world, before the sensors are open: where they take too long, all begin
     again in a world whose load waits for longer.
 
     Raises DeclinedError: the load began before the first reading.
     """
-    target = canonical(target)
-    for key in OF_SENSORS.keys() & options.keys():
-        msg = f"{target}: {key} is not an option here: {OF_SENSORS[key]}"
-        raise TargetError(msg)
-    asked = _Asked(target, options, seconds, channel, interval_s, clock, progress, beside or _nobody)
+    given = {canonical(target): options for target, options in targets.items()}
+    for target, options in given.items():
+        for key in OF_SENSORS.keys() & options.keys():
+            msg = f"{target}: {key} is not an option here: {OF_SENSORS[key]}"
+            raise TargetError(msg)
+    names = " and ".join(given)
+    asked = _Asked(given, seconds, channel, interval_s, clock, progress, beside or _nobody)
     for lead_s in _LEADS_S:
         try:
             return asked.recorded(edges_s, shares, lead_s)
         except _TooLateError:  # noqa: PERF203  (each opens the sensors anew)
-            progress(f"the load of {target} had begun before all sensors were open; again, with one that waits longer")
-    msg = f"{target}: the load had begun before the first reading, which this machine was too busy to take; repeat"
+            progress(f"the load of {names} had begun before all sensors were open; again, with one that waits longer")
+    msg = f"{names}: the load had begun before the first reading, which this machine was too busy to take; repeat"
     raise DeclinedError(msg)
 
 
@@ -166,11 +198,20 @@ def _nobody(_whose: Identity) -> AbstractContextManager[object]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What :func:`record_all` was asked for."""
+class _Opened:
+    """A source that is recorded."""
 
     target: str
-    options: Mapping[str, str]
+    source: Source
+    channels: tuple[Channel, ...]
+    chosen: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What :func:`record_together` was asked for."""
+
+    targets: Mapping[str, Mapping[str, str]]
     seconds: float
     channel: str | None
     interval_s: float | None
@@ -178,35 +219,65 @@ class _Asked:
     progress: Callable[[str], None]
     beside: Callable[[Identity], AbstractContextManager[object]]
 
-    def recorded(self, edges_s: Floats, shares: Sequence[float], lead_s: float) -> Polls:
+    def recorded(self, edges_s: Floats, shares: Sequence[float], lead_s: float) -> list[Polls]:
         """Record under a load that begins ``lead_s`` later than its world.
 
         Raises _TooLateError: that was not late enough.
         """
-        name, device = split_target(self.target)
-        maker, given = _maker(name, device, self.options, (edges_s + lead_s, shares), self.clock)
-        source = opener(name, device)(device, clock=self.clock, **options_from_text(self.target, given))
-        try:
-            channels = _direct(source, self.target)
-            chosen = _chosen(channels, self.channel, self.target)
-            interval = self.interval_s or _interval(channels[chosen])
-            what = f"{self.target}, {channels[chosen].name}, for {self.seconds:g} s, every {1e3 * interval:.3g} ms"
-            self.progress(f"recording {what}")
-            with self.beside(source.identity), maker as running:
-                self._wait(running.edges_ns(), edges_s)
-                start_ns, before = self.clock.now_ns(), source.limits()
-                t_ns, counts = _poll(source, self.clock, round(self.seconds * NS_PER_S), interval)
-                switched = running.edges_ns()
+        clock, makers = self.clock, dict[str, Maker]()
+        with ExitStack() as held:
+            opened = [self._open(target, (edges_s + lead_s, shares), makers, held) for target in self.targets]
+            self._refuse_unknown(opened)
+            held.enter_context(self.beside(opened[0].source.identity))
+            running = {loaded: held.enter_context(maker) for loaded, maker in makers.items()}
+            for load in running.values():
+                self._wait(load.edges_ns(), edges_s)
+            start_ns, before = clock.now_ns(), [o.source.limits() for o in opened]
+            interval = self.interval_s or min(_interval(o.channels[o.chosen]) for o in opened)
+            polled = _poll([o.source for o in opened], clock, round(self.seconds * NS_PER_S), interval)
+            found = []
+            for o, (t_ns, counts), limits in zip(opened, polled, before, strict=True):
+                switched = running[_loaded(o.target)].edges_ns()
                 if len(switched) and not (len(t_ns) and t_ns[0] < switched[0]):
                     raise _TooLateError
-                limits, settings = (before, source.limits()), source.settings()
-        finally:
-            source.close()
-        values = (counts + [c.offset for c in channels]) * [c.scale for c in channels]
-        edges = np.asarray((switched - start_ns) / NS_PER_S, np.float64)
-        t_s = np.asarray((t_ns - start_ns) / NS_PER_S, np.float64)
-        counted = np.asarray(values, np.float64)
-        return Polls(start_ns, t_s, channels, counted, chosen, edges, source.identity, limits, settings)
+                values = (counts + [c.offset for c in o.channels]) * [c.scale for c in o.channels]
+                edges = np.asarray((switched - start_ns) / NS_PER_S, np.float64)
+                t_s = np.asarray((t_ns - start_ns) / NS_PER_S, np.float64)
+                counted, about = np.asarray(values, np.float64), (limits, o.source.limits())
+                found.append(
+                    Polls(
+                        start_ns, t_s, o.channels, counted, o.chosen, edges, o.source.identity, about,
+                        o.source.settings(),
+                    )
+                )  # fmt: skip
+            return found
+
+    def _open(
+        self, target: str, blocks: tuple[Floats, Sequence[float]], makers: dict[str, Maker], held: ExitStack
+    ) -> _Opened:
+        """Open a source, and have a load for it among the makers."""
+        name, device = split_target(target)
+        loaded, options = _loaded(target), self.targets[target]
+        if loaded not in makers or loaded != _PROCESSORS:
+            makers[loaded], options = _maker(name, device, options, blocks, self.clock)
+        source = opener(name, device)(device, clock=self.clock, **options_from_text(target, options))
+        held.callback(source.close)
+        channels = _direct(source, target)
+        asked = self.channel if len(self.targets) == 1 or any(c.name == self.channel for c in channels) else None
+        chosen = _chosen(channels, asked, target)
+        interval = self.interval_s or _interval(channels[chosen])
+        self.progress(
+            f"recording {target}, {channels[chosen].name}, for {self.seconds:g} s, every {1e3 * interval:.3g} ms"
+        )
+        return _Opened(target, source, channels, chosen)
+
+    def _refuse_unknown(self, opened: Sequence[_Opened]) -> None:
+        """Refuse a channel that none of several sensors has."""
+        if self.channel is None or any(o.channels[o.chosen].name == self.channel for o in opened):
+            return
+        have = ", ".join(dict.fromkeys(c.name for o in opened for c in o.channels if c.measures_energy))
+        msg = f"neither {' nor '.join(self.targets)} has a channel {self.channel} of power or energy; they read {have}"
+        raise TargetError(msg)
 
     def _wait(self, planned_ns: Ints, edges_s: Floats) -> None:
         """Wait until a load that is known beforehand is as far off as it was to be, or nearly so."""
@@ -216,6 +287,13 @@ class _Asked:
         if self.clock.now_ns() > planned_ns[0] - rest_ns // 2:
             raise _TooLateError
         self.clock.wait_until(int(planned_ns[0]) - rest_ns, threading.Event())
+
+
+def _loaded(target: str) -> str:
+    """Return what is loaded for a target: its own device, or the processors."""
+    name, device = split_target(target)
+    alone = name in _GPUS or (device is not None and device.startswith(_VIRTUAL))
+    return target if alone else _PROCESSORS
 
 
 def _maker(
@@ -260,21 +338,28 @@ def _interval(channel: Channel) -> float:
     return min(max(channel.refresh_s / _POLLS_PER_REFRESH, _FASTEST_S), _SLOWEST_S)
 
 
-def _poll(source: Source, clock: Clock, length_ns: int, interval_s: float) -> tuple[Ints, Floats]:
-    """Poll for ``length_ns``: instants, and the newest counts at each. A register that has not moved repeats itself."""
+def _poll(sources: Sequence[Source], clock: Clock, length_ns: int, interval_s: float) -> list[tuple[Ints, Floats]]:
+    """Poll sources in turn for ``length_ns``: instants, and the newest counts at each.
+
+    A register that has not moved repeats itself.
+    """
     rng, never = np.random.default_rng(1), threading.Event()
-    stamps: list[int] = []
-    counts: list[Floats] = []
-    newest = np.full(sum(c.derivation is Derivation.DIRECT for c in source.channels), np.nan)
+    stamps: list[list[int]] = [[] for _ in sources]
+    counts: list[list[Floats]] = [[] for _ in sources]
+    newest = [np.full(sum(c.derivation is Derivation.DIRECT for c in s.channels), np.nan) for s in sources]
     end_ns = clock.now_ns() + length_ns
-    while (now_ns := clock.now_ns()) < end_ns:
-        block = source.read()
-        if len(block):
-            newest = np.asarray(block.raw[-1], np.float64)
-        stamps.append((now_ns + clock.now_ns()) // 2)
-        counts.append(newest)
-        clock.wait_until(now_ns + round(interval_s * NS_PER_S * rng.uniform(0.6, 1.4)), never)
-    return np.array(stamps, np.int64), np.array(counts, np.float64)
+    while (began_ns := clock.now_ns()) < end_ns:
+        now_ns = began_ns
+        for i, source in enumerate(sources):
+            block = source.read()
+            if len(block):
+                newest[i] = np.asarray(block.raw[-1], np.float64)
+            then_ns = clock.now_ns()
+            stamps[i].append((now_ns + then_ns) // 2)
+            counts[i].append(newest[i])
+            now_ns = then_ns
+        clock.wait_until(began_ns + round(interval_s * NS_PER_S * rng.uniform(0.6, 1.4)), never)
+    return [(np.array(t, np.int64), np.array(c, np.float64)) for t, c in zip(stamps, counts, strict=True)]
 
 
 def _mean_power(t_s: Floats, joules: Floats) -> Floats:

@@ -140,3 +140,31 @@ def test_what_cannot_be_done_is_said(pmtpy: Pmtpy, words: list[str], why: str) -
     assert ended.returncode in {2, 3}
     assert why in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_registers_of_a_card_beside_each_other(pmtpy: Pmtpy) -> None:
+    options = ("nvml:virtual", "-o", "profile=rtx3090", "--registers", "--duration", "10s", "--interval", "5ms")
+    found = _document(pmtpy, *options)
+    assert found["reference"] == {"target": "nvml:virtual", "channel": "gpu.instant"}
+    assert found["virtual"] == ["nvml:virtual"]
+    registers = {r["channel"]: r for r in found["registers"]}
+    assert registers.keys() == {"gpu.energy", "gpu.instant", "gpu.average"}
+    counter, average = registers["gpu.energy"], registers["gpu.average"]
+    assert counter["counter"]["step_j"] == pytest.approx(0.001)
+    assert counter["update_period_ms"]["value"] == pytest.approx(100.0, rel=2e-3)
+    assert average["counter"] is None
+    # One clock for both powers; how well it is told depends on the machine, and the interval says so.
+    assert average["phase_ms"]["low"] <= 0.0 <= average["phase_ms"]["high"]
+    assert average["slide_ppm"]["low"] <= 0.0 <= average["slide_ppm"]["high"]
+
+
+def test_registers_need_sensors_and_each_of_them_once(pmtpy: Pmtpy, tmp_path: Path) -> None:
+    twice = pmtpy("characterise", "nvml:virtual", "nvml:virtual", "--registers")
+    assert twice.returncode == 2
+    assert "one sensor stands there twice" in twice.stderr
+    (tmp_path / "run.csv").write_text("time,elapsed\n")
+    recorded = pmtpy("characterise", "run.csv", "--registers")
+    assert recorded.returncode == 2
+    assert "run.csv is a recording: this procedure needs the sensor itself" in recorded.stderr
+    both = pmtpy("characterise", "nvml:virtual", "--registers", "--updates")
+    assert "not allowed with" in both.stderr

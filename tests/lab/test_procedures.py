@@ -17,8 +17,11 @@ from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.load import Table
 from pmtpy.emulators.occ import EmulatedOcc, sensors_of
 from pmtpy.emulators.world import make_world
+from pmtpy.errors import TargetError
 from pmtpy.lab.procedures import measure_pattern, measure_updates, parts_of
+from pmtpy.lab.registers import measure_registers
 from pmtpy.sensor.sensor import Sensor
+from tests.support.worlds import WalkingClock
 
 TICKS_HZ = 1996.18  # of the emulated POWER9 machine, as the study measured
 CYCLE_S = 80.0 / TICKS_HZ
@@ -97,3 +100,36 @@ def test_a_virtual_occ_agrees_with_supply_and_parts_as_in_the_study(tmp_path: Pa
         assert fit.mape_percent.half_width < 0.1
     found = agreement(shown[:, [names.index(name) for name in parts_names]].sum(axis=1), system)
     assert found.mape_percent.contains(3.8), found.mape_percent
+
+
+def test_registers_of_two_sensors_are_recorded_together_under_one_load() -> None:
+    targets = {"nvml:virtual": {"profile": "rtx3090", "counter_ms": "50"}, "amdsmi:virtual": {}}
+    said: list[str] = []
+    found = measure_registers(targets, 10.0, interval_s=0.003, clock=WalkingClock(), progress=said.append)
+    assert [what.split(",")[0] for what in said[:2]] == ["recording nvml:virtual", "recording amdsmi:virtual"]
+    assert found.reference == ("nvml:virtual", "gpu.instant")
+    assert found.virtual == tuple(targets)
+    registers = {(target, channel): s for target, channel, s in found.standings}
+    counter = registers["nvml:virtual", "gpu.energy"]
+    assert counter.clock is not None
+    assert counter.clock.period_s.contains(0.05)
+    assert counter.slide is not None
+    assert counter.slide.contains(1.0 - 0.09997 / 0.1)  # two moves are 30 us longer than an update of 99.97 ms
+    assert counter.ratio is not None
+    assert counter.ratio.contains(1.0)
+    assert counter.count_age_s is not None
+    assert counter.count_age_s.contains(0.0)
+    fine = registers["amdsmi:virtual", "gpu.energy"]  # of a millisecond: its clock is not told by polls of three
+    assert fine.bound_s is not None
+    assert fine.bound_s >= 0.001
+    assert fine.moves is not None
+    assert fine.moves.step_j == pytest.approx(15.2587890625e-6)
+
+
+def test_a_reference_that_is_not_there_is_named_before_anything_is_recorded() -> None:
+    clock = ManualClock()  # which nobody moves: a recording would take for ever
+    with pytest.raises(TargetError, match=r"has no channel gpu.nope; it reads gpu.energy, gpu"):
+        measure_registers({"nvml:virtual": {}}, 10.0, channel="gpu.nope", clock=clock)
+    both: dict[str, dict[str, str]] = {"nvml:virtual": {}, "rapl:virtual": {}}
+    with pytest.raises(TargetError, match=r"neither nvml:virtual nor rapl:virtual has a channel gpu.nope of power"):
+        measure_registers(both, 10.0, channel="gpu.nope", clock=clock)

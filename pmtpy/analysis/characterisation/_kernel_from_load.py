@@ -26,7 +26,7 @@ _PAUSE_S = 0.5  # a card that rests longer changes its clocks
 _SETTLING_S = 1.0  # of a run, as the publishers drop ...
 _SETTLING = 0.25  # ... but no more of it than this share
 _REST_S, _FEWEST = 1.0, 5  # what is read so long before the load is its rest, if it is read so often
-_FOLLOWS_S = 0.4e-3  # measured power edges of recorded fast loads lie so far from their stamps
+FOLLOWS_S = 0.4e-3  # measured power edges of recorded fast loads lie so far from their stamps
 
 
 def fit_load_kernel(updates: Updates, load: LoadIntervals, poll_s: float) -> tuple[KernelFit, str]:
@@ -66,10 +66,10 @@ def fit_load_kernel(updates: Updates, load: LoadIntervals, poll_s: float) -> tup
         raise DeclinedError(msg)
     best = replace(
         best,
-        window_s=best.window_s and best.window_s.widened(_FOLLOWS_S),
-        tau_s=best.tau_s and best.tau_s.widened(_FOLLOWS_S),
-        offset_s=best.offset_s.widened(_FOLLOWS_S),
-        lag_s=best.lag_s.widened(_FOLLOWS_S),
+        window_s=best.window_s and best.window_s.widened(FOLLOWS_S),
+        tau_s=best.tau_s and best.tau_s.widened(FOLLOWS_S),
+        offset_s=best.offset_s.widened(FOLLOWS_S),
+        lag_s=best.lag_s.widened(FOLLOWS_S),
     )
     return replace(fit, best=best), note
 

@@ -1,0 +1,134 @@
+"""The procedure with all registers of one sensor, or of several: their clocks, how late, and how strong they are."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from pmtpy.analysis.characterisation.registers import CounterMoves, Standing
+from pmtpy.analysis.signal.estimate import NOTHING, Estimate, written
+from pmtpy.cli.page import Kind, Line, Table, note
+from pmtpy.cli.procedure_answer import Answer, progress, sensor_of
+from pmtpy.errors import TargetError
+from pmtpy.lab.registers import Measured, measure_registers
+
+_MILLION = 1e6
+
+
+def registers(args: argparse.Namespace) -> Answer:
+    """All registers of power and energy, beside each other."""
+    targets = dict(sensor_of(target, args) for target in args.targets)
+    if len(targets) < len(args.targets):
+        msg = f"{' '.join(args.targets)}: one sensor stands there twice; its registers are all recorded anyhow"
+        raise TargetError(msg)
+    found = measure_registers(targets, args.duration, channel=args.channel, interval_s=args.interval, progress=progress)
+    several = len(targets) > 1
+    names = [f"{target} {channel}" if several else channel for target, channel, _ in found.standings]
+    page: list[Line | Table] = [Line(f"{' and '.join(targets)}: registers beside each other", Kind.HEADING)]
+    rows = [["register", "update period", "phase", "slides", "shows what was", "of it", "kernel"]]
+    rows.append(["", "ms", "ms", "ppm", "ms ago", "W/W", ""])
+    standings = [standing for _, _, standing in found.standings]
+    reference = None if found.reference is None else " ".join(found.reference)
+    for name, standing in zip(names, standings, strict=True):
+        rows.append([name, *_numbers(standing, is_reference=standing.name == reference), _kernel(standing)])
+    page.append(Table(rows))
+    page += [
+        _moves(name, standing, standing.moves)
+        for name, standing in zip(names, standings, strict=True)
+        if standing.moves is not None
+    ]
+    page += _notes(found, names, several=several)
+    return Answer(_document(found), page)
+
+
+def _numbers(standing: Standing, *, is_reference: bool) -> list[str]:
+    beside = [written(standing.phase_s, 1e3), written(standing.slide, _MILLION)]
+    period = written(None if standing.clock is None else standing.clock.period_s, 1e3)
+    if standing.bound_s is not None:
+        period = f"below {1e3 * standing.bound_s:.3g}"
+    if is_reference:
+        beside = ["reference", NOTHING]
+    return [period, *beside, written(standing.lag_s, 1e3), "1" if is_reference else written(standing.ratio)]
+
+
+def _kernel(standing: Standing) -> str:
+    kernel = standing.kernel
+    if kernel is None:
+        return NOTHING
+    widths = [f"{written(e, 1e3)} ms" for e in (kernel.spans("window_s"), kernel.spans("tau_s")) if e is not None]
+    return ", ".join([kernel.family, *widths])
+
+
+def _moves(name: str, standing: Standing, moves: CounterMoves) -> Line:
+    said = [f"  {name} counts in steps of {moves.step_j:.6g} J" if moves.step_j else f"  {name}: steps are not known"]
+    if standing.count_age_s is not None:
+        said.append(f"its count is {written(standing.count_age_s, 1e3)} ms old when it moves")
+    if moves.range_j:
+        said.append(f"it begins again after {moves.range_j:.4g} J")
+    if moves.wraps or moves.restarts:
+        said.append(f"in this time it did so {moves.wraps} times, and went back otherwise {moves.restarts} times")
+    return Line("; ".join(said))
+
+
+def _notes(found: Measured, names: list[str], *, several: bool) -> list[Line]:
+    made = [note(f"{target} is virtual: what was found are the settings of its emulation") for target in found.virtual]
+    if found.reference is not None:
+        channel = " ".join(found.reference) if several else found.reference[1]
+        made.append(
+            note(
+                f"phase: by how much later than those of {channel} the updates come; slides: by how much that grows; "
+                "of it: watts shown for each watt that it shows"
+            )
+        )
+    for name, (_, _, standing) in zip(names, found.standings, strict=True):
+        for what, why in standing.declined.items():
+            needs = why.split(": ")[0]  # "needs the update period: ...", whose own reason stands there already
+            said = needs if needs.startswith("needs the ") else why
+            made.append(Line(f"  not determined, {name}, {what}: {said}", Kind.NOTE))
+    return made
+
+
+def _document(found: Measured) -> dict[str, Any]:
+    keys = ("target", "channel")
+    return {
+        "reference": None if found.reference is None else dict(zip(keys, found.reference, strict=True)),
+        "virtual": list(found.virtual),
+        "registers": [
+            {"target": target, "channel": channel} | _standing(standing)
+            for target, channel, standing in found.standings
+        ],
+    }
+
+
+def _standing(standing: Standing) -> dict[str, Any]:
+    clock, kernel, moves = standing.clock, standing.kernel, standing.moves
+    bound = {"value": None, "low": 0.0, "high": 1e3 * standing.bound_s} if standing.bound_s is not None else None
+    return {
+        "update_period_ms": bound if clock is None else _json(clock.period_s, 1e3),
+        "phase_ms": _json(standing.phase_s, 1e3),
+        "slide_ppm": _json(standing.slide, _MILLION),
+        "lag_ms": _json(standing.lag_s, 1e3),
+        "behind_ms": _json(standing.behind_s, 1e3),
+        "ratio": _json(standing.ratio),
+        "kernel": None
+        if kernel is None
+        else {
+            "family": kernel.family,
+            "window_ms": _json(kernel.spans("window_s"), 1e3),
+            "tau_ms": _json(kernel.spans("tau_s"), 1e3),
+        },
+        "counter": None
+        if moves is None
+        else {
+            "step_j": moves.step_j,
+            "range_j": moves.range_j,
+            "wraps": moves.wraps,
+            "restarts": moves.restarts,
+            "count_age_ms": _json(standing.count_age_s, 1e3),
+        },
+        "declined": dict(standing.declined),
+    }
+
+
+def _json(estimate: Estimate | None, factor: float = 1.0) -> dict[str, float] | None:
+    return None if estimate is None else estimate.scaled(factor).as_dict()
