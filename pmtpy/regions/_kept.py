@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmtpy.analysis.uncertainty.ahead import of_late
 from pmtpy.analysis.uncertainty.channel_times import is_power, reach_s
 from pmtpy.analysis.uncertainty.interval import Interval
 from pmtpy.analysis.uncertainty.interval_statistics import CONTEXT_AHEAD, CONTEXT_SAMPLES, may_be_lag_corrected
@@ -26,8 +27,7 @@ from pmtpy.sensor.history import CurvePoint
 _CONTEXT_S = CONTEXT_SAMPLES * 0.1  # pollers read every 0.1 s or faster
 _STREAM_S = 1e-3 * 0.9  # a period below this is that of a stream: no register is as fast
 _MOST_ROWS = 500  # at either end of a region: more tell nothing new of how the power moves
-_LATE_NS = 30_000_000  # rows of a stream come within less, through a pseudo-terminal too
-_LATELY_S, _MEAN_NS = 1.0, 1_000_000  # how far back, and over how long, powers of late are looked at
+_LATELY_S = 1.0  # how far back it is looked what a stream does
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Kept:
     rested_watts: tuple[float, ...]
     streaming: bool
     carry_s: float
-    of_late: Sequence[tuple[float, float]]
+    lately: tuple[Frame, ...]  # rows of a while before the newest one, where those of a stream have not come yet
     load: LoadIntervals | None
 
     @classmethod
@@ -106,7 +106,7 @@ class Kept:
             tuple([made.rested_watts(i, a.t_ns) for i in range(1, len(a.joules))]),
             source.traits.streaming,
             made.carry_s,
-            _of_late(made, a, b),
+            _lately(made, b),
             load,
         )
 
@@ -147,32 +147,26 @@ class Kept:
             # Each update of a stream is a row; of a register nobody knows what polls that are forgotten have missed.
             self.seconds / came if forgotten and self.streaming else 0.0,
             self.carry_s,
-            [self.of_late[i] for i in columns] if self.of_late else (),
+            of_late(self.lately, columns, *self._carried()) if self.lately else (),
             [self.rested_watts[i] for i in columns],
         )
         return interval, forgotten
+
+    def _carried(self) -> tuple[int, float]:
+        """For how long the newest power was taken to go on, ns, and the length of the interval up to there."""
+        carried_ns = min(self.b.extended_ns, round(self.carry_s * 1e9))
+        return carried_ns, self.seconds - (self.b.extended_ns - carried_ns) / 1e9
 
     def times_s(self, rows: Frame) -> Floats:
         """Return when rows were, from the beginning of the interval."""
         return np.asarray(rows.t_ns - self.a.t_ns, np.float64) / 1e9
 
 
-def _of_late(made: Acquisition, a: CurvePoint, b: CurvePoint) -> list[tuple[float, float]]:
-    """Between which powers each channel was of late, where the rows of a stream are late; else nothing.
-
-    Those are means over a millisecond, in which noise of single samples does not count, from a while before the newest
-    row: the load may do again what it did then.
-    """
-    if not made.source.traits.streaming or b.extended_ns <= _LATE_NS:
-        return []
-    rows = Frame.joined(made.around(a, b, max(_LATELY_S, CONTEXT_AHEAD * b.extended_ns / 1e9)))
-    if len(rows) < 2:
-        return []
-    together = max(1, round(_MEAN_NS * (len(rows) - 1) / int(rows.t_ns[-1] - rows.t_ns[0])))
-    watts = rows.watts[: len(rows) // together * together, 1:]
-    means = watts.reshape(-1, together, watts.shape[1]).mean(axis=1)
-    known = [column[np.isfinite(column)] for column in means.T]
-    return [(float(w.min()), float(w.max())) if len(w) else (0.0, 0.0) for w in known]
+def _lately(made: Acquisition, b: CurvePoint) -> tuple[Frame, ...]:
+    """Return the rows that tell what a stream does while none has come; nothing where they have."""
+    if not made.source.traits.streaming or not b.extended_ns:
+        return ()
+    return made.around(b, b, max(_LATELY_S, CONTEXT_AHEAD * b.extended_ns / 1e9))
 
 
 def _kernels(layout: Layout, calibration: Calibration | None) -> dict[str, Profile]:

@@ -280,9 +280,12 @@ class _Judge:
         """No row has come for the last part of the interval: the power may have moved there as it did before.
 
         Beyond a few samples it walks, one step in each: a walk with steps of ``r`` has the variance ``r^2 a^3 / (3 D)``
-        in its integral. A stream whose rows are late is thousands of samples behind, whose noise hides the steps of the
-        load: there it may have been anything between the powers of late.
+        in its integral. A stream whose rows have not come is thousands of samples behind, whose noise hides the steps
+        of the load: how far its power, carried on for as long, was off of late tells more.
         """
+        late = self.seen.late
+        if late is not None and late.off_joules:
+            return late.off_joules
         ahead, sample = max(self.seen.unseen_s, self.seen.extrapolated_s), self.sample_s
         if ahead <= 0.0:
             return 0.0
@@ -290,8 +293,8 @@ class _Judge:
         near = rms * math.sqrt(ahead * (sample + ahead) / 2.0)
         walked = rms * math.sqrt(ahead**3 / (3.0 * sample)) if sample > 0.0 else 0.0
         most = self.seen.range_watts * min(ahead, self.seen.seconds) / _BOUND  # it stays between those that were seen
-        late = self.seen.late_swing_watts * min(ahead, self.seen.seconds) / _BOUND
-        return max(near, min(walked, most), late)
+        between = late.swing_watts * min(ahead, self.seen.seconds) / _BOUND if late is not None else 0.0
+        return max(near, min(walked, most), between)
 
     def sampling(self) -> float:
         """What is not seen between the windows: steps that are misplaced there, and changes faster than the samples."""
@@ -337,7 +340,7 @@ class _Judge:
         if unknown_s <= 0.0:
             return 0.0
         if self.seen.seconds > unknown_s:
-            return max(self.mean_w, self.seen.late_peak_watts) * unknown_s
+            return max(self.mean_w, self.seen.late.peak_watts if self.seen.late is not None else 0.0) * unknown_s
         return math.nan if limit is None else limit * unknown_s / _BOUND
 
     def lost(self) -> float:
@@ -385,7 +388,7 @@ class _Judge:
                     else ""
                 )
             )
-        if not behind and seen.late_swing_watts and seen.extrapolated_s > DOUBTFUL_SHARE * seen.seconds:
+        if not behind and seen.late is not None and seen.extrapolated_s > DOUBTFUL_SHARE * seen.seconds:
             out.append(
                 f"{name}: rows of the last {_duration(min(seen.extrapolated_s, seen.seconds))} have not come yet; the "
                 "power before was taken to go on there, and asking a little later tells more"
@@ -413,7 +416,7 @@ class _Judge:
 
     def _too_short(self, components: dict[str, float]) -> list[str]:
         seen, short = self.seen, self.seen.seconds < max(self.needed_s, self.refresh_s)
-        ahead = 0.0 if seen.late_swing_watts else components["ahead"]  # a longer region would not bring rows sooner
+        ahead = components["ahead"] if seen.late is None else 0.0  # a longer region would not bring rows sooner
         blurred = math.hypot(components["edges"], ahead, components["lag"], components["clock"])
         used = abs(seen.joules) or (
             blurred if self.channel.least_watts > 0.0 else math.inf

@@ -21,6 +21,14 @@ class Edge(NamedTuple):
     old_s: float = 0.0  # how old what the register showed there may be: a counter between two of its moves
 
 
+class Late(NamedTuple):
+    """What a stream did of late, whose newest rows have not come yet."""
+
+    swing_watts: float = 0.0  # largest less smallest power
+    peak_watts: float = 0.0
+    off_joules: float = 0.0  # by how much its newest power, carried on for as long as now, was off; 0: not known
+
+
 class IntervalStatistics(NamedTuple):
     """What was seen of one channel in one interval."""
 
@@ -60,9 +68,7 @@ class IntervalStatistics(NamedTuple):
     # the same from what the newest row shows, which is further back than the row, by the lag
     unseen_s: float = 0.0
     looked: float = math.inf  # readings in and around the interval that tell how the power moves
-    # of a stream whose rows are late: largest less smallest power of late, and the largest
-    late_swing_watts: float = 0.0
-    late_peak_watts: float = 0.0
+    late: Late | None = None  # of a stream whose rows have not come
     # what is missing if readings of nothing between two like powers were those of a monitor that failed
     dropped_joules: float = 0.0
     # standard uncertainty of what a power was while its register was not renewed though it was due
@@ -87,8 +93,8 @@ class Interval(NamedTuple):
     # between the rows that came, where the rows themselves are not kept any more; 0: they are, and show it
     spacing_s: float = 0.0
     carry_s: float = math.inf  # how long the power of the newest row was taken to go on beyond it, where none has come
-    # for each channel of a stream whose rows are late: the smallest and the largest power of late; empty: they are not
-    of_late: Sequence[tuple[float, float]] = ()
+    # for each channel of a stream whose rows have not come: what it did of late; empty: they have
+    of_late: Sequence[Late] = ()
     # for each channel: power of a counter before a rest that has lasted since before the interval (NaN: since it began
     # to count); empty: none does
     rested_watts: Sequence[float] = ()

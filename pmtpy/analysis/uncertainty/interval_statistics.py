@@ -185,7 +185,7 @@ class _Together:
             aged = self.refresh or aged
         starts, ends = self._edge(0.0, aged), self._edge(length, aged)
         nothing = [0.0] * len(self.p)
-        of_late = [interval.of_late[i] if interval.of_late else (0.0, 0.0) for i in columns]
+        of_late = [interval.of_late[i] if interval.of_late else None for i in columns]
         # An age that is uniform up to ``aged`` has the mean square of a third of it; all rows may be of one age.
         time_u = math.hypot(interval.time_u_s, aged / math.sqrt(3.0)) if self.power else interval.time_u_s
         late, most, clock = self._energies(length, time_u)
@@ -222,8 +222,7 @@ class _Together:
                 ranges[i],
                 unseen,
                 looked,
-                of_late[i][1] - of_late[i][0],
-                of_late[i][1],
+                of_late[i],
                 dropped[i],
                 skipped[i],
                 interval.rested_watts[column] if interval.rested_watts else 0.0,
