@@ -52,7 +52,7 @@ def fit_load_kernel(updates: Updates, load: LoadIntervals, poll_s: float) -> tup
     used = inside if len(inside) >= MIN_UPDATES else updates
     rest = _at_rest(updates, load) if used is inside else None
     reference = PowerTrace.of_load(load)
-    fit = fit_kernel(used, reference, metered=False, rest_w=rest, sags=used is inside)
+    fit = fit_kernel(used, reference, metered=False, rest_w=rest)
     note = ""
     period = regular_period(load.on_s[(load.on_s >= start - _SETTLING_S) & (load.on_s <= end)])
     if period is not None and used is inside:

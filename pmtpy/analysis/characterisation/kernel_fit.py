@@ -20,7 +20,7 @@ from pmtpy.analysis.characterisation._covariance import Noise
 from pmtpy.analysis.characterisation._initial_guess import WIDEST, Grid, seeds
 from pmtpy.analysis.characterisation.description import describe, design_of, errors
 from pmtpy.analysis.characterisation.forward import Problem, polish, problem_of, widths_of
-from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOTH, BOXCAR, ONE_POLE, TWO_POLE, KernelFit, Shape
+from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, TWO_POLE, KernelFit, Shape
 from pmtpy.analysis.characterisation.model_selection import (
     FEW_READINGS,
     MINOR,
@@ -66,7 +66,6 @@ def fit_kernel(
     pivot_s: float | None = None,
     rate_sd: float | None = None,
     rest_w: float | None = None,
-    sags: bool = False,
 ) -> KernelFit:
     """Fit the response kernel.
 
@@ -88,8 +87,6 @@ def fit_kernel(
         Standard deviation of the reference's rate, relative; None: 0.15 % for a meter, none for a load.
     rest_w : float, optional
         What was read at rest before the load, which is about what is read between its blocks.
-    sags : bool
-        Whether power may sag or creep while the load runs, unseen by the reference.
 
     Raises DeclinedError: too few updates in the reference; constant power; a reference that does not explain the
     readings; a load whose period nearly equals the update period.
@@ -141,8 +138,6 @@ def fit_kernel(
         valley += [row for row in rows if any(row[0] is k for k in kept)]
     asked = [(f, noise.misfit(problem.t, f.residuals)) for f in fits]
     fit = with_doubt(fit, asked, valley, least, problem.period)
-    if sags and fit.family != AMBIGUOUS:
-        fit = _halved(fit, problem, best, weights)
     return fit if free is None else refuted(fit, free[0], free[1])
 
 
@@ -183,27 +178,6 @@ def _chosen(problem: Problem, found: list[Fit], weights: Floats) -> tuple[Kernel
             return fit, None
         left.append(math.sqrt(squares / (len(problem.y) - parameters)))
     return fit, (free, min(left)) if free is not None else None
-
-
-def _halved(fit: KernelFit, problem: Problem, best: Fit, weights: Floats) -> KernelFit:
-    """Widen the intervals by how far the two halves of the readings lie apart.
-
-    Power that sags or creeps while a load runs is no noise, and where the updates see few phases of a regular load it
-    bends the kernel by more than the interval of the whole. Then the halves are bent by different amounts.
-    """
-    middle = len(problem.y) // 2
-    halves = slice(0, middle), slice(middle, len(problem.y))
-    parts = [(problem.part(half), weights[half]) for half in halves]
-    a, b = (describe(part, polish(part, best.family, best.point, counted)) for part, counted in parts)
-    window = abs(a.window_s.value - b.window_s.value) / 2.0 if a.window_s and b.window_s else 0.0
-    tau = abs(a.tau_s.value - b.tau_s.value) / 2.0 if a.tau_s and b.tau_s else 0.0
-    shape = replace(
-        fit.best,
-        window_s=fit.best.window_s and fit.best.window_s.widened(window),
-        tau_s=fit.best.tau_s and fit.best.tau_s.widened(tau),
-        offset_s=fit.best.offset_s.widened(window / 2.0 + tau),  # the lag of a kernel is known better than its parts
-    )
-    return replace(fit, best=shape)
 
 
 def _refuse_synchronous(load: PowerTrace, updates: Updates) -> None:

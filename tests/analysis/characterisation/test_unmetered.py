@@ -83,16 +83,9 @@ def test_power_that_sags_is_in_the_interval_where_few_phases_are_seen() -> None:
     bench = square_bench(0.1337, 12.0)
     sagging = Sagging(bench.edges_s, bench.seconds)
     found, _ = fit(sagging, _ONE_POLE)
-    inside = sagging.updates(_ONE_POLE).between(bench.edges_s[0] + 1.0, bench.edges_s[-1])
-    plain, halved = (
-        fit_kernel(inside, bench.stamps(), metered=False, rest_w=_REST, sags=sags).best.tau_s for sags in (False, True)
-    )
     assert found.best.tau_s is not None
-    assert plain is not None
-    assert halved is not None
     assert found.best.tau_s.value == pytest.approx(0.0125, rel=0.08)
     assert found.best.tau_s.contains(0.0125)
-    assert halved.half_width > plain.half_width  # by what the halves differ
 
 
 def test_a_single_block_is_fitted_as_a_whole() -> None:
