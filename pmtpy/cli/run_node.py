@@ -87,7 +87,10 @@ def _settled(named: NodeFile, machine: Machine, launch: Launch, status: int) -> 
     if is_read(found, own):
         named.path.unlink(missing_ok=True)
         return
-    why = f"nobody reads it: {NODE} names a node that the launcher does not know, and counts to another"
+    why = (
+        "nobody reads it: its first process told nothing (it was killed, or did not start), or "
+        f"{NODE} names a node that the launcher does not know, and counts to another"
+    )
     say(f"pmtpy run: warning: {machine.host}: {why}")
     named.finish(unknown_node(machine, launch, why, span_s=(own.begun_s, _unix_s())), status)
 
