@@ -8,7 +8,6 @@ and work in threads, coroutines and generators.
 from __future__ import annotations
 
 import contextlib
-import html
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from pmtpy.core import arguments
 from pmtpy.core.clock import HOST_CLOCK, Clock
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.presentation import escaped
 from pmtpy.errors import CoverageError, PmtError, TargetError
 from pmtpy.regions._synchronise import Device, Sync, device_of
 from pmtpy.regions.interval_energy import interval_energy
@@ -333,7 +333,7 @@ class Region(Mapping[str, Measurement]):
         outcomes = self.outcomes()
         measured = [m for m in outcomes.values() if isinstance(m, Measurement)]
         lost = [f"{t}: {e}" for t, e in outcomes.items() if isinstance(e, PmtError)]
-        return as_html(measured) + "".join(f"<p>{html.escape(each)}</p>" for each in lost)
+        return as_html(measured) + "".join(f"<p>{escaped(each)}</p>" for each in lost)
 
     # -- the load --------------------------------------------------------------------------------------------------
 
