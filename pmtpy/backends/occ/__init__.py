@@ -23,7 +23,7 @@ from pmtpy.backends._sysfs import sysfs_root as root_of
 from pmtpy.backends.occ._channels import CONVERTER, GPUS, SYSTEM
 from pmtpy.backends.occ._device import BlockReader, Export
 from pmtpy.backends.occ._source import OccSource, Wanted
-from pmtpy.backends.occ.layout import BLOCK_BYTES, HEADER_BYTES, POWER, Entry, Header, Table
+from pmtpy.backends.occ.layout import BLOCK_BYTES, HEADER_BYTES, POWER, Entry, Header, Record, Table
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Discovery, Source
 from pmtpy.errors import BackendUnavailableError, ProtocolError, ReadError, TargetError
@@ -234,6 +234,14 @@ def _look_up(found: _Found, export: Export, index: int, table: Table, wish: _Wis
         found.notes.append(f"block {index} is left out: its table lists no power")
         return
     reader = BlockReader(export, index, [e.name for e in listed], wish.clock, whole=wish.whole)
+    others = {e.name: a.gsid for e, a, b in zip(listed, *reader.both(), strict=True) if _of_another(e, a, b)}
+    if others:
+        listed = [e for e in listed if e.name not in others]
+        ids = ", ".join(f"{name} ({gsid})" for name, gsid in others.items())
+        found.notes.append(f"block {index}: left out, because their records carry the ids of other sensors: {ids}")
+        if not listed:
+            return
+        reader = BlockReader(export, index, [e.name for e in listed], wish.clock, whole=wish.whole)
     pairs = zip(listed, reader.read().records(), strict=True)
     # A machine that draws nothing cannot run this, and a GPU that draws nothing is not there: without a power converter
     # the firmware writes zeros for both.
@@ -247,6 +255,11 @@ def _look_up(found: _Found, export: Export, index: int, table: Table, wish: _Wis
     if alive:
         reader = BlockReader(export, index, [e.name for e in alive], wish.clock, whole=wish.whole)
         found.wanted.append(Wanted(reader, tuple(alive), table.chunks, wish.chips[index]))
+
+
+def _of_another(entry: Entry, *records: Record) -> bool:
+    """Whether the records of both buffers belong to another sensor than the table says; one may just be written."""
+    return all(record.gsid not in {0, entry.gsid} for record in records)
 
 
 def _powers_first(entry: Entry) -> tuple[bool, bool]:

@@ -526,6 +526,22 @@ def test_a_bad_block_is_left_out_with_a_note_and_the_rest_works(path: Path) -> N
     assert any(note.startswith("block 1 is left out") for note in source.identity.notes)
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_sensor_whose_records_are_of_another_is_left_out_and_the_rest_works(path: Path, *, whole: bool) -> None:
+    image = bytearray(Machine(make_world("60", clock=ManualClock())).image)
+    row = image.index(b"PWRGPU".ljust(16, b"\0"), BLOCK_BYTES)
+    image[row + 20 : row + 22] = struct.pack(">H", 9999)  # the id follows name and units
+    path.write_bytes(image)
+    source = open_source(clock=ManualClock(), file=str(path), whole=whole)
+    names = [c.name for c in source.channels]
+    assert "socket0.gpus" in names
+    assert "socket1.gpus" not in names
+    assert {"socket1.processor", "socket1.memory"} <= set(names)
+    assert any("block 1: left out" in note and "PWRGPU (" in note for note in source.identity.notes)
+    assert len(source.read()) == 1
+    source.close()
+
+
 def test_neither_buffer_valid_at_opening_is_an_error_that_says_to_wait(path: Path) -> None:
     image = bytearray(Machine(make_world("60", clock=ManualClock())).image)
     image[PING] = image[PONG] = 0
