@@ -123,13 +123,17 @@ def wall_clock(recording: Recording, times: Floats, at: Ints) -> tuple[Floats, W
 def gaps(recording: Recording, steps: Floats, at: Ints) -> Where:
     """Mark rows that come so late that others must be missing before them."""
     missing: Where = np.zeros(len(steps) + 1, np.bool_)
-    if len(steps) < _MIN_STEPS:
-        return missing
-    usual = float(np.median(steps))
-    late = np.flatnonzero(steps > _LATE_INTERVALS * usual) if usual > 0 else np.zeros(0, np.int64)
-    missing[late + 1] = True
-    _note(recording, late, lambda i: f"no row for {steps[i]:.3f} s, where one comes every {usual:.3g} s", at)
+    found, usual = late(steps, steps)
+    missing[found + 1] = True
+    _note(recording, found, lambda i: f"no row for {steps[i]:.3f} s, where one comes every {usual:.3g} s", at)
     return missing
+
+
+def late(steps: Floats, known: Floats) -> tuple[Ints, float]:
+    """Return which intervals between rows are so long that rows are missing, and the usual one of those ``known``."""
+    usual = float(np.median(known)) if len(known) >= _MIN_STEPS else 0.0
+    found: Ints = np.flatnonzero(steps > _LATE_INTERVALS * usual) if usual > 0 else np.zeros(0, np.int64)
+    return found, usual
 
 
 def possible(recording: Recording, name: str, values: Floats, at: Ints) -> Floats:

@@ -174,8 +174,11 @@ def finished(
 
     if not recording.broken_lines:
         recording.notes += contradictions(recording.facts, columns)
-    if whole := Integrated(list(columns), recording.facts):
+    whole = Integrated(list(columns), recording.facts)
+    whole.look(columns)
+    if whole:
         columns = whole.add(columns)
+        recording.notes += whole.notes()
 
     _check.unix_time(recording, columns["time"])
     marker = _marker_column(len(columns["time"]), labels)

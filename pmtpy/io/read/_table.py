@@ -53,13 +53,13 @@ def integrate(elapsed: Floats, power: Power, unknown: npt.NDArray[np.bool_]) -> 
     """Energy since the first row, and the seconds over which it is not known.
 
     Momentary powers are joined by straight lines; means hold since the row before. An interval that is unknown, or
-    has an end without a value, adds no energy. Without any value there is none at all, not a zero.
+    has an end without a value, adds no energy. Where none is known there is none at all, not a zero.
     """
     seconds, watts = np.diff(elapsed), power.watts
-    if not np.isfinite(watts).any():
-        return np.full(len(elapsed), np.nan), float(seconds.sum())
     pieces = seconds * (watts[1:] if power.mean else (watts[1:] + watts[:-1]) / 2)
     without = ~np.isfinite(pieces) | unknown[1:]
+    if without.all() and not (len(watts) == 1 and np.isfinite(watts[0])):
+        return np.full(len(elapsed), np.nan), float(seconds.sum())
     pieces[without] = 0.0
     return np.concatenate([[0.0], np.cumsum(pieces)]), float(seconds[without].sum())
 

@@ -6,6 +6,7 @@ Rows are checked as :func:`pmtpy.load` checks them. The small text formats of ot
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -107,11 +108,31 @@ def _streamed(
     recording: Recording, part: Part, kind: str, names: list[str], blocks: Iterator[RowBlock]
 ) -> OpenRecording:
     whole = Integrated([n for n in names if n != "marker"], recording.facts)
+    if not whole.told:
+        first = list(_first_rows(blocks))
+        if first:
+            whole.look(first[-1].columns)
+        blocks = itertools.chain(first, blocks)
     if whole:
-        blocks = (replace(block, columns=whole.add(block.columns)) for block in blocks)
+        blocks = _integrated(blocks, whole, recording.notes)
     facts, notes, broken = recording.facts, recording.notes, recording.broken_lines
     notes += [*said(facts), *([] if part.whole else [part.note()])]
     return OpenRecording(recording.path, kind, whole.names, facts, whole.said, notes, broken, blocks, part=part)
+
+
+def _first_rows(blocks: Iterator[RowBlock]) -> Iterator[RowBlock]:
+    """Yield blocks up to the first that has rows."""
+    for block in blocks:
+        yield block
+        if len(block.columns["elapsed"]):
+            break
+
+
+def _integrated(blocks: Iterator[RowBlock], whole: Integrated, notes: list[str]) -> Iterator[RowBlock]:
+    """Yield blocks with the energies that they lack; at the end, note what these lack."""
+    for block in blocks:
+        yield replace(block, columns=whole.add(block.columns))
+    notes += whole.notes()
 
 
 def _of_csv(recording: Recording, names: list[str], part: Part) -> Iterator[RowBlock]:

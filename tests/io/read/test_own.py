@@ -320,6 +320,43 @@ def test_energies_that_are_not_recorded_are_integrated_and_said_to_be(tmp_path: 
     assert pmt.load(tmp_path / "whole.csv")["total_J"].iloc[-1] == pytest.approx(table["total_J"].iloc[-1])
 
 
+def _logged(path: Path, t: np.ndarray, watts: np.ndarray, *, empty: bool) -> Path:
+    """Write a log with our columns by another program: powers, and energies that are missing or empty."""
+    end = "," if empty else ""
+    rows = [f"{1e9 + at:.6f},{at:.9f},,0,{w}{end}" for at, w in zip(t, watts, strict=True)]
+    path.write_text("\n".join(["time,elapsed,marker,lost,total_W" + ",total_J" * empty, *rows]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_hole_in_a_log_with_our_columns_has_no_energy_and_is_noted(tmp_path: Path, *, empty: bool) -> None:
+    """60 W for 20 s, a day without rows, 200 W for 20 s."""
+    t = np.arange(4000) * 0.01
+    path = _logged(tmp_path / "a.csv", t + 86400.0 * (t > 19.995), np.where(t < 19.995, 60.0, 200.0), empty=empty)
+    table = pmt.load(path)
+    assert table["total_J"].iloc[-1] == pytest.approx(19.99 * (60.0 + 200.0))
+    assert table.attrs["joules"] == "integrated from the watts, by the trapezoidal rule"
+    assert table.attrs["uncovered_s"] == pytest.approx(86400.01)
+    told = [n for n in table.attrs["notes"] if "no row for" in n]
+    assert told == ["behind 19.99 s: no row for 86400.010 s, where one comes every 0.01 s; that time has no energy"]
+    made = convert(path, tmp_path / "b.csv")
+    assert told[0] in made.notes
+    assert pmt.load(tmp_path / "b.csv")["total_J"].iloc[-1] == pytest.approx(19.99 * 260.0)
+    whole, columns = Integrated(["elapsed", "lost", "total_W"], None), dict(table[["elapsed", "lost", "total_W"]])
+    columns = {n: c.to_numpy() for n, c in columns.items()}
+    parts = [whole.add({n: c[i : i + 500] for n, c in columns.items()})["total_J"] for i in range(0, len(t), 500)]
+    np.testing.assert_allclose(np.concatenate(parts), table["total_J"])
+    assert whole.notes() == told
+
+
+def test_a_log_of_which_no_energy_is_known_has_none(tmp_path: Path) -> None:
+    """Of any two rows that follow each other one has no power."""
+    t = np.arange(100) * 0.1
+    table = pmt.load(_logged(tmp_path / "a.csv", t, np.where(np.arange(100) % 2, np.nan, 50.0), empty=False))
+    assert table["total_J"].isna().all()
+    assert table.attrs["uncovered_s"] == pytest.approx(9.9)
+
+
 @pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
 def test_labels_stand_at_their_rows_however_long_the_recording(tmp_path: Path, name: str) -> None:
     n, labelled = 200_000, {0: "first", 65_535: "a", 65_536: "b", 131_072: "a", 199_999: "last"}
