@@ -3,18 +3,21 @@
 The rule by which each channel's energy came about is in the metadata: a counter has moved by its power times the time
 since it moved before, samples are joined by straight lines, means hold since the row before. Few rows that break the
 rule are wrong in one of their fields, and are noted; where many do, it is not the rule that the recording was made by.
+Without metadata it is taken for the rule that the fewest rows break.
 Whatever the rule, energies rise by what lies between the powers of neighbouring rows: columns that contradict each
 other throughout are noted too.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.core.channel import TOTAL, EnergyMethod
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.io.columns import downsampled
 from pmtpy.io.read._recording import Recording
@@ -34,7 +37,11 @@ Columns = dict[str, npt.NDArray[Any]]
 
 @dataclass(slots=True)
 class _Law:
-    """One channel: its rule, its newest row, when it moved last, and what was found."""
+    """One channel: its rule, its newest row, when it moved last, and what was found.
+
+    Without metadata (``refresh_s`` is NaN) only what is off by far is told; a counter then moves either by its power
+    times the time since it moved before, or, where that is less than the usual one, by that times the usual one.
+    """
 
     name: str
     rule: str
@@ -45,6 +52,10 @@ class _Law:
     wrong: int = 0
     first: str = field(default="")
 
+    @property
+    def _told(self) -> bool:
+        return bool(np.isfinite(self.refresh_s))
+
     def feed(self, t: Floats, watts: Floats, joules: Floats, unbroken: npt.NDArray[np.bool_], at: Ints) -> None:
         """Take the rows of a block; ``unbroken``: nothing is lost before a row."""
         if self.last is None:
@@ -53,6 +64,7 @@ class _Law:
         t, watts, joules = (np.concatenate([[b], now]) for b, now in zip(before, (t, watts, joules), strict=True))
         self.last = float(t[-1]), float(watts[-1]), float(joules[-1])
         span, risen = np.diff(t), np.diff(joules)
+        most_s = span
         if self.rule == "counter":
             # A restart that shows no energy begins the count anew, at an instant that the row does not tell.
             anew = (risen == 0.0) & (np.isnan(watts[1:]) | ~unbroken)
@@ -60,13 +72,17 @@ class _Law:
             moved = np.where(anew[moves], np.nan, t[1:][moves])
             since = np.diff(moved, prepend=self.moved_s)
             self.moved_s = float(moved[-1]) if len(moved) else self.moved_s
-            span = np.full(len(span), np.nan)
-            span[moves] = np.maximum(since, self.refresh_s)
+            span, most_s = np.full((2, len(span)), np.nan)
+            least_s = most = self.refresh_s if self._told else 0.0
+            if not self._told and np.isfinite(since).any():
+                most = float(np.nanmedian(since))
+            span[moves], most_s[moves] = np.maximum(since, least_s), np.maximum(since, most)
         mean = (watts[1:] + watts[:-1]) / 2 if self.rule == "integrated" else watts[1:]
-        expected = mean * span
+        expected = np.clip(risen, *np.sort([mean * span, mean * most_s], axis=0))
+        share = _OFF if self._told else _BY_FAR
         with np.errstate(invalid="ignore"):
             off = np.abs(risen - expected) > (
-                _OFF * np.maximum(np.abs(risen), np.abs(expected)) + _TIME_S * np.abs(mean) + _JOULES
+                share * np.maximum(np.abs(risen), np.abs(expected)) + _TIME_S * np.abs(mean) + _JOULES
             )
         off &= unbroken & (risen != 0.0)  # of time without known energy nothing is counted
         self.rows += len(span)
@@ -117,6 +133,11 @@ class EnergyLaws:
         every = downsampled(facts)
         self._laws: list[_Law] = []
         self._products: list[_Product] = []
+        self._guesses: list[list[_Law]] = []  # of channels that no metadata tell of: each rule it may be made by
+        if not facts.get("channels"):
+            powers = [n.removesuffix("_W") for n in names if n.endswith("_W") and f"{n[:-1]}J" in names]
+            parts = [n for n in powers if n != TOTAL] or powers  # a total is made by several rules at once
+            self._guesses = [[_Law(n, method.value, np.nan) for method in EnergyMethod] for n in parts]
         for channel in facts.get("channels", []) if not facts.get("converted_from") else []:
             name, rule, refresh_s = channel["name"], channel.get("rule"), channel.get("refresh_s")
             if isinstance(rule, str) and {f"{name}_W", f"{name}_J"} <= set(names):
@@ -131,14 +152,16 @@ class EnergyLaws:
         """Take the next rows."""
         for product in self._products:
             product.feed(columns, at)
-        if self._laws and len(at):
+        laws = [*self._laws, *itertools.chain(*self._guesses)]
+        if laws and len(at):
             unbroken = columns["lost"] == 0
-            for law in self._laws:
+            for law in laws:
                 law.feed(columns["elapsed"], columns[f"{law.name}_W"], columns[f"{law.name}_J"], unbroken, at)
 
     def end(self) -> None:
         """Note rows of which one field must be wrong."""
-        held: list[_Law | _Product] = [*self._laws, *self._products]
+        likely = [min(guesses, key=lambda law: law.wrong) for guesses in self._guesses]
+        held: list[_Law | _Product] = [*self._laws, *likely, *self._products]
         for law in held:
             if 0 < law.wrong <= max(_MOST_WRONG, _MOST_WRONG_SHARE * law.rows):
                 more = f" (and {law.wrong - 1} more such rows)" if law.wrong > 1 else ""

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from pmtpy.core.clock import ManualClock
@@ -246,6 +247,32 @@ def test_one_field_of_ours_that_its_row_contradicts_is_noted(tmp_path: Path, kin
             energy = names.index(f"{channel}_J")
             moved = rows[row].split(",")[energy] != rows[row - 1].split(",")[energy]
             assert bool(found) or not moved
+
+
+@pytest.mark.parametrize("kind", [Counter, Gauge, Stream])
+@pytest.mark.parametrize("interval", [None, "40ms"])
+def test_without_metadata_a_row_whose_energy_leaps_is_noted(tmp_path: Path, kind: type, interval: str | None) -> None:
+    """Which rule makes the energies is told from the rows: it is the one that the fewest of them break."""
+    clock, path = ManualClock(), tmp_path / "run.csv"
+    sensor = Sensor(kind(make_world("square:low=20,high=90,hz=3", clock=clock)), "test", clock)
+    with sensor, sensor.dump(path, interval=interval):
+        for _ in range(150):
+            clock.advance(0.02)
+            sensor.read()
+    path.with_name("run.csv.json").unlink()
+    (missing,) = load(path).attrs["notes"]
+    assert "run.csv.json is missing" in missing
+    table = pd.read_csv(path)
+    channel = next(n.removesuffix("_W") for n in map(str, table.columns) if n.endswith("_W") and n != "total_W")
+    for column, by in (("J", 500.0), ("J", -20.0), ("W", 1e7)):
+        spoilt = table.copy()
+        rows = slice(30, 31) if column == "W" else slice(30, None)
+        for name in (channel, "total"):
+            spoilt.loc[spoilt.index[rows], f"{name}_{column}"] += by
+        moved = spoilt[f"{channel}_J"].diff()[30] != 0.0
+        spoilt.to_csv(path, index=False)
+        told = [n for n in load(path).attrs["notes"] if n.startswith(f"line 32: {channel}_W is")]
+        assert len(told) == moved
 
 
 @pytest.mark.parametrize("line", [2, 5, 9])
