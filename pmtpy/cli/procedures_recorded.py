@@ -114,7 +114,7 @@ def steps(target: str, args: argparse.Namespace) -> Answer:
     """How it answers a load that is switched between two levels."""
     table = recording_of(target, args)
     column = power_column(table, args.channel, target)
-    found = steps_of(*(table[c].to_numpy("float64") for c in (time_column([table]), column)))
+    found = steps_of(*(table[c].to_numpy("float64") for c in ("elapsed", column)))
     rise_ms, interval_ms = sorted((1e3 * found.rise_s).tolist()), 1e3 * found.interval_s
     middle, worst = rise_ms[len(rise_ms) // 2], rise_ms[-1]
     how = "resolved" if found.resolved else "within what the readings resolve"
@@ -145,7 +145,7 @@ def steadiness(target: str, args: argparse.Namespace) -> Answer:
     """How steady it is over hours."""
     if Path(target).exists():
         table = recording_of(target, args)
-        blocks = recorded_blocks(table, power_column(table, args.channel, target), time_column([table]), args.window)
+        blocks = recorded_blocks(table, power_column(table, args.channel, target), args.window)
     else:
         target, options = sensor_of(target, args)
         if is_virtual(target):
@@ -180,8 +180,8 @@ def work(target: str, args: argparse.Namespace) -> Answer:
     notes = list(log.notes)
     if not log.absolute and args.begin is None:
         notes.append("the work is taken to begin at the first row; where a marker says when, name it by --begin")
-    times = time_column([table]) if log.absolute else "elapsed"
-    if log.absolute and times != "time":
+    times = "time" if log.absolute else "elapsed"
+    if log.absolute and not table["time"].notna().all():
         msg = f"{args.work} tells Unix time and {target} does not: name the marker at which the work began by --begin"
         raise TargetError(msg)
     curve = energy_curve(table, column, times)

@@ -24,9 +24,9 @@ _FEWEST_READINGS = 2
 _STEP_S = 0.1
 
 
-def recorded_blocks(table: pd.DataFrame, column: str, times: str, length_s: float) -> Blocks:
+def recorded_blocks(table: pd.DataFrame, column: str, length_s: float) -> Blocks:
     """Cut a recording into blocks; a block with lost rows or unknown powers has no mean."""
-    t, w = table[times].to_numpy(np.float64), table[column].to_numpy(np.float64)
+    t, w = table["elapsed"].to_numpy(np.float64), table[column].to_numpy(np.float64)
     lost = table["lost"].to_numpy(np.float64) > 0
     count = int((t[-1] - t[0]) / length_s)
     edges = np.searchsorted(t, t[0] + length_s * np.arange(count + 1))

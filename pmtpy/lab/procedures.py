@@ -214,14 +214,14 @@ class Windows:
 
 
 def time_column(tables: Sequence[pd.DataFrame]) -> str:
-    """Return the times that recordings share: wall time where each has it, else for a single one the elapsed time.
+    """Return the times that recordings share: of a single one the elapsed time, which nobody sets; else wall time.
 
     Raises TargetError: several recordings, one of which has no wall time.
     """
-    if all(bool(t["time"].notna().all()) for t in tables):
-        return "time"
     if len(tables) == 1:
         return "elapsed"
+    if all(bool(t["time"].notna().all()) for t in tables):
+        return "time"
     lacking = next(str(t.attrs["path"]) for t in tables if not bool(t["time"].notna().all()))
     msg = f"{lacking} does not say when its rows were taken, so two recordings cannot be put side by side"
     raise TargetError(msg)

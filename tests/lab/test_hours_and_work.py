@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from pmtpy.analysis.procedures.stability import stability
@@ -109,10 +110,17 @@ def test_fifty_hours_of_a_powersensor3_pass_in_simulated_time() -> None:
     assert found.drift_w_per_h.contains(0.0)
 
 
-def test_a_drift_is_told_from_noise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("set_s", [0.0, 3600.0, -3600.0])
+def test_a_drift_is_told_from_noise_also_where_the_wall_clock_was_set(
+    set_s: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     t = np.arange(0.0, 7200.0, 2.0)
     watts = 100.0 + 0.5 * t / 3600.0 + np.random.default_rng(2).normal(0, 0.2, len(t))
-    found = document(capsys, recording(tmp_path / "run.csv", t, watts), "--stability", "--window", "60s")
+    path = Path(recording(tmp_path / "run.csv", t, watts))
+    table = pd.read_csv(path)
+    table["time"] += np.where(t > 3000.0, set_s, 0.0)
+    table.to_csv(path, index=False)
+    found = document(capsys, path, "--stability", "--window", "60s")
     drift = found["drift_w_per_h"]
     assert abs(drift["value"] - 0.5) < drift["high"] - drift["low"]  # twice what 95 of 100 cases hold
     assert drift["low"] > 0.4
