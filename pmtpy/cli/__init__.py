@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb; return the exit code."""
     words = [*(sys.argv[1:] if argv is None else argv)]  # `list` is a verb here, once it was used
     try:
-        with Stop() as stop:
+        with Stop() as stop, stop.heard():
             return _main(words, stop)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
@@ -150,7 +150,8 @@ def _main(words: list[str], stop: Stop) -> int:
 def _run(args: argparse.Namespace) -> int:
     """Run the verb that was parsed; return the exit code."""
     try:
-        code: int = importlib.import_module(f"pmtpy.cli.{args.verb}").run(args)
+        with args.stop.heard():
+            code: int = importlib.import_module(f"pmtpy.cli.{args.verb}").run(args)
         if sys.stdout is not None:  # it is where it was closed before we started (``>&-``)
             sys.stdout.flush()
     except PmtError as error:

@@ -35,7 +35,7 @@ class Stop:
     again: a terminal that closes sends several signals, and the files must be ended. Only another Ctrl-C is heard.
 
     Where the exception is lost on its way (C code that calls Python back throws it away), the next :meth:`rest` raises
-    it again.
+    it again; where it became another error (of a class whose module was being imported), :meth:`heard` does.
     """
 
     def __init__(self) -> None:
@@ -62,6 +62,19 @@ class Stop:
         if self._asked is None or number == signal.SIGINT:
             self._asked, self._due = number, True
             raise Stopped(number)
+
+    @contextlib.contextmanager
+    def heard(self) -> Iterator[None]:
+        """Raise the request to end again where something inside made another error of it."""
+        try:
+            yield
+        except Exception as error:
+            reason: BaseException | None = error
+            while reason is not None and not isinstance(reason, Stopped):
+                reason = reason.__cause__ or reason.__context__
+            if not self._due or reason is None:
+                raise
+            raise reason from None
 
     @property
     def asked(self) -> bool:

@@ -14,6 +14,7 @@ from typing import cast
 import pytest
 
 from pmtpy.cli.stopping import Stop, Stopped
+from pmtpy.errors import FileFormatError
 from tests.cli.conftest import ROOT, Started, wait_for
 
 LONG = {
@@ -79,6 +80,28 @@ def test_a_signal_in_the_midst_of_an_import_comes_again_behind_it() -> None:
         assert not stop.asked
         with pytest.raises(Stopped, match="SIGTERM"):
             stop.rest(240.0)
+
+
+def test_a_signal_that_became_another_error_on_its_way_is_heard() -> None:
+    class Member:
+        def __set_name__(self, _owner: type, _name: str) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def make() -> None:  # before Python 3.12: RuntimeError: Error calling __set_name__
+        type("Record", (), {"member": Member()})
+
+    def wrap() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except Stopped as ended:
+            msg = "it cannot be read"
+            raise FileFormatError(msg) from ended
+
+    for interrupted in (make, wrap):
+        with Stop() as stop, pytest.raises(Stopped, match="SIGTERM"), stop.heard():
+            interrupted()
+    with Stop() as stop, pytest.raises(FileFormatError), stop.heard():
+        raise FileFormatError(str(stop.asked))
 
 
 def test_ctrl_c_while_python_still_imports_ends_quietly(started: Started, tmp_path: Path) -> None:
