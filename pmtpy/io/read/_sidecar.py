@@ -131,9 +131,11 @@ def count(attrs: dict[Any, Any], rows: int, facts: dict[str, Any] | None, lost: 
             f"it has {found} rows where {written} were written: lines were taken out or added since;"
             " copy it again from its source"
         )
-    counted = (facts or {}).get("lost")
-    if type(counted) is int and lost is not None and lost != counted and written == rows:
+    gone = [(facts or {}).get(key, 0) for key in ("lost", "dropped")]  # by the sensor, and on the way to the file
+    if any(type(n) is not int for n in gone) or lost is None or "lost" not in (facts or {}) or written != rows:
+        return
+    if not gone[0] <= lost <= sum(gone):  # what was dropped last stands at no row
         attrs["notes"].append(
-            f"its rows say that {lost} others were lost, its metadata say {counted}: one of them is wrong;"
+            f"its rows say that {lost} others were lost, its metadata say {sum(gone)}: one of them is wrong;"
             " copy it again from its source"
         )

@@ -187,6 +187,16 @@ def test_a_wall_clock_that_was_set_meanwhile_is_told(tmp_path: Path, wall_s: flo
     assert len(notes) == bool(told)
 
 
+@pytest.mark.parametrize(
+    ("lost", "dropped", "told"), [(3, 0, 0), (0, 3, 0), (1, 2, 0), (0, 9, 0), (0, 2, 1), (4, 0, 1)]
+)
+def test_rows_that_the_disk_refused_are_lost_as_well(tmp_path: Path, lost: int, dropped: int, told: int) -> None:
+    """Three rows are missing in the file."""
+    sidecar = _write(tmp_path / "a.csv").with_name("a.csv.json")
+    sidecar.write_text(json.dumps(json.loads(sidecar.read_text()) | {"lost": lost, "dropped": dropped}))
+    assert sum("others were lost" in n for n in load(tmp_path / "a.csv").attrs["notes"]) == told
+
+
 def test_a_number_of_lost_rows_in_hexadecimal_is_none(tmp_path: Path) -> None:
     path = _write(tmp_path / "a.csv")
     path.write_text(path.read_text().replace(",3,24", ",0x3,24"))
