@@ -24,28 +24,33 @@ from pmtpy.lab.procedures import (
     energy_curve,
     mean_watts,
     parts_of,
+    seldom_read,
     time_column,
     windows_of,
 )
-from pmtpy.lab.recorded import one_run, power_column
+from pmtpy.lab.recorded import power_column
+from pmtpy.lab.two_clocks import together
 from pmtpy.lab.work_log import read_work_log
 
 
 def against(target: str, args: argparse.Namespace) -> Answer:
     """Mean powers of workloads against a reference."""
-    tables = [recording_of(path, args) for path in (target, args.against)]
+    tables = recording_of(target, args), recording_of(args.against, args)
+    columns = power_column(tables[0], args.channel, target), power_column(tables[1], None, args.against)
+    clocks = together(*tables, columns)
+    tables = clocks.tables
     windows = windows_of(tables, args.window)
     times = time_column(tables)
-    columns = [power_column(tables[0], args.channel, target), power_column(tables[1], None, args.against)]
     watts = [mean_watts(t, c, windows, times) for t, c in zip(tables, columns, strict=True)]
     found = agreement(*watts)
     page: list[Line | Table] = [
         Line(f"{target} against {args.against}: mean power of workloads ({columns[0][:-2]})", Kind.HEADING)
     ]
     page += _agreement_page(found, "sensor", "reference", windows)
-    if not one_run(tables):
-        page.append(note("the recordings are put side by side by their wall times, which are two clocks'"))
+    notes = [*clocks.notes, *seldom_read(tables, columns, windows, times)]
+    page += map(note, notes)
     document = {"target": target, "channel": columns[0][:-2], "reference": args.against, "marked": windows.marked}
+    document |= {"lag_s": clocks.lag_s.as_dict() if clocks.lag_s is not None else None, "notes": notes}
     document |= _agreement(found)
     return Answer(document, page)
 

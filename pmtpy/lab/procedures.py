@@ -47,6 +47,7 @@ _CRYSTALS = 1e-4  # two of 50 millionths each: by so much the stamps of a device
 _LEVELS_W = (60.0, 220.0)
 _PATTERN_POLL_NS = 10_000_000  # a pattern of up to 10 Hz or so is looked for
 _FEWEST_WINDOWS = 2
+_FEW_IN_WINDOW = 10  # momentary powers, of which a mean power is made that is no mean of the load
 
 
 def ways_of(target: str) -> Mapping[str, Mapping[str, str]]:
@@ -290,6 +291,32 @@ def mean_watts(table: pd.DataFrame, column: str, windows: Windows, times: str) -
     """
     energy = energy_curve(table, column, times).energy(windows.starts_s, windows.ends_s)
     return np.asarray(energy / (windows.ends_s - windows.starts_s), np.float64)
+
+
+def seldom_read(tables: Sequence[pd.DataFrame], columns: Sequence[str], windows: Windows, times: str) -> list[str]:
+    """Say which of two recordings has momentary powers so far apart that its windows hold only a few of them.
+
+    Parameters as :func:`energy_curve`. What that costs is told by the other one, looked at as seldom.
+    """
+    said = []
+    for name, a, b in (("sensor", 0, 1), ("reference", 1, 0)):
+        t = tables[a][times].to_numpy(np.float64)[tables[a][columns[a]].notna()]
+        few = np.median(np.searchsorted(t, windows.ends_s) - np.searchsorted(t, windows.starts_s)) < _FEW_IN_WINDOW
+        if "trapezoidal" not in tables[a].attrs["joules"] or not few:
+            continue
+        other = tables[b].dropna(subset=columns[b])
+        shown = np.interp(t, np.maximum.accumulate(other[times].to_numpy(np.float64)), other[columns[b]])
+        joules = np.append(0.0, np.cumsum(np.diff(t) * (shown[1:] + shown[:-1]) / 2.0))
+        ends = [np.interp(at, t, joules) for at in (windows.starts_s, windows.ends_s)]
+        seen = (ends[1] - ends[0]) / (windows.ends_s - windows.starts_s)
+        off = float(np.sqrt(np.nanmean((seen - mean_watts(tables[b], columns[b], windows, times)) ** 2)))
+        one = ("reference", "sensor")[b == 0]
+        said.append(
+            f"the {name} has a momentary power every {np.median(np.diff(t)):.3g} s, and none of what the load did in"
+            f" between: read as seldom, the {one} itself is off by {off:.3g} W in a window (rms), and the line by more"
+            " than its interval"
+        )
+    return said
 
 
 def parts_of(domains: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

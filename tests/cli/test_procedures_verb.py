@@ -66,6 +66,45 @@ def test_a_sensor_against_a_reference_and_parts_against_the_whole(pmtpy: Pmtpy, 
     assert parts["mape_percent"]["value"] == pytest.approx(10.0, rel=1e-6)
 
 
+def _dwelling(t: Any) -> Any:
+    """A load of drawn levels, each held for a drawn time that ends at a row."""
+    random = np.random.default_rng(8)
+    ends = np.cumsum(np.round(random.uniform(0.4, 2.5, 200), 2))
+    return random.uniform(50.0, 300.0, 200)[np.searchsorted(ends, t - 1e-6)]
+
+
+@pytest.mark.parametrize("off_s", [1.5, -0.7])
+def test_a_clock_that_differs_is_told_from_the_data_and_taken_out(off_s: float, pmtpy: Pmtpy, tmp_path: Path) -> None:
+    """A sensor of ``0.95 x + 5 W``, whose clock is ahead or behind."""
+    t = np.arange(0.0, 60.0, 0.02)
+    sensor = _recording(tmp_path / "sensor.csv", t + off_s, {"total": 0.95 * _dwelling(t) + 5.0})
+    _recording(tmp_path / "meter.csv", t, {"total": _dwelling(t)})
+    found = _document(pmtpy, sensor, "--against", tmp_path / "meter.csv")
+    assert found["lag_s"]["value"] == pytest.approx(off_s, abs=0.005)
+    assert f"runs behind by {off_s:.4g} s" in found["notes"][0]
+    assert [c["value"] for c in found["linear"]["coefficients"]] == pytest.approx([-5.263, 1.0526], rel=0.02)
+
+
+def test_clocks_that_differ_by_what_cannot_be_told_are_refused(pmtpy: Pmtpy, tmp_path: Path) -> None:
+    """Of a square of 4 s, 1.5 s later and 2.5 s earlier look alike."""
+    t = np.arange(0.0, 60.0, 0.02)
+    square = np.where(t % 4.0 < 2.0, 60.0, 200.0)
+    sensor = _recording(tmp_path / "sensor.csv", t + 1.5, {"total": square})
+    _recording(tmp_path / "meter.csv", t, {"total": square})
+    ended = pmtpy("characterise", sensor, "--against", tmp_path / "meter.csv")
+    assert ended.returncode == 1
+    assert "their clocks differ, and by how much cannot be told" in ended.stderr
+
+
+def test_a_reference_that_is_read_seldom_is_noted(pmtpy: Pmtpy, tmp_path: Path) -> None:
+    t = np.arange(0.0, 120.0, 0.02)
+    sensor = _recording(tmp_path / "sensor.csv", t, {"total": _dwelling(t)})
+    rows = [f"{1.7e9 + at:.6f},{at:.6f},,0,{w:.3f}" for at, w in zip(t[::500], _dwelling(t[::500]), strict=True)]
+    (tmp_path / "meter.csv").write_text("\n".join(["time,elapsed,marker,lost,total_W", *rows]) + "\n")
+    notes = _document(pmtpy, sensor, "--against", tmp_path / "meter.csv")["notes"]
+    assert any("the reference has a momentary power every 10 s" in note for note in notes)
+
+
 @pytest.mark.parametrize(
     ("kept", "energies"), [("all", True), ("hole", True), ("few", True), ("all", False), ("hole", False)]
 )
