@@ -268,6 +268,7 @@ SLOW = {
         "test_a_region_that_is_the_load_begins_where_it_does",
         "test_a_region_too_short_to_tell_the_levels_says_so_and_is_as_uncertain",
         "test_intervals_of_stamped_regions_hold_over_loads_and_lengths",
+        "test_regions_of_a_loop_learn_from_each_other",
         "test_stamps_are_not_held_against_readings_of_unknown_instants",
         "test_stamps_undo_the_aliasing_of_a_part_time_sensor",
         "test_what_ran_before_the_region_does_not_pass_for_idle",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -14,14 +14,14 @@ from pmtpy.core._arrays import Floats
 class LoadIntervals:
     """When the load was on, by stamps of its program: ``on_s[i]`` to ``off_s[i]``, in order, not overlapping.
 
-    The stamps are all there are from ``since_s`` to ``until_s``; what the load did before and after is not known.
-    ``absolute``: whether the times are wall time, else they count from an instant of their own.
+    The stamps are all there are in the stretches ``known_s``, shape (k, 2), in order, not overlapping; what the load
+    did before, between and after these is not known. ``absolute``: whether the times are wall time, else they count
+    from an instant of their own.
     """
 
     on_s: Floats
     off_s: Floats
-    since_s: float = -math.inf
-    until_s: float = math.inf
+    known_s: Floats = field(default_factory=lambda: np.array([[-math.inf, math.inf]]))
     absolute: bool = True
 
     @classmethod
@@ -49,6 +49,15 @@ class LoadIntervals:
     def ending(self, early_s: float) -> LoadIntervals:
         """Return the load with each end earlier, though not before its start nor after the next one."""
         return replace(self, off_s=np.clip(self.off_s - early_s, self.on_s, np.append(self.on_s[1:], np.inf)))
+
+    def knows(self, start_s: float, end_s: float) -> bool:
+        """Whether all that the load did in an interval is known."""
+        return bool(np.any((self.known_s[:, 0] <= start_s) & (self.known_s[:, 1] >= end_s)))
+
+    def unknown(self, start_s: float, end_s: float) -> Floats:
+        """Return the stretches of an interval in which it is not known what the load did, shape (k, 2)."""
+        bounds = np.concatenate([[start_s], np.clip(self.known_s.ravel(), start_s, end_s), [end_s]]).reshape(-1, 2)
+        return bounds[bounds[:, 1] > bounds[:, 0]]
 
     def share(self, start_s: float, end_s: float) -> float:
         """Seconds for which the load was on within an interval."""

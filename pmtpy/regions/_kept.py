@@ -82,10 +82,10 @@ class Kept:
     streaming: bool
     carry_s: float
     lately: tuple[Frame, ...]  # rows of a while before the newest one, where those of a stream have not come yet
-    load: LoadIntervals | None
+    load: LoadIntervals | None  # when it was on, in seconds from ``a``, where that is known and of use
 
     @classmethod
-    def of(cls, made: Acquisition, a: CurvePoint, b: CurvePoint, load: LoadIntervals | None) -> Kept:
+    def of(cls, made: Acquisition, a: CurvePoint, b: CurvePoint) -> Kept:
         """Take it down."""
         facts, length_ns, source = Facts.of(made), b.t_ns - a.t_ns, made.source
         margin = max(facts.margin_s, CONTEXT_AHEAD * (a.extended_ns + b.extended_ns) / 1e9)
@@ -107,7 +107,8 @@ class Kept:
             source.traits.streaming,
             made.carry_s,
             _lately(made, b),
-            load,
+            # Twice as far as rows: the first of them show what was before.
+            made.loads.about(a.t_ns, b.t_ns, round(2e9 * margin)) if facts.kernels else None,
         )
 
     @property

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from pmtpy.core.channel import TOTAL, Channel
-from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.regions._judgement import Judgement, energies, judged
 from pmtpy.regions._kept import Kept
 from pmtpy.regions._pending import Pending
@@ -28,7 +27,6 @@ def interval_energy(
     a: CurvePoint,
     b: CurvePoint,
     peaks: Sequence[float] = (),
-    load: LoadIntervals | None = None,
 ) -> Measurement:
     """Measure between two points of one curve: the total and every channel.
 
@@ -36,10 +34,8 @@ def interval_energy(
     ----------
     peaks : sequence of float
         The largest power of the total and each channel, where they were followed.
-    load : LoadIntervals, optional
-        When the load was on, in seconds from ``a``.
     """
-    kept = Kept.of(made, a, b, load)
+    kept = Kept.of(made, a, b)
     pending = Pending(partial(judged, kept))
     early = energies(kept)
     if early is None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from pmtpy.core import arguments
 from pmtpy.core.clock import HOST_CLOCK, Clock
-from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.presentation import escaped
 from pmtpy.errors import CoverageError, PmtError, TargetError
 from pmtpy.regions._synchronise import Device, Sync, device_of
@@ -124,6 +123,9 @@ class Region(Mapping[str, Measurement]):
         for target, end in ends.items():
             if isinstance(end, Bookmark):
                 note_region(self._sensors[target], self.label, self._open[target].start.t_ns, end.t_ns)
+            if self._stamps is not None:
+                until_ns = end.t_ns if isinstance(end, Bookmark) else self._clock.now_ns()
+                self._made[target].loads.end(self._stamps, until_ns)
         if failed is not None and error is None:
             raise failed
 
@@ -196,7 +198,7 @@ class Region(Mapping[str, Measurement]):
     def _between(self, key: str, start: OpenStretch, end: Bookmark) -> Measurement:
         made = self._made[key]
         a, b = made.readings(start.start, end)
-        return interval_energy(made, a, b, start.peak.watts, self._load(key, a.t_ns, b.t_ns))
+        return interval_energy(made, a, b, start.peak.watts)
 
     def until_lost(self) -> dict[str, Measurement]:
         """Return by target what sensors that were lost inside had measured before: covered until then.
@@ -224,13 +226,6 @@ class Region(Mapping[str, Measurement]):
             raise CoverageError(msg)
         end = _noted(self._ends[key])
         return self._open[key], end
-
-    def _load(self, key: str, start_ns: int, end_ns: int) -> LoadIntervals | None:
-        """Return when the load was on: by the region's own stamps, which are complete inside, or by the sensor's."""
-        made = self._made[key]
-        if self._stamps:
-            return self._stamps.intervals(made.clock, start_ns, end_ns, only_inside=True)
-        return made.loads.intervals(made.clock, start_ns, end_ns, only_inside=False) if made.loads else None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._sensors)
@@ -343,8 +338,8 @@ class Region(Mapping[str, Measurement]):
         It costs two stamps of the host's clock (a microsecond), and may be entered any number of times. A sensor opened
         with a calibration that knows its kernel is corrected by them; for others nothing changes. Worth it where the
         load switches faster than the sensor is renewed, or the region begins before the load does. A region that is
-        itself the load: ``with pmt.region(...) as r, r.load():``. A program that stamps all its work, outside regions
-        too, does better with ``sensor.load()``.
+        itself the load: ``with pmt.region(...) as r, r.load():``. The stamps are all that the device does in this
+        region; other regions of its sensors learn from them, so in a loop each region is surer than the first one.
 
         Raises
         ------
@@ -355,7 +350,13 @@ class Region(Mapping[str, Measurement]):
             msg = f"load() belongs inside the region {self.label!r}, which is not open: with region: with region.load()"
             raise TargetError(msg)
         if self._stamps is None:
-            self._stamps = LoadStamps(self._clock)
+            # Of threads that ask for the first time at once, all get those of one; to begin them twice is nothing.
+            stamps = self.__dict__.setdefault("_first_stamps", LoadStamps(self._clock))
+            for target, stretch in self._open.items():
+                made = self._made[target]
+                if made.calibration is not None and made.clock is self._clock:  # to others they are of no use
+                    made.loads.begin(stamps, stretch.start.t_ns)
+            self._stamps = stamps
         return self._stamps
 
     busy = load  # its former name, until the next release

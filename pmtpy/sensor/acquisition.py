@@ -26,7 +26,7 @@ from pmtpy.sensor._intake import Intake
 from pmtpy.sensor._states import States
 from pmtpy.sensor._watch import Watch
 from pmtpy.sensor.history import Bookmark, CurvePoint, History, PeakHold, Recent
-from pmtpy.sensor.load_stamps import LoadStamps
+from pmtpy.sensor.load_stamps import LoadHistory
 
 PATIENCE_S = 5.0  # at the end, with a device whose reading does not return
 _ANSWER_S = 20.0  # where a result waits for it: the slowest instruments are given up after ten
@@ -68,7 +68,7 @@ class Acquisition:
         What it shows at the moment of a call.
     demand : Demand
         Who needs rows, and how often.
-    loads : LoadStamps
+    loads : LoadHistory
         When the program said that the device worked.
     closed, released : bool
         Whether it was closed, and whether that has come to its end.
@@ -92,7 +92,7 @@ class Acquisition:
         unix_ns = self.anchor.unix_ns - self.anchor.monotonic_ns
         opening = int.from_bytes(os.urandom(8), "little")
         origin = Origin(target, self.layout.names, unix_ns, opening, self.layout.in_total)
-        self.loads = LoadStamps(clock)
+        self.loads = LoadHistory(clock)
         self.demand = Demand(self.layout, source.traits, self.period_s)
         self.states = States(self._intake, self.demand, clock, origin)
         self.step()

@@ -141,7 +141,7 @@ class Sensor:
         corrected by them; so stamp all that the device does. For other sensors nothing changes.
         """
         self._acquisition.check()
-        return self._acquisition.loads
+        return self._acquisition.loads.own
 
     def reopen(self) -> None:
         """Open the device again after it was lost; regions and dumps that are open go on, with a gap that is not known.

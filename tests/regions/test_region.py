@@ -731,11 +731,11 @@ def test_the_work_of_a_device_is_stamped_with_its_sensor() -> None:
             clock.advance(1.0)
             with sensor.load():
                 clock.advance(2.0)
-        load = r._load("test", r._open["test"].start.t_ns, clock.now_ns())  # type: ignore[index]
+        load = acquisition_of(sensor).loads.about(*r.span_ns, 2_000_000_000)
         assert load is not None
         assert load.on_s == pytest.approx([-1.0, 1.0])
         assert load.off_s == pytest.approx([0.0, 3.0])
-        assert (load.since_s, load.until_s) == pytest.approx((-1.0, 3.0))
+        assert load.known_s.ravel() == pytest.approx([-1.0, 5.0])
 
 
 def test_time_that_may_be_missing_between_the_rows_is_in_the_uncertainty() -> None:

@@ -24,14 +24,18 @@ _IN_A_WINDOW = 20  # ... but no more than this in a window of several
 _SAME_BOUND = 1e-3  # of a period: bounds this near each other are one
 
 
-def bounds_of(ends_s: Floats, response: Response, until_s: float) -> Floats:
-    """Lay cells between the ends of the readings' kernels, from one kernel before the first to ``until_s``."""
+def bounds_of(ends_s: Floats, response: Response, until_s: float, also_s: Floats) -> Floats:
+    """Lay cells between the ends of the readings' kernels, from one kernel before the first to ``until_s``.
+
+    Bounds are also at ``also_s``.
+    """
     period, window, tau = response.period_s, response.window_s, response.tau_s
     first = ends_s[0] - max(window + 5.0 * tau, period)
     lead = np.arange(ends_s[0] - period, first - period, -period)[::-1]
     tail = np.arange(ends_s[-1] + period, until_s + period, period)
     marks = [lead, ends_s, tail]
     marks += [ends_s - part for part in (window, tau) if 0.0 < part < period]
+    marks.append(also_s[(also_s > first) & (also_s < max(ends_s[-1], until_s))])
     bounds = np.sort(np.concatenate(marks))
     bounds = bounds[np.diff(bounds, prepend=-np.inf) > _SAME_BOUND * period]
     cell = max(period / _IN_A_PERIOD, min(window / _IN_A_WINDOW, period))

@@ -8,7 +8,6 @@ decide. Readings have Student's t: a running mean now and then holds an update m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,7 +98,6 @@ class Readings:
         "_bounded",
         "_covariance",
         "_differences",
-        "_free",
         "_hidden",
         "_length",
         "_near",
@@ -109,6 +107,7 @@ class Readings:
         "_sources",
         "_stretch",
         "_unseen",
+        "_unstamped",
         "bounds_s",
         "response",
         "y",
@@ -120,13 +119,13 @@ class Readings:
         power: Floats,
         response: Response,
         interval: tuple[float, float],
-        unknown_at: Sequence[float],
-        *,
-        stamped: bool,
+        unstamped_s: Floats | None = None,
     ) -> None:
         ends = t_s - response.delay_s
         self.response, self.y = response, power
-        self.bounds_s = bounds = bounds_of(ends, response, interval[1])
+        stamped = unstamped_s is not None
+        edges = unstamped_s.ravel() if unstamped_s is not None else np.zeros(0)
+        self.bounds_s = bounds = bounds_of(ends, response, interval[1], edges)
         lengths = np.diff(bounds)
         self._apart, self._root = np.sqrt((lengths[1:] + lengths[:-1]) / 2.0), np.sqrt(lengths)
         self._differences = Differences.over(ends, response.tau_s, interval[0] + response.window_s / 2.0)
@@ -140,10 +139,10 @@ class Readings:
         self._rest = adds - self._length * sources.level
         highest = float(np.max(np.abs(power)))
         self._noise2 = max(response.noise_in_s, _LEAST * highest, 1e-6) ** 2
-        self._free = np.zeros(sources.steps)
-        for at in unknown_at:  # what was switched before the stamps begin, and after they end, is not known
-            place = int(np.clip(np.searchsorted(bounds, at) - 1, 0, len(self._free) - 1))
-            self._free[place] = highest**2 / response.period_s
+        # What ran where nothing was stamped is anything, from cell to cell.
+        gone = np.cumsum(np.diff(edges, prepend=edges[:1]) * (np.arange(len(edges)) % 2))
+        unstamped = np.diff(np.interp(bounds, edges, gone)) if len(edges) else np.zeros(sources.cells)
+        self._unstamped = (highest * unstamped / self._root) ** 2
         apart = np.concatenate([[0.0], np.diff(ends), [np.inf]])
         self._hidden = (_HIDDEN * highest) ** 2 / response.period_s if stamped else 0.0
         self._near = _Neighbours.within(bounds[1:-1], _PACE_PERIODS * response.period_s)
@@ -158,28 +157,27 @@ class Readings:
         """Begin with power that moves everywhere as much as the readings do on the whole."""
         period = self.response.period_s
         moved = max(float(np.mean(np.diff(self.y) ** 2)) if len(self.y) > 1 else 0.0, self._noise2)
-        walk = np.full(len(self._free), moved / period) + self._free
+        walk = np.full(self._sources.steps, moved / period)
         return Pace(walk, np.full(len(walk) + 1, moved * period / 16.0), np.ones(len(self.y)))
 
     def next(self, pace: Pace, found: Posterior) -> Pace:
         """Find the pace anew from what moved."""
         (moved, moved_v), (rose, rose_v), (missed, missed_v) = found.moments
         period = self.response.period_s
-        inner = self._free == 0.0
-        decided = np.clip(1.0 - moved_v / pace.walk, 0.0, 1.0) * inner
-        usual = 1.0 / float(np.mean(1.0 / pace.walk[inner]))
-        walk = (_WALK_TAIL * usual + self._near.sums(moved**2 * inner)) / (_WALK_TAIL + self._near.sums(decided))
+        decided = np.clip(1.0 - moved_v / pace.walk, 0.0, 1.0)
+        usual = 1.0 / float(np.mean(1.0 / pace.walk))
+        walk = (_WALK_TAIL * usual + self._near.sums(moved**2)) / (_WALK_TAIL + self._near.sums(decided))
         least = _LEAST * self._noise2 * period / 4.0
         counted = self._stretch.sums(np.clip(1.0 - rose_v / pace.scatter, 0.0, 1.0)) + _LEAST
         scatter = np.maximum(self._stretch.sums(rose**2) / counted, least)
         off = (missed**2 + missed_v) / self._noise2
         trust = (_READING_TAIL + 1.0) / (_READING_TAIL + off)
-        return Pace(np.maximum(walk, _LEAST * self._noise2 / period) + self._free, scatter, np.asarray(trust))
+        return Pace(np.maximum(walk, _LEAST * self._noise2 / period), scatter, np.asarray(trust))
 
     def stated(self, pace: Pace) -> Pace:
         """Return the pace by which an interval is stated: the mean one where nothing was seen."""
         walk = _BEFORE * pace.walk
-        hidden = max(float(np.mean(walk[self._free == 0.0])), self._hidden)
+        hidden = max(float(np.mean(walk)), self._hidden)
         walk = np.where(self._unseen, np.minimum(np.maximum(walk, hidden), self._bounded), walk)
         return Pace(walk, _BEFORE * pace.scatter, pace.trust)
 
@@ -196,7 +194,7 @@ class Readings:
         variance = own.copy()
         if terms.rising:
             off, stamped = self._off(terms.rising)
-            variance[kinds[0] : kinds[1]] += terms.rising.rise2 * off
+            variance[kinds[0] : kinds[1]] += terms.rising.rise2 * off + self._unstamped
         shown = np.column_stack([self.y - terms.shown + terms.columns @ terms.at, terms.columns])
         sides = np.zeros((sources.rows, shown.shape[1] + 1))
         sides[: len(shown) - 1, :-1] = self._differences(shown)

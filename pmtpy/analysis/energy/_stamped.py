@@ -5,8 +5,9 @@
 The load ends earlier than its stamps say (``early``), readings are later than the profile says (``late``), the kernel
 is wider (``wide``), and the power follows the load by some tens of milliseconds for a share of its rise (``slow``:
 clocks that ramp up and are held): four unknowns more, about which the readings are straight lines near enough. Where
-the load begins after a pause, the board wakes: its rest steps by some watts as well. All else is what the cells make
-of it, so that levels may drift, ramp and differ from block to block.
+the load is not known, it had some mean power, one more. Where it begins after a pause, the board wakes: its rest steps
+by some watts as well. All else is what the cells make of it, so that levels may drift, ramp and differ from block to
+block.
 """
 
 from __future__ import annotations
@@ -37,13 +38,14 @@ _STEPS = np.array([1e-4, 1e-4, 5e-3])  # of early, late, wide, for derivatives: 
 # By which single switches scatter about their stamps, less what all have in common; no more than stamps of a regular
 # load scatter themselves.
 _OFF_S = 3.3e-4
+_REMEMBERS = 20.0  # widths of the kernel after which it has forgotten all
 _UNSEEN = 3.0  # a load that was never shown may be so many times what was: a board idles at some tenth of its limit
 
 
 @dataclass(frozen=True, slots=True)
 class StampedLoad:
     """A load, the readings that it is seen in, and what is known of its unknowns beforehand: rise, early, late, wide,
-    slow, and one for each waking.
+    slow, mean power where the load is not known, and one for each waking.
     """
 
     load: LoadIntervals
@@ -52,6 +54,7 @@ class StampedLoad:
     region: tuple[float, float]
     mean: Floats
     sd: Floats
+    other: Floats  # shape (n,); what readings show of a power where the load is not known
     wakings: Floats
     off2: Floats  # shape (2, switches); variance of each about its stamp, and of its stamp
 
@@ -68,14 +71,16 @@ class StampedLoad:
         # The lag's interval bounds that of the width, which moves the lag by half as much.
         wide = 2.0 * math.hypot(response.tau_u, response.lag_u) / max(response.span_s, 1e-9)
         highest, wakings = float(np.max(np.abs(power))), _wakings(load, t_s, region)
+        other, other_sd = _unknown(load, response, t_s), np.array([highest])
         wake = np.full(len(wakings), _WAKE * highest)
         half = np.array([math.sqrt(2.0 / math.pi), math.sqrt(1.0 - 2.0 / math.pi)])  # normal distribution: mean and sd
         mean = np.array([0.0, half[0] * early, 0.0, 0.0, 0.0])
         sd = np.array([_UNSEEN * highest, half[1] * early, late, wide, 0.0 if shows else _LATE_SHARE])
-        mean, sd = np.append(mean, np.zeros(len(wake))), np.maximum(np.append(sd, wake), 1e-9)
+        sd = np.maximum(np.concatenate([sd, other_sd, wake]), 1e-9)
+        mean = np.append(mean, np.zeros(len(sd) - len(mean)))
         bent = np.array([bend_sd(load.on_s, 0.5), bend_sd(load.off_s, 0.5)])
         off2 = np.tile(np.stack([np.full(2, _OFF_S), np.fmin(_OFF_S, bent)]) ** 2, len(load.on_s))
-        return cls(load, response, t_s, region, mean, sd, wakings, off2)
+        return cls(load, response, t_s, region, mean, sd, other, wakings, off2)
 
     def about(self, at: Floats, rise2: float) -> Terms:
         """Return readings and energy as straight lines in the unknowns about ``at``; ``rise2``: see :class:`Rising`."""
@@ -93,13 +98,13 @@ class StampedLoad:
         ]
         behind = np.mean(behind_each, axis=0) - seen
         woken = [self.response.step(self.t_s - self.response.delay_s - wakes) for wakes in self.wakings]
-        columns = np.column_stack([seen + slow * behind, *(rise * m for m in moved), rise * behind, *woken])
+        columns = np.column_stack([seen + slow * behind, *(rise * m for m in moved), rise * behind, self.other, *woken])
         on = [load.share(start, end) for load in ended]
         after = float(np.mean([ended[1].share(start - by, end - by) for by in _BEHIND_S])) - on[1]
         woken_s = np.clip(end - np.maximum(self.wakings, start), 0.0, None)
-        weights = [on[1] + slow * after, rise * (on[2] - on[0]) / (2.0 * step_s), 0.0, 0.0, rise * after, *woken_s]
+        weights = [on[1] + slow * after, rise * (on[2] - on[0]) / (2.0 * step_s), 0.0, 0.0, rise * after, 0.0, *woken_s]
         shown = rise * columns[:, 0] + columns[:, 5:] @ at[5:]
-        joules = rise * weights[0] + float(woken_s @ at[5:])
+        joules = rise * weights[0] + float(woken_s @ at[6:])
         felt = np.zeros(len(at))
         felt[0], felt[4] = 1.0, -rise
         rising = Rising(ended[1].edges, self.off2, rise2, felt)
@@ -116,10 +121,16 @@ class StampedLoad:
         return np.asarray(shown.reshape(len(late_s), -1), np.float64)
 
 
+def _unknown(load: LoadIntervals, response: Response, t_s: Floats) -> Floats:
+    """Show readings a power of one watt where the load is not known."""
+    stretches = load.unknown(float(t_s[0]) - response.delay_s - _REMEMBERS * response.span_s, float(t_s[-1]))
+    return response.shown(LoadIntervals(stretches[:, 0], stretches[:, 1]), t_s)
+
+
 def _wakings(load: LoadIntervals, t_s: Floats, region: tuple[float, float]) -> Floats:
     """Return the starts before which the load had paused, those nearest to the interval."""
     edges = load.edges
-    apart = np.diff(edges, prepend=load.since_s)[::2]
+    apart = np.diff(edges, prepend=load.known_s[:1, 0])[::2]
     paused = apart > max(_PAUSE * float(np.median(np.diff(edges))), _PAUSE_S)
     starts = load.on_s[paused & (load.on_s > t_s[0]) & (load.on_s < t_s[-1])]
     away = np.maximum(region[0] - starts, starts - region[1])

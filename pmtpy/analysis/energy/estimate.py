@@ -129,16 +129,16 @@ def region_energy(
     # A power that lasts is rounded alike in all readings; what differs between them is noise of the estimator.
     rounded = rounding_error(seen[inside], response.noise_in_s, response.step_w / response.gain)
     notes = _gaps(t, response, region)
-    if load is not None and load.switches(begins, float(t[-1]) - response.delay_s):
-        unknown = [at for at in (load.since_s, load.until_s) if begins < at < t[-1]]
+    ends = float(t[-1]) - response.delay_s
+    if load is not None and load.knows(*region) and load.switches(begins, ends):
         found = _informed(
-            Readings(t, seen, response, region, unknown, stamped=True),
+            Readings(t, seen, response, region, load.unknown(begins, ends)),
             StampedLoad.beforehand(load, response, t, seen, region),
         )
         energy = _stated(found, response, region, "load-informed", notes, rounded_w=rounded)
         share = math.sqrt(found.variance) / max(abs(found.joules), 1e-300)
         return energy if share <= _HARDLY else replace(energy, warnings=(*energy.warnings, _hardly(share)))
-    found = _alone(Readings(t, seen, response, region, (), stamped=False), t, region)
+    found = _alone(Readings(t, seen, response, region), t, region)
     return _in_step(
         _stated(found, response, region, "reconstruction", notes, rounded_w=rounded), power, response, end_s - start_s
     )

@@ -664,3 +664,45 @@ def test_stamps_that_scatter_make_a_load_that_slides_through_the_phases_no_surer
         found = region_energy(t, watts, response, start_s=1.3, end_s=4.2, load=stamps)
         held.append(found.low <= between(load, 1.3, 4.2) <= found.high)
     assert np.mean(held) >= 0.9
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        Response(0.1, 1.0, 0.0, noise_w=0.1),
+        Response(0.1, 0.1, 0.0, noise_w=0.3),
+        Response(0.1, 0.0, 0.3, noise_w=0.3),
+        Response(0.1012, 0.0, 0.0125, noise_w=0.3),
+    ],
+    ids=["mean of 1 s", "full", "one-pole", "part-time"],
+)
+def test_what_ran_where_nothing_was_stamped_does_not_pass_for_rest(response: Response) -> None:
+    # Only what ran from 10 s to the end is known; before and after, the load was on all the time, or went on as it was.
+    rng, t, held = np.random.default_rng(5), np.arange(0.05, 20.0, response.period_s), []
+    for i in range(20):
+        start, end = 10.0, 10.0 + float(np.exp(rng.uniform(np.log(0.3), np.log(4.0))))
+        period, duty = float(np.exp(rng.uniform(np.log(0.05), np.log(0.8)))), float(rng.uniform(0.2, 0.8))
+        on = np.arange(start, end, period)
+        off = np.minimum(on + duty * period, end)
+        before = np.arange(start - 8.0, start - period, period) if i % 2 else np.array([0.0])
+        after = np.arange(end + 0.1, end + 6.0, period) if i % 2 else np.array([end])
+        lasts = duty * period if i % 2 else 10.0
+        ran = LoadIntervals(
+            np.concatenate([before, on, after]), np.concatenate([np.minimum(before + lasts, start), off, after + lasts])
+        )
+        rise = float(rng.uniform(50.0, 300.0))
+        watts = 60.0 + rise * response.shown(ran, t) + response.noise_w * rng.standard_normal(len(t))
+        near, known = (t > 5.0) & (t < end + 2.5), LoadIntervals(on, off, np.array([[start, end]]))
+        found = region_energy(t[near], watts[near], response, start_s=start, end_s=end, load=known)
+        assert found.method == "load-informed"
+        held.append(found.low <= 60.0 * (end - start) + rise * known.share(start, end) <= found.high)
+    assert np.mean(held) >= 0.95
+
+
+def test_a_region_that_is_known_in_part_only_is_not_informed() -> None:
+    response, load = Response(0.1, 0.1, 0.0, noise_w=0.3), LoadIntervals(np.array([4.0]), np.array([5.0]))
+    t = np.arange(0.05, 10.0, 0.1)
+    watts = 60.0 + 100.0 * response.shown(load, t)
+    for known, method in (([3.0, 6.0], "load-informed"), ([4.5, 9.0], "reconstruction")):
+        part = LoadIntervals(load.on_s, load.off_s, np.array([known]))
+        assert region_energy(t, watts, response, start_s=4.0, end_s=5.0, load=part).method == method
