@@ -244,6 +244,7 @@ SLOW = {
     },
     "cli/test_procedures_verb.py": {
         "test_registers_of_a_card_beside_each_other",
+        "test_registers_of_a_recording_beside_each_other",
     },
     "lab/test_procedures.py": {
         "test_registers_of_two_sensors_are_recorded_together_under_one_load",

@@ -29,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--registers",
         action="store_true",
-        help="all registers of one card, or of several, beside each other (sensors; --channel is the reference)",
+        help="all registers of one card, or of several, beside each other (sensors or recordings; --channel is the "
+        "reference)",
     )
     one.add_argument(
         "--internal-rate",

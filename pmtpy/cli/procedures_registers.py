@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from pmtpy.analysis.characterisation.registers import CounterMoves, Standing
 from pmtpy.analysis.signal.estimate import NOTHING, Estimate, written
+from pmtpy.cli.common import say
 from pmtpy.cli.page import Kind, Line, Table, note
-from pmtpy.cli.procedure_answer import Answer, progress, sensor_of
+from pmtpy.cli.procedure_answer import Answer, progress, recording_of, sensor_of
 from pmtpy.errors import TargetError
-from pmtpy.lab.registers import Measured, measure_registers
+from pmtpy.lab.recorded import read_stamps
+from pmtpy.lab.registers import Measured, measure_registers, recorded_registers
 
 _MILLION = 1e6
 
 
 def registers(args: argparse.Namespace) -> Answer:
     """All registers of power and energy, beside each other."""
-    targets = dict(sensor_of(target, args) for target in args.targets)
-    if len(targets) < len(args.targets):
-        msg = f"{' '.join(args.targets)}: one sensor stands there twice; its registers are all recorded anyhow"
+    if len(set(args.targets)) < len(args.targets):
+        msg = f"{' '.join(args.targets)}: one of them stands there twice; all its registers are in the answer anyhow"
         raise TargetError(msg)
-    found = measure_registers(targets, args.duration, channel=args.channel, interval_s=args.interval, progress=progress)
+    recorded = any(Path(target).exists() for target in args.targets)
+    found = _of_recordings(args) if recorded else _of_sensors(args)
+    targets = list(dict.fromkeys(target for target, _, _ in found.standings))
     several = len(targets) > 1
     names = [f"{target} {channel}" if several else channel for target, channel, _ in found.standings]
     page: list[Line | Table] = [Line(f"{' and '.join(targets)}: registers beside each other", Kind.HEADING)]
@@ -39,6 +43,20 @@ def registers(args: argparse.Namespace) -> Answer:
     ]
     page += _notes(found, names, several=several)
     return Answer(_document(found), page)
+
+
+def _of_recordings(args: argparse.Namespace) -> Measured:
+    tables = {path: recording_of(path, args) for path in args.targets}
+    load = read_stamps(args.load, skip_broken=args.skip_broken, report=say) if args.load else None
+    return recorded_registers(tables, args.channel, load)
+
+
+def _of_sensors(args: argparse.Namespace) -> Measured:
+    if args.load:
+        msg = f"--load goes with recordings; for {' and '.join(args.targets)} a load is made here"
+        raise TargetError(msg)
+    targets = dict(sensor_of(target, args) for target in args.targets)
+    return measure_registers(targets, args.duration, channel=args.channel, interval_s=args.interval, progress=progress)
 
 
 def _numbers(standing: Standing, *, is_reference: bool) -> list[str]:
@@ -65,8 +83,10 @@ def _moves(name: str, standing: Standing, moves: CounterMoves) -> Line:
         said.append(f"its count is {written(standing.count_age_s, 1e3)} ms old when it moves")
     if moves.range_j:
         said.append(f"it begins again after {moves.range_j:.4g} J")
-    if moves.wraps or moves.restarts:
-        said.append(f"in this time it did so {moves.wraps} times, and went back otherwise {moves.restarts} times")
+    if moves.wraps:
+        said.append(f"here it did so {moves.wraps} times")
+    if moves.restarts:
+        said.append(f"it went back {moves.restarts} times, as after a reset")
     return Line("; ".join(said))
 
 
@@ -79,6 +99,10 @@ def _notes(found: Measured, names: list[str], *, several: bool) -> list[Line]:
                 f"phase: by how much later than those of {channel} the updates come; slides: by how much that grows; "
                 "of it: watts shown for each watt that it shows"
             )
+        )
+    if any(standing.kernel is not None for _, _, standing in found.standings):
+        made.append(
+            note("what is shown is told by the load's stamps: without a meter its own ramps count as a register's")
         )
     for name, (_, _, standing) in zip(names, found.standings, strict=True):
         for what, why in standing.declined.items():

@@ -1,21 +1,32 @@
-"""All registers of power and energy of one sensor or of several, recorded together and put beside each other."""
+"""All registers of power and energy of one sensor or of several, recorded together and put beside each other.
+
+Recorded here under a load that is made for it, or before, in a recording that holds several registers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pmtpy.analysis.characterisation.registers import Register, Standing, side_by_side
-from pmtpy.core.channel import Channel, Quantity
+from pmtpy.analysis.signal.clock_fit import zone_shift
+from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.core.channel import TOTAL, Channel, Quantity
 from pmtpy.core.clock import HOST_CLOCK, Clock
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
+from pmtpy.errors import TargetError
 from pmtpy.lab.loads import schedule
-from pmtpy.lab.record import Polls, record_together
+from pmtpy.lab.record import record_together
+from pmtpy.lab.recorded import marked_load, one_run, power_column, read_series
 
-_WHOLE = 1e-3  # of a count: what its own scale leaves of it
+if TYPE_CHECKING:
+    import pandas as pd
+
+_ROUNDED = 0.1  # of a count: what a scale, or the digits of a recording, leave of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +35,7 @@ class Measured:
 
     standings: Sequence[tuple[str, str, Standing]]  # target, channel, and what was found
     reference: tuple[str, str] | None  # target and channel; None where no register can be it
-    virtual: tuple[str, ...]  # those targets that are emulated
-    load: bool  # whether the load was made here, so that it is known when it was on
+    virtual: tuple[str, ...] = ()  # those targets that are emulated
 
 
 def measure_registers(
@@ -63,28 +73,95 @@ def measure_registers(
         clock=clock,
         progress=progress,
     )
-    registers, whose = [], {}
+    registers = {}
     for target, polls in zip(targets, recorded, strict=True):
         load = LoadIntervals.switched(polls.edges_s) if len(polls.edges_s) else None
         for i, one in enumerate(polls.channels):
             if one.measures_energy:
-                registers.append(_register(f"{target} {one.name}", one, polls, polls.values[:, i], load))
-                whose[registers[-1].name] = target, one.name
-    asked = next((name for name, (_, own) in whose.items() if own == channel), None)  # the recording refuses others
+                registers[target, one.name] = _register(target, one, polls.t_s, polls.values[:, i], load)
     progress("putting the registers beside each other")
-    found, reference = side_by_side(registers, asked)
-    return Measured(
-        [(*whose[s.name], s) for s in found],
-        None if reference is None else whose[reference],
-        tuple(target for target, polls in zip(targets, recorded, strict=True) if polls.identity.virtual),
-        all(len(polls.edges_s) > 0 for polls in recorded),
-    )
+    virtual = tuple(target for target, polls in zip(targets, recorded, strict=True) if polls.identity.virtual)
+    return replace(_beside(registers, channel), virtual=virtual)
 
 
-def _register(name: str, channel: Channel, polls: Polls, values: Floats, load: LoadIntervals | None) -> Register:
+def recorded_registers(
+    tables: Mapping[str, pd.DataFrame], channel: str | None = None, load: LoadIntervals | None = None
+) -> Measured:
+    """Put the registers of recordings beside each other.
+
+    Parameters
+    ----------
+    tables : mapping
+        Recordings by path. The energies of counters are taken as recorded, powers as polled.
+    channel : str, optional
+        Beside which the others are put: of the first recording that has it. None: the first power.
+    load : LoadIntervals, optional
+        When the device was loaded; a log in local time is shifted by whole zones to meet it. None: what the markers of
+        each recording say.
+
+    Raises TargetError: a recording holds no powers, or there is no such channel; several are not of one clock.
+    Raises DeclinedError: nothing is known of the clock of ``channel``, or the load was at another time.
+    """
+    if not one_run(list(tables.values())):
+        msg = f"{' and '.join(tables)} were stamped by different clocks, which have no phase to each other"
+        raise TargetError(msg)
+    registers = {}
+    for path, table in tables.items():
+        if not _columns(table):
+            power_column(table, None, path)  # says why there is none
+        for column, per_count in _columns(table).items():
+            registers[path, column[:-2]] = _of_column(path, table, column, per_count, load)
+    return _beside(registers, channel)
+
+
+def _beside(registers: Mapping[tuple[str, str], Register], channel: str | None) -> Measured:
+    """Put registers, by target and channel, beside each other."""
+    if channel is not None and all(own != channel for _, own in registers):
+        have = ", ".join(dict.fromkeys(own for _, own in registers)) or "none"
+        msg = f"there is no register {channel}; there are {have}"
+        raise TargetError(msg)
+    whose = {register.name: key for key, register in registers.items()}
+    asked = next((register.name for (_, own), register in registers.items() if own == channel), None)
+    found, reference = side_by_side(list(registers.values()), asked)
+    return Measured([(*whose[s.name], s) for s in found], None if reference is None else whose[reference])
+
+
+def _register(target: str, channel: Channel, t_s: Floats, values: Floats, load: LoadIntervals | None) -> Register:
+    name = f"{target} {channel.name}"
     if channel.quantity is not Quantity.ENERGY:
-        return Register(name, polls.t_s, values, load=load)
-    counts = values / channel.scale - channel.offset
+        return Register(name, t_s, values, load=load)
+    return Register(name, t_s, _whole(values / channel.scale - channel.offset), channel.scale, channel.wrap, load)
+
+
+def _whole(counts: Floats) -> Floats:
+    """Return counts without what is left of rounding, where they are whole."""
     whole = np.round(counts)
-    counts = np.where(np.abs(counts - whole) < _WHOLE, whole, counts)
-    return Register(name, polls.t_s, counts, channel.scale, channel.wrap, load)
+    return np.asarray(np.where(np.abs(counts - whole) < _ROUNDED, whole, counts), np.float64)
+
+
+def _columns(table: pd.DataFrame) -> dict[str, float | None]:
+    """Return the registers of a recording by column, and of counters the joules of one count."""
+    facts = {c.get("name"): c for c in (table.attrs["metadata"] or {}).get("channels", ())}
+    found: dict[str, float | None] = {}
+    for stem in (c[:-2] for c in table.columns if c.endswith("_W") and c != f"{TOTAL}_W"):
+        said = facts.get(stem, {})
+        if said.get("form", "direct") != "direct" or not table[f"{stem}_W"].notna().any():
+            continue
+        counter = said.get("quantity") == "energy"
+        found[f"{stem}_J" if counter else f"{stem}_W"] = float(said["scale"]) if counter else None
+    return found
+
+
+def _of_column(
+    path: str, table: pd.DataFrame, column: str, per_count: float | None, load: LoadIntervals | None
+) -> Register:
+    name, polls = f"{path} {column[:-2]}", read_series(table, column)
+    load = marked_load(table) if load is None else load
+    if load is not None and load.absolute != polls.absolute:
+        load = None  # nothing says when one clock began by the other
+    t_s = polls.t_s
+    if load is not None and polls.absolute:
+        t_s = np.asarray(t_s + zone_shift(float(t_s[0]), float(t_s[-1]), PowerTrace.of_load(load)), np.float64)
+    if per_count is None:
+        return Register(name, t_s, polls.watts, load=load)
+    return Register(name, t_s, _whole(polls.watts / per_count), per_count, load=load, unwrapped=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pmtpy.cli import main, procedures_registers
+from pmtpy.emulators.gpu_sensor import SensorModel
+from pmtpy.emulators.load import Table
+from pmtpy.lab.loads import schedule
+from pmtpy.lab.registers import measure_registers
 from tests.cli.conftest import Pmtpy
+from tests.support.worlds import WalkingClock
 
 
 def _document(pmtpy: Pmtpy, *words: object) -> Any:
@@ -181,29 +188,90 @@ def test_what_cannot_be_done_is_said(pmtpy: Pmtpy, words: list[str], why: str) -
     assert "Traceback" not in ended.stderr
 
 
-def test_registers_of_a_card_beside_each_other(pmtpy: Pmtpy) -> None:
-    options = ("nvml:virtual", "-o", "profile=rtx3090", "--registers", "--duration", "10s", "--interval", "5ms")
-    found = _document(pmtpy, *options)
+def test_registers_of_a_card_beside_each_other(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_no_time = functools.partial(measure_registers, clock=WalkingClock())
+    monkeypatch.setattr(procedures_registers, "measure_registers", in_no_time)
+    words = [
+        "characterise",
+        "nvml:virtual",
+        "-o",
+        "profile=rtx3090",
+        "--registers",
+        "--duration",
+        "10s",
+        "--interval",
+        "5ms",
+    ]
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
     assert found["reference"] == {"target": "nvml:virtual", "channel": "gpu.instant"}
     assert found["virtual"] == ["nvml:virtual"]
     registers = {r["channel"]: r for r in found["registers"]}
     assert registers.keys() == {"gpu.energy", "gpu.instant", "gpu.average"}
     counter, average = registers["gpu.energy"], registers["gpu.average"]
     assert counter["counter"]["step_j"] == pytest.approx(0.001)
+    assert counter["counter"]["restarts"] == 0
     assert counter["update_period_ms"]["value"] == pytest.approx(100.0, rel=2e-3)
     assert average["counter"] is None
-    # One clock for both powers; how well it is told depends on the machine, and the interval says so.
-    assert average["phase_ms"]["low"] <= 0.0 <= average["phase_ms"]["high"]
+    assert average["phase_ms"]["low"] <= 0.0 <= average["phase_ms"]["high"]  # one clock for both powers
     assert average["slide_ppm"]["low"] <= 0.0 <= average["slide_ppm"]["high"]
 
 
-def test_registers_need_sensors_and_each_of_them_once(pmtpy: Pmtpy, tmp_path: Path) -> None:
-    twice = pmtpy("characterise", "nvml:virtual", "nvml:virtual", "--registers")
-    assert twice.returncode == 2
-    assert "one sensor stands there twice" in twice.stderr
-    (tmp_path / "run.csv").write_text("time,elapsed\n")
-    recorded = pmtpy("characterise", "run.csv", "--registers")
-    assert recorded.returncode == 2
-    assert "run.csv is a recording: this procedure needs the sensor itself" in recorded.stderr
-    both = pmtpy("characterise", "nvml:virtual", "--registers", "--updates")
-    assert "not allowed with" in both.stderr
+def _registers(path: Path) -> tuple[Path, Path]:
+    """A dump of a counter and a power with 37 ms between their updates, polled every 5 ms; and the load's stamps."""
+    edges = schedule(12.0)
+    load = Table(np.append(-100.0, edges), np.where(np.arange(len(edges) + 1) % 2, 220.0, 60.0))
+    power = SensorModel(0.1, 0.011, window_s=0.1, gain=0.95, noise_w=0.3, step_w=0.001)
+    counter = SensorModel(counter_update_s=0.1, phase_s=0.048, counter_step_j=0.008)
+    t = np.arange(0.0, 12.0, 0.005) + np.random.default_rng(1).uniform(0.0, 1e-4, 2400)
+    watts, joules = power.readings(load, t), counter.counter(load, t) - counter.counter(load, t[:1])
+    lines = ["time,elapsed,marker,lost,total_W,total_J,gpu.energy_W,gpu.energy_J,gpu.instant_W,gpu.instant_J"]
+    lines += [
+        f"{1.7e9 + t[i]:.6f},{t[i]:.9f},,0,,{joules[i]:.6f},60.0,{joules[i]:.6f},{watts[i]:.4f},"
+        for i in (0, *(np.flatnonzero((np.diff(watts) != 0.0) | (np.diff(joules) != 0.0)) + 1))
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    channels = [
+        {"name": "gpu.energy", "quantity": "energy", "form": "direct", "scale": 0.001},
+        {"name": "gpu.instant", "quantity": "power", "form": "direct", "scale": 0.001},
+    ]
+    facts = {"target": "made", "polled_s": 0.005, "channels": channels}
+    path.with_name(path.name + ".json").write_text(json.dumps(facts))
+    stamps = path.with_name("load.csv")
+    stamps.write_text("\n".join(["timestamp", *(f"{round((1.7e9 + at) * 1e6)}" for at in (*edges, 12.0))]) + "\n")
+    return path, stamps
+
+
+def test_registers_of_a_recording_beside_each_other(pmtpy: Pmtpy, tmp_path: Path) -> None:
+    recording, stamps = _registers(tmp_path / "run.csv")
+    found = _document(pmtpy, recording, "--registers", "--load", stamps)
+    assert found["reference"]["channel"] == "gpu.instant"
+    counter, power = found["registers"]
+    assert (counter["channel"], power["channel"]) == ("gpu.energy", "gpu.instant")
+    assert counter["counter"]["step_j"] == pytest.approx(0.008)
+    assert counter["counter"]["restarts"] is None  # what began again was put right when it was recorded
+    for name, truth in (("phase_ms", 37.0), ("slide_ppm", 0.0), ("behind_ms", 0.0), ("ratio", 1.0 / 0.95)):
+        assert counter[name]["low"] <= truth <= counter[name]["high"], name
+    assert power["phase_ms"] is None
+    without = pmtpy("characterise", recording, "--registers", "--channel", "gpu.energy").stdout
+    assert "not determined, gpu.instant, kernel: needs the stamps of a load" in without
+    assert "reference" in next(line for line in without.splitlines() if line.startswith("gpu.energy "))
+
+
+def test_registers_need_powers_one_clock_and_each_target_once(pmtpy: Pmtpy, tmp_path: Path) -> None:
+    recording, _ = _registers(tmp_path / "run.csv")
+    other, _ = _registers(tmp_path / "other.csv")
+    for words, why in (
+        (["nvml:virtual", "nvml:virtual"], "one of them stands there twice"),
+        ([recording, other], "were stamped by different clocks, which have no phase to each other"),
+        ([recording, "nvml:virtual"], "nvml:virtual is a sensor, this procedure needs a recording"),
+        (["nvml:virtual", "--load", tmp_path / "load.csv"], "--load goes with recordings; for nvml:virtual a load is"),
+        ([tmp_path / "load.csv"], "load.csv has no power in it"),
+        ([recording, "--channel", "gpu.nope"], "there is no register gpu.nope; there are gpu.energy, gpu.instant"),
+        ([recording, "--updates"], "not allowed with"),
+    ):
+        refused = pmtpy("characterise", *words, "--registers")
+        assert refused.returncode == 2
+        assert why in refused.stderr, refused.stderr

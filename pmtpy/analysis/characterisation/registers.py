@@ -36,6 +36,7 @@ class Register:
     joules_per_count: float | None = None  # of a counter; None: it is no counter
     wrap: float | None = None  # of a counter: counts after which it begins again
     load: LoadIntervals | None = None  # when the device was loaded, on the clock of the polls
+    unwrapped: bool = False  # of a counter: whatever it began anew has been put right before
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,9 @@ class CounterMoves:
 
     step_j: float | None  # the largest step of which all its moves are multiples; None of few moves, or of fractions
     range_j: float | None  # after which it begins again; None: that is not known, or it does not
-    wraps: int  # how often it did
-    restarts: int  # how often it went back otherwise
+    # how often it did, and how often it went back otherwise; None: that was put right before it came here
+    wraps: int | None
+    restarts: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,8 @@ def _alone(register: Register) -> Standing:
     moves = None
     if register.joules_per_count is not None:
         values, moves = _counted(values, register.joules_per_count, register.wrap)
+        if register.unwrapped:
+            moves = replace(moves, wraps=None, restarts=None)
     found = Standing(register.name, moves=moves)
     try:
         clock = estimate_updates(t, values)
