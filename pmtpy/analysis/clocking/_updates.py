@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+import contextlib
+import itertools
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.clocking._intervals import Bools, FasterThanPollsError, Intervals, few_own, own_changes
+from pmtpy.analysis.clocking._intervals import MIN_CHANGES, Bools, FasterThanPollsError, Intervals, few_own, own_changes
 from pmtpy.analysis.clocking._period import search, too_fast
 from pmtpy.analysis.clocking._phase import ONE_IN_A_THOUSAND, PhasePath, follow
 from pmtpy.analysis.signal.estimate import Z95, Estimate
@@ -64,6 +65,9 @@ def estimate_updates(t_s: Floats, values: Floats) -> PublishingClock:
     if len(t) < 3:
         msg = f"{len(t)} polls are too few to find an update period"
         raise DeclinedError(msg)
+    first, *others = _stretches(t)
+    if others:
+        return _joined(estimate_updates(t[first], v[first]), [(t[rows], v[rows]) for rows in others])
     step = stamp_step(t)
     origin = float(t[0] + t[-1]) / 2.0
     polls = t - origin + step / 2.0  # a stamp that was cut off to its resolution lies half a step early on average
@@ -76,6 +80,41 @@ def estimate_updates(t_s: Floats, values: Floats) -> PublishingClock:
             raise
         raise too_fast(seen) from error
     return clock_of(path, origin, seen, coverage, odds)
+
+
+def _stretches(t_s: Floats) -> list[slice[int, int, None]]:
+    """Return the parts of a recording between holes that are longer than all the rest, that of most polls first.
+
+    A logger was off for days, or its clock was set: nothing is known of the phase from one part to the next, and a
+    lattice of milliseconds through all of it would be searched for hours.
+    """
+    gaps = np.diff(t_s)
+    ends = np.flatnonzero(gaps > len(gaps) * float(np.median(gaps))) + 1
+    bounds = [0, *ends.tolist(), len(t_s)]
+    return sorted((slice(a, b) for a, b in itertools.pairwise(bounds)), key=lambda rows: rows.start - rows.stop)
+
+
+def _joined(clock: PublishingClock, others: list[tuple[Floats, Floats]]) -> PublishingClock:
+    """Return a clock with the phases of other parts of its recording, where they show one; its period stays."""
+    period, blocks, phases = clock.period_s.value, [clock.blocks_s], [clock.block_phase_s]
+    for t, v in others:
+        origin, step = float(t[0] + t[-1]) / 2.0, stamp_step(t)
+        seen = Intervals.between(t - origin + step / 2.0, v)
+        if np.sum(seen.changed) < MIN_CHANGES:
+            continue
+        with contextlib.suppress(DeclinedError):
+            path = follow(seen, period, clock.period_s.half_width / Z95 / period, step, known=True)
+            own = clock_of(path, origin, seen, clock.coverage)
+            at = own.times(np.round((own.blocks_s - own.phase_s.value) / own.period_s.value).astype(np.int64))
+            off = at - clock.phase_s.value
+            blocks.append(own.blocks_s)
+            phases.append(np.unwrap(off - period * np.round(off / period), period=period))
+    order = np.argsort([each[0] for each in blocks])
+    return replace(
+        clock,
+        blocks_s=np.concatenate([blocks[i] for i in order]),
+        block_phase_s=np.concatenate([phases[i] for i in order]),
+    )
 
 
 def clock_of(
@@ -177,7 +216,9 @@ def update_series(t_s: Floats, values: Floats, clock: PublishingClock) -> Update
     t, v = tidy(t_s, values)
     t = t + stamp_step(t) / 2.0
     period = clock.period_s.value
-    k = np.arange(math.floor((t[0] - clock.phase_s.value) / period) - 1, (t[-1] - clock.phase_s.value) / period + 1)
+    off = clock.phase_s.value + np.interp(t, clock.blocks_s, clock.block_phase_s)
+    near = np.unique(np.floor((t - off) / period))
+    k = np.unique(np.concatenate([near + i for i in (-1.0, 0.0, 1.0, 2.0)]))
     u = clock.times(k.astype(np.int64))
     cell = np.searchsorted(u, t, side="right") - 1
     inside = (cell >= 0) & (cell < len(u) - 1)

@@ -336,3 +336,18 @@ def test_the_candidates_are_weighed() -> None:
     assert sum(shares) == pytest.approx(1.0)
     assert shares[0] > 0.95
     assert 0.5 < found.seen <= 1.0
+
+
+@pytest.mark.parametrize("hole_s", [3600.0, 3.0 * 86400.0])
+def test_a_hole_of_hours_leaves_the_period_and_the_updates_on_both_sides_of_it(hole_s: float) -> None:
+    rng = np.random.default_rng(1)
+    t = np.cumsum(rng.uniform(0.006, 0.014, 3000))
+    t[1700:] += hole_s
+    k = np.floor((t - 0.013) / 0.1)
+    _, which = np.unique(k, return_inverse=True)
+    found = estimate_updates(t, np.round(rng.uniform(50.0, 200.0, int(np.max(which)) + 1), 2)[which])
+    assert found.period_s.contains(0.1)
+    updates = update_series(t, np.asarray(which, np.float64), found)
+    assert len(updates) == pytest.approx(300, abs=3)
+    off = np.mod(updates.t_s - 0.013 + 0.05, 0.1) - 0.05
+    assert np.max(np.abs(off)) < 0.002  # a fifth of a poll
