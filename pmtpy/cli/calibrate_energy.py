@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     _refuse_another(profile, table, args.recording)
     column = power_column(table, args.channel or profile.channel, args.recording)
     _refuse_another_channel(profile, table, column, args.recording)
-    polls = read_series(table, column)
+    polls = read_series(table, column, alone=not args.load)
     lattice = estimate_updates(polls.t_s, polls.watts)
     _refuse_another_period(profile, lattice.period_s, args.recording)
     updates = update_series(polls.t_s, profile.curve.true(polls.watts), lattice)
@@ -205,7 +205,7 @@ def _intervals(
         low, high = pair_of_numbers(args.between)
         return [(first + low, first + high)]
     if load is None:
-        load = marked_load(table)
+        load = marked_load(table, alone=True)
         if load is None:
             return [(first + lead_s, last - lead_s)]
     inside = [

@@ -137,7 +137,7 @@ def _recorded(path: str, args: argparse.Namespace) -> Found:
         metered = read_file(args.meter, cut.ends(args.meter), skip_broken=args.skip_broken, report=say)
         power_column(metered, None, args.meter)
         meter, one_clock = read_series(metered, "total_W"), one_run([table, metered])
-    polls = read_series(table, column)
+    polls = read_series(table, column, alone=not args.load and not args.meter)
     found = characterise(column.removesuffix("_W"), polls, load=load, meter=meter, one_clock=one_clock)
     facts = table.attrs["metadata"] or {}
     return Found.of(found, facts.get("target", ""), facts.get("identity"), polls)

@@ -132,12 +132,13 @@ def _read_directly(table: pd.DataFrame) -> str | None:
     return next((name for name in powers if f"{name}_W" in table and table[f"{name}_W"].notna().any()), None)
 
 
-def read_series(table: pd.DataFrame, column: str) -> Series:
-    """Return the known powers of a column, at wall times where the recording has them, and its energies.
+def read_series(table: pd.DataFrame, column: str, *, alone: bool = False) -> Series:
+    """Return the known powers of a column, and its energies: at wall times where the recording has them.
 
-    Polls that brought nothing new, which a recording of ours leaves out, are put back.
+    Of a recording that stands ``alone``, at times elapsed, which nobody sets. Polls that brought nothing new, which a
+    recording of ours leaves out, are put back.
     """
-    absolute = bool(table["time"].notna().all())
+    absolute = not alone and bool(table["time"].notna().all())
     t = table["time" if absolute else "elapsed"].to_numpy(np.float64)
     watts = table[column].to_numpy(np.float64)
     known = np.isfinite(t) & np.isfinite(watts)
@@ -171,9 +172,9 @@ def read_stamps(path: str, *, skip_broken: bool = False, report: Callable[[str],
     return stamps
 
 
-def marked_load(table: pd.DataFrame) -> LoadIntervals | None:
-    """Return the blocks of a load that the start and end markers of a recording enclose, or None."""
-    absolute = bool(table["time"].notna().all())
+def marked_load(table: pd.DataFrame, *, alone: bool = False) -> LoadIntervals | None:
+    """Return the blocks of a load that start and end markers enclose, or None; times as of :func:`read_series`."""
+    absolute = not alone and bool(table["time"].notna().all())
     t = table["time" if absolute else "elapsed"].to_numpy(np.float64)
     marked = table["marker"].fillna("").astype(str)
     marks = [(float(at), one) for at, label in zip(t, marked, strict=True) for one in label.split(";") if one]

@@ -79,6 +79,15 @@ def test_an_interval_can_be_asked_for(recorded: Path, capsys: pytest.CaptureFixt
     assert found["joules"] == pytest.approx(600.0, rel=0.005)
 
 
+def test_a_clock_that_was_set_meanwhile_changes_nothing(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = energies(recorded, capsys, "--between", "2,12")
+    head, *rows = (recorded / "log.csv").read_text().splitlines()
+    half = len(rows) // 2
+    set_on = [f"{float(row.split(',')[0]) + 3600.0:.6f},{row.partition(',')[2]}" for row in rows[half:]]
+    (recorded / "log.csv").write_text("\n".join([head, *rows[:half], *set_on]) + "\n")
+    assert energies(recorded, capsys, "--between", "2,12") == before
+
+
 @pytest.mark.parametrize("words", ["5,2", "2,nan", "2", "2,3,4"])
 def test_an_interval_that_is_none_is_refused(recorded: Path, capsys: pytest.CaptureFixture[str], words: str) -> None:
     log, profile = str(recorded / "log.csv"), str(recorded / "profile.json")
