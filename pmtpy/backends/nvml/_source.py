@@ -12,6 +12,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from pmtpy.backends._counter_check import CounterCheck
 from pmtpy.backends.nvml import _errors as errors
 from pmtpy.backends.nvml import _limits as limits
@@ -121,6 +123,7 @@ class RegisterSource(NvmlSource):
         # Half the period sees every refresh; faster than 20 ms only costs, since the driver's call may take 2 ms.
         self.traits = Traits(interval_s=min(0.1, max(0.02, min(periods, default=0.1) / 2)))
         self._last: tuple[float, ...] = ()
+        self._shown: list[float] = []  # all that the last row showed
         self._last_stamp_us = 0
         self._counter = next((i for i, r in enumerate(self._power) if r.kind is Kind.ENERGY), None)
         self._pair = _pair(self._power, self._counter)
@@ -146,9 +149,29 @@ class RegisterSource(NvmlSource):
             return None
         values = [self._count(register, fields, failures) for register in self._plain]
         self._compare(t_ns, counts)
-        self._newest_ns = t_ns
-        row = Block.row(t_ns, counts + values)
-        return replace(row, restarted=(self._counter,)) if self._check.broken and self._counter is not None else row
+        before_ns, self._newest_ns = self._newest_ns, t_ns
+        shown, self._shown = self._shown, counts + values
+        if self._check.broken and self._counter is not None:
+            return replace(Block.row(t_ns, self._shown), restarted=(self._counter,))
+        early = self._renewed_before(fields, before_ns, t_ns) if shown else {}
+        if not early:
+            return Block.row(t_ns, self._shown)
+        first = [self._shown[i] if i in early else count for i, count in enumerate(shown)]
+        return Block(np.array([max(early.values()), t_ns]), np.array([first, self._shown]))
+
+    def _renewed_before(self, fields: Mapping[tuple[int, int], Answer], begin_ns: int, end_ns: int) -> dict[int, int]:
+        """When leading registers were renewed since the last row, and well before the instant of this one.
+
+        Each on a clock of its own: between two polls both may be, and each has its own stamp.
+        """
+        found = {}
+        for i in self._leading if self.traits.timestamps is Timestamps.DEVICE_UPDATE else ():
+            field = self._power[i].field
+            if field is not None and fields[field].stamp_us:
+                t_ns = self._on_our_clock(fields[field].stamp_us)
+                if begin_ns < t_ns < end_ns - _OLDER_NS:
+                    found[i] = t_ns
+        return found
 
     def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
         """Say where the counter contradicted the power."""

@@ -185,6 +185,41 @@ def test_rows_carry_the_drivers_own_time_stamps() -> None:
         assert (int(block.t_ns[0]) - rig.world.epoch_ns) % 100_000_000 < 1_000
 
 
+def test_registers_that_were_renewed_apart_between_two_polls_have_a_row_each() -> None:
+    """Power every 100 ms, the counter 37 ms after it: where both were before a poll, each is dated by its own stamp."""
+    rig = Rig(load="square:low=100,high=300,hz=3.3")
+    answer, own_ns = rig.driver._device["nvmlDeviceGetFieldValues"], rig.world.epoch_ns
+
+    def counter_later(gpu: VirtualGpu, count: Any, values: Any) -> int:
+        code = answer(gpu, count, values)
+        anchor = rig.clock.anchor()
+        for value in values._obj[: count.value]:
+            if value.fieldId == 83:
+                passed_ns = (rig.clock.now_ns() - own_ns - 37_000_000) // 100_000_000 * 100_000_000 + 37_000_000
+                value.timestamp = (own_ns + passed_ns - anchor.monotonic_ns + anchor.unix_ns) // 1000
+                value.value.ullVal = 10**8 + round(float(rig.world.joules(own_ns + max(0, passed_ns))) * 1000)
+        return code
+
+    rig.driver._device["nvmlDeviceGetFieldValues"] = counter_later
+    source = rig.open()
+    names = [c.name for c in source.channels]
+    energy, power = names.index("gpu.energy"), names.index("gpu.instant")
+    last: list[float] = []
+    rows = [
+        (int(t), raw)
+        for block in rig.rows(source, 6.0, step_s=0.09)
+        for t, raw in zip(block.t_ns, block.raw.tolist(), strict=True)
+    ]
+    for t_ns, raw in rows[4:]:  # what the stamps mean is known after the first
+        phase_ms = (t_ns - own_ns) % 100_000_000 / 1e6
+        if last and raw[energy] != last[energy]:
+            assert phase_ms == pytest.approx(37.0, abs=0.01)
+        if last and raw[power] != last[power]:
+            assert min(phase_ms, 100.0 - phase_ms) == pytest.approx(0.0, abs=0.01)
+        last = raw
+    assert len(rows) > 100  # two for each period
+
+
 def test_stamps_of_another_clock_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig()
     anchor = rig.clock.anchor()
