@@ -42,7 +42,6 @@ _STEADY = 2e-6  # by which one clock agrees with itself
 _SETTLED_S = 2.0
 _BRIEF_S = 1.0
 _TORN_S = 0.15  # from a stamp no end of a load was seen so far off
-_NARROW = 0.1  # of the mean power: what noise there is on the meter bends a line over a narrower range than this
 _T = TypeVar("_T")
 
 
@@ -318,21 +317,12 @@ def _transfer(
             why = f"needs the kernel: {found.declined.get('kernel', '')}"
         found.declined |= dict.fromkeys(("gradient", "intercept_w"), why)
         return None
-    transfer = found.attempt("gradient", lambda: _fitted_line(updates, meter, fit, _pivot(updates, clock)))
+    transfer = found.attempt("gradient", lambda: fit_transfer(updates, meter, fit, _pivot(updates, clock)))
     if transfer is None:
         found.declined["intercept_w"] = found.declined["gradient"]
     elif transfer.note:
         found.notes.append(f"gradient: {transfer.note}")
     return transfer
-
-
-def _fitted_line(updates: Updates, meter: PowerTrace, fit: KernelFit, pivot_s: float) -> Transfer:
-    seen = updates.between(meter.start_s, meter.end_s).watts
-    low, high = np.quantile(seen, [0.02, 0.98]) if len(seen) else (0.0, 0.0)
-    if high - low < _NARROW * abs(float(np.mean(seen)) if len(seen) else 1.0):
-        msg = f"the readings vary by {high - low:.3g} W only, too little to fit a line; vary the load"
-        raise DeclinedError(msg)
-    return fit_transfer(updates, meter, fit, pivot_s)
 
 
 def _energies(

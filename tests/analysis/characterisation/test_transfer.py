@@ -3,8 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.gain import Transfer, fit_transfer, line_of
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
+from pmtpy.analysis.characterisation.results import Series
 from pmtpy.analysis.correction.energy import Readings, compare_energy, held_polls
 from pmtpy.analysis.signal.estimate import Z95, Estimate
 from pmtpy.analysis.signal.trace import PowerTrace
@@ -13,6 +15,7 @@ from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.errors import DeclinedError
+from tests.support.drawn_sensors import Kernel, Polls, Power, Sensor, record
 from tests.support.simulated import pseudo_random_bench, square_bench
 
 
@@ -48,6 +51,25 @@ def test_a_dynamic_trace_gives_the_steady_gradient() -> None:
     assert found.gain.value == pytest.approx(0.955, abs=0.012)
     assert found.intercept_w.value == pytest.approx(-1.2, abs=2.5)
     assert found.gain.contains(0.955)
+
+
+def test_a_load_of_a_twentieth_of_the_power_tells_a_gain_as_unsure_as_it_is() -> None:
+    rng = np.random.default_rng(2)
+    edges = np.cumsum(rng.exponential(0.25, 60))
+    power = Power(edges, np.where(np.arange(61) % 2, 210.0, 200.0))
+    drawn = record(
+        Sensor(0.1, Kernel("boxcar", 0.1), 0.03, 0.002, 0.95, -3.0),
+        power,
+        Polls("irregular", 0.01, 0.002),
+        15.0,
+        seed=2,
+    )
+    t = np.arange(0.0, 15.0, 1e-3)
+    meter = Series(t, power.at(t) + 3.0 * rng.standard_normal(len(t)))
+    found = characterise("x", Series(drawn.t_s, drawn.watts), meter=meter, one_clock=True).transfer
+    assert found is not None
+    assert found.gain.contains(0.95)
+    assert found.intercept_w.contains(-3.0)
 
 
 def test_energies_are_compared_with_the_meters() -> None:
