@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pmtpy.analysis.characterisation.registers import Register, Standing, side_by_side
+from pmtpy.analysis.characterisation.results import Series
 from pmtpy.analysis.signal.clock_fit import zone_shift
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.channel import TOTAL, Channel, Quantity
@@ -105,12 +106,15 @@ def recorded_registers(
     if not one_run(list(tables.values())):
         msg = f"{' and '.join(tables)} were stamped by different clocks, which have no phase to each other"
         raise TargetError(msg)
+    alone = load is None and len(tables) == 1
     registers = {}
     for path, table in tables.items():
         if not _columns(table):
             power_column(table, None, path)  # says why there is none
+        own = marked_load(table, alone=alone) if load is None else load
         for column, per_count in _columns(table).items():
-            registers[path, column[:-2]] = _of_column(path, table, column, per_count, load)
+            polls = read_series(table, column, alone=alone)
+            registers[path, column[:-2]] = _of_series(f"{path} {column[:-2]}", polls, per_count, own)
     return _beside(registers, channel)
 
 
@@ -152,14 +156,10 @@ def _columns(table: pd.DataFrame) -> dict[str, float | None]:
     return found
 
 
-def _of_column(
-    path: str, table: pd.DataFrame, column: str, per_count: float | None, load: LoadIntervals | None
-) -> Register:
-    name, polls = f"{path} {column[:-2]}", read_series(table, column)
-    load = marked_load(table) if load is None else load
+def _of_series(name: str, polls: Series, per_count: float | None, load: LoadIntervals | None) -> Register:
+    t_s = polls.t_s
     if load is not None and load.absolute != polls.absolute:
         load = None  # nothing says when one clock began by the other
-    t_s = polls.t_s
     if load is not None and polls.absolute:
         t_s = np.asarray(t_s + zone_shift(float(t_s[0]), float(t_s[-1]), PowerTrace.of_load(load)), np.float64)
     if per_count is None:

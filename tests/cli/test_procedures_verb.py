@@ -219,8 +219,11 @@ def test_registers_of_a_card_beside_each_other(
     assert average["slide_ppm"]["low"] <= 0.0 <= average["slide_ppm"]["high"]
 
 
-def _registers(path: Path) -> tuple[Path, Path]:
-    """A dump of a counter and a power with 37 ms between their updates, polled every 5 ms; and the load's stamps."""
+def _registers(path: Path, leap_s: float = 0.0) -> tuple[Path, Path]:
+    """A dump of a counter and a power with 37 ms between their updates, polled every 5 ms; and the load's stamps.
+
+    Its wall clock is set by ``leap_s`` meanwhile.
+    """
     edges = schedule(12.0)
     load = Table(np.append(-100.0, edges), np.where(np.arange(len(edges) + 1) % 2, 220.0, 60.0))
     power = SensorModel(0.1, 0.011, window_s=0.1, gain=0.95, noise_w=0.3, step_w=0.001)
@@ -228,8 +231,9 @@ def _registers(path: Path) -> tuple[Path, Path]:
     t = np.arange(0.0, 12.0, 0.005) + np.random.default_rng(1).uniform(0.0, 1e-4, 2400)
     watts, joules = power.readings(load, t), counter.counter(load, t) - counter.counter(load, t[:1])
     lines = ["time,elapsed,marker,lost,total_W,total_J,gpu.energy_W,gpu.energy_J,gpu.instant_W,gpu.instant_J"]
+    wall = 1.7e9 + t + leap_s * (t > 6.0)
     lines += [
-        f"{1.7e9 + t[i]:.6f},{t[i]:.9f},,0,,{joules[i]:.6f},60.0,{joules[i]:.6f},{watts[i]:.4f},"
+        f"{wall[i]:.6f},{t[i]:.9f},,0,,{joules[i]:.6f},60.0,{joules[i]:.6f},{watts[i]:.4f},"
         for i in (0, *(np.flatnonzero((np.diff(watts) != 0.0) | (np.diff(joules) != 0.0)) + 1))
     ]
     path.write_text("\n".join(lines) + "\n")
@@ -258,6 +262,9 @@ def test_registers_of_a_recording_beside_each_other(pmtpy: Pmtpy, tmp_path: Path
     without = pmtpy("characterise", recording, "--registers", "--channel", "gpu.energy").stdout
     assert "not determined, gpu.instant, kernel: needs the stamps of a load" in without
     assert "reference" in next(line for line in without.splitlines() if line.startswith("gpu.energy "))
+    leaps, _ = _registers(tmp_path / "leaps.csv", 3600.0)  # a recording that stands alone goes by its elapsed time
+    again = pmtpy("characterise", leaps, "--registers", "--channel", "gpu.energy").stdout
+    assert again.splitlines()[1:] == without.splitlines()[1:]
 
 
 def test_registers_need_powers_one_clock_and_each_target_once(pmtpy: Pmtpy, tmp_path: Path) -> None:
