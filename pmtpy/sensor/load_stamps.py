@@ -19,6 +19,7 @@ from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Ints
 
 _MOST_STAMPS = 1 << 21  # kept, 16 MB: a loop may make millions
+_MOST_AROUND = 8192  # looked at for one interval, unless it has more itself: they tell the levels well enough
 
 
 class LoadStamps:
@@ -113,7 +114,8 @@ class LoadHistory:
     def about(self, start_ns: int, end_ns: int, margin_ns: int) -> LoadIntervals | None:
         """Return when the load was on between two instants and around them, in seconds from the first.
 
-        None where that is not known throughout the time between them.
+        None where that is not known throughout the time between them. Of a load that is switched very often less is
+        told of the time around.
         """
         first_ns, last_ns = start_ns - margin_ns, end_ns + margin_ns
         with self._lock:
@@ -125,6 +127,8 @@ class LoadHistory:
             on, known = stamps.told(since_ns, first_ns, last_ns)
             on_ns += on
             known_ns += known
+        if len(on_ns) > _MOST_AROUND and margin_ns:
+            return self.about(start_ns, end_ns, margin_ns // 2)
         on_s, known_s = (((_united(ns) - start_ns) / 1e9).reshape(-1, 2) for ns in (on_ns, known_ns))
         load = LoadIntervals(on_s[:, 0], on_s[:, 1], known_s, absolute=False)
         return load if load.knows(0.0, (end_ns - start_ns) / 1e9) else None

@@ -154,6 +154,18 @@ def test_stretches_of_any_order_are_the_same_as_in_order() -> None:
     )
 
 
+def test_of_a_load_that_is_switched_very_often_the_nearest_stamps_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_stamps, "_MOST_AROUND", 40)
+    history = LoadHistory(ManualClock())
+    for i in range(100):
+        passed(history, float(i), i + 0.75, (i + 0.25, i + 0.5))
+    load = told(history, 50.0, 50.75)
+    assert 10 <= len(load.edges) <= 40
+    assert load.known_s[0, 0] > 30.0
+    passed(history, 100.0, 200.0, *((100.0 + i, 100.5 + i) for i in range(100)))
+    assert len(told(history, 100.0, 200.0).edges) == 200  # what it has itself is never left out
+
+
 def test_where_the_oldest_stamps_are_forgotten_nothing_passes_for_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_stamps, "_MOST_STAMPS", 8)
     history = LoadHistory(ManualClock())
