@@ -15,6 +15,7 @@ import numpy as np
 
 from pmtpy.analysis.uncertainty.interval import Interval
 from pmtpy.analysis.uncertainty.recorded import recorded_uncertainties
+from pmtpy.core.channel import TOTAL, EnergyMethod
 from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats, Layout
 from pmtpy.errors import TargetError
@@ -23,6 +24,7 @@ from pmtpy.io.columns import downsampled
 from pmtpy.io.jls import LONGEST_GAP_S, JlsFile
 from pmtpy.io.recorded import UncoveredTime, aged_of, regions_in, time_u_of
 from pmtpy.live._grown import Rows
+from pmtpy.live._unknown import unknown_stretches
 from pmtpy.plotting.decimate import Envelope
 
 if TYPE_CHECKING:
@@ -198,6 +200,7 @@ class JlsTrack:
         self.facts: dict[str, Any] | None = facts
         self.lines: Sequence[Line] = lines_of([*self._file.names, *self._file.joules])
         self._known: dict[float, Floats] = {}  # by the end of a gap: how much of it is without a known energy
+        self._unknown: list[Floats] | None = None  # stretches of each power of which nothing is known, without a loss
         length = self._file.length
         seconds = self._file.times(np.array([max(0, length - 1)]))
         self._span = (0.0, float(seconds[0])) if length else (0.0, 0.0)
@@ -268,11 +271,26 @@ class JlsTrack:
 
     def uncovered(self, start: float, stop: float) -> Floats:
         """Return for how many seconds no energy is known: of what was lost, as far as it is not counted on."""
-        found = np.zeros(len(powers_of(self)))
+        found = np.array([np.sum(np.clip(np.diff(np.clip(s, start, stop)), 0.0, None)) for s in self._without()])
         for begin, end, n in self.gaps(start, stop):
             if end > begin and (inside := min(end, stop) - max(begin, start)) > 0:
                 found += inside / (end - begin) * self._gap(begin, end, n)
         return found
+
+    def _without(self) -> list[Floats]:
+        """Return the stretches of each power of which nothing is known though no row is lost; counters count on."""
+        if self._unknown is None:
+            layout, names = self.layout or Layout(()), [self.lines[i].name for i in powers_of(self)]
+            methods = {c.name: c.energy_method for c in layout.energy}
+            parts = {layout.energy[i - 1].energy_method for i in layout.in_total}
+            methods |= {TOTAL: parts.pop()} if len(parts) == 1 else {}
+            nothing, counted = np.empty((0, 2)), [methods.get(n) is EnergyMethod.COUNTER for n in names]
+            covered = (self.facts or {}).get("uncovered_s") == 0.0
+            asked = [] if covered else [n for n, counts in zip(names, counted, strict=True) if not counts]
+            means = [downsampled(self.facts or {}) or methods.get(n) is EnergyMethod.MEAN for n in asked]
+            stretches = dict(zip(asked, unknown_stretches(self._file, asked, means), strict=True))
+            self._unknown = [stretches.get(n, nothing) for n in names]
+        return self._unknown
 
     def _gap(self, begin: float, end: float, n: int) -> Floats:
         """Return the seconds without a known energy of one gap.

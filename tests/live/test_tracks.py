@@ -254,6 +254,35 @@ def test_a_mean_is_that_of_the_covered_time_whether_or_not_the_energy_counted_on
         assert found.watts == pytest.approx(80.0, rel=1e-3) or (not covered_s and np.isnan(found.watts))
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jls"])
+@pytest.mark.parametrize("rate", [100, 2000])
+def test_powers_beyond_the_range_are_not_covered_though_no_row_is_lost(tmp_path: Path, kind: str, rate: int) -> None:
+    """Sixty seconds of 80 W, of which 5 s and 0.3 s are saturated: rows without a power, over which no energy rises."""
+    if kind == "jls":
+        pytest.importorskip("pyjls")
+    t = np.arange(60 * rate + 1) / rate
+    out = ((t > 20.0) & (t < 25.0)) | ((t > 40.0) & (t < 40.3))
+    known = ~(out[1:] | out[:-1])
+    joules = np.append(0.0, np.cumsum(np.where(known, 80.0 / rate, 0.0)))
+    watts = np.where(out, np.nan, 80.0)
+    rows = {"time": 1.7e9 + t, "elapsed": t, "marker": "", "lost": 0, "total_W": watts, "total_J": joules}
+    pd.DataFrame(rows).to_csv(tmp_path / "of_others.csv", index=False)
+    path = tmp_path / f"a.{kind}"
+    convert(tmp_path / "of_others.csv", path)
+    track = JlsTrack("a", path) if kind == "jls" else StoredTrack.of_file("a", path)
+    for start, stop, out_s in (
+        (15.0, 30.0, 5.0),
+        (22.0, 23.0, 1.0),
+        (39.0, 41.0, 0.3),
+        (0.0, 60.0, 5.3),
+        (1.0, 9.0, 0),
+    ):
+        (found,) = select(track, start, stop).powers
+        assert (1.0 - found.coverage) * (stop - start) == pytest.approx(out_s, abs=0.03)
+        assert found.joules == pytest.approx(80.0 * (stop - start - out_s), abs=2.5)
+        assert found.watts == pytest.approx(80.0, rel=0.02) or (out_s == stop - start and np.isnan(found.watts))
+
+
 def test_rows_that_the_history_has_dropped_are_a_gap_in_the_picture() -> None:
     with _fed() as (live, clock, _):
         for _ in range(120):  # nobody takes anything for a minute, and the history keeps half of it
