@@ -114,7 +114,8 @@ def test_recordings_are_selected_zoomed_and_exported(
         expect(page.get_by_text("1 s", exact=True)).not_to_be_visible(timeout=PATIENCE_MS)
         page.get_by_role("button", name="show all").click()
         page.get_by_role("button", name="select visible").click()
-        expect(page.get_by_text("2.9", exact=False).or_(page.get_by_text("3.0", exact=False)).first).to_be_visible()
+        took = re.compile(r"2\.9|3\.\d")  # seconds; a busy machine takes longer than it is asked to
+        expect(page.get_by_text(took).first).to_be_visible(timeout=PATIENCE_MS)
 
 
 def _cursor(page: Page) -> float:
