@@ -125,7 +125,10 @@ class BoardClock:
         """Return the standard uncertainty of the times of rows between two instants, common to all of them."""
         drifted = _DRIFT_U * (end_ns - self._began[1]) if self._envelope.young else 0.0
         doubt = self.missing_ns(begin_ns, end_ns)
-        return math.hypot(GUARD_NS / _BOUND, doubt * ALL_OR_NOTHING, self._aside_ns, drifted, self._delays.fastest_ns)
+        loose = self._envelope.loose_ns
+        return math.hypot(
+            GUARD_NS / _BOUND, doubt * ALL_OR_NOTHING, self._aside_ns, drifted, self._delays.fastest_ns, loose
+        )
 
     def missing_ns(self, begin_ns: int, end_ns: int) -> float:
         """Return how much time frames may have taken, between two instants, that were not counted as missing."""

@@ -9,6 +9,7 @@ Pure; used by one thread at a time.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
@@ -28,10 +29,14 @@ class Envelope:
     ----------
     drift : float
         How much steeper than nominal the line is, relative.
+    loose_ns : float
+        Standard uncertainty of its height where it was asked for last. Of n points that lie above it by ``m`` in the
+        mean, as delays that fall off exponentially do, those that it touches lie too high by about ``2 m/n`` each; so
+        its slope may be off by as much again for each half of the way between them that it is carried on.
     """
 
     def __init__(self) -> None:
-        self.drift = 0.0
+        self.drift = self.loose_ns = 0.0
         self._points: deque[Point] = deque(maxlen=KEPT)
 
     @property
@@ -51,15 +56,19 @@ class Envelope:
         """Fit the line; return its height at a frame, ns, where frames are ``tick_ns`` apart but for the drift."""
         first_n, first_t = self._points[0]
         flat = [(float(n - first_n), t - first_t - (n - first_n) * tick_ns) for n, t in self._points]
-        slope = _slope_below(flat)
+        slope, edge = _slope_below(flat)
         if not self.young and abs(slope) <= MAX_DRIFT * tick_ns:
             self.drift = slope / tick_ns
         slope = self.drift * tick_ns
-        height = min(y - slope * x for x, y in flat)
+        above = [y - slope * x for x, y in flat]
+        height = min(above)
+        touching = 2.0 * (math.fsum(above) / len(above) - height) / len(above)
+        away = abs(number - first_n - (edge[0] + edge[1]) / 2.0) / max(edge[1] - edge[0], 1.0)
+        self.loose_ns = touching * (1.0 + 2.0 * away) if not self.young else 0.0
         return first_t + height + (number - first_n) * (tick_ns + slope)
 
 
-def _slope_below(points: Sequence[tuple[float, float]]) -> float:
+def _slope_below(points: Sequence[tuple[float, float]]) -> tuple[float, tuple[float, float]]:
     """Slope of the edge of the lower convex hull that lies under the middle of the points; 0 for a single one."""
     hull: list[tuple[float, float]] = []
     for x, y in points:
@@ -70,8 +79,8 @@ def _slope_below(points: Sequence[tuple[float, float]]) -> float:
     middle = sum(x for x, _ in points) / len(points)
     for (x0, y0), (x1, y1) in pairwise(hull):
         if x1 >= middle:
-            return (y1 - y0) / (x1 - x0)
-    return 0.0
+            return (y1 - y0) / (x1 - x0), (x0, x1)
+    return 0.0, (points[0][0], points[-1][0])
 
 
 def _above(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
