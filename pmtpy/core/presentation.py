@@ -11,10 +11,10 @@ _MOST_PLACES = 6  # a microjoule: nobody reads more
 def in_same_digits(value: float, uncertainty: float) -> tuple[str, str]:
     """Return a value and its uncertainty, both to the second digit of the uncertainty: ``45.5`` and ``4.3``.
 
-    Where that is not known, or nothing, six digits of the value.
+    Where that is not known (``?``), or nothing, six digits of the value.
     """
     if not (math.isfinite(value) and math.isfinite(uncertainty) and uncertainty > 0.0):
-        return f"{value:.6g}", f"{uncertainty:.2g}"
+        return f"{value:.6g}", "?" if math.isnan(uncertainty) else f"{uncertainty:.2g}"
     places = max(0, 1 - math.floor(math.log10(uncertainty)))
     if places > _MOST_PLACES:
         return f"{value:.{_MOST_PLACES}f}", f"{uncertainty:.2g}"
