@@ -220,12 +220,11 @@ def _fits(problem: Problem, reference: PowerTrace, lead_s: float, within_s: floa
     if not fits:
         msg = f"no kernel whose mean age is within {1e3 * within_s:.3g} ms of the lag explains the readings"
         raise DeclinedError(msg)
-    for family in (
-        BOXCAR,
-        ONE_POLE,
-        BOTH,
-    ):  # a minimum of one family is near one of another, unless the search missed it
-        crossed = _crossed(min((f for f in fits if f.family == family), key=lambda f: f.loss).point)
+    for family in (BOXCAR, ONE_POLE, BOTH):
+        # A minimum of one family is near one of another, unless the search missed it, or it lies beyond reach.
+        if not (own := [f for f in fits if f.family == family]):
+            continue
+        crossed = _crossed(min(own, key=lambda f: f.loss).point)
         fits += [polish(rough, *start, even, fixed="wander") for start in crossed if start[0] not in (TWO_POLE, family)]
     limit = _HOPELESS * min(f.loss for f in fits)
     kept = []

@@ -318,6 +318,21 @@ def test_a_load_that_shows_few_phases_leaves_the_width_open_though_the_phase_see
     assert fit.best.wander == pytest.approx(0.0, abs=0.3)
 
 
+@pytest.mark.parametrize("missed", [BOXCAR, ONE_POLE, BOTH])
+def test_a_family_without_a_minimum_within_reach_is_found_from_another(
+    missed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = {
+        family: [np.array([0.0, w, tau])]
+        for family, w, tau in ((BOXCAR, 0.1, 0.0), (ONE_POLE, 0.0, 0.03), (BOTH, 0.08, 0.01))
+    }
+    monkeypatch.setattr("pmtpy.analysis.characterisation.kernel_fit.seeds", lambda *_: some | {missed: []})
+    bench = pseudo_random_bench(0.03)
+    fit = fit_kernel(bench.updates(_BOXCAR), bench.counted(), metered=True)
+    assert fit.family == BOXCAR
+    assert fit.best.lag_s.contains(0.04 - 0.004)
+
+
 @pytest.mark.parametrize("share", [0.36, 0.47])
 def test_of_a_fast_square_a_short_window_before_a_low_pass_takes_nothing_from_its_time_constant(share: float) -> None:
     # A boxcar of a quarter of the period has a hundredth of the variance of this kernel, but takes a third of what is
