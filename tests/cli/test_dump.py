@@ -206,7 +206,7 @@ def test_a_command_is_measured_and_keeps_its_streams_and_status(pmtpy: Pmtpy, tm
         (["dump", "rapl:virtual", "-o", "nosuch"], 2, "key=value"),
         (["dump", "rapl:virtual", "-o", "load=cube:1"], 2, "square:low"),
         (["dump", "rapl:virtual", "--interval", "soon"], 2, "10ms"),
-        (["dump", "rapl", "-o", "sysfs_root=/nonexistent"], 3, "remedy"),
+        (["dump", "rapl", "-o", "sysfs_root=/proc/nonexistent"], 3, "remedy"),
         (["dump", "powersensor3:/dev/nosuch"], 3, "/dev/nosuch"),
         (["read", "rapl:virtual", "--", "true"], 2, "no command"),
         (["nosuchverb"], 2, "is not one of: doctor, list"),

@@ -214,7 +214,7 @@ def test_options_of_the_command_are_its_own(pmtpy: Pmtpy) -> None:
 
 
 def test_without_any_sensor_it_says_so_before_running_the_command(pmtpy: Pmtpy, tmp_path: Path) -> None:
-    done = pmtpy("run", "-s", "rapl", "-o", "sysfs_root=/nonexistent", "--", "touch", "ran")
+    done = pmtpy("run", "-s", "rapl", "-o", "sysfs_root=/proc/nonexistent", "--", "touch", "ran")
     assert done.returncode == 3
     assert not (tmp_path / "ran").exists()
     assert "the command was not started, because a sensor that -s names cannot be used" in done.stderr

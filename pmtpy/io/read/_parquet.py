@@ -117,7 +117,7 @@ class ParquetRecording(Closing):
             schema = waiting[0].schema if waiting else None
             if schema is None:
                 msg = "its writer was stopped before the first rows were written"
-                raise self._recording.error(msg + "; there is nothing to read")
+                raise self._recording.error(msg + ": there is nothing to read; measure again")
             self._pq.ParquetWriter(place, schema.remove_metadata()).close()
             whole = self._pq.read_metadata(self._pa.BufferReader(place.getvalue()))
         return whole

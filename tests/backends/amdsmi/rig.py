@@ -14,7 +14,7 @@ from pmtpy.emulators.amdsmi import VirtualCard, VirtualSmi, private_amdsmi
 from pmtpy.emulators.world import make_world
 
 LOAD = "square:low=100,high=300,hz=0.7"
-NOWHERE = Path("/nonexistent")
+NOWHERE = Path("/proc/nonexistent")
 
 
 class Rig:

@@ -164,7 +164,7 @@ def test_the_power_of_one_module_is_counted_once_however_many_gpus_report_it() -
 
 def test_a_module_that_cannot_be_placed_enters_no_total() -> None:
     rig = Rig(make_gpu("gh200"))
-    source = open_source("0", clock=rig.clock, library=rig.pynvml, sysfs_root="/nonexistent")
+    source = open_source("0", clock=rig.clock, library=rig.pynvml, sysfs_root="/proc/nonexistent")
     assert total_channel(source) == "gpu.average"
     assert any("module of this GPU is not known" in n for n in source.identity.notes)
 

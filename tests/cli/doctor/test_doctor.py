@@ -51,7 +51,7 @@ def test_virtual_sensors_are_opened_and_read() -> None:
     assert all("opened and read" in f["found"] for f in findings)
 
 
-@pytest.mark.parametrize("words", [["nonsense"], ["--rules", "nonsense"], ["--root", "/nonexistent"]])
+@pytest.mark.parametrize("words", [["nonsense"], ["--rules", "nonsense"], ["--root", "/proc/nonexistent"]])
 def test_what_does_not_exist_is_a_usage_error_that_names_it(words: list[str]) -> None:
     done = doctor(*words)
     assert done.returncode == 2

@@ -144,7 +144,7 @@ def test_a_power9_guest_has_no_occ(broken: Broken) -> None:
 
 
 def test_a_wrong_occ_file_in_the_environment_is_named(broken: Broken, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PMT_OCC_FILE", "/nonexistent/occ")
+    monkeypatch.setenv("PMT_OCC_FILE", "/proc/nonexistent/occ")
     is_broken(broken.finding("occ"), Obstacle.SETTING, "unset PMT_OCC_FILE")
 
 

@@ -10,7 +10,7 @@ WATTS = {"nodea": 100, "nodeb": 60}
 
 sensor = ["-s", "rapl:virtual", "-o", f"load=constant:{WATTS[HOST]}"]
 if os.environ.get("WITHOUT") == HOST:
-    os.environ["PMT_SYSFS_ROOT"] = "/nonexistent"
+    os.environ["PMT_SYSFS_ROOT"] = "/proc/nonexistent"
     sensor = ["-s", "rapl"]
 where, *command = sys.argv[1:]
 words = ["run", "--mpi", "--into", where, "--json", "--output", f"{where}.json", *sensor, "--", *command]
