@@ -44,33 +44,44 @@ class Transfer:
     note: str = ""  # empty, or what is doubtful: residuals that bend with the power
 
 
-def line_of(
-    gain: Estimate, intercept_w: Estimate, points: tuple[Floats, Floats, Floats], doubt: float = 0.0
-) -> Transfer:
-    """Return a line that was fitted to points, and what these are off it.
+def fit_line(x: Floats, y: Floats, t_s: Floats) -> Transfer:
+    """Regress ``y`` on ``x`` with Huber's weights.
 
     Parameters
     ----------
-    points : three of float64, shape (n,)
-        Instants in order, true powers and readings.
-    doubt : float
-        What else the level is off by, watts of a reading, one standard deviation.
+    x, y : float64, shape (n,)
+        True power and reading.
+    t_s : float64, shape (n,)
+        Their instants, in order.
 
     Raises DeclinedError: too few points, or a power that hardly varies.
     """
-    t, x, y = points
     _refuse_few(x)
-    residuals = np.asarray(y - gain.value * x - intercept_w.value, np.float64)
-    _refuse_flat(x, residuals, gain.value)
-    w = huber_weights(residuals)
-    slow, _ = _slow(np.asarray((w * residuals)[:, None], np.float64))
-    rounding, deviation, bend = rounding_error(y, robust_sd(residuals)), float(np.std(x)), _bend(x, residuals, w)
+    design = np.stack([np.ones(len(x)), x - np.mean(x)], axis=1)
+    w = np.ones(len(x))
+    for _ in range(8):
+        fit = np.linalg.lstsq(design * np.sqrt(w)[:, None], y * np.sqrt(w), rcond=None)[0]
+        residuals = np.asarray(y - design @ fit, np.float64)
+        w = huber_weights(residuals)
+    _refuse_flat(x, residuals, abs(float(fit[1])))
+    bread = np.linalg.inv((design * w[:, None]).T @ design)
+    leverage = np.clip(np.sum((design @ bread) * design, axis=1) * w, 0.0, 0.95)
+    scores = design * (w * residuals / np.sqrt(1.0 - leverage))[:, None]
+    meat, freedom = _slow(np.asarray(scores, np.float64))
+    uneven, even = bread @ meat @ bread, bread * float(np.sum(w * residuals**2)) / (float(np.sum(w)) - 2.0)
+    spread = uneven if np.trace(uneven) > np.trace(even) else even
+    rounding, deviation = rounding_error(y, robust_sd(residuals)), float(np.std(x))
+    bend = _bend(x, residuals, w)
+    gain, sd_gain = float(fit[1]), math.hypot(math.sqrt(spread[1, 1]), rounding / deviation, bend / deviation)
+    # Where the errors of gain and level do not come together.
+    mean, apart = float(np.mean(x)), float(spread[0, 1] / spread[1, 1])
+    level = math.hypot(math.sqrt(max(spread[0, 0] - apart * spread[0, 1], 0.0)), rounding, bend)
     return Transfer(
-        gain.widened(Z95 * bend / deviation),
-        intercept_w.widened(Z95 * math.hypot(bend, bend * float(np.mean(x)) / deviation)),
-        float(np.average(x, weights=w)),
-        math.hypot(math.sqrt(float(slow[0, 0])) / float(np.sum(w)), rounding, bend, doubt),
-        *_state(t, residuals),
+        Estimate.normal(gain, sd_gain, freedom),
+        Estimate.normal(float(fit[0]) - gain * mean, math.hypot(level, (mean - apart) * sd_gain), freedom),
+        mean - apart,
+        level,
+        *_state(t_s, residuals),
         _explained(y, residuals, w),
         _note(bend),
     )
@@ -175,7 +186,21 @@ def fit_transfer(updates: Updates, meter: PowerTrace, fit: KernelFit, pivot_s: f
         each = [(share.get(s.family, 0.0), filtered(updates, meter, s, pivot_s)[1]) for s in fit.shapes]
         apart = [(p, float(np.mean(other - x))) for p, other in each]
         doubt = best.gain.value * math.sqrt(sum(p * off * off for p, off in apart))
-    return line_of(best.gain, best.intercept_w, (t, x, y), doubt)
+    _refuse_few(x)
+    residuals = np.asarray(y - best.gain.value * x - best.intercept_w.value, np.float64)
+    _refuse_flat(x, residuals, best.gain.value)
+    w = huber_weights(residuals)
+    slow, _ = _slow(np.asarray((w * residuals)[:, None], np.float64))
+    rounding, deviation, bend = rounding_error(y, robust_sd(residuals)), float(np.std(x)), _bend(x, residuals, w)
+    return Transfer(
+        best.gain.widened(Z95 * bend / deviation),
+        best.intercept_w.widened(Z95 * math.hypot(bend, bend * float(np.mean(x)) / deviation)),
+        float(np.average(x, weights=w)),
+        math.hypot(math.sqrt(float(slow[0, 0])) / float(np.sum(w)), rounding, bend, doubt),
+        *_state(t, residuals),
+        _explained(y, residuals, w),
+        _note(bend),
+    )
 
 
 def filtered(updates: Updates, meter: PowerTrace, shape: Shape, pivot_s: float) -> tuple[Floats, Floats, Floats]:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.gain import filtered, fit_transfer, line_of, shown
+from pmtpy.analysis.characterisation.gain import Transfer, filtered, fit_line, fit_transfer, shown
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, refuse_coarse
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import Characterisation
@@ -179,9 +179,7 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
     if fit is None:
         alignment = replace(found, lag_s=found.lag_s.widened(stamp))
         points = found.points
-        transfer = p.attempt(
-            "gain", lambda: line_of(found.gain, found.intercept_w, (points.t_s, points.reference_w, points.shown_w))
-        )
+        transfer = p.attempt("gain", lambda: _line(points))
     else:
         if fit.family == AMBIGUOUS:
             p.declined["kernel"] = fit.reason
@@ -297,3 +295,18 @@ class Follows:
 
     updates: Updates
     response: Response
+
+
+def _line(points: Points) -> Transfer:
+    """Fit gain and offset to what two curves showed side by side."""
+    line = fit_line(points.reference_w, points.shown_w, points.t_s)
+
+    def at_least(estimate: Estimate, half_width: float) -> Estimate:
+        half = max(estimate.half_width, half_width)
+        return Estimate(estimate.value, estimate.value - half, estimate.value + half)
+
+    return replace(
+        line,
+        gain=at_least(line.gain, points.gain_u),
+        intercept_w=at_least(line.intercept_w, points.intercept_u_w),
+    )

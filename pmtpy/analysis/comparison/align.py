@@ -47,11 +47,16 @@ _UNSMOOTHED = 0.05  # of a cell: a width that does not show
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """What a sensor showed beside what the reference would have shown, at instants of the reference's clock."""
+    """What a sensor showed beside what the reference would have shown, at instants of the reference's clock.
+
+    ``gain_u`` and ``intercept_u_w`` are 95 % half-widths, by what is not known of lag, rate and width.
+    """
 
     t_s: Floats
     reference_w: Floats
     shown_w: Floats
+    gain_u: float = 0.0
+    intercept_u_w: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +89,6 @@ class Alignment:
         Share of the variance that one explains of the other.
     points : Points
         What the two showed, side by side.
-    gain, intercept_w : Estimate
-        Of what it showed, on what the reference would have shown.
     note : str
         Empty, or what was taken for granted.
     repeats_s : float
@@ -99,8 +102,6 @@ class Alignment:
     width_s: Estimate
     r2: float
     points: Points
-    gain: Estimate
-    intercept_w: Estimate
     note: str = ""
     repeats_s: float = math.inf
 
@@ -174,22 +175,19 @@ def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False)
             f"the clocks are aligned by {changes} change{'s' if changes > 1 else ''} of the load, taken for the same in"
             " both recordings; of a load that comes again the lag would be off by whole periods"
         )
-    return Alignment(
-        lag, rate, middle, end - start, width, 1.0 - laid.left, *_points(laid, middle, back=laid is back), note, repeats
-    )
+    points = _points(laid, middle, back=laid is back)
+    return Alignment(lag, rate, middle, end - start, width, 1.0 - laid.left, points, note, repeats)
 
 
-def _points(laid: _Laid, middle_s: float, *, back: bool) -> tuple[Points, Estimate, Estimate]:
-    """Return what the two showed side by side, and the line through it."""
-    problem, gain, intercept = laid.problem, laid.shape.gain, laid.shape.intercept_w
+def _points(laid: _Laid, middle_s: float, *, back: bool) -> Points:
+    problem, line = laid.problem, laid.shape
     smoothed, own = problem.filtered(laid.fit.point), problem.own_s if problem.own_s is not None else 0.0
     # Middles of the cells; where the reference is the slower one they are on its clock.
     t = middle_s + problem.t - own / 2.0
     if not back:
-        return Points(t, smoothed, problem.y), gain, intercept
-    share = 1.0 / max(gain.value, 1e-300)
-    inverse = Estimate(share, share - share**2 * gain.half_width, share + share**2 * gain.half_width)
-    return Points(t, problem.y, smoothed), inverse, intercept.scaled(-share)
+        return Points(t, smoothed, problem.y, line.gain.half_width, line.intercept_w.half_width)
+    gain = max(line.gain.value, 1e-300)
+    return Points(t, problem.y, smoothed, line.gain.half_width / gain**2, line.intercept_w.half_width / gain)
 
 
 def _up_to(repeats_s: float) -> str:
