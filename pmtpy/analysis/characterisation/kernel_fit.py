@@ -5,7 +5,7 @@
 with ``h`` a boxcar, a one-pole filter, or one after the other. Gain and intercept are solved inside (variable
 projection), so only shape and time are searched. The reference is a meter, whose clock may be off by an offset and a
 rate, or the switching instants of a load, whose two levels are then unknown. What the data cannot tell apart is
-called ambiguous; docs/characterise.md has the formulas, the sources and the traps.
+called ambiguous; docs/fit.md has the formulas, the sources and the traps.
 """
 
 from __future__ import annotations

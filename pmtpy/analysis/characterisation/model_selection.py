@@ -1,7 +1,7 @@
 """Which of several fits of a kernel the data speak for, and what else they leave possible.
 
 The simplest family that no other beats clearly is named, or none is; other widths and lags that fit nearly as well
-take the name away, or widen the intervals. Pure; docs/characterise.md has the rules.
+take the name away, or widen the intervals. Pure; docs/fit.md has the rules.
 
 [S78] Schwarz, Annals of Statistics 6 (1978), 461.
 """

@@ -15,7 +15,7 @@ is followed in blocks on a grid (a hidden Markov model [R89]) for several period
 Candidates come from a search with a free phase in each piece, and are weighed by their paths; paths are drawn as often
 as the polls make them likely [S02], and every interval is read off the draws.
 
-Pure; times are seconds. The same polls always give the same answer. docs/characterise.md explains it.
+Pure; times are seconds. The same polls always give the same answer. docs/fit.md explains it.
 
 [R89] Rabiner, Proc. IEEE 77 (1989), 257. [S02] Scott, J. Am. Stat. Assoc. 97 (2002), 337: filter forward, draw
 backward. [Y24] Yang, Adamek, Armour, arXiv 2312.02741: recordings in which the wander was measured.

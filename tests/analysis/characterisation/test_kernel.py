@@ -29,7 +29,7 @@ def test_a_boxcar_is_found_from_a_pseudo_random_load() -> None:
     fit = fit_kernel(bench.updates(_BOXCAR), bench.stamps(), metered=False)
     assert fit.family == BOXCAR
     assert fit.best.window_s is not None
-    assert fit.best.window_s.value == pytest.approx(0.08, abs=0.001)  # docs/characterise.md: 1 ms
+    assert fit.best.window_s.value == pytest.approx(0.08, abs=0.001)  # docs/fit.md: 1 ms
     assert fit.best.offset_s.contains(-0.004)
     assert fit.best.tau_s is None
 

@@ -51,7 +51,7 @@ def test_a_finer_meter_knows_a_kernel_better() -> None:
     fits = [characterise("gpu", log, meter=means(bench, cell_s)).kernel for cell_s in (0.001, 0.016)]
     widths = [fit.best.window_s.half_width for fit in fits if fit is not None and fit.best.window_s is not None]
     assert len(widths) == 2
-    assert widths[1] > 1.96 * 0.016**2 / 0.08 > widths[0]  # the doubt that docs/characterise.md derives
+    assert widths[1] > 1.96 * 0.016**2 / 0.08 > widths[0]  # the doubt that docs/fit.md derives
 
 
 def test_a_meter_no_finer_than_the_sensor_is_declined_for_the_kernel() -> None:

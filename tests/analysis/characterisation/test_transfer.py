@@ -88,7 +88,7 @@ def test_energies_are_compared_with_the_meters() -> None:
     assert found.reference_j == pytest.approx(truth, rel=1e-3)
     assert found.held_error < -0.03
     assert found.corrected_j.contains(truth)
-    assert abs(found.corrected_error) < 0.008  # docs/characterise.md: 0.8 % over 6 s
+    assert abs(found.corrected_error) < 0.008  # docs/fit.md: 0.8 % over 6 s
 
 
 def test_where_the_meter_has_no_rows_no_energy_is_compared() -> None:

@@ -32,7 +32,7 @@ def _polled(model: SensorModel, polling: Polling, seconds: float = 12.0, seed: i
 def test_the_period_is_found_from_fast_and_from_coarse_polls(share: float) -> None:
     model = SensorModel(update_s=0.1003, noise_w=0.3, step_w=0.01)
     lattice = estimate_updates(*_polled(model, Polling(share * 0.1003, 0.002), seconds=20.0))
-    # docs/characterise.md: 0.1 % for polls up to a fifth of the period, 0.5 % for coarse ones
+    # docs/fit.md: 0.1 % for polls up to a fifth of the period, 0.5 % for coarse ones
     assert lattice.period_s.value == pytest.approx(0.1003, rel=0.001 if share <= 0.2 else 0.005)
 
 
