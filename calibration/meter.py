@@ -21,7 +21,7 @@ from pmtpy.errors import DeclinedError
 
 SAMPLES = 131_072  # the paper's 128 k
 RATES_HZ = (20_000.0, 10_000.0, 5_000.0, 1_000.0, 500.0)  # of Table II
-_FEWEST = 1_000
+_MIN_SAMPLES = 1_000
 _BLOCKS = 32  # whose means tell the standard error, whether or not the noise is white
 _DRIFT = 3.0  # standard error from blocks over that of white noise: more is drift, or a current that flows
 _WHITE_UP_TO_S = 0.1  # the Allan deviation must fall as the root of the time up to here
@@ -73,7 +73,7 @@ def steady_mean(samples: Floats, what: str) -> Mean:
     x = np.asarray(samples, np.float64)
     x = x[np.isfinite(x)]
     n = len(x)
-    if n < _FEWEST:
+    if n < _MIN_SAMPLES:
         msg = f"{what}: {n} samples are too few to calibrate with; take {SAMPLES} (6.4 s at 20 kHz)"
         raise DeclinedError(msg)
     noise = float(np.std(x, ddof=1))
@@ -183,8 +183,9 @@ def allan(values: Floats, rate_hz: float) -> Allan:
     Raises DeclinedError: fewer than 1000 samples, or no noise at all.
     """
     x = np.asarray(values, np.float64)
-    if len(x) < _FEWEST or float(np.std(x)) == 0.0:
-        msg = f"{len(x)} samples {'without any noise ' if len(x) >= _FEWEST else ''}tell nothing about noise over time"
+    if len(x) < _MIN_SAMPLES or float(np.std(x)) == 0.0:
+        still = "without any noise " if len(x) >= _MIN_SAMPLES else ""
+        msg = f"{len(x)} samples {still}tell nothing about noise over time"
         raise DeclinedError(msg)
     total = np.concatenate([[0.0], np.cumsum(x - x.mean())])
     blocks = 2 ** np.arange(int(math.log2(len(x) / 4)) + 1)

@@ -14,8 +14,8 @@ from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
-_UNSEEN = 0.25  # of a load's cycle: folding cannot bridge more
-_FEW = 10  # updates that folding needs
+_MAX_UNSEEN_SHARE = 0.25  # of a load's cycle: folding cannot bridge more
+_MIN_UPDATES = 10  # updates that folding needs
 
 
 def held_energy(t_s: Floats, watts: Floats, *, start_s: float, end_s: float, period_s: float) -> float:
@@ -69,14 +69,14 @@ def folded_energy(
     sees.
     """
     inside = (t_s >= start_s + response.lag_s) & (t_s < end_s + response.lag_s)
-    if np.count_nonzero(inside) < _FEW:
-        msg = f"only {np.count_nonzero(inside)} updates fall into the interval; folding needs {_FEW}"
+    if np.count_nonzero(inside) < _MIN_UPDATES:
+        msg = f"only {np.count_nonzero(inside)} updates fall into the interval; folding needs {_MIN_UPDATES}"
         raise CoverageError(msg)
     phase = np.mod(t_s[inside] - response.lag_s, load_period_s) / load_period_s
     order = np.argsort(phase)
     phase, power = phase[order], response.power(watts[inside])[order]
     gaps = np.diff(np.append(phase, phase[0] + 1.0))
-    if float(gaps.max()) > _UNSEEN:
+    if float(gaps.max()) > _MAX_UNSEEN_SHARE:
         msg = (
             f"no update sees {float(gaps.max()):.0%} of the load's cycle of {load_period_s:.4g} s: it nearly beats "
             "with the sensor; take a longer interval or another period"

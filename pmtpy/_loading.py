@@ -11,7 +11,7 @@ import os
 import threading
 from types import TracebackType
 
-_PATIENCE_S = 10.0  # the slowest device; whoever opens may itself wait for the thread that forks
+_OPEN_TIMEOUT_S = 10.0  # the slowest device; whoever opens may itself wait for the thread that forks
 
 
 class _Loading:
@@ -41,7 +41,7 @@ class _Loading:
     def before_fork(self) -> None:
         """Wait until no other thread loads, and keep them from beginning."""
         self._changed.acquire()
-        self._changed.wait_for(lambda: self._threads.keys() <= {threading.get_ident()}, _PATIENCE_S)
+        self._changed.wait_for(lambda: self._threads.keys() <= {threading.get_ident()}, _OPEN_TIMEOUT_S)
 
     def after_in_parent(self) -> None:
         """Let them go on."""

@@ -10,7 +10,7 @@ from pmtpy.errors import BackendUnavailableError, ReadError
 
 INTERVAL_S = 1.0
 GONE_AFTER_S = 60.0  # a service processor that restarts is away for a minute
-_MOST_W = 30_000.0  # more than any chassis takes (the largest of 2026 have supplies of 6 x 3.3 kW)
+_MAX_CHASSIS_W = 30_000.0  # more than any chassis takes (the largest of 2026 have supplies of 6 x 3.3 kW)
 # Sensors of chassis are accurate to some percent and state nothing; 3 % is what uncalibrated meters were found off.
 GAIN_U = 0.03
 
@@ -27,7 +27,7 @@ def chassis_channel(
         refresh_s=max(INTERVAL_S, window_s or 0.0),
         window_s=window_s,
         gain_u=GAIN_U,
-        max_watts=_MOST_W,
+        max_watts=_MAX_CHASSIS_W,
         least_watts=least_watts,
         reference=reference,
     )
@@ -38,7 +38,7 @@ def believed(watts: object, where: str) -> float:
 
     Raises ReadError: it is no number, negative, or beyond what any chassis takes.
     """
-    if isinstance(watts, bool) or not isinstance(watts, int | float) or not 0 <= watts <= _MOST_W:
+    if isinstance(watts, bool) or not isinstance(watts, int | float) or not 0 <= watts <= _MAX_CHASSIS_W:
         msg = f"{where} says {watts!r} W, which no chassis draws"
         raise ReadError(msg)
     return float(watts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections import deque
 
-_LEAST_S = 0.005  # readings over less say little of the rate
+_MIN_SPAN_S = 0.005  # readings over less say little of the rate
 _SETTLED, _KEPT = 5, 64  # readings before it is believed, and of how many it is the middle
 MISSING_S = 0.02  # seconds without rows that bursts of arrivals do not explain
 _MISSING_SHARE = 0.1  # of the rest
@@ -37,7 +37,7 @@ class EvenRate:
 
     def learn(self, rows: int, seconds: float) -> None:
         """Take note of a time in which none was missing."""
-        if rows and seconds >= _LEAST_S:
+        if rows and seconds >= _MIN_SPAN_S:
             self._rates.append(rows / seconds)
             if len(self._rates) >= _SETTLED:
                 self.per_s = statistics.median(self._rates)

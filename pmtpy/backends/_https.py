@@ -13,7 +13,7 @@ from typing import Any
 
 from pmtpy.errors import ReadError
 
-_MOST_BYTES = 1 << 22
+_MAX_REPLY_BYTES = 1 << 22
 _CERTIFICATE = (
     "if it signs its own, see that this shows the right one, and give it as fingerprint=: $ openssl s_client -connect"
     " {} </dev/null | openssl x509 -noout -fingerprint -sha256"
@@ -39,7 +39,7 @@ class Https:
                 self._check_pin()
             self._connection.request("GET", path, headers=self._headers)
             answer = self._connection.getresponse()
-            body = answer.read(_MOST_BYTES)
+            body = answer.read(_MAX_REPLY_BYTES)
             if answer.length:  # of it has not come
                 raise http.client.IncompleteRead(body, answer.length)
         except (OSError, http.client.HTTPException) as error:

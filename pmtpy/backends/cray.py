@@ -42,7 +42,7 @@ _MAX_WATTS = 20_000.0  # a node; the largest blades feed about 6 kW to one
 # The maker states no accuracy; assumed is what uncalibrated meters on boards were found off (Shalavi et al., 2023).
 _GAIN_U = 0.03
 _REMEDY = f"these files exist on nodes of HPE Cray XC and EX systems only; {IN_A_CONTAINER}"
-_WHOLE = "the node's energy includes processors, memory and accelerators: add no other sensor of the node to it"
+_NODE_NOTE = "the node's energy includes processors, memory and accelerators: add no other sensor of the node to it"
 _REFERENCE = "HPE CSM: Power monitoring counters (pm_counters)"
 
 
@@ -164,7 +164,7 @@ def _readable(directory: Path, *, power: bool) -> tuple[list[_File], tuple[str, 
     if ("node", "energy") not in files:
         notes.append("the node's energy is integrated from its power, because there is no energy file to read")
     chosen = [f for f in files.values() if f.kind != "power" or power or (f.part, "energy") not in files]
-    return sorted(chosen, key=_order), (_WHOLE, *notes)
+    return sorted(chosen, key=_order), (_NODE_NOTE, *notes)
 
 
 def _order(file: _File) -> tuple[bool, bool, str, bool]:

@@ -22,7 +22,7 @@ BACKEND = "redfish"
 PASSWORD = "PMT_REDFISH_PASSWORD"  # noqa: S105  (the name of a variable)
 ROOT = "/redfish/v1/Chassis"
 _MOST_CHASSIS = 64
-_WHOLE = (None, "Chassis", "SystemBoard", "PowerSupply", "PowerSubsystem")  # what a chassis may call its input
+_INPUT_CONTEXTS = (None, "Chassis", "SystemBoard", "PowerSupply", "PowerSubsystem")  # what a chassis may call its input
 _REFERENCE = "DMTF DSP0268: Power, EnvironmentMetrics"
 Get = Callable[[str], Mapping[str, Any]]
 
@@ -35,7 +35,7 @@ def power(resource: Mapping[str, Any], where: str) -> float | None:
     sensor, listed = resource.get("PowerWatts"), resource.get("PowerControl")
     controls = [c for c in listed if isinstance(c, dict)] if isinstance(listed, list) else []
     shown = [c for c in controls if c.get("PowerConsumedWatts") is not None]
-    whole = [c for c in shown if c.get("PhysicalContext") in _WHOLE]
+    whole = [c for c in shown if c.get("PhysicalContext") in _INPUT_CONTEXTS]
     if shown and len(whole) != 1:
         named = ", ".join(f"{c.get('Name')!r} of {c.get('PhysicalContext')}" for c in shown[:5])
         msg = f"{where} shows powers of which it is not clear which is that of the chassis: {named}"

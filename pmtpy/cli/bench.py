@@ -23,7 +23,12 @@ from pmtpy.lab.bench_work import CommandWork, Work
 # Each outcome of a comparison has a status of its own, apart from those that all verbs share (0 to 4) and a shell's.
 LESS, MORE, SAME, UNRESOLVED = 10, 11, 12, 13
 _STATUS = {Verdict.LESS: LESS, Verdict.MORE: MORE, Verdict.SAME: SAME, Verdict.UNRESOLVED: UNRESOLVED}
-_GOOD = {Verdict.LESS: Kind.GOOD, Verdict.MORE: Kind.BAD, Verdict.SAME: Kind.HEADING, Verdict.UNRESOLVED: Kind.WARNING}
+_VERDICT_KINDS = {
+    Verdict.LESS: Kind.GOOD,
+    Verdict.MORE: Kind.BAD,
+    Verdict.SAME: Kind.HEADING,
+    Verdict.UNRESOLVED: Kind.WARNING,
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -219,7 +224,7 @@ def _outcome(result: BenchResult) -> Line:
     d = result.difference
     if d is None:
         return Line(_single(result.sides[0].joules, result), Kind.GOOD if result.resolved else Kind.WARNING)
-    return Line(_compared(result, d), _GOOD[d.verdict])
+    return Line(_compared(result, d), _VERDICT_KINDS[d.verdict])
 
 
 def _single(joules: Estimate, result: BenchResult) -> str:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from pmtpy.emulators.world import World
 
-_REST_S = 0.5  # recorded before and after what is measured, so that its edges are seen
+_MARGIN_S = 0.5  # recorded before and after what is measured, so that its edges are seen
 _DURATION = "10s"
 
 
@@ -261,14 +261,14 @@ def _live(args: argparse.Namespace, options: Sequence[str]) -> _Watched:
         try:
             for sensor, file in zip(sensors, files, strict=True):
                 sensor.start_dump(file)
-            stop.rest(_REST_S)
+            stop.rest(_MARGIN_S)
             start_ns = HOST_CLOCK.now_ns()
             with region:
                 status = run_command(args.command, divert_stdout=args.json and not args.output) if args.command else 0
                 if not args.command:
                     with stop.taken(), progress("comparing", seconds, enabled=not args.quiet) as tell:
                         stop.rest(seconds, tell)  # what was seen until Ctrl-C is compared all the same
-            stop.rest(_REST_S)
+            stop.rest(_MARGIN_S)
         finally:
             problems = end_dumps(sensors)
         name = " ".join(args.command) if args.command else "all"

@@ -14,7 +14,7 @@ from pmtpy.cluster.gather import gather
 from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.node import NodeEnergy
 
-_MOST_ROWS = 40  # of a table: of more nodes, those that used most are shown
+_MAX_TABLE_ROWS = 40  # of a table: of more nodes, those that used most are shown
 _HEAD = ("node", "seconds", "joules", "+-", "watts", "waited", "how")
 
 
@@ -44,10 +44,12 @@ def run(args: argparse.Namespace) -> int:
 def page(job: JobEnergy) -> list[Line | Table]:
     """Return the page for a person: nodes, sum, what is missing, what a reader must know."""
     known = job.known
-    named = sorted(job.items(), key=lambda item: item[1].joules or 0.0, reverse=len(job) > _MOST_ROWS)
-    shown = named if len(job) > _MOST_ROWS else list(job.items())
-    rows = [_row(name, node) for name, node in shown[:_MOST_ROWS]]
-    left_out = [Line(f"(the {_MOST_ROWS} nodes that used most, of {len(job)})")] if len(job) > _MOST_ROWS else []
+    named = sorted(job.items(), key=lambda item: item[1].joules or 0.0, reverse=len(job) > _MAX_TABLE_ROWS)
+    shown = named if len(job) > _MAX_TABLE_ROWS else list(job.items())
+    rows = [_row(name, node) for name, node in shown[:_MAX_TABLE_ROWS]]
+    left_out = (
+        [Line(f"(the {_MAX_TABLE_ROWS} nodes that used most, of {len(job)})")] if len(job) > _MAX_TABLE_ROWS else []
+    )
     total = "total" if job.complete else f"sum of {known.target}"
     idle = job.imbalance_joules
     rows.append((total, *_numbers(known.seconds, known.joules, known.uncertainty_joules), _number(known.watts), "", ""))

@@ -9,7 +9,7 @@ from pmtpy.cli.common import say
 from pmtpy.cli.values import add_part, part_of, utc_offset
 from pmtpy.errors import TargetError
 from pmtpy.io.read.cut import Cut
-from pmtpy.plotting.interactive import MOST_ROWS, SUFFIX, write_html
+from pmtpy.plotting.interactive import MAX_DRAWN_ROWS, SUFFIX, write_html
 from pmtpy.plotting.overview import of_file
 from pmtpy.plotting.recording import SUFFIXES, plot
 from pmtpy.plotting.style import theme_of
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
             shown[name] = of_file(
                 path,
                 *cut.ends(path),
-                most=MOST_ROWS if into_page else None,
+                most=MAX_DRAWN_ROWS if into_page else None,
                 skip_broken=args.skip_broken,
                 utc_offset_s=args.utc_offset,
             )

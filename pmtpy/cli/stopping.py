@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _SIGNALS = tuple(getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n))
 _IMPORTING = "<frozen importlib"
-_AGAIN_S = 0.02  # until a signal that came while modules are imported is sent again
+_RESEND_S = 0.02  # until a signal that came while modules are imported is sent again
 _LOOK_S = 0.1  # how often a wait looks whether an end was asked for that nobody heard of
 
 
@@ -55,7 +55,7 @@ class Stop:
         if frame is not None and frame.f_code.co_filename.startswith(_IMPORTING):
             # Some of that is called from C, which throws exceptions away: what was asked for there would be lost.
             main = threading.main_thread().ident
-            again = threading.Timer(_AGAIN_S, lambda: signal.pthread_kill(main or 0, number))
+            again = threading.Timer(_RESEND_S, lambda: signal.pthread_kill(main or 0, number))
             again.daemon = True
             again.start()
             return

@@ -34,7 +34,7 @@ _STYLES = {
 }
 _LEAST_WORDS = 12  # columns in which words can still be read when they are folded
 _LEAST_PROGRESS_S = 2.0  # what is over sooner needs no bar
-_HELD = "\N{NO-BREAK SPACE}"  # a number stays with its name and unit
+_NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"  # a number stays with its name and unit
 _COLUMN_GAP = 2  # blanks between the columns of a table
 _IN_HELP = (
     (re.compile(r"^(usage|[a-z][a-z ]*):(?=\s)", re.MULTILINE), "bold"),
@@ -148,14 +148,16 @@ def records(table: Table, width: int) -> list[str]:
     for row in rows:
         deep = " " * (len(row[0]) - len(row[0].lstrip()) + _COLUMN_GAP)
         cells = [
-            f"{n} {cell}".strip().replace(" ", _HELD) for n, cell in zip(head[1:-1], row[1:-1], strict=True) if cell
+            f"{n} {cell}".strip().replace(" ", _NO_BREAK_SPACE)
+            for n, cell in zip(head[1:-1], row[1:-1], strict=True)
+            if cell
         ]
         text = ", ".join([*cells, *([row[-1]] if row[-1] else [])])
         paragraph = textwrap.wrap(
             text, max(width, _LEAST_WORDS), initial_indent=deep, subsequent_indent=deep,
             break_long_words=False, break_on_hyphens=False,
         )  # fmt: skip
-        lines += [row[0], *(part.replace(_HELD, " ") for part in paragraph)]
+        lines += [row[0], *(part.replace(_NO_BREAK_SPACE, " ") for part in paragraph)]
     return lines
 
 

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from pmtpy.core.clock import duration_of
 from pmtpy.errors import TargetError
 
-MOST = 10**8  # of anything that is counted: repetitions, readings
+MAX_COUNT = 10**8  # of anything that is counted: repetitions, readings
 _A_DAY_S = 86_400.0
 
 
-def count(least: int = 1, most: int = MOST) -> Callable[[str], int]:
+def count(least: int = 1, most: int = MAX_COUNT) -> Callable[[str], int]:
     """Take a whole number within limits."""
 
     def parse(text: str) -> int:

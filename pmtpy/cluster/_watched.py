@@ -25,8 +25,8 @@ from pmtpy.sensor.registry import split_target
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 _log = logging.getLogger("pmtpy")
-_AGAIN_NS = 10 * NS_PER_S  # between two attempts to open a lost device
-_PATIENCE_S = 2.0  # with a reading of one sensor that does not return; less than a scrape may take
+_RETRY_NS = 10 * NS_PER_S  # between two attempts to open a lost device
+_READ_TIMEOUT_S = 2.0  # with a reading of one sensor that does not return; less than a scrape may take
 _JUDGED_NS = 5 * NS_PER_S  # at least between two judgements of one sensor, which cost more than readings
 _FIRST_NS = NS_PER_S // 10  # before the first of them
 _STALE_S, _STALE_REFRESHES = 1.0, 3.0  # a power that was last read longer ago is not shown as that of now
@@ -150,7 +150,7 @@ class _Account:
 
     def _held(self) -> bool:
         """Take the lock; False where the device has not answered who holds it for too long."""
-        held = self._lock.acquire(timeout=0.0 if self._hangs else _PATIENCE_S)
+        held = self._lock.acquire(timeout=0.0 if self._hangs else _READ_TIMEOUT_S)
         self._hangs = not held
         return held
 
@@ -208,7 +208,7 @@ class _Account:
         if made.failure is None or made.unusable:
             return
         now_ns = self._clock.now_ns()
-        if now_ns - self._asked_ns < _AGAIN_NS:
+        if now_ns - self._asked_ns < _RETRY_NS:
             raise made.failure
         self._asked_ns = now_ns
         self._sensor.reopen()

@@ -123,7 +123,7 @@ class DataSet:
         texts = {"keys": _KEYS, "chosen": chosen, "once": ", ".join(once)}
         binned = ['"start"'] if every is not None else []
         if start is None and stop is None and every is None:
-            each = _WHOLE.format(**texts)
+            each = _QUERY.format(**texts)
         else:
             each = self._stretches(texts, start, stop, every)
         of_runs = _OF_RUNS.format(keys=", ".join(once + binned), each=each)
@@ -179,7 +179,7 @@ cuts as materialized (
       rows between unbounded preceding and 1 preceding) as cut from runs) where cut > t0)"""
 
 # Differences between the first and the last row of each run: no row between is needed, but where one is cut.
-_WHOLE = (
+_QUERY = (
     "with"
     + _RUNS
     + """,

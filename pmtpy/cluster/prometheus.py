@@ -25,7 +25,7 @@ PORT = 10427
 
 LOOPBACK = "127.0.0.1"
 _log = logging.getLogger("pmtpy")
-_PATIENCE_S = 10.0  # with a client that says nothing
+_CLIENT_TIMEOUT_S = 10.0  # with a client that says nothing
 
 
 class Collector:
@@ -161,7 +161,7 @@ class _Request(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"  # Prometheus keeps its connection
     server_version, sys_version = "pmtpy", ""
-    timeout = _PATIENCE_S
+    timeout = _CLIENT_TIMEOUT_S
     wbufsize = -1  # head and body leave together, and a kept connection need not wait for the client's answer between
 
     def __init__(self, *args: Any, page: Any) -> None:

@@ -24,7 +24,7 @@ _BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _PART = re.compile(rf"\s*({_NUMBER})\s*([a-zA-Z]*)\s*")
 _RATE = re.compile(rf"\s*({_NUMBER})\s*(k?)Hz\s*", re.IGNORECASE)
-_LONGEST_S = 1e9  # what people write is less than thirty years, and calendars can add it
+_MAX_DURATION_S = 1e9  # what people write is less than thirty years, and calendars can add it
 _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _INTERVAL = "an interval between rows", "10ms, 0.5s, 100Hz, or a bare number of milliseconds"
 _DURATION = "a duration", "500ms, 5s, 1h30m, 2d, or a bare number of seconds"
@@ -190,10 +190,10 @@ def _sum_of_units(text: str, *, bare_s: float) -> float | None:
 
 
 def _positive(text: str, seconds: float | None, what: tuple[str, str]) -> float:
-    if seconds is not None and 0 < seconds <= _LONGEST_S:
+    if seconds is not None and 0 < seconds <= _MAX_DURATION_S:
         return seconds
     why = "" if seconds is None or math.isnan(seconds) else "; it has to be more than zero"
-    if seconds is not None and seconds > _LONGEST_S:
+    if seconds is not None and seconds > _MAX_DURATION_S:
         why = "; it is longer than thirty years"
     msg = f"{text!r} is not {what[0]}{why}; write {what[1]}"
     raise TargetError(msg)

@@ -27,7 +27,7 @@ _new = tuple.__new__  # what Point(...) does in the end, at half the cost
 _UNKNOWN = "it was not measured, or shows an impossible value"
 
 _NEVER_NS = -(1 << 62)
-_FEW_ROWS = 8  # below this, plain numbers are faster than arrays
+_MAX_SCALAR_ROWS = 8  # below this, plain numbers are faster than arrays
 
 
 class Integrator:
@@ -126,7 +126,7 @@ class Integrator:
             return self.step(data)
         if not len(data):
             return None
-        if self._wide and len(data) >= _FEW_ROWS:
+        if self._wide and len(data) >= _MAX_SCALAR_ROWS:
             return self._sweep(data)
         return self._walk(data)
 

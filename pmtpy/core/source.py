@@ -27,7 +27,7 @@ from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, ReadError, 
 # A call is taken to have been held up if it lasts this long, and this many times as long as the shortest so far.
 _HELD_UP_NS, _HELD_UP = 1_000_000, 8
 _TRIES = 3
-_FEWEST = 3  # failures that make a device lost, however long they took
+_MIN_FAILURES = 3  # failures that make a device lost, however long they took
 _NEVER_NS = 1 << 62
 _new = tuple.__new__  # what Row(...) does in the end, at half the cost
 
@@ -292,7 +292,7 @@ class PolledSource(Source):
             self._failing_ns = now_ns
         self._failures += 1
         failing_s = (now_ns - self._failing_ns) / NS_PER_S
-        if self._failures >= _FEWEST and failing_s >= self.gone_after_s:
+        if self._failures >= _MIN_FAILURES and failing_s >= self.gone_after_s:
             why = f"{self._failures} readings in a row failed, for {failing_s:.3g} s; the last one: {error}"
             raise self._gone(why) from error
 

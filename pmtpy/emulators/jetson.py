@@ -21,7 +21,7 @@ from pmtpy.emulators.world import World, shared_world
 from pmtpy.errors import TargetError
 
 _CYCLE_S = 0.0066  # three channels, each 1.1 ms for the bus and 1.1 ms for the shunt
-_SETTLED = 20  # so many averaging lengths later nothing of the past is left
+_SETTLED_AVERAGES = 20  # so many averaging lengths later nothing of the past is left
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class Monitors:
 
     def _convert(self, cycle: int) -> None:
         """Do the conversions up to ``cycle``: each moves the average by its share."""
-        first = max(self._cycle + 1, cycle - _SETTLED * self._samples)
+        first = max(self._cycle + 1, cycle - _SETTLED_AVERAGES * self._samples)
         for watts in self._world.load.watts(np.arange(first, cycle + 1, dtype=np.float64) * _CYCLE_S).tolist():
             self._watts = watts if self._cycle < 0 else self._watts + (watts - self._watts) / self._samples
             self._cycle = cycle

@@ -15,7 +15,7 @@ from pmtpy.integrations._pytest_budget import Record
 from pmtpy.lab.conditions import machine_facts
 
 _FORMAT = "pmtpy-pytest"
-_SAME = ("host", "cpu")  # what makes it the same machine
+_MACHINE_KEYS = ("host", "cpu")  # what makes it the same machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,9 @@ def read_baseline(config: pytest.Config) -> Baseline:
         msg = f"--energy-compare {path}: it is no file that --energy-json wrote"
         raise pytest.UsageError(msg) from error
     here = machine_facts()
-    other = [f"{machine.get(fact)} there, {here[fact]} here" for fact in _SAME if machine.get(fact) != here[fact]]
+    other = [
+        f"{machine.get(fact)} there, {here[fact]} here" for fact in _MACHINE_KEYS if machine.get(fact) != here[fact]
+    ]
     note = f"{path} is of another machine: {'; '.join(other)}" if other else ""
     forced = bool(config.getoption("energy_force"))
     if note and not forced:

@@ -17,7 +17,7 @@ import pytest
 from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, repeated
 from pmtpy.core.presentation import number_or_none
 from pmtpy.errors import TargetError
-from pmtpy.lab.bench_trial import ENOUGH
+from pmtpy.lab.bench_trial import MIN_COVERAGE
 from pmtpy.regions.measurement import Measurement
 from pmtpy.sensor.registry import canonical
 
@@ -160,10 +160,10 @@ def judge(found: Found, budget: Budget) -> tuple[str, str]:
         if limit is None:
             continue
         amount = f"{value:.4g} {unit} +- {half:.2g}"
-        if not (math.isfinite(value) and math.isfinite(half)) or found.coverage < ENOUGH:
+        if not (math.isfinite(value) and math.isfinite(half)) or found.coverage < MIN_COVERAGE:
             verdicts.append("unresolved")
             knows = f"the sensor knows {found.coverage:.0%} of the test, too little"
-            if math.isfinite(value) and found.coverage >= ENOUGH:
+            if math.isfinite(value) and found.coverage >= MIN_COVERAGE:
                 knows = f"how far to trust the {value:.4g} {unit} of the sensor is not known, too little"
             said.append(f"{knows} for the budget of {limit:g} {unit}")
         elif value - half > limit:

@@ -18,7 +18,7 @@ from pmtpy.core.rows import Floats, Frame, Layout
 FIXED = ("time", "elapsed", "marker", "lost")
 
 _JOULES = 6  # decimals at least; a microjoule is 20 mW over a frame of 50 us
-_UNKNOWN = 6  # where the maker states no step
+_DEFAULT_DECIMALS = 6  # where the maker states no step
 _LEAST_DECIMALS, _MOST_DECIMALS = 3, 9
 
 
@@ -43,7 +43,7 @@ class Column:
 def _places(step: float, least: int = _LEAST_DECIMALS) -> int:
     """Decimals that show one step and one digit more, so that rounding costs at most a twentieth of a step."""
     if not step > 0:
-        return max(_UNKNOWN, least)
+        return max(_DEFAULT_DECIMALS, least)
     return min(max(math.ceil(-math.log10(step)) + 1, least), _MOST_DECIMALS)
 
 

@@ -30,8 +30,8 @@ from pmtpy.lab.bench_trial import Trial
 _FORMAT = "pmtpy-bench"
 _LAUNCHES_COUNT_S = 0.1  # below it the start of a process, one to three milliseconds, is more than a percent of it
 _BROKEN = ("failed", "lost")  # ends to which no advice about repetitions is an answer
-_WIDEST = 0.5  # no target beyond it is worth a word
-_SPARE = 1.1
+_MAX_TARGET = 0.5  # no target beyond it is worth a word
+_TIME_MARGIN = 1.1
 _TOO_LONG_S = 86_400.0
 _ANSWERED = ("too short", "alias")  # warnings about single regions to which the repetitions are the answer
 
@@ -263,13 +263,13 @@ def _advice(trials: Sequence[Trial], relative: Sequence[float], setting: Setting
     if paired:  # half the target decides
         half = 2.0 * math.hypot(half, COVERAGE_FACTOR * _apart_u(trials))
     decides = len(relative) >= LEAST_BLOCKS
-    wider = f"what is known does for --target {_rounded_up(100 * half)}%" if decides and half < _WIDEST else ""
+    wider = f"what is known does for --target {_rounded_up(100 * half)}%" if decides and half < _MAX_TARGET else ""
     if left * setting.block_s > _TOO_LONG_S:
         first = (
             "by the scatter until now it would take more than a day: see what else runs, or let each run do more work"
         )
     elif left > 0:
-        longest_s = math.ceil(_SPARE * (setting.warmed_s + needed * setting.block_s))
+        longest_s = math.ceil(_TIME_MARGIN * (setting.warmed_s + needed * setting.block_s))
         least = needed == LEAST_BLOCKS
         why = f"a verdict needs {needed} blocks" if least else f"{needed} blocks would do, by the scatter until now"
         more = "1 more takes" if left == 1 else f"{left} more take"

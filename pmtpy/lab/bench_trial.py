@@ -16,9 +16,9 @@ from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
-ENOUGH = 0.95  # share of a burst whose energy must be known, else the trial does not count; as for pmtpy.joules
+MIN_COVERAGE = 0.95  # share of a burst whose energy must be known, else the trial does not count; as for pmtpy.joules
 _ENDS = frozenset({"edges", "lag", "inversion", "reconstruction", "unresolved", "tau"})
-_PATIENCE_S = 0.05  # between two looks whether the readings of a burst have come
+_POLL_S = 0.05  # between two looks whether the readings of a burst have come
 _LOOKS = 40
 
 
@@ -91,8 +91,8 @@ def measure(sensor: Sensor, work: Work, plan: Plan, place: Place) -> Trial:
     end_ns, after = clock.now_ns(), conditions(sensor)
     seconds, joules = (math.fsum(values) for values in ([m.seconds for m in found], [m.joules for m in found]))
     coverage = min(m.coverage for m in found)
-    if not coverage >= ENOUGH:
-        why = next((w for m in found if m.coverage < ENOUGH for w in m.warnings), "")
+    if not coverage >= MIN_COVERAGE:
+        why = next((w for m in found if m.coverage < MIN_COVERAGE for w in m.warnings), "")
         msg = f"{sensor.target}: of {1 - coverage:.0%} of a burst the energy is not known{'; ' if why else ''}{why}"
         raise CoverageError(msg)
     joules /= coverage  # up to a twentieth may be unknown: it is taken to be like the rest
@@ -139,7 +139,7 @@ def when_settled(region: Region, sensor: Sensor, clock: Clock) -> Measurement:
         measured = region[sensor]
         if measured.settled:
             break
-        rest(clock, _PATIENCE_S)
+        rest(clock, _POLL_S)
     return measured
 
 

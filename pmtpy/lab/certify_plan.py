@@ -12,7 +12,7 @@ from pmtpy.lab.loads import schedule
 
 _PAUSE_S = 0.2  # between stretches, and by up to as much again at random: no phase of the sensor is met twice
 _ASIDE_S = 0.3  # at rest before and after a trial, so that what the sensor shows at its ends is known
-_REST_S = 0.5  # of a repetition's length: what is left between two of them
+_PAUSE_SHARE = 0.5  # of a repetition's length: what is left between two of them
 _DITHER_S = 0.1  # at random, after every few repetitions: the update period of most sensors
 _EVERY = 4
 _TAIL_S = 1.5  # after the last block, for what the sensor still has to say
@@ -62,7 +62,7 @@ class Plan:
             for i in range(self.repetitions):
                 edges += [now, now + self.block_s]
                 blocks.append(1.0)
-                now += self.block_s * (1.0 + _REST_S) + (_DITHER_S * rng.uniform() if i % _EVERY == 0 else 0.0)
+                now += self.block_s * (1.0 + _PAUSE_SHARE) + (_DITHER_S * rng.uniform() if i % _EVERY == 0 else 0.0)
             now += _ASIDE_S
             trials.append((begin, now))
         return Scheme(np.array(edges), tuple(blocks), tuple(levels), tuple(trials), self.response_s, now + _TAIL_S)

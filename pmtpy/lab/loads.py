@@ -31,7 +31,7 @@ _MATRIX = 2048  # a product takes about a millisecond on a GPU of 17 TFLOPS
 # Of a share of a GPU: one product of these for each multiprocessor that is to be busy. A library cuts a larger one into
 # parts for all of them.
 _TILE, _DEEP = 128, 2048
-_WHOLE = 1.0
+_FULL_SHARE = 1.0
 
 
 class Running(Protocol):
@@ -97,7 +97,7 @@ def virtual_load(
     from pmtpy.emulators.world import shared_world
 
     levels = np.zeros(len(edges_s))
-    levels[::2] = shares or _WHOLE
+    levels[::2] = shares or _FULL_SHARE
     watts = virtual_watts(levels)
     steps = [f"0={_LEVELS_W[0]:g}", *(f"{t:.6f}={w:.9g}" for t, w in zip(edges_s, watts, strict=True))]
     spec = "steps:" + ",".join(steps)
@@ -119,7 +119,7 @@ class _Switched:
         self, work: Callable[[int, float], None], edges_s: Floats, clock: Clock, shares: Sequence[float]
     ) -> None:
         self._work, self._edges_s, self._clock = work, edges_s, clock
-        self._shares = shares or [_WHOLE] * (len(edges_s) // 2)
+        self._shares = shares or [_FULL_SHARE] * (len(edges_s) // 2)
         self._edges: list[int] = []
         self._end = threading.Event()
         self._error: Exception | None = None
@@ -192,14 +192,14 @@ def _torch(number: int) -> Callable[[float], None] | None:
     right: Any = torch.rand((many, _DEEP, _TILE), device=device)
 
     def product(share: float) -> None:
-        if share >= _WHOLE:
+        if share >= _FULL_SHARE:
             torch.matmul(a, a)
         else:
             some = max(1, round(share * many))
             torch.bmm(left[:some], right[:some])
         torch.cuda.synchronize(number)
 
-    product(_WHOLE)  # the library sets itself up at the first product, which takes seconds
+    product(_FULL_SHARE)  # the library sets itself up at the first product, which takes seconds
     product(0.5)
     return product
 
@@ -220,14 +220,14 @@ def _cupy(number: int) -> Callable[[float], None] | None:
 
     def product(share: float) -> None:
         with cupy.cuda.Device(number):
-            if share >= _WHOLE:
+            if share >= _FULL_SHARE:
                 cupy.matmul(a, a)
             else:
                 some = max(1, round(share * many))
                 cupy.matmul(left[:some], right[:some])
             cupy.cuda.get_current_stream().synchronize()
 
-    product(_WHOLE)
+    product(_FULL_SHARE)
     product(0.5)
     return product
 

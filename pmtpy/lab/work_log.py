@@ -33,7 +33,7 @@ _REQUESTS_S = (
     0.0999  # a tenth, to a rounding: single requests are taken together for so long: readings of power are no finer
 )
 _DIGITS = 3  # fio tells milliseconds
-_FEWEST = 10  # amounts, from which on it is told that they only rise
+_MIN_AMOUNTS = 10  # amounts, from which on it is told that they only rise
 _KINDS = ("size", "request_size", "block_size", "kind", "name")
 
 
@@ -234,6 +234,6 @@ def _notes(entries: _Entries, same: int) -> list[str]:
     if same:
         notes.append(f"{same} entries have time and kind of the one before: taken for work side by side, not copies")
     amounts = [amount for _, amount, _ in entries.rows]
-    if not entries.rates and len(amounts) >= _FEWEST and all(a < b for a, b in pairwise(amounts)):
+    if not entries.rates and len(amounts) >= _MIN_AMOUNTS and all(a < b for a, b in pairwise(amounts)):
         notes.append("amounts rise from each entry to the next: asked for is what was done since the one before")
     return notes

@@ -6,7 +6,7 @@ import numpy as np
 
 from pmtpy.core.rows import Floats
 
-_ALIKE = 1e-6  # slopes, of which 0 is all known and 1 nothing
+_SLOPE_TOLERANCE = 1e-6  # slopes, of which 0 is all known and 1 nothing
 
 
 class Uncovered:
@@ -31,7 +31,7 @@ class Uncovered:
             at, u = np.append(last_t, t[rows]), np.append(last_u, unknown[rows, j])
             passed = np.diff(at)
             slopes = np.append(slope, np.divide(np.diff(u), passed, out=np.zeros(len(rows)), where=passed > 0))
-            corner = np.flatnonzero(~(np.abs(np.diff(slopes)) <= _ALIKE))
+            corner = np.flatnonzero(~(np.abs(np.diff(slopes)) <= _SLOPE_TOLERANCE))
             self._corners[j][0].extend(at[corner].tolist())
             self._corners[j][1].extend(u[corner].tolist())
             self._newest[j] = float(at[-1]), float(u[-1]), float(slopes[-1])

@@ -14,7 +14,7 @@ from pmtpy.core.rows import Floats, Ints
 from pmtpy.io.jls import JlsFile
 
 _STRETCH_S = 1.0  # looked at as one
-_MOST_ROWS = 1 << 18  # read at once
+_ROWS_AT_ONCE = 1 << 18  # read at once
 _SHARE = 0.002  # relative; of a mean in single precision, and of an energy between rounded times
 _GRAIN = 208  # samples: borders within the pyramid are as sharp as its first summaries, at both ends
 
@@ -55,8 +55,8 @@ def _doubtful(file: JlsFile, powers: Sequence[str]) -> Iterator[tuple[int, int]]
                 doubt |= ~(np.abs(np.diff(_at(file, f"{name}_J", edges)) / seconds - mean) <= allowed)
     spans = [(int(i) * step, (int(i) + 1) * step) for i in np.flatnonzero(doubt)]
     for begin, end in [*spans, (count * step, max(file.length - 1, 0))]:
-        for first in range(begin, end, _MOST_ROWS):
-            yield first, min(end, first + _MOST_ROWS)
+        for first in range(begin, end, _ROWS_AT_ONCE):
+            yield first, min(end, first + _ROWS_AT_ONCE)
 
 
 def _at(file: JlsFile, name: str, edges: Ints) -> Floats:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _KEPT_BYTES = 2 * 10**9
 """Of older rows on disk: four pairs at 20 kHz fill it in a quarter of an hour."""
-_BEFORE_S = 0.5  # asked for beyond what is new: that it is there shows that nothing between was dropped
-_MOST_ROWS = 2_400_000
+_OVERLAP_S = 0.5  # asked for beyond what is new: that it is there shows that nothing between was dropped
+_MAX_SENT_ROWS = 2_400_000
 """Single rows of one export of a live page: two minutes at 20 kHz. No row is taken while they are copied."""
 
 
@@ -87,7 +87,7 @@ class LiveTrack:
         if made.failure is not None:
             return
         # Up to now, not up to the newest row: asking for the history lets the source deliver first.
-        since = None if self._newest_ns < 0 else (made.clock.now_ns() - self._newest_ns) / 1e9 + _BEFORE_S
+        since = None if self._newest_ns < 0 else (made.clock.now_ns() - self._newest_ns) / 1e9 + _OVERLAP_S
         try:
             recent = self.sensor.history(since)
         except PmtError as error:
@@ -163,7 +163,7 @@ class LiveTrack:
         """
         import pandas as pd
 
-        t, values, joules, interval_s = self._grown.rows(start, stop, _MOST_ROWS)
+        t, values, joules, interval_s = self._grown.rows(start, stop, _MAX_SENT_ROWS)
         found: dict[str, Any] = {"time": t + self.start_unix_s, "elapsed": t, "marker": "", "lost": 0}
         powers = powers_of(self)
         for place, i in enumerate(powers):

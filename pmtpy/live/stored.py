@@ -28,7 +28,7 @@ from pmtpy.io.recorded import UncoveredTime, regions_in
 from pmtpy.live._grown import Rows
 from pmtpy.live._roomy import roomy_file
 from pmtpy.live._uncovered import Uncovered
-from pmtpy.live.tracks import AROUND, Line, layout_of, lines_of
+from pmtpy.live.tracks import CONTEXT_ROWS, Line, layout_of, lines_of
 from pmtpy.plotting.decimate import Envelope, envelope
 from pmtpy.plotting.slices import Slicer
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _log = logging.getLogger(__name__)
-MOST_ROWS = 20_000_000
+MAX_ROWS = 20_000_000
 """Of one export, which is made in memory."""
-_FINE = 400  # slices of the summary that a picture must have, else it is drawn from rows
+_MIN_SLICES = 400  # slices of the summary that a picture must have, else it is drawn from rows
 
 
 class Column(Closing):
@@ -160,7 +160,7 @@ class StoredTrack:
         if self._slices is not None:
             a, b = np.searchsorted(self._slices.last, [start, stop])
             wide = slice(max(0, int(a) - 1), int(b) + 1)
-            if len(self._slices.last[wide]) >= _FINE and int(self._slices.rows[wide].sum()) > 2 * slices:
+            if len(self._slices.last[wide]) >= _MIN_SLICES and int(self._slices.rows[wide].sum()) > 2 * slices:
                 return self._slices.part(wide).curve(line, slices)
         part = self._part(start, stop)
         return envelope(np.asarray(self._t[part]), np.asarray(self._values[line][part]), slices)
@@ -203,7 +203,7 @@ class StoredTrack:
 
     def around(self, t: float) -> Rows:
         """Return the rows around an instant."""
-        part = self._part(t, t, AROUND)
+        part = self._part(t, t, CONTEXT_ROWS)
         watts = [self._values[i][part] for i in range(len(self._joules))]
         return Rows(np.array(self._t[part]), np.column_stack(watts), np.column_stack([j[part] for j in self._joules]))
 
@@ -212,8 +212,8 @@ class StoredTrack:
         import pandas as pd
 
         part = self._part(start, stop, 0)
-        if part.stop - part.start > MOST_ROWS:
-            much = f"{part.stop - part.start:,} rows are more than a page exports ({MOST_ROWS:,})"
+        if part.stop - part.start > MAX_ROWS:
+            much = f"{part.stop - part.start:,} rows are more than a page exports ({MAX_ROWS:,})"
             msg = f"{much}; select less, or use pmtpy convert"
             raise TargetError(msg)
         columns = {n: np.array(values[part]) for n, values in self._arrays.items()}

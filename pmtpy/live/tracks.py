@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LONG_GAP = 4  # times from one checkpoint of energy to the next
-AROUND = 300  # rows on either side of an end: they tell how the power moves
+CONTEXT_ROWS = 300  # rows on either side of an end: they tell how the power moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +335,7 @@ class JlsTrack:
 
     def around(self, t: float) -> Rows:
         """Return the rows around an instant."""
-        return self._rows(t, AROUND)
+        return self._rows(t, CONTEXT_ROWS)
 
     def table(self, start: float, stop: float) -> pd.DataFrame:
         """Return the rows of a stretch."""

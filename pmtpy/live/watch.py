@@ -28,8 +28,8 @@ from pmtpy.sensor.sensor import Sensor, acquisition_of
 _log = logging.getLogger("pmtpy")
 _TRIED_AGAIN_S = 2.0
 _SPARKS = 60
-_PIECES = 100  # of a window: where it begins is known that finely, whatever the time between looks
-_STEPS = 10  # of a counter between two readings whose power is held for a least or greatest one
+_SLICES_PER_WINDOW = 100  # of a window: where it begins is known that finely, whatever the time between looks
+_MIN_COUNTER_STEPS = 10  # of a counter between two readings whose power is held for a least or greatest one
 _REMARKS_S = 5.0  # between questions to the source of what it knows beyond its rows
 
 
@@ -181,7 +181,7 @@ class Watch:
     def _pieces(self, made: Acquisition, since: Point, t_ns: Ints, watts: Floats) -> list[_Piece]:
         """Cut new rows into parts of a hundredth of the window, which therefore begins where it should."""
         steps_ns = _settled_ns(made.layout)
-        step_ns = max(round(self.window_s * NS_PER_S), int(t_ns[-1]) - since.t_ns) // _PIECES + 1
+        step_ns = max(round(self.window_s * NS_PER_S), int(t_ns[-1]) - since.t_ns) // _SLICES_PER_WINDOW + 1
         cuts = np.searchsorted(t_ns, np.arange(since.t_ns + step_ns, t_ns[-1], step_ns))
         starts = np.unique(np.concatenate(([0], cuts)))
         # Two readings of a counter that follow each other by a few of its steps tell little of its power.
@@ -257,7 +257,10 @@ class Watch:
 
 def _settled_ns(layout: Layout) -> Floats:
     """How long after a reading the next one tells the power of a counter to a tenth, per column; 0: at once."""
-    each = [_STEPS * (c.refresh_s or 0.0) * NS_PER_S if c.quantity is Quantity.ENERGY else 0.0 for c in layout.energy]
+    each = [
+        _MIN_COUNTER_STEPS * (c.refresh_s or 0.0) * NS_PER_S if c.quantity is Quantity.ENERGY else 0.0
+        for c in layout.energy
+    ]
     return np.array([max((each[i - 1] for i in layout.in_total), default=0.0), *each])
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _MOST_LINES = 6  # more in one panel cannot be told apart
 
 
-_LONG_S = 1e4  # from here on, whole seconds are enough, and powers of ten are not read
+_WHOLE_SECONDS_FROM_S = 1e4  # from here on, whole seconds are enough, and powers of ten are not read
 
 
 def overviews(
@@ -89,7 +89,11 @@ def title(name: str, shown: Overview, only: str = "") -> str:
     text = who + "".join(f"  [{n}]" for n in notes)
     seconds, joules = shown.last - shown.first, shown.joules
     if math.isfinite(joules) and seconds > 0:
-        text += f"\n{si(joules)}J in {seconds:,.0f} s" if seconds >= _LONG_S else f"\n{si(joules)}J in {seconds:.4g} s"
+        text += (
+            f"\n{si(joules)}J in {seconds:,.0f} s"
+            if seconds >= _WHOLE_SECONDS_FROM_S
+            else f"\n{si(joules)}J in {seconds:.4g} s"
+        )
         uncovered = attrs.get("uncovered_s")
         if uncovered:
             text += f", {uncovered:.3g} s of them not covered"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SUFFIX = ".html"
-MOST_ROWS = 1 << 16
+MAX_DRAWN_ROWS = 1 << 16
 """Rows that are drawn one by one where there are few lines."""
 _NUMBERS = 1 << 17  # of means on a page: some megabytes, which a browser draws in a tenth of a second
 _SLICES = 8192  # of each line in any case
@@ -117,7 +117,7 @@ class _Drawing:
         self._name, self._shown, self._by, self._theme = name, shown, by, theme
         self._powers = drawn_powers(shown, channels)
         lines = sum(len(self._lines(unit)) for unit in _AXES)
-        self._slices = shown.slices.thinned(min(MOST_ROWS, max(_SLICES, _NUMBERS // max(lines, 1))))
+        self._slices = shown.slices.thinned(min(MAX_DRAWN_ROWS, max(_SLICES, _NUMBERS // max(lines, 1))))
         self.axis = axis or Range1d(shown.first + by, max(shown.last, shown.first + 1e-6) + by, min_interval=2e-6)
         self._source = ColumnDataSource(self._columns())
         drawn = [self._figure(unit) for unit in _AXES if self._lines(unit)]

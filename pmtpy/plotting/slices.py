@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.plotting.decimate import Envelope
 
-MOST = 1 << 14
+MAX_SLICES = 1 << 14
 """Slices that are kept at most; of a long recording at least half as many."""
 
 
@@ -82,9 +82,9 @@ class Slices:
 class Slicer:
     """Makes slices of rows as they come. Used by one thread."""
 
-    most: int = MOST  # slices that are kept at most
+    most: int = MAX_SLICES  # slices that are kept at most
     # gaps that are kept at most, which is enough for a picture; None: all, from which coverage can be told
-    most_gaps: int | None = MOST
+    most_gaps: int | None = MAX_SLICES
     width_s: float = 0.0  # length of a slice; 0: each row is one
     # times of the first and the last row; NaN before there is one
     first_t: float = float("nan")

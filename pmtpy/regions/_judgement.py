@@ -26,7 +26,7 @@ _CONTRADICTION_SD = 3.0
 _AGREEMENT_SD = 1.0  # within which another power of the part takes the counter's side
 # Moves of a counter that tell what they have in common: by chance n of them are multiples of g once in g^n times.
 _MIN_MOVES = 3
-_WHOLE = 0.01  # counts; what rounding leaves of a sum of them
+_ROUNDING_COUNTS = 0.01  # counts; what rounding leaves of a sum of them
 _STILL_REFRESHES = 3.0  # one may pass before a counter moves, and one more if rows come late
 _LAG_CORRECTED = "lag corrected"
 _FORGOTTEN = (
@@ -196,7 +196,12 @@ def _stepped(channel: Channel, joules: Floats) -> Channel:
     whole = np.rint(counts)
     moves = whole[whole > 0.0]
     alike = (moves == moves[:1]).all()  # as of a steady power that is read evenly, or of single steps, which rest
-    if alike or len(moves) < _MIN_MOVES or not np.isfinite(counts).all() or np.abs(counts - whole).max() > _WHOLE:
+    if (
+        alike
+        or len(moves) < _MIN_MOVES
+        or not np.isfinite(counts).all()
+        or np.abs(counts - whole).max() > _ROUNDING_COUNTS
+    ):
         return channel
     step = float(np.gcd.reduce(moves.astype(np.int64))) * channel.scale
     if step <= channel.smallest_step:

@@ -26,7 +26,7 @@ from pmtpy.sensor.history import CurvePoint
 
 _CONTEXT_S = CONTEXT_SAMPLES * 0.1  # pollers read every 0.1 s or faster
 _STREAM_S = 1e-3 * 0.9  # a period below this is that of a stream: no register is as fast
-_MOST_ROWS = 500  # at either end of a region: more tell nothing new of how the power moves
+_MAX_CONTEXT_ROWS = 500  # at either end of a region: more tell nothing new of how the power moves
 _LATELY_S = 1.0  # how far back it is looked what a stream does
 
 
@@ -100,7 +100,7 @@ class Kept:
             b,
             tuple([y - x for x, y in zip(a.joules[1:], b.joules[1:], strict=True)]),
             uncovered_s,
-            made.around(a, b, margin, most=None if facts.kernels else _MOST_ROWS),
+            made.around(a, b, margin, most=None if facts.kernels else _MAX_CONTEXT_ROWS),
             made.remarks(a.t_ns, b.t_ns),
             {i: why for i, why in whys if why},
             tuple([made.rested_watts(i, a.t_ns) for i in range(1, len(a.joules))]),
@@ -135,7 +135,7 @@ class Kept:
         """Return what was integrated of some channels, and whether rows of it are forgotten that would tell more."""
         a, b, came = self.a, self.b, self.b.rows - self.a.rows
         inside = np.count_nonzero((rows.t_ns > a.t_ns) & (rows.t_ns <= b.t_ns))
-        forgotten = 2 * inside < min(came, _MOST_ROWS)
+        forgotten = 2 * inside < min(came, _MAX_CONTEXT_ROWS)
         joules, unknown = ([values[i] for i in columns] for values in (self.joules, self.uncovered_s))
         interval = Interval(
             self.seconds,

@@ -12,7 +12,7 @@ from pmtpy.core.source import Timestamps, Traits
 _MISSED = 0.75  # share of the period between readings, below which a register is renewed unseen
 _GUARD_PARTS = 4  # a counter is read this often within the time after which it would be ambiguous
 _WATCH_S = 0.1  # between two readings of counters while a region is open, or more where the source is slower
-_YOUNG = 0.5  # periods: a counter that was read since needs no reading
+_FRESH_PERIODS = 0.5  # periods: a counter that was read since needs no reading
 _LINGER_PERIODS = 10  # for which the poller waits for the next region before it ends: beginning a thread costs 0.1 ms
 
 
@@ -109,4 +109,4 @@ class Demand:
             self._resting = self._idle > _LINGER_PERIODS
             if self._resting:
                 return None
-            return bool(self._regions) and not (age_s is not None and age_s < _YOUNG * period_s)
+            return bool(self._regions) and not (age_s is not None and age_s < _FRESH_PERIODS * period_s)

@@ -18,7 +18,7 @@ from pmtpy.core.rows import Block, Floats, Frame, Ints, Layout, Point
 from pmtpy.core.source import Remarks, Source
 from pmtpy.errors import SourceLostError
 
-_PATIENCE_S = 1.0
+_MIN_RAIL_TIMEOUT_S = 1.0
 
 
 class MergedSource(Source):
@@ -39,7 +39,7 @@ class MergedSource(Source):
         self._integrators = [Integrator(Layout(source.channels)) for source in sources]
         columns = [len(i.layout.energy) for i in self._integrators]
         slowest = max((c.refresh_s or 0.0 for c in channels), default=0.0)
-        self._shared = Rails(columns, round(max(_PATIENCE_S, 4 * slowest) * NS_PER_S))
+        self._shared = Rails(columns, round(max(_MIN_RAIL_TIMEOUT_S, 4 * slowest) * NS_PER_S))
         self._lost: dict[int, tuple[int, SourceLostError]] = {}  # rails that are, since when, and why
         self.channels = tuple(channels)
 

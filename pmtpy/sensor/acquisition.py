@@ -28,7 +28,7 @@ from pmtpy.sensor._watch import Watch
 from pmtpy.sensor.history import Bookmark, CurvePoint, History, PeakHold, Recent
 from pmtpy.sensor.load_stamps import LoadHistory
 
-PATIENCE_S = 5.0  # at the end, with a device whose reading does not return
+CLOSE_TIMEOUT_S = 5.0  # at the end, with a device whose reading does not return
 _ANSWER_S = 20.0  # where a result waits for it: the slowest instruments are given up after ten
 _log = logging.getLogger("pmtpy")
 
@@ -281,7 +281,7 @@ class Acquisition:
         """Take back a beginning."""
         self.demand.leave()
         stretch.peak.end_ns = stretch.start.t_ns
-        if self._intake.lock.acquire(timeout=PATIENCE_S):  # else it is forgotten with whoever holds it
+        if self._intake.lock.acquire(timeout=CLOSE_TIMEOUT_S):  # else it is forgotten with whoever holds it
             self._history.forget(stretch.start)
             self._intake.lock.release()
 
@@ -384,7 +384,7 @@ class Acquisition:
         """
         self._intake.unusable, self.closed = f"{self.target} was closed", True
         self.schedule()
-        if not self._intake.lock.acquire(timeout=PATIENCE_S):
+        if not self._intake.lock.acquire(timeout=CLOSE_TIMEOUT_S):
             _log.warning("%s does not answer: it is left open", self.target)
             return
         try:

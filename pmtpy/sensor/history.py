@@ -21,7 +21,7 @@ from pmtpy.sensor._ring import MOST_WAITING, Ring
 _FOR_EVER_S = 1e9  # three decades
 _FOR_EVER_NS = round(_FOR_EVER_S * 1e9)
 _new = tuple.__new__  # what CurvePoint(...) does in the end, at half the cost
-_LEAST_ROWS = 1000  # kept however old: a slow register's are few, and tell how the power moved during a long region
+_MIN_KEPT_ROWS = 1000  # kept however old: a slow register's are few, and tell how the power moved during a long region
 
 
 class CurvePoint(NamedTuple):
@@ -171,12 +171,12 @@ class History:
     def _forget(self, horizon_ns: int) -> None:
         """Drop the rows that are older, but for the last thousand, and settle the bookmarks that lie among them."""
         ring, waiting = self._ring, self._ring.waiting
-        old = len(waiting) - _LEAST_ROWS
+        old = len(waiting) - _MIN_KEPT_ROWS
         if old > 0 and waiting[old].t_ns < horizon_ns and not self._open:
             ring.drop_waiting(old)  # nobody has asked for them, so they need not be put into arrays
         elif old > 0:
             ring.pack()
-        while (left_ns := ring.left_ns(_LEAST_ROWS)) is not None and left_ns <= horizon_ns:
+        while (left_ns := ring.left_ns(_MIN_KEPT_ROWS)) is not None and left_ns <= horizon_ns:
             for mark in [m for m in self._open if m.t_ns <= left_ns] if self._open else ():
                 self.reading(mark)
             ring.drop()

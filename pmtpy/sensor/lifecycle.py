@@ -82,7 +82,7 @@ class Lifecycle:
         warnings.warn(why, ResourceWarning, stacklevel=2)
 
 
-_PATIENCE = 5  # of these Ctrl-C the last leaves a file unfinished, for disks that hang
+_INTERRUPTS_TO_GIVE_UP = 5  # of these Ctrl-C the last leaves a file unfinished, for disks that hang
 
 _open: set[Lifecycle] = set()
 _kept: set[_Closable] = set()
@@ -91,7 +91,7 @@ _kept: set[_Closable] = set()
 @atexit.register
 def _close_forgotten() -> None:
     for lifecycle in list(_open):
-        for _ in range(_PATIENCE):
+        for _ in range(_INTERRUPTS_TO_GIVE_UP):
             try:
                 lifecycle.close()
                 break

@@ -19,7 +19,7 @@ from pmtpy.core.clock import Clock, interval_seconds
 from pmtpy.core.source import Source, Timestamps
 from pmtpy.core.state import State
 from pmtpy.errors import PmtError, SensorClosedError, SinkError, TargetError
-from pmtpy.sensor.acquisition import PATIENCE_S, Acquisition
+from pmtpy.sensor.acquisition import CLOSE_TIMEOUT_S, Acquisition
 from pmtpy.sensor.history import Recent
 from pmtpy.sensor.lifecycle import Lifecycle, finalise
 from pmtpy.sensor.load_stamps import LoadStamps
@@ -321,7 +321,7 @@ class Sensor:
         if made.released or (made.unusable and not made.closed):
             return
         if not made.closed:
-            made.step_quietly(PATIENCE_S)  # regions that end here may be asked for later
+            made.step_quietly(CLOSE_TIMEOUT_S)  # regions that end here may be asked for later
         writer = self._dump
         problem = self._end_dump(writer)[1] if writer is not None else None
         made.close()

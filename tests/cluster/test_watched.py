@@ -123,7 +123,7 @@ def test_a_lost_sensor_shows_no_power_and_its_counter_stands_still_until_it_is_b
 
 
 def test_a_device_that_never_answers_holds_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pmtpy.cluster._watched._PATIENCE_S", 0.05)
+    monkeypatch.setattr("pmtpy.cluster._watched._READ_TIMEOUT_S", 0.05)
     clock = ManualClock()
     world = make_world("constant:60", clock=clock)
     stuck, well = Counter(world), Counter(world)
@@ -264,7 +264,7 @@ def test_a_registry_asks_for_the_sensors_that_were_named() -> None:
 
 def test_a_sensor_whose_driver_does_not_return_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("acquisition", "sensor"):
-        monkeypatch.setattr(f"pmtpy.sensor.{module}.PATIENCE_S", 0.05)
+        monkeypatch.setattr(f"pmtpy.sensor.{module}.CLOSE_TIMEOUT_S", 0.05)
     _, source, sensor = counter_sensor("constant:60")
     held, free = threading.Event(), threading.Event()
 

@@ -15,7 +15,7 @@ from pmtpy.backends._gpu_selection import Inventory, choose, normal_pci
 from pmtpy.backends.amdsmi._device import BACKEND, UNEXPECTED, Fault, Library, number
 from pmtpy.errors import BackendUnavailableError
 
-_UNKNOWN = "device "
+_NO_ADDRESS_PREFIX = "device "
 ROCR, HIP, CUDA = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"
 
 
@@ -64,14 +64,17 @@ def handles(library: Library) -> dict[str, object]:
         raise Fault("amdsmi_get_processor_handles", UNEXPECTED)
     for place, handle in enumerate(listed):
         pci = str(library.optional("amdsmi_get_gpu_device_bdf", handle) or "")
-        found[normal_pci(pci) or pci or f"{_UNKNOWN}{place}"] = handle
+        found[normal_pci(pci) or pci or f"{_NO_ADDRESS_PREFIX}{place}"] = handle
     return found
 
 
 def describe(library: Library, pci: str, handle: object) -> Gpu:
     """Ask what a device is; what a release of the wrapper does not tell stays empty."""
-    if pci.startswith(_UNKNOWN):
-        return Gpu("", fault=f"the library's device {pci.removeprefix(_UNKNOWN)}, which does not tell its PCI address")
+    if pci.startswith(_NO_ADDRESS_PREFIX):
+        return Gpu(
+            "",
+            fault=f"the library's device {pci.removeprefix(_NO_ADDRESS_PREFIX)}, which does not tell its PCI address",
+        )
     asic = library.details("amdsmi_get_gpu_asic_info", handle)
     enumeration = library.details("amdsmi_get_gpu_enumeration_info", handle)
     kfd = library.details("amdsmi_get_gpu_kfd_info", handle)

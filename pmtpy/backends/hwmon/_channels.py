@@ -17,10 +17,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from pmtpy.backends.hwmon._device import Attribute, Chip, is_xrt
 
-_WHOLE = "host"  # the whole machine, with everything in it
+_HOST_PART = "host"  # the whole machine, with everything in it
 
 # One step of a reading in SI where the file's unit is finer than the sensor. POWER9: whole watts; ACPI: milliwatts.
-_STEPS = {"ibmpowernv": 1.0, "power_meter": 1e-3}
+_RESOLUTIONS_W = {"ibmpowernv": 1.0, "power_meter": 1e-3}
 
 # Steps of power times shunt (W x ohm): 25 x 2.5 uV for the INA226 family, 20 x 10 uV for the INA219 (data sheets).
 _SHUNT_STEPS = {"ina226": 62.5e-6, "ina230": 62.5e-6, "ina231": 62.5e-6, "ina219": 200e-6, "ina220": 200e-6}
@@ -43,7 +43,7 @@ def step(chip: Chip) -> float | None:
     """Return one step of the chip's power readings in watts, where it is known."""
     if chip.name in _SHUNT_STEPS and chip.shunt_ohm:
         return _SHUNT_STEPS[chip.name] / chip.shunt_ohm
-    return _STEPS.get(chip.name)
+    return _RESOLUTIONS_W.get(chip.name)
 
 
 def refresh_s(chip: Chip, attribute: Attribute) -> float | None:
@@ -148,7 +148,7 @@ def _power9(_: Chip, parts: Sequence[str]) -> _Domains:
     for part in parts:
         match = re.fullmatch(r"chip (\d+) ?(.*)", part)
         if part == "system":
-            result[part] = _WHOLE
+            result[part] = _HOST_PART
         elif match and match[2] in inside:
             result[part] = f"host/socket{match[1]}/{inside[match[2]]}"
         else:
@@ -173,8 +173,8 @@ def _amd_energy(_: Chip, parts: Sequence[str]) -> _Domains:
 
 def _supply(_: Chip, parts: Sequence[str]) -> _Domains:
     """A computer's power supply: what it delivers in total, and its rails."""
-    known = {"power total": _WHOLE}
-    return {p: known.get(p, f"{_WHOLE}/{slug(p)}" if "power total" in parts else "") for p in parts}
+    known = {"power total": _HOST_PART}
+    return {p: known.get(p, f"{_HOST_PART}/{slug(p)}" if "power total" in parts else "") for p in parts}
 
 
 def _fpga(chip: Chip, parts: Sequence[str]) -> _Domains:
@@ -203,7 +203,7 @@ def _meters(parts: Sequence[tuple[Chip, str]]) -> dict[tuple[str, str], str]:
     result = {}
     for key, match in words.items():
         if match is None:
-            result[key] = _WHOLE if len(words) == 1 else ""
+            result[key] = _HOST_PART if len(words) == 1 else ""
         elif match[1] in {"module", "total"}:
             result[key] = f"host/socket{match[2]}"
         elif match[1] == "grace":

@@ -30,7 +30,7 @@ from pmtpy.errors import ReadError, SourceLostError
 # A stamp further from now than this is on another clock, or none: registers move every 0.1 s and drivers cache briefly.
 _STAMP_NEAR_NS = 5 * NS_PER_S
 # A repeat of the same numbers within this share of the refresh period is the same reading, stamped again by the call.
-_SAME = 0.9
+_MIN_REFRESH_SHARE = 0.9
 # A stamp older than the call by more than this was not made by the call. Where most are, they tell when the registers
 # were renewed; a driver that stamps what it reads for the call has none.
 _OLDER_NS = 2_000_000
@@ -227,7 +227,7 @@ class RegisterSource(NvmlSource):
         same = counts == self._last
         if same and self._stamped and stamp_us == self._last_stamp_us:
             return None
-        if same and t_ns - self._newest_ns < _SAME * self._refresh_ns:
+        if same and t_ns - self._newest_ns < _MIN_REFRESH_SHARE * self._refresh_ns:
             return None
         if t_ns <= self._newest_ns:
             # New numbers under an old stamp: the wall clock was set back, or the first reading is from before opening.

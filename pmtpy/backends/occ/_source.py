@@ -21,8 +21,8 @@ from pmtpy.core.source import PolledSource, Timestamps, Traits
 from pmtpy.errors import ReadError, SourceLostError
 
 _STEP_S = 0.008  # one step of the OCC's copying, nominally
-_OLD_NS = 500_000_000  # ten times the period of the buffers, and then some: the OCC does not update any more
-_DEAD_NS = 10_000_000_000  # a restart of the OCC takes seconds
+_STALE_NS = 500_000_000  # ten times the period of the buffers, and then some: the OCC does not update any more
+_LOST_NS = 10_000_000_000  # a restart of the OCC takes seconds
 _FUTURE_NS = 100_000_000  # how far a stamp may lie ahead of what is possible: errors of the first guess, twice
 _UNEVEN_CYCLES = 2.0  # blocks are refreshed out of step; a pause of one of them is longer
 _CONTRADICTED_NS = 200_000_000  # what contradicts the past for so long is not a torn record but a new past
@@ -60,7 +60,7 @@ class Wanted:
 class OccSource(PolledSource):
     """The sensors of one or several blocks. Used by one thread at a time."""
 
-    gone_after_s = math.inf  # its own clock decides: see _DEAD_NS
+    gone_after_s = math.inf  # its own clock decides: see _LOST_NS
 
     def __init__(self, export: Export, wanted: list[Wanted], notes: tuple[str, ...], clock: Clock) -> None:
         super().__init__(clock)
@@ -95,11 +95,11 @@ class OccSource(PolledSource):
             failure = str(error)
         age_ns = now_ns - self._row_ns
         old = f"occ: the newest good reading is {age_ns / 1e9:.1f} s old: the OCC does not update its sensors any more"
-        if age_ns > _DEAD_NS:
+        if age_ns > _LOST_NS:
             raise SourceLostError(f"{old}; {failure}" if failure else old)
         if failure:
             raise ReadError(failure)
-        if block is None and age_ns > _OLD_NS:
+        if block is None and age_ns > _STALE_NS:
             raise ReadError(old)
         return block
 

@@ -17,7 +17,7 @@ REFERENCE = "Yang, Adamek, Armour: Part-time power measurements, section on the 
 _NOISE_CODES = 1.5
 _SUPPLY_V = 12.0
 INTERVAL_S = 1 / 4780  # measured in the recordings, at 921600 baud
-_MOST_W = 12.5 * 100.0  # the end of the range of the current, at the end of that of ATX
+_MAX_W = 12.5 * 100.0  # the end of the range of the current, at the end of that of ATX
 
 
 def pair_channels(part: str, config: Config, *, slot: str, in_total: Collection[str]) -> tuple[Channel, ...]:
@@ -72,7 +72,7 @@ def rail_channels(part: str, layout: Layout) -> tuple[Channel, ...]:
             Channel(f"{rail}.voltage", Quantity.VOLTAGE, 1e-3, offset_u=ACCURACY_V, **common),  # type: ignore[arg-type]
             Channel(f"{rail}.current", Quantity.CURRENT, 1e-3, offset_u=ACCURACY_A, **common),  # type: ignore[arg-type]
             Channel(
-                rail, Quantity.POWER, 1e-3, domain=domain, gain_u=ACCURACY_V / _SUPPLY_V, max_watts=_MOST_W,
+                rail, Quantity.POWER, 1e-3, domain=domain, gain_u=ACCURACY_V / _SUPPLY_V, max_watts=_MAX_W,
                 offset_u=_SUPPLY_V * ACCURACY_A, **common,  # type: ignore[arg-type]
             ),
         ]  # fmt: skip

@@ -15,9 +15,9 @@ _NOMINAL_HZ = 2_934_500.0  # Yang et al.; fitted in their recordings: 2933.3 and
 _BOUND = 0.01
 _BUCKET_NS = 50_000_000
 _KEPT = 400  # buckets: 20 s
-_FEWEST = 10  # half a second: before, the nominal rate is nearer
+_MIN_RECORDS = 10  # half a second: before, the nominal rate is nearer
 _PULL = 2e-3  # of the time that passed: how fast a row's time may be moved towards the line
-_AHEAD_S = 2.0  # by which stamps may run ahead of arrivals that were late before
+_MAX_AHEAD_S = 2.0  # by which stamps may run ahead of arrivals that were late before
 _JUMP_NS = 20_000_000  # further than that from the line the rows begin anew
 
 
@@ -56,7 +56,7 @@ class TickClock:
             # Where they fell is not known but for the longest step.
             if missing > self._modulo // 2 and self._modulo <= 1 << 16:
                 ticks[int(np.argmax(steps)) :] += round(missing / self._modulo) * self._modulo
-            elif -missing > _AHEAD_S * self.rate_hz:
+            elif -missing > _MAX_AHEAD_S * self.rate_hz:
                 longest = int(np.argmax(steps))
                 ticks[longest:] -= min(-missing, int(steps[longest]) - 1)
         self._raw, self._ticks, self._seen_ns = int(raw[-1]), int(ticks[-1]), arrival_ns
@@ -106,7 +106,7 @@ class TickClock:
         x = [(tick - tick0) for tick, _ in self._points]
         y = [(ns - ns0) - dx / _NOMINAL_HZ * 1e9 for dx, (_, ns) in zip(x, self._points, strict=True)]
         slope = 0.0
-        if len(x) >= _FEWEST:
+        if len(x) >= _MIN_RECORDS:
             hull: list[int] = []
             for i in range(len(x)):
                 while len(hull) > 1 and (y[hull[-1]] - y[hull[-2]]) * (x[i] - x[hull[-2]]) >= (y[i] - y[hull[-2]]) * (

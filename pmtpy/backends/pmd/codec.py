@@ -31,7 +31,7 @@ Codes = npt.NDArray[np.int16]
 
 _TICKS = (80, 15_000)  # between two records: a conversion takes 85, the line 5100 at 115200 baud, and there are pauses
 _AGREE = 3  # records that must follow each other before the stream is believed again
-_ALIKE = 2.0  # steps from record to record, at most: the longest pause is 1.7 times the usual step
+_MAX_STEP_RATIO = 2.0  # steps from record to record, at most: the longest pause is 1.7 times the usual step
 _AT_ONCE = 256  # records, or bytes of a search: what is looked at before damage in it is found, and again behind that
 
 
@@ -141,7 +141,7 @@ class Decoder:
             steps = np.mod(np.diff(stamps, axis=0), self._modulo)
             for step in steps:
                 good &= self._plausible(step)
-            good &= steps.max(axis=0) <= _ALIKE * steps.min(axis=0)  # else a damaged stamp is among them
+            good &= steps.max(axis=0) <= _MAX_STEP_RATIO * steps.min(axis=0)  # else a damaged stamp is among them
             if good.any():
                 self._synced = True
                 return begin + int(np.argmax(good))
@@ -264,7 +264,7 @@ class Layout:
 _PMD2 = ("atx12v", "atx5v", "atx5vsb", "atx3v3", "hpwr", "eps1", "eps2", "pcie1", "pcie2", "pcie3")
 _WIRES = tuple(f"hpwr.wire{n}" for n in range(1, 7))
 STREAMING = "ElmorLabs PMD-USB"
-SHORTEST = len("ElmorLabs PMD2\0")  # of what they call themselves
+MIN_NAME_BYTES = len("ElmorLabs PMD2\0")  # of what they call themselves
 POLLED = (
     Layout("ElmorLabs PMD2X", _PMD2 + _WIRES, 8, 10, 192),
     Layout("ElmorLabs PMD2", _PMD2, 4, 10, 122),

@@ -91,7 +91,7 @@ class Meter:
     def _asked(self) -> bytes:
         """Ask who is there; return what came."""
         with contextlib.suppress(ReadError):
-            return self.line.ask(codec.WELCOME, codec.SHORTEST, _ANSWER_S) + self.line.rest(QUIET_S, limit=1024)
+            return self.line.ask(codec.WELCOME, codec.MIN_NAME_BYTES, _ANSWER_S) + self.line.rest(QUIET_S, limit=1024)
         return b""
 
     def _tune(self, baud: int) -> None:

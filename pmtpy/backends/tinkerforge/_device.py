@@ -18,7 +18,7 @@ from pmtpy.errors import BackendUnavailableError, ProtocolError, ReadError
 BACKEND = "tinkerforge"
 SECRET = "PMT_TINKERFORGE_SECRET"  # noqa: S105  (the name of a variable)
 _ANSWER_S = 2.5  # as in Tinkerforge's own binding
-_QUIET_S = 0.2  # after the last device has said that it is there
+_ENUMERATION_QUIET_S = 0.2  # after the last device has said that it is there
 _READ_BYTES = 1 << 16
 _PASS_BYTES = 1 << 20
 
@@ -161,7 +161,7 @@ class Client:
                 if packet.function != protocol.ENUMERATED or packet.sequence:
                     kept.append((packet, seen_ns))  # bricklets that were set before go on with any connection
                     continue
-                until_ns = self._clock.now_ns() + round(_QUIET_S * NS_PER_S)
+                until_ns = self._clock.now_ns() + round(_ENUMERATION_QUIET_S * NS_PER_S)
                 try:
                     one = protocol.enumerated(packet.payload)
                 except ValueError as error:

@@ -33,12 +33,12 @@ from pmtpy.errors import (
 )
 
 INTERVAL_S = 0.02
-_PATIENCE_S = 0.5  # a rail of which nothing has come for so long is missing
+_RAIL_TIMEOUT_S = 0.5  # a rail of which nothing has come for so long is missing
 _AWAY_S = 30.0  # a daemon that is gone for so long is lost; a restart takes a few seconds
-_AGAIN_NS = 1 * NS_PER_S
+_RETRY_NS = 1 * NS_PER_S
 _SLOW_MS = 100  # between readings of the Industrial Dual bricklets, which convert 4 times a second
-_SLOW_S = 0.25
-_LATE_NS = NS_PER_S // 4  # a callback this much later than its place tells that some were never sent
+_SLOW_WINDOW_S = 0.25
+_MISSED_CALLBACK_NS = NS_PER_S // 4  # a callback this much later than its place tells that some were never sent
 
 
 class _Rail:
@@ -63,14 +63,14 @@ class _Rail:
         if self.kind.callback:  # the bricklet's own pace, which a busy host's arrivals blur
             self._number += 1
             t_ns = min(seen_ns, self._clock.place(self._number * self.period_ns, seen_ns))
-            if seen_ns - t_ns > _LATE_NS:
+            if seen_ns - t_ns > _MISSED_CALLBACK_NS:
                 self._clock.forget()
                 t_ns = seen_ns
         self.asked_ns = -1
         if self._last_ns >= 0:
             t_ns = max(t_ns, self._last_ns + 1)
             step_ns = t_ns - self._last_ns
-            if step_ns > _PATIENCE_S * NS_PER_S:  # a value says nothing of the silence before its own conversion
+            if step_ns > _RAIL_TIMEOUT_S * NS_PER_S:  # a value says nothing of the silence before its own conversion
                 known_ns = min(round(self.window_s * NS_PER_S), step_ns - 1)
                 self._uncovered_ns += step_ns - known_ns
                 self.rows.append((t_ns - known_ns, self._counts, self._uncovered_ns))
@@ -129,7 +129,7 @@ class TinkerforgeSource(Source):
             self._client.close()
             msg = f"{where} has no bricklet output {', '.join(unknown)}; it has {', '.join(map(_name, rails))}"
             raise TargetError(msg)
-        self._shared = Rails([1] * len(rails), round(_PATIENCE_S * NS_PER_S))
+        self._shared = Rails([1] * len(rails), round(_RAIL_TIMEOUT_S * NS_PER_S))
         self.identity = Identity(BACKEND, f"{len(rails)} readings at {where}", "", "", virtual, tuple(notes))
 
     def _rails_of(self, found: list[Enumerated]) -> list[_Rail]:
@@ -141,7 +141,9 @@ class TinkerforgeSource(Source):
                 continue
             slow = not kind.averaging
             period_ms = _SLOW_MS if slow else max(1, math.ceil(window_s * 1000))
-            rails += [_Rail(kind, device, i, period_ms, _SLOW_S if slow else window_s) for i in range(kind.outputs)]
+            rails += [
+                _Rail(kind, device, i, period_ms, _SLOW_WINDOW_S if slow else window_s) for i in range(kind.outputs)
+            ]
         if not rails:
             raise BackendUnavailableError(BACKEND, *_why_none(self._where, found))
         return rails
@@ -195,7 +197,7 @@ class TinkerforgeSource(Source):
             self._take(packet, seen_ns)
         now_ns = self._clock.now_ns()
         for rail in self._rails:
-            if not rail.kind.callback and (rail.asked_ns < 0 or now_ns - rail.asked_ns > _AGAIN_NS):
+            if not rail.kind.callback and (rail.asked_ns < 0 or now_ns - rail.asked_ns > _RETRY_NS):
                 rail.asked_ns = now_ns
                 client.post(rail.device.uid, rail.kind.get, bytes([rail.output]) if rail.kind.indexed else b"")
         if any(not rail.kind.callback for rail in self._rails):
@@ -238,7 +240,7 @@ class TinkerforgeSource(Source):
 
     def _connected_again(self) -> bool:
         now_ns = self._clock.now_ns()
-        if now_ns - self._tried_ns < _AGAIN_NS and self._tried_ns >= 0:
+        if now_ns - self._tried_ns < _RETRY_NS and self._tried_ns >= 0:
             return False
         self._tried_ns = now_ns
         try:

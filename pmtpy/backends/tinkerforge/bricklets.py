@@ -19,7 +19,7 @@ _FULL_AMPERES = 20.0
 # 4 milliohm of 1 % (the commonest; none is stated), and 0.1 % of the chip for current and for voltage: rectangular.
 _GAIN_U = math.hypot(0.01, 0.001, 0.001) / math.sqrt(3.0)
 _OFFSET_A = 2.5e-3 / math.sqrt(3.0)  # 10 uV of the INA226's input (data sheet) over 4 milliohm
-_MOST_W = 1.1 * 720.0
+_MAX_W = 1.1 * 720.0
 _REFERENCE = "INA226 data sheet; Tinkerforge voltage-current-v2-bricklet, software/src/ina226.c"
 
 
@@ -79,7 +79,7 @@ def channel(kind: Kind, uid: str, name: str, *, window_s: float, host: str, full
         volts = 12.0
         return Channel(
             name, Quantity.POWER, kind.scale, method=EnergyMethod.MEAN, domain=domain, gain_u=_GAIN_U,
-            offset_u=volts * _OFFSET_A, max_watts=_MOST_W, lag_s=window_s / 2, **common,  # type: ignore[arg-type]
+            offset_u=volts * _OFFSET_A, max_watts=_MAX_W, lag_s=window_s / 2, **common,  # type: ignore[arg-type]
         )  # fmt: skip
     if full_scale is None:
         return Channel(name, kind.unit, kind.scale, gain_u=0.003, **common)  # type: ignore[arg-type]

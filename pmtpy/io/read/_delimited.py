@@ -18,7 +18,7 @@ Kind = type[np.float64] | type[np.int64] | type[object]
 
 # Bytes of memory for each byte of a file whose fields are kept as text, or are numbers.
 _TEXT_COST, _NUMBER_COST = 16, 6
-_PIECE = 1 << 22  # bytes that one thread converts at a time
+_CHUNK_BYTES = 1 << 22  # bytes that one thread converts at a time
 
 
 class Delimited:
@@ -70,7 +70,9 @@ class Delimited:
         try:
             table = pa_csv.read_csv(
                 pa.BufferReader(block),
-                pa_csv.ReadOptions(column_names=list(self._kinds), block_size=_PIECE, use_threads=len(block) > _PIECE),
+                pa_csv.ReadOptions(
+                    column_names=list(self._kinds), block_size=_CHUNK_BYTES, use_threads=len(block) > _CHUNK_BYTES
+                ),
                 pa_csv.ParseOptions(delimiter=self._separator, quote_char='"' if self._separator == "," else False),
                 pa_csv.ConvertOptions(
                     column_types={n: types[k] for n, k in self._kinds.items()}, null_values=["", "nan"]

@@ -13,7 +13,7 @@ from pmtpy.io.columns import mean_powers
 from pmtpy.io.read._check import late
 from pmtpy.io.read._table import Power, integrate
 
-_STEPS = 10_000  # of the newest rows, by which the next block tells what interval is usual
+_MEDIAN_ROWS = 10_000  # of the newest rows, by which the next block tells what interval is usual
 
 
 class Integrated:
@@ -106,7 +106,7 @@ class Integrated:
         last = next(iter(self._last.values()), None)
         steps = np.diff(elapsed, prepend=elapsed[0] if last is None else last[0])
         known = np.concatenate([self._steps, steps[1:] if last is None else steps])
-        self._steps = known[-_STEPS:]
+        self._steps = known[-_MEDIAN_ROWS:]
         hole: npt.NDArray[np.bool_] = np.zeros(len(steps), np.bool_)
         if not self.told:
             rows, usual = late(steps, known)

@@ -30,7 +30,7 @@ _PIECES, _PIECE = 16, 20_000  # stretches of rows, and rows of one, in which who
 _SAMPLED = ("integrated", "interval mean")
 # Relative: of a counter, whose moves are spread over a refresh; and of sums of counters and of what is not known.
 _LOOSELY, _BY_FAR = 0.3, 0.9
-_LEAST_ROWS = 10
+_MIN_ROWS = 10
 
 Columns = dict[str, npt.NDArray[Any]]
 
@@ -178,7 +178,7 @@ def contradictions(facts: dict[str, Any] | None, columns: Columns) -> list[str]:
     its watts are those of several moves. (That a total is the sum of its parts is held against them elsewhere.)
     """
     elapsed = columns["elapsed"]
-    if len(elapsed) < _LEAST_ROWS:
+    if len(elapsed) < _MIN_ROWS:
         return []
     channels = {c["name"]: (c.get("rule"), c.get("refresh_s")) for c in (facts or {}).get("channels", [])}
     starts = np.unique(np.linspace(0, max(0, len(elapsed) - _PIECE), _PIECES).astype(np.int64)).tolist()

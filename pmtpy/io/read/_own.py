@@ -26,7 +26,7 @@ _START = ",".join(FIXED).encode() + b","
 _KINDS: dict[str, Kind] = {"marker": TEXT, "lost": INT}
 _VALUE = 8  # bytes
 _DIGIT = 1e-3  # what the last digit of the watts of a text stands for at most
-_PIECE = 1 << 16  # rows of the column of labels
+_CHUNK_ROWS = 1 << 16  # rows of the column of labels
 _ROUGHLY = 0.5  # an estimate of the rows from a part of the file is not off by more than this factor
 
 
@@ -204,11 +204,11 @@ def _marker_column(n: int, labels: list[tuple[int, str]]) -> Any:
 
     texts = pd.Series(["", *(text for _, text in labels)], dtype=str)
     rows = np.array([row for row, _ in labels], np.int64)
-    empty = texts.take(np.zeros(min(n, _PIECE), np.intp))
+    empty = texts.take(np.zeros(min(n, _CHUNK_ROWS), np.intp))
     pieces = []
-    for start in range(0, max(n, 1), _PIECE):
-        here = np.flatnonzero((rows >= start) & (rows < start + _PIECE))
-        which = np.zeros(min(n - start, _PIECE), np.intp)
+    for start in range(0, max(n, 1), _CHUNK_ROWS):
+        here = np.flatnonzero((rows >= start) & (rows < start + _CHUNK_ROWS))
+        which = np.zeros(min(n - start, _CHUNK_ROWS), np.intp)
         which[rows[here] - start] = here + 1
         pieces.append(texts.take(which) if len(here) else empty.iloc[: len(which)])
     return pd.concat(pieces, ignore_index=True).array

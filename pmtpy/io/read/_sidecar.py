@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _NEWEST_FORMAT = 1
-_LARGEST = 1 << 24  # bytes; ours have some thousand
+_MAX_BYTES = 1 << 24  # bytes; ours have some thousand
 _SET_S, _DRIFT = 1.0, 1e-3  # clocks that differ by more were set: a hundred times what crystals do, and a second
 
 
@@ -26,7 +26,7 @@ def beside(path: Path) -> tuple[dict[str, Any] | None, str]:
         place = path.with_name(path.name.removesuffix(".gz") + ".json")
     unknown = "it is not known whether the file is complete or virtual"
     try:
-        if place.stat().st_size > _LARGEST:
+        if place.stat().st_size > _MAX_BYTES:
             return None, f"{place.name} is too long for metadata: {unknown}"
         text = place.read_bytes()
     except FileNotFoundError:

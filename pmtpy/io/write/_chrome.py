@@ -142,7 +142,7 @@ class ChromeSink:
             return
         begin, end = self._stretch_ns
         apart_s = max(begin - self._before_ns, self._first_ns - end) / 1e9
-        if apart_s > _NEAR_NS / 1e9:
+        if apart_s > _MAX_LEAD_NS / 1e9:
             when = "before the recording" if end < self._first_ns else "after it"
             msg = (
                 f"{self._into} is of another time: by its {_BASE} it lies {apart_s:,.0f} s {when}; nothing was merged."
@@ -219,8 +219,8 @@ def _zero(
         msg = f"{path} has no event with a time, by which it could be merged; {side}"
         raise SinkError(msg)
     begin, end = stamps
-    fitting = [name for name, zero in clocks.items() if begin - _NEAR_NS <= start + zero <= end]
-    if begin < _NEAR_NS or not fitting:  # the first: its zero is its own beginning
+    fitting = [name for name, zero in clocks.items() if begin - _MAX_LEAD_NS <= start + zero <= end]
+    if begin < _MAX_LEAD_NS or not fitting:  # the first: its zero is its own beginning
         has = f"its {_BASE} is no number" if _BASE in theirs else f"it has no {_BASE}"
         msg = (
             f"{path} does not say of which clock its times are ({has}), and they fit neither the wall clock"
@@ -230,4 +230,4 @@ def _zero(
     return clocks[fitting[0]]
 
 
-_NEAR_NS = 60e9  # a recording begins within a trace that it belongs to, or not long before it
+_MAX_LEAD_NS = 60e9  # a recording begins within a trace that it belongs to, or not long before it

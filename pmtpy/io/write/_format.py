@@ -33,7 +33,7 @@ _WORD_TYPE = np.dtype("<u8")  # the first byte is the lowest
 _WORD = _WORD_TYPE.itemsize
 _AT_ONCE = 1 << 15  # bytes that are freed of NULs at once, in the nearest cache
 # Above this a float64 has no fraction left and its scaled product is no longer exact to one unit: repr takes over.
-_LARGEST = 2.0**52
+_MAX_EXACT_INTEGER = 2.0**52
 _MOST_DECIMALS = 22  # 10**22 is the largest power of ten that float64 holds exactly
 
 
@@ -185,7 +185,7 @@ def several(values: Floats, places: int, instead: bytes = b"") -> Sequence[Numbe
         off = np.abs(np.subtract(scaled, nearest, out=scaled), out=scaled)
         least, largest = nearest.min(axis=1), nearest.max(axis=1)
         most = max(-float(least.min()), float(largest.max()))
-    if not most < _LARGEST:  # also true for NaN
+    if not most < _MAX_EXACT_INTEGER:  # also true for NaN
         return [_with_gaps(row, factor, places, instead) for row in values]
     # The product is off by half a unit in its last place at most; only so near to a tie can rint have gone wrong.
     doubt = 0.5 - most * 2.0**-52
@@ -202,7 +202,7 @@ def _with_gaps(values: Floats, factor: float, places: int, instead: bytes) -> Nu
     missing = ~np.isfinite(values)
     known = np.where(missing, 0.0, values)
     with np.errstate(over="ignore"):
-        if (np.abs(known * factor) >= _LARGEST).any():
+        if (np.abs(known * factor) >= _MAX_EXACT_INTEGER).any():
             return Text([repr(v).encode() if np.isfinite(v) else instead for v in values.tolist()])
     made = several(known[None], places)[0]
     return replace(made, missing=missing, instead=instead) if isinstance(made, Number) and missing.any() else made

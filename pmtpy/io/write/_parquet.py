@@ -28,7 +28,7 @@ from pmtpy.io.write.file import Output
 
 _METADATA_KEY = "pmtpy"
 _ROW_GROUP = 100_000  # rows: some seconds of a stream, some megabytes
-_SMALLEST = 1_000  # rows of a row group on a disk that is nearly full
+_MIN_ROW_GROUP = 1_000  # rows of a row group on a disk that is nearly full
 
 
 class ParquetSink:
@@ -100,9 +100,9 @@ class ParquetSink:
             except SinkError:
                 if self._journal is not None:
                     self._journal.forget()  # what waits is in memory, and a row group needs the room
-                if self._size <= _SMALLEST or self._broken is not None:
+                if self._size <= _MIN_ROW_GROUP or self._broken is not None:
                     raise
-                self._size = max(_SMALLEST, self._size // 4)
+                self._size = max(_MIN_ROW_GROUP, self._size // 4)
                 continue
             self._waiting, self._size = rest.to_batches(), _ROW_GROUP
             self._rows, self._count = self._rows + len(group), len(rest)

@@ -20,7 +20,7 @@ from pmtpy.io.columns import columns
 from pmtpy.io.write.base import UNKNOWN_VIRTUAL, Header, Judged, RecordedRegion
 
 _NS = 1e9
-_AROUND = 100  # rows on either side of the end of a region that tell how the power moves there
+_CONTEXT_ROWS = 100  # rows on either side of the end of a region that tell how the power moves there
 _MOST_ENDS = 4_000  # of which these are kept: of a hundred rows of ten channels each, 120 MB
 
 
@@ -238,10 +238,10 @@ class _Near:
         for t in instants:
             if first <= t <= last and t not in self._kept and len(self._kept) < _MOST_ENDS:
                 at = int(np.searchsorted(rows[0], t))
-                self._kept[t] = [_part(rows, max(0, at - _AROUND), at + _AROUND)]
-                if at + _AROUND > len(rows[0]):
-                    self._wanted[t] = at + _AROUND - len(rows[0])
-        self._before = _part(rows, max(0, len(rows[0]) - _AROUND), len(rows[0]))
+                self._kept[t] = [_part(rows, max(0, at - _CONTEXT_ROWS), at + _CONTEXT_ROWS)]
+                if at + _CONTEXT_ROWS > len(rows[0]):
+                    self._wanted[t] = at + _CONTEXT_ROWS - len(rows[0])
+        self._before = _part(rows, max(0, len(rows[0]) - _CONTEXT_ROWS), len(rows[0]))
 
     def around(self, start: int, end: int) -> _Rows | None:
         """Return the rows around two ends, each once; None where they were not kept."""
