@@ -70,6 +70,7 @@ class Pace:
     walk: Floats  # shape (m - 1,); square watts per second, of each inner bound
     scatter: Floats  # shape (m,); square watts times seconds, of each cell
     trust: Floats  # shape (n,)
+    unstamped2: float  # mean square of the power that ran where nothing was stamped, about its mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +96,12 @@ class Readings:
 
     __slots__ = (
         "_apart",
+        "_beside",
         "_bounded",
         "_covariance",
         "_differences",
         "_hidden",
+        "_highest2",
         "_length",
         "_near",
         "_noise2",
@@ -139,10 +142,15 @@ class Readings:
         self._rest = adds - self._length * sources.level
         highest = float(np.max(np.abs(power)))
         self._noise2 = max(response.noise_in_s, _LEAST * highest, 1e-6) ** 2
-        # What ran where nothing was stamped is anything, from cell to cell.
+        # What ran where nothing was stamped is new in each cell; beside the interval it may be in any phase of a load
+        # of which readings show no more than the mean.
         gone = np.cumsum(np.diff(edges, prepend=edges[:1]) * (np.arange(len(edges)) % 2))
         unstamped = np.diff(np.interp(bounds, edges, gone)) if len(edges) else np.zeros(sources.cells)
-        self._unstamped = (highest * unstamped / self._root) ** 2
+        unstamped, self._highest2 = unstamped**2 / lengths, highest**2
+        near = slice(*np.searchsorted(bounds, (interval[0] - response.period_s, interval[1] + response.period_s)))
+        self._beside, self._unstamped = np.zeros_like(unstamped), unstamped
+        self._beside[near] = unstamped[near] * highest**2
+        self._unstamped[near] = 0.0
         apart = np.concatenate([[0.0], np.diff(ends), [np.inf]])
         self._hidden = (_HIDDEN * highest) ** 2 / response.period_s if stamped else 0.0
         self._near = _Neighbours.within(bounds[1:-1], _PACE_PERIODS * response.period_s)
@@ -158,11 +166,11 @@ class Readings:
         period = self.response.period_s
         moved = max(float(np.mean(np.diff(self.y) ** 2)) if len(self.y) > 1 else 0.0, self._noise2)
         walk = np.full(self._sources.steps, moved / period)
-        return Pace(walk, np.full(len(walk) + 1, moved * period / 16.0), np.ones(len(self.y)))
+        return Pace(walk, np.full(len(walk) + 1, moved * period / 16.0), np.ones(len(self.y)), self._highest2)
 
     def next(self, pace: Pace, found: Posterior) -> Pace:
         """Find the pace anew from what moved."""
-        (moved, moved_v), (rose, rose_v), (missed, missed_v) = found.moments
+        (moved, moved_v), (rose, rose_v), (missed, missed_v), (ran, ran_v) = found.moments
         period = self.response.period_s
         decided = np.clip(1.0 - moved_v / pace.walk, 0.0, 1.0)
         usual = 1.0 / float(np.mean(1.0 / pace.walk))
@@ -172,14 +180,17 @@ class Readings:
         scatter = np.maximum(self._stretch.sums(rose**2) / counted, least)
         off = (missed**2 + missed_v) / self._noise2
         trust = (_READING_TAIL + 1.0) / (_READING_TAIL + off)
-        return Pace(np.maximum(walk, _LEAST * self._noise2 / period), scatter, np.asarray(trust))
+        at = self._unstamped > 0.0
+        ran2, known = ran[at] ** 2 / self._unstamped[at], 1.0 - ran_v[at] / (pace.unstamped2 * self._unstamped[at])
+        unstamped2 = (_WALK_TAIL * self._highest2 + np.sum(ran2)) / (_WALK_TAIL + np.sum(known))
+        return Pace(np.maximum(walk, _LEAST * self._noise2 / period), scatter, np.asarray(trust), float(unstamped2))
 
     def stated(self, pace: Pace) -> Pace:
         """Return the pace by which an interval is stated: the mean one where nothing was seen."""
         walk = _BEFORE * pace.walk
         hidden = max(float(np.mean(walk)), self._hidden)
         walk = np.where(self._unseen, np.minimum(np.maximum(walk, hidden), self._bounded), walk)
-        return Pace(walk, _BEFORE * pace.scatter, pace.trust)
+        return Pace(walk, _BEFORE * pace.scatter, pace.trust, pace.unstamped2)
 
     def _off(self, rising: Rising) -> list[Floats]:
         """Return how much switches that are off scatter the power of each cell, for a rise of one watt."""
@@ -191,10 +202,13 @@ class Readings:
         sources, steps = self._sources, self._sources.steps
         kinds = np.cumsum([steps, sources.cells])
         own = np.concatenate([pace.walk, pace.scatter, self._noise2 / pace.trust])
+        cells = slice(*kinds)
+        unstamped = pace.unstamped2 * self._unstamped
         variance = own.copy()
+        variance[cells] += unstamped + self._beside
         if terms.rising:
             off, stamped = self._off(terms.rising)
-            variance[kinds[0] : kinds[1]] += terms.rising.rise2 * off + self._unstamped
+            variance[cells] += terms.rising.rise2 * off
         shown = np.column_stack([self.y - terms.shown + terms.columns @ terms.at, terms.columns])
         sides = np.zeros((sources.rows, shown.shape[1] + 1))
         sides[: len(shown) - 1, :-1] = self._differences(shown)
@@ -208,7 +222,7 @@ class Readings:
         right = sides[:, 1:-1].T @ solved.found[:, 0] + precision @ terms.mean
         seen = self._covariance.seen(solved)
         if terms.rising:
-            scattered = float(stamped @ seen[kinds[0] : kinds[1]])
+            scattered = float(stamped @ seen[cells])
             left, right = _drawn_out(left, right, terms.rising.felt, terms.sd, scattered)
         spread = np.linalg.inv(left)
         unknowns = spread @ right
@@ -227,14 +241,19 @@ class Readings:
             evidence = -2.0 * float(np.sum(np.log(terms.sd))) - solved.log_determinant
             evidence -= float(np.linalg.slogdet(left)[1]) + left_over
         else:
-            part = own / variance
-            unsure = own * (1.0 - own * seen) + part**2 * np.sum((moved @ spread) * moved, 1)
-            moments = tuple(zip(np.split(part * found, kinds), np.split(unsure, kinds), strict=True))
+            shared = np.sum((moved @ spread) * moved, 1) / variance**2
+
+            def told(of: Floats, where: slice) -> tuple[Floats, Floats]:
+                """Return mean and variance of what sources of these variances did."""
+                return of / variance[where] * found[where], of * (1.0 - of * seen[where]) + of**2 * shared[where]
+
+            each = (slice(0, steps), cells, slice(kinds[1], None))
+            moments = (*(told(own[where], where) for where in each), told(unstamped, cells))
         return Posterior(
             joules + terms.joules + float(terms.weights @ (unknowns - terms.at)),
             float(variance @ missing**2) + float(felt @ spread @ felt),
             self.bounds_s,
-            np.asarray(walked + found[kinds[0] : kinds[1]] / self._root, np.float64),
+            np.asarray(walked + found[cells] / self._root, np.float64),
             np.asarray(unknowns, np.float64),
             np.asarray(spread, np.float64),
             evidence / 2.0,

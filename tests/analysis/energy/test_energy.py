@@ -699,6 +699,16 @@ def test_what_ran_where_nothing_was_stamped_does_not_pass_for_rest(response: Res
     assert np.mean(held) >= 0.95
 
 
+def test_a_rest_where_nothing_was_stamped_is_learnt_from_the_readings() -> None:
+    # Were it anything up to the highest reading, whatever the readings say, the interval would be +- 5 %.
+    response, on = Response(0.1, 1.0, 0.0, noise_w=0.1), np.arange(10.0, 11.0, 0.23)
+    load, t = LoadIntervals(on, on + 0.1, np.array([[10.0, 11.1]])), np.arange(5.05, 14.0, 0.1)
+    watts = 60.0 + 150.0 * response.shown(load, t) + 0.1 * np.random.default_rng(1).standard_normal(len(t))
+    found = region_energy(t, watts, response, start_s=10.0, end_s=11.0, load=load)
+    assert found.low <= 60.0 + 150.0 * load.share(10.0, 11.0) <= found.high
+    assert found.high - found.low < 2.0 * 0.02 * found.joules
+
+
 def test_a_region_that_is_known_in_part_only_is_not_informed() -> None:
     response, load = Response(0.1, 0.1, 0.0, noise_w=0.3), LoadIntervals(np.array([4.0]), np.array([5.0]))
     t = np.arange(0.05, 10.0, 0.1)
