@@ -58,17 +58,18 @@ def _offset(naive_s: float, fold: int) -> float:
 
 
 def _without_changes(recording: Recording, times: Floats, at: Ints) -> Floats:
-    """Take out jumps of an hour: the wall clock was changed, and the zone that was taken does not say so."""
+    """Take out that the clock went back by an hour: summer time ended, and the zone that was taken does not say so.
+
+    That it went on by an hour is not told from an hour without rows, so it stays one.
+    """
     steps: npt.NDArray[np.float64] = np.diff(times)
     if not len(steps):
         return times
+    rest = steps + _HOUR_S
     slack = max(_SLACK_S, _SLACK_INTERVALS * float(np.median(np.abs(steps))))
-    for sign, season in ((-1.0, "end"), (1.0, "beginning")):
-        rest = steps - sign * _HOUR_S
-        jumps = np.flatnonzero((rest >= 0) & (rest <= slack))
-        for row in jumps.tolist():
-            steps[row] -= sign * _HOUR_S
-            recording.notes.append(
-                f"line {at[row + 1]}: the clock jumps by an hour, which is taken for the {season} of summer time"
-            )
+    for row in np.flatnonzero((steps < 0) & (rest >= 0) & (rest <= slack)).tolist():
+        steps[row] += _HOUR_S
+        recording.notes.append(
+            f"line {at[row + 1]}: the clock goes back by an hour, which is taken for the end of summer time"
+        )
     return np.concatenate([times[:1], times[0] + np.cumsum(steps)])

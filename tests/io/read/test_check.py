@@ -56,8 +56,9 @@ def _over(change: datetime, hours: int, seconds: int = 600) -> list[str]:
     return [f"{_stamp(w if w < change else w + timedelta(hours=hours))}, 100.00" for w in walls]
 
 
-@pytest.mark.parametrize(("change", "hours"), [(_END_OF_SUMMER, -1), (_BEGINNING, 1)])
-@pytest.mark.parametrize("offset", [None, 7200.0])
+@pytest.mark.parametrize(
+    ("change", "hours", "offset"), [(_END_OF_SUMMER, -1, None), (_END_OF_SUMMER, -1, 7200.0), (_BEGINNING, 1, None)]
+)
 @pytest.mark.usefixtures("amsterdam")
 def test_a_log_over_a_change_of_summer_time_has_its_energy(
     tmp_path: Path, change: datetime, hours: int, offset: float | None
@@ -68,6 +69,26 @@ def test_a_log_over_a_change_of_summer_time_has_its_energy(
     assert table["total_J"].iloc[-1] == pytest.approx(100.0 * 599)
     assert table.attrs["uncovered_s"] == 0.0
     assert any("summer time" in note for note in table.attrs["notes"]) is (offset is not None)
+
+
+@pytest.mark.parametrize("hole_s", [59 * 60, 3600, 3600.5, 3601])
+@pytest.mark.parametrize("every_s", [1, 60, 300])
+def test_an_hour_without_rows_is_no_summer_time(tmp_path: Path, hole_s: float, every_s: int) -> None:
+    start = datetime(2026, 12, 9, 10, 13, 7, tzinfo=_UTC)
+    walls = [start + timedelta(seconds=every_s * k + (hole_s if k >= 50 else 0)) for k in range(100)]
+    table = load(_smi(tmp_path / "log.csv", [f"{_stamp(w)}, 200.00" for w in walls]), utc_offset_s=0)
+    assert table["elapsed"].iloc[-1] == pytest.approx(99 * every_s + hole_s)
+    assert table.attrs["uncovered_s"] == pytest.approx(hole_s + every_s)
+    assert table["total_J"].iloc[-1] == pytest.approx(200.0 * 98 * every_s)
+
+
+@pytest.mark.parametrize("every_s", [1800, 3600, 7200])
+def test_a_row_each_hour_needs_no_explanation(tmp_path: Path, every_s: int) -> None:
+    start = datetime(2026, 12, 9, 10, 13, 7, tzinfo=_UTC)
+    walls = [start + timedelta(seconds=every_s * k) for k in range(50)]
+    table = load(_smi(tmp_path / "log.csv", [f"{_stamp(w)}, 200.00" for w in walls]), utc_offset_s=0)
+    assert not any("clock" in note for note in table.attrs["notes"])
+    assert table["elapsed"].iloc[-1] == 49 * every_s
 
 
 @pytest.mark.parametrize("step_s", [-30.0, -1800.0, 120.0, 86400.0])
