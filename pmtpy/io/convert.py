@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+_MISSING = 1.5  # usual steps: rows this far apart have others between them, to a reader of an even stream
+
+
 @dataclass(frozen=True, slots=True)
 class Converted:
     """What was written."""
@@ -226,7 +229,7 @@ class _Conversion:
             facts = self._recording.facts or {}
             self._thinner = Thinner(meaning.layout, self._interval_s) if self._interval_s is not None else None
             self._frames = Frames(meaning, self._header, start_s, thinned=downsampled(facts))
-            self._powers = _Powers(self._header) if self._into.name.startswith("pmt") else None
+            self._powers = _Powers(self._header, self._into.name) if "energies" in self._into.lacks else None
             self._sink = self._into.opener(self._draft, self._header, self._options)
         frame = self._frames.frame(block.columns, block.labels)
         self._last_ns = int(frame.t_ns[-1])
@@ -284,8 +287,9 @@ class _Conversion:
 class _Powers:
     """Holds energies against what a reader makes of the powers alone, for a format that keeps no energies."""
 
-    def __init__(self, header: Header) -> None:
+    def __init__(self, header: Header, into: str) -> None:
         layout = header.layout
+        self._into, self._usual_s = into, math.inf  # beyond which its reader finds rows missing
         means = [header.downsampled or c.energy_method is not EnergyMethod.TRAPEZOID for c in layout.energy]
         parts = [i - 1 for i in layout.in_total]
         self._names = layout.names
@@ -299,8 +303,11 @@ class _Powers:
         rows = Frame.joined([self._last, frame]) if self._last is not None else frame
         self._last = rows.part(len(rows) - 1, len(rows))
         dt, energy, watts = np.diff(rows.t_ns)[:, None] / 1e9, np.diff(rows.joules, axis=0), rows.watts
+        if self._into == "powersensor3" and len(dt) and math.isinf(self._usual_s):
+            self._usual_s = float(np.median(dt))
         made = dt * np.where(self._means, watts[1:], (watts[1:] + watts[:-1]) / 2)
         known = np.isfinite(energy) & np.isfinite(made) & ((rows.lost[1:] == 0)[:, None] | self._means)
+        made[dt[:, 0] >= _MISSING * self._usual_s] = 0.0
         self._recorded += np.where(known, energy, 0.0).sum(axis=0)
         self._integrated += np.where(known, made, 0.0).sum(axis=0)
 
@@ -311,7 +318,7 @@ class _Powers:
         if len(wrong):
             i = int(wrong[0])
             msg = (
-                f"{path}: a pmt file keeps powers alone, and those of {self._names[i]} make"
+                f"{path}: a {self._into} file keeps powers alone, and those of {self._names[i]} make"
                 f" {self._integrated[i]:.6g} J where {self._recorded[i]:.6g} J were recorded;"
                 " convert to .csv or .parquet, which keep energies"
             )

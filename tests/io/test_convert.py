@@ -283,3 +283,20 @@ def test_a_pmt_file_has_names_that_its_reader_takes_and_is_not_doubted_for_three
     found = load(tmp_path / "a.pmt")
     assert [c for c in found.columns if c.endswith("_W")][1:] == ['a_b_"ü"_c_W', "Rail_1_W", "Rail_2_W", "Rail_3_W"]
     assert not any("add up to" in note for note in found.attrs["notes"])
+
+
+@pytest.mark.parametrize("even", [True, False])
+def test_to_a_text_of_frames_go_only_powers_that_make_the_energies(tmp_path: Path, even: bool) -> None:  # noqa: FBT001
+    steps = np.full(2000, 0.01) if even else np.random.default_rng(1).exponential(0.01, 2000)
+    elapsed = np.cumsum(steps) - steps[0]
+    rows = [f"{1.7e9 + t:.6f},{t:.6f},,0,48,{48 * t:.6f},12,4,48,{48 * t:.6f}\n" for t in elapsed.tolist()]
+    source = tmp_path / "a.csv"
+    columns = "time,elapsed,marker,lost,total_W,total_J,pair0_V,pair0_A,pair0_W,pair0_J\n"
+    source.write_text(columns + "".join(rows))
+    if even:
+        convert(source, tmp_path / "a.ps3")
+        assert load(tmp_path / "a.ps3")["total_J"].iloc[-1] == pytest.approx(48 * elapsed[-1], rel=1e-3)
+    else:  # where two rows are far apart its reader finds that others are missing
+        with pytest.raises(SinkError, match=r"powersensor3 file keeps powers alone.*energies"):
+            convert(source, tmp_path / "a.ps3")
+        assert [p.name for p in tmp_path.iterdir()] == ["a.csv"]
