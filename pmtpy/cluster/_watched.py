@@ -13,6 +13,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pmtpy.analysis.uncertainty.components import AT_ENDS, LASTING
 from pmtpy.core.channel import TOTAL, Quantity
 from pmtpy.core.clock import NS_PER_S
 from pmtpy.core.closing import Closing
@@ -30,10 +31,6 @@ _READ_TIMEOUT_S = 2.0  # with a reading of one sensor that does not return; less
 _JUDGED_NS = 5 * NS_PER_S  # at least between two judgements of one sensor, which cost more than readings
 _FIRST_NS = NS_PER_S // 10  # before the first of them
 _STALE_S, _STALE_REFRESHES = 1.0, 3.0  # a power that was last read longer ago is not shown as that of now
-# What an interval does not know in the same way as the next one does; the rest is new in each, and adds in squares.
-_LASTING = frozenset({"gain", "offset", "lost", "contradiction", "kernel"})
-# What belongs to the ends of an interval: what one has too much, its neighbour has too little, so only the last counts.
-_AT_ENDS = frozenset({"edges", "ahead", "lag", "clock", "unresolved"})
 # What was used while nothing was known is not in the energy that was counted, nor in the uncertainty of that.
 _APART = frozenset({"uncovered"})
 
@@ -295,9 +292,9 @@ class _Account:
             one = measured if name == TOTAL else measured.channels[name]
             judged[k] += one.joules
             new = [(part, u) for part, u in one.components if part not in _APART]
-            self._lasting[k] += math.fsum(u for part, u in new if part in _LASTING)
-            self._squares[k] += math.fsum(u * u for part, u in new if part not in _LASTING | _AT_ENDS)
-            self._ends[k] = math.fsum(u * u for part, u in new if part in _AT_ENDS)
+            self._lasting[k] += math.fsum(u for part, u in new if part in LASTING)
+            self._squares[k] += math.fsum(u * u for part, u in new if part not in LASTING | AT_ENDS)
+            self._ends[k] = math.fsum(u * u for part, u in new if part in AT_ENDS)
             if not math.isfinite(one.uncertainty_joules) and len(new) == len(one.components):
                 self._squares[k] = math.nan  # nothing is known of it, and not for want of readings
         self._judged_joules = judged

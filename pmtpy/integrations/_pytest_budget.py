@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, repeated
+from pmtpy.analysis.uncertainty.components import REPEATED
 from pmtpy.core.presentation import number_or_none
 from pmtpy.errors import TargetError
 from pmtpy.lab.bench_trial import MIN_COVERAGE
@@ -25,7 +26,6 @@ Record = dict[str, Any]  # of one test, as JSON has it: reports travel from work
 
 _PREFIXES = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 _TEXT = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([numkMG]?)(J|W|Wh)\s*")
-_SHARED = frozenset({"gain", "offset", "resolution"})  # components that repeating does not lessen
 
 
 class EnergyBudgetWarning(pytest.PytestWarning):
@@ -148,7 +148,7 @@ def _shared_u(m: Measurement) -> float:
     """Standard uncertainty that no repetition lessens; all of it where it is not known what it is made of."""
     if not m.components:
         return m.uncertainty_joules
-    return math.sqrt(math.fsum(u * u for name, u in m.components if name in _SHARED))
+    return math.sqrt(math.fsum(u * u for name, u in m.components if name in REPEATED))
 
 
 def judge(found: Found, budget: Budget) -> tuple[str, str]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, POLLED, WIDE, seen_share, span_s
+from pmtpy.analysis.uncertainty.components import SHARED
 from pmtpy.analysis.uncertainty.interval import Edge, IntervalStatistics
 from pmtpy.core.channel import Channel, EnergyMethod
 
@@ -48,8 +49,6 @@ DOUBTFUL_SHARE = 0.1  # of an energy that is open, or of a region whose rows hav
 # Steps of powers are finer, where they are not stated: the coarsest known are those of POWER9's firmware.
 _COARSEST_W = 1.0
 STANDSTILL = "standstill"  # the component of a counter that has never moved
-# Components that come from the load and the two instants, which all channels share.
-_SHARED = frozenset({"edges", "ahead", "lag", "clock", "unresolved", "uncovered", "reconstruction"})
 # Two-sided 95 % quantiles of Student's t for 1 to 10 degrees of freedom.
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
@@ -141,8 +140,8 @@ def sum_budgets(budgets: Sequence[UncertaintyBudget]) -> UncertaintyBudget:
     together: dict[str, float] = {}
     for budget in budgets:
         for name, u in budget.components:
-            together[name] = together.get(name, 0.0) + (u if name in _SHARED else u * u)
-    components = [(name, u if name in _SHARED else math.sqrt(u)) for name, u in together.items()]
+            together[name] = together.get(name, 0.0) + (u if name in SHARED else u * u)
+    components = [(name, u if name in SHARED else math.sqrt(u)) for name, u in together.items()]
     return UncertaintyBudget.of(components, list(dict.fromkeys(w for b in budgets for w in b.warnings)))
 
 

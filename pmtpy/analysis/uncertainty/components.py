@@ -1,0 +1,49 @@
+"""The named parts of an uncertainty, and how each adds up over channels, intervals and repetitions.
+
+docs/uncertainty.md derives them. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class Component(NamedTuple):
+    """How the errors of one cause are related. Where nothing is said they are new each time, and add in squares."""
+
+    shared: bool = False  # comes from the load and the two instants, which all channels share: linear in a sum of them
+    lasting: bool = False  # errs alike in whatever is measured next
+    repeated: bool = False  # errs alike in the next repetition of the same work at least
+    at_ends: bool = False  # what an interval has too much at an end, its neighbour has too little
+
+
+COMPONENTS: Mapping[str, Component] = MappingProxyType(
+    {
+        "gain": Component(lasting=True, repeated=True),
+        "offset": Component(lasting=True, repeated=True),
+        "state": Component(),
+        "resolution": Component(repeated=True),  # the same power is rounded in the same way
+        "noise": Component(),
+        "edges": Component(shared=True, at_ends=True),
+        "ahead": Component(shared=True, at_ends=True),
+        "lag": Component(shared=True, at_ends=True),
+        "clock": Component(shared=True, at_ends=True),
+        "sampling": Component(),
+        "unresolved": Component(shared=True, at_ends=True),
+        "standstill": Component(),
+        "uncovered": Component(shared=True),
+        "lost": Component(lasting=True, repeated=True),
+        "drop-out": Component(),
+        "skipped": Component(),
+        "contradiction": Component(lasting=True, repeated=True),
+        "reconstruction": Component(shared=True),
+        "blind": Component(shared=True, at_ends=True),
+        "kernel": Component(lasting=True, repeated=True),
+    }
+)
+SHARED = frozenset(name for name, of in COMPONENTS.items() if of.shared)
+LASTING = frozenset(name for name, of in COMPONENTS.items() if of.lasting)
+REPEATED = frozenset(name for name, of in COMPONENTS.items() if of.repeated)
+AT_ENDS = frozenset(name for name, of in COMPONENTS.items() if of.at_ends)

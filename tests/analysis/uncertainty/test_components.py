@@ -1,0 +1,48 @@
+"""Every part of an uncertainty has a place in the table that says how it adds up."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pmtpy.analysis.energy.estimate import region_energy
+from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, sum_budgets, uncertainty_budget
+from pmtpy.analysis.uncertainty.components import AT_ENDS, COMPONENTS, LASTING, REPEATED, SHARED
+from pmtpy.analysis.uncertainty.interval_statistics import summarise_one
+from pmtpy.core.channel import Channel, Quantity
+from pmtpy.core.response import Response
+
+T = np.arange(0.0, 10.0, 0.1)
+WATTS = 100.0 + 50.0 * np.sin(T)
+
+
+def test_whatever_a_budget_or_a_reconstruction_is_made_of_is_in_the_table() -> None:
+    made = set()
+    for channel, y in [
+        (Channel("p", Quantity.POWER, gain_u=0.05, refresh_s=0.1, window_s=0.02, resolution=1.0), WATTS),
+        (Channel("e", Quantity.ENERGY, gain_u=0.05, refresh_s=0.1, resolution=1.0), WATTS),
+    ]:
+        t_ns = np.round(T * 1e9).astype(np.int64)
+        seen = summarise_one(
+            channel, t_ns, y, start_ns=2_030_000_000, end_ns=9_940_000_000, joules=600.0, uncovered_s=0.5, lost=3
+        )
+        made |= {name for name, _ in uncertainty_budget(channel, seen).components}
+    response = Response(0.1, 0.02, gain_u=0.05, offset_u=1.0)
+    made |= {name for name, _ in region_energy(T, WATTS, response, start_s=2.0, end_s=7.0).parts}
+    assert {"gain", "resolution", "edges", "sampling", "uncovered", "reconstruction"} <= made
+    assert made <= COMPONENTS.keys()
+
+
+def test_what_lasts_is_no_matter_of_the_ends() -> None:
+    assert not LASTING & AT_ENDS
+    assert not LASTING & SHARED
+    assert LASTING <= REPEATED
+
+
+def test_what_channels_share_adds_linearly_in_their_sum() -> None:
+    one = UncertaintyBudget.of([("blind", 3.0), ("noise", 3.0)])
+    other = UncertaintyBudget.of([("blind", 4.0), ("noise", 4.0)])
+    found = dict(sum_budgets([one, other]).components)
+    assert found == {"blind": 7.0, "noise": 5.0}
+    assert math.isclose(sum_budgets([one, other]).uncertainty_joules, math.hypot(7.0, 5.0))
