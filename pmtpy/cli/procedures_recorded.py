@@ -22,9 +22,7 @@ from pmtpy.lab.hours import begin_of, measure_blocks, recorded_blocks
 from pmtpy.lab.procedures import (
     Windows,
     energy_curve,
-    mean_watts,
     parts_of,
-    seldom_read,
     time_column,
     windows_of,
 )
@@ -39,18 +37,18 @@ def against(target: str, args: argparse.Namespace) -> Answer:
     columns = power_column(tables[0], args.channel, target), power_column(tables[1], None, args.against)
     clocks = together(*tables, columns)
     tables = clocks.tables
-    windows = windows_of(tables, args.window)
-    times = time_column(tables)
-    watts = [mean_watts(t, c, windows, times) for t, c in zip(tables, columns, strict=True)]
-    found = agreement(*watts)
+    curves = [energy_curve(t, c, time_column(tables)) for t, c in zip(tables, columns, strict=True)]
+    windows = windows_of(tables, curves, args.window)
+    ends = windows.starts_s, windows.ends_s
+    sensor_w, reference_w = (curve.mean_watts(*ends) for curve in curves)
+    found = agreement(sensor_w, reference_w, curves[1].later(*ends))
     page: list[Line | Table] = [
         Line(f"{target} against {args.against}: mean power of workloads ({columns[0][:-2]})", Kind.HEADING)
     ]
     page += _agreement_page(found, "sensor", "reference", windows)
-    notes = [*clocks.notes, *seldom_read(tables, columns, windows, times)]
-    page += map(note, notes)
+    page += map(note, clocks.notes)
     document = {"target": target, "channel": columns[0][:-2], "reference": args.against, "marked": windows.marked}
-    document |= {"lag_s": clocks.lag_s.as_dict() if clocks.lag_s is not None else None, "notes": notes}
+    document |= {"lag_s": clocks.lag_s.as_dict() if clocks.lag_s is not None else None, "notes": list(clocks.notes)}
     document |= _agreement(found)
     return Answer(document, page)
 
@@ -63,15 +61,16 @@ def parts(target: str, args: argparse.Namespace) -> Answer:
     if not wholes:
         msg = f"{target} says of no two channels that they are parts of a third (its PATH.json would)"
         raise TargetError(msg)
-    windows = windows_of([table], args.window)
-    times = time_column([table])
+    names = {name for whole, parts in wholes.items() for name in (whole, *parts)}
+    curves = {name: energy_curve(table, f"{name}_W", "elapsed") for name in names}
+    windows = windows_of([table], list(curves.values()), args.window)
+    watts = {name: curve.mean_watts(windows.starts_s, windows.ends_s) for name, curve in curves.items()}
     page: list[Line | Table] = [Line(f"{target}: the sum of the parts against the whole", Kind.HEADING)]
     document: dict[str, Any] = {"target": target, "marked": windows.marked, "wholes": {}, "declined": {}}
     for whole, parts in wholes.items():
         page.append(Line(f"{whole}: {' + '.join(parts)}", Kind.HEADING))
-        total = sum(mean_watts(table, f"{part}_W", windows, times) for part in parts)
         try:
-            found = agreement(total, mean_watts(table, f"{whole}_W", windows, times))  # type: ignore[arg-type]
+            found = agreement(np.sum([watts[part] for part in parts], axis=0), watts[whole])
         except DeclinedError as error:
             document["declined"][whole] = str(error)
             page.append(note(str(error)))
@@ -85,17 +84,18 @@ def _agreement_page(found: Agreement, one: str, other: str, windows: Windows) ->
     length_s = float(np.median(windows.ends_s - windows.starts_s))
     what = "regions that markers enclose" if windows.marked else f"windows of {length_s:.3g} s"
     range_w = f"{found.low_w:.4g} to {found.high_w:.4g} W"
+    as_is = f"{one} as they are" if one == "parts" else f"{one} as it is"
+    compared = [(as_is, found.mape_percent, found.mae_w, "")]
+    for name, fit in (("linear fit", found.linear), ("quadratic fit", found.quadratic)):
+        if fit is not None:
+            compared.append((name, fit.mape_percent, fit.mae_w, _polynomial(fit)))
     rows = [["", "mean error  (95 %)", "", ""]]
-    for name, percent, watts, how in (
-        (f"{one} as they are" if one == "parts" else f"{one} as it is", found.mape_percent, found.mae_w, ""),
-        ("linear fit", found.linear.mape_percent, found.linear.mae_w, _polynomial(found.linear)),
-        ("quadratic fit", found.quadratic.mape_percent, found.quadratic.mae_w, _polynomial(found.quadratic)),
-    ):
-        rows.append([f"  {name}", with_interval(percent, "%"), with_interval(watts, "W"), how])
+    rows += [[f"  {n}", with_interval(percent, "%"), with_interval(off, "W"), how] for n, percent, off, how in compared]
     page: list[Line | Table] = [
         Line(f"  {found.workloads} {what}, {range_w}; {one} / {other}: {found.ratio:.4f}"),
         Table(rows),
     ]
+    page += [note(f"{name}: {why}") for name, why in found.declined.items()]
     if left_out := len(windows.starts_s) - found.workloads:
         page.append(note(f"left out: {left_out} in which rows are missing, or too far apart"))
     return page
@@ -109,9 +109,9 @@ def _polynomial(fit: PolynomialFit) -> str:
 
 def _agreement(found: Agreement) -> dict[str, Any]:
     document = asdict(found)
-    for name in ("linear", "quadratic"):
-        fit: PolynomialFit = getattr(found, name)
-        document[name]["coefficients"] = [c.as_dict() for c in fit.coefficients]
+    for name, fit in (("linear", found.linear), ("quadratic", found.quadratic)):
+        if fit is not None:
+            document[name]["coefficients"] = [c.as_dict() for c in fit.coefficients]
     return document
 
 

@@ -18,7 +18,7 @@ from pmtpy.analysis.clocking import Polling, estimate_updates
 from pmtpy.analysis.procedures.internal_rate import Pattern, find_pattern
 from pmtpy.analysis.procedures.read_cost import ReadCost, read_cost
 from pmtpy.analysis.procedures.update_interval import UpdateInterval, update_interval
-from pmtpy.analysis.procedures.windows import EnergyCurve, nearest
+from pmtpy.analysis.procedures.windows import EnergyCurve, calm_ends, nearest, sparsest
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.core.channel import TOTAL, Identity, outermost
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
@@ -47,7 +47,6 @@ _CRYSTALS = 1e-4  # two of 50 millionths each: by so much the stamps of a device
 _LEVELS_W = (60.0, 220.0)
 _PATTERN_POLL_NS = 10_000_000  # a pattern of up to 10 Hz or so is looked for
 _FEWEST_WINDOWS = 2
-_FEW_IN_WINDOW = 10  # momentary powers, of which a mean power is made that is no mean of the load
 
 
 def ways_of(target: str) -> Mapping[str, Mapping[str, str]]:
@@ -228,11 +227,16 @@ def time_column(tables: Sequence[pd.DataFrame]) -> str:
     raise TargetError(msg)
 
 
-def windows_of(tables: Sequence[pd.DataFrame], length_s: float) -> Windows:
-    """Return the workloads of recordings: regions of the first one that has any, else windows of equal length.
+def windows_of(tables: Sequence[pd.DataFrame], curves: Sequence[EnergyCurve], length_s: float) -> Windows:
+    """Return the workloads of recordings: regions of the first one that has any, else windows of about one length.
 
-    Windows begin and end at rows of the recording whose rows are further apart, and so are longer than asked where
-    its rows are.
+    They end where the powers rest, as far as there are rows: regions within their first and their last quarter, windows
+    within a quarter of their length, and these are longer than asked where rows are.
+
+    Parameters
+    ----------
+    curves : sequence of EnergyCurve
+        What is compared of each recording.
 
     Raises TargetError: the recordings share too little time.
     """
@@ -245,6 +249,11 @@ def windows_of(tables: Sequence[pd.DataFrame], length_s: float) -> Windows:
         spans = [s for s in paired(marks)[0] if s.start >= start and s.end <= end]
         if spans:
             starts, ends = (np.array(at, np.float64) for at in zip(*((s.start, s.end) for s in spans), strict=True))
+            quarter = (ends - starts) / 4.0
+            starts, ends = (
+                calm_ends(curves, starts, starts + quarter, starts),
+                calm_ends(curves, ends - quarter, ends, ends),
+            )
             return Windows(starts, ends, marked=True)
     count = int((end - start) / length_s)
     if count < _FEWEST_WINDOWS:
@@ -253,8 +262,11 @@ def windows_of(tables: Sequence[pd.DataFrame], length_s: float) -> Windows:
             "both at the same time, and longer"
         )
         raise TargetError(msg)
-    coarser = max(times, key=lambda t: float(np.median(np.diff(t))))
-    edges = np.unique(nearest(coarser, np.asarray(start + length_s * np.arange(count + 1), np.float64)))
+    edges = np.asarray(start + length_s * np.arange(count + 1), np.float64)
+    rows = nearest(sparsest(curves), edges)
+    own = np.abs(rows - edges) <= length_s / 2.0
+    edges, rows = edges[own], rows[own]
+    edges = np.unique(calm_ends(curves, edges - length_s / 4.0, edges + length_s / 4.0, rows))
     return Windows(edges[:-1], edges[1:], marked=False)
 
 
@@ -282,41 +294,6 @@ def energy_curve(table: pd.DataFrame, column: str, times: str) -> EnergyCurve:
         return EnergyCurve.of(t, watts, joules, lost)
     mean = column[:-2] in mean_powers(metadata or {})
     return EnergyCurve.of(t, watts, joules, lost, mean=mean, whole=polling is not None)
-
-
-def mean_watts(table: pd.DataFrame, column: str, windows: Windows, times: str) -> Floats:
-    """Return the mean power of each window by a column's energies; NaN where they are not known.
-
-    Parameters and errors as :func:`energy_curve`.
-    """
-    energy = energy_curve(table, column, times).energy(windows.starts_s, windows.ends_s)
-    return np.asarray(energy / (windows.ends_s - windows.starts_s), np.float64)
-
-
-def seldom_read(tables: Sequence[pd.DataFrame], columns: Sequence[str], windows: Windows, times: str) -> list[str]:
-    """Say which of two recordings has momentary powers so far apart that its windows hold only a few of them.
-
-    Parameters as :func:`energy_curve`. What that costs is told by the other one, looked at as seldom.
-    """
-    said = []
-    for name, a, b in (("sensor", 0, 1), ("reference", 1, 0)):
-        t = tables[a][times].to_numpy(np.float64)[tables[a][columns[a]].notna()]
-        few = np.median(np.searchsorted(t, windows.ends_s) - np.searchsorted(t, windows.starts_s)) < _FEW_IN_WINDOW
-        if "trapezoidal" not in tables[a].attrs["joules"] or not few:
-            continue
-        other = tables[b].dropna(subset=columns[b])
-        shown = np.interp(t, np.maximum.accumulate(other[times].to_numpy(np.float64)), other[columns[b]])
-        joules = np.append(0.0, np.cumsum(np.diff(t) * (shown[1:] + shown[:-1]) / 2.0))
-        ends = [np.interp(at, t, joules) for at in (windows.starts_s, windows.ends_s)]
-        seen = (ends[1] - ends[0]) / (windows.ends_s - windows.starts_s)
-        off = float(np.sqrt(np.nanmean((seen - mean_watts(tables[b], columns[b], windows, times)) ** 2)))
-        one = ("reference", "sensor")[b == 0]
-        said.append(
-            f"the {name} has a momentary power every {np.median(np.diff(t)):.3g} s, and none of what the load did in"
-            f" between: read as seldom, the {one} itself is off by {off:.3g} W in a window (rms), and the line by more"
-            " than its interval"
-        )
-    return said
 
 
 def parts_of(domains: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

@@ -95,6 +95,7 @@ def test_a_virtual_occ_agrees_with_supply_and_parts_as_in_the_study(tmp_path: Pa
     found = agreement(system, supply)
     assert found.ratio == pytest.approx(0.77, rel=0.01)
     for fit, percent, mae_w in ((found.linear, 0.4, 3.2), (found.quadratic, 0.2, 1.7)):
+        assert fit is not None
         assert fit.mape_percent.contains(percent), fit
         assert fit.mae_w.contains(mae_w), fit
         assert fit.mape_percent.half_width < 0.1

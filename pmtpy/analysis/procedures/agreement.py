@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.analysis.signal.estimate import Estimate, t95, written
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-_FEWEST = 5  # workloads: a parabola and two to spare
+_MIN_WORKLOADS = 5  # workloads: a parabola and two to spare
+
+_MAX_SLOPE_ERROR = 1.0 / 3.0  # half-width: of 500 drawn pairs of constant powers none had so sure a slope
 
 
 @dataclass(frozen=True, slots=True)
 class PolynomialFit:
-    """``reference = c0 + c1 sensor (+ c2 sensor^2)``, by least squares."""
+    """``reference = c0 + c1 sensor (+ c2 sensor^2)``, by least squares, of which either may be the one that is off."""
 
     coefficients: tuple[Estimate, ...]  # c0 in W, c1 without a unit, c2 in 1/W
     mape_percent: Estimate  # mean of ``|fit - reference| / reference``
@@ -36,45 +39,45 @@ class Agreement:
     # watts
     mape_percent: Estimate
     mae_w: Estimate
-    linear: PolynomialFit
-    quadratic: PolynomialFit
+    linear: PolynomialFit | None
+    quadratic: PolynomialFit | None
+    declined: Mapping[str, str]  # why what is None is
 
 
-def agreement(sensor_w: Floats, reference_w: Floats) -> Agreement:
+def agreement(sensor_w: Floats, reference_w: Floats, later_w_per_s: Floats | None = None) -> Agreement:
     """Compare mean powers of workloads.
 
     Parameters
     ----------
     sensor_w, reference_w : float64, shape (n,)
         Mean power of each workload, by both.
+    later_w_per_s : float64, shape (n,), optional
+        How much more each has by the reference if it is looked at a little later. By how much the two are apart in time
+        is fitted with the curves, so that it is not in them. None: they are not.
 
-    Raises DeclinedError: fewer than five workloads, or all of one power.
+    Raises DeclinedError: fewer than five workloads.
     """
     x, y = np.asarray(sensor_w, np.float64), np.asarray(reference_w, np.float64)
+    later = np.zeros(len(x)) if later_w_per_s is None else np.asarray(later_w_per_s, np.float64)
     known = np.isfinite(x) & np.isfinite(y) & (y > 0.0)
-    x, y = x[known], y[known]
-    if len(x) < _FEWEST:
-        msg = f"{len(x)} workloads are known and {_FEWEST} needed at the least: mark more of them"
+    x, y, later = x[known], y[known], later[known]
+    if len(x) < _MIN_WORKLOADS:
+        msg = f"{len(x)} workloads are known and {_MIN_WORKLOADS} needed at the least: mark more of them"
         if len(x) < len(known):
             msg += f" ({len(known) - len(x)} more lack rows in one of the two, or are too short for its rows)"
         raise DeclinedError(msg)
-    if np.ptp(x) == 0.0:
-        msg = (
-            f"all {len(x)} workloads have the same power, so only their mean can be compared: mark some of different "
-            "power"
-        )
-        raise DeclinedError(msg)
     off = np.abs(x - y)
-    return Agreement(
-        len(x),
-        float(y.min()),
-        float(y.max()),
-        float(x.mean() / y.mean()),
-        _mean(off / y * 100.0),
-        _mean(off),
-        _fitted(x, y, 1),
-        _fitted(x, y, 2),
-    )
+    line = _fitted(x, y, later, 1)
+    slope, linear, quadratic, declined = line.coefficients[1], None, None, {}
+    if slope.half_width < _MAX_SLOPE_ERROR * slope.value:
+        linear, quadratic = line, _fitted(x, y, later, 2)
+    else:
+        scatter = f"{np.std(x):.3g} W of one and {np.std(y):.3g} W of the other"
+        declined["linear"] = (
+            f"all workloads lie within {scatter} (rms), by which a slope is {written(slope)}: add some of other power"
+        )
+    spread = float(y.min()), float(y.max()), float(x.mean() / y.mean())
+    return Agreement(len(x), *spread, _mean(off / y * 100.0), _mean(off), linear, quadratic, declined)
 
 
 def _mean(off: Floats, fitted: int = 1) -> Estimate:
@@ -85,22 +88,39 @@ def _mean(off: Floats, fitted: int = 1) -> Estimate:
     return replace(found, low=max(found.low, 0.0))
 
 
-def _fitted(x: Floats, y: Floats, degree: int) -> PolynomialFit:
-    centre, width = float(x.mean()), float(np.ptp(x))
-    design = np.vander((x - centre) / width, degree + 1, increasing=True)
-    found, *_ = np.linalg.lstsq(design, y, rcond=None)
-    rest = y - design @ found
-    freedom = len(x) - degree - 1
-    covariance = np.linalg.inv(design.T @ design) * float(rest @ rest) / freedom
+def _fitted(x: Floats, y: Floats, later: Floats, degree: int) -> PolynomialFit:
+    """Fit a polynomial to what scatters in both.
+
+    Whose scatter it is nobody says: all of it may be the reference's (least squares of ``y``) or the sensor's (of
+    ``x``, by which the slope is steeper). The truth lies between the two.
+    """
+    from scipy.optimize import least_squares
+
+    centre, width = float(x.mean()), float(np.ptp(x)) or 1.0
+    powers = np.vander((x - centre) / width, degree + 1, increasing=True)
+    design = np.column_stack((powers, later))
+    found, _, rank, _ = np.linalg.lstsq(design, y, rcond=None)
+    rest, freedom = y - design @ found, len(x) - int(rank)
+    # Neighbours that err alike, as by a sensor that drifts, count together as one.
+    alike = min(max(float(rest[1:] @ rest[:-1]) / max(float(rest @ rest), 1e-300), 0.0), 1.0 - 1.0 / len(x))
+    told = (1.0 - alike) / (1.0 + alike)
+    covariance = np.linalg.pinv(design.T @ design) * float(rest @ rest) / freedom / told
+
+    def of_sensor(c: Floats) -> Floats:
+        slope = powers[:, :-1] @ (c[1:-1] * np.arange(1, degree + 1))
+        return np.asarray((y - design @ c) / np.where(slope == 0.0, 1e-300, slope), np.float64)
+
+    other = least_squares(of_sensor, found, max_nfev=50).x
     # From powers of (x - centre) / width to powers of x.
     back = np.zeros((degree + 1, degree + 1))
     for i in range(degree + 1):
         power = np.polynomial.polynomial.polypow([-centre / width, 1.0 / width], i)
         back[: i + 1, i] = power
-    values, errors = back @ found, np.sqrt(np.diag(back @ covariance @ back.T))
-    off = np.abs(rest)
+    values, apart = back @ (found + other)[:-1] / 2.0, np.abs(back @ (found - other)[:-1]) / 2.0
+    errors = t95(freedom * told) * np.sqrt(np.diag(back @ covariance[:-1, :-1] @ back.T)) + apart
+    off = np.abs(y - powers @ found[:-1])
     return PolynomialFit(
-        tuple(Estimate.normal(float(v), float(e), freedom) for v, e in zip(values, errors, strict=True)),
+        tuple(Estimate(v, v - e, v + e) for v, e in zip(values.tolist(), errors.tolist(), strict=True)),
         _mean(off / y * 100.0, degree + 1),
         _mean(off, degree + 1),
     )

@@ -9,6 +9,7 @@ from pmtpy.analysis.procedures.agreement import agreement
 from pmtpy.analysis.procedures.internal_rate import InternalRate, find_pattern, internal_rate
 from pmtpy.analysis.procedures.read_cost import read_cost
 from pmtpy.analysis.procedures.update_interval import update_interval
+from pmtpy.analysis.procedures.windows import EnergyCurve, calm_ends
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -112,6 +113,8 @@ def test_agreement_finds_the_curve_that_was_put_in() -> None:
     sensor = np.linspace(60.0, 400.0, 40)
     reference = 12.0 + 1.25 * sensor + 2e-4 * sensor**2
     found = agreement(sensor, reference)
+    assert found.linear is not None
+    assert found.quadratic is not None
     values = [c.value for c in found.quadratic.coefficients]
     assert values == pytest.approx([12.0, 1.25, 2e-4], rel=1e-6)
     assert found.quadratic.mape_percent.high < 1e-9
@@ -122,10 +125,57 @@ def test_agreement_finds_the_curve_that_was_put_in() -> None:
         agreement(sensor[:4], reference[:4])
 
 
+def _curve(t: Floats, starts: Floats, levels: Floats) -> EnergyCurve:
+    """What a recording whose rows hold means says of a load with known levels."""
+    so_far = np.concatenate([[0.0], np.cumsum(levels[:-1] * np.diff(starts))])
+    level = np.searchsorted(starts, t, side="right") - 1
+    joules = np.asarray(so_far[level] + levels[level] * (t - starts[level]), np.float64)
+    return EnergyCurve(t, joules, np.zeros(len(t) - 1, np.bool_))
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.01])
+def test_a_row_that_a_change_of_the_load_cuts_is_not_in_the_line(late_s: float) -> None:
+    """A square of 4 s, whose edges lie at the ends of windows of 1 s and within rows of 21 ms: 0.7 % before."""
+    edges = np.arange(0.0, 120.0, 2.0)
+    watts = np.asarray(np.where(np.arange(60) % 2 == 0, 60.0, 200.0), np.float64)
+    reference = _curve(np.arange(2.0, 118.0, 0.05), edges, watts)
+    sensor = _curve(np.arange(2.013, 118.0, 0.021), edges + late_s, 0.95 * watts + 5.0)
+    nominal = np.arange(3.0, 117.0)
+    ends = calm_ends([sensor, reference], nominal - 0.25, nominal + 0.25, nominal)
+    shown, true = (curve.mean_watts(ends[:-1], ends[1:]) for curve in (sensor, reference))
+    line = agreement(shown, true, reference.later(ends[:-1], ends[1:])).linear
+    assert line is not None
+    assert line.coefficients[1].contains(1.0 / 0.95)
+    assert line.coefficients[1].value == pytest.approx(1.0 / 0.95, rel=3e-4)
+
+
+def test_a_line_needs_workloads_that_differ() -> None:
+    rng = np.random.default_rng(3)
+    for reference in (100.0 + rng.normal(0.0, 0.1, 40), 100.0 + np.cumsum(rng.normal(0.0, 0.1, 40))):
+        found = agreement(np.asarray(97.0 + rng.normal(0.0, 0.1, 40), np.float64), np.asarray(reference, np.float64))
+        assert found.linear is None
+        assert found.quadratic is None
+        assert "(rms), by which a slope is" in found.declined["linear"]
+        assert found.ratio == pytest.approx(0.97, abs=0.01)
+    assert agreement(np.full(9, 50.0), np.full(9, 51.0)).linear is None
+
+
+def test_a_slope_is_held_whichever_of_the_two_scatters() -> None:
+    rng, held = np.random.default_rng(6), 0
+    for sensor_w, reference_w in ((10.0, 1.0), (1.0, 10.0), (10.0, 10.0)):
+        for _ in range(40):
+            truth = rng.uniform(50.0, 300.0, 60)
+            shown = truth + rng.normal(0.0, sensor_w, 60), 5.0 + 1.1 * truth + rng.normal(0.0, reference_w, 60)
+            line = agreement(*(np.asarray(w, np.float64) for w in shown)).linear
+            held += line is not None and line.coefficients[1].contains(1.1)
+    assert 108 <= held <= 120  # 95 % of 120, or more: which of the two scatters nobody told
+
+
 def test_coefficients_and_mean_errors_lie_in_their_intervals() -> None:
     rng, held, mean_w = np.random.default_rng(5), np.zeros(2), 1.5 * np.sqrt(2.0 / np.pi)
     sensor = np.linspace(60.0, 400.0, 25)
     for _ in range(200):
         found = agreement(sensor, 12.0 + 1.25 * sensor + rng.normal(0.0, 1.5, 25))
+        assert found.linear is not None
         held += found.linear.coefficients[1].contains(1.25), found.linear.mae_w.contains(mean_w)
     assert np.all((held >= 180) & (held <= 199)), held
