@@ -35,10 +35,6 @@ from pmtpy.io.write import Ending, Header, open_sink
 _ONE = 10  # Frames that are written again and again
 
 
-def _rss_mb(pid: int | str = "self") -> float:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
 def _timed(what: Callable[[], object], times: int) -> float:
     """Return the least processor seconds of some calls."""
     found = []

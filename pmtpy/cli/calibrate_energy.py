@@ -23,6 +23,7 @@ from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.cli.common import say
 from pmtpy.cli.page import Table, notes
 from pmtpy.cli.terminal import show
+from pmtpy.cli.values import add_json
 from pmtpy.core.calibration.matching import refuse_stranger
 from pmtpy.core.calibration.profile import RECORDED, Profile, parse_profile
 from pmtpy.core.channel import Identity
@@ -34,7 +35,7 @@ from pmtpy.lab.recorded import marked_load, power_column, read_file, read_series
 if TYPE_CHECKING:
     import pandas as pd
 
-_MOST_BLOCKS = 20  # blocks of a load; more are taken as one
+_MAX_BLOCKS = 20  # blocks of a load; more are taken as one
 _ANOTHER = 0.005  # share by which no sensor's update period differs from itself: it keeps within 0.1 %
 
 
@@ -56,7 +57,7 @@ def add_parser(what: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     energy.add_argument("--load", metavar="FILE", help="when the load was on; sharpens the result")
     energy.add_argument("--between", metavar="FROM,TO", help="seconds since the first row")
     energy.add_argument("--skip-broken", action="store_true", help="leave out lines that cannot be read")
-    energy.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
+    add_json(energy)
 
 
 def pair_of_numbers(text: str) -> tuple[float, float]:
@@ -211,6 +212,7 @@ def _intervals(
     inside = [
         (float(a), float(b)) for a, b in zip(load.on_s, load.off_s, strict=True) if a > first and b < last - lead_s
     ]
-    if len(inside) > _MOST_BLOCKS:
+    if len(inside) > _MAX_BLOCKS:
+        say(f"note: the {len(inside)} blocks of the load are taken as one; --between FROM,TO takes a part of them")
         return [(inside[0][0], inside[-1][1])]
     return inside or [(first + lead_s, last - lead_s)]

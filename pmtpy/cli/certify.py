@@ -16,6 +16,7 @@ from pmtpy.cli.common import add_options, check_writable, parse_options, say
 from pmtpy.cli.page import Kind, Line, Page, Table, note
 from pmtpy.cli.settings import load_settings
 from pmtpy.cli.terminal import is_terminal, show
+from pmtpy.cli.values import add_json
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.clock import duration_of, seconds_of
 from pmtpy.errors import CalibrationError, SinkError, TargetError
@@ -75,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--store", action="store_true", help="keep the profile where pmtpy looks for it when it opens this very device"
     )
-    parser.add_argument("--json", action="store_true", help="print the report as one JSON document")
+    add_json(parser)
     add_options(parser)
     parser.epilog = _EXAMPLES
 

@@ -16,7 +16,7 @@ from pmtpy.cli.common import add_options, parse_options, say
 from pmtpy.cli.page import Kind, Line, Page
 from pmtpy.cli.settings import load_settings
 from pmtpy.cli.terminal import is_terminal, show
-from pmtpy.cli.values import add_part, part_of
+from pmtpy.cli.values import add_json, add_part, part_of
 from pmtpy.core.clock import duration_of, seconds_of
 from pmtpy.errors import TargetError
 from pmtpy.io.read.cut import Cut
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--interval", type=seconds_of, metavar="TIME", help="mean time between polls of a sensor (default: 3ms or less)"
     )
     parser.add_argument("--skip-broken", action="store_true", help="leave out lines that cannot be read")
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
+    add_json(parser)
     add_part(parser)
     add_options(parser)
     procedures.add_arguments(parser)

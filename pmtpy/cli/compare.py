@@ -28,7 +28,7 @@ from pmtpy.cli.comparison_report import page
 from pmtpy.cli.dump import end_dumps
 from pmtpy.cli.stopping import Stop
 from pmtpy.cli.terminal import progress, show
-from pmtpy.cli.values import add_part, part_of, utc_offset
+from pmtpy.cli.values import add_part, add_reading, part_of
 from pmtpy.cluster.clocks import Clocks
 from pmtpy.core.clock import HOST_CLOCK, duration_of, seconds_of
 from pmtpy.core.markers import Span
@@ -91,10 +91,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="how often sensors that must be polled are polled (10ms, 100Hz)",
     )
-    add("--utc-offset", type=utc_offset, metavar="SECONDS", help="how far wall times without a zone are ahead of UTC")
+    add_reading(parser)
     add_part(parser, "the first FILE")
     add("--clocks", metavar="CLOCKS", help="put FILEs of several nodes on one axis, by what pmt.mpi.clocks wrote")
-    add("--skip-broken", action="store_true", help="leave out lines of FILEs that cannot be read")
     add("--json", action="store_true", help="print one JSON document; a command's stdout then goes to stderr")
     add("--output", metavar="FILE", help="write the report to FILE; a command's streams are then left alone")
     option = f"draw into PICTURE ({', '.join(SUFFIXES)}); or set an option of a backend, for all that have it"

@@ -18,7 +18,7 @@ from pmtpy.cli import config_pmd
 from pmtpy.cli.common import say
 from pmtpy.cli.page import Kind, Line, Page, Table, notes
 from pmtpy.cli.terminal import show
-from pmtpy.cli.values import count
+from pmtpy.cli.values import add_json, count
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.errors import FileFormatError, TargetError
 from pmtpy.sensor.registry import canonical, split_target
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--dry-run", action="store_true", help="show what would be stored, and store nothing")
     add("--reboot", action="store_true", help="reboot the board at the end")
     add("--dfu", action="store_true", help="reboot the board into its boot loader at the end")
-    add("--json", action="store_true", help="print one JSON document instead of the table")
+    add_json(parser)
     config_pmd.add_arguments(parser)
     parser.epilog = _EXAMPLES
 

@@ -11,7 +11,7 @@ from pmtpy.analysis.uncertainty.interval import Interval
 from pmtpy.analysis.uncertainty.recorded import recorded_uncertainties
 from pmtpy.cli.common import check_writable, say
 from pmtpy.cli.terminal import progress
-from pmtpy.cli.values import add_part, part_of, utc_offset
+from pmtpy.cli.values import add_part, add_reading, part_of
 from pmtpy.core.clock import seconds_of
 from pmtpy.core.rows import Floats
 from pmtpy.errors import TargetError
@@ -38,12 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="when the recording began, if it does not tell: 2026-01-31T12:00:00+01:00, or Unix seconds",
     )
-    parser.add_argument(
-        "--skip-broken", action="store_true", help="leave out lines that cannot be read, and say how many"
-    )
-    parser.add_argument(
-        "--utc-offset", type=utc_offset, metavar="SECONDS", help="how far wall times without a zone are ahead of UTC"
-    )
+    add_reading(parser)
     parser.add_argument(
         "--merge",
         metavar="TRACE",

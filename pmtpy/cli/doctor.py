@@ -21,6 +21,7 @@ from pmtpy.backends import rules
 from pmtpy.backends.machine import Machine
 from pmtpy.cli.page import Kind, Line, Page
 from pmtpy.cli.terminal import show
+from pmtpy.cli.values import add_json
 from pmtpy.core.channel import Derivation, Quantity
 from pmtpy.core.source import Discovery
 from pmtpy.core.state import State
@@ -55,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     add = parser.add_argument
     add("targets", nargs="*", metavar="TARGET", help="look at this backend or device only (repeatable)")
-    add("--json", action="store_true", help="print one JSON document instead of text")
+    add_json(parser)
     add("--no-open", action="store_true", help="open no sensor; only look for what would keep it from working")
     add(
         "--rules", action="store_true",

@@ -10,6 +10,7 @@ from pathlib import Path
 from pmtpy.cli.page import Line, Table, notes
 from pmtpy.cli.report import SPREAD
 from pmtpy.cli.terminal import show
+from pmtpy.cli.values import add_json
 from pmtpy.cluster.gather import gather
 from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.node import NodeEnergy
@@ -22,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.add_argument("folder", metavar="DIR", help="what 'pmtpy run --into DIR' wrote on each node, or its logs")
     parser.add_argument("--job", metavar="ID", help="the job, where DIR holds several")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_json(parser)
     parser.epilog = (
         "The status is 0 where the energy of every node is known, else 1.\n\n"
         "examples:\n"

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from pmtpy.cli.page import Kind, Line, Page
 from pmtpy.cli.terminal import show
+from pmtpy.cli.values import add_json
 from pmtpy.sensor.registry import Listing, list_sensors
 
 _REHEARSE = "NAME:virtual (for example powersensor3:virtual) rehearses one without its hardware."
@@ -16,7 +17,7 @@ _REHEARSE = "NAME:virtual (for example powersensor3:virtual) rehearses one witho
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
+    add_json(parser)
     parser.epilog = "examples:\n  pmtpy list\n  pmtpy list --json"
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from pmtpy.cli.common import say
-from pmtpy.cli.values import add_part, part_of, utc_offset
+from pmtpy.cli.values import add_part, add_reading, part_of
 from pmtpy.errors import TargetError
 from pmtpy.io.read.cut import Cut
 from pmtpy.plotting.interactive import MAX_DRAWN_ROWS, SUFFIX, write_html
@@ -33,12 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--channel", action="append", metavar="NAME", help="draw this power (may be given several times)"
     )
-    parser.add_argument(
-        "--skip-broken", action="store_true", help="leave out lines that cannot be read, and say how many"
-    )
-    parser.add_argument(
-        "--utc-offset", type=utc_offset, metavar="SECONDS", help="how far wall times without a zone are ahead of UTC"
-    )
+    add_reading(parser)
     add_part(parser, "the first FILE")
     parser.epilog = (
         "examples:\n  pmtpy plot run.csv -o run.png\n  pmtpy plot run.csv -o run.html\n"

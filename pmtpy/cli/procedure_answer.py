@@ -64,11 +64,6 @@ def progress(text: str) -> None:
         say(text)
 
 
-def is_virtual(target: str) -> bool:
-    """Whether a target is an emulated device."""
-    return ":virtual" in target
-
-
 def with_interval(e: Estimate, unit: str) -> str:
     """Write a value and its interval to the second digit of the interval's half."""
     places = 6 if not e.half_width > 0.0 else min(max(1 - math.floor(math.log10(e.half_width)), 0), 6)

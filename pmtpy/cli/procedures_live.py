@@ -9,7 +9,7 @@ from typing import Any
 from pmtpy.analysis.procedures.internal_rate import InternalRate, internal_rate
 from pmtpy.analysis.procedures.read_cost import SHOWN_PERCENTILES, ReadCost
 from pmtpy.cli.page import Kind, Line, Table, note
-from pmtpy.cli.procedure_answer import Answer, is_virtual, progress, recording_of, sensor_of, with_interval
+from pmtpy.cli.procedure_answer import Answer, progress, recording_of, sensor_of, with_interval
 from pmtpy.errors import TargetError
 from pmtpy.lab.procedures import (
     measure_pattern,
@@ -19,6 +19,7 @@ from pmtpy.lab.procedures import (
     ways_of,
 )
 from pmtpy.lab.recorded import power_column
+from pmtpy.sensor.registry import is_virtual
 
 _BAR = 40
 

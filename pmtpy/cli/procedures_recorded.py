@@ -15,7 +15,7 @@ from pmtpy.analysis.procedures.stability import stability
 from pmtpy.analysis.procedures.steps import steps_of
 from pmtpy.analysis.procedures.work import join
 from pmtpy.cli.page import Kind, Line, Page, Table, note
-from pmtpy.cli.procedure_answer import Answer, is_virtual, progress, recording_of, sensor_of, with_interval
+from pmtpy.cli.procedure_answer import Answer, progress, recording_of, sensor_of, with_interval
 from pmtpy.core.channel import TOTAL
 from pmtpy.errors import DeclinedError, TargetError
 from pmtpy.lab.hours import begin_of, measure_blocks, recorded_blocks
@@ -29,6 +29,7 @@ from pmtpy.lab.procedures import (
 from pmtpy.lab.recorded import power_column
 from pmtpy.lab.two_clocks import together
 from pmtpy.lab.work_log import read_work_log
+from pmtpy.sensor.registry import is_virtual
 
 
 def against(target: str, args: argparse.Namespace) -> Answer:

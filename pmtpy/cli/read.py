@@ -12,6 +12,7 @@ from pmtpy.cli import report
 from pmtpy.cli.common import add_targets, chosen_targets, opened
 from pmtpy.cli.page import Kind, Line, Table
 from pmtpy.cli.terminal import progress, show
+from pmtpy.cli.values import add_json
 from pmtpy.core.clock import duration_of
 from pmtpy.core.presentation import in_same_digits, number_or_none
 from pmtpy.core.state import State
@@ -26,7 +27,7 @@ _WATCH = "200ms"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     add_targets(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
+    add_json(parser)
     parser.add_argument(
         "--for",
         dest="duration",

@@ -55,6 +55,18 @@ def utc_offset(text: str) -> float:
     return value
 
 
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    """Add the options by which recordings are read."""
+    add = parser.add_argument
+    add("--skip-broken", action="store_true", help="leave out lines that cannot be read, and say how many")
+    add("--utc-offset", type=utc_offset, metavar="SECONDS", help="how far wall times without a zone are ahead of UTC")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json``."""
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
+
+
 def add_part(parser: argparse.ArgumentParser, of: str = "FILE") -> None:
     """Add the options that name a part of a recording."""
     add = parser.add_argument

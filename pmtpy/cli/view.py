@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pmtpy.cli.common import add_options, chosen_targets, opened, say
-from pmtpy.cli.values import size_of, utc_offset
+from pmtpy.cli.values import add_reading, size_of
 from pmtpy.cluster.clocks import Clocks
 from pmtpy.errors import TargetError
 
@@ -41,12 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " such as 20GB; default: 2GB, and a quarter of the room at most. What is older stays as means of 10 ms",
     )
     parser.add_argument("--clocks", metavar="CLOCKS", help="put FILEs of several nodes on one axis, by pmt.mpi.clocks")
-    parser.add_argument(
-        "--skip-broken", action="store_true", help="leave out lines of FILEs that cannot be read, and say how many"
-    )
-    parser.add_argument(
-        "--utc-offset", type=utc_offset, metavar="SECONDS", help="how far wall times without a zone are ahead of UTC"
-    )
+    add_reading(parser)
     parser.add_argument("--no-browser", action="store_true", help="print the address, and open no browser")
     parser.epilog = (
         "examples:\n"

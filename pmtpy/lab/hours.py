@@ -13,7 +13,7 @@ from pmtpy.core.channel import TOTAL
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock, ManualClock
 from pmtpy.core.rows import Floats
 from pmtpy.errors import TargetError
-from pmtpy.sensor.registry import create, opener, options_from_text, split_target
+from pmtpy.sensor.registry import create, is_virtual, opener, options_from_text, split_target
 from pmtpy.sensor.sensor import acquisition_of
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def measure_blocks(
 
     Raises TargetError, BackendUnavailableError: the target cannot be opened, or has no such channel.
     """
-    virtual = (split_target(target)[1] or "").startswith("virtual")
+    virtual = is_virtual(target)
     driven = ManualClock() if virtual else None
     at = driven or clock
     typed = {k: v for k, v in options_from_text(target, options).items() if k != "history_s"}

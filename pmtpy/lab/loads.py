@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _IDLE_S, _BLOCK_S, _PAUSE_S = 1.5, 3.0, 1.5
 _SHORT_S, _LONG_S = 0.012, 0.09  # of the random blocks: of the order of known windows and update periods
-_LEVELS_W = (60.0, 220.0)
+LEVELS_W = (60.0, 220.0)  # of virtual sensors: within what every emulated device shows
 _MATRIX = 2048  # a product takes about a millisecond on a GPU of 17 TFLOPS
 # Of a share of a GPU: one product of these for each multiprocessor that is to be busy. A library cuts a larger one into
 # parts for all of them.
@@ -81,7 +81,7 @@ class _Known:
 
 def virtual_watts(shares: Floats) -> Floats:
     """Return the power of a virtual device's world under shares of its load, watts."""
-    low, high = _LEVELS_W
+    low, high = LEVELS_W
     return np.asarray(low + (high - low) * shares, np.float64)
 
 
@@ -99,7 +99,7 @@ def virtual_load(
     levels = np.zeros(len(edges_s))
     levels[::2] = shares or _FULL_SHARE
     watts = virtual_watts(levels)
-    steps = [f"0={_LEVELS_W[0]:g}", *(f"{t:.6f}={w:.9g}" for t, w in zip(edges_s, watts, strict=True))]
+    steps = [f"0={LEVELS_W[0]:g}", *(f"{t:.6f}={w:.9g}" for t, w in zip(edges_s, watts, strict=True))]
     spec = "steps:" + ",".join(steps)
     world = shared_world(spec, clock=clock)
     edges = world.epoch_ns + np.round(np.round(edges_s, 6) * NS_PER_S).astype(np.int64)

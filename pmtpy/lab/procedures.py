@@ -27,10 +27,10 @@ from pmtpy.core.rows import Floats
 from pmtpy.core.source import Source, Timestamps
 from pmtpy.errors import TargetError
 from pmtpy.io.columns import mean_powers
-from pmtpy.lab.loads import fast_load
+from pmtpy.lab.loads import LEVELS_W, fast_load
 from pmtpy.lab.record import record
 from pmtpy.lab.traces import polls_alone
-from pmtpy.sensor.registry import create, opener, options_from_text, split_target
+from pmtpy.sensor.registry import create, is_virtual, opener, options_from_text, split_target
 
 if TYPE_CHECKING:
     import threading
@@ -44,7 +44,6 @@ _WAYS: Mapping[str, Mapping[str, Mapping[str, str]]] = types.MappingProxyType(
 _AS_MEASURED = "as measured"
 _STAMPED_POLL_S = 0.005  # a sensor that stamps its updates is asked so often, at the most
 _CRYSTALS = 1e-4  # two of 50 millionths each: by so much the stamps of a device may run off the host's clock
-_LEVELS_W = (60.0, 220.0)
 _PATTERN_POLL_NS = 10_000_000  # a pattern of up to 10 Hz or so is looked for
 _FEWEST_WINDOWS = 2
 
@@ -166,11 +165,11 @@ def measure_pattern(
     """
     import threading
 
-    name, device = split_target(target)
-    virtual = device is not None and device.startswith("virtual")
+    name, _ = split_target(target)
+    virtual = is_virtual(target)
     maker: AbstractContextManager[object] = nullcontext()
     if virtual:
-        low, high = _LEVELS_W
+        low, high = LEVELS_W
         options = {**options, "load": f"square:low={low:g},high={high:g},hz={load_hz!r}"}
     elif name in {"nvml", "amdsmi"}:
         msg = (

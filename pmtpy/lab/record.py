@@ -21,13 +21,13 @@ from pmtpy.core.rows import Floats, Ints
 from pmtpy.core.source import Source
 from pmtpy.errors import DeclinedError, TargetError
 from pmtpy.lab.loads import Maker, cpu_load, gpu_load, schedule, virtual_load
-from pmtpy.sensor.registry import canonical, opener, options_from_text, split_target
+from pmtpy.sensor.registry import canonical, is_virtual, opener, options_from_text, split_target
 
 _SLOWEST_S, _FASTEST_S = 0.003, 0.0002
 _POLLS_PER_REFRESH = 12.0
 _LEADS_S = (0.0, 3.0, 12.0, 48.0)  # by which the load of a virtual device waits for the sensors, one after the other
 _GPUS = {"amdsmi", "nvml"}
-_VIRTUAL, _PROCESSORS = "virtual", "processors"
+_PROCESSORS = "processors"
 # Options of every opened sensor, of which the register that is characterised knows nothing.
 OF_SENSORS: Mapping[str, str] = types.MappingProxyType(
     {
@@ -259,7 +259,7 @@ class _Asked:
         name, device = split_target(target)
         loaded, options = _loaded(target), self.targets[target]
         if loaded not in makers or loaded != _PROCESSORS:
-            makers[loaded], options = _maker(name, device, options, blocks, self.clock)
+            makers[loaded], options = _maker(target, options, blocks, self.clock)
         source = opener(name, device)(device, clock=self.clock, **options_from_text(target, options))
         held.callback(source.close)
         channels = _direct(source, target)
@@ -291,22 +291,20 @@ class _Asked:
 
 def _loaded(target: str) -> str:
     """Return what is loaded for a target: its own device, or the processors."""
-    name, device = split_target(target)
-    alone = name in _GPUS or (device is not None and device.startswith(_VIRTUAL))
-    return target if alone else _PROCESSORS
+    return target if split_target(target)[0] in _GPUS or is_virtual(target) else _PROCESSORS
 
 
 def _maker(
-    name: str,
-    device: str | None,
+    target: str,
     options: Mapping[str, str],
     blocks: tuple[Floats, Sequence[float]],
     clock: Clock,
 ) -> tuple[Maker, Mapping[str, str]]:
     """Return who makes the load, and the options with which the source is then opened."""
     edges_s, shares = blocks
-    if device is not None and device.startswith(_VIRTUAL):
+    if is_virtual(target):
         return virtual_load(options, edges_s, clock, shares)
+    name, device = split_target(target)
     if name in _GPUS:
         return gpu_load(device, edges_s, clock, shares), options
     return cpu_load(edges_s, clock, shares), options

@@ -33,8 +33,8 @@ class Rows:
 class _Slices:
     """Stretches of equal length: their last instant, the energy then, and the least, mean and greatest values."""
 
-    def __init__(self, lines: int, powers: int, seconds: float, kept_s: float) -> None:
-        self._seconds, self._kept_s = seconds, kept_s
+    def __init__(self, lines: int, powers: int, seconds: float) -> None:
+        self._seconds = seconds
         values = (lines, np.float32)
         self.table = Table({"t": (1, np.float64), "joules": (powers, np.float64), "low": values, "mean": values,
                             "high": values})  # fmt: skip
@@ -83,8 +83,8 @@ class Grown:
             "values": (lines, np.float32),
         }
         self._raw = Table(kinds, most_bytes)
-        self._fine = _Slices(lines, powers, FINE_S, _FINE_KEPT_S)
-        self._coarse = _Slices(lines, powers, _COARSE_S, np.inf)
+        self._fine = _Slices(lines, powers, FINE_S)
+        self._coarse = _Slices(lines, powers, _COARSE_S)
         self._rows_waiting = self._slices_waiting = 0  # at the end, that are in no slice yet
 
     def append(self, t: Floats, values: Array, joules: Floats) -> None:

@@ -43,7 +43,6 @@ class Overview:
     last: float
     first_joules: Floats  # shape (p,); energies at the first row
     slices: Slices
-    slice_s: float  # how long a slice is; 0: each is a row
     marks: Sequence[tuple[float, str]]  # (time, label)
     gaps: Sequence[tuple[float, float, int]]  # (start, end, rows lost)
     rows: int
@@ -173,7 +172,6 @@ def _of_jls(recording: OpenRecording, file: JlsFile, most: int | None) -> Overvi
         float(seconds(end - 1)),
         np.array([float(file.energies(f"{n}_J", np.array([begin]))[0]) for n in energies]),
         made,
-        step / file.rate,
         [(float(seconds(at)), text) for at, text in marks],
         gaps,
         int((recording.part.whole and file.facts.get("rows")) or end - begin - missing.sum()),
@@ -210,7 +208,6 @@ def _finished(slicer: Slicer, facts: dict[str, Any], drawn: list[str], energies:
         slicer.newest,
         slicer.first_joules,
         made,
-        slicer.width_s,
         slicer.marks,
         slicer.gaps,
         int(made.rows.sum()),

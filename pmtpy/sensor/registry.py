@@ -117,6 +117,11 @@ def split_target(target: str) -> tuple[str, str | None]:
     return name, device or None
 
 
+def is_virtual(target: str) -> bool:
+    """Whether a target is a device of an emulated world: ``nvml:virtual``, ``rapl:virtual2``."""
+    return (split_target(target)[1] or "").startswith(VIRTUAL)
+
+
 def backend_of(name: str) -> Backend:
     """Return the row for a name or an alias.
 

@@ -15,11 +15,10 @@ from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 
 AVERAGES = (1, 4, 16, 64, 128, 256, 512, 1024)
 TIMES_US = (140, 204, 332, 588, 1100, 2116, 4156, 8244)
-_FULL_AMPERES = 20.0
 # 4 milliohm of 1 % (the commonest; none is stated), and 0.1 % of the chip for current and for voltage: rectangular.
 _GAIN_U = math.hypot(0.01, 0.001, 0.001) / math.sqrt(3.0)
 _OFFSET_A = 2.5e-3 / math.sqrt(3.0)  # 10 uV of the INA226's input (data sheet) over 4 milliohm
-_MAX_W = 1.1 * 720.0
+_MAX_W = 1.1 * 36.0 * 20.0  # the ends of both ranges, and a tenth
 _REFERENCE = "INA226 data sheet; Tinkerforge voltage-current-v2-bricklet, software/src/ina226.c"
 
 
