@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pmtpy.analysis.characterisation.registers import CounterMoves, Standing
-from pmtpy.analysis.signal.estimate import NOTHING, Estimate, written
+from pmtpy.analysis.signal.estimate import NOTHING, as_json, written
 from pmtpy.cli.common import say
 from pmtpy.cli.page import Kind, Line, Table, note
 from pmtpy.cli.procedure_answer import Answer, progress, recording_of, sensor_of
@@ -128,18 +128,18 @@ def _standing(standing: Standing) -> dict[str, Any]:
     clock, kernel, moves = standing.clock, standing.kernel, standing.moves
     bound = {"value": None, "low": 0.0, "high": 1e3 * standing.bound_s} if standing.bound_s is not None else None
     return {
-        "update_period_ms": bound if clock is None else _json(clock.period_s, 1e3),
-        "phase_ms": _json(standing.phase_s, 1e3),
-        "slide_ppm": _json(standing.slide, _MILLION),
-        "lag_ms": _json(standing.lag_s, 1e3),
-        "behind_ms": _json(standing.behind_s, 1e3),
-        "ratio": _json(standing.ratio),
+        "update_period_ms": bound if clock is None else as_json(clock.period_s, 1e3),
+        "phase_ms": as_json(standing.phase_s, 1e3),
+        "slide_ppm": as_json(standing.slide, _MILLION),
+        "lag_ms": as_json(standing.lag_s, 1e3),
+        "behind_ms": as_json(standing.behind_s, 1e3),
+        "ratio": as_json(standing.ratio),
         "kernel": None
         if kernel is None
         else {
             "family": kernel.family,
-            "window_ms": _json(kernel.spans("window_s"), 1e3),
-            "tau_ms": _json(kernel.spans("tau_s"), 1e3),
+            "window_ms": as_json(kernel.spans("window_s"), 1e3),
+            "tau_ms": as_json(kernel.spans("tau_s"), 1e3),
         },
         "counter": None
         if moves is None
@@ -148,11 +148,7 @@ def _standing(standing: Standing) -> dict[str, Any]:
             "range_j": moves.range_j,
             "wraps": moves.wraps,
             "restarts": moves.restarts,
-            "count_age_ms": _json(standing.count_age_s, 1e3),
+            "count_age_ms": as_json(standing.count_age_s, 1e3),
         },
         "declined": dict(standing.declined),
     }
-
-
-def _json(estimate: Estimate | None, factor: float = 1.0) -> dict[str, float] | None:
-    return None if estimate is None else estimate.scaled(factor).as_dict()

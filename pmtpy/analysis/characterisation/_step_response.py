@@ -15,7 +15,6 @@ import numpy as np
 
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOXCAR, ONE_POLE, KernelFit
 from pmtpy.analysis.signal.estimate import Z95, Estimate, robust_sd
-from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
@@ -43,11 +42,6 @@ class StepResponse:
     # From the load's start to the update that passes 50 %; the interval reaches back to the update before, since the
     # response passed 50 % somewhere between. None where the load's start is not known.
     delay_s: Estimate | None
-    resolution_s: float  # the update period
-    # levels before and after, as read
-    idle_w: float
-    plateau_w: float
-    meter_rise_s: float | None  # the same rise as the meter saw it
     note: str  # what limits the result
 
 
@@ -109,7 +103,7 @@ def fit_step(
     end_s: float,
     *,
     started: bool = True,
-    meter: PowerTrace | None = None,
+    metered: bool = False,
     fit: KernelFit | None = None,
     early_s: float = 0.0,
 ) -> StepResponse:
@@ -123,8 +117,8 @@ def fit_step(
         The block, on the clock of the updates.
     started : bool
         Whether ``start_s`` is the load's own stamp; else no delay is given.
-    meter : PowerTrace, optional
-        The reference meter on the same clock.
+    metered : bool
+        Whether the kernel was fitted to a meter: else a slow load is taken for a slow sensor.
     fit : KernelFit, optional
         The kernel of the sensor: a slow rise is called what its odds say.
     early_s : float
@@ -145,7 +139,7 @@ def fit_step(
     blur = [_blur(after.t_s, share, q, noise / (plateau - idle)) for q in (0.1, 0.5, 0.9)]
     spread = max(gap[0], gap[2]) * _TRIANGLE_95 + Z95 * math.hypot(updates.jitter_s, blur[0], blur[2])
     kind, note = _kind(after, at, start_s if started else None, fit)
-    if meter is None:
+    if not metered:
         note = note or "without a meter the load's own ramp cannot be told from the sensor's"
     delay = float(after.t_s[at[1]] - start_s)
     earliest = delay - math.hypot(0.975 * gap[1], Z95 * blur[1])
@@ -154,10 +148,6 @@ def fit_step(
         kind,
         Estimate(rise, max(0.0, rise - spread), rise + spread),
         Estimate(delay, max(0.0, earliest), latest) if started else None,
-        updates.period_s,
-        idle,
-        plateau,
-        _meter_rise(meter, (start_s, end_s)),
         note,
     )
 
@@ -196,22 +186,6 @@ def _steady(before: Floats, late: Floats) -> bool:
     if not len(before) or len(late) <= 3:
         return True  # too few to tell
     return robust_sd(late) <= _STEADY * abs(float(np.median(late) - np.median(before)))
-
-
-def _meter_rise(meter: PowerTrace | None, block: tuple[float, float]) -> float | None:
-    """Return the meter's own rise."""
-    if meter is None or block[0] - 0.5 < meter.start_s or block[1] > meter.end_s:
-        return None
-    respond = Responder(meter)
-    t = np.arange(block[0] - 0.2, min(block[0] + 2.0, block[1]), 1e-3)
-    fast = respond(t, 5e-3, 0.0)
-    low = float(np.median(respond(np.linspace(block[0] - 0.5, block[0] - 0.05, 50), 5e-3, 0.0)))
-    late = np.linspace(block[0] + _PLATEAU_S[0], min(block[0] + _PLATEAU_S[1], block[1]), 200)
-    high = float(np.median(respond(late, 5e-3, 0.0)))
-    if high <= low:
-        return None
-    share = (fast - low) / (high - low)
-    return float(t[np.argmax(share >= 0.9)] - t[np.argmax(share >= 0.1)])
 
 
 def _kind(after: Updates, at: list[int], start_s: float | None, fit: KernelFit | None) -> tuple[str, str]:

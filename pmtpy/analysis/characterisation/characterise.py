@@ -119,7 +119,7 @@ def characterise(
         tied = found.attempt("meter", lambda: _meter_on_host(found, meter, load, updates))
     clock, curve = tied or (None, None)
     fit = found.attempt("kernel", lambda: _kernel(found, updates, load, tied, lattice))
-    step = found.attempt("step", lambda: _step(updates, load, curve, fit, lattice.poll_s))
+    step = found.attempt("step", lambda: _step(updates, load, fit, lattice.poll_s, metered=curve is not None))
     hosted = polls.absolute == load.absolute if load is not None else one_clock
     offset = _offset(found, fit, clock, hosted=hosted)
     transfer = _transfer(found, updates, curve, fit, clock)
@@ -243,13 +243,13 @@ def _met(moving: PowerTrace, fixed: PowerTrace, reach_s: float | None, step_s: f
 
 
 def _step(
-    updates: Updates, load: LoadIntervals | None, meter: PowerTrace | None, fit: KernelFit | None, poll_s: float
+    updates: Updates, load: LoadIntervals | None, fit: KernelFit | None, poll_s: float, *, metered: bool
 ) -> StepResponse:
     if load is None:
         start, end = find_block(updates)
         return fit_step(updates, start, end, started=False, fit=fit or _kernel_of_block(updates, start, end))
     block = highest_block(updates, long_blocks(load))
-    return fit_step(updates, *block, meter=meter, fit=fit, early_s=_EARLY_SHARE * poll_s)
+    return fit_step(updates, *block, metered=metered, fit=fit, early_s=_EARLY_SHARE * poll_s)
 
 
 def _kernel_of_block(updates: Updates, start_s: float, end_s: float) -> KernelFit | None:

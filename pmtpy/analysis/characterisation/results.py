@@ -10,14 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from pmtpy.analysis.characterisation._step_response import StepResponse
 from pmtpy.analysis.characterisation.gain import Transfer
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, Shape
 from pmtpy.analysis.clocking import PublishingClock
 from pmtpy.analysis.correction.energy import EnergyComparison
-from pmtpy.analysis.signal.estimate import Z95, Estimate
+from pmtpy.analysis.signal.estimate import Z95, Estimate, as_json
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
@@ -51,8 +49,7 @@ class Series:
         """
         if self.joules is None:
             return PowerTrace.from_samples(self.t_s, self.watts).read_at(self.t_s)
-        moved = np.concatenate([[True], np.diff(self.joules) != 0.0])  # a counter that rests has not used less power
-        return PowerTrace.from_energy(self.t_s[moved], self.joules[moved]).read_at(self.t_s)
+        return PowerTrace.of_counter(self.t_s, self.joules).read_at(self.t_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,19 +118,19 @@ class Characterisation:
             "update_period_ms": self._period(),
             "step": {
                 "kind": step.kind if step else None,
-                "rise_ms": _json(step.rise_s if step else None, 1e3),
-                "delay_ms": _json(step.delay_s if step else None, 1e3),
+                "rise_ms": as_json(step.rise_s if step else None, 1e3),
+                "delay_ms": as_json(step.delay_s if step else None, 1e3),
             },
             "kernel": {
                 "family": kernel.family if kernel else AMBIGUOUS,
-                "window_ms": _json(kernel.spans("window_s") if kernel else None, 1e3),
-                "tau_ms": _json(kernel.spans("tau_s") if kernel else None, 1e3),
-                "offset_ms": _json(self.offset_s, 1e3),
-                "lag_ms": _json(self.lag_s, 1e3),
+                "window_ms": as_json(kernel.spans("window_s") if kernel else None, 1e3),
+                "tau_ms": as_json(kernel.spans("tau_s") if kernel else None, 1e3),
+                "offset_ms": as_json(self.offset_s, 1e3),
+                "lag_ms": as_json(self.lag_s, 1e3),
                 "candidates": _candidates(kernel, self._tie_s()) if kernel else [],
             },
-            "gradient": _json(transfer.gain if transfer else None),
-            "intercept_w": _json(transfer.intercept_w if transfer else None),
+            "gradient": as_json(transfer.gain if transfer else None),
+            "intercept_w": as_json(transfer.intercept_w if transfer else None),
             "energy": {name: _energy(comparison) for name, comparison in self.energy.items()},
             "declined": dict(self.declined),
         }
@@ -152,21 +149,17 @@ def _candidates(fit: KernelFit, tie_s: float | None) -> list[dict[str, Any]]:
 def _shape(shape: Shape, tie_s: float | None) -> dict[str, Any]:
     """Return what one family says; no offset and no lag where nothing ties the clocks."""
     return {
-        "window_ms": _json(shape.window_s and _not_negative(shape.window_s), 1e3),
-        "tau_ms": _json(shape.tau_s and _not_negative(shape.tau_s), 1e3),
-        "offset_ms": _json(None if tie_s is None else shape.offset_s.widened(tie_s), 1e3),
-        "lag_ms": _json(None if tie_s is None else shape.lag_s.widened(tie_s), 1e3),
-        "gradient": _json(shape.gain),
-        "intercept_w": _json(shape.intercept_w),
+        "window_ms": as_json(shape.window_s and _not_negative(shape.window_s), 1e3),
+        "tau_ms": as_json(shape.tau_s and _not_negative(shape.tau_s), 1e3),
+        "offset_ms": as_json(None if tie_s is None else shape.offset_s.widened(tie_s), 1e3),
+        "lag_ms": as_json(None if tie_s is None else shape.lag_s.widened(tie_s), 1e3),
+        "gradient": as_json(shape.gain),
+        "intercept_w": as_json(shape.intercept_w),
     }
 
 
 def _not_negative(width: Estimate) -> Estimate:
     return replace(width, low=max(width.low, 0.0))
-
-
-def _json(estimate: Estimate | None, factor: float = 1.0) -> dict[str, float] | None:
-    return estimate.scaled(factor).as_dict() if estimate is not None else None
 
 
 def _energy(comparison: EnergyComparison) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def prepare(trace: Trace) -> Prepared:
         raise DeclinedError(msg)
     summed = how is not EnergyMethod.TRAPEZOID and trace.joules is not None
     if summed and trace.joules is not None:
-        curve = PowerTrace.from_energy(*_moves(*tidy(trace.t_s, trace.joules)))
+        curve = PowerTrace.of_counter(*tidy(trace.t_s, trace.joules))
     else:
         curve = PowerTrace.from_samples(t, watts)
     plain = Updates(np.arange(len(t)), t, watts, float(np.median(np.diff(t))))
@@ -110,12 +110,6 @@ def prepare(trace: Trace) -> Prepared:
         ready.updates = update_series(t, watts, found)
         ready.shape = PowerTrace.from_samples(ready.updates.t_s, ready.updates.watts).read_at(t, shown_s)
     return ready
-
-
-def _moves(t: Floats, joules: Floats) -> tuple[Floats, Floats]:
-    """Return the rows in which a counter moved: one that stood still while others were read used no less power."""
-    moved = np.concatenate([[True], np.diff(joules) != 0.0])
-    return t[moved], joules[moved]
 
 
 def _lattice(trace: Trace, t: Floats, watts: Floats) -> PublishingClock:

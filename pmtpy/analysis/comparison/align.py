@@ -81,8 +81,6 @@ class Alignment:
         How much faster its clock runs, relative; None where the clocks are one.
     middle_s : float
         Middle of what both recorded, on the reference's clock.
-    overlap_s : float
-        Length of what both recorded.
     width_s : Estimate
         Over how much more time the curve averages than the reference; negative: over how much less.
     r2 : float
@@ -98,7 +96,6 @@ class Alignment:
     lag_s: Estimate
     rate: Estimate | None
     middle_s: float
-    overlap_s: float
     width_s: Estimate
     r2: float
     points: Points
@@ -149,7 +146,7 @@ def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False)
     shift, grain, repeats = _coarse(moving, reference, one_clock=one_clock)
     start = max(moving.start_s, reference.start_s - shift)
     end = min(moving.end_s, reference.end_s - shift)
-    cell = max(_spacing(moving), _spacing(reference), (end - start) / _CELLS)
+    cell = max(moving.cell_s, reference.cell_s, (end - start) / _CELLS)
     if end - start < _FEWEST_CELLS * cell:
         msg = (
             f"the curves have {max(end - start, 0.0):.3g} s in common, too little to align readings {cell:.3g} s apart"
@@ -176,7 +173,7 @@ def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False)
             " both recordings; of a load that comes again the lag would be off by whole periods"
         )
     points = _points(laid, middle, back=laid is back)
-    return Alignment(lag, rate, middle, end - start, width, 1.0 - laid.left, points, note, repeats)
+    return Alignment(lag, rate, middle, width, 1.0 - laid.left, points, note, repeats)
 
 
 def _points(laid: _Laid, middle_s: float, *, back: bool) -> Points:
@@ -194,10 +191,6 @@ def _up_to(repeats_s: float) -> str:
     return f"known up to whole periods of the load, {1e3 * repeats_s:.4g} ms"
 
 
-def _spacing(curve: PowerTrace) -> float:
-    return float(np.median(np.diff(curve.t_s[1:-1])))
-
-
 def _refuse_constant(name: str, curve: PowerTrace) -> None:
     watts = curve.watts()[1:-1]
     spread = float(np.quantile(watts, 0.98) - np.quantile(watts, 0.02)) if len(watts) else 0.0
@@ -212,7 +205,7 @@ def _coarse(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool) -> tu
     Seen finely, a sensor that averages over a period of its load does not look like the load at all; seen coarsely,
     both show when the load began and ended. So several grains are tried, and the finest that explains enough is taken.
     """
-    step = max(_spacing(moving), _spacing(reference)) / 2.0
+    step = max(moving.cell_s, reference.cell_s) / 2.0
     shorter = min(moving.end_s - moving.start_s, reference.end_s - reference.start_s)
     grains = [step * 4**i for i in range(5) if i == 0 or step * 4**i < shorter / 64.0]
     tried = [(g, correlogram(moving, reference, reach_s=MEETING_S if one_clock else None, step_s=g)) for g in grains]
@@ -256,7 +249,7 @@ def _period(moving: PowerTrace, reference: PowerTrace, grain: float) -> float:
     leaves so little in common is looked at, so nothing in their correlation tells.
     """
     found = [_repeats(curve, grain) for curve in (moving, reference)]
-    step = 2.0 * max(grain, _spacing(moving), _spacing(reference))
+    step = 2.0 * max(grain, moving.cell_s, reference.cell_s)
     both = [a for a in found[0] if any(abs(a - b) <= step for b in found[1])]
     return min(both, default=math.inf)
 
@@ -349,7 +342,7 @@ def _best(problem: Problem, about: tuple[float, float], cell: float) -> Fit:
 def _edges(slow: PowerTrace, span: tuple[float, float], cell: float) -> Floats:
     """Return cells between the curve's own knots: between these a counter tells its exact mean."""
     knots = slow.t_s[(slow.t_s >= span[0]) & (slow.t_s <= span[1])]
-    knots = knots[:: max(1, round(cell / _spacing(slow)))]
+    knots = knots[:: max(1, round(cell / slow.cell_s))]
     if len(knots) > _FEWEST_CELLS:
         return knots
     return np.linspace(*span, max(_FEWEST_CELLS, round((span[1] - span[0]) / cell)) + 1)

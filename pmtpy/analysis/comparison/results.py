@@ -17,7 +17,7 @@ from pmtpy.analysis.characterisation.gain import Transfer
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
 from pmtpy.analysis.clocking import Polling
 from pmtpy.analysis.comparison.align import Alignment
-from pmtpy.analysis.signal.estimate import NOTHING, Estimate, written
+from pmtpy.analysis.signal.estimate import NOTHING, Estimate, as_json, written
 from pmtpy.core.channel import Channel
 from pmtpy.core.markers import Span
 from pmtpy.core.presentation import html_notes, html_table, number_or_none
@@ -236,10 +236,6 @@ def _energy_cells(name: str, e: Energy, reference: str) -> tuple[str, ...]:
     return name, f"{e.joules:.6g}", f"{e.uncertainty_joules:.2g}", f"{e.watts:.6g}", difference, corrected
 
 
-def _json(estimate: Estimate | None, factor: float = 1.0) -> dict[str, float] | None:
-    return estimate.scaled(factor).as_dict() if estimate is not None else None
-
-
 def _sensor(s: Compared) -> dict[str, Any]:
     fit = s.kernel
     best = fit.best if fit is not None and fit.family != AMBIGUOUS else None
@@ -248,18 +244,18 @@ def _sensor(s: Compared) -> dict[str, Any]:
         "samples": s.samples,
         "seconds": s.seconds,
         "mean_w": s.mean_w,
-        "update_period_ms": _json(s.period_s, 1e3),
+        "update_period_ms": as_json(s.period_s, 1e3),
         "kernel": {
             "family": fit.family if fit is not None else AMBIGUOUS,
-            "window_ms": _json(best.window_s if best else None, 1e3),
-            "tau_ms": _json(best.tau_s if best else None, 1e3),
+            "window_ms": as_json(best.window_s if best else None, 1e3),
+            "tau_ms": as_json(best.tau_s if best else None, 1e3),
         },
-        "lag_ms": _json(s.lag_s, 1e3),
-        "clock_offset_ms": _json(s.clock.lag_s if s.clock is not None else None, 1e3),
+        "lag_ms": as_json(s.lag_s, 1e3),
+        "clock_offset_ms": as_json(s.clock.lag_s if s.clock is not None else None, 1e3),
         "clock_at_s": s.clock.middle_s if s.clock is not None else None,
-        "clock_rate": _json(s.clock.rate if s.clock is not None else None),
-        "gain": _json(s.transfer.gain if s.transfer is not None else None),
-        "offset_w": _json(s.transfer.intercept_w if s.transfer is not None else None),
+        "clock_rate": as_json(s.clock.rate if s.clock is not None else None),
+        "gain": as_json(s.transfer.gain if s.transfer is not None else None),
+        "offset_w": as_json(s.transfer.intercept_w if s.transfer is not None else None),
         "residual_w": number_or_none(s.residual_rms_w),
         "r2": s.transfer.r2 if s.transfer is not None else None,
         "declined": dict(s.declined),
@@ -287,7 +283,7 @@ def _energy(name: str, e: Energy, r: RegionEnergies) -> dict[str, Any]:
         "difference_percent": number_or_none(100.0 * e.difference),
         "sigmas": number_or_none(e.sigmas),
         "true_error_percent": number_or_none(100.0 * e.true_error(r.true_j)),
-        "corrected_joules": _json(e.corrected_j),
+        "corrected_joules": as_json(e.corrected_j),
         "coverage": e.coverage,
         "warnings": list(e.warnings),
     }

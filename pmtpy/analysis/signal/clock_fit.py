@@ -47,17 +47,8 @@ class ClockFit:
 
     def on_host(self, meter: PowerTrace) -> PowerTrace:
         """Return the meter's curve on the host's clock; power is kept, so energy follows the time."""
-        rate = self.rate.value if self.rate is not None else 0.0
-        offset = self.offset_s.value
-
-        def move(t: Floats) -> Floats:
-            return np.asarray((t - self.middle_s - offset) / (1.0 + rate) + self.middle_s, np.float64)
-
-        ends = move(np.array([meter.start_s, meter.end_s]))
-        joules, holes = meter.joules / (1.0 + rate), move(meter.holes_s)
-        return replace(
-            meter, t_s=move(meter.t_s), joules=joules, start_s=float(ends[0]), end_s=float(ends[1]), holes_s=holes
-        )
+        kept = 1.0 / (1.0 + (self.rate.value if self.rate is not None else 0.0))
+        return meter.shifted(-kept * self.offset_s.value, kept - 1.0, self.middle_s)
 
 
 def zone_shift(start_s: float, end_s: float, reference: PowerTrace) -> float:

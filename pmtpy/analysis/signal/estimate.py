@@ -177,6 +177,11 @@ def minimise(residuals: Callable[[Floats], Floats], start: Floats, steps: Floats
     return x
 
 
+def as_json(e: Estimate | None, factor: float = 1.0) -> dict[str, float] | None:
+    """Return value and interval in another unit, as the JSON of every verb has them."""
+    return e.scaled(factor).as_dict() if e is not None else None
+
+
 def written(e: Estimate | None, factor: float = 1.0) -> str:
     """Write a value with its half-width, both to the second digit of the latter."""
     if e is None:

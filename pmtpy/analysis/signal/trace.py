@@ -67,6 +67,12 @@ class PowerTrace:
         )
 
     @staticmethod
+    def of_counter(t_s: Floats, joules: Floats) -> PowerTrace:
+        """Make a curve of rows of a counter in order of time: one that rests has not used less power."""
+        moved = np.concatenate([[True], np.diff(joules) != 0.0])
+        return PowerTrace.from_energy(t_s[moved], joules[moved])
+
+    @staticmethod
     def of_load(load: LoadIntervals) -> PowerTrace:
         """Make a load that is 1 while it is on, and 0 else."""
         edges = load.edges
@@ -128,9 +134,9 @@ class PowerTrace:
         start, end = max(self.start_s, start_s), min(self.end_s, end_s)
         return replace(self, t_s=self.t_s[keep], joules=self.joules[keep], start_s=start, end_s=end)
 
-    def shifted(self, by_s: float, rate: float = 0.0) -> PowerTrace:
-        """Return the curve on another clock: ``t -> t (1 + rate) + by_s`` with the middle of the curve as zero."""
-        middle = (self.start_s + self.end_s) / 2.0
+    def shifted(self, by_s: float, rate: float = 0.0, about_s: float | None = None) -> PowerTrace:
+        """Return the curve on another clock: ``t -> t (1 + rate) + by_s`` with ``about_s``, or its middle, as zero."""
+        middle = (self.start_s + self.end_s) / 2.0 if about_s is None else about_s
 
         def move(t: Floats) -> Floats:
             return np.asarray((t - middle) * (1.0 + rate) + middle + by_s, np.float64)
