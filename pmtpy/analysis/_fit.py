@@ -18,13 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import Estimate, minimise, t95
+from pmtpy.analysis.signal.estimate import Estimate, t95
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
 
 _CELLS = 32
-_FINE_CELLS = 128
-_ROUNDED = 1e-12  # of its level: what is left of a power that does not move
 _ROWS_PER_CELL = 6  # fewer readings than that for a cell show its noise
 _FEWEST = 8
 _BEFORE, _AFTER = 3.0, 4.5  # standard deviations of the kernel, from its mean: an exponential has a long tail
@@ -129,48 +127,6 @@ def fit_free(
         len(at_s),
         freedom,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Rival:
-    """A kernel of a shape that is never named, fitted: what it says, and what it leaves."""
-
-    shape: str
-    gain: float
-    intercept_w: float
-    lag_s: float
-    residuals: Floats
-
-
-def fit_triangle(at_s: Floats, watts: Floats, reference: PowerTrace, *, lag_s: float, spread_s: float) -> Rival:
-    """Fit a triangle, which a boxcar behind a one-pole looks like; parameters as above."""
-    edges = np.asarray(lag_s + spread_s * np.linspace(-_BEFORE, _AFTER, _FINE_CELLS + 1), np.float64)
-    power = _cells(reference, at_s, edges)
-    # Of readings that tell nothing of it the search takes the width anywhere.
-    narrowest, widest = math.log((edges[1] - edges[0]) / _FINE_CELLS), math.log(_FINE_CELLS * (edges[-1] - edges[0]))
-
-    def width_of(theta: Floats) -> float:
-        return math.exp(min(max(float(theta[1]), narrowest), widest))
-
-    def solved(theta: Floats) -> tuple[float, float, Floats]:
-        weights = np.diff(_triangle(np.asarray((edges - theta[0]) / width_of(theta), np.float64)))
-        x = power @ weights / max(float(np.sum(weights)), 1e-9)
-        moving, level = x - np.mean(x), float(np.mean(x))
-        varies = float(np.max(np.abs(moving))) > _ROUNDED * max(abs(level), 1e-300)
-        gain = float(moving @ watts) / float(moving @ moving) if varies else 0.0
-        intercept = float(np.mean(watts)) - gain * level
-        return gain, intercept, np.asarray(watts - gain * x - intercept, np.float64)
-
-    width = spread_s * math.sqrt(24.0)  # of unit width it has the mean 1/2 and the variance 1/24
-    start, steps = np.array([lag_s - width / 2.0, math.log(width)]), np.array([0.01 * spread_s, 0.01])
-    theta = minimise(lambda moved: solved(moved)[2], start, steps)
-    gain, intercept, left = solved(theta)
-    return Rival("triangular", gain, intercept, float(theta[0] + width_of(theta) / 2.0), left)
-
-
-def _triangle(age: Floats) -> Floats:
-    age = np.clip(age, 0.0, 1.0)
-    return np.asarray(np.where(age < 0.5, 2.0 * age * age, 1.0 - 2.0 * (1.0 - age) ** 2), np.float64)
 
 
 def _cells(reference: PowerTrace, at_s: Floats, edges_s: Floats) -> Floats:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, MIN_UPDATES, ONE_POLE, TWO_POLE
+from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, MIN_UPDATES, ONE_POLE, TRIANGULAR, TWO_POLE
 from pmtpy.analysis.characterisation.model_selection import Fit
 from pmtpy.analysis.signal.clock_fit import RATE_SD
 from pmtpy.analysis.signal.correlogram import sampled
@@ -23,7 +23,8 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 PARAMETERS = ("offset", "window", "tau", "second", "wander", "rate")
-_WIDTHS = {BOXCAR: ["window"], ONE_POLE: ["tau"], BOTH: ["window", "tau"], TWO_POLE: ["tau", "second"]}
+_WIDTHS = {BOXCAR: ["window"], TRIANGULAR: ["window"], ONE_POLE: ["tau"], BOTH: ["window", "tau"]}
+_WIDTHS[TWO_POLE] = ["tau", "second"]
 # How much of the wander is believed before the readings say so: of a phase that is steady, all that polls at regular
 # intervals seem to show is their own.
 WANDER_SD = 0.5
@@ -275,7 +276,10 @@ def follow(problem: Problem, family: str, point: Floats, weights: Floats, captur
 def evaluate(problem: Problem, family: str, theta: Floats, weights: Floats) -> Fit:
     """Return the fit at parameters of the search: offset, logarithms of widths, wander, rate in standard deviations."""
     point = _unpack(problem, family, theta)
-    x = problem.filtered(point)
+    if family == TRIANGULAR:
+        x = problem.respond.triangle(problem.at(point), float(point[1]))
+    else:
+        x = problem.filtered(point)
     gain, intercept = linear(x, problem.y, weights)
     residuals = np.asarray(problem.y - gain * x - intercept, np.float64)
     loss = float(np.mean(weights * residuals**2))

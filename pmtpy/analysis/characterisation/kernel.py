@@ -9,7 +9,7 @@ from pmtpy.analysis.signal.estimate import Z95, Estimate
 from pmtpy.errors import DeclinedError
 
 BOXCAR, ONE_POLE, BOTH, AMBIGUOUS = "boxcar", "one-pole", "boxcar*one-pole", "ambiguous"
-TWO_POLE = "two-pole"  # of any two time constants: weighed, but never named
+TWO_POLE, TRIANGULAR = "two-pole", "triangular"  # of any two time constants: weighed, but never named
 MIN_UPDATES = 20  # fewer show no kernel, and no line
 _FINER = 4.0  # the reference must be sampled this much finer than the kernel, or the readings, to show it
 _EQUAL = 1.1  # clocks of two sensors with one period need not agree

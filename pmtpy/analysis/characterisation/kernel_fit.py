@@ -15,12 +15,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from pmtpy.analysis._fit import FreeShape, Rival, fit_free, fit_triangle
+from pmtpy.analysis._fit import FreeShape, fit_free
 from pmtpy.analysis.characterisation._covariance import Noise
 from pmtpy.analysis.characterisation._initial_guess import WIDEST, Grid, seeds
 from pmtpy.analysis.characterisation.description import describe, design_of, errors
 from pmtpy.analysis.characterisation.forward import Problem, polish, problem_of, widths_of
-from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, TWO_POLE, KernelFit, Shape
+from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, TRIANGULAR, TWO_POLE, KernelFit, Shape
 from pmtpy.analysis.characterisation.model_selection import (
     FEW_READINGS,
     MINOR,
@@ -155,17 +155,13 @@ def _chosen(problem: Problem, found: list[Fit], weights: Floats) -> tuple[Kernel
     least = min(found, key=lambda f: f.loss)
     noise, _ = errors(problem, least, design_of(problem, least)[1])
     at = np.asarray(problem.at(least.point) + least.offset, np.float64)
-    about = {"lag_s": least.lag, "spread_s": least.spread}
-    free = fit_free(at, problem.y, problem.reference, weights=weights, **about)
-    pair = polish(problem, TWO_POLE, dict(_crossed(least.point))[TWO_POLE], weights)
-    rivals = [
-        Rival(TWO_POLE, pair.gain, pair.intercept, pair.lag, pair.residuals),
-        fit_triangle(at, problem.y, problem.reference, **about),
-    ]
+    free = fit_free(at, problem.y, problem.reference, weights=weights, lag_s=least.lag, spread_s=least.spread)
+    starts = dict(_crossed(least.point))
+    rivals = [polish(problem, family, starts[family], weights) for family in (TWO_POLE, TRIANGULAR)]
     fit = choose(
         tuple(describe(problem, f) for f in found),
         {f.family: noise.misfit(problem.t, f.residuals) for f in found},
-        {f.family: pure_of(f) for f in [*found, pair]},
+        {f.family: pure_of(f) for f in [*found, *rivals]},
         [(r, noise.misfit(problem.t, r.residuals)) for r in rivals],
         len(problem.y),
     )
@@ -224,8 +220,8 @@ def _fits(problem: Problem, reference: PowerTrace, lead_s: float, within_s: floa
         # A minimum of one family is near one of another, unless the search missed it, or it lies beyond reach.
         if not (own := [f for f in fits if f.family == family]):
             continue
-        crossed = _crossed(min(own, key=lambda f: f.loss).point)
-        fits += [polish(rough, *start, even, fixed="wander") for start in crossed if start[0] not in (TWO_POLE, family)]
+        crossed = dict(_crossed(min(own, key=lambda f: f.loss).point))
+        fits += [polish(rough, f, crossed[f], even, fixed="wander") for f in (BOXCAR, ONE_POLE, BOTH) if f != family]
     limit = _HOPELESS * min(f.loss for f in fits)
     kept = []
     for family in (BOXCAR, ONE_POLE, BOTH):
@@ -248,7 +244,7 @@ def _distinct(problem: Problem, fits: list[Fit]) -> list[Fit]:
 def _crossed(point: Floats) -> list[tuple[str, Floats]]:
     """Return starts for the other families with the mean lag and the spread of a kernel.
 
-    A boxcar of width w has the variance ``w^2 / 12``, a one-pole ``tau^2``.
+    A boxcar of width w has the variance ``w^2 / 12``, a triangle ``w^2 / 24``, a one-pole ``tau^2``.
     """
     offset, window, tau, _, wander, rate = (float(p) for p in point)
     lag, sd = offset + window / 2.0 + tau, math.hypot(window / math.sqrt(12.0), tau)
@@ -258,6 +254,7 @@ def _crossed(point: Floats) -> list[tuple[str, Floats]]:
         (BOXCAR, np.array([lag - wide / 2.0, wide, 0.0, 0.0, wander, rate])),
         (ONE_POLE, np.array([lag - slow, 0.0, slow, 0.0, wander, rate])),
         (BOTH, np.array([lag - mixed_w / 2.0 - mixed_tau, mixed_w, mixed_tau, 0.0, wander, rate])),
+        (TRIANGULAR, np.array([lag - wide / math.sqrt(2.0), math.sqrt(2.0) * wide, 0.0, 0.0, wander, rate])),
         (TWO_POLE, np.array([lag - 1.4 * sd, 0.0, 0.8 * sd, 0.6 * sd, wander, rate])),
     ]
 

@@ -9,10 +9,10 @@ take the name away, or widen the intervals. Pure; docs/fit.md has the rules.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pmtpy.analysis._fit import FreeShape, Rival
+from pmtpy.analysis._fit import FreeShape
 from pmtpy.analysis.characterisation.kernel import (
     AMBIGUOUS,
     BOTH,
@@ -32,6 +32,7 @@ _CLEAR = 3.0  # of losses: beyond it a fit that is not plausible is believed
 _AS_LIKELY = 3.84  # chi-squared of one parameter, 95 %
 FEW_READINGS = 18.5  # square of what Student's t reaches by chance, 95 %, where two readings decide
 OUT_OF_QUESTION = 2.0 * math.log(NAMED)  # minus twice the log-likelihood beyond that of the best
+_COMMON = ("gain", "intercept_w", "offset_s", "lag_s")  # what each family has
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def choose(
     shapes: tuple[Shape, ...],
     misfits: dict[str, float],
     pure: dict[str, str],
-    rivals: list[tuple[Rival, float]],
+    rivals: list[tuple[Fit, float]],
     n: int,
 ) -> KernelFit:
     """Return the likeliest family with the odds of all of them; without a name if these are below 20 to 1.
@@ -95,14 +96,14 @@ def choose(
         Minus twice the log-likelihood of each.
     pure : mapping
         What each family is when a second width that does not matter is left out.
-    rivals : list of (Rival, float)
+    rivals : list of (Fit, float)
         Fits of shapes that are never named, and their misfits. What they make possible is in the intervals.
     n : int
         Readings.
     """
     # What one parameter more costs [S78].
-    cost = {family: misfit + math.log(n) * (family == BOTH) for family, misfit in misfits.items()}
-    cost |= {rival.shape: misfit + math.log(n) * (rival.shape == TWO_POLE) for rival, misfit in rivals}
+    cost = misfits | {rival.family: misfit for rival, misfit in rivals}
+    cost = {family: misfit + math.log(n) * (family in (BOTH, TWO_POLE)) for family, misfit in cost.items()}
     least = min(cost.values())
     share = {family: math.exp(-min(value - least, 700.0) / 2.0) for family, value in cost.items()}
     total = sum(share.values())
@@ -118,10 +119,8 @@ def choose(
     mine = sum(share[family] for family, alone in pure.items() if best.family in (family, alone)) / total
     # What is the best with a second width that does not matter says the same; of little belief, only where it lies.
     apart = [s for s in shapes if pure[s.family] != best.family or s.family == best.family]
-    others: list[tuple[float, Shape | Rival, bool]] = [
-        (share[s.family], s, share[s.family] * NAMED > total) for s in apart
-    ]
-    others += [(share[r.shape], r, False) for r, _ in rivals]
+    others = [(share[s.family], _says(s, itself=share[s.family] * NAMED > total)) for s in apart]
+    others += [(share[r.family], {"gain": r.gain, "intercept_w": r.intercept, "lag_s": r.lag}) for r, _ in rivals]
     fit = KernelFit(best.family, _spanning(best, others), tuple(sorted(shapes, key=lambda s: s.loss)), n, "", odds)
     if mine * (1.0 + NAMED) >= NAMED:
         return fit
@@ -267,7 +266,13 @@ def _doubt(best: Shape, near: list[Fit]) -> str:
     )
 
 
-def _spanning(best: Shape, others: list[tuple[float, Shape | Rival, bool]]) -> Shape:
+def _says(shape: Shape, *, itself: bool) -> dict[str, Estimate | float]:
+    """Return what a shape says of what does not depend on a family; without its own intervals unless ``itself``."""
+    said: dict[str, Estimate] = {name: getattr(shape, name) for name in _COMMON}
+    return {name: e if itself else e.value for name, e in said.items()}
+
+
+def _spanning(best: Shape, others: Sequence[tuple[float, Mapping[str, Estimate | float]]]) -> Shape:
     """Widen what does not depend on a family by what others say of it, each by the belief in it.
 
     Each as uncertain as the best, or, where that is said of it, as it is by itself.
@@ -276,23 +281,16 @@ def _spanning(best: Shape, others: list[tuple[float, Shape | Rival, bool]]) -> S
     def spanned(name: str) -> Estimate:
         own: Estimate = getattr(best, name)
         parts = [(1e-300, own)]
-        for share, other, itself in others:
-            found = getattr(other, name, None)
-            if isinstance(found, Estimate) and itself:
-                parts.append((share, found))
-            elif found is not None:
-                value = found.value if isinstance(found, Estimate) else found
-                parts.append((share, Estimate(value, value - own.half_width, value + own.half_width)))
+        for share, said in others:
+            found = said.get(name)
+            if isinstance(found, float):
+                found = Estimate(found, found - own.half_width, found + own.half_width)
+            parts += [(share, found)] if found is not None else []
         low, high = mixed(parts)
         return Estimate(own.value, min(low, own.value), max(high, own.value))
 
-    return replace(
-        best,
-        gain=spanned("gain"),
-        intercept_w=spanned("intercept_w"),
-        offset_s=spanned("offset_s"),
-        lag_s=spanned("lag_s"),
-    )
+    gain, intercept, offset, lag = (spanned(name) for name in _COMMON)
+    return replace(best, gain=gain, intercept_w=intercept, offset_s=offset, lag_s=lag)
 
 
 def pure_of(fit: Fit) -> str:

@@ -29,7 +29,8 @@ class OnePole:
     """The filter behind one curve, at rest until its first level ends. Keeps states for the last time constants."""
 
     def __init__(self, knots_s: Floats, watts: Floats) -> None:
-        self._t, self._p = knots_s, watts
+        self._begin_s, self._p = float(knots_s[1]), watts
+        self._t = np.asarray(knots_s - self._begin_s, np.float64)  # since an epoch, ages would be rounded
         self._usual_s = float(np.median(np.diff(knots_s)))
         self._whole: _Integrals | None = None
         self._cells: dict[float, _Cells] = {}
@@ -37,17 +38,28 @@ class OnePole:
 
     def __call__(self, at_s: Floats, tau_s: float) -> Floats:
         """Return the power behind the filter."""
+        at_s = np.asarray(at_s - self._begin_s, np.float64)
         length = 2.0 ** math.floor(math.log2(tau_s / _CELLS))
         if length < _WORTH * self._usual_s:
             x, i = self._state(tau_s, None), place(self._t, at_s)
             fade = np.exp(-np.maximum(at_s - self._t[i], 0.0) / tau_s)
             return np.asarray(self._p[i] + (x[i] - self._p[i]) * fade, np.float64)
+        whole = self._integrals()
+        if length not in self._cells:
+            self._cells[length] = _Cells.of(whole, length)
+        cells = self._cells[length]
+        return cells.behind(self._state(tau_s, cells), whole, at_s, tau_s)
+
+    def triangle(self, at_s: Floats, base_s: float) -> Floats:
+        """Return the mean power before each instant under a triangle, which is two boxcars of half its base."""
+        whole, half, at = self._integrals(), base_s / 2.0, at_s - self._begin_s
+        late, middle, early = (whole.at(np.asarray(at - age, np.float64))[1] for age in (0.0, half, base_s))
+        return np.asarray(whole.mean + (late - 2.0 * middle + early) / half**2, np.float64)
+
+    def _integrals(self) -> _Integrals:
         if self._whole is None:
             self._whole = _Integrals.of(self._t, self._p)
-        if length not in self._cells:
-            self._cells[length] = _Cells.of(self._whole, length)
-        cells = self._cells[length]
-        return cells.behind(self._state(tau_s, cells), self._whole, at_s, tau_s)
+        return self._whole
 
     def _state(self, tau_s: float, cells: _Cells | None) -> Floats:
         if tau_s not in self._states:
@@ -71,17 +83,20 @@ class _Integrals:
     def of(t: Floats, power: Floats) -> _Integrals:
         mean = float(np.mean(power[1:-1])) if len(power) > 2 else float(power[0])
         p, gaps = power - mean, np.diff(t)
-        once = np.concatenate([[0.0], np.cumsum(p * gaps)])
-        once -= once[1]
-        twice = np.concatenate([[0.0], np.cumsum((once[:-1] + p * gaps / 2.0) * gaps)])
-        return _Integrals(t, np.asarray(p, np.float64), once, twice - twice[1], mean)
+        # From the second knot on: the first lies so far off that sums from it would be rounded by what it adds.
+        rise = p * gaps
+        once = np.cumsum(np.append(-rise[0], rise))
+        area = (once[:-1] + rise / 2.0) * gaps
+        twice = np.cumsum(np.append(-area[0], area))
+        return _Integrals(t, np.asarray(p, np.float64), once, twice, mean)
 
     def at(self, t: Floats) -> tuple[Floats, Floats]:
         """Return both integrals at instants."""
         i = place(self.t, t)
-        since = t - self.t[i]
+        knot = np.maximum(i, 1)
+        since = t - self.t[knot]
         rise = self.p[i] * since
-        once, twice = self.once[i] + rise, self.twice[i] + (self.once[i] + rise / 2.0) * since
+        once, twice = self.once[knot] + rise, self.twice[knot] + (self.once[knot] + rise / 2.0) * since
         return np.asarray(once, np.float64), np.asarray(twice, np.float64)
 
 

@@ -195,5 +195,9 @@ class Responder:
         energy = self._energy(late) - self._energy(early) - tau_s * growth
         return np.asarray(energy / window_s, np.float64)
 
+    def triangle(self, at_s: Floats, base_s: float) -> Floats:
+        """Return the weighted mean power before each instant, by a triangle; parameters as above."""
+        return self._smooth.triangle(at_s, base_s)
+
     def _energy(self, t: Floats) -> Floats:
         return np.interp(t, self._t, self._c)

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pmtpy.analysis._fit import fit_free, fit_triangle
+from pmtpy.analysis._fit import fit_free
+from pmtpy.analysis.characterisation.forward import polish, problem_of
 from pmtpy.analysis.characterisation.gain import fit_transfer
-from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, TRIANGULAR, KernelFit
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates
@@ -102,8 +103,10 @@ def test_readings_that_tell_nothing_of_a_shape_take_its_width_nowhere(seed: int)
     power = np.where(t % rng.uniform(0.2, 3.0) < 0.4, 100.0, 50.0)
     reference = PowerTrace.from_samples(t, power)
     at, watts = np.sort(rng.uniform(2.0, 18.0, 200)), rng.normal(100.0, 20.0, 200)
-    rival = fit_triangle(at, watts, reference, lag_s=0.1, spread_s=float(rng.choice([0.001, 0.02, 0.1])))
-    assert np.isfinite([rival.gain, rival.intercept_w, rival.lag_s]).all()
+    problem = problem_of(Updates(np.arange(200), at, watts, 0.1), reference, metered=True)
+    width = float(rng.choice([0.005, 0.1, 0.5]))
+    rival = polish(problem, TRIANGULAR, np.array([0.05, width, 0.0, 0.0, 1.0, 0.0]), np.ones(200))
+    assert np.isfinite([rival.gain, rival.intercept, rival.lag]).all()
     assert float(np.std(rival.residuals)) == pytest.approx(20.0, rel=0.3)
 
 

@@ -89,6 +89,17 @@ def test_a_step_within_many_knots_follows_an_exponential_wherever_it_is_asked_fo
     assert Responder(curve)(at, 0.0, tau) == pytest.approx(low + (high - low) * passed, abs=5e-3)
 
 
+@pytest.mark.parametrize("since_s", [0.0, 1.7e9])
+@pytest.mark.parametrize("base_s", [0.004, 0.1, 1.0])
+def test_a_triangle_is_two_boxcars_of_half_its_base(base_s: float, since_s: float) -> None:
+    curve, _ = _switched()
+    curve = curve.shifted(since_s)
+    at = np.linspace(since_s + 0.2, since_s + 4.0, 301)
+    ages = (np.arange(4000) + 0.5) / 4000 * base_s / 2.0
+    twice = np.mean([Responder(curve)(np.asarray(at - age, np.float64), base_s / 2.0, 0.0) for age in ages], axis=0)
+    assert Responder(curve).triangle(at, base_s) == pytest.approx(twice, abs=1e-3 if since_s else 1e-5)
+
+
 def test_the_stretch_that_tells_most_is_where_the_readings_vary() -> None:
     watts = np.concatenate([np.full(50, 60.0), np.tile([60.0, 200.0], 10), np.full(50, 200.0)])
     whole = Updates(np.arange(120), np.arange(120) * np.float64(0.1), watts, 0.1)
