@@ -18,7 +18,6 @@ _SETTLED = 1e-6  # relative gain of a step below which a search has arrived
 Z95 = 1.959964  # two-sided 95 % of the normal distribution
 NOTHING = "-"  # stands where there is no estimate
 _MOST_PLACES = 4
-_HALVED = 40  # times, until an end is known to a part in a million million
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +63,7 @@ class Estimate:
 
 def mixed(parts: Sequence[tuple[float, Estimate]]) -> tuple[float, float]:
     """Return the 95 % interval of what is one of several estimates, each with its share of belief."""
+    from scipy.optimize import brentq
     from scipy.special import ndtr
 
     share, value, low, high = np.array([(p, e.value, e.low, e.high) for p, e in parts]).T
@@ -72,14 +72,9 @@ def mixed(parts: Sequence[tuple[float, Estimate]]) -> tuple[float, float]:
         off = x - value
         return float(share @ ndtr(Z95 * off / np.maximum(np.where(off < 0.0, value - low, high - value), 1e-300)))
 
-    ends = []
-    for level in (0.025, 0.975):
-        left, right = float(np.min(2.0 * low - value)), float(np.max(2.0 * high - value))
-        for _ in range(_HALVED):
-            middle = (left + right) / 2.0
-            left, right = (left, middle) if below(middle) > level * float(np.sum(share)) else (middle, right)
-        ends.append((left + right) / 2.0)
-    return ends[0], ends[1]
+    ends = np.nextafter([np.min(2.0 * low - value), np.max(2.0 * high - value)], [-math.inf, math.inf])
+    total = float(np.sum(share))
+    return brentq(lambda x: below(x) - 0.025 * total, *ends), brentq(lambda x: below(x) - 0.975 * total, *ends)
 
 
 def t95(freedom: float) -> float:
