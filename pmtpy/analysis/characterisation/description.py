@@ -83,9 +83,11 @@ def design_of(problem: Problem, fit: Fit) -> tuple[list[str], Floats]:
     columns = [problem.filtered(fit.point), np.ones(len(problem.y))]
     for name in names:
         step, at = np.zeros(len(PARAMETERS)), PARAMETERS.index(name)
-        step[at] = steps.get(name, 0.02 * float(fit.point[at]))
-        moved = problem.filtered(fit.point + step) - problem.filtered(fit.point - step)
-        columns.append(fit.gain * moved / (2.0 * step[at]))
+        # A share of a width that is next to nothing is lost in the rounding of stamps since an epoch.
+        step[at] = steps.get(name, max(0.02 * float(fit.point[at]), problem.step_s))
+        up, down = fit.point + step, fit.point - step
+        down[1:4] = np.maximum(down[1:4], 0.0)
+        columns.append(fit.gain * (problem.filtered(up) - problem.filtered(down)) / (up[at] - down[at]))
     design = np.stack(columns, axis=1)
     design[:, 2:] *= 1.0 - np.minimum(_scatter(problem, fit) / np.maximum(np.abs(design[:, 2:3]), 1e-300), 1.0) ** 2
     return ["gain", "intercept", *names], design

@@ -63,6 +63,16 @@ def test_a_clock_in_another_epoch_with_another_rate_is_found() -> None:
     assert found.on_own(inverse) == pytest.approx(found.on_own(found.on_reference(found.on_own(inverse))), abs=1e-5)
 
 
+@pytest.mark.parametrize("since_s", [0.0, 1.7e9])
+def test_two_counters_of_one_clock_are_laid_as_closely_since_any_epoch(since_s: float) -> None:
+    coarse, fine = np.arange(0.0, SECONDS, 0.05), np.arange(0.013, SECONDS, 0.021)
+    noise = np.cumsum(0.006 * np.random.default_rng(2).standard_normal(len(fine)))
+    moving = PowerTrace.from_energy(since_s + fine, np.asarray(load(2).joules(fine) + noise, np.float64))
+    found = align(moving, PowerTrace.from_energy(since_s + coarse, load(2).joules(coarse)), one_clock=True)
+    assert found.lag_s.contains(0.0)
+    assert found.lag_s.half_width < 0.001
+
+
 def test_stated_intervals_cover_the_truth() -> None:
     hits = 0
     trials = 60
