@@ -65,6 +65,18 @@ def test_a_slow_step_is_resolved() -> None:
     assert found.resolved
 
 
+@pytest.mark.parametrize("rest_tau", [2.5, 3.5])
+def test_a_sensor_that_is_on_its_way_when_the_load_switches_is_not_called_noisy(rest_tau: float) -> None:
+    """A low-pass: how much it lacks at the ends of plateaus is ``exp(-rest_tau)`` of what it began with."""
+    t = np.arange(0.0, 16.0 * rest_tau, 0.02)
+    since, up = t % rest_tau, (t // rest_tau).astype(int) % 2 == 0
+    off = 1.0 / (1.0 + np.exp(-rest_tau))  # of a load that has switched for ever
+    share = np.where(up, 1.0 - off * np.exp(-since), off * np.exp(-since))
+    noise = np.random.default_rng(1).normal(0.0, 0.2, len(t))
+    with pytest.raises(DeclinedError, match=r"on its way to one when it switches again; let it rest longer"):
+        steps_of(t, np.asarray(60.0 + 150.0 * share + noise, np.float64))
+
+
 @pytest.mark.parametrize(("tau_s", "half_s"), [(0.3, 2.0), (0.02, 0.2), (0.02, 0.1), (0.02, 0.08)])
 def test_the_levels_of_a_low_pass_are_what_its_plateaus_tend_to(tau_s: float, half_s: float) -> None:
     """Between 60 and 150 W; from 10 to 90 % a one-pole takes ``tau ln 9``."""

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import robust_sd
+from pmtpy.analysis.signal.estimate import bend_sd, robust_sd
 from pmtpy.analysis.signal.updates import tidy
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
 
-_FEWEST = 4
+_MIN_STEPS = 4
 _LOW, _HIGH = 0.1, 0.9
 _REST, _REST_READINGS = 0.1, 4  # a step rests where so many readings in a row stay within this share of it
 _BEYOND, _BEYOND_SHARE = 0.25, 0.1  # an overshoot is smaller, or shorter
@@ -59,7 +59,7 @@ def steps_of(t_s: Floats, watts: Floats) -> Steps:
     Raises DeclinedError: there are no two levels, or fewer than four steps between them, or a level between the two.
     """
     t, w = tidy(t_s, watts)
-    if len(w) < 4 * _FEWEST:
+    if len(w) < 4 * _MIN_STEPS:
         msg = f"{len(w)} readings are too few to see steps: record longer"
         raise DeclinedError(msg)
     middle = (np.percentile(w, 5) + np.percentile(w, 95)) / 2.0
@@ -74,6 +74,12 @@ def steps_of(t_s: Floats, watts: Floats) -> Steps:
             f"no two levels: {low:.4g} and {high:.4g} W are only {size:.3g} W apart, and readings scatter by "
             f"{noise:.3g} W; take a load that switches by more"
         )
+        if size > _LEVELS_APART_SD * bend_sd(w, 0.5):  # it is not their noise by which they do
+            msg = (
+                f"no two levels: readings lie all over {np.min(w):.4g} to {np.max(w):.4g} W and move from each to the "
+                "next: the load has more levels, or the sensor is on its way to one when it switches again; let it "
+                "rest longer at each of two"
+            )
         raise DeclinedError(msg)
     begin, end = _turns(w, low, high)
     low_end, high_end = (_level(w, begin, end, _SETTLED * size, up=up) for up in (False, True))
@@ -107,8 +113,8 @@ def _turns(w: Floats, low: float, high: float) -> tuple[Ints, Ints]:
     side = np.where(w <= low + _LOW * size, -1, np.where(w >= low + _HIGH * size, 1, 0))
     settled = np.flatnonzero(side)
     turns = np.flatnonzero(np.diff(side[settled]) != 0)
-    if len(turns) < _FEWEST:
-        msg = f"the recording has {len(turns)} steps, and a step response takes {_FEWEST}: record longer"
+    if len(turns) < _MIN_STEPS:
+        msg = f"the recording has {len(turns)} steps, and a step response takes {_MIN_STEPS}: record longer"
         raise DeclinedError(msg)
     return settled[turns], settled[turns + 1]
 
