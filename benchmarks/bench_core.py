@@ -22,10 +22,17 @@ from pmtpy.sensor.sensor import Sensor
 
 REPEATS = 7
 ROUNDS, CALLS = 500, 20
-_IMPORT = (
-    "import time; a = time.process_time(); import numpy; b = time.process_time(); import pmtpy; "
-    "c = time.process_time(); {use}; d = time.process_time(); print(1e3 * (c - b), 1e3 * (d - c), 1e3 * (b - a))"
-)
+_BEGIN = """
+import time
+marks = [time.process_time()]
+for step in (
+    "import numpy", "import pmtpy", "pmtpy.create", "import benchmarks.bench_core as bench; sensor = bench.opened()",
+    "pmtpy.region", "region = bench.one(sensor)", "region.total.uncertainty_joules",
+):
+    exec(step)
+    marks.append(time.process_time())
+print(*(1e3 * (b - a) for a, b in zip(marks, marks[1:])))
+"""
 
 
 class Counters(PolledSource):
@@ -67,15 +74,25 @@ class Power(PolledSource):
         """Nothing to release."""
 
 
-def import_ms() -> dict[str, dict[str, float]]:
-    """CPU milliseconds of the import above numpy, of the first use of create and region, and of numpy itself."""
-    rows = []
-    for _ in range(REPEATS):
-        code = _IMPORT.format(use="pmtpy.create; pmtpy.region")
-        out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-        rows.append([float(x) for x in out.split()])
-    names = ("import_pmtpy_ms", "first_use_ms", "import_numpy_ms")
-    return {name: spread([row[i] for row in rows]) for i, name in enumerate(names)}
+def opened() -> Sensor:
+    """Return an open sensor of one polled power."""
+    return Sensor(Power(), "first", HOST_CLOCK)
+
+
+def one(sensor: Sensor) -> pmt.Region:
+    """Measure a region of five readings or so."""
+    with pmt.region("first", sensor) as made:
+        time.sleep(0.05)
+    return made
+
+
+def begin_ms() -> dict[str, dict[str, float]]:
+    """CPU milliseconds of what a process does for the first time; of a region, what it loads, and what it does."""
+    run = [sys.executable, "-c", _BEGIN]
+    outs = [subprocess.run(run, capture_output=True, text=True, check=True).stdout for _ in range(REPEATS)]
+    rows = [[float(x) for x in out.split()] for out in outs]
+    names = ("import_numpy", "import_pmtpy", "load_create", "", "load_regions", "first_region", "first_judgement")
+    return {f"{name}_ms": spread([row[i] for row in rows]) for i, name in enumerate(names) if name}
 
 
 def bytecodes(action: Callable[[], object]) -> int:
@@ -152,7 +169,7 @@ def polling_share(sensors: int, seconds: float = 2.0) -> float:
 
 def main() -> None:
     """Take all figures."""
-    figures: dict[str, object] = dict(import_ms())
+    figures: dict[str, object] = dict(begin_ms())
     figures |= waiting()
     figures["cpu_share_of_64_sensors_at_100_hz"] = repeat(lambda: polling_share(64), 3)
     report(figures)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pmtpy.core.rows import Ints
+from pmtpy.core.rows import Ints, median
 
 # Crystals are within 50 millionths (data sheets of the usual kinds), so two of them differ by at most 1e-4.
 DRIFT = 1e-4
@@ -90,7 +90,7 @@ class Steps:
         steps = np.diff(stamps, prepend=self._last if self._last >= 0 else stamps[0])
         self._last = int(stamps[-1])
         if len(steps) >= self._least:
-            self._usual = float(np.median(steps[1:]))
+            self._usual = median(steps[1:])
         if not self._usual or steps.max() <= _GAP * self._usual:
             return None
         return np.where(steps > _GAP * self._usual, np.rint(steps / self._usual) - 1, 0).astype(np.int64)

@@ -11,7 +11,7 @@ from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock, seconds_of
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.markers import Span
 from pmtpy.core.response import Response
-from pmtpy.core.rows import Block, Floats, Frame, Ints, Layout, Point, Row
+from pmtpy.core.rows import Block, Floats, Frame, Ints, Layout, Point, Row, median
 from pmtpy.core.source import Discovery, PolledSource, Remarks, Source, Timestamps, Traits
 from pmtpy.core.state import State, joules, seconds, watts
 from pmtpy.errors import (
@@ -60,6 +60,7 @@ __all__ = [
     "Traits",
     "Verdict",
     "joules",
+    "median",
     "outermost",
     "seconds",
     "seconds_of",

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from pmtpy.core._arrays import Floats as Floats  # noqa: PLC0414  (every user of rows needs them)
 from pmtpy.core._arrays import Ints as Ints  # noqa: PLC0414
+from pmtpy.core._arrays import median as median  # noqa: PLC0414
 from pmtpy.core.channel import TOTAL, Channel, Derivation, EnergyMethod, outermost
 
 

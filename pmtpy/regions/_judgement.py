@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,8 +34,7 @@ _FORGOTTEN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """The energy of one channel and its judgement."""
 
     channel: Channel
@@ -53,12 +51,11 @@ class Found:
 
     def warned(self, warning: str) -> Found:
         """Say one thing more of it."""
-        budget = replace(self.budget, warnings=(*self.budget.warnings, warning))
-        return replace(self, budget=budget)
+        budget = self.budget._replace(warnings=(*self.budget.warnings, warning))
+        return self._replace(budget=budget)
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(NamedTuple):
     """What was found of every channel with energy, in order, and of their sum."""
 
     found: tuple[Found, ...]
@@ -232,7 +229,7 @@ def _held_against_part(whole: Found, part: Found, seconds: float) -> Found:
     )
     span = ("contradiction", math.hypot(excess, part.budget.uncertainty_joules))
     budget = UncertaintyBudget.of([span, *own.components], (*own.warnings, warning))
-    return replace(whole, uncovered_s=seconds, budget=budget)
+    return whole._replace(uncovered_s=seconds, budget=budget)
 
 
 def _held_against(counter: Found, powers: Sequence[Found], seconds: float) -> Found:
@@ -254,7 +251,7 @@ def _held_against(counter: Found, powers: Sequence[Found], seconds: float) -> Fo
     )
     span = ("contradiction", math.hypot(apart[0], power.budget.uncertainty_joules))
     warnings = (*own.warnings, warning) if contradicted else own.warnings
-    return replace(counter, budget=UncertaintyBudget.of([span, *own.components], warnings))
+    return counter._replace(budget=UncertaintyBudget.of([span, *own.components], warnings))
 
 
 def _known(budget: UncertaintyBudget) -> UncertaintyBudget:

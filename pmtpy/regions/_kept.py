@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,8 +30,7 @@ _MAX_CONTEXT_ROWS = 500  # at either end of a region: more tell nothing new of h
 _LATELY_S = 1.0  # how far back it is looked what a stream does
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """What all regions of one acquisition have in common."""
 
     layout: Layout
@@ -62,8 +61,7 @@ class Facts:
 _facts: weakref.WeakKeyDictionary[Acquisition, Facts] = weakref.WeakKeyDictionary()
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(NamedTuple):
     """What is known of an interval: what was integrated over it, the rows around it, and what its source remarks."""
 
     target: str

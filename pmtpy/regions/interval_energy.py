@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from pmtpy.core.channel import TOTAL, Channel
 from pmtpy.regions._judgement import Judgement, energies, judged
@@ -47,8 +47,7 @@ def interval_energy(
     return _recorded(kept, known, peaks, pending)
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(NamedTuple):
     """What is known of one channel before it is judged."""
 
     joules: float
@@ -124,8 +123,7 @@ def _total(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Trust:
+class _Trust(NamedTuple):
     """How far to trust the measurements of one interval; each is told when it is asked."""
 
     target: str

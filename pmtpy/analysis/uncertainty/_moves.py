@@ -7,12 +7,12 @@ it last moved; docs/uncertainty.md, "Edges".
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.core.rows import Floats
+from pmtpy.core.rows import Floats, median
 
 # A counter that has not moved for long before an edge is as old as that, or stands still: of that time nothing
 # is known. It may hold up to its power; the mean square of that is twice that of an age which is uniform.
@@ -24,8 +24,7 @@ _STEADY = 0.5  # share of the moves between which the load is taken to hold stil
 _CLEAN = 0.9  # share of the refresh period that two moves of a counter are apart at least
 
 
-@dataclass(frozen=True, slots=True)
-class Moves:
+class Moves(NamedTuple):
     """The rows that moved the counters of a group, among all rows."""
 
     all_t: Floats  # all rows, seconds from the start of the interval
@@ -95,7 +94,7 @@ def unstated_refresh_s(all_t: Floats, t: Floats, powers: Floats) -> float:
         gaps, powers = gaps[1:], powers[:, 1:]
     if not len(gaps):
         return 0.0
-    typical = float(np.median(gaps))
+    typical = median(gaps)
     periods = np.geomspace(_SHORTEST * typical, _LONGEST * typical, _PERIODS)[:, None]
     moved = np.log(np.minimum(1.0, gaps / periods)).sum(axis=1)
     before, after = gaps[:-1], gaps[1:]

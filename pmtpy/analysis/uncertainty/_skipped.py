@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pmtpy.analysis.uncertainty.channel_times import POLLED, SELDOM, STREAM_S
-from pmtpy.core.rows import Floats
+from pmtpy.core.rows import Floats, median
 
 _RESTED = 1.25  # refresh periods between the first and the last poll that found one value: one was skipped
 # Samples. A value that stands for longer is that of a load which rests, where values are often alike.
@@ -52,7 +52,7 @@ def skipped_joules(
     if not refresh_s or sample_s < STREAM_S or len(t) < 3:
         return [0.0] * len(powers)
     gaps = t[1:] - t[:-1]
-    polled = float(np.median(gaps)) < POLLED * refresh_s
+    polled = median(gaps) < POLLED * refresh_s
     if not polled and float(gaps.max()) <= SELDOM * sample_s:
         return [0.0] * len(powers)
     scale = sample_s * math.sqrt(0.25 if polled or held else 0.125)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,8 +53,7 @@ STANDSTILL = "standstill"  # the component of a counter that has never moved
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
-@dataclass(frozen=True, slots=True)
-class UncertaintyBudget:
+class UncertaintyBudget(NamedTuple):
     """The judgement of one energy."""
 
     # Standard uncertainty; a 95 % interval is ``COVERAGE_FACTOR`` times it, either way. NaN where nothing at all is

@@ -19,7 +19,7 @@ from pmtpy.backends.nvml._errors import Fault
 from pmtpy.backends.nvml._source import Locate, NvmlSource
 from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.clock import Clock
-from pmtpy.core.rows import Block
+from pmtpy.core.rows import Block, median
 from pmtpy.core.source import Timestamps, Traits
 from pmtpy.errors import ReadError
 
@@ -52,7 +52,7 @@ def _milliwatts(sample: Any, member: str | None, most_watts: float) -> float:
 
 def step_us(stamps: Sequence[int]) -> float | None:
     """Return the usual time between samples; None where there are too few to tell."""
-    return float(np.median(np.diff(stamps))) if len(stamps) > 2 else None
+    return median(np.diff(stamps)) if len(stamps) > 2 else None
 
 
 class SampleSource(NvmlSource):

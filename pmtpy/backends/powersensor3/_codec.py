@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.core.rows import Ints
+from pmtpy.core.rows import Ints, median
 
 SENSORS = 8
 FRAME_BYTES = 18
@@ -123,7 +123,7 @@ class Decoder:
                 self.frames += n
                 values = _values(bits)
                 if not self._step_us and n > _FEWEST_FOR_A_STEP:
-                    self._step_us = int(np.median(np.diff(values[0]) % DEVICE_CLOCK_US))
+                    self._step_us = int(median(np.diff(values[0]) % DEVICE_CLOCK_US))
                 return Frames(values[1:].T, values[0], (), None, FRAME_BYTES - held)
         octets = np.frombuffer(buffer, np.uint8)
         starts, consumed = self._search(octets)
@@ -151,7 +151,7 @@ class Decoder:
         step = (_times(octets, after) - _times(octets, found)) % DEVICE_CLOCK_US
         unbroken = step[:-1][joined[1:]]
         if len(unbroken):
-            self._step_us = int(np.median(unbroken))
+            self._step_us = int(median(unbroken))
         keep = joined | (_is_time(octets, after) & (np.abs(step - (self._step_us or step)) <= _STEP_SLACK_US))
         if undecided:
             keep[-1] = False

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy.backends.powersensor3._codec import DEVICE_CLOCK_US, Levels
-from pmtpy.core.rows import Floats, Ints
+from pmtpy.core.rows import Floats, Ints, median
 
 _TOLERANCE = 0.25  # of an interval: how far a stamp may be off its place
 SURE_US, ALIKE_US = 3.0, 5.0  # remainders that differ by less agree for sure; that cannot be told apart by stamps
@@ -169,14 +169,14 @@ class FrameCounter:
         """Take the first stamp as it is, and the interval from the first batch where it is not the nominal one."""
         steps = np.diff(us) % DEVICE_CLOCK_US
         if len(steps) >= _MIN_FRAMES:
-            middle = float(np.median(steps))
+            middle = median(steps)
             even = steps[np.abs(steps - middle) <= _TOLERANCE * middle]
             seen = float(even.mean())
             if abs(seen - self.interval_us) > _OTHER * self.interval_us:
                 self.interval_us = seen
         self._phase_us = float(us[0]) - self.interval_us
         off = _wrapped(us[:_MIN_FRAMES] - self._expected(min(_MIN_FRAMES, len(us))))
-        self._phase_us += float(np.median(off))  # the first stamp may be the one that is off
+        self._phase_us += median(off)  # the first stamp may be the one that is off
         self._weight = len(off)
 
     def _expected(self, n: int) -> Floats:
