@@ -10,6 +10,7 @@ from typing import Any
 
 from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Quantity
 from pmtpy.core.response import UNKNOWN
+from pmtpy.core.rows import Layout
 
 # What the fields of a channel are called in files.
 _KEYS = {"derivation": "form", "operands": "of", "method": "rule"}
@@ -31,6 +32,14 @@ def described(channel: Channel, *, in_total: bool) -> dict[str, object]:
         "rule": channel.energy_method.value if channel.measures_energy else None,
         "in_total": in_total,
     }
+
+
+def described_layout(facts: Mapping[str, Any]) -> Layout:
+    """Return the layout of the file that metadata belong to.
+
+    Raises KeyError, TypeError, ValueError: they describe no channels.
+    """
+    return Layout(tuple(channel_of(c) for c in facts["channels"]), total_apart=facts.get("total_apart") is True)
 
 
 def channel_of(facts: Mapping[str, Any]) -> Channel:

@@ -18,7 +18,7 @@ from pmtpy.core.channel import TOTAL, Channel, Derivation, EnergyMethod, Identit
 from pmtpy.core.clock import Anchor
 from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats, Frame, Ints, Layout
-from pmtpy.io.channels import channel_of
+from pmtpy.io.channels import described_layout
 from pmtpy.io.columns import FIXED, Column, columns
 from pmtpy.io.write.base import Ending, Header, RecordedRegion
 
@@ -53,7 +53,7 @@ def layout_of(names: Sequence[str], facts: dict[str, Any] | None, joules: str) -
     body = [n for n in names if n not in FIXED]
     if facts is not None:
         try:
-            layout = Layout(tuple(channel_of(c) for c in facts.get("channels", [])))
+            layout = described_layout(facts)
         except (KeyError, TypeError, ValueError):  # metadata of another program, or spoilt: the names must do
             layout = Layout(())
         known = columns(layout)

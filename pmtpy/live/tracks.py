@@ -19,7 +19,7 @@ from pmtpy.core.channel import TOTAL, EnergyMethod
 from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats, Layout
 from pmtpy.errors import TargetError
-from pmtpy.io.channels import channel_of
+from pmtpy.io.channels import described_layout
 from pmtpy.io.columns import downsampled
 from pmtpy.io.jls import LONGEST_GAP_S, JlsFile
 from pmtpy.io.recorded import UncoveredTime, aged_of, regions_in, time_u_of
@@ -164,7 +164,7 @@ def _uncertainties(track: Track, ends: tuple[float, float], joules: Floats, unkn
 def layout_of(facts: dict[str, Any] | None) -> Layout | None:
     """Return the channels that metadata describe; None where they do not."""
     try:
-        return Layout(tuple(channel_of(each) for each in (facts or {})["channels"]))
+        return described_layout(facts or {})
     except (KeyError, TypeError, ValueError):
         return None
 

@@ -91,15 +91,21 @@ def test_thinning_loses_no_energy(tmp_path: Path) -> None:
     assert b["lost"].sum() == 3
 
 
-def test_a_log_without_metadata_keeps_its_total(tmp_path: Path) -> None:
+@pytest.mark.parametrize("columns", ["total", "total gpu"])
+def test_a_log_without_metadata_keeps_its_total_however_often_it_is_converted(tmp_path: Path, columns: str) -> None:
     log = tmp_path / "log.pmt"
-    log.write_text("timestamp total gpu\n1700000000.000 50.000 30.000\n1700000001.000 60.000 40.000\n")
-    convert(log, tmp_path / "log.csv")
-    table = load(tmp_path / "log.csv")
-    assert table["total_W"].tolist() == [50.0, 60.0]
-    assert table["total_J"].iloc[-1] == pytest.approx(load(log)["total_J"].iloc[-1])
-    assert table["time"].tolist() == [1_700_000_000.0, 1_700_000_001.0]
-    assert table.attrs["metadata"]["clock"] == "unix"
+    rows = [" ".join(line.split()[: 2 + columns.count(" ")]) for line in ("0.000 50.000 30.000", "1.000 60.000 40.000")]
+    log.write_text(f"timestamp {columns}\n" + "".join(f"170000000{row}\n" for row in rows))
+    source, energy = log, load(log)["total_J"].iloc[-1]
+    for suffix in ("csv", "parquet", "jls", "csv"):
+        target = source.with_suffix(f".again.{suffix}")
+        convert(source, target)
+        table = load(target)
+        assert table["total_W"].tolist() == pytest.approx([50.0, 60.0])
+        assert table["total_J"].iloc[-1] == pytest.approx(energy)
+        assert table["time"].tolist() == pytest.approx([1_700_000_000.0, 1_700_000_001.0])
+        assert table.attrs["metadata"]["clock"] == "unix"
+        source = target
 
 
 def test_a_log_without_a_clock_is_asked_for_its_beginning(tmp_path: Path) -> None:

@@ -167,6 +167,8 @@ def metadata(header: Header, columns: tuple[str, ...], ending: Ending | None = N
         "time_u_s": ending.time_u_s if ending else None,
         "uncovered_s": ending.uncovered_s if ending else None,
     }
+    if header.layout.total_apart:
+        facts["total_apart"] = True  # a total was recorded, and not of which channels it is made
     if header.machine is not None:
         facts["machine"] = {"host": header.machine.host, "node": header.machine.node}
         if header.launch is not None and header.launch.scheduler:
