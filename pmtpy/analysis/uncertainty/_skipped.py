@@ -1,7 +1,8 @@
 """Renewals that a register skipped: what the power was meanwhile is known by what was shown before and after. Pure.
 
-Drivers publish only every second or third value for a while, where they are busy or the part is about to sleep. Of a
-register that is polled this looks like a load that rests, so runs of one value count by how much they end with.
+Drivers publish only every second or third value for a while, where they are busy or the part is about to sleep; others
+stand still for seconds. Of a register that is polled this looks like a load that rests: which it was is told by how
+often other values are alike.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from pmtpy.analysis.uncertainty.channel_times import POLLED, SELDOM, STREAM_S
 from pmtpy.core.rows import Floats, median
 
 _RESTED = 1.25  # refresh periods between the first and the last poll that found one value: one was skipped
-# Samples. A value that stands for longer is that of a load which rests, where values are often alike.
-_LONG = 4.5
+_MAX_SKIPPED = 4.5  # samples; a value that stands for longer is that of a load which rests, where others are alike too
+# Of renewals apart from those of a value itself: fewer of them are alike where this many and more are not. What has
+# changed less often tells nothing (values that are alike as often as not do so once in 256 times).
+_MAX_ALIKE, _MIN_CHANGES = 0.25, 8
 
 
 def skipped_joules(
     t: Floats,
     powers: Floats,
     rms_step_watts: Sequence[float],
-    noise_watts: Sequence[float],
     *,
     refresh_s: float,
     sample_s: float,
@@ -34,16 +36,17 @@ def skipped_joules(
 
     Where ``m`` values of a power that jumps by ``S`` from one to the next are missing, the last one stands for them:
     of values that are independent of each other that is off by ``D S sqrt((m^2 + m) / 2)``, ``D`` being the time
-    between two; a single step is off by less. Half of ``S^2`` is taken from the step over the gap itself, half from all
-    steps. Rows that are renewals are joined by straight lines, which halves the square.
+    between two; a single step is off by less. Half of ``S^2`` is taken from the step over the gap itself, half from
+    what the power does elsewhere: of a load that stays for a while ``m`` times the square of one step, but no more than
+    it is off the last value all in all. Rows that are renewals are joined by straight lines, which halves the square.
 
     Parameters
     ----------
     t : float64, shape (n,)
         Seconds from the begin of the interval of rows in and around it.
     powers : float64, shape (k, n)
-    rms_step_watts, noise_watts : sequence of float
-        How much each channel changes from one sample to the next, and its noise; 0 where values are often alike.
+    rms_step_watts : sequence of float
+        How much each channel changes from one sample to the next.
     refresh_s, sample_s : float
         Time between two renewals, 0: not known; and the time for which one reading stands.
     held : bool
@@ -57,18 +60,24 @@ def skipped_joules(
         return [0.0] * len(powers)
     scale = sample_s * math.sqrt(0.25 if polled or held else 0.125)
     found = []
-    for p, rms, noise in zip(powers, rms_step_watts, noise_watts, strict=True):
+    for p, rms in zip(powers, rms_step_watts, strict=True):
         begins = np.flatnonzero(np.concatenate(([True], p[1:] != p[:-1]))) if polled else np.arange(len(t))
         first, last = t[begins], t[np.concatenate((begins[1:], [len(t)])) - 1]
         after = np.concatenate((first[1:], last[-1:]))
         rested, gap = last - first, np.maximum(after - first, 1e-9)  # the newest row has none
-        skipped = (rested > _RESTED * refresh_s) & ((rested <= _LONG * sample_s) | (noise > 0.0))
+        alike = np.where(rested > _RESTED * refresh_s, rested / refresh_s, 0.0)  # renewals that showed nothing new
+        others, changes = alike.sum() - alike, len(begins) - 1
+        seldom = (changes >= _MIN_CHANGES) & (others <= _MAX_ALIKE * (others + changes))
+        skipped = (alike > 0.0) & ((rested <= _MAX_SKIPPED * sample_s) | seldom)
         skipped |= after - last > SELDOM * sample_s
         skipped &= (first < length) & (after > 0.0)
         shown = p[begins]
         step = np.concatenate((shown[1:] - shown[:-1], [0.0]))
         inside = (np.minimum(after, length) - np.maximum(first, 0.0)) / gap
         missing = np.maximum(gap / sample_s - 1.0, 0.0)
-        squares = (step * step + rms * rms) * (missing * missing + missing) * (inside * inside)
+        other_rows = np.maximum(len(t) - np.diff(begins, append=len(t)), 1)
+        off = (p @ p - 2.0 * shown * p.sum() + len(t) * shown * shown) / other_rows  # mean square, of all other rows
+        moved = rms * rms * np.clip(missing, 1.0, np.maximum(off / max(rms * rms, 1e-30), 1.0))
+        squares = (step * step + moved) * (missing * missing + missing) * (inside * inside)
         found.append(scale * math.sqrt(float(squares[skipped].sum())))
     return found

@@ -197,7 +197,8 @@ class _Together:
         peaks: list[float] = around.max(axis=1).tolist()
         levels = _levels(around) if self.power else [1] * len(peaks)
         dropped = missing_joules(self.t, self.p, self.sample_s, length) if self.power else nothing
-        skipped = self._skipped(rms, noise, length) if self.power else nothing
+        times = {"refresh_s": self.refresh, "sample_s": self.sample_s, "length": length}
+        skipped = skipped_joules(self.t, self.p, rms, held=self.held, **times) if self.power else nothing
         ranges: list[float] = (self.p.max(axis=1) - self.p.min(axis=1)).tolist() if unseen else nothing
         return [
             IntervalStatistics(
@@ -292,11 +293,6 @@ class _Together:
             bend = np.interp(at, t, p) - 2.0 * np.interp(at - window / 2.0, t, p) + np.interp(at - window, t, p)
             found.append(math.sqrt(float(bend @ bend) / len(at)))
         return found
-
-    def _skipped(self, rms: Sequence[float], noise: Sequence[float], length: float) -> list[float]:
-        """Uncertainty of what the power was while the register was due to be renewed, and was not."""
-        times = {"refresh_s": self.refresh, "sample_s": self.sample_s, "length": length}
-        return skipped_joules(self.t, self.p, rms, noise, held=self.held, **times)
 
     # -- the two ends ----------------------------------------------------------------------------------------------
 

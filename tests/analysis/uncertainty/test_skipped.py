@@ -15,18 +15,19 @@ PERIOD_S = 0.1
 GPU = Channel("gpu", Quantity.POWER, refresh_s=PERIOD_S, window_s=PERIOD_S, resolution=0.0)
 
 
-def telegraph(rng: np.random.Generator, seconds: float) -> tuple[Floats, Floats]:
+def telegraph(rng: np.random.Generator, seconds: float, longest_s: float) -> tuple[Floats, Floats]:
     """Energy of a load that switches between 60 and 200 W at random instants, at the instants at which it does."""
-    at = np.concatenate([[0.0], np.cumsum(rng.exponential(10 ** rng.uniform(-1.5, 0.5), 2000))])
+    at = np.concatenate([[0.0], np.cumsum(rng.exponential(10 ** rng.uniform(-1.5, np.log10(longest_s)), 2000))])
     at = np.concatenate([at[at < seconds], [seconds]])
     watts = np.where(np.arange(len(at) - 1) % 2, 200.0, 60.0)
     return at, np.concatenate([[0.0], np.cumsum(watts * np.diff(at))])
 
 
-def deviation(seed: int, *, skips: bool, polled: bool) -> tuple[float, float, float]:
+def deviation(seed: int, *, skips: bool, polled: bool, still_s: float = 0.0) -> tuple[float, float, float]:
     """Deviation of one interval in standard uncertainties, and the part of the skipped renewals, and the energy."""
     rng = np.random.default_rng(seed)
-    at, joules = telegraph(rng, 30.0)
+    # Of a register that stands still nothing tells the power but what the load did around.
+    at, joules = telegraph(rng, 30.0, longest_s=0.5 if still_s else 10**0.5)
 
     def true(t: Floats | float) -> Floats:
         found: Floats = np.asarray(np.interp(t, at, joules))
@@ -38,6 +39,8 @@ def deviation(seed: int, *, skips: bool, polled: bool) -> tuple[float, float, fl
         spell = np.flatnonzero((renewed > 9.0) & (renewed < 14.0))
         kept = np.setdiff1d(np.arange(len(renewed)), np.setdiff1d(spell, spell[:: 2 + seed % 2]))
         renewed, shown = renewed[kept], shown[kept]
+    kept_on = (renewed < 9.0) | (renewed > 9.0 + still_s)
+    renewed, shown = renewed[kept_on], shown[kept_on]
     t, watts = renewed, shown
     if polled:
         t = np.cumsum(rng.uniform(0.8, 1.2, 1200)) * PERIOD_S / 4.0
@@ -71,6 +74,14 @@ def test_the_interval_holds_the_energy_over_renewals_that_were_skipped(*, polled
     assert np.sqrt(np.mean([z * z for z, *_ in found])) <= 1.3
 
 
+@pytest.mark.parametrize("still_s", [1.0, 3.0, 6.0])
+@pytest.mark.parametrize("polled", [False, True])
+def test_a_register_that_stands_still_for_seconds_is_not_believed(*, still_s: float, polled: bool) -> None:
+    found = [deviation(seed, skips=False, polled=polled, still_s=still_s)[0] for seed in range(100)]
+    assert np.mean(np.abs(found) <= 2.0) >= 0.85  # the errors of two levels are no bell
+    assert np.sqrt(np.mean(np.square(found))) <= 1.5
+
+
 def test_where_none_was_skipped_next_to_nothing_is_added() -> None:
     assert all(deviation(seed, skips=False, polled=False)[1] == 0.0 for seed in range(20))
     added = [deviation(seed, skips=False, polled=True) for seed in range(20)]
@@ -82,10 +93,10 @@ def test_what_is_missing_counts_by_the_step_over_the_gap_and_its_share_inside() 
     t = np.array([0.0, 0.1, 0.2, 0.6, 0.7])
     watts = np.array([[100.0, 100.0, 100.0, 140.0, 140.0]])
     times = {"refresh_s": 0.1, "sample_s": 0.1}
-    (whole,) = skipped_joules(t, watts, [0.0], [0.0], **times, length=0.7, held=True)
+    (whole,) = skipped_joules(t, watts, [0.0], **times, length=0.7, held=True)
     assert whole == pytest.approx(0.1 * 40.0 * np.sqrt((9 + 3) / 4.0))  # D S sqrt((m^2 + m) / 2), half of S^2
-    (half,) = skipped_joules(t, watts, [0.0], [0.0], **times, length=0.4, held=True)
+    (half,) = skipped_joules(t, watts, [0.0], **times, length=0.4, held=True)
     assert half == pytest.approx(whole / 2.0)
-    assert skipped_joules(t, watts, [0.0], [0.0], **times, length=0.2, held=True) == [0.0]
-    (joined,) = skipped_joules(t, watts, [0.0], [0.0], **times, length=0.7, held=False)
+    assert skipped_joules(t, watts, [0.0], **times, length=0.2, held=True) == [0.0]
+    (joined,) = skipped_joules(t, watts, [0.0], **times, length=0.7, held=False)
     assert joined == pytest.approx(whole / np.sqrt(2.0))
