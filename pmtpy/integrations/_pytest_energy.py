@@ -85,8 +85,8 @@ class Meter:
         if self.workers > 1:
             self.refuse(
                 item,
-                f"{self.workers} workers run side by side, and a sensor counts them all; run the tests with a budget"
-                " apart: pytest -n 0 -m energy_budget, and the others with -m 'not energy_budget'",
+                f"{self.workers} workers run side by side, and a sensor counts them all; run such tests apart:"
+                " pytest -n 0 -m energy_alone, and the others with -m 'not energy_alone'",
                 fail=True,
             )
 

@@ -20,6 +20,7 @@ _MARKER = (
     "energy_budget(joules=None, watts=None, sensor=None): fail the test if it surely uses more energy or power than "
     "that; numbers of joules and watts, or texts such as '5 J', '300 mJ', '2 kW'"
 )
+_ALONE = "energy_alone: of every test with a budget or the fixture energy, which must not run beside other workers"
 _METER: pytest.StashKey[Meter] = pytest.StashKey()
 
 
@@ -94,6 +95,7 @@ def _wanted(config: pytest.Config) -> bool:
 def pytest_configure(config: pytest.Config) -> None:
     """Name the marker, and gather what is measured."""
     config.addinivalue_line("markers", _MARKER)
+    config.addinivalue_line("markers", _ALONE)
     if config.getoption("energy_repeat") < 1:
         msg = "--energy-repeat needs at least 1"
         raise pytest.UsageError(msg)
@@ -101,9 +103,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Collector(config), "pmtpy-energy-collector")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuse budgets that make no sense before anything runs; a worker cannot, there their tests fail."""
+    """Refuse budgets that make no sense before anything runs; a worker cannot, there their tests fail.
+
+    What is to run alone is marked, before tests are chosen by their marks.
+    """
     marked = [item for item in items if item.get_closest_marker("energy_budget")]
+    for item in items:
+        if item.get_closest_marker("energy_budget") or "energy" in getattr(item, "fixturenames", ()):
+            item.add_marker("energy_alone")
     if marked and not hasattr(config, "workerinput"):
         from pmtpy.integrations._pytest_budget import check_budgets
 

@@ -190,9 +190,11 @@ def test_a_budget_that_makes_no_sense_is_told_with_its_test(arguments: dict[str,
 
 def test_a_worker_leaves_such_a_budget_to_its_test() -> None:
     marker = types.SimpleNamespace(args=(5,), kwargs={})
-    item: Any = types.SimpleNamespace(get_closest_marker=lambda _name: marker)
+    marks: list[str] = []
+    item: Any = types.SimpleNamespace(get_closest_marker=lambda _name: marker, add_marker=marks.append)
     worker: Any = types.SimpleNamespace(workerinput={})
     pytest_plugin.pytest_collection_modifyitems(worker, [item])
+    assert marks == ["energy_alone"]
 
 
 def test_such_a_budget_ends_the_run_before_it_begins(suite: Suite) -> None:
@@ -219,10 +221,18 @@ def test_beside_other_workers_budgets_are_refused_and_energies_said_to_be_shared
     assert "1 passed" in said
     assert "skipped" not in said
     assert "test_it.py::test_within  not measured: 2 workers run side by side" in said
-    assert "pytest -n 0 -m energy_budget" in said
+    assert "pytest -n 0 -m energy_alone" in said
     assert "2 tests were not judged" in said
     assert "each energy is that of all of them" in said
     assert "test_it.py::test_plain " in said  # it came from the worker
+    code, said = suite.run_apart(
+        "-n", "2", "--energy", *RAPL, "-m", "not energy_alone", "-k", "plain or within or part"
+    )
+    assert code == 0, said
+    assert "1 passed" in said
+    code, said = suite.run(*RAPL, "-m", "energy_alone", "-k", "plain or within or part")
+    assert code == 0, said
+    assert "2 passed" in said
 
 
 def test_runs_are_repeated_on_request_and_compared_with_a_baseline(suite: Suite) -> None:
