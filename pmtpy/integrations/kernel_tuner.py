@@ -22,6 +22,7 @@ from pmtpy.analysis.repetition.plan import Timing, timing_of
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S
 from pmtpy.errors import CoverageError, TargetError
 from pmtpy.integrations.drop_ins.held import warm_up
+from pmtpy.lab.bench_trial import when_settled
 from pmtpy.lab.conditions import conditions
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region, region
@@ -247,6 +248,9 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
     def _evaluate(self, run: Region) -> None:
         """Evaluate a run: as late as possible, when slow sensors have reported, and while their rows are still kept."""
         found = dict(run.items())
+        for sensor in run.sensors:
+            if found[sensor.target].coverage < _LEAST_COVERAGE:  # its rows may be late, on a busy machine
+                found[sensor.target] = when_settled(run, sensor, acquisition_of(sensor).clock)
         self._tell(found.values())
         total = sum_up(run.sensors, found) if len(found) > 1 else next(iter(found.values()))
         own = {_identifier(target): m for target, m in found.items()} if len(found) > 1 else {}

