@@ -81,8 +81,7 @@ def prepare(trace: Trace) -> Prepared:
 
     Raises DeclinedError: it has fewer than three rows with a power.
     """
-    counts = trace.channel is not None and trace.joules is not None
-    how = trace.channel.energy_method if trace.channel is not None and counts else EnergyMethod.TRAPEZOID
+    how = _method(trace)
     counted = how is EnergyMethod.COUNTER
     t, watts = tidy(trace.t_s, trace.watts)
     if len(t) < 3:
@@ -110,6 +109,18 @@ def prepare(trace: Trace) -> Prepared:
         ready.updates = update_series(t, watts, found)
         ready.shape = PowerTrace.from_samples(ready.updates.t_s, ready.updates.watts).read_at(t, shown_s)
     return ready
+
+
+def _method(trace: Trace) -> EnergyMethod:
+    """Return what powers are: as is stated, else means where energies are nearer to those than to what lies between."""
+    if trace.joules is None:
+        return EnergyMethod.TRAPEZOID
+    if trace.channel is not None:
+        return trace.channel.energy_method
+    watts, seconds, joules = trace.watts, np.diff(trace.t_s), np.diff(trace.joules)
+    since, between = watts[1:], (watts[1:] + watts[:-1]) / 2.0
+    off = [float(np.nansum(np.abs(joules - power * seconds))) for power in (since, between)]
+    return EnergyMethod.MEAN if off[0] < off[1] else EnergyMethod.TRAPEZOID
 
 
 def _lattice(trace: Trace, t: Floats, watts: Floats) -> PublishingClock:
@@ -186,7 +197,7 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
     left = np.empty(0)
     if transfer is not None:
         left = points.shown_w - transfer.gain.value * points.reference_w - transfer.intercept_w.value
-    clock = None if one_clock else _clock(alignment, fit)
+    clock = None if one_clock else _clock(alignment, fit, p)
     compared = replace(
         alone(p),
         kernel=fit,
@@ -238,17 +249,21 @@ def _by_kernel(found: Alignment, fit: KernelFit, stamp: float) -> Alignment:
     return replace(found, lag_s=lag, rate=rate.scaled(-1.0) if rate is not None and found.rate is not None else None)
 
 
-def _clock(alignment: Alignment, fit: KernelFit | None) -> Alignment:
-    """Return how the clocks stand to each other: the lag less the age of what a reading averages, if that is known.
+def _clock(alignment: Alignment, fit: KernelFit | None, p: Prepared) -> Alignment:
+    """Return how the clocks stand to each other: the lag less the age of what a reading averages.
 
-    What remains of the sensor's own lag is the age of its kernel's end, a few milliseconds on recorded cards.
+    What remains of the sensor's own lag is the age of its kernel's end, a few milliseconds on recorded cards. Where the
+    kernel is not known, a reading may average over the time since the one before, or over what it is smoothed by, and
+    be as old as that; energies have no age.
     """
+    lag = alignment.lag_s
     if fit is None:
-        return alignment
+        oldest = 0.0 if p.summed else max(p.updates.period_s, alignment.width_s.high)
+        return replace(alignment, lag_s=Estimate(lag.value, lag.low - oldest, lag.high))
     age = fit.best.lag_s.value - fit.best.offset_s.value
     return replace(
         alignment,
-        lag_s=Estimate(*(x - age for x in (alignment.lag_s.value, alignment.lag_s.low, alignment.lag_s.high))),
+        lag_s=Estimate(lag.value - age, lag.low - age, lag.high - age),
     )
 
 

@@ -75,6 +75,21 @@ def test_one_clock_ties_the_kernels_end_to_the_readings_without_a_load() -> None
     assert "nothing ties" in apart.declined["kernel.offset_ms"]
 
 
+@pytest.mark.parametrize("cell_s", [0.005, 0.02])
+def test_rows_whose_energies_say_that_they_are_means_are_so_without_a_word_of_their_channel(cell_s: float) -> None:
+    bench = pseudo_random_bench(0.067, SECONDS)
+    rows = means(bench, cell_s)
+    t = np.arange(0.5, SECONDS, 0.1)
+    shown = np.asarray((bench.load.joules(t) - bench.load.joules(t - 0.1)) / 0.1, np.float64)
+    traces = [Trace("meter", rows.t_s, rows.watts, rows.joules), Trace("register", t + 7.01377, shown)]
+    found = compare(traces, reference="meter")["register"]
+    assert found.lag_s is not None
+    assert found.lag_s.contains(7.06377)
+    assert found.lag_s.half_width < 0.3 * cell_s
+    assert found.clock is not None
+    assert found.clock.lag_s.contains(7.01377)
+
+
 def test_rows_of_means_are_neither_late_nor_smoothed_in_a_comparison() -> None:
     bench = pseudo_random_bench(0.067, SECONDS)
     t = np.arange(0.0, SECONDS, 0.1)

@@ -98,6 +98,19 @@ def test_a_meter_on_another_clock_is_moved_and_a_mark_keeps_its_place_in_the_loa
     assert found["gpu"].clock.lag_s.contains(-3600.2)
 
 
+def test_what_a_reading_may_average_is_in_the_clock_where_the_kernel_is_not_known() -> None:
+    bench = pseudo_random_bench(0.67, 18.0)
+    t = np.arange(0.5, 18.0, 1.0)  # too few rows for a kernel
+    means = np.asarray(np.diff(bench.load.joules(t)), np.float64)
+    found = compare([meter(bench), Trace("logger", t[1:] + 600.01377, means)])["logger"]
+    assert found.kernel is None
+    assert found.lag_s is not None
+    assert found.lag_s.contains(600.51377)
+    assert found.clock is not None
+    assert not found.lag_s.contains(600.01377)
+    assert found.clock.lag_s.contains(600.01377)
+
+
 def test_without_a_calibration_no_difference_is_called_significant() -> None:
     bench = pseudo_random_bench(0.13, SECONDS)
     bare = gpu(bench, boxcar())
