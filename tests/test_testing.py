@@ -14,6 +14,7 @@ import pytest
 
 from pmtpy.core.channel import Channel
 from pmtpy.core.clock import ManualClock
+from pmtpy.core.response import UNKNOWN
 from pmtpy.core.rows import Block
 from pmtpy.core.source import Source, Traits
 from pmtpy.emulators.world import World, make_world
@@ -29,6 +30,8 @@ def check(make: Callable[[World], Source], **changes: dict[str, Any]) -> None:
     def described(clock: ManualClock) -> Source:
         source = make(make_world(LOAD, clock=clock))
         stated = [replace(c, gain_u=0.03 if c.measures_energy else 0.0) for c in source.channels]
+        if isinstance(source, Counter):  # it counts whenever it is read
+            stated = [replace(c, response=UNKNOWN) for c in stated]
         source.channels = tuple(replace(c, **changes.get("all", {}), **changes.get(c.name, {})) for c in stated)
         return source
 
@@ -48,6 +51,13 @@ def turning(world: World) -> Counter:
 
 def test_counters_that_turn_over_and_say_so_pass() -> None:
     check(turning)
+
+
+@pytest.mark.parametrize("refresh_s", [0.001, 0.01, 1.0])
+def test_a_counter_that_is_renewed_more_often_than_stated_is_found_out(refresh_s: float) -> None:
+    # What it moved by in a moment is not the energy of a whole refresh.
+    with pytest.raises(AssertionError, match="state how often it is renewed"):
+        check(Counter, all={"response": UNKNOWN.but(refresh_s, None, None)})
 
 
 @pytest.mark.parametrize("wrap", [None, 2.0**31 * 3, 1e10])

@@ -26,11 +26,11 @@ from pmtpy.core.clock import ManualClock
 from pmtpy.core.source import Source
 from pmtpy.errors import SourceLostError
 from pmtpy.sensor.sensor import Sensor
-from pmtpy.testing._readings import check_description, check_promptness, check_reading
+from pmtpy.testing._readings import check_description, check_promptness, check_reading, check_refresh
 from pmtpy.testing._require import require
 from pmtpy.testing._truth import check_truth, check_turns
 
-__all__ = ["Opener", "check_lost", "check_promptness", "check_source", "check_truth"]
+__all__ = ["Opener", "check_lost", "check_promptness", "check_refresh", "check_source", "check_truth"]
 
 Opener = Callable[[ManualClock], Source]
 
@@ -125,6 +125,7 @@ def check_source(
     check_description(source)
     check_reading(source, clock)
     check_promptness(source, clock)
+    check_refresh(source, clock)
     _check_end(source)
     checks: Sequence[Callable[[Source, ManualClock, int], object]] = (
         lambda source, clock, epoch_ns: check_truth(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pmtpy.core.channel import Channel, Derivation
+from pmtpy.core.channel import Channel, Derivation, EnergyMethod
 from pmtpy.core.clock import NS_PER_S, ManualClock
 from pmtpy.core.rows import Block, Floats, Layout, Row
 from pmtpy.core.source import Source, columns
@@ -17,6 +17,7 @@ from pmtpy.testing._require import require
 
 # A reading that waits (sleeps, or for a device) longer than this must say that it is blocking: a user's read() pays.
 _PROMPT_S = 0.005
+_QUICK_READINGS, _READINGS_IN_A_REFRESH = 64, 8  # so that a counter that moves at each of them is found out
 _SCHEDULED = Path("/proc/thread-self/schedstat")
 
 
@@ -96,6 +97,28 @@ def check_reading(source: Source, clock: ManualClock, *, seconds: float = 3.0, s
         held = (taken, _content(taken)) if len(block) else held
     require(rows > 0, f"rows come within {seconds:g} s")
     return rows
+
+
+def check_refresh(source: Source, clock: ManualClock) -> None:
+    """Check that no counter is renewed more than twice as often as its ``refresh_s`` says, by quick readings.
+
+    What such a counter moves by from one reading to the next would be taken for the energy of a whole refresh, and the
+    power of the moment would come out too small.
+    """
+    direct = [c for c in source.channels if c.derivation is Derivation.DIRECT]
+    for column, channel in enumerate(direct):
+        if channel.energy_method is not EnergyMethod.COUNTER or not channel.refresh_s:
+            continue
+        counts: list[float] = []
+        for _ in range(_QUICK_READINGS):
+            clock.advance(channel.refresh_s / _READINGS_IN_A_REFRESH)
+            counts += np.asarray(_block(source.read_row()).raw, np.float64)[:, column].tolist()
+        moves = int(np.count_nonzero(np.diff([c for c in counts if not math.isnan(c)])))
+        stated = _QUICK_READINGS // _READINGS_IN_A_REFRESH
+        clause = (
+            f"channel {channel.name}: moved {moves} times in {stated} times its refresh_s of {channel.refresh_s:g} s"
+        )
+        require(moves <= 2 * stated + 1, f"{clause}: state how often it is renewed")
 
 
 def _content(taken: Block | Row) -> Floats:

@@ -60,7 +60,8 @@ def open_virtual(device: str | None, *, clock: Clock, load: str | None = None) -
     world, tree = shared_world(load, clock=clock), Tree()
 
     def refresh(now_ns: int) -> None:
-        tree.write("energy_uj", int(float(world.joules(now_ns)) * 1e6) % 2**32)
+        renewed_ns = now_ns // 10_000_000 * 10_000_000  # every 10 ms, as BOARD says
+        tree.write("energy_uj", int(float(world.joules(renewed_ns)) * 1e6) % 2**32)
 
     path = str(tree.root / "energy_uj")
     return open_on(world, lambda far: open_source(None, clock=far, path=path), refresh=refresh, leave=tree.close)
