@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--load", metavar="FILE", help="when the load was on (recordings only)")
     parser.add_argument("--meter", metavar="FILE", help="a reference meter's recording of the same time")
     parser.add_argument(
-        "--duration", type=duration_of, default="20s", metavar="TIME", help="how long to record a sensor (default 20s)"
+        "--duration", type=duration_of, metavar="TIME", help="how long to record a sensor (default 20s)"
     )
     parser.add_argument(
         "--interval", type=seconds_of, metavar="TIME", help="mean time between polls of a sensor (default: 3ms or less)"

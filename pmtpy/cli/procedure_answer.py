@@ -15,7 +15,9 @@ from pmtpy.cli.common import parse_options, say
 from pmtpy.cli.page import Line, Table
 from pmtpy.cli.settings import load_settings
 from pmtpy.cli.terminal import is_terminal
+from pmtpy.cli.values import part_of
 from pmtpy.errors import TargetError
+from pmtpy.io.read.cut import Cut
 from pmtpy.lab.record import OF_SENSORS
 from pmtpy.lab.recorded import read_file
 from pmtpy.sensor.registry import canonical
@@ -39,15 +41,19 @@ def sensor_of(target: str, args: argparse.Namespace) -> tuple[str, dict[str, str
     return target, {k: v for k, v in said.items() if k not in OF_SENSORS} | parse_options(args.option)
 
 
-def recording_of(target: str, args: argparse.Namespace) -> Any:
-    """Read a recording; say how to make one where there is none."""
+def recording_of(target: str, args: argparse.Namespace, *, beside: str | None = None) -> Any:
+    """Read a recording, or the part asked for (of the one ``beside``); say how to make one where there is none."""
     if not Path(target).exists():
         known = _is_sensor(target)
         what = f"{target} is a sensor, this procedure needs a recording" if known else f"there is no recording {target}"
         how = f"pmtpy dump {target if known else 'TARGET'} -f run.csv -- COMMAND"
         msg = f"{what}: make one first, while the workloads run: {how}"
         raise TargetError(msg)
-    return read_file(target, skip_broken=args.skip_broken, report=say)
+    if args.option:
+        msg = f"{target} is a recording: -o is for sensors"
+        raise TargetError(msg)
+    cut = Cut.of(beside or target, *part_of(args))
+    return read_file(target, cut.ends(target), skip_broken=args.skip_broken, report=say)
 
 
 def _is_sensor(target: str) -> bool:

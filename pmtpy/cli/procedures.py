@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 from pmtpy.cli.procedure_answer import Answer
 from pmtpy.cli.procedures_live import inner_rate, latency, updates
@@ -17,6 +17,21 @@ from pmtpy.core.clock import duration_of
 from pmtpy.errors import TargetError
 
 _READS = 1 << 14
+_PART = {"part_from", "part_to", "skip_broken"}  # of a recording
+# What each procedure takes beside its targets, and what stands for it where it is not said; "" is a characterisation.
+_TAKEN: Mapping[str, frozenset[str]] = {
+    "": frozenset({"channel", "load", "meter", "duration", "interval", *_PART}),
+    "latency": frozenset({"reads"}),
+    "updates": frozenset({"duration"}),
+    "registers": frozenset({"channel", "load", "duration", "interval", *_PART}),
+    "internal_rate": frozenset({"frequencies", "channel", "duration", *_PART}),
+    "against": frozenset({"channel", "window", *_PART}),
+    "parts": frozenset({"window", *_PART}),
+    "steps": frozenset({"channel", *_PART}),
+    "stability": frozenset({"channel", "window", "every", "duration", *_PART}),
+    "work": frozenset({"channel", "begin", *_PART}),
+}
+_FLAGS = {"part_from": "--from", "part_to": "--to"}
 _TWO_KILOHERTZ = "1995,1996,1997"  # about the rate of the POWER9 study's sensor
 
 
@@ -55,7 +70,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--every",
         type=duration_of,
-        default="15min",
         metavar="TIME",
         help="with --stability: time from block to block (default 15min)",
     )
@@ -63,21 +77,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--reads",
         type=count(),
-        default=_READS,
         metavar="N",
         help=f"with --latency: how many readings (default {_READS})",
     )
     group.add_argument(
         "--frequencies",
         type=_frequencies,
-        default=_TWO_KILOHERTZ,
         metavar="HZ,HZ,HZ",
         help=f"with --internal-rate: loads near the rate (default {_TWO_KILOHERTZ}), each for --duration",
     )
     group.add_argument(
         "--window",
         type=duration_of,
-        default="1s",
         metavar="TIME",
         help="with --against, --parts: length of a window where no markers enclose regions; with --stability: of a "
         "block (1s)",
@@ -85,7 +96,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen(args: argparse.Namespace) -> Callable[[argparse.Namespace], int] | None:
-    """Return the procedure that was asked for; None if it is a characterisation."""
+    """Return the procedure that was asked for; None if it is a characterisation.
+
+    Raises TargetError: an option was given that it does not take.
+    """
+    _settle(args)
     procedures: dict[str, Callable[[str, argparse.Namespace], Answer]] = {
         "latency": latency,
         "updates": updates,
@@ -108,6 +123,27 @@ def chosen(args: argparse.Namespace) -> Callable[[argparse.Namespace], int] | No
         return _shown([together(given)], given)
 
     return run
+
+
+def _settle(args: argparse.Namespace) -> None:
+    """Refuse options that what was asked for does not take, and put in what stands for those that were not given."""
+    asked = next((name for name in _TAKEN if name and getattr(args, name)), "")
+    every = set().union(*_TAKEN.values())
+    strange = sorted(name for name in every - _TAKEN[asked] if getattr(args, name) not in {None, False})
+    if strange:
+        taken, what = _flags(_TAKEN[asked]), f"--{asked.replace('_', '-')}" if asked else "a characterisation"
+        msg = f"{what} does not take {_flags(strange)}; it takes {taken}"
+        raise TargetError(msg)
+    defaults = {
+        "duration": 20.0, "every": 900.0, "window": 1.0, "reads": _READS, "frequencies": _frequencies(_TWO_KILOHERTZ)
+    }  # fmt: skip
+    for name, value in defaults.items():
+        if getattr(args, name) is None:
+            setattr(args, name, value)
+
+
+def _flags(names: Collection[str]) -> str:
+    return ", ".join(sorted(_FLAGS.get(name, f"--{name.replace('_', '-')}") for name in names))
 
 
 def _shown(found: list[Answer], args: argparse.Namespace) -> int:

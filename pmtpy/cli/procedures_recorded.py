@@ -34,7 +34,7 @@ from pmtpy.sensor.registry import is_virtual
 
 def against(target: str, args: argparse.Namespace) -> Answer:
     """Mean powers of workloads against a reference."""
-    tables = recording_of(target, args), recording_of(args.against, args)
+    tables = recording_of(target, args), recording_of(args.against, args, beside=target)
     columns = power_column(tables[0], args.channel, target), power_column(tables[1], None, args.against)
     clocks = together(*tables, columns)
     tables = clocks.tables

@@ -55,6 +55,33 @@ def test_what_a_reading_costs_is_shown_for_both_ways_of_reading_an_occ(pmtpy: Pm
     assert "is virtual: each reading includes the work of its emulation" in table
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (
+            ["rapl:virtual", "--latency", "--meter", "nosuch.csv", "--every", "5m"],
+            "--latency does not take --every, --meter",
+        ),
+        (["a.csv", "--steps", "--window", "9s"], "--steps does not take --window; it takes --channel, --from"),
+        (["a.csv", "--begin", "x"], "a characterisation does not take --begin"),
+    ],
+)
+def test_what_a_procedure_does_not_take_is_refused(pmtpy: Pmtpy, words: list[str], why: str) -> None:
+    ended = pmtpy("characterise", *words)
+    assert ended.returncode == 2
+    assert why in ended.stderr
+
+
+def test_a_procedure_takes_a_part_of_a_recording(pmtpy: Pmtpy, tmp_path: Path) -> None:
+    t = np.arange(0.0, 40.0, 0.01)
+    watts = np.where(t < 20.0, 50.0, 80.0) + 0.1 * np.sin(40.0 * t)
+    path = _recording(tmp_path / "run.csv", t, {"total": watts})
+    whole = _document(pmtpy, path, "--stability")
+    part = _document(pmtpy, path, "--stability", "--from", "22s", "--to", "38s")
+    assert whole["mean_w"] == pytest.approx(65.0, abs=1.0)
+    assert part["mean_w"] == pytest.approx(80.0, abs=0.1)
+
+
 def test_a_sensor_against_a_reference_and_parts_against_the_whole(pmtpy: Pmtpy, tmp_path: Path) -> None:
     t = np.arange(0.0, 30.0, 0.1)
     reference = 100.0 + 10.0 * np.floor(t)  # a level for each second, as the windows have it
