@@ -290,6 +290,7 @@ TOGETHER = frozenset(
 )
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Twice as many workers as there are cores: half of the time tests wait for processes, ports, clocks and disks."""
     return 2 * (os.cpu_count() or 1)

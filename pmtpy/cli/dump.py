@@ -30,13 +30,12 @@ from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, duration_of, seconds_of
 from pmtpy.core.nearest import nearest
 from pmtpy.errors import PmtError, SinkError, SourceLostError, TargetError
 from pmtpy.io.origin import launch_of, this_machine
-from pmtpy.io.write import FORMATS, SUFFIXES, DataSetPlace, Ending
+from pmtpy.io.write import FILE_FORMATS, FORMATS, SUFFIXES, DataSetPlace, Ending
 from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of, dump_error_of, dumped_so_far
 
 _WATCH_S = 0.1
 _DAY_S = 86400.0
-_SUFFIX = {"csv": ".csv", "parquet": ".parquet", "jls": ".jls", "pmt": ".pmt", "powersensor3": ".ps3"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -165,7 +164,7 @@ def check_suffix(file: str | None, hint: str = "") -> None:
 
 def dump_paths(targets: Sequence[str], file: str | None, kind: str | None) -> list[Path | None]:
     """Return a file for each target; None is stdout, for a single target without a name."""
-    suffix = _SUFFIX[kind or "csv"]
+    suffix = next(f.suffixes[0] for f in FILE_FORMATS if f.name == (kind or "csv"))
     if len(targets) == 1:
         return [Path(file) if file else None]
     slugs = [re.sub(r"[^A-Za-z0-9]+", "-", t).strip("-") for t in targets]

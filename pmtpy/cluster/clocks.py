@@ -123,7 +123,7 @@ class Clocks:
         ends = [clock.at(t * NS_PER_S) for t in (own_s[0], own_s[-1])]
         slope = (ends[1][0] - ends[0][0]) / NS_PER_S / (own_s[-1] - own_s[0]) if own_s[-1] > own_s[0] else 0.0
         ahead_s = ends[0][0] / NS_PER_S + slope * (own_s - own_s[0])
-        axis = (self.reference.unix_ns - self.reference.monotonic_ns) / NS_PER_S
+        axis = self.reference.unix_offset_ns / NS_PER_S
         placed = recording.assign(time=own_s - ahead_s + axis)
         placed.attrs = dict(recording.attrs)
         error_s = max(e for _, e in ends) / NS_PER_S
@@ -136,7 +136,7 @@ class Clocks:
         """
         clock, shift = self._of(facts, name)
         begin, end = (clock.at((unix_s - shift + t) * NS_PER_S) for t in (0.0, seconds))
-        axis = (self.reference.unix_ns - self.reference.monotonic_ns) / NS_PER_S
+        axis = self.reference.unix_offset_ns / NS_PER_S
         began_s = unix_s - shift - begin[0] / NS_PER_S + axis
         error_s = (max(begin[1], end[1]) + abs(end[0] - begin[0])) / NS_PER_S
         return began_s, _said(name, began_s - unix_s, error_s)

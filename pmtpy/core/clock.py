@@ -40,9 +40,14 @@ class Anchor:
     # go; None where there is none
     boottime_ns: int | None = None
 
+    @property
+    def unix_offset_ns(self) -> int:
+        """What added to a monotonic instant gives its Unix time, nanoseconds."""
+        return self.unix_ns - self.monotonic_ns
+
     def unix_s(self, t_ns: int) -> float:
         """Unix time in seconds of the monotonic instant ``t_ns``."""
-        return (self.unix_ns + (t_ns - self.monotonic_ns)) / NS_PER_S
+        return (t_ns + self.unix_offset_ns) / NS_PER_S
 
 
 class Clock(Protocol):

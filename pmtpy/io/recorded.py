@@ -174,7 +174,7 @@ def regions_in(facts: dict[str, Any] | None, start_unix_s: float) -> list[Span]:
     host = known.get("clock", "host") == "host"
     if not math.isfinite(start_unix_s) or (host and anchor is None):
         return []
-    to_unix_ns = anchor.unix_ns - anchor.monotonic_ns if host and anchor is not None else 0
+    to_unix_ns = anchor.unix_offset_ns if host and anchor is not None else 0
     zero_ns = round(start_unix_s * 1e9) - to_unix_ns
     found = [Span((r.start_ns - zero_ns) / 1e9, (r.end_ns - zero_ns) / 1e9, r.label) for r in _regions_of(facts)]
     return sorted(found, key=lambda r: (r.start, -r.end))
@@ -203,7 +203,7 @@ def ending_of(facts: dict[str, Any] | None, header: Header, *, rows: int, lost: 
     """
     known = facts or {}
     anchor = _anchor(known, "end") if header.host_clock else None
-    offset_ns = header.anchor.unix_ns - header.anchor.monotonic_ns
+    offset_ns = header.anchor.unix_offset_ns
     text = "; ".join(filter(None, (str(known.get("error") or ""), why)))
     return Ending(
         anchor or Anchor(last_ns, last_ns + offset_ns),
@@ -295,7 +295,7 @@ class Frames:
         self._meaning = meaning
         anchor = header.anchor
         whole = int(start_s // 1)
-        self._start_ns = whole * 10**9 + round((start_s - whole) * _NS) - (anchor.unix_ns - anchor.monotonic_ns)
+        self._start_ns = whole * 10**9 + round((start_s - whole) * _NS) - anchor.unix_offset_ns
         self._uncovered = UncoveredTime.of(meaning.layout, thinned=thinned)
 
     def frame(self, found: dict[str, Any], labels: list[tuple[int, str]]) -> Frame:

@@ -89,7 +89,7 @@ class Acquisition:
         self.closed = self.released = False
         self._intake = Intake(source, target, clock, calibration, history_s=history_s, interval_s=interval_s)
         self.layout, self._curve = self._intake.layout, self._intake.curve
-        unix_ns = self.anchor.unix_ns - self.anchor.monotonic_ns
+        unix_ns = self.anchor.unix_offset_ns
         opening = int.from_bytes(os.urandom(8), "little")
         origin = Origin(target, self.layout.names, unix_ns, opening, self.layout.in_total)
         self.loads = LoadHistory(clock)
@@ -210,7 +210,7 @@ class Acquisition:
         """Return arrays of the last ``seconds``, or of all that is kept."""
         with self._intake.lock:
             self._intake.refresh()
-            return self._history.recent(seconds, self.anchor.unix_ns - self.anchor.monotonic_ns)
+            return self._history.recent(seconds, self.anchor.unix_offset_ns)
 
     # -- instants --------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 import pmtpy as pmt
+from pmtpy.cli.dump import dump_paths
 from pmtpy.emulators.powersensor3 import VirtualBoard
+from pmtpy.io.write import FILE_FORMATS, FORMATS
 from tests.cli.conftest import Pmtpy, Started, wait_for
 
 
@@ -243,3 +245,10 @@ def test_pmt_dump_is_dump(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": root}, cwd=tmp_path, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.startswith("time,elapsed")
+
+
+def test_files_of_several_sensors_have_the_usual_suffix_of_each_format() -> None:
+    for kind in FORMATS:
+        (usual,) = (f.suffixes[0] for f in FILE_FORMATS if f.name == kind)
+        assert dump_paths(["rapl:0", "nvml:0"], None, kind) == [Path(f"rapl-0{usual}"), Path(f"nvml-0{usual}")]
+    assert dump_paths(["a", "b"], None, "powersensor3")[0] == Path("a.ps3")

@@ -114,7 +114,7 @@ FILE_FORMATS = (
     ),
     FileFormat(
         "powersensor3",
-        (".powersensor3", ".ps3"),
+        (".ps3", ".powersensor3"),
         _as_powersensor3,
         "energies, losses, other channels, more than one letter of a marker",
     ),

@@ -54,7 +54,7 @@ class ChromeSink:
 
     def _begin(self, frame: Frame) -> int:
         anchor = self._header.anchor
-        unix_ns = anchor.unix_ns - anchor.monotonic_ns  # Unix time of the rows' zero
+        unix_ns = anchor.unix_offset_ns  # Unix time of the rows' zero
         if self._theirs is None:
             offset_ns = -int(frame.t_ns[0])
             beginning: dict[str, Any] = {"displayTimeUnit": "ns", _BASE: unix_ns - offset_ns}

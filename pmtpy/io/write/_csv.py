@@ -42,7 +42,7 @@ class CsvSink:
 
     def _fields(self, frame: Frame, start_ns: int, start_joules: Floats) -> Sequence[Number | Text]:
         anchor = self._header.anchor
-        unix_ns = frame.t_ns + (anchor.unix_ns - anchor.monotonic_ns)
+        unix_ns = frame.t_ns + anchor.unix_offset_ns
         arrays = {"watts": frame.watts.T, "joules": frame.joules.T - start_joules[:, None], "values": frame.values.T}
         body: list[Number | Text] = [_EMPTY] * len(self._body)
         for (array, places), (where, rows) in self._alike.items():

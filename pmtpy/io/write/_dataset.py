@@ -66,7 +66,7 @@ class DataSetSink:
             raise SinkError(msg) from error
         self._pa, self._pq = pa, pq
         self._place, self._layout = place, header.layout
-        self._unix_ns = header.anchor.unix_ns - header.anchor.monotonic_ns
+        self._unix_ns = header.anchor.unix_offset_ns
         self._run = f"{header.anchor.unix_ns // 10**6:x}-{secrets.token_hex(3)}"
         self._texts = {"job": place.job, "sensor": header.target, "run": self._run}
         self._virtual = header.identity.virtual

@@ -168,7 +168,7 @@ class JlsSink:
 
     @property
     def _unix_ns(self) -> int:
-        return self._header.anchor.unix_ns - self._header.anchor.monotonic_ns
+        return self._header.anchor.unix_offset_ns
 
     def _append(self, frame: Frame, ids: Ints) -> None:
         self._map_to_unix(int(ids[0]), int(frame.t_ns[0]))

@@ -76,7 +76,7 @@ class ParquetSink:
 
     def _arrays(self, frame: Frame, start_ns: int, start_joules: Floats) -> Iterator[Any]:
         anchor = self._header.anchor
-        unix_ns = frame.t_ns + (anchor.unix_ns - anchor.monotonic_ns)
+        unix_ns = frame.t_ns + anchor.unix_offset_ns
         yield unix_ns // 10**9 + unix_ns % 10**9 / 1e9
         yield (frame.t_ns - start_ns) / 1e9
         yield labels(frame)

@@ -62,7 +62,7 @@ class PmtSink:
         if not len(frame):
             return
         start_ns = int(frame.t_ns[0]) if self._start_ns is None else self._start_ns
-        offset_ns = self._header.anchor.unix_ns - self._header.anchor.monotonic_ns if self._absolute else -start_ns
+        offset_ns = self._header.anchor.unix_offset_ns if self._absolute else -start_ns
         unit_ns = 10 ** (9 - self._places)
         ticks = (frame.t_ns + offset_ns + unit_ns // 2) // unit_ns
         rows = self._rows(ticks, np.stack([frame.watts[:, sums].sum(axis=1) for sums in self._sums], axis=1))

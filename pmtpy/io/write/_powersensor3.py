@@ -61,7 +61,7 @@ class PowerSensor3Sink:
         self._last_ns, self._waiting = int(frame.t_ns[-1]), waiting
 
     def _fixed(self, t_ns: Ints, marks: list[str], counts: tuple[Ints, Ints], values: Floats) -> memoryview:
-        unix_us = (t_ns + (self._header.anchor.unix_ns - self._header.anchor.monotonic_ns) + 500) // 1000
+        unix_us = (t_ns + self._header.anchor.unix_offset_ns + 500) // 1000
         fields: list[Number | Text] = [Text([m.encode() for m in marks]), integers(unix_us, 6), *map(integers, counts)]
         fields += [decimals(values[:, i], 6, b"nan") for i in range(values.shape[1])]
         return self._lines.of(fields, len(t_ns))
