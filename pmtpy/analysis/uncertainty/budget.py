@@ -24,8 +24,8 @@ COVERAGE_FACTOR = 1.96  # of the normal distribution, 95 %: the sum of several c
 _RECTANGULAR = math.sqrt(12.0)  # width of a rectangular distribution over its standard deviation (JCGM 100, 4.3.7)
 _BOUND = math.sqrt(3.0)  # the same for a half-width
 _IN_A_GAP = math.sqrt(30.0)  # an edge and a step at the same random place of a gap that is bridged by its mean
-# Errors of an edge between samples, in squares of the sample interval and of the alternating part of the power: of a
-# load faster than the samples, whose running sum at their ends is random (docs/uncertainty.md, "Edges").
+# Errors of a counter's edge between rows, in squares of the time between them and of the alternating part of the power:
+# of a load faster than the rows, whose running sum at their ends is random (docs/uncertainty.md, "Edges").
 _FAST = 5.0 / 12.0
 # The same of a wide window, in squares of the window and of the bend of its readings: fits sines of 0.7 to 2.5 periods
 # within the window to within a factor of two.
@@ -212,7 +212,7 @@ class _Judge:
         return self.channel.offset_u * self.seen.seconds if self.power else 0.0
 
     def resolution(self) -> float:
-        """Rounding: twice in a counter's difference; of a power, once for each value that was shown.
+        """Rounding: twice in a counter's difference; of a power, the same way in all readings: they may be alike.
 
         A register may as well cut off as round, which is half a step for all values alike; a calibrated zero contains
         it.
@@ -221,13 +221,13 @@ class _Judge:
         if not self.power:
             return one * math.sqrt(2.0)
         cut_off = 0.0 if self.channel.offset_u else _CUT_OFF
-        return one * self.seen.seconds * math.sqrt(cut_off + 1.0 / self.seen.levels)
+        return one * self.seen.seconds * math.sqrt(cut_off + 1.0)
 
     def _unseen_w(self) -> float:
         """Where all readings of a power are zero: what it may have been all the same, less than one step; else 0."""
         seen = self.seen
         known = seen.uncovered_s < seen.seconds and seen.rows > 0
-        if not self.power or not known or seen.joules or seen.peak_watts or seen.range_watts:
+        if not self.power or not known or seen.joules or seen.peak_watts or seen.peak_to_peak_watts:
             return 0.0
         return self.step if self.channel.resolution is not None else max(self.step, _COARSEST_W)
 
@@ -251,11 +251,10 @@ class _Judge:
             rested_j = seen.rested_watts * (seen.seconds - seen.uncovered_s) / _BOUND if rests else 0.0
             return max(math.sqrt(self._counted(seen.start) + self._counted(seen.end)), math.sqrt(2.0) * rested_j)
         sample, window = self.sample_s, 0.0 if self.mean else self.window_s  # a mean's window is its sample interval
-        fast = _FAST * (seen.alternating_watts * sample) ** 2
         curved = _CURVED * (seen.curvature_watts * min(window, _LONGEST * seen.seconds)) ** 2
         own_s = self.window_s if self.window_s <= WIDE * sample else 0.0  # what a wide one hides, its bends tell
         hidden = (min(_HIDDEN * self.mean_w, _BEATS * math.sqrt(self._beyond_noise())) * own_s) ** 2
-        squares = 2.0 * (self.covers * fast + curved + hidden)  # what lies between the windows is in "sampling"
+        squares = 2.0 * (curved + hidden)  # what lies between the windows is in "sampling"
         smeared = 0.0
         for edge in (seen.start, seen.end):
             swing = max(0.0, edge.peak_to_peak_watts - 4.0 * self.noise_w)  # four deviations are noise alone
@@ -290,8 +289,10 @@ class _Judge:
         rms = math.sqrt(self._beyond_noise())
         near = rms * math.sqrt(ahead * (sample + ahead) / 2.0)
         walked = rms * math.sqrt(ahead**3 / (3.0 * sample)) if sample > 0.0 else 0.0
-        most = self.seen.range_watts * min(ahead, self.seen.seconds) / _BOUND  # it stays between those that were seen
-        between = late.swing_watts * min(ahead, self.seen.seconds) / _BOUND if late is not None else 0.0
+        most = (
+            self.seen.peak_to_peak_watts * min(ahead, self.seen.seconds) / _BOUND
+        )  # it stays between those that were seen
+        between = late.peak_to_peak_watts * min(ahead, self.seen.seconds) / _BOUND if late is not None else 0.0
         return max(near, min(walked, most), between)
 
     def sampling(self) -> float:

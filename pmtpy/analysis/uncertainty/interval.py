@@ -24,7 +24,7 @@ class Edge(NamedTuple):
 class Late(NamedTuple):
     """What a stream did of late, whose newest rows have not come yet."""
 
-    swing_watts: float = 0.0  # largest less smallest power
+    peak_to_peak_watts: float = 0.0  # largest less smallest power
     peak_watts: float = 0.0
     off_joules: float = 0.0  # by how much its newest power, carried on for as long as now, was off; 0: not known
 
@@ -54,8 +54,6 @@ class IntervalStatistics(NamedTuple):
     noise_watts: float = 0.0
     late_joules: float = 0.0  # by how much the energy would be higher with the readings counted from when they happened
     extrapolated_s: float = 0.0  # for how long the power of the newest row was taken to go on, up to the end
-    # different values that were shown in the interval: a load of two powers is rounded in two ways, however often
-    levels: int = 1
     peak_watts: float = 0.0  # largest power seen in or next to the interval
     # what the samples that touch the interval hold in all; infinite where they are not all known
     most_joules: float = math.inf
@@ -64,7 +62,7 @@ class IntervalStatistics(NamedTuple):
     # by how much the energy changes when all rows are shifted by what their times may be off, and by what may be
     # missing between them
     clock_joules: float = 0.0
-    range_watts: float = 0.0  # largest less smallest power seen in and around the interval
+    peak_to_peak_watts: float = 0.0  # largest less smallest power seen in and around the interval
     # the same from what the newest row shows, which is further back than the row, by the lag
     unseen_s: float = 0.0
     looked: float = math.inf  # readings in and around the interval that tell how the power moves

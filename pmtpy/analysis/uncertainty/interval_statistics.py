@@ -29,7 +29,6 @@ _APART = 0.99  # of a sample interval: of the polls of one reading those are tak
 _QUARTILE = 0.4506
 _MIN_STEPS = 4  # that a quartile needs
 _LAG_U = 0.3  # relative standard uncertainty of a lag that is stated: mostly how old a value is when it is polled
-_MOST_LEVELS = 256  # rows in which different values are counted
 
 
 def summarise(
@@ -193,9 +192,7 @@ class _Together:
             share = interval.missing_s / length
             clock = [math.hypot(c, share * interval.joules[i]) for c, i in zip(clock, columns, strict=True)]
         curvature = self._curvature(length)
-        around = self._near(0.0, length)
-        peaks: list[float] = around.max(axis=1).tolist()
-        levels = _levels(around) if self.power else [1] * len(peaks)
+        peaks: list[float] = self._near(0.0, length).max(axis=1).tolist()
         dropped = missing_joules(self.t, self.p, self.sample_s, length) if self.power else nothing
         times = {"refresh_s": self.refresh, "sample_s": self.sample_s, "length": length}
         skipped = skipped_joules(self.t, self.p, rms, held=self.held, **times) if self.power else nothing
@@ -207,27 +204,26 @@ class _Together:
                 last - first,
                 starts[i],
                 ends[i],
-                self.sample_s,
-                rms[i],
-                alternating[i],
-                curvature[i],
-                0.0 if channel.noise else noise[i],
-                late[i],
-                ahead,
-                levels[i],
-                peaks[i],
-                most[i],
-                interval.uncovered_s[column],
-                interval.lost,
-                clock[i],
-                ranges[i],
-                unseen,
-                looked,
-                of_late[i],
-                dropped[i],
-                skipped[i],
-                interval.rested_watts[column] if interval.rested_watts else 0.0,
-                max(0.0, beyond),
+                sample_s=self.sample_s,
+                rms_step_watts=rms[i],
+                alternating_watts=alternating[i],
+                curvature_watts=curvature[i],
+                noise_watts=0.0 if channel.noise else noise[i],
+                late_joules=late[i],
+                extrapolated_s=ahead,
+                peak_watts=peaks[i],
+                most_joules=most[i],
+                uncovered_s=interval.uncovered_s[column],
+                lost=interval.lost,
+                clock_joules=clock[i],
+                peak_to_peak_watts=ranges[i],
+                unseen_s=unseen,
+                looked=looked,
+                late=of_late[i],
+                dropped_joules=dropped[i],
+                skipped_joules=skipped[i],
+                rested_watts=interval.rested_watts[column] if interval.rested_watts else 0.0,
+                behind_s=max(0.0, beyond),
             )
             for i, (column, channel) in enumerate(zip(columns, self.channels, strict=True))
         ]
@@ -420,10 +416,3 @@ def _noise(steps: Floats) -> list[float]:
     quartile = np.partition(abs(steps), quarter, axis=1)[:, quarter]
     noise: list[float] = (quartile / _QUARTILE).tolist()
     return noise
-
-
-def _levels(around: Floats) -> list[int]:
-    """Count the different values of each channel."""
-    ordered = np.sort(around[:, :_MOST_LEVELS], axis=1)
-    levels: list[int] = ((ordered[:, 1:] != ordered[:, :-1]).sum(axis=1) + 1).tolist()
-    return levels

@@ -47,13 +47,12 @@ def test_a_counter_is_rounded_twice() -> None:
     assert part(replace(COUNTER, resolution=0.001), QUIET, "resolution") == pytest.approx(0.001 / math.sqrt(6))
 
 
-def test_rounding_of_a_power_averages_only_over_different_values_and_cutting_off_never() -> None:
+def test_rounding_and_cutting_off_of_a_power_do_not_average() -> None:
     coarse = replace(POWER, resolution=1.0)
     one = 10 / math.sqrt(12)
     assert part(coarse, QUIET, "resolution") == pytest.approx(one * math.sqrt(2.5))
-    assert part(coarse, QUIET._replace(levels=4), "resolution") == pytest.approx(one * math.sqrt(1.75))
     calibrated = replace(coarse, offset_u=0.3)
-    assert part(calibrated, QUIET._replace(levels=4), "resolution") == pytest.approx(one / 2)
+    assert part(calibrated, QUIET, "resolution") == pytest.approx(one)
 
 
 def test_noise_that_nobody_states_is_taken_from_the_smaller_changes() -> None:
@@ -150,7 +149,6 @@ def test_an_interpolated_edge_is_as_uncertain_as_the_power_changes_there() -> No
     joined = replace(POWER, method=EnergyMethod.MEAN)
     assert part(joined, QUIET._replace(start=Edge(0.0, 200.0, 0.1)), "edges") == pytest.approx(20 / math.sqrt(30))
     assert part(joined, QUIET._replace(start=Edge(0.0, 0.0, 0.1)), "edges") == 0.0
-    assert part(joined, QUIET._replace(alternating_watts=60.0), "edges") == pytest.approx(6 * math.sqrt(2 * 5 / 12))
 
 
 def test_lag_counts_only_if_the_power_differs_between_the_ends() -> None:
@@ -209,7 +207,7 @@ def test_the_end_that_no_row_has_reached_is_as_uncertain_as_the_power_moves() ->
 def test_far_beyond_the_rows_the_power_walks() -> None:
     mean = replace(POWER, method=EnergyMethod.MEAN)
     near = QUIET._replace(
-        seconds=2.0, joules=200.0, extrapolated_s=0.25, rms_step_watts=1.5, sample_s=1e-3, range_watts=150.0
+        seconds=2.0, joules=200.0, extrapolated_s=0.25, rms_step_watts=1.5, sample_s=1e-3, peak_to_peak_watts=150.0
     )
     # A walk by steps of r: the integral over a has the variance r^2 a^3 / (3 D).
     assert part(mean.timed(refresh_s=1e-3), near, "ahead") == pytest.approx(1.5 * math.sqrt(0.25**3 / 3e-3))
