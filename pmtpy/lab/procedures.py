@@ -45,7 +45,7 @@ _AS_MEASURED = "as measured"
 _STAMPED_POLL_S = 0.005  # a sensor that stamps its updates is asked so often, at the most
 _CRYSTALS = 1e-4  # two of 50 millionths each: by so much the stamps of a device may run off the host's clock
 _PATTERN_POLL_NS = 10_000_000  # a pattern of up to 10 Hz or so is looked for
-_FEWEST_WINDOWS = 2
+_MIN_WINDOWS = 2
 
 
 def ways_of(target: str) -> Mapping[str, Mapping[str, str]]:
@@ -255,7 +255,7 @@ def windows_of(tables: Sequence[pd.DataFrame], curves: Sequence[EnergyCurve], le
             )
             return Windows(starts, ends, marked=True)
     count = int((end - start) / length_s)
-    if count < _FEWEST_WINDOWS:
+    if count < _MIN_WINDOWS:
         msg = (
             f"the recordings share {max(end - start, 0.0):.3g} s, too little for windows of {length_s:g} s: record "
             "both at the same time, and longer"

@@ -17,7 +17,8 @@ DEVIATIONS = 4.0  # of how far stamps are off, at both ends of a poll together
 # What the load may have done by itself: jumps between levels that come back.
 _LEVEL_SHARE, _LEVEL_RUNS = 1.0 / 32.0, 3  # of the runs of equal readings, held by one reading
 _NOISE_SPAN = 0.1  # share of the readings' span below which a change is noise ...
-_FINE = 16.0  # ... if the span has that many steps of the readings' resolution: else the levels are the steps
+# ... if the span has that many steps of the readings' resolution: else the levels are the steps
+_MIN_STEPS_OF_SPAN = 16.0
 
 
 class FasterThanPollsError(DeclinedError):
@@ -82,7 +83,7 @@ def own_changes(v: Floats) -> Bools:
     levels = (counts >= max(_LEVEL_RUNS, _LEVEL_SHARE * len(runs)))[which]
     jump = levels[:-1] & levels[1:]
     span = float(values[-1] - values[0])
-    if span >= _FINE * float(np.min(np.diff(values))):
+    if span >= _MIN_STEPS_OF_SPAN * float(np.min(np.diff(values))):
         jump &= np.abs(np.diff(runs)) > _NOISE_SPAN * span
     if len(at) - np.sum(jump) < MIN_CHANGES:
         raise DeclinedError(few_own(int(len(at) - np.sum(jump)), len(at)))

@@ -19,7 +19,8 @@ from pmtpy.errors import DeclinedError
 _EXACT, _OFTEN = 0.01, 0.95  # of the period, to which so many stamps follow each other if none of them is late
 _EARLIEST = 0.25  # of the period, by which the instant that is followed may lie behind the stamp
 _RATE = 3e-4  # by which a register's clock runs wrong for a while, relative: recorded ones wander by 4 ms in a minute
-_LONGEST = 4000.0  # periods that are followed at once: a phase has wandered meanwhile, and memory is not without end
+# That are followed at once: a phase has wandered meanwhile, and memory is not without end.
+_MAX_PERIODS_FOLLOWED = 4000.0
 _AGAIN = 0.75  # of the period, within which a value that comes again is no new one
 
 
@@ -49,7 +50,7 @@ def live_updates(t_s: Floats, watts: Floats, period: Number, aged_s: float) -> U
 
 def _followed(t_s: Floats, watts: Floats, period: Number, aged_s: float) -> Updates:
     """Follow the clock through rows."""
-    if len(t_s) > 1 and t_s[-1] - t_s[0] > _LONGEST * period.value:
+    if len(t_s) > 1 and t_s[-1] - t_s[0] > _MAX_PERIODS_FOLLOWED * period.value:
         middle = int(np.searchsorted(t_s, (t_s[0] + t_s[-1]) / 2.0))
         parts = (slice(None, middle), slice(middle, None))
         return _joined(*(live_updates(t_s[part], watts[part], period, aged_s) for part in parts))

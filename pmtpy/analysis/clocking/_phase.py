@@ -26,7 +26,7 @@ _WALKS = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3)
 BLURS = (1.0 / 30.0, 1.0 / 10.0, 1.0 / 4.0)  # of a poll: by how much stamps are off
 _PERIODS = 9  # weighed at a time
 _KNOWN = math.sqrt(1.5) * np.array([-1.0, 0.0, 1.0])  # standard uncertainties: three periods of the variance of all
-_UNLIKELY = 8.0  # nats
+_MAX_NATS_BELOW_BEST = 8.0  # nats
 _PATHS = 1000
 ONE_IN_A_THOUSAND = math.log(1000.0)
 _EXTREME = 3.0  # standard deviations: the most extreme stamp of some hundred
@@ -145,7 +145,7 @@ def _weigh(comb: _Comb, period: float, reach: float, walk: float, *, known: bool
         best = _filter(comb, periods, walk)
         # What is not on the grid of periods has its share too.
         logs = np.array([w.log for w in best])
-        likely = np.flatnonzero(logs > np.max(logs) - _UNLIKELY)
+        likely = np.flatnonzero(logs > np.max(logs) - _MAX_NATS_BELOW_BEST)
         top = int(np.argmax(logs))
         period = best[top].period
         if len(likely) >= _PERIODS // 3:

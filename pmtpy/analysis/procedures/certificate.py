@@ -15,7 +15,7 @@ from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-_SETTLED = 0.5  # the published evaluation takes seconds 3 to 6 of a level of 6 s
+_LAST_SHARE_OF_LEVEL = 0.5  # the published evaluation takes seconds 3 to 6 of a level of 6 s
 _FARTHEST_S, _STEPS, _BETTER = 10.0, 50, 0.01  # of the search for a meter that is late: how far, parts of a level, in r
 _FEWEST_LEVELS = 3  # two lie on a straight line whatever the sensor does
 
@@ -50,12 +50,13 @@ def settled(start_s: float, end_s: float, *, shown_s: float = 0.0, there_s: floa
     Raises DeclinedError: the level is too short for one of them.
     """
     length = end_s - start_s
-    needed = max(shown_s / _SETTLED, 2.0 * there_s / (1.0 - _SETTLED))  # of what is left, half is to be the level's
+    # Of what is left, half is to be the level's.
+    needed = max(shown_s / _LAST_SHARE_OF_LEVEL, 2.0 * there_s / (1.0 - _LAST_SHARE_OF_LEVEL))
     if length < needed:
-        slow = "the sensor" if shown_s / _SETTLED >= needed else "the meter"
+        slow = "the sensor" if shown_s / _LAST_SHARE_OF_LEVEL >= needed else "the meter"
         msg = f"levels of {length:.3g} s are too short for {slow}; give --level-time {math.ceil(needed)}s or more"
         raise DeclinedError(msg)
-    return start_s + _SETTLED * length, end_s - there_s
+    return start_s + _LAST_SHARE_OF_LEVEL * length, end_s - there_s
 
 
 def late_s(t_s: Floats, watts: Floats, levels: Sequence[tuple[float, float, float]], *, allowed_s: float) -> float:

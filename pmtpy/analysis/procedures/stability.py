@@ -17,11 +17,10 @@ from pmtpy.analysis.signal.estimate import Estimate, mixed
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-_FEWEST = 5
-_MOST = 64  # blocks for the drift: of more, neighbours are taken together
+_MIN_BLOCKS = 5
+_MAX_BLOCKS = 64  # blocks for the drift: of more, neighbours are taken together
 _WANDERS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # variance of the wander in that of the white noise
 _MEMORIES = 10  # from the time between two blocks to all of it
-_UNLIKELY = 1e-6  # of the likeliest: too little to count
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +49,8 @@ def stability(at_s: Floats, means_w: Floats, sds_w: Floats, readings: Floats) ->
     """
     known = np.isfinite(means_w)
     t, w = at_s[known] / 3600.0, means_w[known]
-    if len(w) < _FEWEST:
-        msg = f"{len(w)} blocks are known, and a drift takes {_FEWEST}: record longer, or in more blocks"
+    if len(w) < _MIN_BLOCKS:
+        msg = f"{len(w)} blocks are known, and a drift takes {_MIN_BLOCKS}: record longer, or in more blocks"
         raise DeclinedError(msg)
     # A mean over a block is no better known than its length, which Unix seconds round.
     rounded_w = w.mean() * float(np.spacing(np.abs(at_s).max()) / np.median(np.diff(at_s)))
@@ -64,7 +63,7 @@ def stability(at_s: Floats, means_w: Floats, sds_w: Floats, readings: Floats) ->
 
 def _drift(t: Floats, w: Floats, rounded_w: float) -> Estimate:
     """Slope of the means, with all that may make them wander; ``rounded_w``: the least scatter of a mean."""
-    take = -(-len(w) // _MOST)
+    take = -(-len(w) // _MAX_BLOCKS)
     count = len(w) // take
     t, w = (v[: count * take].reshape(count, take).mean(axis=1) for v in (t - t.mean(), w - w.mean()))
     design = np.stack([np.ones(count), t], axis=1)
@@ -77,9 +76,8 @@ def _drift(t: Floats, w: Floats, rounded_w: float) -> Estimate:
     log_odds = np.array([o for o, _ in found])
     log_odds[0] += math.log(len(found) - 1)
     shares = np.exp(log_odds - log_odds.max())
-    parts = [(p, e) for p, (_, e) in zip((shares / shares.sum()).tolist(), found, strict=True) if p > _UNLIKELY]
-    low, high = mixed(parts)
-    return Estimate(sum(p * e.value for p, e in parts) / sum(p for p, _ in parts), low, high)
+    parts = [(p, e) for p, (_, e) in zip((shares / shares.sum()).tolist(), found, strict=True)]
+    return Estimate(sum(p * e.value for p, e in parts), *mixed(parts))
 
 
 def _fitted(design: Floats, w: Floats, covariance: Floats, least_w: float) -> tuple[float, Estimate]:

@@ -19,7 +19,7 @@ _REST, _REST_READINGS = 0.1, 4  # a step rests where so many readings in a row s
 _BEYOND, _BEYOND_SHARE = 0.25, 0.1  # an overshoot is smaller, or shorter
 _LEVELS_APART_SD = 6.0  # the levels must be so many times their own spread apart
 _PARTS = 4  # the last three of so many parts of a plateau tell its level
-_SETTLED = 0.005  # of the step: a plateau that moves by less from part to part has come to its level
+_MAX_CHANGE_AT_LEVEL = 0.005  # of the step: a plateau that moves by less from part to part has come to its level
 _SURE_SD = 3.0  # a difference counts from so many of its own standard deviations on
 
 
@@ -50,7 +50,7 @@ class Steps:
     @property
     def settled(self) -> bool:
         """Whether plateaus come to their levels."""
-        return self.rest_w <= _SETTLED * (self.high_w - self.low_w)
+        return self.rest_w <= _MAX_CHANGE_AT_LEVEL * (self.high_w - self.low_w)
 
 
 def steps_of(t_s: Floats, watts: Floats) -> Steps:
@@ -82,7 +82,7 @@ def steps_of(t_s: Floats, watts: Floats) -> Steps:
             )
         raise DeclinedError(msg)
     begin, end = _turns(w, low, high)
-    low_end, high_end = (_level(w, begin, end, _SETTLED * size, up=up) for up in (False, True))
+    low_end, high_end = (_level(w, begin, end, _MAX_CHANGE_AT_LEVEL * size, up=up) for up in (False, True))
     low, high = low_end.watts, high_end.watts
     size, noise = high - low, max(low_end.noise_w, high_end.noise_w)
     begin, end = _turns(w, low, high)

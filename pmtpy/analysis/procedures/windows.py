@@ -15,8 +15,8 @@ import numpy.typing as npt
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-_HOLE = 10.0  # usual steps without a row, as for every recording
-_SHARED = 0.5  # of a window: so far, together, may its ends lie from the rows next to them
+_MAX_STEPS_APART = 10.0  # usual steps without a row, as for every recording
+_MAX_OFF_ROWS = 0.5  # of a window: so far, together, may its ends lie from the rows next to them
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,12 @@ class EnergyCurve:
         unknown = (np.diff(rows) > 1) | (np.diff(np.cumsum(np.maximum(lost, 0.0))[rows]) > 0.0)
         unknown |= ~np.isfinite(watts[1:]) & (np.diff(joules) == 0.0)  # no power, and nothing was counted
         if not whole:
-            unknown |= steps > _HOLE * np.median(steps)
+            unknown |= steps > _MAX_STEPS_APART * np.median(steps)
         return cls(t, joules, unknown)
 
     def resolves(self, starts_s: Floats, ends_s: Floats) -> npt.NDArray[np.bool_]:
         """Whether rows are close enough to both ends of windows, each shape (k,)."""
-        return np.asarray(self._off(starts_s) + self._off(ends_s) <= _SHARED * (ends_s - starts_s), np.bool_)
+        return np.asarray(self._off(starts_s) + self._off(ends_s) <= _MAX_OFF_ROWS * (ends_s - starts_s), np.bool_)
 
     def mean_watts(self, starts_s: Floats, ends_s: Floats) -> Floats:
         """Return the mean power of windows; NaN where their energy is."""

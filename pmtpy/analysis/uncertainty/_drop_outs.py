@@ -16,7 +16,7 @@ from pmtpy.analysis.uncertainty.channel_times import STREAM_S
 from pmtpy.core.rows import Floats
 
 _LONGEST_S, _LONGEST_SAMPLES = 1.0, 3.0  # a part that is off for longer was switched off
-_ALIKE = 0.5  # the lower of the two powers around it, as a share of the higher one, at least
+_MIN_POWERS_RATIO = 0.5  # the lower of the two powers around it, as a share of the higher one, at least
 _MOST_DROP_OUTS = 2  # in and around an interval; more are a load
 
 
@@ -46,7 +46,7 @@ def _missing(t: Sequence[float], power: Floats, longest: float, length: float) -
             continue
         begin, end = max(0.0, t[before]), min(length, t[after])
         low, high = sorted((float(power[before]), float(power[after])))
-        if end > begin and low >= _ALIKE * high:
+        if end > begin and low >= _MIN_POWERS_RATIO * high:
             seconds = t[after] - t[before]
             shown = _area(t[before : after + 1], power[before : after + 1])
             missing += ((low + high) / 2.0 * seconds - shown) * (end - begin) / seconds

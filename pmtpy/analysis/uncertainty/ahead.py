@@ -13,7 +13,7 @@ import numpy as np
 from pmtpy.analysis.uncertainty.interval import Late
 from pmtpy.core.rows import Floats, Frame, Ints
 
-_LEAST = 3.0  # times as long must have been seen
+_MIN_SEEN_TIMES = 3.0  # times as long must have been seen
 # Where in the rows it is looked, as a share of them: evenly, in step with no load (multiples of the golden section).
 _EVENLY = np.sort(np.arange(300) * ((math.sqrt(5.0) - 1.0) / 2.0) % 1.0)
 # Of bursts that are seldom most is off by nothing: what 95 % are within is then an interval of 95 %, and not twice the
@@ -41,7 +41,7 @@ def of_late(parts: Sequence[Frame], columns: Sequence[int], ahead_ns: int, lengt
         return [Late()] * len(columns)
     last_ns = int(t_ns[-1]) - ahead_ns - int(t_ns[0])
     seconds = min(ahead_ns * 1e-9, length_s)
-    if last_ns <= _LEAST * ahead_ns or seconds <= 0.0:
+    if last_ns <= _MIN_SEEN_TIMES * ahead_ns or seconds <= 0.0:
         return [Late()] * len(columns)
     picked = [i + 1 for i in columns]
 

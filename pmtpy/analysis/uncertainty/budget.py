@@ -26,11 +26,11 @@ _BOUND = math.sqrt(3.0)  # the same for a half-width
 _IN_A_GAP = math.sqrt(30.0)  # an edge and a step at the same random place of a gap that is bridged by its mean
 # Errors of a counter's edge between rows, in squares of the time between them and of the alternating part of the power:
 # of a load faster than the rows, whose running sum at their ends is random (docs/uncertainty.md, "Edges").
-_FAST = 5.0 / 12.0
+_ALTERNATING_SQUARE = 5.0 / 12.0
 # The same of a wide window, in squares of the window and of the bend of its readings: fits sines of 0.7 to 2.5 periods
 # within the window to within a factor of two.
 _CURVED = 0.09
-_LONGEST = 4.0  # and no more than the same sines hold in an interval that is short beside the window
+_MAX_CURVED_LENGTHS = 4.0  # and no more than the same sines hold in an interval that is short beside the window
 # A register that cuts off is half a step low in all readings, one that rounds is not, and which it does is not known:
 # the square of half a step, with even odds, in squares of a step's rectangular deviation.
 _CUT_OFF = 1.5
@@ -251,7 +251,7 @@ class _Judge:
             rested_j = seen.rested_watts * (seen.seconds - seen.uncovered_s) / _BOUND if rests else 0.0
             return max(math.sqrt(self._counted(seen.start) + self._counted(seen.end)), math.sqrt(2.0) * rested_j)
         sample, window = self.sample_s, 0.0 if self.mean else self.window_s  # a mean's window is its sample interval
-        curved = _CURVED * (seen.curvature_watts * min(window, _LONGEST * seen.seconds)) ** 2
+        curved = _CURVED * (seen.curvature_watts * min(window, _MAX_CURVED_LENGTHS * seen.seconds)) ** 2
         own_s = self.window_s if self.window_s <= WIDE * sample else 0.0  # what a wide one hides, its bends tell
         hidden = (min(_HIDDEN * self.mean_w, _BEATS * math.sqrt(self._beyond_noise())) * own_s) ** 2
         squares = 2.0 * (curved + hidden)  # what lies between the windows is in "sampling"
@@ -269,7 +269,7 @@ class _Judge:
         power that is known, the other for what the power at that moment is off it.
         """
         bridged = (edge.peak_to_peak_watts * edge.gap_s / _IN_A_GAP) ** 2
-        bridged += _FAST * (self.seen.alternating_watts * edge.gap_s) ** 2
+        bridged += _ALTERNATING_SQUARE * (self.seen.alternating_watts * edge.gap_s) ** 2
         power = max(edge.watts, self.mean_w)
         return bridged + (power * edge.old_s) ** 2 * (1.0 / 12.0 + _BURSTS**2 / 3.0)
 
