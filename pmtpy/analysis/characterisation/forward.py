@@ -105,10 +105,6 @@ class Problem:
             return 0.0
         return ((fit.intercept - self.rest_w) / max(fit.gain, 1e-9) - _REST) / _REST_SD
 
-    def sound(self, fit: Fit) -> bool:
-        """Whether a fit is within what sensors and loads have."""
-        return abs(self.unusual(fit)) < 2.0
-
     @property
     def rounded(self) -> Floats:
         """What was read, of which the least difference tells a resolution; nothing of means."""

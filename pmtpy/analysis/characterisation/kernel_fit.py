@@ -11,12 +11,12 @@ called ambiguous; docs/fit.md has the formulas, the sources and the traps.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from pmtpy.analysis._fit import FreeShape, fit_free
-from pmtpy.analysis.characterisation._covariance import Noise
 from pmtpy.analysis.characterisation._initial_guess import WIDEST, Grid, seeds
 from pmtpy.analysis.characterisation.description import describe, design_of, errors
 from pmtpy.analysis.characterisation.forward import Problem, polish, problem_of, widths_of
@@ -27,7 +27,6 @@ from pmtpy.analysis.characterisation.model_selection import (
     Fit,
     choose,
     impure,
-    plausible,
     profiled,
     pure_of,
     refuted,
@@ -114,30 +113,27 @@ def fit_kernel(
     # One set of weights, from the best fit of all: with weights of its own each fit would forgive itself just those
     # few updates on a flank by which it could be told from the others.
     weights = huber_weights(best.residuals)
-    fits = plausible([polish(problem, f.family, f.point, weights) for f in fits], problem.sound)
-    found = [min((f for f in fits if f.family == family), key=lambda f: f.loss) for family in {f.family for f in fits}]
-    fit, free = _chosen(problem, found, weights)
-    best = next(f for f in found if f.family == fit.best.family)
-    if fit.family in (BOXCAR, ONE_POLE) and not _pure(problem, best, weights):
+    fits = [polish(problem, f.family, f.point, weights) for f in fits]
+    least = min(fits, key=lambda f: f.loss)
+    noise, _ = errors(problem, least, design_of(problem, least)[1])
+
+    def misfit(f: Fit) -> float:
+        """Minus twice the log-likelihood of the readings, and of what is known beforehand."""
+        return noise.misfit(problem.t, f.residuals) + problem.unusual(f) ** 2
+
+    asked = [(f, misfit(f)) for f in fits]
+    found = {f.family: (f, m) for f, m in sorted(asked, key=lambda row: -row[1])}  # the best of each family
+    fit, free = _chosen(problem, found, misfit, weights)
+    if fit.family in (BOXCAR, ONE_POLE) and not _pure(problem, found[fit.best.family][0], weights):
         fit = impure(fit)
-    noise, _ = errors(problem, best, design_of(problem, best)[1])
     valley: list[tuple[Fit, float]] = []
-    least = noise.misfit(problem.t, best.residuals)
     for shape in fit.likely:
-        top = next(f for f in found if f.family == shape.family)
-        low = least if top is best else noise.misfit(problem.t, top.residuals)
-        for name in widths_of(top):
-            rows = _profile(problem, shape, top, weights, (name, noise, low))
-            kept = plausible([top, *(f for f, _ in rows)], problem.sound)
-            rows = [(f, misfit if any(f is k for k in kept) else math.inf) for f, misfit in rows]
-            fit = profiled(fit, shape.family, name, [(f, misfit - low) for f, misfit in rows], problem.late_s)
-            valley += [row for row in rows if row[1] < math.inf]
-        rows = _profile(problem, shape, top, weights, ("offset", noise, low))
-        kept = plausible([top, *(f for f, _ in rows)], problem.sound)
-        fit = profiled(fit, shape.family, "offset", [(f, misfit - low) for f, misfit in rows], problem.late_s)
-        valley += [row for row in rows if any(row[0] is k for k in kept)]
-    asked = [(f, noise.misfit(problem.t, f.residuals)) for f in fits]
-    fit = with_doubt(fit, asked, valley, least, problem.period)
+        top, low = found[shape.family]
+        for name in [*widths_of(top), "offset"]:
+            rows = _profile(problem, shape, top, weights, (name, misfit, low))
+            fit = profiled(fit, shape.family, name, [(f, m - low) for f, m in rows], problem.late_s)
+            valley += rows
+    fit = with_doubt(fit, asked, valley, min(m for _, m in asked), problem.period)
     return fit if free is None else refuted(fit, free[0], free[1])
 
 
@@ -150,23 +146,25 @@ def _telling(updates: Updates, meter: PowerTrace) -> tuple[Updates, PowerTrace]:
     return updates, fine
 
 
-def _chosen(problem: Problem, found: list[Fit], weights: Floats) -> tuple[KernelFit, tuple[FreeShape, float] | None]:
+def _chosen(
+    problem: Problem, found: Mapping[str, tuple[Fit, float]], misfit: Callable[[Fit], float], weights: Floats
+) -> tuple[KernelFit, tuple[FreeShape, float] | None]:
     """Weigh the families, and a kernel of free shape with what the best of them leaves, if that refutes all of them."""
-    least = min(found, key=lambda f: f.loss)
-    noise, _ = errors(problem, least, design_of(problem, least)[1])
+    best = [f for f, _ in found.values()]
+    least = min(best, key=lambda f: f.loss)
     at = np.asarray(problem.at(least.point) + least.offset, np.float64)
     free = fit_free(at, problem.y, problem.reference, weights=weights, lag_s=least.lag, spread_s=least.spread)
     starts = dict(_crossed(least.point))
     rivals = [polish(problem, family, starts[family], weights) for family in (TWO_POLE, TRIANGULAR)]
     fit = choose(
-        tuple(describe(problem, f) for f in found),
-        {f.family: noise.misfit(problem.t, f.residuals) for f in found},
-        {f.family: pure_of(f) for f in [*found, *rivals]},
-        [(r, noise.misfit(problem.t, r.residuals)) for r in rivals],
+        tuple(describe(problem, f) for f in best),
+        {family: m for family, (_, m) in found.items()},
+        {f.family: pure_of(f) for f in [*best, *rivals]},
+        [(r, misfit(r)) for r in rivals],
         len(problem.y),
     )
     left = []
-    for f in found:
+    for f in best:
         # Errors of the update times blur a kernel, which a free shape takes up; most of them is alike in all updates.
         late = _UNLIKE * problem.jitter * design_of(problem, f)[1][:, 2]
         squares, parameters = float(weights @ (f.residuals**2 - late**2)), _BESIDES + len(widths_of(f))
@@ -260,7 +258,7 @@ def _crossed(point: Floats) -> list[tuple[str, Floats]]:
 
 
 def _profile(
-    problem: Problem, shape: Shape, best: Fit, weights: Floats, of: tuple[str, Noise, float]
+    problem: Problem, shape: Shape, best: Fit, weights: Floats, of: tuple[str, Callable[[Fit], float], float]
 ) -> list[tuple[Fit, float]]:
     """Return fits with one width or the offset held at other values, beside their misfits, outwards either way.
 
@@ -268,7 +266,7 @@ def _profile(
     updates a valley of widths fits alike, and the search ends anywhere along it, at a corner of it as a rule. And where
     an edge lies in what a sensor does not see, or is met by one reading, a stretch of offsets does.
     """
-    name, noise, least = of
+    name, misfit, least = of
     column = {"offset": 0, "window": 1, "tau": 2}[name]
     estimate: Estimate | None = getattr(shape, f"{name}_s")
     width = max(float(best.point[column]), _NARROWEST * problem.period) if column else problem.period
@@ -289,7 +287,7 @@ def _profile(
             else:
                 start[0] = best.offset + change * width
             fit = polish(problem, best.family, start, weights, fixed=name)
-            found.append((fit, noise.misfit(problem.t, fit.residuals)))
+            found.append((fit, misfit(fit)))
             if found[-1][1] - least > FEW_READINGS:
                 break
             point = fit.point

@@ -9,7 +9,7 @@ take the name away, or widen the intervals. Pure; docs/fit.md has the rules.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pmtpy.analysis._fit import FreeShape
@@ -28,7 +28,6 @@ from pmtpy.core.rows import Floats
 
 ALIKE = 0.15  # widths that differ by less, relative, are one minimum
 MINOR = 0.1  # share of a kernel's variance that a second width must have to count: the other moves by a twentieth
-_CLEAR = 3.0  # of losses: beyond it a fit that is not plausible is believed
 _AS_LIKELY = 3.84  # chi-squared of one parameter, 95 %
 FEW_READINGS = 18.5  # square of what Student's t reaches by chance, 95 %, where two readings decide
 OUT_OF_QUESTION = 2.0 * math.log(NAMED)  # minus twice the log-likelihood beyond that of the best
@@ -70,13 +69,6 @@ class Fit:
     def spread(self) -> float:
         """Standard deviation of that age within the kernel, seconds."""
         return math.hypot(self.window / math.sqrt(12.0), self.tau, float(self.point[3]))
-
-
-def plausible(fits: list[Fit], sound: Callable[[Fit], bool]) -> list[Fit]:
-    """Leave out what no sensor and no load has, if something that they have fits nearly as well as the best."""
-    limit = _CLEAR * min(f.loss for f in fits)
-    kept = [f for f in fits if sound(f)]
-    return kept if any(f.loss <= limit for f in kept) else fits
 
 
 def choose(
@@ -193,8 +185,8 @@ def profiled(fit: KernelFit, family: str, name: str, rows: list[tuple[Fit, float
 
     Where an edge of the load lies between what two readings see, none of them moves with a width or with the offset,
     and their covariance has no end; but as soon as one sees the edge it is off by much. ``rows`` are fits at other
-    widths, or other offsets, beside their misfits beyond that of the best of this family, infinite where a fit is not
-    plausible; ``late_s`` is by how much each edge may be off, which no misfit knows of.
+    widths, or other offsets, beside their misfits beyond that of the best of this family; ``late_s`` is by how much
+    each edge may be off, which no misfit knows of.
     """
     column, beside = f"{name}_s", 2.0 * math.sqrt(FEW_READINGS) * late_s
 
@@ -205,7 +197,7 @@ def profiled(fit: KernelFit, family: str, name: str, rows: list[tuple[Fit, float
         at, value, low, high = [(getattr(f, name), m) for f, m in rows], estimate.value, estimate.low, estimate.high
         if name != "offset":
             low, high = min(low, _crossing(value, at, -1.0)), max(high, _crossing(value, at, 1.0))
-        out = [x for x, misfit in at if FEW_READINGS < misfit < math.inf]
+        out = [x for x, misfit in at if misfit > FEW_READINGS]
         low = max([low, *(x - beside for x in out if x < value)])
         high = min([high, *(x + beside for x in out if x > value)])
         found = Estimate(value, low, high)
@@ -233,8 +225,6 @@ def _crossing(value: float, rows: list[tuple[float, float]], sign: float) -> flo
     """Return the last width to one side of which the misfit is not too large, about the least as its square root."""
     inner, rise = value, 0.0
     for _, width, misfit in sorted((sign * (w - value), w, max(m, 0.0)) for w, m in rows if sign * (w - value) > 0.0):
-        if misfit == math.inf:  # not plausible: somewhere before it
-            return width
         if misfit > _AS_LIKELY:
             share = (math.sqrt(_AS_LIKELY) - math.sqrt(rise)) / (math.sqrt(misfit) - math.sqrt(rise))
             return inner + share * (width - inner)
