@@ -24,11 +24,11 @@ from pmtpy.core.rows import Floats
 
 _CELLS = 32
 _ROWS_PER_CELL = 6  # fewer readings than that for a cell show its noise
-_FEWEST = 8
+_MIN_CELLS = 8
 _BEFORE, _AFTER = 3.0, 4.5  # standard deviations of the kernel, from its mean: an exponential has a long tail
 _ROUGH = 1e-5  # weight of second differences, against the variance of the reference
 _FLAT = 1e-9  # of the reference: less is rounding
-_MUCH = 1.25  # times the residual, below which it does not matter
+_MIN_EXCESS = 1.25  # times the residual, below which it does not matter
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class FreeShape:
         1 also where what it leaves is not much more than what the free shape leaves.
         """
         spare, rest = self.freedom - parameters, self.rows - self.freedom
-        if spare <= 0.0 or rest <= 0.0 or left / (self.rows - parameters) < (_MUCH * self.residual_w) ** 2:
+        if spare <= 0.0 or rest <= 0.0 or left / (self.rows - parameters) < (_MIN_EXCESS * self.residual_w) ** 2:
             return 1.0
         from scipy.special import fdtrc  # (scipy.stats takes half a second to import)
 
@@ -86,7 +86,7 @@ def fit_free(
         None where there are too few readings, or the reference does not vary within the kernel.
     """
     cells = min(_CELLS, len(at_s) // _ROWS_PER_CELL)
-    if cells < _FEWEST:
+    if cells < _MIN_CELLS:
         return None
     edges = np.asarray(lag_s + spread_s * np.linspace(-_BEFORE, _AFTER, cells + 1), np.float64)
     power = _cells(reference, at_s, edges)

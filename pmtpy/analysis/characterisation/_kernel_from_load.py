@@ -15,6 +15,7 @@ import numpy as np
 
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, MIN_UPDATES, KernelFit
 from pmtpy.analysis.characterisation.kernel_fit import FEWEST_BLOCKS, fit_kernel, regular_period
+from pmtpy.analysis.signal.clock_fit import FOLLOWS_S
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates
@@ -25,8 +26,7 @@ from pmtpy.errors import DeclinedError
 _PAUSE_S = 0.5  # a card that rests longer changes its clocks
 _SETTLING_S = 1.0  # of a run, as the publishers drop ...
 _SETTLING = 0.25  # ... but no more of it than this share
-_REST_S, _FEWEST = 1.0, 5  # what is read so long before the load is its rest, if it is read so often
-FOLLOWS_S = 0.4e-3  # measured power edges of recorded fast loads lie so far from their stamps
+_REST_S, _MIN_REST_READINGS = 1.0, 5  # what is read so long before the load is its rest, if it is read so often
 
 
 def fit_load_kernel(updates: Updates, load: LoadIntervals, poll_s: float) -> tuple[KernelFit, str]:
@@ -90,7 +90,7 @@ def _at_rest(updates: Updates, load: LoadIntervals) -> float | None:
     """Return what was read before the load began, if it was read often enough."""
     first = float(load.on_s[0])
     before = updates.between(first - _REST_S, first).watts
-    return float(np.median(before)) if len(before) >= _FEWEST else None
+    return float(np.median(before)) if len(before) >= _MIN_REST_READINGS else None
 
 
 def _nearest(fit: KernelFit, period_s: float) -> tuple[KernelFit, str]:

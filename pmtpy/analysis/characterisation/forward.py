@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, MIN_UPDATES, ONE_POLE, TRIANGULAR, TWO_POLE
 from pmtpy.analysis.characterisation.model_selection import Fit
-from pmtpy.analysis.signal.clock_fit import RATE_SD
+from pmtpy.analysis.signal.clock_fit import RATE_GROWTH, RATE_SD
 from pmtpy.analysis.signal.correlogram import sampled
 from pmtpy.analysis.signal.estimate import bend_sd, minimise, robust_sd
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
@@ -33,10 +33,10 @@ _GAIN_SD = 0.17  # of its logarithm, against a meter in the same circuit: 0.7 to
 # Power between blocks less that at rest, of the swing, and how far it is from that: 150 against 127 W of 350 is 0.1.
 _REST, _REST_SD = 0.125, 0.14
 _STEADY = 1e-4  # of a period
+FINEST = 0.005  # of a period: nothing finer on a meter shows in a kernel
 _LATEST_S = 0.3  # beside three periods: the oldest end of a kernel; signed, the earliest lies a period in the future
 _EQUAL = 1e-3  # of a time constant: two that differ by less are taken to differ by so much
 _STEADY_SHARE = 0.25  # of the time a reference is taken to be steady; what it does else is the load's
-_GROWTH = 4.0  # how much further a rate found so far is trusted
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def problem_of(
         msg = "the power is constant: every kernel of unit area fits; use a load that varies"
         raise DeclinedError(msg)
     middle = float((t[0] + t[-1]) / 2.0) if pivot_s is None else pivot_s
-    step = max(2e-4, updates.period_s / 200.0)
+    step = max(2e-4, FINEST * updates.period_s)
     return Problem(
         t - middle,
         y,
@@ -265,7 +265,7 @@ def follow(problem: Problem, family: str, point: Floats, weights: Floats, captur
         first, second = sums[:, ends] - sums[:, :-1]
         begin = int(np.argmax((second - first**2 / n) * (problem.t + span <= problem.t[-1])))
         keep = slice(begin, int(ends[begin]))
-        point, span = polish(problem.part(keep), family, point, weights[keep]).point, _GROWTH * span
+        point, span = polish(problem.part(keep), family, point, weights[keep]).point, RATE_GROWTH * span
     return polish(problem, family, point, weights)
 
 

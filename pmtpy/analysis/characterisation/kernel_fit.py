@@ -19,7 +19,7 @@ import numpy as np
 from pmtpy.analysis._fit import FreeShape, fit_free
 from pmtpy.analysis.characterisation._initial_guess import WIDEST, Grid, seeds
 from pmtpy.analysis.characterisation.description import describe, design_of, errors
-from pmtpy.analysis.characterisation.forward import Problem, polish, problem_of, widths_of
+from pmtpy.analysis.characterisation.forward import FINEST, Problem, polish, problem_of, widths_of
 from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, TRIANGULAR, TWO_POLE, KernelFit, Shape
 from pmtpy.analysis.characterisation.model_selection import (
     FEW_READINGS,
@@ -39,7 +39,6 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _MOST_UPDATES = 2000  # fix a kernel to a few thousandths; more of them cost time only
-_FINE = 0.005  # of a period: nothing finer on a meter shows in a kernel
 _BESIDE_S = 5.0  # of a meter beside the readings is kept: longer than the kernels that are looked for
 _REFUTED = 1e-6  # chance of what a family leaves, below which it is held to be wrong
 _UNLIKE = 0.3  # share of the update times' error that is not common to all of them, in simulation
@@ -140,7 +139,7 @@ def fit_kernel(
 def _telling(updates: Updates, meter: PowerTrace) -> tuple[Updates, PowerTrace]:
     """Return the updates beside a meter that tell most, and what of the meter they can show."""
     updates = updates.between(meter.start_s, meter.end_s).telling(_MOST_UPDATES)
-    fine = meter.thinned(_FINE * updates.period_s)
+    fine = meter.thinned(FINEST * updates.period_s)
     if len(updates):
         fine = fine.between(float(updates.t_s[0]) - _BESIDE_S, float(updates.t_s[-1]) + _BESIDE_S)
     return updates, fine

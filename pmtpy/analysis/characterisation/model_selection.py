@@ -23,12 +23,12 @@ from pmtpy.analysis.characterisation.kernel import (
     KernelFit,
     Shape,
 )
-from pmtpy.analysis.signal.estimate import Estimate, mixed
+from pmtpy.analysis.signal.estimate import Z95, Estimate, mixed
 from pmtpy.core.rows import Floats
 
 ALIKE = 0.15  # widths that differ by less, relative, are one minimum
 MINOR = 0.1  # share of a kernel's variance that a second width must have to count: the other moves by a twentieth
-_AS_LIKELY = 3.84  # chi-squared of one parameter, 95 %
+_AS_LIKELY = Z95**2  # chi-squared of one parameter, 95 %
 FEW_READINGS = 18.5  # square of what Student's t reaches by chance, 95 %, where two readings decide
 OUT_OF_QUESTION = 2.0 * math.log(NAMED)  # minus twice the log-likelihood beyond that of the best
 _COMMON = ("gain", "intercept_w", "offset_s", "lag_s")  # what each family has

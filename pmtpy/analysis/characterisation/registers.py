@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pmtpy.analysis.characterisation._kernel_from_load import FOLLOWS_S, fit_load_kernel
+from pmtpy.analysis.characterisation._kernel_from_load import fit_load_kernel
 from pmtpy.analysis.characterisation.kernel import KernelFit
 from pmtpy.analysis.clocking import FasterThanPollsError, PublishingClock, estimate_updates, update_series
+from pmtpy.analysis.signal.clock_fit import FOLLOWS_S
 from pmtpy.analysis.signal.estimate import Z95, Estimate
 from pmtpy.analysis.signal.updates import Updates, tidy
 from pmtpy.core.load_intervals import LoadIntervals

@@ -23,16 +23,16 @@ _ZONE_STEPS_S = (1800.0, 900.0)
 _ZONE_MOST_S = 14 * 3600.0
 _EDGE_S = 0.05  # levels before and after a load edge are taken over at most this much
 _AFAR_S = 0.6  # ... and over this much as long as the two clocks may have run apart by a good part of that
-_MANY_EDGES = 8  # fewer do not show how much they scatter
-_FEW_EDGES = 3  # fewer do not show a rate
+_MIN_SCATTER_EDGES = 8  # fewer do not show how much they scatter
+_MIN_RATE_EDGES = 3  # fewer do not show a rate
 _ONE_EDGE_S = 1.3e-3  # a single edge is known to about this: so far do recorded single steps differ from their stamps
-_ALL_EDGES_S = 0.4e-3  # ... and all edges of a fast load together: power follows the stamp, at the earliest
+FOLLOWS_S = 0.4e-3  # ... and all edges of a fast load together: power follows the stamp, at the earliest
 RATE_SD = 1.5e-3  # of clocks that nobody tied together: one meter's differed by 0.1 % between sessions
 _IN_STEP = 0.3  # of the load's shortest blocks: two clocks this far apart still show the same edges
-_GROWTH = 4.0  # how much further a rate found so far is trusted
+RATE_GROWTH = 4.0  # how much further a rate found so far is trusted
 _GRAIN_S = 2e-3
 _DOUBTED, _BETTER = 0.9, 0.5  # a shift within reach that explains less is doubted, and given up for half its loss
-_NEARLY, _WAYS = 0.05, 4  # beginnings whose correlation is so near the best are followed, so many at most
+_NEARLY, _MAX_BEGINNINGS = 0.05, 4  # beginnings whose correlation is so near the best are followed, so many at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +96,12 @@ def fit_clock(
         raise DeclinedError(msg)
     t, late = on[seen], late[seen]
     middle = float((t[0] + t[-1]) / 2.0)
-    if len(t) < _FEW_EDGES:
+    if len(t) < _MIN_RATE_EDGES:
         scatter = float(np.ptp(late)) / 2.0 if len(t) > 1 else 0.0
         return ClockFit(Estimate.normal(float(np.median(late)), math.hypot(scatter, _ONE_EDGE_S)), None, middle, len(t))
     x = np.stack([np.ones(len(t)), t - middle], axis=1)
     weights = np.ones(len(t))
-    many = len(t) >= _MANY_EDGES
+    many = len(t) >= _MIN_SCATTER_EDGES
     # What is known of such clocks keeps a few edges, close together, from showing a rate that no clock has.
     known = np.diag([0.0, 0.0 if many else (_ONE_EDGE_S / RATE_SD) ** 2])
     for _ in range(5):
@@ -116,7 +116,7 @@ def fit_clock(
     freedom = len(t) - 2
     errors = sd * np.sqrt(np.diag(inverse)) * t95(freedom) / t95(math.inf)
     return ClockFit(
-        Estimate.normal(float(fit[0]), float(errors[0])).widened(_ALL_EDGES_S),
+        Estimate.normal(float(fit[0]), float(errors[0])).widened(FOLLOWS_S),
         Estimate.normal(float(fit[1]), float(errors[1])),
         middle,
         len(t),
@@ -206,7 +206,7 @@ def _tied(meter: PowerTrace, load: PowerTrace, edges: Floats, reach_s: float | N
 def _followed(meter: PowerTrace, edges: Floats, span_s: float) -> tuple[PowerTrace, ClockFit]:
     """Follow a meter that was laid over the first ``span_s`` of a load to the load's end."""
     on, off = edges[::2], edges[1::2]
-    while (span_s := _GROWTH * span_s) < float(edges[-1] - edges[0]):
+    while (span_s := RATE_GROWTH * span_s) < float(edges[-1] - edges[0]):
         meter = fit_clock(meter, on[on <= edges[0] + span_s], off).on_host(meter)
     clock = fit_clock(meter, on, off)
     return clock.on_host(meter), clock
@@ -234,7 +234,7 @@ def _begun(meter: PowerTrace, begun: PowerTrace, on: Floats, off: Floats, reach_
             continue
     best = max((alike for alike, _ in tried), default=0.0)
     ranked = sorted((each for each in tried if each[0] > best - _NEARLY), key=lambda each: -each[0])
-    return [moved for _, moved in ranked[:_WAYS]]
+    return [moved for _, moved in ranked[:_MAX_BEGINNINGS]]
 
 
 def _alike(a: PowerTrace, b: PowerTrace) -> float:

@@ -20,7 +20,7 @@ from pmtpy.errors import DeclinedError
 _LONG_S = 3600.0  # how far the ends of a curve are held: longer than any kernel
 _OFF_S = 2.0  # a load is known to be off for at least this long before its first and after its last edge
 _HOLE = 10.0  # usual intervals without a row, after which nothing is known of the time between (docs/file-formats.md)
-_FEWEST = 10  # intervals: fewer do not show what is usual
+_MIN_INTERVALS = 10  # intervals: fewer do not show what is usual
 _REACHED = 0.01  # share of a kernel that lies where nothing is known, beyond which a reading tells nothing
 _END_S = 0.1  # the level held beyond an end is the median over this much of the curve
 
@@ -98,7 +98,7 @@ class PowerTrace:
         A gap over which no more than one of values was missed that are each shown for ``shown_s`` is none.
         """
         gaps = np.diff(rows_s)
-        usual = float(np.median(gaps)) if len(gaps) >= _FEWEST else math.inf
+        usual = float(np.median(gaps)) if len(gaps) >= _MIN_INTERVALS else math.inf
         last = np.flatnonzero(gaps > max(_HOLE * usual, 2.0 * shown_s))
         return replace(self, holes_s=np.stack([rows_s[last], rows_s[last + 1]], axis=1))
 
