@@ -43,6 +43,7 @@ class Found:
             "identity": self.identity,
             "shown_w": None if self.shown_w is None else list(self.shown_w),
             "state": {"watts": line.state_w, "seconds": line.state_s} if (line := self.found.transfer) else None,
+            "level": {"at_w": line.level_at_w, "u": line.level_u} if line else None,
             "noise_w": self.found.kernel.best.residual_w if self.found.kernel is not None else None,
             "notes": list(self.found.notes),
         }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, of_another
 from pmtpy.core.calibration.curves import Affine
@@ -35,19 +35,44 @@ def calibration_line(found: Sequence[Found], percent: float | None) -> tuple[Aff
     Raises CalibrationError: something was found of neither gain nor offset, or the repeatability makes no sense.
     """
     gains, offsets = [_estimate(f, "gradient") for f in found], [_estimate(f, "intercept_w") for f in found]
+    at_w, levels = _levels(found, gains, offsets)
     if len(found) > 1:
         if percent is not None:
             msg = "--repeatability is for a single recording; of several it is found from them: leave it out"
             raise CalibrationError(msg)
-        return Affine(_pooled(gains), _pooled(offsets)), f"found from {len(found)} recordings"
+        return _turning(_pooled(gains), _pooled(levels), at_w), f"found from {len(found)} recordings"
     if percent is not None and not 0.0 <= percent < 100.0:
         msg = f"a repeatability of {percent:g} %: write a share in percent, for example 0.25"
         raise CalibrationError(msg)
     share = REPEATABILITY if percent is None else percent / 100.0
     # One recording says nothing of how the next one differs. What is published is of energies, which contain both.
+    line = _turning(gains[0], levels[0], at_w)
     gain = Number(gains[0].value, math.hypot(gains[0].u, share * gains[0].value))
     where = "assumed, as published for repeated energies of one card" if percent is None else "as stated"
-    return Affine(gain, offsets[0]), f"{share:.3g} of the gain, {where}"
+    return replace(line, gain=gain), f"{share:.3g} of the gain, {where}"
+
+
+def _levels(found: Sequence[Found], gains: Sequence[Number], offsets: Sequence[Number]) -> tuple[float, list[Number]]:
+    """Return a power in the middle of those that the lines were fitted over, and what is shown of it.
+
+    There an error of the gain shows nothing. At zero, where the recordings do not say it: gain and offset are then
+    taken for independent.
+    """
+    said = [level if isinstance(level := f.get("level"), Mapping) else None for f in found]
+    known = [(float(level["at_w"]), float(level["u"])) for level in said if level is not None]
+    if len(known) < len(found):
+        return 0.0, list(offsets)
+    at_w = math.fsum(at for at, _ in known) / len(known)
+    return at_w, [
+        Number(gain.value * at_w + offset.value, math.hypot(u, gain.u * (at - at_w)))
+        for gain, offset, (at, u) in zip(gains, offsets, known, strict=True)
+    ]
+
+
+def _turning(gain: Number, level: Number, at_w: float) -> Affine:
+    """Return the line through a level, about which it is turned by errors of its gain."""
+    offset = Number(level.value - gain.value * at_w, math.hypot(level.u, gain.u * at_w))
+    return Affine(gain, offset, -at_w * gain.u**2)
 
 
 def as_stated(channel: Channel) -> tuple[Affine, str]:

@@ -11,11 +11,15 @@ import numpy as np
 import pytest
 
 import pmtpy as pmt
-from pmtpy.analysis.uncertainty.budget import of_another
+from pmtpy.analysis.uncertainty.budget import of_another, uncertainty_budget
+from pmtpy.analysis.uncertainty.interval import IntervalStatistics
 from pmtpy.cli import main
 from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.profile import Profile, parse_profile
+from pmtpy.core.channel import Channel, Identity, Quantity
+from pmtpy.core.response import UNKNOWN
 from pmtpy.errors import CalibrationError
+from pmtpy.lab.make_profile import calibration_line
 from pmtpy.sensor.sensor import acquisition_of
 
 TARGET = "nvml:virtual"
@@ -267,3 +271,37 @@ def test_a_kernel_that_was_left_open_is_in_the_profile_with_all_that_it_may_be(t
     broken["behaviour"]["candidates"] = [{"share": -1.0}]
     with pytest.raises(CalibrationError, match="negative"):
         parse_profile(json.dumps(broken))
+
+
+def test_gain_and_level_are_known_apart_and_gain_and_offset_are_not() -> None:
+    # A line through 400 W that is known to 1 W there, and a gain to 5 %: at zero it is off by 20 W, at 400 W by 1 W.
+    found = FOUND | {"gradient": estimate(1.0, 1.96 * 0.05), "intercept_w": estimate(0.0, 1.96 * 20.0)}
+    line, _ = calibration_line([found | {"level": {"at_w": 400.0, "u": 1.0}}], 0.0)
+    assert line.offset.u == pytest.approx(math.hypot(1.0, 20.0), rel=1e-3)
+    assert line.covariance == pytest.approx(-400.0 * 0.05**2, rel=1e-3)
+    profile = Profile(Identity("nvml", serial="1"), "gpu", line, 1.0, 700.0, UNKNOWN, (("made", "by hand"),))
+    channel = profile.calibrated(Channel("gpu", Quantity.POWER))
+    assert parse_profile(profile.to_json()).calibrated(Channel("gpu", Quantity.POWER)) == channel
+    for watts in (0.0, 100.0, 400.0, 600.0):
+        parts = dict(
+            uncertainty_budget(channel, IntervalStatistics(seconds=10.0, joules=10.0 * watts, rows=100)).components
+        )
+        found_u = math.hypot(parts.get("gain", 0.0), parts.get("offset", 0.0)) / 10.0
+        assert found_u == pytest.approx(math.hypot(1.0, 0.05 * (watts - 400.0)), rel=1e-3)
+    independent, _ = calibration_line([found], 0.0)
+    assert independent.covariance == 0.0
+    assert independent.offset.u == pytest.approx(20.0, rel=1e-3)
+
+
+def test_lines_of_several_recordings_are_pooled_where_they_are_known() -> None:
+    lines = [(0.95, 10.0), (1.05, -30.0)]  # they meet at 400 W
+    found = [
+        FOUND | {"gradient": estimate(g, 0.01), "intercept_w": estimate(o, 4.0), "level": {"at_w": 400.0, "u": 0.1}}
+        for g, o in lines
+    ]
+    line, _ = calibration_line(found, None)
+    at_w = -line.covariance / line.gain.u**2
+    assert at_w == pytest.approx(400.0)
+    assert line.gain.value * at_w + line.offset.value == pytest.approx(390.0)
+    level_u = math.sqrt(line.offset.u**2 - (at_w * line.gain.u) ** 2)
+    assert level_u < 0.2 < line.offset.u

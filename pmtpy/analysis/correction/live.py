@@ -15,7 +15,7 @@ from pmtpy.analysis.clocking import live_updates
 from pmtpy.analysis.energy.estimate import Energy, likely_energy
 from pmtpy.analysis.signal.estimate import bend_sd
 from pmtpy.analysis.signal.updates import Updates
-from pmtpy.analysis.uncertainty.budget import DOUBTFUL_SHARE
+from pmtpy.analysis.uncertainty.budget import DOUBTFUL_SHARE, known_level_u
 from pmtpy.analysis.uncertainty.interval_statistics import HOLE
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
@@ -47,7 +47,8 @@ def known_responses(profile: Profile, period_s: float, watts: Floats) -> list[tu
                 period_s=period_s,
                 tau_u=response.tau_u if math.isfinite(response.tau_u) else 0.0,  # a kernel without a one-pole
                 gain_u=known.gain_u,
-                offset_u=known.offset_u,
+                offset_u=known_level_u(known),
+                known_at_w=known.response.known_at_w,
                 noise_w=known.noise or (noise if math.isfinite(noise) else 0.0),
                 state_w=known.response.state_w,
                 state_s=known.response.state_s,

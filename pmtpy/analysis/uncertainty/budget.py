@@ -78,7 +78,7 @@ def uncertainty_budget(channel: Channel, seen: IntervalStatistics) -> Uncertaint
     """Judge one energy: its standard uncertainty in joules, the components of it, and the warnings."""
     judge = _Judge(channel, seen)
     components = {
-        "gain": channel.gain_u * abs(seen.joules),
+        "gain": channel.gain_u * abs(seen.joules - channel.response.known_at_w * seen.seconds),
         "offset": judge.offset(),
         "state": channel.response.off_line_j(seen.seconds) if judge.power else 0.0,
         "resolution": judge.resolution(),
@@ -96,6 +96,11 @@ def uncertainty_budget(channel: Channel, seen: IntervalStatistics) -> Uncertaint
         "skipped": seen.skipped_joules,  # renewals that did not come
     }
     return UncertaintyBudget.of(list(components.items()), judge.warnings(components))
+
+
+def known_level_u(channel: Channel) -> float:
+    """How well a power is known, in watts, where an error of the gain shows nothing: zero, or where it was fitted."""
+    return math.sqrt(max(channel.offset_u**2 - (channel.gain_u * channel.response.known_at_w) ** 2, 0.0))
 
 
 def of_product(channel: Channel, voltage: Channel, current: Channel, volts: float, amperes: float) -> Channel:
@@ -209,7 +214,7 @@ class _Judge:
 
     def offset(self) -> float:
         """A wrong zero is the same in every reading; in a counter's difference it cancels."""
-        return self.channel.offset_u * self.seen.seconds if self.power else 0.0
+        return known_level_u(self.channel) * self.seen.seconds if self.power else 0.0
 
     def resolution(self) -> float:
         """Rounding: twice in a counter's difference; of a power, the same way in all readings: they may be alike.

@@ -77,7 +77,7 @@ class Profile:
 
     def calibrated(self, channel: Channel) -> Channel:
         """Return what is known of the channel once the curve is applied to it."""
-        gain_u, offset_u = _uncertainties(self)
+        gain_u, offset_u, known_at_w = _uncertainties(self)
         how, polled_s = self.response, max(0.0, channel.response.delay_s)  # a register without stamps is as old as that
         if how.shaped:
             how = replace(how, delay_s=how.delay_s + polled_s, delay_u=how.end_u)
@@ -93,20 +93,21 @@ class Profile:
             offset_u=offset_u,
             noise=(self.response.noise_w or channel.noise) * middle,
             resolution=channel.smallest_step * middle,
-            response=replace(how, state_w=how.state_w * middle),
+            response=replace(how, state_w=how.state_w * middle, known_at_w=known_at_w),
             reference=f"calibration {self.digest} ({source})",
         )
 
 
-def _uncertainties(profile: Profile) -> tuple[float, float]:
-    """Relative and absolute uncertainty of a corrected value; the correlation of gain and offset is left out.
+def _uncertainties(profile: Profile) -> tuple[float, float, float]:
+    """Relative uncertainty of a corrected value, absolute one at zero, and where an error of the gain shows nothing.
 
-    It is negative for a fit over positive powers, so leaving it out errs on the safe side there.
+    A line ``g P + o`` is off by a variance ``P^2 u_g^2 + 2 P cov + u_o^2``, which is least at ``P = -cov / u_g^2``.
     """
     curve = profile.curve
     if isinstance(curve, Affine):
-        return curve.gain.u / curve.gain.value, curve.offset.u / curve.gain.value
-    return curve.u, curve.zero_u
+        known_at_w = -curve.covariance / curve.gain.u**2 if curve.gain.u else 0.0
+        return curve.gain.u / curve.gain.value, curve.offset.u / curve.gain.value, known_at_w
+    return curve.u, curve.zero_u, 0.0
 
 
 # --- the text ---
