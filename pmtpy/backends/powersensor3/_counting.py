@@ -81,8 +81,6 @@ class FrameCounter:
         self._run = 0  # frames over which the interval was measured
         self._jitter_us = 0.0  # standard deviation of stamps
         self._weight = 0  # stamps that tell where the lattice stands
-        # By how much the latest stamps are off it, how many say so, and how many frames that turned out to mean.
-        self._aside_us, self._aside_stamps, self._slipped = 0.0, 0, 0
         self._apart_us = 0.0  # between places of neighbouring numbers; 0: not worked out yet
         self._repeats = 0  # frames after which places are the same
         self._limit_us = _TOLERANCE * nominal_us  # beyond which a stamp is off
@@ -103,11 +101,6 @@ class FrameCounter:
             self._begin(us)
         numbers: list[Ints] = []
         gaps: list[Gap] = []
-        if self._slipped and len(us):
-            gaps.append(self._gap(0, self._slipped))
-            self._number += self._slipped
-            self._phase_us += self._place(self._slipped)
-            self._aside_us, self._aside_stamps, self._slipped = 0.0, 0, 0
         done = 0
         while done < len(us):
             part = us[done : done + max(_MIN_FRAMES, min(self._run // 4, _AT_ONCE))]
@@ -131,11 +124,9 @@ class FrameCounter:
         slack = 2 * self._limit_us
         if len(short) and (short.min() < self.interval_us - slack or short.max() > self.interval_us + slack):
             return []
-        if self._slipped:
-            return []
         limit, interval, half = self._limit_us, self.interval_us, DEVICE_CLOCK_US / 2
         first = max(0, len(stamps) - _LAST)
-        begin = self._phase_us + self._aside_us + interval - half
+        begin = self._phase_us + interval - half
         if abs((int(stamps[0]) - begin) % DEVICE_CLOCK_US - half) > limit:
             return []
         begin += first * interval
@@ -180,7 +171,7 @@ class FrameCounter:
         self._weight = len(off)
 
     def _expected(self, n: int) -> Floats:
-        expected: Floats = self._phase_us + self._aside_us + self.interval_us * np.arange(1.0, n + 1.0)
+        expected: Floats = self._phase_us + self.interval_us * np.arange(1.0, n + 1.0)
         return expected
 
     def _lattice(self, us: Floats, *, wait: bool) -> tuple[Ints, list[Gap]]:
@@ -220,18 +211,13 @@ class FrameCounter:
 
     def _broken(self, row: int, rest_us: float, stamps: int) -> tuple[Gap, float]:
         """Count the frames missing before a row; return by how much later stamps are off no more, too."""
-        missing = self._place_of(self._aside_us + rest_us, stamps)
+        missing = self._place_of(rest_us, stamps)
         if missing is not None:
-            aside = self._aside_us
-            self._aside_us, self._aside_stamps = 0.0, 0
-            return self._gap(row, missing), self._place(missing) - aside
+            return self._gap(row, missing), self._place(missing)
+        # It is not known any more by how many places the lattice moved: it is where the stamps are now.
         missing = self._shortest(rest_us)
-        self._aside_us += float(_wrapped(np.array(rest_us - missing * self.interval_us)))
-        self._aside_stamps = stamps
-        if self._run < _SETTLED_FRAMES or abs(self._aside_us) > _TOLERANCE * self.interval_us:
-            # It is not known any more by how many places the lattice moved: it is where the stamps are now.
-            self._phase_us, self._weight = self._phase_us + self._aside_us, stamps
-            self._aside_us, self._aside_stamps = 0.0, 0
+        self._phase_us += float(_wrapped(np.array(rest_us - missing * self.interval_us)))
+        self._weight = stamps
         return Gap(row, row, rest_us, missing), rest_us
 
     def _gap(self, row: int, missing: int) -> Gap:
@@ -248,7 +234,7 @@ class FrameCounter:
         Returns how many of them, up to the last, have; and how many frames are missing before these, but for whole
         repetitions. None: so few stamps do not tell.
         """
-        if not self._repeats or self._aside_stamps or not len(off):
+        if not self._repeats or not len(off):
             return 0, 0
         near = np.where(np.abs(off) <= 2 * self._limit_us, off, 0.0)  # a stamp that is off by more tells nothing
         sums = np.cumsum(near[::-1])
@@ -270,14 +256,6 @@ class FrameCounter:
             self._limit_us = min(_TOLERANCE * self.interval_us, _ROUNDING_US + 5 * self._jitter_us)
         if self._run >= _SETTLED_FRAMES and not self._repeats:
             self._work_out_places()
-        if self._aside_stamps:
-            self._aside_stamps += len(near)
-            self._aside_us += shift * len(near) / max(1, self._aside_stamps)
-            missing = self._place_of(self._aside_us, self._aside_stamps)
-            if missing == 0:
-                self._aside_us, self._aside_stamps = 0.0, 0
-            self._slipped = missing or 0
-            shift = 0.0
         share = 1.0 if len(near) >= _LAST else len(near) / max(1, len(near) + self._weight)
         self._weight = min(_LAST, self._weight + len(near))
         self._phase_us = (self._phase_us + frames * self.interval_us + share * shift) % DEVICE_CLOCK_US

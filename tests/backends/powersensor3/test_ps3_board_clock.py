@@ -391,6 +391,15 @@ def test_a_simulated_board_is_counted_exactly_and_its_times_are_as_good_as_state
     assert found.held_95 > 0.99
 
 
+def test_stamps_that_jitter_by_more_than_places_are_apart_put_no_row_aside() -> None:
+    """Places of an F401 are 2.3 us apart: rows were 10 ms off for a while after two losses close to each other."""
+    found = score(WORLDS["jitter 2 us F401"], simulate(WORLDS["jitter 2 us F401"], 1_000_000, seed=0))
+    assert found.lost == found.truly
+    assert found.dropped == 0
+    assert abs(found.worst) < 100.0
+    assert found.worst_u < 2.0
+
+
 @pytest.mark.parametrize("seed", [1, 6, 7])
 def test_how_loose_the_line_is_while_all_arrivals_are_late_by_milliseconds_is_stated(seed: int) -> None:
     """A pseudo-terminal on a loaded machine: 54 to 95 % were held while the slope of the line was taken to be known."""
