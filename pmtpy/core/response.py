@@ -15,7 +15,7 @@ import numpy as np
 from pmtpy.core._arrays import Floats
 from pmtpy.core.load_intervals import LoadIntervals
 
-_FORGOTTEN = 37.0  # time constants after which a one-pole has forgotten a step to the last digit
+FORGOTTEN = 37.0  # time constants after which a one-pole has forgotten a step to the last digit
 
 EARLY_S = 0.02  # a stamp this much earlier than its reading has been seen; a kernel cannot end later in the future
 
@@ -205,7 +205,7 @@ class Response:
         edges, t = load.edges, at_s - self.delay_s
         # Of older switches nothing is left to see: they leave the load on or off.
         newest = np.searchsorted(edges, t, side="right")
-        oldest = np.searchsorted(edges, t - self.window_s - _FORGOTTEN * self.tau_s, side="right")
+        oldest = np.searchsorted(edges, t - self.window_s - FORGOTTEN * self.tau_s, side="right")
         recent = newest[:, None] - 1 - np.arange(int(np.max(newest - oldest, initial=0)))[None, :]
         edge = np.maximum(recent, 0)
         rise = self.step(t[:, None] - edges[edge]) * np.where(edge % 2, -1.0, 1.0)

@@ -19,7 +19,6 @@ from pmtpy.core.rows import Floats, Ints
 
 _WALK_TAIL = 1.0  # degrees of freedom of the walk's pace about its usual one: loads rest, and step
 _READING_TAIL = 4.0  # of the readings: the usual robust choice (Lange, Little, Taylor, JASA 84, 1989)
-_PACE_PERIODS = 0.5  # periods either side over which the walk's pace is one
 STRETCH = 5.0  # periods either side over which the scatter of the power is one
 _BEFORE = 2.0  # a pace that was found from one step is half of what it was before that, for one degree of freedom
 # Of the highest reading in a period, by which power ramps after a load's start where readings are missing.
@@ -153,7 +152,7 @@ class Readings:
         self._unstamped[near] = 0.0
         apart = np.concatenate([[0.0], np.diff(ends), [np.inf]])
         self._hidden = (_HIDDEN * highest) ** 2 / response.period_s if stamped else 0.0
-        self._near = _Neighbours.within(bounds[1:-1], _PACE_PERIODS * response.period_s)
+        self._near = _Neighbours.within(bounds[1:-1], response.period_s)
         self._stretch = _Neighbours.within((bounds[1:] + bounds[:-1]) / 2.0, STRETCH * response.period_s)
         gap = apart[np.searchsorted(ends, bounds[1:-1])]
         self._unseen = gap > MISSING * response.period_s

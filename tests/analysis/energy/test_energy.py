@@ -199,7 +199,9 @@ def test_a_load_of_which_one_level_is_seen_has_no_energy_that_is_known() -> None
     activity = LoadIntervals(on, on + 0.05)
     found = region_energy(t, watts, Response(0.1, 0.02, noise_w=0.3), start_s=3.0, end_s=7.0, load=activity)
     assert found.low <= between(load, 3.0, 7.0) <= found.high
-    assert found.uncertainty_joules > 0.1 * found.joules
+    # What is told of the rise is the rest before the load: if it is another between the blocks, by a fifth of the
+    # highest reading (boards wake), for half the time, the energy is 16 % off.
+    assert found.high - found.joules > 0.15 * found.joules
     assert "too few phases" in found.warnings[-1]
 
 
