@@ -1,6 +1,6 @@
 """Calibration profiles: what one says of a channel, and its text.
 
-A profile is a JSON text (docs/corrections.md, "Profile files"): whose channel it is, the curve that leads from what the
+A profile is a JSON text (docs/calibrate.md, "Profile files"): whose channel it is, the curve that leads from what the
 sensor shows to what a reference meter showed, how well that is known, over which range, and where it came from.
 Nothing here fits, reads a file or guesses; whether it belongs to a device is for
 :mod:`pmtpy.core.calibration.matching` to say.
