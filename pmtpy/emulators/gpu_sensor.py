@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats, Ints
-from pmtpy.emulators.load import Load, Table
+from pmtpy.emulators.load import Load
 from pmtpy.errors import TargetError
 
 # Nodes of the one-pole's integral, in time constants into the past: dense where the weight is, 12 * 3 constants deep
@@ -236,26 +236,6 @@ class Polling:
         rows = np.arange(len(read))
         stamp = np.where(back, stamp[rows - 1] - self.interval_s / 2, np.where(repeat, stamp[rows - 1], stamp))
         return read, stamp
-
-
-def with_tails(starts_s: Floats, watts: Floats, hold_s: float, share: float) -> Table:
-    """Make steps whose falls stop half-way: the board keeps its clocks for ``hold_s`` before it idles.
-
-    After each fall the power stays at ``share`` of the drop above the lower level for ``hold_s``, or until the next
-    step: idle after a load is not idle before it.
-    """
-    starts, levels = [float(starts_s[0])], [float(watts[0])]
-    for i in range(1, len(starts_s)):
-        here, level, before = float(starts_s[i]), float(watts[i]), float(watts[i - 1])
-        if level < before and hold_s > 0:
-            starts.append(here)
-            levels.append(level + share * (before - level))
-            here += hold_s
-            if i + 1 < len(starts_s) and here >= starts_s[i + 1]:
-                continue
-        starts.append(here)
-        levels.append(level)
-    return Table(np.array(starts), np.array(levels))
 
 
 # Boards whose sensors were measured: update, kernel and gradient from docs/corrections.md, noise and step as logged.

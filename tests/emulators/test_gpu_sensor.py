@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.emulators.gpu_sensor import Polling, SensorModel, parse_sensor_model, with_tails
+from pmtpy.emulators.gpu_sensor import Polling, SensorModel, parse_sensor_model
 from pmtpy.emulators.load import Constant, Load, Sine, Square, Table, pseudo_random
 from pmtpy.errors import TargetError
+from tests.support.tails import with_tails
 
 STEP = Table(np.array([0.0, 1.0]), np.array([50.0, 250.0]))  # 200 W up at 1 s
 

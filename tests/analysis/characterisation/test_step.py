@@ -26,10 +26,11 @@ from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
-from pmtpy.emulators.gpu_sensor import Polling, SensorModel, with_tails
+from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.errors import DeclinedError
 from tests.support.recorded import read_log, read_pmd, read_stamps
 from tests.support.simulated import Bench, square_bench
+from tests.support.tails import with_tails
 
 _STEP = Bench(np.array([2.03, 8.03]), 10.0)
 

@@ -20,10 +20,11 @@ from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
-from pmtpy.emulators.gpu_sensor import SensorModel, with_tails
+from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.load import Load, Square, Table
 from pmtpy.errors import CoverageError
 from tests.support.recorded import read_log, read_pmd, read_stamps
+from tests.support.tails import with_tails
 from tests.support.uncertainty.worlds import random_load, random_region
 
 T = np.arange(0.0, 10.0, 0.1)
