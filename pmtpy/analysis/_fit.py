@@ -26,8 +26,8 @@ _CELLS = 32
 _ROWS_PER_CELL = 6  # fewer readings than that for a cell show its noise
 _MIN_CELLS = 8
 _BEFORE, _AFTER = 3.0, 4.5  # standard deviations of the kernel, from its mean: an exponential has a long tail
-_ROUGH = 1e-5  # weight of second differences, against the variance of the reference
-_FLAT = 1e-9  # of the reference: less is rounding
+_ROUGHNESS_WEIGHT = 1e-5  # weight of second differences, against the variance of the reference
+_MIN_VARIATION = 1e-9  # of the reference: less is rounding
 _MIN_EXCESS = 1.25  # times the residual, below which it does not matter
 
 
@@ -91,11 +91,11 @@ def fit_free(
     edges = np.asarray(lag_s + spread_s * np.linspace(-_BEFORE, _AFTER, cells + 1), np.float64)
     power = _cells(reference, at_s, edges)
     scale = float(np.std(power))
-    if not scale > _FLAT * float(np.max(np.abs(power))):
+    if not scale > _MIN_VARIATION * float(np.max(np.abs(power))):
         return None
     design = np.column_stack([power, np.ones(len(at_s))])
     rough = np.zeros((cells - 2, cells + 1))
-    rough[:, :cells] = np.diff(np.eye(cells), 2, axis=0) * scale * math.sqrt(_ROUGH * len(at_s))
+    rough[:, :cells] = np.diff(np.eye(cells), 2, axis=0) * scale * math.sqrt(_ROUGHNESS_WEIGHT * len(at_s))
     weighted = design * np.reshape(weights, (-1, 1))
     normal = weighted.T @ design
     inverse = np.linalg.pinv(normal + rough.T @ rough, hermitian=True)

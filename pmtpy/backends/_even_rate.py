@@ -10,7 +10,7 @@ import statistics
 from collections import deque
 
 _MIN_SPAN_S = 0.005  # readings over less say little of the rate
-_SETTLED, _KEPT = 5, 64  # readings before it is believed, and of how many it is the middle
+_MIN_RATES, _KEPT = 5, 64  # readings before it is believed, and of how many it is the middle
 MISSING_S = 0.02  # seconds without rows that bursts of arrivals do not explain
 _MISSING_SHARE = 0.1  # of the rest
 
@@ -39,5 +39,5 @@ class EvenRate:
         """Take note of a time in which none was missing."""
         if rows and seconds >= _MIN_SPAN_S:
             self._rates.append(rows / seconds)
-            if len(self._rates) >= _SETTLED:
+            if len(self._rates) >= _MIN_RATES:
                 self.per_s = statistics.median(self._rates)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
 from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, RegionEnergies
-from pmtpy.analysis.signal.estimate import NOTHING, written
+from pmtpy.analysis.signal.estimate import NO_VALUE, written
 from pmtpy.cli.page import Kind, Line, Page, Table, notes
 from pmtpy.core.presentation import in_same_digits
 
@@ -48,7 +48,7 @@ _WORDS = {"update_period_ms": "update period", "lag_ms": "lag", "kernel": "avera
 def response(s: Compared) -> str:
     """Say over which time a sensor averages."""
     if s.kernel is None or s.kernel.family == AMBIGUOUS:
-        return NOTHING
+        return NO_VALUE
     best = s.kernel.best
     parts = [f"mean of {written(best.window_s, 1e3)}"] if best.window_s is not None else []
     return ", ".join(parts + ([f"low-pass {written(best.tau_s, 1e3)}"] if best.tau_s is not None else []))
@@ -58,7 +58,7 @@ def _sensor(s: Compared, reference: str) -> tuple[str, ...]:
     if s.name == reference:
         return (s.name, written(s.period_s, 1e3), *[""] * 5, "the reference")
     line = s.transfer
-    left = f"{s.residual_rms_w:.3g}" if math.isfinite(s.residual_rms_w) else NOTHING
+    left = f"{s.residual_rms_w:.3g}" if math.isfinite(s.residual_rms_w) else NO_VALUE
     return (
         s.name,
         written(s.period_s, 1e3),
@@ -91,8 +91,8 @@ def _energy(name: str, e: Energy, r: RegionEnergies, reference: str) -> list[str
 
 
 def _sigmas(value: float) -> str:
-    return f"{value:+.1f}" if math.isfinite(value) else NOTHING
+    return f"{value:+.1f}" if math.isfinite(value) else NO_VALUE
 
 
 def _percent(difference: float) -> str:
-    return f"{100.0 * difference:+.2f} %" if math.isfinite(difference) else NOTHING
+    return f"{100.0 * difference:+.2f} %" if math.isfinite(difference) else NO_VALUE

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pmtpy.analysis.characterisation.registers import CounterMoves, Standing
-from pmtpy.analysis.signal.estimate import NOTHING, as_json, written
+from pmtpy.analysis.signal.estimate import NO_VALUE, as_json, written
 from pmtpy.cli.common import say
 from pmtpy.cli.page import Kind, Line, Table, note
 from pmtpy.cli.procedure_answer import Answer, progress, recording_of, sensor_of
@@ -65,14 +65,14 @@ def _numbers(standing: Standing, *, is_reference: bool) -> list[str]:
     if standing.bound_s is not None:
         period = f"below {1e3 * standing.bound_s:.3g}"
     if is_reference:
-        beside = ["reference", NOTHING]
+        beside = ["reference", NO_VALUE]
     return [period, *beside, written(standing.lag_s, 1e3), "1" if is_reference else written(standing.ratio)]
 
 
 def _kernel(standing: Standing) -> str:
     kernel = standing.kernel
     if kernel is None:
-        return NOTHING
+        return NO_VALUE
     widths = [f"{written(e, 1e3)} ms" for e in (kernel.spans("window_s"), kernel.spans("tau_s")) if e is not None]
     return ", ".join([kernel.family, *widths])
 

@@ -13,7 +13,7 @@ from pmtpy.regions.measurement import Measurement
 
 SPREAD = "+- is one standard uncertainty; the truth lies within twice it in 95 of 100 cases"
 _HEAD = ("sensor", "seconds", "joules", "+-", "watts", "how")
-_NOTHING: Mapping[str, Measurement] = MappingProxyType({})
+_NO_MEASUREMENTS: Mapping[str, Measurement] = MappingProxyType({})
 _NO_TOTAL = (
     "no total: a sensor is missing, or two of them may see the same device (an external meter and a built-in"
     " sensor, a GPU and all GPUs at a socket, or a socket whose number is not known)"
@@ -25,7 +25,7 @@ def page(
     total: Measurement | None,
     *,
     summed: bool = True,
-    until_lost: Mapping[str, Measurement] = _NOTHING,
+    until_lost: Mapping[str, Measurement] = _NO_MEASUREMENTS,
 ) -> list[Line | Table]:
     """Return the page: sensors with their channels, the total if one is ``summed``, what a reader must know.
 

@@ -239,7 +239,7 @@ class Polling:
 
 
 # Boards whose sensors were measured: update, kernel and gradient from docs/corrections.md, noise and step as logged.
-_KNOWN: dict[str, SensorModel] = {
+_MODELS: dict[str, SensorModel] = {
     "ideal": SensorModel(update_s=0.02, window_s=0.02),
     "rtx3090": SensorModel(update_s=0.09997, window_s=0.0999, gain=0.948, offset_w=1.4, noise_w=0.3, step_w=0.01),
     "rtx4090": SensorModel(update_s=0.1, window_s=0.1, gain=1.045, offset_w=-21.9, noise_w=0.5, step_w=0.01),
@@ -270,11 +270,11 @@ def parse_sensor_model(spec: str) -> SensorModel:
             changes[key] = float(value)
         except ValueError:
             changes[""] = 0.0
-    if (name and name not in _KNOWN) or changes.keys() - known:
+    if (name and name not in _MODELS) or changes.keys() - known:
         msg = (
-            f"no sensor model {spec!r}; write one of {', '.join(_KNOWN)}, and after a colon any of "
+            f"no sensor model {spec!r}; write one of {', '.join(_MODELS)}, and after a colon any of "
             f"{', '.join(sorted(known))} as key=number"
         )
         raise TargetError(msg)
-    seed = int(changes.pop("seed", _KNOWN[name].seed if name else 1))
-    return replace(_KNOWN[name] if name else SensorModel(), seed=seed, **changes)
+    seed = int(changes.pop("seed", _MODELS[name].seed if name else 1))
+    return replace(_MODELS[name] if name else SensorModel(), seed=seed, **changes)

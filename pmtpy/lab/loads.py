@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _IDLE_S, _BLOCK_S, _PAUSE_S = 1.5, 3.0, 1.5
-_SHORT_S, _LONG_S = 0.012, 0.09  # of the random blocks: of the order of known windows and update periods
+_MIN_BLOCK_S, _MAX_BLOCK_S = 0.012, 0.09  # of the random blocks: of the order of known windows and update periods
 LEVELS_W = (60.0, 220.0)  # of virtual sensors: within what every emulated device shows
 _MATRIX = 2048  # a product takes about a millisecond on a GPU of 17 TFLOPS
 # Of a share of a GPU: one product of these for each multiprocessor that is to be busy. A library cuts a larger one into
@@ -54,7 +54,7 @@ def schedule(seconds: float, seed: int = 1) -> Floats:
         msg = f"{seconds:g} s are too short to characterise a sensor; take at least 10s, better 20s"
         raise TargetError(msg)
     rng = np.random.default_rng(seed)
-    lengths = np.exp(rng.uniform(np.log(_SHORT_S), np.log(_LONG_S), int(2 * seconds / _SHORT_S)))
+    lengths = np.exp(rng.uniform(np.log(_MIN_BLOCK_S), np.log(_MAX_BLOCK_S), int(2 * seconds / _MIN_BLOCK_S)))
     first = _IDLE_S + _BLOCK_S + _PAUSE_S
     edges = first + np.concatenate([[0.0], np.cumsum(lengths)])
     edges = edges[edges < seconds - 1.0]

@@ -186,9 +186,9 @@ def _reach_s(channel: Channel, profile: Profile | None) -> float:
 def _margin_s(channel: Channel, reach: float, *, corrected: bool) -> float:
     if not corrected:
         return max(_context_s(channel), reach)
-    from pmtpy.analysis.correction.live import BEFORE_S
+    from pmtpy.analysis.correction.live import ROWS_BEFORE_S
 
-    return max(_context_s(channel), BEFORE_S, 2.0 * reach)
+    return max(_context_s(channel), ROWS_BEFORE_S, 2.0 * reach)
 
 
 def _context_s(channel: Channel) -> float:

@@ -25,7 +25,7 @@ from pmtpy.analysis.signal.estimate import huber_weights
 from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 
-_UNSEEN = 1e-12  # of 1: a smaller eigenvalue is rounding
+_MIN_EIGENVALUE = 1e-12  # of 1: a smaller eigenvalue is rounding
 # Steady readings at six loads from idle to full lie on a line with an R2 of 0.9999 [Y24]: off it by a hundredth of the
 # standard deviation of the levels, which is 0.34 of their range. So much is expected of a board beforehand, and worth
 # this many levels that were seen: a single step hides it, gain and intercept meet its two.
@@ -57,7 +57,9 @@ class Noise:
         own = max(float(np.mean(kept**2)) / 2.0, step**2 / 12.0, 1e-12 * swing**2, 1e-300)
         weights = huber_weights(residuals, _STRAY)
         hidden = (_OFF_LINE * swing) ** 2 * _EXPECTED / (_EXPECTED + seen)
-        return Noise(own / weights, max(float(np.mean((weights * residuals) ** 2)) - own, hidden, _UNSEEN * own))
+        return Noise(
+            own / weights, max(float(np.mean((weights * residuals) ** 2)) - own, hidden, _MIN_EIGENVALUE * own)
+        )
 
     def products(self, t_s: Floats, columns: Floats) -> Floats:
         """Return the scalar products of columns, shape (n, m), weighed by the inverse covariance of the readings.
@@ -180,7 +182,7 @@ class Spread:
 
 def _chain(gaps_s: Floats, memory_s: float) -> tuple[Floats, Floats]:
     """Return the inverse correlation of what fades from memory, as upper bands, and what is new at each instant."""
-    gaps = np.maximum(gaps_s, _UNSEEN) / max(memory_s, _UNSEEN)
+    gaps = np.maximum(gaps_s, _MIN_EIGENVALUE) / max(memory_s, _MIN_EIGENVALUE)
     kept, new = np.exp(-gaps), -np.expm1(-2.0 * gaps)  # new: 1 - kept^2
     band = np.zeros((2, len(gaps) + 1))
     band[1] = np.append(1.0, 1.0 / new)
@@ -211,6 +213,6 @@ def _inverse(normal: Floats) -> Floats:
 
     A pseudo-inverse would leave such a direction out: a load in step with the updates would make a width seem known.
     """
-    size = np.sqrt(np.maximum(np.diag(normal), _UNSEEN))
+    size = np.sqrt(np.maximum(np.diag(normal), _MIN_EIGENVALUE))
     values, vectors = np.linalg.eigh(normal / np.outer(size, size))
-    return np.asarray((vectors / np.maximum(values, _UNSEEN)) @ vectors.T / np.outer(size, size), np.float64)
+    return np.asarray((vectors / np.maximum(values, _MIN_EIGENVALUE)) @ vectors.T / np.outer(size, size), np.float64)

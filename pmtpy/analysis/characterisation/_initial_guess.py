@@ -16,19 +16,25 @@ import numpy as np
 
 from pmtpy.analysis.characterisation.forward import ends
 from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE
-from pmtpy.analysis.characterisation.model_selection import ALIKE
+from pmtpy.analysis.characterisation.model_selection import SAME_WIDTH_SHARE
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.core.rows import Floats
 
-WIDEST = 16.0  # periods: the widest window, and the slowest one-pole, that is looked for
+MAX_WIDTH_PERIODS = 16.0  # periods: the widest window, and the slowest one-pole, that is looked for
 _PER_PERIOD = 20  # grid steps in an update period, so that the narrowest window is one step ...
 _LAGS = 1000  # ... unless that makes more of them than this
 _UPDATES = 1000  # as many show the shape of the loss; the fits that follow use all
 _TAUS = 36
 _GROUPS = 24  # widths that are told apart
-_UNSEEN = 1e-4  # of the reference's variance: a kernel that leaves less, as one of a load's period does, shows rounding
+_MIN_UNEXPLAINED = (
+    1e-4  # of the reference's variance: a kernel that leaves less, as one of a load's period does, shows rounding
+)
 _TIED = 3.0  # losses on the grid that differ by less may be of fits that are alike
-_MOST = {BOXCAR: 8, ONE_POLE: 4, BOTH: 4}  # minima kept: a window has aliases under a regular load, a one-pole hardly
+_MINIMA_KEPT = {
+    BOXCAR: 8,
+    ONE_POLE: 4,
+    BOTH: 4,
+}  # minima kept: a window has aliases under a regular load, a one-pole hardly
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +59,9 @@ class Grid:
         pick = np.linspace(0, len(t_s) - 1, min(len(t_s), _UPDATES)).astype(np.intp)
         t, y = t_s[pick], watts[pick]
         first, last = ends(period_s, lead_s)
-        step = max(period_s / _PER_PERIOD, (last - first + WIDEST * period_s) / _LAGS)
+        step = max(period_s / _PER_PERIOD, (last - first + MAX_WIDTH_PERIODS * period_s) / _LAGS)
         offsets = int((last - first) / step) + 1
-        lags = first + step * np.arange(offsets + int(WIDEST * period_s / step) + 1)
+        lags = first + step * np.arange(offsets + int(MAX_WIDTH_PERIODS * period_s / step) + 1)
         thin = reference.thinned(step / 2.0)
         energy = np.interp(t[:, None] - lags, thin.t_s, thin.joules)
         power = np.asfortranarray((energy[:, :-1] - energy[:, 1:]) / step)  # it is asked for lag by lag
@@ -69,7 +75,7 @@ class Grid:
             power,
             Responder(thin),
             t,
-            _UNSEEN * float(np.mean(power**2)) * len(y),
+            _MIN_UNEXPLAINED * float(np.mean(power**2)) * len(y),
         )
 
     def losses(self, product: Floats, square: Floats) -> Floats:
@@ -110,7 +116,7 @@ def seeds(grid: Grid, period_s: float, within_s: float = math.inf) -> dict[str, 
     Only those whose mean age, ``offset + window / 2 + tau``, is within ``within_s`` of none.
     """
     windows, plain = grid.windows(None, 0.0)
-    taus = np.asarray(period_s * np.geomspace(0.04, WIDEST, _TAUS), np.float64)
+    taus = np.asarray(period_s * np.geomspace(0.04, MAX_WIDTH_PERIODS, _TAUS), np.float64)
     poles, mixed = np.empty((_TAUS, grid.offsets)), []
     for i, tau in enumerate(taus.tolist()):
         slow = grid.slowed(tau)
@@ -124,7 +130,7 @@ def seeds(grid: Grid, period_s: float, within_s: float = math.inf) -> dict[str, 
         ONE_POLE: np.insert(_minima(grid, taus, poles), 2, 0.0, axis=1),
         BOTH: np.concatenate(mixed),
     }
-    return {family: _deepest(rows, within_s, period_s, _MOST[family]) for family, rows in found.items()}
+    return {family: _deepest(rows, within_s, period_s, _MINIMA_KEPT[family]) for family, rows in found.items()}
 
 
 def _deepest(rows: Floats, within_s: float, period_s: float, most: int) -> list[Floats]:
@@ -140,7 +146,7 @@ def _deepest(rows: Floats, within_s: float, period_s: float, most: int) -> list[
     left, groups = np.ones(len(near), np.bool_), list[tuple[bool, float, list[Floats]]]()
     while np.any(left) and len(groups) < _GROUPS:
         first = int(np.argmax(left))
-        alike = left & (np.abs(spread - spread[first]) <= ALIKE * spread[first])
+        alike = left & (np.abs(spread - spread[first]) <= SAME_WIDTH_SHARE * spread[first])
         left &= ~alike
         tied = np.flatnonzero(alike & (near[:, 0] <= _TIED * abs(near[first, 0])))
         youngest = int(tied[np.argmin(age[tied])])

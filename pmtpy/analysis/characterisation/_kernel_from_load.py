@@ -15,7 +15,7 @@ import numpy as np
 
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, MIN_UPDATES, KernelFit
 from pmtpy.analysis.characterisation.kernel_fit import FEWEST_BLOCKS, fit_kernel, regular_period
-from pmtpy.analysis.signal.clock_fit import FOLLOWS_S
+from pmtpy.analysis.signal.clock_fit import EDGE_DELAY_S
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates
@@ -24,8 +24,8 @@ from pmtpy.core.response import EARLY_S
 from pmtpy.errors import DeclinedError
 
 _PAUSE_S = 0.5  # a card that rests longer changes its clocks
-_SETTLING_S = 1.0  # of a run, as the publishers drop ...
-_SETTLING = 0.25  # ... but no more of it than this share
+_DROPPED_S = 1.0  # of a run, as the publishers drop ...
+_MAX_DROPPED_SHARE = 0.25  # ... but no more of it than this share
 _REST_S, _MIN_REST_READINGS = 1.0, 5  # what is read so long before the load is its rest, if it is read so often
 
 
@@ -54,7 +54,7 @@ def fit_load_kernel(updates: Updates, load: LoadIntervals, poll_s: float) -> tup
     reference = PowerTrace.of_load(load)
     fit = fit_kernel(used, reference, metered=False, rest_w=rest)
     note = ""
-    period = regular_period(load.on_s[(load.on_s >= start - _SETTLING_S) & (load.on_s <= end)])
+    period = regular_period(load.on_s[(load.on_s >= start - _DROPPED_S) & (load.on_s <= end)])
     if period is not None and used is inside:
         fit, note = _nearest(fit, period)
     best = fit.best
@@ -66,10 +66,10 @@ def fit_load_kernel(updates: Updates, load: LoadIntervals, poll_s: float) -> tup
         raise DeclinedError(msg)
     best = replace(
         best,
-        window_s=best.window_s and best.window_s.widened(FOLLOWS_S),
-        tau_s=best.tau_s and best.tau_s.widened(FOLLOWS_S),
-        offset_s=best.offset_s.widened(FOLLOWS_S),
-        lag_s=best.lag_s.widened(FOLLOWS_S),
+        window_s=best.window_s and best.window_s.widened(EDGE_DELAY_S),
+        tau_s=best.tau_s and best.tau_s.widened(EDGE_DELAY_S),
+        offset_s=best.offset_s.widened(EDGE_DELAY_S),
+        lag_s=best.lag_s.widened(EDGE_DELAY_S),
     )
     return replace(fit, best=best), note
 
@@ -83,7 +83,7 @@ def _run(load: LoadIntervals) -> tuple[float, float]:
         return -np.inf, np.inf
     run = max(runs, key=lambda r: float(off[r[-1]] - on[r[0]]))
     first, last = float(on[run[0]]), float(off[run[-1]])
-    return first + min(_SETTLING_S, _SETTLING * (last - first)), last
+    return first + min(_DROPPED_S, _MAX_DROPPED_SHARE * (last - first)), last
 
 
 def _at_rest(updates: Updates, load: LoadIntervals) -> float | None:

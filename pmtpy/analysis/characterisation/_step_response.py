@@ -21,11 +21,11 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 INSTANT, SLOW, LINEAR, LOGARITHMIC = "instant", "slow rise", "linear", "logarithmic"
-_NEAR = 2.05  # periods: what passes within two updates and their jitter is quick
+_QUICK_PERIODS = 2.05  # periods: what passes within two updates and their jitter is quick
 _OF_WINDOW, _OF_TAU = 0.8, math.log(9.0)  # from 10 to 90 % a boxcar takes this share of its width, a one-pole of tau
 _PLATEAU_S = (1.5, 3.0)  # not the maximum: boost, drift and power caps come later
-_SHORTEST_S = 1.5
-_STEADY = 0.04  # scatter on the plateau, as a share of the step, above which there is none
+_MIN_PLATEAU_S = 1.5
+_MAX_SCATTER_SHARE = 0.04  # scatter on the plateau, as a share of the step, above which there is none
 # The two ends of the rise fall anywhere in their update periods: the error is triangular over +/- one period, and
 # 95 % of it lies within 1 - sqrt(0.05).
 _TRIANGLE_95 = 1.0 - math.sqrt(0.05)
@@ -52,9 +52,10 @@ def long_blocks(load: LoadIntervals) -> list[tuple[float, float]]:
     """
     on, off = load.on_s, load.off_s
     quiet = np.concatenate([[math.inf], on[1:] - off[:-1]])
-    long = np.flatnonzero((off - on >= _SHORTEST_S) & (quiet >= _SHORTEST_S / 2))
+    long = np.flatnonzero((off - on >= _MIN_PLATEAU_S) & (quiet >= _MIN_PLATEAU_S / 2))
     if not len(long):
-        msg = f"no load block lasts {_SHORTEST_S:g} s after a pause of {_SHORTEST_S / 2:g} s: there is no single step"
+        pause_s = _MIN_PLATEAU_S / 2
+        msg = f"no load block lasts {_MIN_PLATEAU_S:g} s after a pause of {pause_s:g} s: there is no single step"
         raise DeclinedError(msg)
     return [(float(on[i]), float(off[i])) for i in long]
 
@@ -91,8 +92,8 @@ def find_block(updates: Updates) -> tuple[float, float]:
         raise DeclinedError(msg)
     i = int(np.argmax(ends - starts))
     start, end = float(updates.t_s[starts[i]]), float(updates.t_s[ends[i] - 1])
-    if starts[i] < 3 or end - start < _SHORTEST_S:
-        msg = f"the readings show no load step that lasts {_SHORTEST_S:g} s after some idle time"
+    if starts[i] < 3 or end - start < _MIN_PLATEAU_S:
+        msg = f"the readings show no load step that lasts {_MIN_PLATEAU_S:g} s after some idle time"
         raise DeclinedError(msg)
     return start - 3.0 * updates.period_s, end
 
@@ -185,12 +186,12 @@ def _blur(t: Floats, share: Floats, level: float, sd: float) -> float:
 def _steady(before: Floats, late: Floats) -> bool:
     if not len(before) or len(late) <= 3:
         return True  # too few to tell
-    return robust_sd(late) <= _STEADY * abs(float(np.median(late) - np.median(before)))
+    return robust_sd(late) <= _MAX_SCATTER_SHARE * abs(float(np.median(late) - np.median(before)))
 
 
 def _kind(after: Updates, at: list[int], start_s: float | None, fit: KernelFit | None) -> tuple[str, str]:
     """Name the rise: by what is seen if that is quick, else by the odds of the kernels."""
-    near = _NEAR * after.period_s
+    near = _QUICK_PERIODS * after.period_s
     if at[2] - at[0] <= 1:
         if start_s is None or after.t_s[at[2]] - start_s <= near:
             return INSTANT, ""

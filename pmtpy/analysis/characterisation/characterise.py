@@ -38,10 +38,10 @@ from pmtpy.errors import DeclinedError
 _MEETING_S = 2.0  # clocks that both claim to be a host's wall clock are searched this far
 _EARLY_SHARE = 0.5  # of a poll, by which rows of a log are stamped before they are read (3 to 6 ms of 13 were seen)
 _FRAME_S = 1e-3  # of USB: a meter that is stamped as it arrives is stamped up to this much late
-_STEADY = 2e-6  # by which one clock agrees with itself
-_SETTLED_S = 2.0
-_BRIEF_S = 1.0
-_TORN_S = 0.15  # from a stamp no end of a load was seen so far off
+_ONE_CLOCK_RATE = 2e-6  # by which one clock agrees with itself
+_MIN_REST_S = 2.0
+_MIN_LENGTH_S = 1.0
+_MAX_END_OFF_S = 0.15  # from a stamp no end of a load was seen so far off
 _T = TypeVar("_T")
 
 
@@ -133,7 +133,7 @@ def characterise(
 
 def _lattice(polls: Series) -> PublishingClock:
     lasted = float(np.ptp(polls.t_s)) if len(polls.t_s) else 0.0
-    if lasted < _BRIEF_S:
+    if lasted < _MIN_LENGTH_S:
         msg = f"the readings last {lasted:.3g} s, too little to characterise a sensor; record at least 10 s"
         raise DeclinedError(msg)
     return estimate_updates(polls.t_s, polls.watts)
@@ -164,12 +164,14 @@ def _on_one_clock(meter: Series, updates: Updates) -> tuple[ClockFit, PowerTrace
     """Return the meter's curve where it is: its clock is that of the readings."""
     curve = _long_enough(meter)
     middle = float((updates.t_s[0] + updates.t_s[-1]) / 2.0)
-    return ClockFit(Estimate(0.0, -_FRAME_S, _FRAME_S), Estimate(0.0, -_STEADY, _STEADY), middle, 0), curve
+    return ClockFit(
+        Estimate(0.0, -_FRAME_S, _FRAME_S), Estimate(0.0, -_ONE_CLOCK_RATE, _ONE_CLOCK_RATE), middle, 0
+    ), curve
 
 
 def _long_enough(meter: Series) -> PowerTrace:
     curve = meter.curve()
-    if curve.end_s - curve.start_s < _BRIEF_S:
+    if curve.end_s - curve.start_s < _MIN_LENGTH_S:
         msg = (
             f"the meter recorded {curve.end_s - curve.start_s:.3g} s, too short to be matched with a load; record 10 s"
         )
@@ -212,16 +214,16 @@ def _refuse_torn(meter: PowerTrace, load: LoadIntervals) -> None:
     for on, off, after in zip(load.on_s, load.off_s, [*load.on_s[1:], meter.end_s], strict=True):
         reach = min(1.0, 0.9 * (after - off), 0.9 * (off - on))
         begin = max(on - reach, meter.start_s)
-        if reach < 2.0 * _TORN_S or on - begin < 2.0 * _TORN_S or off + reach > meter.end_s:
+        if reach < 2.0 * _MAX_END_OFF_S or on - begin < 2.0 * _MAX_END_OFF_S or off + reach > meter.end_s:
             continue
-        grid = np.arange(begin, off + reach, _TORN_S / 10.0)
+        grid = np.arange(begin, off + reach, _MAX_END_OFF_S / 10.0)
         power = np.diff(np.interp(grid, meter.t_s, meter.joules)) / np.diff(grid)
         rest, held = float(np.median(power[grid[1:] < on])), float(np.median(power[grid[1:] > off + reach / 2.0]))
         high = float(np.median(power[(grid[1:] > on) & (grid[1:] < off)]))
         if high - rest < 4.0 * abs(held - rest) or high - rest < 0.1 * high:
             continue  # clocks held after the load hide when it ended
         fall = float(grid[1:][power > (high + rest) / 2.0][-1])
-        if abs(fall - off) > _TORN_S:
+        if abs(fall - off) > _MAX_END_OFF_S:
             msg = (
                 f"the meter rises when the load begins and falls {fall - off:+.2f} s from its end: it has lost samples "
                 "in between, or its clock has jumped"
@@ -255,9 +257,9 @@ def _step(
 def _kernel_of_block(updates: Updates, start_s: float, end_s: float) -> KernelFit | None:
     """Fit the kernel to the rise of a block whose ends are only about known."""
     block = PowerTrace.of_load(LoadIntervals.switched(np.array([start_s, end_s])))
-    around = updates.between(start_s - _SETTLED_S, (start_s + end_s) / 2.0)
+    around = updates.between(start_s - _MIN_REST_S, (start_s + end_s) / 2.0)
     try:
-        return fit_kernel(around, block, metered=False, lead_s=_SETTLED_S)
+        return fit_kernel(around, block, metered=False, lead_s=_MIN_REST_S)
     except DeclinedError:
         return None
 
@@ -362,7 +364,7 @@ def _intervals(
         start, end = long_block(load)
     except DeclinedError:
         whole = {"whole": (first, last)}
-        settled = load.on_s[load.on_s > first + _SETTLED_S]
+        settled = load.on_s[load.on_s > first + _MIN_REST_S]
         return whole | ({"settled": (float(settled[0]), last)} if len(settled) else {})
     return {
         "whole": (start, end),

@@ -32,10 +32,10 @@ _GAIN_SD = 0.17  # of its logarithm, against a meter in the same circuit: 0.7 to
 # ... kernel with a larger gain fits as well, without end
 # Power between blocks less that at rest, of the swing, and how far it is from that: 150 against 127 W of 350 is 0.1.
 _REST, _REST_SD = 0.125, 0.14
-_STEADY = 1e-4  # of a period
-FINEST = 0.005  # of a period: nothing finer on a meter shows in a kernel
-_LATEST_S = 0.3  # beside three periods: the oldest end of a kernel; signed, the earliest lies a period in the future
-_EQUAL = 1e-3  # of a time constant: two that differ by less are taken to differ by so much
+_MIN_WANDER = 1e-4  # of a period
+METER_GRAIN = 0.005  # of a period: nothing finer on a meter shows in a kernel
+_MAX_AGE_S = 0.3  # beside three periods: the oldest end of a kernel; signed, the earliest lies a period in the future
+_MIN_TAU_DIFFERENCE = 1e-3  # of a time constant: two that differ by less are taken to differ by so much
 _STEADY_SHARE = 0.25  # of the time a reference is taken to be steady; what it does else is the load's
 
 
@@ -73,7 +73,7 @@ class Problem:
         """Return what the kernel of a point makes of the reference, in its unit."""
         window, tau, second, at = float(point[1]), float(point[2]), float(point[3]), self.at(point)
         if second:
-            second = second if abs(second / tau - 1.0) > _EQUAL else (1.0 - _EQUAL) * tau
+            second = second if abs(second / tau - 1.0) > _MIN_TAU_DIFFERENCE else (1.0 - _MIN_TAU_DIFFERENCE) * tau
             both = tau * self.respond(at, window, tau) - second * self.respond(at, window, second)
             return np.asarray(both / (tau - second), np.float64)
         if self.own_s is None:
@@ -113,12 +113,12 @@ class Problem:
     @property
     def wanders(self) -> bool:
         """Whether the phase was found to wander by more than it matters."""
-        return float(np.std(self.wander)) > _STEADY * self.period
+        return float(np.std(self.wander)) > _MIN_WANDER * self.period
 
 
 def ends(period_s: float, lead_s: float) -> tuple[float, float]:
     """Return the least and the greatest age of the end of a kernel, where clocks differ by up to ``lead_s``."""
-    return -period_s - lead_s, 3.0 * period_s + _LATEST_S + lead_s
+    return -period_s - lead_s, 3.0 * period_s + _MAX_AGE_S + lead_s
 
 
 def problem_of(
@@ -138,7 +138,7 @@ def problem_of(
         msg = "the power is constant: every kernel of unit area fits; use a load that varies"
         raise DeclinedError(msg)
     middle = float((t[0] + t[-1]) / 2.0) if pivot_s is None else pivot_s
-    step = max(2e-4, FINEST * updates.period_s)
+    step = max(2e-4, METER_GRAIN * updates.period_s)
     return Problem(
         t - middle,
         y,

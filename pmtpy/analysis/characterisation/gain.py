@@ -22,9 +22,11 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _SPAN = 30.0  # the meter's power must range over this many times the residuals, or the gain is mostly noise
-_SLOWEST = 6  # cosines over a recording: they show states that last up to a sixth of it
-_CURVED = 4.0  # standard errors at which a quadratic term is called real ...
-_BENT = 0.001  # ... and the share of the range below which it does not matter: at its ends it is several times this
+_SLOW_COSINES = 6  # cosines over a recording: they show states that last up to a sixth of it
+_BEND_DEVIATIONS = 4.0  # standard errors at which a quadratic term is called real ...
+_BEND_SHARE = (
+    0.001  # ... and the share of the range below which it does not matter: at its ends it is several times this
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ def _state(t_s: Floats, residuals: Floats) -> tuple[float, float]:
     """
     own = float(np.mean(np.diff(residuals) ** 2)) / 2.0
     state = max(float(np.mean(residuals**2)) - own, 0.0)
-    slow, _ = _slow(np.asarray(residuals[:, None], np.float64), _SLOWEST)
+    slow, _ = _slow(np.asarray(residuals[:, None], np.float64), _SLOW_COSINES)
     lasted = float(t_s[-1] - t_s[0])
     shown = max(float(slow[0, 0]) / len(residuals) - own, 0.0) * lasted / len(residuals)
     return math.sqrt(state), min(shown / state, lasted) if state > 0.0 else 0.0
@@ -147,7 +149,7 @@ def _bend(x: Floats, residuals: Floats, w: Floats) -> float:
     slow, _ = _slow(np.asarray(design * (w * left)[:, None], np.float64))
     even = float(np.average(residuals**2, weights=w)) * float(inverse[2, 2])
     error = math.sqrt(max(even, float((inverse @ slow @ inverse)[2, 2]), 1e-300))
-    return float(bend[2]) if abs(bend[2]) >= max(_CURVED * error, _BENT * float(np.ptp(x))) else 0.0
+    return float(bend[2]) if abs(bend[2]) >= max(_BEND_DEVIATIONS * error, _BEND_SHARE * float(np.ptp(x))) else 0.0
 
 
 def _note(bend: float) -> str:

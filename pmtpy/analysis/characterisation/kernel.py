@@ -11,8 +11,8 @@ from pmtpy.errors import DeclinedError
 BOXCAR, ONE_POLE, BOTH, AMBIGUOUS = "boxcar", "one-pole", "boxcar*one-pole", "ambiguous"
 TWO_POLE, TRIANGULAR = "two-pole", "triangular"  # of any two time constants: weighed, but never named
 MIN_UPDATES = 20  # fewer show no kernel, and no line
-_FINER = 4.0  # the reference must be sampled this much finer than the kernel, or the readings, to show it
-_EQUAL = 1.1  # clocks of two sensors with one period need not agree
+_MIN_FINENESS = 4.0  # the reference must be sampled this much finer than the kernel, or the readings, to show it
+_SAME_PERIOD_RATIO = 1.1  # clocks of two sensors with one period need not agree
 NAMED = 20.0  # to one: odds from which a family is named, and from which another is out of the question
 
 
@@ -108,7 +108,7 @@ class KernelFit:
         """
         window = self.best.window_s.value if self.best.window_s is not None else 0.0
         tau = self.best.tau_s.value if self.best.tau_s is not None else 0.0
-        if window + 2.0 * tau < _FINER * cell_s and cell_s * _FINER > period_s:
+        if window + 2.0 * tau < _MIN_FINENESS * cell_s and cell_s * _MIN_FINENESS > period_s:
             raise DeclinedError(_coarse(cell_s, "these readings"))
         shapes = tuple(shape.by_means(cell_s) for shape in self.shapes)
         return replace(self, best=self.best.by_means(cell_s), shapes=shapes)
@@ -119,7 +119,7 @@ def refuse_coarse(cell_s: float, period_s: float) -> None:
 
     Raises DeclinedError: it cannot show over which time the sensor averages.
     """
-    if cell_s > _EQUAL * period_s:
+    if cell_s > _SAME_PERIOD_RATIO * period_s:
         raise DeclinedError(_coarse(cell_s, f"readings {1e3 * period_s:.3g} ms apart"))
 
 

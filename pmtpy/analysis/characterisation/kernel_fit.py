@@ -17,9 +17,9 @@ from dataclasses import replace
 import numpy as np
 
 from pmtpy.analysis._fit import FreeShape, fit_free
-from pmtpy.analysis.characterisation._initial_guess import WIDEST, Grid, seeds
+from pmtpy.analysis.characterisation._initial_guess import MAX_WIDTH_PERIODS, Grid, seeds
 from pmtpy.analysis.characterisation.description import describe, design_of, errors
-from pmtpy.analysis.characterisation.forward import FINEST, Problem, polish, problem_of, widths_of
+from pmtpy.analysis.characterisation.forward import METER_GRAIN, Problem, polish, problem_of, widths_of
 from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, TRIANGULAR, TWO_POLE, KernelFit, Shape
 from pmtpy.analysis.characterisation.model_selection import (
     FEW_READINGS,
@@ -39,17 +39,20 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _MOST_UPDATES = 2000  # fix a kernel to a few thousandths; more of them cost time only
-_BESIDE_S = 5.0  # of a meter beside the readings is kept: longer than the kernels that are looked for
+_METER_MARGIN_S = 5.0  # of a meter beside the readings is kept: longer than the kernels that are looked for
 _REFUTED = 1e-6  # chance of what a family leaves, below which it is held to be wrong
-_UNLIKE = 0.3  # share of the update times' error that is not common to all of them, in simulation
-_BESIDES = 4  # parameters that each family has: offset, rate, gain, intercept
+_UNCOMMON_SHARE = 0.3  # share of the update times' error that is not common to all of them, in simulation
+_COMMON_PARAMETERS = 4  # parameters that each family has: offset, rate, gain, intercept
 FEWEST_BLOCKS = 8  # of a load: fewer are no run, and show no period
 _REGULAR = 0.02  # of its period, by which a regular load may scatter
 _MIN_R2 = 0.8
-_HOPELESS = 20.0  # times the least loss at the first, rough look: not followed further ...
-_FOLLOWED = 6  # ... nor are more of one family
-_SAME = 1e-3  # of a period, and of what is known of the rate: minima that are nearer are one
-_STEPS = (0.02, 0.1)  # of the width: the least and the most of a profile's first step; each is twice the one before
+_MAX_LOSS_RATIO = 20.0  # times the least loss at the first, rough look: not followed further ...
+_MAX_FOLLOWED = 6  # ... nor are more of one family
+_SAME_MINIMUM = 1e-3  # of a period, and of what is known of the rate: minima that are nearer are one
+_PROFILE_STEPS = (
+    0.02,
+    0.1,
+)  # of the width: the least and the most of a profile's first step; each is twice the one before
 _MOST_STEPS = 8
 _NARROWEST = 0.02  # of a period
 
@@ -139,9 +142,9 @@ def fit_kernel(
 def _telling(updates: Updates, meter: PowerTrace) -> tuple[Updates, PowerTrace]:
     """Return the updates beside a meter that tell most, and what of the meter they can show."""
     updates = updates.between(meter.start_s, meter.end_s).telling(_MOST_UPDATES)
-    fine = meter.thinned(FINEST * updates.period_s)
+    fine = meter.thinned(METER_GRAIN * updates.period_s)
     if len(updates):
-        fine = fine.between(float(updates.t_s[0]) - _BESIDE_S, float(updates.t_s[-1]) + _BESIDE_S)
+        fine = fine.between(float(updates.t_s[0]) - _METER_MARGIN_S, float(updates.t_s[-1]) + _METER_MARGIN_S)
     return updates, fine
 
 
@@ -165,8 +168,8 @@ def _chosen(
     left = []
     for f in best:
         # Errors of the update times blur a kernel, which a free shape takes up; most of them is alike in all updates.
-        late = _UNLIKE * problem.jitter * design_of(problem, f)[1][:, 2]
-        squares, parameters = float(weights @ (f.residuals**2 - late**2)), _BESIDES + len(widths_of(f))
+        late = _UNCOMMON_SHARE * problem.jitter * design_of(problem, f)[1][:, 2]
+        squares, parameters = float(weights @ (f.residuals**2 - late**2)), _COMMON_PARAMETERS + len(widths_of(f))
         if free is None or free.chance(squares, parameters) > _REFUTED:
             return fit, None
         left.append(math.sqrt(squares / (len(problem.y) - parameters)))
@@ -219,10 +222,10 @@ def _fits(problem: Problem, reference: PowerTrace, lead_s: float, within_s: floa
             continue
         crossed = dict(_crossed(min(own, key=lambda f: f.loss).point))
         fits += [polish(rough, f, crossed[f], even, fixed="wander") for f in (BOXCAR, ONE_POLE, BOTH) if f != family]
-    limit = _HOPELESS * min(f.loss for f in fits)
+    limit = _MAX_LOSS_RATIO * min(f.loss for f in fits)
     kept = []
     for family in (BOXCAR, ONE_POLE, BOTH):
-        first, *rest = sorted((f for f in fits if f.family == family), key=lambda f: f.loss)[:_FOLLOWED]
+        first, *rest = sorted((f for f in fits if f.family == family), key=lambda f: f.loss)[:_MAX_FOLLOWED]
         kept += [first, *(f for f in rest if f.loss < limit)]
     distinct = _distinct(problem, kept)
     return _distinct(problem, [polish(problem, f.family, f.point, even, fixed="wander") for f in distinct])
@@ -230,7 +233,7 @@ def _fits(problem: Problem, reference: PowerTrace, lead_s: float, within_s: floa
 
 def _distinct(problem: Problem, fits: list[Fit]) -> list[Fit]:
     """Return fits without those that have come to the minimum of another one of their family: it is found once."""
-    same = _SAME * np.array([*4 * [problem.period], math.inf, problem.rate_sd])
+    same = _SAME_MINIMUM * np.array([*4 * [problem.period], math.inf, problem.rate_sd])
     kept: list[Fit] = []
     for fit in sorted(fits, key=lambda f: f.loss):
         if not any(f.family == fit.family and bool(np.all(np.abs(f.point - fit.point) < same)) for f in kept):
@@ -270,7 +273,7 @@ def _profile(
     estimate: Estimate | None = getattr(shape, f"{name}_s")
     width = max(float(best.point[column]), _NARROWEST * problem.period) if column else problem.period
     sd = estimate.half_width / Z95 if estimate is not None and shape.family == best.family else 0.0
-    first = float(np.clip(sd / width, *_STEPS))
+    first = float(np.clip(sd / width, *_PROFILE_STEPS))
     found = []
     for sign in (-1.0, 1.0):
         point, change = best.point, 0.0
@@ -279,7 +282,7 @@ def _profile(
             start = point.copy()
             if column:
                 to = width * (1.0 + change) if sign > 0.0 else width / (1.0 - change)
-                if not _NARROWEST * problem.period < to < WIDEST * problem.period:
+                if not _NARROWEST * problem.period < to < MAX_WIDTH_PERIODS * problem.period:
                     break
                 start[0] -= (to - float(point[column])) * (0.5 if name == "window" else 1.0)  # the mean lag stays
                 start[column] = to

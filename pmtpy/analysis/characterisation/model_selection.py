@@ -26,7 +26,7 @@ from pmtpy.analysis.characterisation.kernel import (
 from pmtpy.analysis.signal.estimate import Z95, Estimate, mixed
 from pmtpy.core.rows import Floats
 
-ALIKE = 0.15  # widths that differ by less, relative, are one minimum
+SAME_WIDTH_SHARE = 0.15  # widths that differ by less, relative, are one minimum
 MINOR = 0.1  # share of a kernel's variance that a second width must have to count: the other moves by a twentieth
 _AS_LIKELY = Z95**2  # chi-squared of one parameter, 95 %
 FEW_READINGS = 18.5  # square of what Student's t reaches by chance, 95 %, where two readings decide
@@ -235,7 +235,7 @@ def _crossing(value: float, rows: list[tuple[float, float]], sign: float) -> flo
 def _alike(fit: Fit, best: Shape) -> bool:
     """Whether a fit is as wide as the best, its interval allowed for."""
     pairs = ((best.window_s, fit.window), (best.tau_s, fit.tau))
-    return all(e is None or abs(w - e.value) <= max(ALIKE * e.value, e.half_width) for e, w in pairs)
+    return all(e is None or abs(w - e.value) <= max(SAME_WIDTH_SHARE * e.value, e.half_width) for e, w in pairs)
 
 
 def _doubt(best: Shape, near: list[Fit]) -> str:

@@ -16,14 +16,14 @@ import numpy as np
 from pmtpy.analysis.characterisation._kernel_from_load import fit_load_kernel
 from pmtpy.analysis.characterisation.kernel import KernelFit
 from pmtpy.analysis.clocking import FasterThanPollsError, PublishingClock, estimate_updates, update_series
-from pmtpy.analysis.signal.clock_fit import FOLLOWS_S
+from pmtpy.analysis.signal.clock_fit import EDGE_DELAY_S
 from pmtpy.analysis.signal.estimate import Z95, Estimate
 from pmtpy.analysis.signal.updates import Updates, tidy
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
 
-_MOST_TIMES, _NEAR = 10, 0.01  # periods are multiples of each other up to this one, to this share
+_MOST_TIMES, _MULTIPLE_TOLERANCE = 10, 0.01  # periods are multiples of each other up to this one, to this share
 _FEWEST_MOVES = 12  # of which all are even by chance once in 4096 times
 
 
@@ -183,7 +183,7 @@ def _phase(one: PublishingClock, other: PublishingClock) -> tuple[Estimate, Esti
     short, long = sorted((one, other), key=lambda clock: clock.period_s.value)
     times = long.period_s.value / short.period_s.value
     whole = round(times)
-    if whole > _MOST_TIMES or abs(times / whole - 1.0) > _NEAR:
+    if whole > _MOST_TIMES or abs(times / whole - 1.0) > _MULTIPLE_TOLERANCE:
         msg = f"the updates come {times:.4g} times as often as the other's, which is no multiple: they have no phase"
         raise DeclinedError(msg)
     at = long.phase_s.value
@@ -203,7 +203,7 @@ def _difference(one: Estimate, other: Estimate) -> Estimate:
     """Return the difference of two lags: by how much the card follows the stamps of its load is in both alike."""
     value = one.value - other.value
     low, high = (
-        math.sqrt(max(a * a + b * b - 2.0 * FOLLOWS_S**2, 0.0))
+        math.sqrt(max(a * a + b * b - 2.0 * EDGE_DELAY_S**2, 0.0))
         for a, b in ((one.value - one.low, other.high - other.value), (one.high - one.value, other.value - other.low))
     )
     return Estimate(value, value - low, value + high)

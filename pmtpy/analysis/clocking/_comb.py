@@ -9,9 +9,9 @@ import numpy as np
 from pmtpy.analysis.clocking._intervals import Bools, Intervals
 from pmtpy.core.rows import Floats
 
-LONGEST = 1.25  # period in the shortest that one comb serves
+MAX_PERIOD_RATIO = 1.25  # period in the shortest that one comb serves
 _STRAY = 0.01  # chance that a poll brings a change without an update (a torn reading, a step of a clock)
-_TOGETHER = 100  # polls at one rate, where they bring changes at random
+_POLLS_PER_RATE = 100  # polls at one rate, where they bring changes at random
 _SEEN = (0.2, 0.9)  # shares of the updates that bring a change: in each block one of them holds
 
 
@@ -47,7 +47,7 @@ class Comb:
         log = np.empty((len(_SEEN), len(hit)), np.float32)  # the largest array of all
         for row, q in zip(log, _SEEN, strict=True):
             np.log(hit * (q / _STRAY) + miss * (1.0 - q) + rest, out=row)
-        self._views = np.lib.stride_tricks.sliding_window_view(log, math.ceil(LONGEST * self.cells), axis=1)
+        self._views = np.lib.stride_tricks.sliding_window_view(log, math.ceil(MAX_PERIOD_RATIO * self.cells), axis=1)
 
     def blocks(self, period: float, edges: Floats, cells: int) -> Floats:
         """Log-likelihood of each block over phases: cells that updates lie behind ``k period``, shape (m, cells)."""
@@ -64,7 +64,7 @@ class Comb:
         """The same of polls that bring changes at random, at a rate that differs from one hundred to the next."""
         from scipy.special import betaln
 
-        of = np.arange(len(self._told)) // _TOGETHER
+        of = np.arange(len(self._told)) // _POLLS_PER_RATE
         polls, hits = np.bincount(of), np.bincount(of, self._told)
         log = betaln(hits + 1.0, polls - hits + 1.0) - hits * math.log(_STRAY) - (polls - hits) * math.log1p(-_STRAY)
         return float(np.sum(log))

@@ -16,12 +16,15 @@ from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-_EXACT, _OFTEN = 0.01, 0.95  # of the period, to which so many stamps follow each other if none of them is late
+_EXACT_PERIODS, _EXACT_SHARE = (
+    0.01,
+    0.95,
+)  # of the period, to which so many stamps follow each other if none of them is late
 _EARLIEST = 0.25  # of the period, by which the instant that is followed may lie behind the stamp
 _RATE = 3e-4  # by which a register's clock runs wrong for a while, relative: recorded ones wander by 4 ms in a minute
 # That are followed at once: a phase has wandered meanwhile, and memory is not without end.
 _MAX_PERIODS_FOLLOWED = 4000.0
-_AGAIN = 0.75  # of the period, within which a value that comes again is no new one
+_MIN_NEW_PERIODS = 0.75  # of the period, within which a value that comes again is no new one
 
 
 def live_updates(t_s: Floats, watts: Floats, period: Number, aged_s: float) -> Updates:
@@ -89,7 +92,7 @@ def _at_instants(updates: Updates, stamps_s: Floats) -> Updates:
     path = np.interp(stamps_s, updates.t_s, updates.t_s - period * updates.k)
     k = np.floor((stamps_s - path) / period + _EARLIEST)
     late = stamps_s - period * k
-    if np.quantile(np.abs(np.diff(late)), _OFTEN) > _EXACT * period:
+    if np.quantile(np.abs(np.diff(late)), _EXACT_SHARE) > _EXACT_PERIODS * period:
         drift = _RATE * stamps_s
         behind = np.minimum.accumulate(late - drift) + drift
         ahead = np.minimum.accumulate((late + drift)[::-1])[::-1] - drift
@@ -107,7 +110,7 @@ def _as_polled(t_s: Floats, watts: Floats, period_s: float, aged_s: float) -> Up
     """
     kept, last_t, last_w = [], -math.inf, math.nan
     for i, (at, power) in enumerate(zip(t_s.tolist(), watts.tolist(), strict=True)):
-        if power != last_w or at - last_t >= _AGAIN * period_s:
+        if power != last_w or at - last_t >= _MIN_NEW_PERIODS * period_s:
             kept.append(i)
             last_t, last_w = at, power
     aged = min(aged_s, period_s)

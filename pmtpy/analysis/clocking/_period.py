@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from pmtpy.analysis.clocking._comb import LONGEST, Comb, log_mean_exp
+from pmtpy.analysis.clocking._comb import MAX_PERIOD_RATIO, Comb, log_mean_exp
 from pmtpy.analysis.clocking._intervals import DEVIATIONS, FasterThanPollsError, Intervals
 from pmtpy.analysis.clocking._phase import BLURS, weigh
 from pmtpy.core.rows import Floats
@@ -33,11 +33,11 @@ def search(seen: Intervals, poll: float, step: float) -> list[tuple[float, float
     while lo < hi:
         # A candidate moves the end of a piece by half a poll, or half a grain, from the last.
         grain = max(poll, lo / _GRAINS)
-        band = np.arange(lo, min(hi, LONGEST * lo), grain / (2.0 * _PIECE))
+        band = np.arange(lo, min(hi, MAX_PERIOD_RATIO * lo), grain / (2.0 * _PIECE))
         comb = Comb(part, lo, grain / 8.0, min(grain / 8.0, (lo - poll) / (2.0 * DEVIATIONS)))
         score += [_free(comb, part, period) for period in band.tolist()]
         grid += band.tolist()
-        lo *= LONGEST
+        lo *= MAX_PERIOD_RATIO
     weighed = list[tuple[float, float]]()
     for _, period in _distinct(list(zip(score, grid, strict=True)), poll):
         log, _, better = weigh(part, period, max(poll / period, 1.0 / _GRAINS) / _PIECE, step)

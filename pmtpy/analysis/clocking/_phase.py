@@ -25,7 +25,9 @@ _PIECE_S = 30.0
 _WALKS = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3)
 BLURS = (1.0 / 30.0, 1.0 / 10.0, 1.0 / 4.0)  # of a poll: by how much stamps are off
 _PERIODS = 9  # weighed at a time
-_KNOWN = math.sqrt(1.5) * np.array([-1.0, 0.0, 1.0])  # standard uncertainties: three periods of the variance of all
+_PERIOD_NODES = math.sqrt(1.5) * np.array(
+    [-1.0, 0.0, 1.0]
+)  # standard uncertainties: three periods of the variance of all
 _MAX_NATS_BELOW_BEST = 8.0  # nats
 _PATHS = 1000
 ONE_IN_A_THOUSAND = math.log(1000.0)
@@ -139,7 +141,7 @@ def _weigh(comb: _Comb, period: float, reach: float, walk: float, *, known: bool
     """Filter a walk of one size at periods about one, closer and closer, until those that are likely are resolved."""
     best: list[_Walk] = []
     if known:
-        return _filter(comb, period * (1.0 + reach * _KNOWN), walk)
+        return _filter(comb, period * (1.0 + reach * _PERIOD_NODES), walk)
     for _ in range(4):
         periods = period * (1.0 + reach * np.linspace(-1.0, 1.0, _PERIODS))
         best = _filter(comb, periods, walk)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from pmtpy.core.rows import Floats, Ints
 
 _OFF_BEAT = 0.25  # of the time between polls
-_SELDOM = 0.2  # of the rows: if more are off the beat there is none
+_MAX_OFF_BEAT_SHARE = 0.2  # of the rows: if more are off the beat there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +68,4 @@ class Polling:
         place = np.mod(t_s / self.period_s, 1.0)
         beat = float(np.angle(np.mean(np.exp(2j * np.pi * place)))) / (2.0 * np.pi) if len(place) else 0.0
         off = np.abs(np.mod(place - beat + 0.5, 1.0) - 0.5) > _OFF_BEAT
-        return np.asarray(off & (np.mean(off) < _SELDOM), np.bool_)
+        return np.asarray(off & (np.mean(off) < _MAX_OFF_BEAT_SHARE), np.bool_)

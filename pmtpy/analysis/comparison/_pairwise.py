@@ -30,8 +30,10 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _MOST_UPDATES = 20_000  # a stream that delivers more is no register whose window could be asked for
-_REPEATS = 1.5  # rows this much closer than the updates repeat them
-_WORSE = 1.5  # unexplained variance of a kernel over that of the alignment, above which it is not the response
+_REPEATED_ROWS_RATIO = 1.5  # rows this much closer than the updates repeat them
+_MAX_MISFIT_RATIO = (
+    1.5  # unexplained variance of a kernel over that of the alignment, above which it is not the response
+)
 _SAME_UNIT = 0.5  # no sensor shows less of the power, or as much more
 _UNEXPLAINED = 0.01  # what rounding and noise may leave
 _T = TypeVar("_T")
@@ -104,7 +106,7 @@ def prepare(trace: Trace) -> Prepared:
     found = ready.lattice
     shown_s = found.period_s.value if found is not None else 0.0
     ready.curve, ready.shape = curve.read_at(t, shown_s), shape.read_at(t, shown_s)
-    if not counted and found is not None and found.poll_s * _REPEATS < found.period_s.value:
+    if not counted and found is not None and found.poll_s * _REPEATED_ROWS_RATIO < found.period_s.value:
         # A reading that is shown until the next update is as old as its update, not as its last repetition.
         ready.updates = update_series(t, watts, found)
         ready.shape = PowerTrace.from_samples(ready.updates.t_s, ready.updates.watts).read_at(t, shown_s)
@@ -292,7 +294,7 @@ def _kernel(p: Prepared, updates: Updates, base: Prepared, found: Alignment, *, 
     if abs(fit.best.lag_s.value) > found.repeats_s / 2.0:
         msg = f"the best {fit.best.family} is a whole period of the load away from the lag: vary the load"
         raise DeclinedError(msg)
-    if 1.0 - fit.best.r2 > max(_WORSE * (1.0 - found.r2), _UNEXPLAINED):
+    if 1.0 - fit.best.r2 > max(_MAX_MISFIT_RATIO * (1.0 - found.r2), _UNEXPLAINED):
         msg = f"a {fit.best.family} explains less than plain smoothing does: the search for a kernel has failed"
         raise DeclinedError(msg)
     return fit.by_means(spacing, updates.period_s)

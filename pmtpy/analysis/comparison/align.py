@@ -28,20 +28,20 @@ from pmtpy.errors import DeclinedError
 MEETING_S = 5.0  # on one clock no sensor is looked for further behind than this
 _CELLS = 4000  # the curves are compared as means of at most this many cells
 _FEWEST_CELLS = 16
-_CLEAR = 1.5  # unexplained variance of a coarser grain over that of the best, below which it is as good
+_COARSER_GRAIN_RATIO = 1.5  # unexplained variance of a coarser grain over that of the best, below which it is as good
 _MISSING_CORRELATION = 0.15  # short of full correlation: no coarser grain is wanted, whose shifts are coarse as well
 _SCATTER = 2.25  # three times 0.75, by which what one flank leaves unexplained scatters about its mean, in simulation
-_HALF = 0.5  # unexplained variance above which two curves are not alike
-_NEAREST = 1.0 / 3.0  # of the load's period: a lag beyond it is not much likelier than that of the other sign
-_NOTHING = 1e-3  # unexplained variance below which curves are alike, whatever it is exactly
-_STILL = 1e-6  # change of a standardised curve per cell of lag, below which the lag makes no difference
-_FLAT = 0.005  # a power that varies by less than this share of its mean is called constant
+_MAX_UNEXPLAINED = 0.5  # unexplained variance above which two curves are not alike
+_NEAREST_LAG_SHARE = 1.0 / 3.0  # of the load's period: a lag beyond it is not much likelier than that of the other sign
+_ALIKE_UNEXPLAINED = 1e-3  # unexplained variance below which curves are alike, whatever it is exactly
+_MIN_CHANGE_PER_CELL = 1e-6  # change of a standardised curve per cell of lag, below which the lag makes no difference
+_CONSTANT_SHARE = 0.005  # a power that varies by less than this share of its mean is called constant
 ONE_CLOCK_RATE = 1e-6  # by which one clock may seem to run from itself
-_TAIL = 0.12  # of a recording: the least that can show it to repeat itself
+_MIN_REPEATED_SHARE = 0.12  # of a recording: the least that can show it to repeat itself
 _LIKE_ITSELF = 0.1  # unexplained variance of a curve that repeats: its rows lie elsewhere on the flanks
-_AGAIN = 0.25  # of its flanks: the least that come again; fewer lie alike by chance
+_MIN_REPEATED_FLANKS = 0.25  # of its flanks: the least that come again; fewer lie alike by chance
 _TELLING = 4  # changes of the load that two curves have in common: fewer do not show whether they come again
-_WIDEST = 0.125  # of the overlap: no response is looked for that is wider
+_MAX_WIDTH_SHARE = 0.125  # of the overlap: no response is looked for that is wider
 _UNSMOOTHED = 0.05  # of a cell: a width that does not show
 
 
@@ -194,7 +194,7 @@ def _up_to(repeats_s: float) -> str:
 def _refuse_constant(name: str, curve: PowerTrace) -> None:
     watts = curve.watts()[1:-1]
     spread = float(np.quantile(watts, 0.98) - np.quantile(watts, 0.02)) if len(watts) else 0.0
-    if spread <= _FLAT * abs(float(np.mean(watts))) + 1e-9:
+    if spread <= _CONSTANT_SHARE * abs(float(np.mean(watts))) + 1e-9:
         msg = f"the {name} is constant within {spread:.3g} W: it does not tell when anything happened; vary the load"
         raise DeclinedError(msg)
 
@@ -211,12 +211,12 @@ def _coarse(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool) -> tu
     tried = [(g, correlogram(moving, reference, reach_s=MEETING_S if one_clock else None, step_s=g)) for g in grains]
     limit = 1.0 - max(float(np.max(c.r)) for _, c in tried)
     grain, found = next(
-        (g, c) for g, c in tried if 1.0 - float(np.max(c.r)) <= max(_CLEAR * limit, _MISSING_CORRELATION)
+        (g, c) for g, c in tried if 1.0 - float(np.max(c.r)) <= max(_COARSER_GRAIN_RATIO * limit, _MISSING_CORRELATION)
     )
     best = found.best()
     unexplained = 1.0 - np.clip(found.r, 0.0, 1.0) ** 2
     least = float(np.min(unexplained))
-    near = unexplained <= max(least, min(_rivals(moving, grain) * least, _HALF), _NOTHING)
+    near = unexplained <= max(least, min(_rivals(moving, grain) * least, _MAX_UNEXPLAINED), _ALIKE_UNEXPLAINED)
     # Each stretch of shifts that fit nearly alike is one candidate.
     edges = np.flatnonzero(np.diff(np.concatenate([[0], near.astype(np.int8), [0]])))
     stretches = [slice(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True)]
@@ -232,7 +232,7 @@ def _coarse(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool) -> tu
     shifts = found.shift_s[[s.start + int(np.argmin(unexplained[s])) for s in stretches]]
     apart = float(np.min(np.diff(shifts)))
     nearest = float(shifts[np.argmin(np.abs(shifts))])
-    if one_clock and abs(nearest) <= _NEAREST * apart:
+    if one_clock and abs(nearest) <= _NEAREST_LAG_SHARE * apart:
         return nearest, grain, apart
     msg = (
         f"the lag is {_up_to(apart)}, at which {len(shifts)} lags fit alike because the load repeats: record a load "
@@ -256,7 +256,7 @@ def _period(moving: PowerTrace, reference: PowerTrace, grain: float) -> float:
 
 def _repeats(curve: PowerTrace, grain: float) -> list[float]:
     """Return the times after which a curve is like itself, as far as it goes."""
-    alike = correlogram(curve, curve, step_s=grain, common=_TAIL)
+    alike = correlogram(curve, curve, step_s=grain, common=_MIN_REPEATED_SHARE)
     later = alike.shift_s > 0.0
     shift, unlike = alike.shift_s[later], 1.0 - np.clip(alike.r[later], 0.0, 1.0) ** 2
     flanks = _flanks(curve, grain)
@@ -265,7 +265,9 @@ def _repeats(curve: PowerTrace, grain: float) -> list[float]:
     for a, b in zip(np.flatnonzero(np.diff(near) > 0), np.flatnonzero(np.diff(near) < 0), strict=True):
         after = float(shift[a + int(np.argmin(unlike[a:b]))])
         again = np.count_nonzero(flanks < length - after)
-        if a > 0 and again >= max(1.0, _AGAIN * len(flanks)):  # what follows zero at once is the curve itself
+        if a > 0 and again >= max(
+            1.0, _MIN_REPEATED_FLANKS * len(flanks)
+        ):  # what follows zero at once is the curve itself
             out.append(after)
     return out
 
@@ -322,7 +324,7 @@ def _lay(
     names, design = design_of(problem, fit)
     moves = cell * float(np.max(np.abs(design[:, names.index("offset")])))
     spread = float(np.std(problem.y))
-    return _Laid(problem, fit, shape, fit.loss / spread**2 if moves > _STILL * spread else math.inf)
+    return _Laid(problem, fit, shape, fit.loss / spread**2 if moves > _MIN_CHANGE_PER_CELL * spread else math.inf)
 
 
 def _best(problem: Problem, about: tuple[float, float], cell: float) -> Fit:
@@ -330,7 +332,7 @@ def _best(problem: Problem, about: tuple[float, float], cell: float) -> Fit:
         msg = f"the curves have {len(problem.y)} cells of {cell:.3g} s in common that both know: too few to align them"
         raise DeclinedError(msg)
     even = np.ones(len(problem.y))
-    widths = cell * np.concatenate([[_UNSMOOTHED], np.geomspace(1.0, max(_WIDEST * len(even), 2.0), 16)])
+    widths = cell * np.concatenate([[_UNSMOOTHED], np.geomspace(1.0, max(_MAX_WIDTH_SHARE * len(even), 2.0), 16)])
     lags = about[0] + np.arange(-about[1], about[1] + cell / 2.0, max(cell / 2.0, about[1] / 16.0))
     starts = [np.array([lag - width / 2.0, width, 0.0, 0.0, 1.0, 0.0]) for lag in lags for width in widths]
     # Of the search's parameters the width is a logarithm.

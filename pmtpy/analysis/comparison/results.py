@@ -17,7 +17,7 @@ from pmtpy.analysis.characterisation.gain import Transfer
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
 from pmtpy.analysis.clocking import Polling
 from pmtpy.analysis.comparison.align import Alignment
-from pmtpy.analysis.signal.estimate import NOTHING, Estimate, as_json, written
+from pmtpy.analysis.signal.estimate import NO_VALUE, Estimate, as_json, written
 from pmtpy.core.channel import Channel
 from pmtpy.core.markers import Span
 from pmtpy.core.presentation import html_notes, html_table, number_or_none
@@ -225,7 +225,7 @@ def _sensor_cells(s: Compared, reference: str) -> tuple[str, ...]:
     if s.name == reference:
         return s.name, written(s.period_s, 1e3), "the reference", "", "", ""
     line = s.transfer
-    left = f"{s.residual_rms_w:.3g}" if math.isfinite(s.residual_rms_w) else NOTHING
+    left = f"{s.residual_rms_w:.3g}" if math.isfinite(s.residual_rms_w) else NO_VALUE
     gain, offset = (line.gain, line.intercept_w) if line is not None else (None, None)
     return s.name, written(s.period_s, 1e3), written(s.lag_s, 1e3), written(gain), written(offset), left
 

@@ -24,9 +24,9 @@ from pmtpy.core.response import Number, Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
-BEFORE_S = 5.0  # rows before a region that tell when the register is renewed, at least
-_AHEAD = 3.0  # periods for which the last power may go on
-_TIMELY = 0.05  # of the period: instants that are less sure than this say nothing of a load that is switched
+ROWS_BEFORE_S = 5.0  # rows before a region that tell when the register is renewed, at least
+_MAX_AHEAD_PERIODS = 3.0  # periods for which the last power may go on
+_MAX_INSTANT_U = 0.05  # of the period: instants that are less sure than this say nothing of a load that is switched
 _MOST_SWITCHES = 20_000  # of a load in one region; more would take seconds, and are faster than any sensor's kernel
 
 
@@ -112,7 +112,13 @@ def live_energy(
     load, notes = _fit_load(channel, response, seen, load)
     try:
         found = likely_energy(
-            seen.t_s, seen.watts, responses, start_s=0.0, end_s=seconds, load=load, ahead_s=_AHEAD * response.period_s
+            seen.t_s,
+            seen.watts,
+            responses,
+            start_s=0.0,
+            end_s=seconds,
+            load=load,
+            ahead_s=_MAX_AHEAD_PERIODS * response.period_s,
         )
     except CoverageError:
         return None
@@ -124,7 +130,7 @@ def _covered(seen: Updates, response: Response, seconds: float) -> bool:
     """Whether updates are known from before the region up to its end, or nearly."""
     t = seen.t_s
     inner = t[(t >= -response.span_s - response.period_s) & (t <= seconds + response.lag_s + response.period_s)]
-    early, late = response.lag_s + response.period_s, seconds - _AHEAD * response.period_s
+    early, late = response.lag_s + response.period_s, seconds - _MAX_AHEAD_PERIODS * response.period_s
     return (
         len(inner) > 1 and t[0] <= early and t[-1] >= late and float(np.max(np.diff(inner))) <= HOLE * response.period_s
     )
@@ -138,7 +144,7 @@ def _fit_load(
         return None, ()
     if len(load.on_s) * 2 > _MOST_SWITCHES:
         return None, (f"{channel.name}: the load was switched {2 * len(load.on_s)} times; its stamps are not used",)
-    if seen.jitter_s > _TIMELY * response.period_s:
+    if seen.jitter_s > _MAX_INSTANT_U * response.period_s:
         why = (
             f"{channel.name}: the load's stamps are not used: when the sensor was renewed is known to "
             f"+-{1e3 * seen.jitter_s:.2g} ms only; read it more often (interval=)"

@@ -20,11 +20,15 @@ from pmtpy.core.rows import Floats, Ints
 _WALK_TAIL = 1.0  # degrees of freedom of the walk's pace about its usual one: loads rest, and step
 _READING_TAIL = 4.0  # of the readings: the usual robust choice (Lange, Little, Taylor, JASA 84, 1989)
 STRETCH = 5.0  # periods either side over which the scatter of the power is one
-_BEFORE = 2.0  # a pace that was found from one step is half of what it was before that, for one degree of freedom
+_ONE_STEP_FACTOR = (
+    2.0  # a pace that was found from one step is half of what it was before that, for one degree of freedom
+)
 # Of the highest reading in a period, by which power ramps after a load's start where readings are missing.
-_HIDDEN = 0.12
+_HIDDEN_SHARE = 0.12
 MISSING = 1.5  # periods between two readings from which one is missing
-_LEAST = 1e-4  # of the highest reading: noise; of a reading's variance, in a cell: power that moves less is not seen
+_MIN_NOISE_SHARE = (
+    1e-4  # of the highest reading: noise; of a reading's variance, in a cell: power that moves less is not seen
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,7 @@ class Readings:
         adds = np.concatenate([after[1:] * self._apart, seconds / self._root, np.zeros(len(ends))])
         self._rest = adds - self._length * sources.level
         highest = float(np.max(np.abs(power)))
-        self._noise2 = max(response.noise_in_s, _LEAST * highest, 1e-6) ** 2
+        self._noise2 = max(response.noise_in_s, _MIN_NOISE_SHARE * highest, 1e-6) ** 2
         # What ran where nothing was stamped is new in each cell; beside the interval it may be in any phase of a load
         # of which readings show no more than the mean.
         gone = np.cumsum(np.diff(edges, prepend=edges[:1]) * (np.arange(len(edges)) % 2))
@@ -151,7 +155,7 @@ class Readings:
         self._beside[near] = unstamped[near] * highest**2
         self._unstamped[near] = 0.0
         apart = np.concatenate([[0.0], np.diff(ends), [np.inf]])
-        self._hidden = (_HIDDEN * highest) ** 2 / response.period_s if stamped else 0.0
+        self._hidden = (_HIDDEN_SHARE * highest) ** 2 / response.period_s if stamped else 0.0
         self._near = _Neighbours.within(bounds[1:-1], response.period_s)
         self._stretch = _Neighbours.within((bounds[1:] + bounds[:-1]) / 2.0, STRETCH * response.period_s)
         gap = apart[np.searchsorted(ends, bounds[1:-1])]
@@ -174,22 +178,24 @@ class Readings:
         decided = np.clip(1.0 - moved_v / pace.walk, 0.0, 1.0)
         usual = 1.0 / float(np.mean(1.0 / pace.walk))
         walk = (_WALK_TAIL * usual + self._near.sums(moved**2)) / (_WALK_TAIL + self._near.sums(decided))
-        least = _LEAST * self._noise2 * period / 4.0
-        counted = self._stretch.sums(np.clip(1.0 - rose_v / pace.scatter, 0.0, 1.0)) + _LEAST
+        least = _MIN_NOISE_SHARE * self._noise2 * period / 4.0
+        counted = self._stretch.sums(np.clip(1.0 - rose_v / pace.scatter, 0.0, 1.0)) + _MIN_NOISE_SHARE
         scatter = np.maximum(self._stretch.sums(rose**2) / counted, least)
         off = (missed**2 + missed_v) / self._noise2
         trust = (_READING_TAIL + 1.0) / (_READING_TAIL + off)
         at = self._unstamped > 0.0
         ran2, known = ran[at] ** 2 / self._unstamped[at], 1.0 - ran_v[at] / (pace.unstamped2 * self._unstamped[at])
         unstamped2 = (_WALK_TAIL * self._highest2 + np.sum(ran2)) / (_WALK_TAIL + np.sum(known))
-        return Pace(np.maximum(walk, _LEAST * self._noise2 / period), scatter, np.asarray(trust), float(unstamped2))
+        return Pace(
+            np.maximum(walk, _MIN_NOISE_SHARE * self._noise2 / period), scatter, np.asarray(trust), float(unstamped2)
+        )
 
     def stated(self, pace: Pace) -> Pace:
         """Return the pace by which an interval is stated: the mean one where nothing was seen."""
-        walk = _BEFORE * pace.walk
+        walk = _ONE_STEP_FACTOR * pace.walk
         hidden = max(float(np.mean(walk)), self._hidden)
         walk = np.where(self._unseen, np.minimum(np.maximum(walk, hidden), self._bounded), walk)
-        return Pace(walk, _BEFORE * pace.scatter, pace.trust, pace.unstamped2)
+        return Pace(walk, _ONE_STEP_FACTOR * pace.scatter, pace.trust, pace.unstamped2)
 
     def _off(self, rising: Rising) -> list[Floats]:
         """Return how much switches that are off scatter the power of each cell, for a rise of one watt."""

@@ -29,12 +29,14 @@ _STAMP_S = 9e-4
 _LATE_SHARE = 0.2  # root mean square of the share of the rise that follows late ...
 _BEHIND_S = (0.015, 0.04)  # ... in parts by these times: clocks ramp and are held for 30 to 150 ms
 _LONG_BLOCK = 5.0  # periods, or widths of the kernel: in longer blocks the rest shows by itself how the power rose
-_STEPS = np.array([1e-4, 1e-4, 5e-3])  # of early, late, wide, for derivatives: well below any kernel
+_DERIVATIVE_STEPS = np.array([1e-4, 1e-4, 5e-3])  # of early, late, wide, for derivatives: well below any kernel
 # By which single switches scatter about their stamps, less what all have in common; no more than stamps of a regular
 # load scatter themselves. Of 80 drawn sensors that a load slides through, on 0.1 ms and off 0.2 ms about their stamps,
 # none is more than three standard uncertainties off with this, and three with 0.33 ms.
 _OFF_S = 5e-4
-_UNSEEN = 3.0  # a load that was never shown may be so many times what was: a board idles at some tenth of its limit
+_MAX_UNSEEN_RATIO = (
+    3.0  # a load that was never shown may be so many times what was: a board idles at some tenth of its limit
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +70,17 @@ class StampedLoad:
         slow = np.full(len(_BEHIND_S), 0.0 if shows else _LATE_SHARE / math.sqrt(len(_BEHIND_S)))
         late = math.hypot(_STAMP_S, response.lag_u)
         mean = np.append([0.0, early], np.zeros(3 + len(slow)))
-        sd = np.maximum([_UNSEEN * highest, early_sd, late, wide, highest, *slow], 1e-9)
+        sd = np.maximum([_MAX_UNSEEN_RATIO * highest, early_sd, late, wide, highest, *slow], 1e-9)
         bent = np.array([bend_sd(load.on_s, 0.5), bend_sd(load.off_s, 0.5)])
         off2 = np.tile(np.stack([np.full(2, _OFF_S), np.fmin(_OFF_S, bent)]) ** 2, len(load.on_s))
         return cls(load, response, t_s, region, mean, sd, _unknown(load, response, t_s), off2)
 
     def about(self, at: Floats, rise2: float) -> Terms:
         """Return readings and energy as straight lines in the unknowns about ``at``; ``rise2``: see :class:`Rising`."""
-        (start, end), step_s, early = self.region, float(_STEPS[0]), float(at[1])
+        (start, end), step_s, early = self.region, float(_DERIVATIVE_STEPS[0]), float(at[1])
         rise, late, wide, other, slow = float(at[0]), float(at[2]), float(at[3]), float(at[4]), at[5:]
         ended = [self.load.ending(early + by) for by in (-step_s, 0.0, step_s)]
-        by_late, by_wide = float(_STEPS[1]), float(_STEPS[2])
+        by_late, by_wide = float(_DERIVATIVE_STEPS[1]), float(_DERIVATIVE_STEPS[2])
         seen, sooner, later, *followed = self._seen(
             ended[1], wide, [late, late - by_late, late + by_late, *(late + by for by in _BEHIND_S)]
         )

@@ -26,15 +26,18 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
 _ROUNDS = 8  # of finding power and pace in turn
-_AROUND = 40.0  # periods either side that tell how the power moves, and the levels of a stamped load
+_CONTEXT_PERIODS = 40.0  # periods either side that tell how the power moves, and the levels of a stamped load
 _STEP_ODDS = 0.2  # odds beforehand that the power stepped just where a region begins, or ends
-_CALM = 1.5  # periods outside such a step in which nothing else happened
+_QUIET_PERIODS = 1.5  # periods outside such a step in which nothing else happened
 # Half of what a square wave of a period up to that of the readings holds is T/(8 sqrt 3), 0.07 of its swing and T; and
 # its swing is larger than what readings show of it.
-_AHEAD = 0.1
-_LONG = 3.0  # periods without an update that mark a result
-_HARDLY = 0.02  # standard uncertainty of a stamped load's energy from which it is said that it is hardly known
-_WIDER, _WORTH = 1.5, 0.01  # how much wider, and how wide, the interval of a load in step is before it is said
+_FAST_LOAD_SHARE = 0.1
+_MARKED_GAP_PERIODS = 3.0  # periods without an update that mark a result
+_HARDLY_KNOWN_U = 0.02  # standard uncertainty of a stamped load's energy from which it is said that it is hardly known
+_ALIASED_RATIO, _MIN_ALIASED_SHARE = (
+    1.5,
+    0.01,
+)  # how much wider, and how wide, the interval of a load in step is before it is said
 _PHASES = 64  # in which a period is divided to see which of them a kernel prefers
 _REST = 0.2  # of the highest power shown: less than that between the highest and the lowest, no rest was shown
 
@@ -137,7 +140,7 @@ def region_energy(
         )
         energy = _stated(found, response, region, "load-informed", notes, rounded_w=rounded)
         share = math.sqrt(found.variance) / max(abs(found.joules), 1e-300)
-        return energy if share <= _HARDLY else replace(energy, warnings=(*energy.warnings, _hardly(share)))
+        return energy if share <= _HARDLY_KNOWN_U else replace(energy, warnings=(*energy.warnings, _hardly(share)))
     found = _alone(Readings(t, seen, response, region), t, region)
     return _in_step(
         _stated(found, response, region, "reconstruction", notes, rounded_w=rounded), power, response, end_s - start_s
@@ -184,7 +187,7 @@ def _around(t_s: Floats, response: Response, region: tuple[float, float], ahead_
         msg = f"the interval from {start} to {end} s is empty"
         raise CoverageError(msg)
     period = response.period_s
-    reach = max(_AROUND * period, 2.0 * response.span_s) + abs(response.delay_s)
+    reach = max(_CONTEXT_PERIODS * period, 2.0 * response.span_s) + abs(response.delay_s)
     first, last = (int(i) for i in np.searchsorted(t_s, [start - reach, end + reach]))
     seen_s = t_s[first:last] - response.lag_s  # what stands for half a period either side
     until = (
@@ -201,7 +204,7 @@ def _gaps(t_s: Floats, response: Response, region: tuple[float, float]) -> tuple
     reach = 2.0 * response.period_s
     near = t_s[(t_s > region[0] + response.lag_s - reach) & (t_s < region[1] + response.lag_s + reach)]
     widest = float(np.max(np.diff(near))) if len(near) > 1 else 0.0
-    if widest <= _LONG * response.period_s:
+    if widest <= _MARKED_GAP_PERIODS * response.period_s:
         return ()
     return (f"no update for {widest:.3g} s inside the region: what the power did meanwhile is not known",)
 
@@ -257,7 +260,7 @@ def _calm(pace: Pace, readings: Readings, ends: Sequence[float], end_s: float) -
     walk, inner, period = pace.walk.copy(), readings.bounds_s[1:-1], readings.response.period_s
     for at in ends:
         outside = (inner - at if at == end_s else at - inner) / period
-        near = (outside > 0.0) & (outside < _CALM)
+        near = (outside > 0.0) & (outside < _QUIET_PERIODS)
         beside = pace.walk[np.abs(inner - at) < STRETCH * period]
         walk[near] = np.minimum(walk[near], np.quantile(beside, 0.25)) if len(beside) else walk[near]
     return replace(pace, walk=walk)
@@ -289,7 +292,7 @@ def _stated(
     last = len(found.watts) - 1  # the power just before and just after the two ends
     rose = [found.watts[min(max(end + i, 0), last)] - found.watts[min(max(start + i, 0), last)] for i in (-1, 0)]
     # A load faster than the readings is ahead of its mean where a region begins or ends with it, at both ends alike.
-    ahead = 0.0 if len(found.unknowns) else _AHEAD * sum(_swing(found, response, at) for at in region)
+    ahead = 0.0 if len(found.unknowns) else _FAST_LOAD_SHARE * sum(_swing(found, response, at) for at in region)
     parts = [
         ("reconstruction", math.sqrt(max(0.0, found.variance))),
         ("edges", ahead * response.period_s),
@@ -323,11 +326,13 @@ def _in_step(energy: Energy, power: Floats, response: Response, length_s: float)
         lowest = 0.0
     highest = max(highest, 2.0 * mean - lowest)
     least, most = _unseen(response, mean, lowest, highest)
-    swings = dict(energy.parts).get("edges", 0.0) / (2.0 * _AHEAD)  # of a short region the mean itself is in doubt
+    swings = dict(energy.parts).get("edges", 0.0) / (
+        2.0 * _FAST_LOAD_SHARE
+    )  # of a short region the mean itself is in doubt
     ends = max(max(response.period_s, response.window_s) * (mean - lowest), swings)
     low, high = min(energy.low, least * length_s - ends), max(energy.high, most * length_s + ends)
     energy = replace(energy, aliased=(low, high))
-    wide = high - low > max(_WIDER * (energy.high - energy.low), _WORTH * abs(energy.joules))
+    wide = high - low > max(_ALIASED_RATIO * (energy.high - energy.low), _MIN_ALIASED_SHARE * abs(energy.joules))
     if not wide or (response.coverage >= FULL_COVERAGE and lowest == 0.0):
         return energy
     sees = "" if response.coverage >= FULL_COVERAGE else f"the sensor sees {response.coverage:.0%} of the time: "

@@ -19,7 +19,7 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _HARMONICS = 5  # of a pattern: that of a square load is a square
-_FINER = 8  # frequencies that are tried, relative to what the length resolves
+_GRID_FINENESS = 8  # frequencies that are tried, relative to what the length resolves
 _FEWEST_CYCLES = 1.5
 _FOLDED = 5.0  # of what readings resolve: the fifth harmonic of a faster pattern would be folded back onto it
 _LEAST_SHARE = 0.5  # of the spread, that a pattern explains
@@ -67,7 +67,7 @@ def find_pattern(t_s: Floats, watts: Floats, load_hz: float) -> Pattern:
 
     nyquist = 0.5 * (len(t) - 1) / length
     even = np.interp(np.linspace(t[0], t[-1], len(t)), t, w)
-    padded = next_fast_len(_FINER * len(t), real=True)
+    padded = next_fast_len(_GRID_FINENESS * len(t), real=True)
     # The fundamental is the strongest of a pattern's parts; the harmonics then keep its square shape from pulling it.
     strongest = 1 + int(np.argmax(np.abs(rfft(even, padded)[1:-1])))
     first = strongest / padded * 2.0 * nyquist

@@ -17,7 +17,7 @@ from pmtpy.core.channel import Channel
 from pmtpy.core.response import Response
 
 _PERIODS = 50.0  # a trial: the 5 s that the study recommends for the 100 ms of its sensors
-_LEAST_S = 1.0  # of a trial: below it the interruptions and slow swings of the host count
+_MIN_TRIAL_S = 1.0  # of a trial: below it the interruptions and slow swings of the host count
 _LEAST_PHASES, _MOST_PHASES = 8, 32  # the study inserts 8 delays; a sensor that sees less than 1/32 is not helped
 _TIME_CONSTANTS = 5.0  # of a low-pass, after which 0.7 % of a step are still to come
 # Energy on the wrong side of the ends of a burst that idles before and after, in powers of the work times the rise: at
@@ -104,7 +104,7 @@ def _spread_s(channel: Channel, how: Response | None) -> float:
 
 def plan_trial(timing: Timing, once_s: float, target: float) -> Plan:
     """Plan a trial of work that takes ``once_s`` seconds each time, of which ``target`` is wanted (0.01: 1 %)."""
-    wanted_s = max(_LEAST_S, _PERIODS * timing.refresh_s)
+    wanted_s = max(_MIN_TRIAL_S, _PERIODS * timing.refresh_s)
     number = max(1, math.ceil(wanted_s / once_s))
     bursts = min(timing.phases, number)
     repetitions = math.ceil(number / bursts)

@@ -24,7 +24,10 @@ LEAST_BLOCKS = 5
 # of 95 % hold in 92 to 95 % (simulated, normal scatter, 5 to 60 blocks needed). So much wider they hold in 94 to 96 %.
 _CHOSEN_END = 1.08
 _BY_CHANCE = 0.05  # a drift is this likely at most, before it is spoken of
-_APART, _MANY = 6.0, 8  # robust standard deviations from the median of so many trials: hardly by chance
+_OUTLIER_DEVIATIONS, _OUTLIERS_FROM_BLOCKS = (
+    6.0,
+    8,
+)  # robust standard deviations from the median of so many trials: hardly by chance
 _MOST_PLANNED = 10_000
 
 
@@ -153,7 +156,11 @@ def drift(t_s: Floats, values: Floats) -> tuple[float, bool]:
 def outliers(values: Sequence[float]) -> list[int]:
     """Return which of the values lie far from all others: something else was going on there."""
     each = np.asarray(values, np.float64)
-    if len(each) < _MANY:
+    if len(each) < _OUTLIERS_FROM_BLOCKS:
         return []
     scale = robust_sd(each)
-    return [int(i) for i in np.flatnonzero(np.abs(each - np.median(each)) > _APART * scale)] if scale > 0.0 else []
+    return (
+        [int(i) for i in np.flatnonzero(np.abs(each - np.median(each)) > _OUTLIER_DEVIATIONS * scale)]
+        if scale > 0.0
+        else []
+    )

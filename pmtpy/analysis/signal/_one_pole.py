@@ -16,7 +16,7 @@ import numpy as np
 from pmtpy.core.rows import Floats, Ints
 
 _CELLS = 8.0  # in a time constant, at the least
-_WORTH = 2.0  # knots that a cell must have to be worth its while
+_MIN_KNOTS_PER_CELL = 2.0  # knots that a cell must have to be worth its while
 _STATES = 4  # that a search comes back to: two values at hand, and a step from each
 
 
@@ -40,7 +40,7 @@ class OnePole:
         """Return the power behind the filter."""
         at_s = np.asarray(at_s - self._begin_s, np.float64)
         length = 2.0 ** math.floor(math.log2(tau_s / _CELLS))
-        if length < _WORTH * self._usual_s:
+        if length < _MIN_KNOTS_PER_CELL * self._usual_s:
             x, i = self._state(tau_s, None), place(self._t, at_s)
             fade = np.exp(-np.maximum(at_s - self._t[i], 0.0) / tau_s)
             return np.asarray(self._p[i] + (x[i] - self._p[i]) * fade, np.float64)

@@ -26,7 +26,7 @@ _AFAR_S = 0.6  # ... and over this much as long as the two clocks may have run a
 _MIN_SCATTER_EDGES = 8  # fewer do not show how much they scatter
 _MIN_RATE_EDGES = 3  # fewer do not show a rate
 _ONE_EDGE_S = 1.3e-3  # a single edge is known to about this: so far do recorded single steps differ from their stamps
-FOLLOWS_S = 0.4e-3  # ... and all edges of a fast load together: power follows the stamp, at the earliest
+EDGE_DELAY_S = 0.4e-3  # ... and all edges of a fast load together: power follows the stamp, at the earliest
 RATE_SD = 1.5e-3  # of clocks that nobody tied together: one meter's differed by 0.1 % between sessions
 _IN_STEP = 0.3  # of the load's shortest blocks: two clocks this far apart still show the same edges
 RATE_GROWTH = 4.0  # how much further a rate found so far is trusted
@@ -116,7 +116,7 @@ def fit_clock(
     freedom = len(t) - 2
     errors = sd * np.sqrt(np.diag(inverse)) * t95(freedom) / t95(math.inf)
     return ClockFit(
-        Estimate.normal(float(fit[0]), float(errors[0])).widened(FOLLOWS_S),
+        Estimate.normal(float(fit[0]), float(errors[0])).widened(EDGE_DELAY_S),
         Estimate.normal(float(fit[1]), float(errors[1])),
         middle,
         len(t),

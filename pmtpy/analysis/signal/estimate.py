@@ -14,9 +14,9 @@ import numpy as np
 
 from pmtpy.core.rows import Floats
 
-_SETTLED = 1e-6  # relative gain of a step below which a search has arrived
+_MIN_STEP_GAIN = 1e-6  # relative gain of a step below which a search has arrived
 Z95 = 1.959964  # two-sided 95 % of the normal distribution
-NOTHING = "-"  # stands where there is no estimate
+NO_VALUE = "-"  # stands where there is no estimate
 _MOST_PLACES = 4
 
 
@@ -165,7 +165,7 @@ def minimise(residuals: Callable[[Floats], Floats], start: Floats, steps: Floats
             if damping > 1e8:
                 break
             continue
-        done = loss - new <= _SETTLED * loss
+        done = loss - new <= _MIN_STEP_GAIN * loss
         x, here, loss, damping, jacobian = x + move, there, new, max(damping / 8.0, 1e-9), None
         if done:
             break
@@ -180,7 +180,7 @@ def as_json(e: Estimate | None, factor: float = 1.0) -> dict[str, float] | None:
 def written(e: Estimate | None, factor: float = 1.0) -> str:
     """Write a value with its half-width, both to the second digit of the latter."""
     if e is None:
-        return NOTHING
+        return NO_VALUE
     value, half = e.value * factor, e.half_width * factor
     if not half > 0.0:
         return f"{value:.6g}"

@@ -17,7 +17,7 @@ from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-_LONG_S = 3600.0  # how far the ends of a curve are held: longer than any kernel
+_HELD_ENDS_S = 3600.0  # how far the ends of a curve are held: longer than any kernel
 _OFF_S = 2.0  # a load is known to be off for at least this long before its first and after its last edge
 _HOLE = 10.0  # usual intervals without a row, after which nothing is known of the time between (docs/file-formats.md)
 _MIN_INTERVALS = 10  # intervals: fewer do not show what is usual
@@ -50,7 +50,7 @@ class PowerTrace:
         tail = float(np.median(p[t >= t[-1] - _END_S]))
         power = np.concatenate([[head], (p[1:] + p[:-1]) / 2.0, [tail]])
         late = float(np.median(np.diff(t))) / math.sqrt(12.0)
-        return replace(_curve(np.concatenate([[t[0] - _LONG_S], t, [t[-1] + _LONG_S]]), power), late_s=late)
+        return replace(_curve(np.concatenate([[t[0] - _HELD_ENDS_S], t, [t[-1] + _HELD_ENDS_S]]), power), late_s=late)
 
     @staticmethod
     def from_energy(t_s: Floats, joules: Floats) -> PowerTrace:
@@ -63,7 +63,8 @@ class PowerTrace:
             raise DeclinedError(msg)
         power = np.diff(e) / np.diff(t)
         return _curve(
-            np.concatenate([[t[0] - _LONG_S], t, [t[-1] + _LONG_S]]), np.concatenate([power[:1], power, power[-1:]])
+            np.concatenate([[t[0] - _HELD_ENDS_S], t, [t[-1] + _HELD_ENDS_S]]),
+            np.concatenate([power[:1], power, power[-1:]]),
         )
 
     @staticmethod
@@ -80,7 +81,7 @@ class PowerTrace:
             msg = f"a load needs switching instants that increase, not {len(edges)} of them in disorder"
             raise DeclinedError(msg)
         states = np.asarray(np.arange(len(edges) + 1) % 2, np.float64)
-        curve = _curve(np.concatenate([[edges[0] - _LONG_S], edges, [edges[-1] + _LONG_S]]), states)
+        curve = _curve(np.concatenate([[edges[0] - _HELD_ENDS_S], edges, [edges[-1] + _HELD_ENDS_S]]), states)
         return replace(curve, start_s=curve.start_s - _OFF_S, end_s=curve.end_s + _OFF_S)
 
     def watts(self) -> Floats:

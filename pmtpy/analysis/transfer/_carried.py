@@ -20,17 +20,19 @@ from pmtpy.analysis.transfer.table import Table
 from pmtpy.core.rows import Floats
 
 HELD = 0.985  # a clock that stays below this share of the one asked for is held down
-_LIMITED, _ALIKE = 3, 0.03  # so many rows held down at powers this alike (relative) show a power limit ...
+_LIMITED, _SAME_CLOCK_SHARE = 3, 0.03  # so many rows held down at powers this alike (relative) show a power limit ...
 _ABOVE = 0.05  # ... unless more than this share of the others goes beyond it: then something else held them down
-_STRANGE = 4.0  # standard deviations: one in ten thousand by chance
+_OUTLIER_DEVIATIONS = 4.0  # standard deviations: one in ten thousand by chance
 _GRID = 500  # clocks tried: a thousandth of the range is far below what a clock is known by
 _TURNS = 4  # of searches for what enters to first order
 # Variance of an imagined configuration more, unlike any seen, whose levels tell nothing: from a sixth of the usual to
 # six times it; slopes, 1 on average, from 0 (a kernel that the clock does not touch) to 2. Three configurations
 # that happen to agree do not show that all do.
-_UNSEEN = np.tile([math.log(6.0) ** 2 / 3.0, 1.0 / 3.0], 2)
+_PRIOR_VARIANCES = np.tile([math.log(6.0) ** 2 / 3.0, 1.0 / 3.0], 2)
 _ROUNDED = 1e-5  # relative; numbers of tables are rounded. Without any noise the regression has no solution
-_REACH = 3.0  # standard deviations beyond which a configuration counts less, and a level is taken as that far only
+_FULL_WEIGHT_DEVIATIONS = (
+    3.0  # standard deviations beyond which a configuration counts less, and a level is taken as that far only
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +89,9 @@ def together(each: Floats) -> tuple[Floats, Floats]:
         mean = np.average(each, axis=0, weights=weight)
         off = each - mean
         total = float(np.sum(weight))
-        spread = ((off.T * weight) @ off + np.diag(_UNSEEN)) / (total + 1.0)
+        spread = ((off.T * weight) @ off + np.diag(_PRIOR_VARIANCES)) / (total + 1.0)
         away = np.sqrt(np.sum(off @ np.linalg.inv(spread) * off, axis=1))
-        weight = _REACH / np.maximum(away, _REACH)
+        weight = _FULL_WEIGHT_DEVIATIONS / np.maximum(away, _FULL_WEIGHT_DEVIATIONS)
     return np.asarray(mean, np.float64), np.asarray(spread, np.float64)
 
 
@@ -98,8 +100,8 @@ def _power_limit(power_w: Floats, held: npt.NDArray[np.bool_]) -> float:
     if np.count_nonzero(held) < _LIMITED:
         return math.inf
     limit = float(np.median(power_w[held]))
-    alike = float(np.median(np.abs(power_w[held] / limit - 1.0))) < _ALIKE
-    above = np.mean(power_w[~held] > limit * (1.0 + _ALIKE)) if not held.all() else 0.0
+    alike = float(np.median(np.abs(power_w[held] / limit - 1.0))) < _SAME_CLOCK_SHARE
+    above = np.mean(power_w[~held] > limit * (1.0 + _SAME_CLOCK_SHARE)) if not held.all() else 0.0
     return limit if alike and above < _ABOVE else math.inf
 
 
@@ -138,7 +140,7 @@ def carry(model: Transfer, rows: Table, targets_mhz: Floats) -> Carried:
     # A level far from all of the training tells no more of slopes than one at their edge.
     found, prior = model.mean.copy(), model.mean.copy()
     own = np.array([np.mean(half) for half in np.split(y - _lines(shapes, prior, log_f)[0], 2)])
-    edge = _REACH * np.sqrt(np.diag(model.spread)[::2])
+    edge = _FULL_WEIGHT_DEVIATIONS * np.sqrt(np.diag(model.spread)[::2])
     prior[::2] += own - np.clip(own, -edge, edge)
     for _ in range(_TURNS):
         shown, columns = _lines(shapes, found, log_f)
@@ -147,7 +149,7 @@ def carry(model: Transfer, rows: Table, targets_mhz: Floats) -> Carried:
         found = prior + model.spread @ columns.T @ told[:, 0]
     left = model.spread - model.spread @ columns.T @ told[:, 1:] @ model.spread
     square = float(off @ told[:, 0])  # chi square of its measurements
-    strange = square > _STRANGE**2 + len(y)
+    strange = square > _OUTLIER_DEVIATIONS**2 + len(y)
     shown, columns = _lines(shapes, found, wanted)
     energy = columns[: len(wanted)] + columns[len(wanted) :]
     variance = np.sum(energy @ left * energy, axis=1) + sum(s.noise for s in shapes)

@@ -30,7 +30,9 @@ from pmtpy.errors import DeclinedError
 _MIN_CONFIGS = 3
 _TAIL_CONFIGS = 40  # configurations from which the tails of the errors can be seen
 _PARTS = 20  # in which configurations are left out: one by one where they are fewer
-_ALIEN = math.log(3.0)  # levels this far outside the training's, or further than these lie apart, are called alien
+_MAX_LEVEL_DISTANCE = math.log(
+    3.0
+)  # levels this far outside the training's, or further than these lie apart, are called alien
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +192,7 @@ def _doubts(model: Transfer, own: Table) -> list[str]:
     columns = (("power_w", own.power_w, model.train.power_w), ("time_ms", own.time_s, model.train.time_s))
     for name, ours, theirs in columns:
         level, least, most = float(np.mean(np.log(ours))), math.log(theirs.min()), math.log(theirs.max())
-        margin = max(most - least, _ALIEN)
+        margin = max(most - least, _MAX_LEVEL_DISTANCE)
         if not least - margin <= level <= most + margin:
             found.append(f"its {name} is far from any of the training: is the unit the same in both tables?")
     return found

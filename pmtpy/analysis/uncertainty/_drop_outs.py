@@ -15,7 +15,7 @@ import numpy as np
 from pmtpy.analysis.uncertainty.channel_times import STREAM_S
 from pmtpy.core.rows import Floats
 
-_LONGEST_S, _LONGEST_SAMPLES = 1.0, 3.0  # a part that is off for longer was switched off
+_MAX_DROP_OUT_S, _MAX_DROP_OUT_SAMPLES = 1.0, 3.0  # a part that is off for longer was switched off
 _MIN_POWERS_RATIO = 0.5  # the lower of the two powers around it, as a share of the higher one, at least
 _MOST_DROP_OUTS = 2  # in and around an interval; more are a load
 
@@ -31,7 +31,7 @@ def missing_joules(t: Floats, powers: Floats, sample_s: float, length: float) ->
     """
     if sample_s < STREAM_S or powers.min(initial=math.inf) > 0.0:
         return [0.0] * len(powers)
-    longest = max(_LONGEST_S, _LONGEST_SAMPLES * sample_s)
+    longest = max(_MAX_DROP_OUT_S, _MAX_DROP_OUT_SAMPLES * sample_s)
     return [_missing(t.tolist(), p, longest, length) if p.min() <= 0.0 else 0.0 for p in powers]
 
 

@@ -19,8 +19,8 @@ from pmtpy.core.rows import Floats, median
 _UNMOVED = math.sqrt(2.0)
 # Periods that are thought of where a refresh is not stated: so many, between these shares of the usual time between two
 # moves. Slower ones leave rows without a move, of faster ones an edge does not notice.
-_PERIODS, _SHORTEST, _LONGEST = 24, 0.02, 4.0
-_STEADY = 0.5  # share of the moves between which the load is taken to hold still
+_PERIODS, _MIN_PERIOD_RATIO, _MAX_PERIOD_RATIO = 24, 0.02, 4.0
+_STEADY_SHARE = 0.5  # share of the moves between which the load is taken to hold still
 _CLEAN = 0.9  # share of the refresh period that two moves of a counter are apart at least
 
 
@@ -95,7 +95,7 @@ def unstated_refresh_s(all_t: Floats, t: Floats, powers: Floats) -> float:
     if not len(gaps):
         return 0.0
     typical = median(gaps)
-    periods = np.geomspace(_SHORTEST * typical, _LONGEST * typical, _PERIODS)[:, None]
+    periods = np.geomspace(_MIN_PERIOD_RATIO * typical, _MAX_PERIOD_RATIO * typical, _PERIODS)[:, None]
     moved = np.log(np.minimum(1.0, gaps / periods)).sum(axis=1)
     before, after = gaps[:-1], gaps[1:]
     share = before / (before + after)
@@ -105,7 +105,7 @@ def unstated_refresh_s(all_t: Floats, t: Floats, powers: Floats) -> float:
         mean = np.maximum(p[:-1] * share + p[1:] * (1.0 - share), 1e-30)
         off = abs(p[1:] - p[:-1]) / mean * share * after
         steady = np.exp(-0.5 * (off / spread) ** 2) * math.sqrt(2.0 / math.pi) / spread
-        likely = moved + np.log(_STEADY * steady + (1.0 - _STEADY) / (share * after)).sum(axis=1)
+        likely = moved + np.log(_STEADY_SHARE * steady + (1.0 - _STEADY_SHARE) / (share * after)).sum(axis=1)
         weight = np.exp(likely - likely.max())
         longest = max(longest, math.sqrt(float(weight @ periods[:, 0] ** 2 / weight.sum())))
     return longest

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pmtpy.analysis.uncertainty.channel_times import POLLED, SELDOM, STREAM_S
+from pmtpy.analysis.uncertainty.channel_times import MISSED_RENEWAL_RATIO, POLLED, STREAM_S
 from pmtpy.core.rows import Floats, median
 
 _MIN_REST_OF_SKIPPED = 1.25  # refresh periods between the first and the last poll that found one value: one was skipped
@@ -56,7 +56,7 @@ def skipped_joules(
         return [0.0] * len(powers)
     gaps = t[1:] - t[:-1]
     polled = median(gaps) < POLLED * refresh_s
-    if not polled and float(gaps.max()) <= SELDOM * sample_s:
+    if not polled and float(gaps.max()) <= MISSED_RENEWAL_RATIO * sample_s:
         return [0.0] * len(powers)
     scale = sample_s * math.sqrt(0.25 if polled or held else 0.125)
     found = []
@@ -71,7 +71,7 @@ def skipped_joules(
         others, changes = alike.sum() - alike, len(begins) - 1
         seldom = (changes >= _MIN_CHANGES) & (others <= _MAX_ALIKE * (others + changes))
         skipped = (alike > 0.0) & ((rested <= _MAX_SKIPPED * sample_s) | seldom)
-        skipped |= after - last > SELDOM * sample_s
+        skipped |= after - last > MISSED_RENEWAL_RATIO * sample_s
         skipped &= (first < length) & (after > 0.0)
         shown = p[begins]
         step = np.concatenate((shown[1:] - shown[:-1], [0.0]))

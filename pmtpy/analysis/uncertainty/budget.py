@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, POLLED, WIDE, seen_share, span_s
+from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, POLLED, WIDE_WINDOW_RATIO, seen_share, span_s
 from pmtpy.analysis.uncertainty.components import SHARED
 from pmtpy.analysis.uncertainty.interval import Edge, IntervalStatistics
 from pmtpy.core.channel import Channel, EnergyMethod
@@ -29,7 +29,7 @@ _IN_A_GAP = math.sqrt(30.0)  # an edge and a step at the same random place of a 
 _ALTERNATING_SQUARE = 5.0 / 12.0
 # The same of a wide window, in squares of the window and of the bend of its readings: fits sines of 0.7 to 2.5 periods
 # within the window to within a factor of two.
-_CURVED = 0.09
+_BEND_VARIANCE = 0.09
 _MAX_CURVED_LENGTHS = 4.0  # and no more than the same sines hold in an interval that is short beside the window
 # A register that cuts off is half a step low in all readings, one that rounds is not, and which it does is not known:
 # the square of half a step, with even odds, in squares of a step's rectangular deviation.
@@ -256,8 +256,10 @@ class _Judge:
             rested_j = seen.rested_watts * (seen.seconds - seen.uncovered_s) / _BOUND if rests else 0.0
             return max(math.sqrt(self._counted(seen.start) + self._counted(seen.end)), math.sqrt(2.0) * rested_j)
         sample, window = self.sample_s, 0.0 if self.mean else self.window_s  # a mean's window is its sample interval
-        curved = _CURVED * (seen.curvature_watts * min(window, _MAX_CURVED_LENGTHS * seen.seconds)) ** 2
-        own_s = self.window_s if self.window_s <= WIDE * sample else 0.0  # what a wide one hides, its bends tell
+        curved = _BEND_VARIANCE * (seen.curvature_watts * min(window, _MAX_CURVED_LENGTHS * seen.seconds)) ** 2
+        own_s = (
+            self.window_s if self.window_s <= WIDE_WINDOW_RATIO * sample else 0.0
+        )  # what a wide one hides, its bends tell
         hidden = (min(_HIDDEN * self.mean_w, _BEATS * math.sqrt(self._beyond_noise())) * own_s) ** 2
         squares = 2.0 * (curved + hidden)  # what lies between the windows is in "sampling"
         smeared = 0.0

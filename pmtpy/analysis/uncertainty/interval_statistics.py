@@ -16,7 +16,15 @@ import numpy.typing as npt
 from pmtpy.analysis.uncertainty._drop_outs import missing_joules
 from pmtpy.analysis.uncertainty._moves import Moves, unstated_refresh_s
 from pmtpy.analysis.uncertainty._skipped import skipped_joules
-from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, POLLED, SELDOM, WIDE, is_power, lag_s, span_s
+from pmtpy.analysis.uncertainty.channel_times import (
+    FULL_COVERAGE,
+    MISSED_RENEWAL_RATIO,
+    POLLED,
+    WIDE_WINDOW_RATIO,
+    is_power,
+    lag_s,
+    span_s,
+)
 from pmtpy.analysis.uncertainty.interval import Edge, Interval, IntervalStatistics
 from pmtpy.core.channel import Channel, EnergyMethod
 from pmtpy.core.rows import Floats, Ints
@@ -180,7 +188,9 @@ class _Together:
         if not self.power and not self.refresh:
             self.oldest = unstated_refresh_s(self.all_t, self.t, self.p)
         aged = min(interval.aged_s, self.oldest or interval.aged_s)
-        if aged and self.sample_s > SELDOM * self.refresh:  # whatever the polls were to be: each finds it renewed
+        if (
+            aged and self.sample_s > MISSED_RENEWAL_RATIO * self.refresh
+        ):  # whatever the polls were to be: each finds it renewed
             aged = self.refresh or aged
         starts, ends = self._edge(0.0, aged), self._edge(length, aged)
         nothing = [0.0] * len(self.p)
@@ -279,7 +289,7 @@ class _Together:
     def _curvature(self, length: float) -> list[float]:
         """How much the readings bend within one window of several samples, root mean square."""
         window, t = self.window, self.t
-        if not self.power or window <= WIDE * self.sample_s:
+        if not self.power or window <= WIDE_WINDOW_RATIO * self.sample_s:
             return [0.0] * len(self.p)
         at = t[(t - window >= t[0]) & (t > -2.0 * window) & (t < length + 2.0 * window)]
         if not len(at):
@@ -330,7 +340,7 @@ class _Together:
         known = length < sample + max(self.window, 2.0 * abs(lag)) and float(t[0]) <= low and high <= float(t[-1])
         if self.power:
             span = span_s(self.like)  # of a part-time sensor they say nothing, and of a wide window too little
-            known = known and span is not None and FULL_COVERAGE * sample <= span <= WIDE * sample
+            known = known and span is not None and FULL_COVERAGE * sample <= span <= WIDE_WINDOW_RATIO * sample
         instants = self._late_instants(length)
         if time_u:
             instants += [time_u, length + time_u, -time_u, length - time_u]

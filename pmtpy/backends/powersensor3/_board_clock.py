@@ -39,8 +39,8 @@ _LEAST_POINTS = 5  # in a window
 # An error of the line is taken out at this rate, so that it falsifies no energy by more, besides the drift.
 MAX_SLEW = 50e-6
 _SLEW_NS = 1_000_000_000
-_ENOUGH_NS = 60_000_000  # to tell a loss behind a gap from a delay
-_PATIENCE_NS = 300_000_000
+_LOSS_TOLD_AFTER_NS = 60_000_000  # to tell a loss behind a gap from a delay
+_MAX_WAIT_NS = 300_000_000
 _STEADY_WINDOWS = 6  # to tell a loss that left no gap in the stamps
 _EXCLUDES = 0.7  # of the smallest loss that stamps do not show: points lower than this exclude it
 _KEPT_NS = 600_000_000_000
@@ -364,7 +364,9 @@ class BoardClock:
         if not since:
             return False
         waited = since[-1] - since[0]
-        return waited >= _PATIENCE_NS or (len(late) >= ENOUGH_POINTS and late[-1][1] - late[0][1] >= _ENOUGH_NS)
+        return waited >= _MAX_WAIT_NS or (
+            len(late) >= ENOUGH_POINTS and late[-1][1] - late[0][1] >= _LOSS_TOLD_AFTER_NS
+        )
 
     def _doubt(self, late: float, number: int) -> None:
         """Keep account of the points since the last one at the line: if they stay above it, frames may be missing."""

@@ -29,7 +29,7 @@ OLD_RECORD = struct.Struct("<16sffB")
 SENSITIVITY_V_PER_A = {"MLX10": 0.12, "MLX20": 0.0625, "MLX50": 0.025, "MLX75": 0.01667}
 
 
-_SMALLEST, _LARGEST = 1.1754943508222875e-38, 3.4028234663852886e38  # of normal numbers in IEEE single precision
+_MIN_FLOAT32, _MAX_FLOAT32 = 1.1754943508222875e-38, 3.4028234663852886e38  # of normal numbers in IEEE single precision
 # Noise is 2 to 6 levels; what is not connected, or carries a load that changes, scatters by tens to hundreds.
 _STEADY_LEVELS = 16.0
 _ZERO_MOVES_V, _GAIN_MOVES = 0.12, 0.2  # a tenth of the range of a current; the paper's supply, 20 % off
@@ -205,8 +205,8 @@ def _finite(value: float, what: str) -> float:
 
 def _single(value: float, what: str) -> float:
     """Return a number that the board's single precision can hold: not too large, and not so small that it becomes 0."""
-    if math.isfinite(value) and value and not _SMALLEST <= abs(value) <= _LARGEST:
-        msg = f"{what} {value:g} does not fit into single precision ({_SMALLEST:.3g} to {_LARGEST:.3g})"
+    if math.isfinite(value) and value and not _MIN_FLOAT32 <= abs(value) <= _MAX_FLOAT32:
+        msg = f"{what} {value:g} does not fit into single precision ({_MIN_FLOAT32:.3g} to {_MAX_FLOAT32:.3g})"
         raise TargetError(msg)
     return value
 

@@ -20,7 +20,7 @@ PROBE, ENUMERATED, ENUMERATE = 128, 253, 254
 AVAILABLE, CONNECTED, DISCONNECTED = 0, 1, 2
 
 _HEADER = struct.Struct("<IBBBB")
-_SHORTEST, _LONGEST = 8, 80
+_MIN_PACKET_BYTES, _MAX_PACKET_BYTES = 8, 80
 _ALPHABET = "123456789abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ"
 _ANSWER_EXPECTED = 0x08
 ERRORS = {1: "a parameter is invalid", 2: "it does not know the function", 3: "an unknown error"}
@@ -42,7 +42,7 @@ def pack(
 ) -> bytes:
     """Return the bytes of a packet."""
     options = sequence << 4 | (_ANSWER_EXPECTED if answer else 0)
-    return _HEADER.pack(uid, _SHORTEST + len(payload), function, options, error << 6) + payload
+    return _HEADER.pack(uid, _MIN_PACKET_BYTES + len(payload), function, options, error << 6) + payload
 
 
 class Cutter:
@@ -58,14 +58,15 @@ class Cutter:
         """
         data = self._rest + data
         packets, at = [], 0
-        while len(data) - at >= _SHORTEST:
+        while len(data) - at >= _MIN_PACKET_BYTES:
             uid, length, function, options, flags = _HEADER.unpack_from(data, at)
-            if not _SHORTEST <= length <= _LONGEST:
-                msg = f"a packet says that it has {length} bytes, and packets have {_SHORTEST} to {_LONGEST}"
+            if not _MIN_PACKET_BYTES <= length <= _MAX_PACKET_BYTES:
+                right = f"{_MIN_PACKET_BYTES} to {_MAX_PACKET_BYTES}"
+                msg = f"a packet says that it has {length} bytes, and packets have {right}"
                 raise ProtocolError(msg)
             if len(data) - at < length:
                 break
-            packets.append(Packet(uid, function, options >> 4, flags >> 6, data[at + _SHORTEST : at + length]))
+            packets.append(Packet(uid, function, options >> 4, flags >> 6, data[at + _MIN_PACKET_BYTES : at + length]))
             at += length
         self._rest = data[at:]
         return packets

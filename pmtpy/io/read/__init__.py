@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load"]
 
-_KNOWN = (
+_READABLE = (
     "pmtpy CSV, Parquet or JLS, PMT or PowerSensor3 dump, nvidia-smi log with a header, PMD binary, load time stamps"
 )
 
@@ -132,5 +132,5 @@ def _read(
     if not recording.head:
         msg = f"{place} is empty: its writer was stopped, or found no room, before the first row; measure again"
         raise FileFormatError(msg)
-    msg = f"{place} is not a recording of power that pmtpy knows; it knows: {_KNOWN}"
+    msg = f"{place} is not a recording of power that pmtpy knows; it knows: {_READABLE}"
     raise FileFormatError(msg)
