@@ -36,6 +36,7 @@ _NEAREST_LAG_SHARE = 1.0 / 3.0  # of the load's period: a lag beyond it is not m
 _ALIKE_UNEXPLAINED = 1e-3  # unexplained variance below which curves are alike, whatever it is exactly
 _MIN_CHANGE_PER_CELL = 1e-6  # change of a standardised curve per cell of lag, below which the lag makes no difference
 _CONSTANT_SHARE = 0.005  # a power that varies by less than this share of its mean is called constant
+_RATE_DEVIATIONS = 5.0  # of what clocks' rates differ by: once in two million by chance
 ONE_CLOCK_RATE = 1e-6  # by which one clock may seem to run from itself
 _MIN_REPEATED_SHARE = 0.12  # of a recording: the least that can show it to repeat itself
 _LIKE_ITSELF = 0.1  # unexplained variance of a curve that repeats: its rows lie elsewhere on the flanks
@@ -163,6 +164,13 @@ def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False)
     if shape.window_s is None or shape.rate is None:  # a boxcar against a meter has both
         raise AssertionError(shape)
     rate = None if one_clock else shape.rate.scaled(-sign)
+    if rate is not None and abs(rate.value) > _RATE_DEVIATIONS * RATE_SD:
+        msg = (
+            f"the curves lie upon each other only if one clock ran {abs(rate.value):.2%} faster than the other, and two"
+            f" clocks differ by {_RATE_DEVIATIONS * RATE_SD:.1%} at most: the load changes too slowly, or is not the"
+            " same; record a load that switches"
+        )
+        raise DeclinedError(msg)
     lag, width = shape.lag_s.scaled(sign), shape.window_s.scaled(sign)
     middle = (start + end) / 2.0 + shift
     note = "" if math.isinf(repeats) else f"the lag is {_up_to(repeats)}: the smallest was taken"

@@ -104,6 +104,13 @@ def test_the_noise_between_the_few_edges_of_two_streams_does_not_tell_their_rate
     assert found.rate.half_width > 0.8 * least
 
 
+def test_curves_that_fit_only_by_clocks_that_do_not_exist_are_declined() -> None:
+    reference = PowerTrace.from_samples(*samples(load(), 0.002, noise_w=2.0))
+    t, watts = samples(load(), 0.001, start_s=1.0, noise_w=2.0, seed=2)
+    with pytest.raises(DeclinedError, match=r"one clock ran 1\.\d+% faster"):
+        align(PowerTrace.from_samples((t - 6.5) * 1.012 + 6.5, watts), reference)
+
+
 def test_constant_power_is_declined() -> None:
     t, watts = samples(load(), 0.01)
     flat = PowerTrace.from_samples(t, np.full(len(t), 100.0))
