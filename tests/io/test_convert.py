@@ -91,13 +91,17 @@ def test_thinning_loses_no_energy(tmp_path: Path) -> None:
     assert b["lost"].sum() == 3
 
 
+@pytest.mark.parametrize(("kind", "package"), [("parquet", "pyarrow"), ("jls", "pyjls")])
 @pytest.mark.parametrize("columns", ["total", "total gpu"])
-def test_a_log_without_metadata_keeps_its_total_however_often_it_is_converted(tmp_path: Path, columns: str) -> None:
+def test_a_log_without_metadata_keeps_its_total_however_often_it_is_converted(
+    tmp_path: Path, columns: str, kind: str, package: str
+) -> None:
+    pytest.importorskip(package)
     log = tmp_path / "log.pmt"
     rows = [" ".join(line.split()[: 2 + columns.count(" ")]) for line in ("0.000 50.000 30.000", "1.000 60.000 40.000")]
     log.write_text(f"timestamp {columns}\n" + "".join(f"170000000{row}\n" for row in rows))
     source, energy = log, load(log)["total_J"].iloc[-1]
-    for suffix in ("csv", "parquet", "jls", "csv"):
+    for suffix in ("csv", kind, "csv", kind):
         target = source.with_suffix(f".again.{suffix}")
         convert(source, target)
         table = load(target)
