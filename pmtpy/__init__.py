@@ -90,6 +90,10 @@ _HOME = {
     "Sensor": "pmtpy.sensor.sensor",
 }
 
+# Loaded with a name, for whoever uses that will use these too: a sensor is opened before a program works, and its first
+# region begins in the midst of it.
+_ALONG = {"create": "pmtpy.regions.region", "combine": "pmtpy.regions.region"}
+
 __all__ = [
     "BackendUnavailableError",
     "BenchResult",
@@ -141,6 +145,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(msg)
     with LOADING:
         home = importlib.import_module(_HOME[name])
+        if name in _ALONG:
+            importlib.import_module(_ALONG[name])
         found = vars(home)[name] if name in vars(home) else importlib.import_module(f"{_HOME[name]}.{name}")
     globals()[name] = found
     return found
