@@ -72,7 +72,9 @@ class ParquetRecording(Closing):
         self._tail: list[Any] = []
         beside = unfinished.folder(recording.path)
         account = self._account(beside) if beside.is_dir() and not self._ended() else None
-        options = {"memory_map": True, "page_checksum_verification": True, "read_dictionary": ["marker"]}
+        options = {
+            "memory_map": True, "pre_buffer": True, "page_checksum_verification": True, "read_dictionary": ["marker"]
+        }  # fmt: skip
         if account is None:
             self._file = pq.ParquetFile(recording.path, **options)
             text = (self._file.metadata.metadata or {}).get(b"pmtpy")
@@ -197,12 +199,23 @@ class ParquetRecording(Closing):
             if field.name in names and not kinds.get(field.name, self._is_number)(field.type):
                 wanted = "text" if field.name == "marker" else "whole numbers" if field.name == "lost" else "numbers"
                 raise self._recording.error(f"column {field.name} is of type {field.type}; write it anew as {wanted}")
+        self._look_at_accounts()
         # Each name stands there twice: in the list of columns, and in the account of each row group.
         groups = [self._file.metadata.row_group(i) for i in range(self._file.metadata.num_row_groups)]
         if any(g.column(j).path_in_schema != name for g in groups for j, name in enumerate(every)):
             msg = "its columns are not called as those of its row groups are; copy it again from its source"
             raise self._recording.error(msg)
         return names
+
+    def _look_at_accounts(self) -> None:
+        """Let the library read the account of every column of every row group, and one row.
+
+        Asked for a single account that is damaged (pyarrow 26: the sizes of a column), it ends the whole program. Here,
+        where it looks at all of them to know which bytes to fetch, it raises an error.
+        """
+        every = range(self._file.metadata.num_row_groups)
+        if every:
+            next(self._file.iter_batches(batch_size=1, row_groups=every), None)
 
     def _is_number(self, kind: Any) -> bool:
         return bool(self._pa.types.is_integer(kind) or self._pa.types.is_floating(kind))

@@ -61,3 +61,16 @@ def test_a_spoilt_recording_is_read_or_refused_by_name(seeds: Path, name: str) -
                     assert part.suffix != ".json" or part.parent != seeds or "newer" in str(error)  # noqa: PT017
         finally:
             part.write_bytes(whole)
+
+
+def test_an_account_of_a_column_that_cannot_be_is_refused_and_does_not_end_the_program(seeds: Path) -> None:
+    whole = (seeds / "board.parquet").read_bytes()
+    optional, required = (b"\x25" + kind + b"\x18\x07elapsed" for kind in (b"\x02", b"\x00"))
+    assert whole.count(optional) == 1  # of the schema; the sizes of the column are accounted as of an optional one
+    spoilt = seeds / "spoilt.parquet"
+    try:
+        spoilt.write_bytes(whole.replace(optional, required))
+        with pytest.raises(FileFormatError, match=r"spoilt\.parquet.*damaged"):
+            load(spoilt)
+    finally:
+        spoilt.unlink()
