@@ -5,6 +5,7 @@
     PmtError
      +-- TargetError (ValueError)             the string names nothing we know, or an option is wrong
      +-- BackendUnavailableError (OSError)    library, device or permission missing: backend, reason, remedy
+     |    +-- MissingPackageError (SinkError)  a Python package is not installed
      +-- ReadError (OSError)                  one reading failed; the next may work
      +-- ProtocolError                        the device said what its protocol forbids
      +-- SourceLostError (ConnectionError)    it was there and is gone
@@ -168,6 +169,13 @@ class DeclinedError(PmtError, ValueError):
 
 class SinkError(PmtError, OSError):
     """A file could not be written completely. The message says how many rows are missing and why."""
+
+
+class MissingPackageError(BackendUnavailableError, SinkError):
+    """What was asked for needs a Python package that is not installed; the remedy installs it.
+
+    It is a :class:`SinkError` too, since what was asked for may be a file.
+    """
 
 
 class SensorClosedError(PmtError, RuntimeError):

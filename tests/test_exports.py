@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pmtpy
-from pmtpy.cli import EXTRAS
+from pmtpy._extras import EXTRAS
 
 
 def test_every_public_name_is_there_sorted_and_documented() -> None:

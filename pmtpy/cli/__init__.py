@@ -15,11 +15,12 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pmtpy._extras import EXTRAS, missing
 from pmtpy.cli.command import split_command
 from pmtpy.cli.common import UNAVAILABLE, USAGE, configure_logging, exit_code, say
 from pmtpy.cli.parser import Parser
 from pmtpy.cli.stopping import Stop, Stopped
-from pmtpy.errors import BackendUnavailableError, PmtError, SinkError
+from pmtpy.errors import PmtError, SinkError
 
 VERBS: Mapping[str, str] = types.MappingProxyType(
     {
@@ -42,26 +43,6 @@ VERBS: Mapping[str, str] = types.MappingProxyType(
         "calibrate": "write calibration profiles; predict energy at other clocks",
         "sim": "put a virtual PowerSensor3 board behind a pseudo-terminal",
         "completion": "print the script that completes pmtpy's words in a shell",
-    }
-)
-
-# Packages that only some verbs need, and the extra that brings each.
-EXTRAS: Mapping[str, str] = types.MappingProxyType(
-    {
-        "pandas": "analysis",
-        "scipy": "analysis",
-        "matplotlib": "plot",
-        "pyarrow": "parquet",
-        "pyjls": "jls",
-        "perfetto": "perfetto",
-        "otf2": "otf2",
-        "argcomplete": "cli",
-        "rich": "cli",
-        "textual": "live",
-        "bokeh": "live",
-        "tornado": "live",
-        "prometheus_client": "prometheus",
-        "duckdb": "dataset",
     }
 )
 
@@ -115,9 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if package not in EXTRAS:
             raise
         verb = next((w for w in words if w in VERBS), "")
-        missing = f"it needs the Python package {package}, which is not installed"
-        remedy = f"pip install 'pmtpy[{EXTRAS[package]}]'"
-        say(f"pmtpy: {BackendUnavailableError(verb, missing, remedy)}")
+        say(f"pmtpy: {missing(package, verb)}")
         return UNAVAILABLE
     except Stopped as ended:
         return 128 + ended.number

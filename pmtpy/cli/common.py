@@ -43,10 +43,10 @@ def configure_logging(verbose: int, *, quiet: bool) -> None:
 
 def exit_code(error: PmtError) -> int:
     """Return the exit code that the public page gives to an error."""
-    if isinstance(error, (TargetError, CalibrationError, SinkError)):  # a file that must not or cannot be written
-        return USAGE
     if isinstance(error, BackendUnavailableError):
         return UNAVAILABLE
+    if isinstance(error, (TargetError, CalibrationError, SinkError)):  # a file that must not or cannot be written
+        return USAGE
     return LOST if isinstance(error, SourceLostError) else 1
 
 

@@ -7,7 +7,6 @@ wrote them all in one run; then, too, energies are compared after the files were
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pmtpy._extras import require
 from pmtpy.analysis.comparison.compare import compare
 from pmtpy.analysis.comparison.results import Comparison, Trace
 from pmtpy.cli import report
@@ -33,7 +33,7 @@ from pmtpy.cluster.clocks import Clocks
 from pmtpy.core.clock import HOST_CLOCK, duration_of, seconds_of
 from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats
-from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
+from pmtpy.errors import SourceLostError, TargetError
 from pmtpy.io.read import load
 from pmtpy.io.read.cut import Cut
 from pmtpy.lab.recorded import one_run
@@ -116,9 +116,9 @@ def run(args: argparse.Namespace) -> int:
         msg = f"-o takes one picture ({', '.join(SUFFIXES)}) or KEY=VALUE, not {', '.join(picture)}"
         raise TargetError(msg)
     check_writable(args.output, *picture)
-    _need("pandas", "reading what was logged needs pandas", "analysis")
+    require("pandas", "reading what was logged")  # said before a command has run for an hour, not after
     if picture:
-        _need("matplotlib", "pictures need matplotlib", "plot")
+        require("matplotlib", "a picture")
     files = [thing for thing in args.things if Path(_split(thing)[0]).is_file()]
     if files and len(files) < len(args.things):
         missing = next(t for t in args.things if t not in files)
@@ -152,12 +152,6 @@ def run(args: argparse.Namespace) -> int:
         if not args.quiet:
             say(f"drawn: {picture[0]}")
     return watched.status
-
-
-def _need(module: str, reason: str, extra: str) -> None:
-    """Say what is missing before a command has run for an hour, not after."""
-    if importlib.util.find_spec(module) is None:
-        raise BackendUnavailableError("compare", reason, f"pip install 'pmtpy[{extra}]'")
 
 
 def _report(args: argparse.Namespace, found: Comparison, watched: _Watched) -> None:

@@ -10,7 +10,8 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from pmtpy.errors import BackendUnavailableError, PmtError
+from pmtpy._extras import extra
+from pmtpy.errors import PmtError
 from pmtpy.sensor.registry import BACKENDS, VIRTUAL, list_sensors
 
 SHELLS = ("bash", "zsh", "fish")
@@ -32,11 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the script."""
-    try:
+    with extra("argcomplete", "completion"):
         from argcomplete.shell_integration import shellcode
-    except ImportError as error:
-        reason = "the Python package argcomplete is not installed"
-        raise BackendUnavailableError("completion", reason, "pip install 'pmtpy[cli]'") from error
     sys.stdout.write(shellcode(["pmtpy"], shell=args.shell))
     return 0
 

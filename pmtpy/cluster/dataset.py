@@ -12,9 +12,10 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from pmtpy._extras import extra
 from pmtpy.core import arguments
 from pmtpy.core.channel import TOTAL
-from pmtpy.errors import BackendUnavailableError, FileFormatError, TargetError
+from pmtpy.errors import FileFormatError, TargetError
 
 _BY = ("host", "job", "sensor", "channel")
 _MAGIC = b"PAR1"  # begins and ends each file of Parquet
@@ -33,11 +34,8 @@ class DataSet:
     """
 
     def __init__(self, root: Path, *, skip_broken: bool = False) -> None:
-        try:
+        with extra("duckdb", "reading a data set"):
             import duckdb
-        except ImportError as error:
-            found = "it needs the Python package duckdb, which is not installed"
-            raise BackendUnavailableError("dataset", found, "pip install 'pmtpy[dataset]'") from error
         if not root.is_dir():
             msg = f"there is no folder {root}"
             raise TargetError(msg)
@@ -76,11 +74,8 @@ class DataSet:
 
     def polars(self) -> Any:
         """Return all rows as a LazyFrame of Polars."""
-        try:
+        with extra("polars", "polars()"):
             import polars as pl
-        except ImportError as error:
-            found = "it needs the Python package polars, which is not installed"
-            raise BackendUnavailableError("dataset", found, "pip install polars") from error
         return pl.scan_parquet(self._files, hive_partitioning=True)
 
     def energies(
@@ -263,7 +258,7 @@ def dataset(root: str | os.PathLike[str], *, skip_broken: bool = False) -> DataS
         There is none.
     FileFormatError
         The first of its files is not whole.
-    BackendUnavailableError
+    MissingPackageError
         DuckDB is not installed.
 
     Examples

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from pmtpy._extras import extra
 from pmtpy.cluster._watched import ChannelNow, SensorNow, Watched
 from pmtpy.core.channel import TOTAL
-from pmtpy.errors import BackendUnavailableError
 from pmtpy.regions.pool import watching
 from pmtpy.sensor.sensor import Sensor
 
@@ -95,13 +95,10 @@ def instrument(*targets: str | Sensor, meter_provider: Any = None) -> Instrument
     meter_provider : MeterProvider, optional
         None: the global one.
 
-    Raises BackendUnavailableError: ``opentelemetry-api`` is not installed.
+    Raises MissingPackageError: ``opentelemetry-api`` is not installed.
     """
-    try:
+    with extra("opentelemetry", "instrument()"):
         from opentelemetry import metrics
-    except ImportError as error:
-        found = "it needs the Python package opentelemetry-api, which is not installed"
-        raise BackendUnavailableError("opentelemetry", found, "pip install 'pmtpy[otel]'") from error
     from pmtpy._version import __version__
 
     meter = metrics.get_meter("pmtpy", __version__, meter_provider)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from pmtpy._extras import extra
 from pmtpy.cluster._metrics import ENERGY, FAMILIES, OLDER_TEXT, OPEN_METRICS, Family, Text, labels, samples
 from pmtpy.cluster._watched import Watched
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S
@@ -35,11 +36,8 @@ class Collector:
     """
 
     def __init__(self, sensors: Sequence[Sensor]) -> None:
-        try:
+        with extra("prometheus_client", "a collector"):
             from prometheus_client.core import Metric
-        except ImportError as error:
-            found = "it needs the Python package prometheus_client, which is not installed"
-            raise BackendUnavailableError("prometheus", found, "pip install 'pmtpy[prometheus]'") from error
         self._metric: Any = Metric
         self._watched = Watched(sensors)
         self._created = _now_s()

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from pmtpy._extras import extra
 from pmtpy.analysis.repetition.plan import Timing, timing_of
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S
 from pmtpy.errors import CoverageError, TargetError
@@ -29,11 +30,9 @@ from pmtpy.regions.region import Region, region
 from pmtpy.regions.total import sum_up
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
-try:
+with extra("kernel_tuner", "pmtpy.integrations.kernel_tuner", ImportError):
     from kernel_tuner.observers import BenchmarkObserver, ContinuousObserver
     from kernel_tuner.util import RuntimeFailedConfig
-except ImportError as missing:
-    raise ImportError("pmtpy.integrations.kernel_tuner needs Kernel Tuner: pip install kernel_tuner") from missing
 
 __all__ = ["EnergyObserver"]
 

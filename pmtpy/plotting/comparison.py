@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pmtpy._extras import extra
 from pmtpy.analysis.comparison.compare import WHOLE
 from pmtpy.analysis.comparison.results import Comparison, Trace
 from pmtpy.analysis.signal.estimate import written
 from pmtpy.core.channel import EnergyMethod
 from pmtpy.core.rows import Floats
-from pmtpy.errors import BackendUnavailableError, SinkError
+from pmtpy.errors import SinkError
 from pmtpy.plotting.decimate import envelope
 from pmtpy.plotting.style import LIGHT, Theme, dress
 
@@ -39,13 +40,11 @@ def draw(
 ) -> None:
     """Draw into a PNG, SVG or PDF file, which is replaced if it exists.
 
-    Raises BackendUnavailableError: matplotlib is not installed.
+    Raises MissingPackageError: matplotlib is not installed.
     Raises SinkError: the picture cannot be written.
     """
-    try:
+    with extra("matplotlib", "a picture"):
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise BackendUnavailableError("compare", "pictures need matplotlib", "pip install 'pmtpy[plot]'") from error
     figure = Figure(figsize=(8.0, 7.4), layout="constrained")
     _fill(figure, found, traces, true_watts, theme)
     try:

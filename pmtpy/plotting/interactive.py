@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pmtpy._extras import extra
 from pmtpy.core.markers import paired
 from pmtpy.core.rows import Floats
-from pmtpy.errors import BackendUnavailableError, SinkError
+from pmtpy.errors import SinkError
 from pmtpy.plotting._saying import common_origin, drawn_powers, has_power, overviews, shift, title
 from pmtpy.plotting.overview import Overview
 from pmtpy.plotting.page_style import dress_figure, ground_sheet
@@ -49,7 +50,7 @@ def write_html(
 ) -> None:
     """Draw recordings into an HTML file, which is replaced if it exists. Arguments as for a picture.
 
-    Raises BackendUnavailableError: bokeh is not installed.
+    Raises MissingPackageError: bokeh is not installed.
     Raises TargetError: there is no such channel, or no power.
     Raises SinkError: the file cannot be written.
     """
@@ -66,13 +67,11 @@ def page(
     recordings: Mapping[str, Overview | pd.DataFrame], *, channels: Sequence[str] | None = None, theme: Theme = LIGHT
 ) -> str:
     """Return recordings as the text of an HTML page. Arguments and errors as :func:`write_html` has them."""
-    try:
+    with extra("bokeh", "an HTML page"):
         from bokeh.embed import file_html
         from bokeh.layouts import column
         from bokeh.models import Div
         from bokeh.resources import INLINE
-    except ImportError as error:
-        raise BackendUnavailableError("plot", "an HTML file needs bokeh", "pip install 'pmtpy[live]'") from error
     shown = overviews(recordings, channels)
     origin = common_origin(shown)
     parts: list[Any] = []

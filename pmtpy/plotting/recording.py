@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from pmtpy._extras import extra
 from pmtpy.core.channel import TOTAL, EnergyMethod
 from pmtpy.core.markers import Span, paired
 from pmtpy.core.rows import Floats
-from pmtpy.errors import BackendUnavailableError, SinkError, TargetError
+from pmtpy.errors import SinkError, TargetError
 from pmtpy.plotting._saying import common_origin, drawn_powers, has_power, overviews, shift, title
 from pmtpy.plotting._smooth import smoothed
 from pmtpy.plotting.decimate import Envelope, interrupted, joined_spans, widened
@@ -125,10 +126,8 @@ def _figure(
     smooth: bool = False,
     theme: Theme = LIGHT,
 ) -> Figure:
-    try:
+    with extra("matplotlib", "a picture"):
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise BackendUnavailableError("plot", "pictures need matplotlib", "pip install 'pmtpy[plot]'") from error
     shown = overviews(recordings, channels)
     powered = {name: o for name, o in shown.items() if has_power(o) or channels}
     origin = common_origin(shown)

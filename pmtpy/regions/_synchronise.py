@@ -14,7 +14,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
-from pmtpy.errors import BackendUnavailableError, TargetError
+from pmtpy._extras import extra
+from pmtpy.errors import TargetError
 
 Sync = Literal["torch", "cupy", "jax"] | Callable[[], object]
 
@@ -123,13 +124,8 @@ def device_of(sync: Sync) -> Device:
     if made is None:
         msg = f"sync={sync!r} is none of: torch, cupy, jax, or a callable that waits for the work to be done"
         raise TargetError(msg)
-    try:
+    with extra(sync, f"sync={sync!r} (a callable that waits needs no package)"):
         package = importlib.import_module(sync)
-    except ImportError as error:
-        missing = f"sync={sync!r} needs the package {sync}, which cannot be imported: {error}"
-        raise BackendUnavailableError(
-            "region", missing, f"pip install {sync}, or give a callable that waits"
-        ) from error
     return made(package)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from pmtpy._extras import extra
 from pmtpy.core import arguments
 from pmtpy.core.clock import HOST_CLOCK, Clock
 from pmtpy.core.presentation import escaped
@@ -311,11 +312,8 @@ class Region(Mapping[str, Measurement]):
 
     def to_frame(self) -> pd.DataFrame:
         """Return a ``pandas.DataFrame``: a line for each sensor, and for each of its channels (extra ``analysis``)."""
-        try:
+        with extra("pandas", "to_frame()", ImportError):
             import pandas as pd
-        except ImportError as error:
-            msg = "to_frame() needs pandas: pip install 'pmtpy[analysis]'"
-            raise ImportError(msg) from error
         lines = [m.to_dict() for one in self.values() for m in (one, *one.channels.values())]
         shown = [{k: "; ".join(v) if k == "warnings" else v for k, v in d.items() if k != "channels"} for d in lines]
         made: pd.DataFrame = pd.DataFrame(shown).set_index(["target", "name"])
@@ -379,7 +377,7 @@ def region(label: str, *targets: str | Sensor, sync: Sync | None = None) -> Regi
 
     Raises
     ------
-    BackendUnavailableError
+    MissingPackageError
         The package is not installed.
 
     Examples

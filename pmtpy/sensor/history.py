@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pmtpy._extras import extra
 from pmtpy.core.rows import Floats, Frame, Ints, Layout, Point
 from pmtpy.errors import CoverageError
 from pmtpy.sensor._ring import MOST_WAITING, Ring
@@ -101,11 +102,8 @@ class Recent:
 
     def to_pandas(self) -> object:
         """Return a ``pandas.DataFrame``, one line per row (needs the extra ``analysis``)."""
-        try:
+        with extra("pandas", "to_pandas()", ImportError):
             import pandas as pd
-        except ImportError as error:
-            msg = "to_pandas() needs pandas: pip install 'pmtpy[analysis]'"
-            raise ImportError(msg) from error
         columns: dict[str, object] = {"time": self.timestamp, "t_ns": self.t_ns}
         columns |= {f"{n}_W": self.watts[:, i] for i, n in enumerate(self.names)}
         columns |= {f"{n}_J": self.joules[:, i] for i, n in enumerate(self.names)}

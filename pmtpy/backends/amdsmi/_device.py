@@ -13,6 +13,7 @@ import re
 from types import ModuleType
 from typing import Any
 
+from pmtpy._extras import missing
 from pmtpy.errors import BackendUnavailableError
 
 BACKEND = "amdsmi"
@@ -79,8 +80,7 @@ def find_module(given: ModuleType | None = None) -> ModuleType:
         with contextlib.redirect_stdout(io.StringIO()):
             import amdsmi
     except ModuleNotFoundError as error:
-        reason = "the Python package amdsmi is not installed"
-        raise BackendUnavailableError(BACKEND, reason, "pip install 'pmtpy[amdsmi]'") from error
+        raise missing("amdsmi", BACKEND) from error
     except AttributeError as error:
         reason = f"the Python package amdsmi is newer than the library libamd_smi.so: {error}"
         raise BackendUnavailableError(BACKEND, reason, _same_version()) from error

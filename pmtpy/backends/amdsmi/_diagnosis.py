@@ -5,13 +5,14 @@ Facts: docs/backends/amdsmi.md; the device nodes are those that ROCm's installat
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 from pmtpy.backends.amdsmi import discover
 from pmtpy.backends.amdsmi._device import BACKEND, DRIVER_NOT_LOADED, NO_PERMISSION, Fault, Library, find_module
 from pmtpy.backends.machine import IN_A_GUEST, Machine, load_module, may_use, no_sysfs, remake_nodes, why_denied
-from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, Verdict
+from pmtpy.errors import BackendUnavailableError, Finding, MissingPackageError, Obstacle, Verdict
 
 _VENDOR = 0x1002
 _CLASSES = (0x03, 0x12)  # PCI classes: display, processing accelerator
@@ -61,11 +62,10 @@ def _without_library(
         reason += "; the files of the kernel's driver are read instead, which have no energy counter"
     code = error.code if isinstance(error, Fault) else None
     if code is None:
-        missing = isinstance(error.__cause__, ModuleNotFoundError)
-        obstacle = Obstacle.EXTRA if missing else Obstacle.LIBRARY
+        if isinstance(error, MissingPackageError):
+            return replace(error.finding, verdict=verdict, found=reason)
         remedy = error.remedy if isinstance(error, BackendUnavailableError) else ""
-        cure = (f"$ {remedy}",) if missing else (remedy, _INSTALL)
-        return Finding(BACKEND, "", verdict, reason, obstacle, cure)
+        return Finding(BACKEND, "", verdict, reason, Obstacle.LIBRARY, (remedy, _INSTALL))
     if drivers == {"vfio-pci"}:
         return Finding(BACKEND, "", verdict, f"{here}: its driver is vfio-pci", Obstacle.DRIVER, (IN_A_GUEST,))
     if code == DRIVER_NOT_LOADED or not drivers & {"amdgpu"}:

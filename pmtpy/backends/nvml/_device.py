@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
+from pmtpy._extras import extra
 from pmtpy.backends.nvml import _errors as errors
 from pmtpy.errors import BackendUnavailableError
 
@@ -38,14 +39,10 @@ def find_module(given: ModuleType | None = None) -> ModuleType:
 
 
 def _imported() -> ModuleType:
-    try:
-        with warnings.catch_warnings():
-            # The package pynvml 13 makes the import of the real module warn about itself.
-            warnings.simplefilter("ignore")
-            import pynvml
-    except ImportError as error:
-        reason = "the Python package nvidia-ml-py is not installed"
-        raise BackendUnavailableError(errors.BACKEND, reason, "pip install 'pmtpy[nvml]'") from error
+    with extra("pynvml", errors.BACKEND), warnings.catch_warnings():
+        # The package pynvml 13 makes the import of the real module warn about itself.
+        warnings.simplefilter("ignore")
+        import pynvml
     return _as_module(pynvml)
 
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+from pmtpy._extras import missing
 from pmtpy.backends.amdsmi import open_source
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Source
@@ -23,7 +24,7 @@ from pmtpy.emulators._virtual_source import check_device, open_on
 from pmtpy.emulators.amdsmi._driver import VirtualCard, VirtualSmi
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.world import shared_world
-from pmtpy.errors import BackendUnavailableError, TargetError
+from pmtpy.errors import TargetError
 
 __all__ = ["PROFILES", "VirtualCard", "VirtualSmi", "open_virtual", "private_amdsmi"]
 
@@ -38,12 +39,11 @@ PROFILES = {
 def private_amdsmi(library: object) -> ModuleType:
     """Import a copy of the real ``amdsmi`` of its own, bound to ``library`` instead of libamd_smi.so.
 
-    Raises BackendUnavailableError: the package amdsmi is not installed.
+    Raises MissingPackageError: the package amdsmi is not installed.
     """
     spec = importlib.util.find_spec("amdsmi")
     if spec is None or spec.origin is None:
-        reason = "the virtual GPU drives the real Python package amdsmi, which is not installed"
-        raise BackendUnavailableError("amdsmi", reason, "pip install 'pmtpy[amdsmi]'")
+        raise missing("amdsmi", "amdsmi", "is not installed, and the virtual GPU drives it")
     name, origin = f"_pmtpy_amdsmi_{id(library):x}", Path(spec.origin)
     package = _empty(name, origin)
     wrapper = _empty(f"{name}.amdsmi_wrapper", origin.with_name("amdsmi_wrapper.py"))

@@ -14,6 +14,7 @@ import weakref
 from dataclasses import replace
 from types import ModuleType
 
+from pmtpy._extras import missing
 from pmtpy.backends.nvml import facts, open_source
 from pmtpy.core.channel import Channel
 from pmtpy.core.clock import Clock
@@ -25,7 +26,6 @@ from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.nvml._boards import BOARDS, Board, VirtualGpu, make_gpu
 from pmtpy.emulators.nvml._driver import VirtualDriver
 from pmtpy.emulators.world import shared_world
-from pmtpy.errors import BackendUnavailableError
 
 __all__ = ["BOARDS", "Board", "VirtualDriver", "VirtualGpu", "make_gpu", "open_virtual", "private_pynvml"]
 
@@ -33,12 +33,11 @@ __all__ = ["BOARDS", "Board", "VirtualDriver", "VirtualGpu", "make_gpu", "open_v
 def private_pynvml(driver: object) -> ModuleType:
     """Load a copy of the real ``pynvml`` of its own, bound to ``driver`` instead of libnvidia-ml.
 
-    Raises BackendUnavailableError: nvidia-ml-py is not installed.
+    Raises MissingPackageError: nvidia-ml-py is not installed.
     """
     spec = importlib.util.find_spec("pynvml")
     if spec is None or spec.origin is None:
-        reason = "the virtual GPU drives the real Python package nvidia-ml-py, which is not installed"
-        raise BackendUnavailableError("nvml", reason, "pip install 'pmtpy[nvml]'")
+        raise missing("pynvml", "nvml", "is not installed, and the virtual GPU drives it")
     name = f"_pmtpy_pynvml_{id(driver):x}"
     own = importlib.util.spec_from_file_location(name, spec.origin)
     assert own is not None  # noqa: S101  (a file that find_spec found)

@@ -13,8 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pmtpy._extras import extra
 from pmtpy.core import arguments
-from pmtpy.errors import BackendUnavailableError, FileFormatError, PmtError
+from pmtpy.errors import FileFormatError, PmtError
 from pmtpy.io.read import _jls, _own, _parquet, _pmd, _pmt, _powersensor3, _sidecar, _smi
 from pmtpy.io.read._memory import Budget, free_bytes
 from pmtpy.io.read._parts import Part
@@ -73,15 +74,13 @@ def load(
         more memory than there is.
     TargetError
         ``start``, ``stop`` and ``max_rows`` are no part of anything.
-    BackendUnavailableError
+    MissingPackageError
         pandas (or pyarrow for Parquet, pyjls for JLS) is not installed.
     OSError
         The file cannot be opened.
     """
-    try:
+    with extra("pandas", "reading files"):
         import pandas  # noqa: F401, ICN001  (only to see that it is there)
-    except ImportError as error:
-        raise BackendUnavailableError("load", "reading files needs pandas", "pip install 'pmtpy[analysis]'") from error
     place, part = Path(arguments.path(path, "a recording")), Part.of(start, stop, max_rows)
     place.open("rb").close()  # that it can be opened is a matter of the path, what follows one of the content
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.errors import BackendUnavailableError
+from pmtpy._extras import extra
 from pmtpy.io import jls
 from pmtpy.io.read import _own
 from pmtpy.io.read._parts import Part
@@ -32,10 +32,8 @@ def recognises(head: bytes) -> bool:
 @contextlib.contextmanager
 def opened(recording: Recording) -> Iterator[jls.JlsFile]:
     """Open a file; say of the recording what it says of itself."""
-    try:
+    with extra("pyjls", "reading JLS"):
         import pyjls  # noqa: F401  (only to see that it is there)
-    except ImportError as error:
-        raise BackendUnavailableError("load", "reading JLS needs pyjls", "pip install 'pmtpy[jls]'") from error
     recording.unit = "sample"
     with jls.JlsFile(recording.path) as file:
         recording.facts = file.facts

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy._extras import extra
 from pmtpy.core.closing import Closing
-from pmtpy.errors import BackendUnavailableError, PmtError
+from pmtpy.errors import PmtError
 from pmtpy.io import _unfinished as unfinished
 from pmtpy.io.read import _own, _sidecar
 from pmtpy.io.read._delimited import Columns
@@ -44,11 +45,8 @@ def read(recording: Recording, part: Part) -> pd.DataFrame:
 @contextlib.contextmanager
 def opened(recording: Recording) -> Iterator[ParquetRecording]:
     """Open a Parquet file; what pyarrow finds wrong with it is said as a fault of the file."""
-    try:
+    with extra("pyarrow", "reading Parquet"):
         import pyarrow as pa
-    except ImportError as error:
-        remedy = "pip install 'pmtpy[parquet]'"
-        raise BackendUnavailableError("load", "reading Parquet needs pyarrow", remedy) from error
     try:
         with ParquetRecording(recording) as file:
             yield file

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from pmtpy._extras import extra
 from pmtpy.core.channel import TOTAL
 from pmtpy.core.rows import Floats, Frame, Ints
 from pmtpy.errors import SinkError
@@ -58,12 +59,9 @@ class DataSetSink:
     """Writes the files of one sensor's run."""
 
     def __init__(self, place: DataSetPlace, header: Header) -> None:
-        try:
+        with extra("pyarrow", "writing a data set"):
             import pyarrow as pa
             import pyarrow.parquet as pq
-        except ImportError as error:
-            msg = "writing a data set needs pyarrow: pip install 'pmtpy[parquet]'"
-            raise SinkError(msg) from error
         self._pa, self._pq = pa, pq
         self._place, self._layout = place, header.layout
         self._unix_ns = header.anchor.unix_offset_ns

@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy._extras import extra
 from pmtpy.core.channel import Identity
 from pmtpy.core.rows import Floats, Frame, Ints
 from pmtpy.errors import SinkError
@@ -44,11 +45,8 @@ class JlsSink:
         if output.path is None or not output.regular:
             msg = f"JLS is written to an ordinary file, not to {output.name}; a stream takes csv"
             raise SinkError(msg)
-        try:
+        with extra("pyjls", "writing JLS"):
             import pyjls
-        except ImportError as error:
-            msg = "writing JLS needs pyjls: pip install 'pmtpy[jls]'"
-            raise SinkError(msg) from error
         self._pyjls = pyjls
         self._output, self._header = output, header
         self._path = output.path

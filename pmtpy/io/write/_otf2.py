@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from pmtpy._extras import extra
 from pmtpy.core.rows import Frame
 from pmtpy.errors import SinkError
 from pmtpy.io.write._trace import Counter, Slice, Story, about, counters, edges, lanes, title
@@ -44,11 +45,8 @@ class Otf2Sink:
         if not isinstance(target, str) and not hasattr(target, "__fspath__"):
             msg = "an OTF2 archive is a folder, and cannot go to a stream"
             raise SinkError(msg)
-        try:
+        with extra("otf2", "writing OTF2 archives"):
             import otf2
-        except ImportError as error:
-            msg = "writing OTF2 archives needs the package otf2: pip install 'pmtpy[otf2]'"
-            raise SinkError(msg) from error
         self._otf2, self._header, self._path = otf2, header, Path(target)
         self._fault: type[Exception] = importlib.import_module("_otf2.ErrorCodes").Error
         self._shown = counters(header)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy._extras import extra
 from pmtpy.core.rows import Floats, Frame, Ints
 from pmtpy.errors import SinkError
 from pmtpy.io import _unfinished as unfinished
@@ -174,12 +175,9 @@ class _Encoder:
     """
 
     def __init__(self, names: tuple[str, ...]) -> None:
-        try:
+        with extra("pyarrow", "writing Parquet"):
             import pyarrow as pa
             import pyarrow.parquet as pq
-        except ImportError as error:
-            msg = "writing Parquet needs pyarrow: pip install 'pmtpy[parquet]'"
-            raise SinkError(msg) from error
         self._pa, self._pq = pa, pq
         types = {"marker": pa.string(), "lost": pa.int64()}
         self._schema = pa.schema([(n, types.get(n, pa.float64())) for n in names])

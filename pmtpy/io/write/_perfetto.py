@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from pmtpy._extras import extra
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Floats, Frame, Ints
-from pmtpy.errors import SinkError
 from pmtpy.io.write._trace import Counter, Slice, Story, about, counters, edges, lanes, title
 from pmtpy.io.write.base import Ending, Header
 from pmtpy.io.write.file import Output
@@ -39,11 +39,8 @@ class PerfettoSink:
     """Writes a Perfetto trace."""
 
     def __init__(self, output: Output, header: Header) -> None:
-        try:
+        with extra("perfetto", "writing Perfetto traces"):
             from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
-        except ImportError as error:
-            msg = "writing Perfetto traces needs the package perfetto: pip install 'pmtpy[perfetto]'"
-            raise SinkError(msg) from error
         self._new_trace: Any = Trace
         self._output, self._header = output, header
         self._clock = _MONOTONIC if header.host_clock else _REALTIME

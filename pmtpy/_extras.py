@@ -1,0 +1,67 @@
+"""Python packages that only some uses need: which extra brings each, and how a missing one is told."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import types
+from collections.abc import Iterator, Mapping
+
+from pmtpy.errors import Finding, MissingPackageError, Obstacle, Verdict
+
+# What is imported, and the extra of pmtpy that brings it.
+EXTRAS: Mapping[str, str] = types.MappingProxyType(
+    {
+        "amdsmi": "amdsmi",
+        "argcomplete": "cli",
+        "bokeh": "live",
+        "duckdb": "dataset",
+        "matplotlib": "plot",
+        "opentelemetry": "otel",
+        "otf2": "otf2",
+        "pandas": "analysis",
+        "perfetto": "perfetto",
+        "prometheus_client": "prometheus",
+        "pyarrow": "parquet",
+        "pyjls": "jls",
+        "pynvml": "nvml",
+        "rich": "cli",
+        "scipy": "analysis",
+        "textual": "live",
+        "tornado": "live",
+    }
+)
+_DISTRIBUTED_AS = {"opentelemetry": "opentelemetry-api", "pynvml": "nvidia-ml-py"}
+
+
+def missing(package: str, use: str, why: str = "is not installed") -> MissingPackageError:
+    """Return what is to be raised where ``use`` needs a package that is not here."""
+    name = _DISTRIBUTED_AS.get(package, package)
+    cure = f"$ pip install 'pmtpy[{EXTRAS[package]}]'" if package in EXTRAS else f"$ pip install {name}"
+    found = f"the Python package {name} {why}"
+    return MissingPackageError(Finding(use, "", Verdict.BROKEN, found, Obstacle.EXTRA, (cure,)))
+
+
+def require(package: str, use: str) -> None:
+    """See that a package is there without loading it.
+
+    Raises MissingPackageError: it is not.
+    """
+    if importlib.util.find_spec(package) is None:
+        raise missing(package, use)
+
+
+@contextlib.contextmanager
+def extra(package: str, use: str, kind: type[ImportError] | None = None) -> Iterator[None]:
+    """Import a package in this with-statement.
+
+    Raises MissingPackageError, or ``kind`` with its message: it cannot be imported.
+    """
+    try:
+        yield
+    except ImportError as error:
+        absent = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == package
+        why = "is not installed" if absent else f"cannot be imported: {error}"
+        if kind is not None:
+            raise kind(str(missing(package, use, why))) from error
+        raise missing(package, use, why) from error

@@ -1,0 +1,58 @@
+import copy
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import pmtpy as pmt
+from pmtpy._extras import extra, require
+from pmtpy.errors import BackendUnavailableError, MissingPackageError, SinkError
+
+PACKAGE = Path(pmt.__file__).parent
+
+
+def test_a_missing_package_is_told_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    with pytest.raises(MissingPackageError) as caught, extra("pynvml", "nvml"):
+        import pynvml  # noqa: F401
+    assert str(caught.value) == (
+        "nvml: the Python package nvidia-ml-py is not installed\n  remedy: pip install 'pmtpy[nvml]'"
+    )
+    assert isinstance(caught.value, BackendUnavailableError)  # as a sensor, a reader or a picture is asked for
+    assert isinstance(caught.value, SinkError)  # as a file is asked for
+    assert str(copy.copy(caught.value)) == str(caught.value)
+
+
+def test_a_package_that_is_there_and_broken_is_not_called_missing() -> None:
+    with (
+        pytest.raises(MissingPackageError, match="polars cannot be imported: no AVX") as caught,
+        extra("polars", "polars()"),
+    ):
+        raise ImportError("no AVX")
+    assert caught.value.remedy == "pip install polars"
+
+
+def test_a_package_within_it_that_is_missing_is_not_taken_for_it() -> None:
+    why = "pandas cannot be imported: No module named 'nosuch'"
+    with pytest.raises(MissingPackageError, match=why), extra("pandas", "reading"):
+        import nosuch  # type: ignore[import-not-found]  # noqa: F401
+
+
+def test_tables_for_pandas_raise_what_an_import_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pmt.create("rapl:virtual") as sensor, pmt.region("all", sensor) as region:
+        pass
+    with pytest.raises(ImportError, match=r"pip install 'pmtpy\[analysis\]'"):
+        region.to_frame()
+
+
+def test_what_is_needed_later_can_be_required_before() -> None:
+    require("numpy", "anything")
+    with pytest.raises(MissingPackageError, match="pip install nosuch"):
+        require("nosuch", "anything")
+
+
+def test_no_other_place_says_how_an_extra_is_installed() -> None:
+    told = {p.name for p in PACKAGE.rglob("*.py") if re.search(r"pip install '?pmtpy\[", p.read_text(encoding="utf-8"))}
+    assert told == {"_extras.py", "mpi.py"}  # that one says what a program must import, too
