@@ -7,6 +7,7 @@ import math
 import re
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -412,6 +413,8 @@ def test_a_missing_package_is_named_with_its_cure(tmp_path: Path, monkeypatch: p
     source = recording(tmp_path / "a.parquet")
     for package, suffix in (("perfetto.protos.perfetto.trace.perfetto_trace_pb2", "pftrace"), ("otf2", "otf2")):
         monkeypatch.setitem(__import__("sys").modules, package, None)
-        with pytest.raises(SinkError, match=r"pip install 'pmtpy\["):
+        with pytest.raises(SinkError, match=r"pip install 'pmtpy\[") as held:
             convert(source, tmp_path / f"b.{suffix}")
+        assert held.tb is not None  # the frames are held, with the reader in them: its thread has ended all the same
+        assert not [t.name for t in threading.enumerate() if t.name.startswith("pmtpy-read")]
     assert [p.name for p in tmp_path.iterdir()] == ["a.parquet"]

@@ -68,6 +68,7 @@ class ParquetRecording(Closing):
         recording.unit = "row"
         self._pa, self._pq = pa, pq
         self._tail: list[Any] = []
+        self._ahead = ThreadPoolExecutor(1, "pmtpy-read")
         beside = unfinished.folder(recording.path)
         account = self._account(beside) if beside.is_dir() and not self._ended() else None
         options = {
@@ -90,7 +91,8 @@ class ParquetRecording(Closing):
                 recording.notes.append("its metadata cannot be read: it is not known whether it is complete or virtual")
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and end the thread that reads ahead in it."""
+        self._ahead.shutdown(cancel_futures=True)
         self._file.close()
 
     def _ended(self) -> bool:
@@ -175,12 +177,11 @@ class ParquetRecording(Closing):
     def _tables(self, groups: list[int], names: list[str]) -> Iterator[Any]:
         """Yield row groups, then what waited for the next; while one is worked on, the next is unpacked."""
         if groups:
-            with ThreadPoolExecutor(1, "pmtpy-read") as ahead:
-                coming = ahead.submit(self._file.read_row_group, groups[0], names)
-                for i in groups[1:]:
-                    ready, coming = coming, ahead.submit(self._file.read_row_group, i, names)
-                    yield ready.result()
-                yield coming.result()
+            coming = self._ahead.submit(self._file.read_row_group, groups[0], names)
+            for i in groups[1:]:
+                ready, coming = coming, self._ahead.submit(self._file.read_row_group, i, names)
+                yield ready.result()
+            yield coming.result()
         yield from self._tail
 
     def names(self) -> list[str]:
