@@ -1,4 +1,8 @@
-"""The uncertainty of energies between two instants of a recording, by the rows around both."""
+"""The uncertainty of energies between two instants of a recording, by the rows around both.
+
+Those are differences of the recorded curve, which is late: what is let in at one end and left out at the other is all
+uncertainty here.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import numpy as np
 from pmtpy.analysis.uncertainty.budget import sum_budgets, uncertainty_budget
 from pmtpy.analysis.uncertainty.channel_times import is_power
 from pmtpy.analysis.uncertainty.interval import Interval
-from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected, summarise
+from pmtpy.analysis.uncertainty.interval_statistics import summarise
 from pmtpy.core.rows import Floats, Layout
 
 
@@ -46,7 +50,7 @@ def recorded_uncertainties(layout: Layout, t_s: Floats, watts: Floats, joules: F
     rests = [math.nan if not (power or joule) else 0.0 for power, joule in zip(powers, so_far.tolist(), strict=True)]
     interval = interval._replace(rested_watts=rests)
     seen = summarise(layout.energy, t_s, watts.T[1:], interval, moved)
-    budgets = [uncertainty_budget(c, lag_corrected(c, s)) for c, s in zip(layout.energy, seen, strict=True)]
+    budgets = [uncertainty_budget(c, s) for c, s in zip(layout.energy, seen, strict=True)]
     unknown[1:] = [budget.uncertainty_joules for budget in budgets]
     if layout.in_total:
         unknown[0] = sum_budgets([budgets[i - 1] for i in layout.in_total]).uncertainty_joules

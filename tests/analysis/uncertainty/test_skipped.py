@@ -10,17 +10,10 @@ from pmtpy.analysis.uncertainty.budget import uncertainty_budget
 from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected, summarise_one
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.rows import Floats
+from tests.support.uncertainty.worlds import telegraph
 
 PERIOD_S = 0.1
 GPU = Channel("gpu", Quantity.POWER, refresh_s=PERIOD_S, window_s=PERIOD_S, resolution=0.0)
-
-
-def telegraph(rng: np.random.Generator, seconds: float, longest_s: float) -> tuple[Floats, Floats]:
-    """Energy of a load that switches between 60 and 200 W at random instants, at the instants at which it does."""
-    at = np.concatenate([[0.0], np.cumsum(rng.exponential(10 ** rng.uniform(-1.5, np.log10(longest_s)), 2000))])
-    at = np.concatenate([at[at < seconds], [seconds]])
-    watts = np.where(np.arange(len(at) - 1) % 2, 200.0, 60.0)
-    return at, np.concatenate([[0.0], np.cumsum(watts * np.diff(at))])
 
 
 def deviation(seed: int, *, skips: bool, polled: bool, still_s: float = 0.0) -> tuple[float, float, float]:

@@ -45,6 +45,14 @@ def random_load(rng: np.random.Generator, seconds: float) -> tuple[Load, Floats]
     return Table(starts, levels), starts[(starts > 1) & (starts < seconds)]
 
 
+def telegraph(rng: np.random.Generator, seconds: float, longest_s: float) -> tuple[Floats, Floats]:
+    """Energy of a load that switches between 60 and 200 W at random instants, at the instants at which it does."""
+    at = np.concatenate([[0.0], np.cumsum(rng.exponential(10 ** rng.uniform(-1.5, np.log10(longest_s)), 2000))])
+    at = np.concatenate([at[at < seconds], [seconds]])
+    watts = np.where(np.arange(len(at) - 1) % 2, 200.0, 60.0)
+    return at, np.concatenate([[0.0], np.cumsum(watts * np.diff(at))])
+
+
 def random_region(rng: np.random.Generator, edges: Floats, shortest: float, seconds: float) -> tuple[float, float]:
     """Choose an interval; half of them begin and end where the load changes."""
     length = float(np.exp(rng.uniform(np.log(shortest), np.log(8.0))))
