@@ -230,7 +230,7 @@ class _Conversion:
             self._thinner = Thinner(meaning.layout, self._interval_s) if self._interval_s is not None else None
             self._frames = Frames(meaning, self._header, start_s, thinned=downsampled(facts))
             self._powers = _Powers(self._header, self._into.name) if "energies" in self._into.lacks else None
-            self._sink = self._into.opener(self._draft, self._header, self._options)
+            self._sink = self._into.open(self._draft, self._header, self._options)
         frame = self._frames.frame(block.columns, block.labels)
         self._last_ns = int(frame.t_ns[-1])
         self._lost += int(frame.lost.sum())

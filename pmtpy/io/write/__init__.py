@@ -6,9 +6,11 @@ told to. A further format is a module here and a row in :data:`FILE_FORMATS`.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import PurePath
+from typing import Any
 
 from pmtpy.errors import TargetError
 from pmtpy.io.write._csv import CsvSink
@@ -18,19 +20,9 @@ from pmtpy.io.write._parquet import ParquetSink
 from pmtpy.io.write._pmt import PmtSink
 from pmtpy.io.write._powersensor3 import PowerSensor3Sink
 from pmtpy.io.write._writer import DEFAULT_MAX_ROWS, Writer
-from pmtpy.io.write.base import Ending, Header, RecordedRegion, Sink
+from pmtpy.io.write.base import Ending, Header, Options, RecordedRegion, Sink
 from pmtpy.io.write.downsample import Thinner
 from pmtpy.io.write.file import Output, Target
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How a file is written. Fields as the arguments of :func:`open_sink`."""
-
-    overwrite: bool = False
-    absolute: bool | None = None
-    columns: Sequence[tuple[str, Sequence[int]]] | None = None
-    into: Path | None = None  # a trace to merge with, where a format can
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,89 +31,61 @@ class FileFormat:
 
     name: str  # as ``--format`` has it
     suffixes: tuple[str, ...]  # of files, lowercase; the first is the usual one
-    opener: Callable[[Target, Header, Options], Sink]  # opens a target for a header; returns the sink
+    sink: Callable[[Any, Header, Options], Sink]  # writes into an :class:`Output`, or makes the folder of a path
     # what the format has no place for, as words to follow "it has no place for"; empty: it holds everything
     lacks: str = ""
     live: bool = True  # whether a dump can be written in it while it is measured; else recordings are converted to it
     merges: bool = False  # whether it can be merged into a file of the user's
+    folder: bool = False  # whether it is a folder
+
+    def open(self, target: Target, header: Header, how: Options) -> Sink:
+        """Open a target for a header. Where that fails, no new file stays."""
+        if self.folder:
+            return self.sink(target, header, how)
+        output = Output(target, overwrite=how.overwrite)
+        try:
+            return self.sink(output, header, how)
+        except BaseException:
+            output.discard()
+            raise
 
 
-def _as_csv(target: Target, header: Header, how: Options) -> Sink:
-    return _into(target, how, lambda output: CsvSink(output, header, overwrite=how.overwrite))
+def _trace(module: str, name: str) -> Callable[[Any, Header, Options], Sink]:
+    """Return a sink that is loaded when it is used: traces are written by those who convert, and by nobody else."""
 
+    def make(where: Any, header: Header, how: Options) -> Sink:
+        made: Sink = vars(importlib.import_module(f"{__name__}.{module}"))[name](where, header, how)
+        return made
 
-def _as_parquet(target: Target, header: Header, how: Options) -> Sink:
-    return _into(target, how, lambda output: ParquetSink(output, header, overwrite=how.overwrite))
-
-
-def _as_jls(target: Target, header: Header, how: Options) -> Sink:
-    return _into(target, how, lambda output: JlsSink(output, header, overwrite=how.overwrite))
-
-
-def _as_pmt(target: Target, header: Header, how: Options) -> Sink:
-    absolute = how.absolute is not False
-    return _into(
-        target,
-        how,
-        lambda output: PmtSink(output, header, absolute=absolute, overwrite=how.overwrite, columns=how.columns),
-    )
-
-
-def _as_powersensor3(target: Target, header: Header, how: Options) -> Sink:
-    absolute = bool(how.absolute)
-    return _into(
-        target, how, lambda output: PowerSensor3Sink(output, header, absolute=absolute, overwrite=how.overwrite)
-    )
-
-
-def _as_perfetto(target: Target, header: Header, how: Options) -> Sink:
-    from pmtpy.io.write._perfetto import PerfettoSink  # traces are written by those who convert, and by nobody else
-
-    return _into(target, how, lambda output: PerfettoSink(output, header))
-
-
-def _as_otf2(target: Target, header: Header, _how: Options) -> Sink:
-    from pmtpy.io.write._otf2 import Otf2Sink
-
-    return Otf2Sink(target, header)
-
-
-def _as_chrome(target: Target, header: Header, how: Options) -> Sink:
-    from pmtpy.io.write._chrome import ChromeSink
-
-    return _into(target, how, lambda output: ChromeSink(output, header, into=how.into))
-
-
-def _into(target: Target, how: Options, make: Callable[[Output], Sink]) -> Sink:
-    """Open one file or stream and make a sink of it; where that fails, no new file stays."""
-    output = Output(target, overwrite=how.overwrite)
-    try:
-        return make(output)
-    except BaseException:
-        output.discard()
-        raise
+    return make
 
 
 FILE_FORMATS = (
-    FileFormat("csv", (".csv",), _as_csv),
-    FileFormat("parquet", (".parquet", ".pq"), _as_parquet),
-    FileFormat("jls", (".jls",), _as_jls),
-    FileFormat(
-        "pmt",
-        (".pmt",),
-        _as_pmt,
-        "energies, volts, amperes, other channels, losses",
-    ),
+    FileFormat("csv", (".csv",), CsvSink),
+    FileFormat("parquet", (".parquet", ".pq"), ParquetSink),
+    FileFormat("jls", (".jls",), JlsSink),
+    FileFormat("pmt", (".pmt",), PmtSink, "energies, volts, amperes, other channels, losses"),
     FileFormat(
         "powersensor3",
         (".ps3", ".powersensor3"),
-        _as_powersensor3,
+        PowerSensor3Sink,
         "energies, losses, other channels, more than one letter of a marker",
     ),
-    FileFormat("perfetto", (".pftrace", ".perfetto-trace"), _as_perfetto, "uncertainties of curves", live=False),
-    FileFormat("otf2", (".otf2",), _as_otf2, "uncertainties of curves", live=False),
     FileFormat(
-        "chrome", (".json",), _as_chrome, "units (but in names), uncertainties of curves", live=False, merges=True
+        "perfetto",
+        (".pftrace", ".perfetto-trace"),
+        _trace("_perfetto", "PerfettoSink"),
+        "uncertainties of curves",
+        live=False,
+    ),
+    FileFormat("otf2", (".otf2",), _trace("_otf2", "Otf2Sink"), "uncertainties of curves", live=False, folder=True),
+    FileFormat(
+        "chrome",
+        (".json",),
+        _trace("_chrome", "ChromeSink"),
+        "units (but in names), uncertainties of curves",
+        live=False,
+        merges=True,
     ),
 )
 
@@ -170,7 +134,8 @@ def open_sink(
         For the two foreign text formats: Unix time, or seconds since the first row. None: what their own tools do by
         default (PMT: Unix time; PowerSensor3: since the start).
     columns : sequence of (str, sequence of int), or None
-        For PMT's text: see :class:`PmtSink`.
+        For PMT's text: each column's name, and of which powers it is the sum, by their places in a row (0 is the
+        total); of none: 0. None: the total, where there is one, and every channel.
 
     Raises SinkError: the file exists, cannot be made or written, or the format cannot hold what this sensor measures.
     Raises TargetError: there is no such format.
@@ -179,8 +144,8 @@ def open_sink(
         return DataSetSink(target, header)
     suffix = PurePath(target).suffix.lower() if isinstance(target, (str, PurePath)) else ""
     chosen = format if format is not None else SUFFIXES.get(suffix, "csv")
-    opener = next((f.opener for f in FILE_FORMATS if f.live and f.name == chosen), None)
-    if opener is None:
+    into = next((f for f in FILE_FORMATS if f.live and f.name == chosen), None)
+    if into is None:
         msg = f"no file format is called {chosen!r}; there are: {', '.join(FORMATS)}"
         raise TargetError(msg)
-    return opener(target, header, Options(overwrite, absolute, columns))
+    return into.open(target, header, Options(overwrite, absolute, columns))

@@ -22,7 +22,7 @@ import numpy as np
 from pmtpy.core.rows import Frame
 from pmtpy.errors import FileFormatError, SinkError
 from pmtpy.io.write._trace import Slice, Story, about, counters, lanes, title
-from pmtpy.io.write.base import Ending, Header
+from pmtpy.io.write.base import Ending, Header, Options
 from pmtpy.io.write.file import Output
 
 _BASE = "baseTimeNanoseconds"
@@ -31,17 +31,11 @@ _PID = 2**22 + 7  # above what Linux gives to processes, so that it is no proces
 
 
 class ChromeSink:
-    """Writes a trace in Chrome's JSON.
+    """Writes a trace in Chrome's JSON. A trace to merge with is read, and not changed."""
 
-    Parameters
-    ----------
-    into : Path, optional
-        A trace to merge with; it is read, and not changed.
-    """
-
-    def __init__(self, output: Output, header: Header, *, into: Path | None = None) -> None:
-        self._output, self._header, self._into = output, header, into
-        self._theirs = _read_trace(into) if into is not None else None
+    def __init__(self, output: Output, header: Header, how: Options) -> None:
+        self._output, self._header, self._into = output, header, how.into
+        self._theirs = _read_trace(how.into) if how.into is not None else None
         self._shown = counters(header)
         self._story = Story(header, self._shown)
         self._offset_ns: int | None = None  # of the axis, from the times of rows

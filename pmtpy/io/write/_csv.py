@@ -13,7 +13,7 @@ from pmtpy.core.rows import Floats, Frame
 from pmtpy.io.columns import Column, column_names, columns, labels
 from pmtpy.io.write._format import Lines, Number, Text, integers, several
 from pmtpy.io.write._text import TextFile, unbroken
-from pmtpy.io.write.base import Ending, Header
+from pmtpy.io.write.base import Ending, Header, Options
 from pmtpy.io.write.file import Output
 
 _NS_PER_US = 1000
@@ -23,14 +23,14 @@ _EMPTY = Text(())
 class CsvSink:
     """Writes a CSV file (and its sidecar, where it is an ordinary file) or a stream."""
 
-    def __init__(self, output: Output, header: Header, *, overwrite: bool = False) -> None:
+    def __init__(self, output: Output, header: Header, _how: Options) -> None:
         self._header = header
         self._body = columns(header.layout)
         self._alike = _alike(self._body)
         self._lines = Lines()
         self._origin: tuple[int, Floats] | None = None  # time and joules of the first row in the file
         names = column_names(header.layout)
-        self._file = TextFile(output, header, names, ",".join(map(_quoted, names)), overwrite=overwrite)
+        self._file = TextFile(output, header, names, ",".join(map(_quoted, names)))
 
     def write(self, frame: Frame) -> None:
         """Append the rows of ``frame``."""

@@ -22,7 +22,7 @@ from pmtpy.errors import SinkError
 from pmtpy.io import jls
 from pmtpy.io.columns import column_names, columns
 from pmtpy.io.write._text import unbroken
-from pmtpy.io.write.base import Ending, Header, metadata
+from pmtpy.io.write.base import Ending, Header, Options, metadata
 from pmtpy.io.write.file import Output
 
 _EPOCH_S = 1_514_764_800  # 2018-01-01, where JLS counts from, in units of 2**-30 s
@@ -41,7 +41,7 @@ _MOST_SAMPLES = 1 << 18  # made at once, gaps filled
 class JlsSink:
     """Writes a JLS file."""
 
-    def __init__(self, output: Output, header: Header, *, overwrite: bool = False) -> None:  # noqa: ARG002 (as others)
+    def __init__(self, output: Output, header: Header, _how: Options) -> None:
         if output.path is None or not output.regular:
             msg = f"JLS is written to an ordinary file, not to {output.name}; a stream takes csv"
             raise SinkError(msg)

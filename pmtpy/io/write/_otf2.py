@@ -27,7 +27,7 @@ from pmtpy._extras import extra
 from pmtpy.core.rows import Frame
 from pmtpy.errors import SinkError
 from pmtpy.io.write._trace import Counter, Slice, Story, about, counters, edges, lanes, title
-from pmtpy.io.write.base import Ending, Header
+from pmtpy.io.write.base import Ending, Header, Options
 from pmtpy.io.write.file import Target
 
 _TICKS = 10**9  # per second
@@ -41,7 +41,7 @@ _POWER9 = {
 class Otf2Sink:
     """Writes an OTF2 archive."""
 
-    def __init__(self, target: Target, header: Header) -> None:
+    def __init__(self, target: Target, header: Header, _how: Options) -> None:
         if not isinstance(target, str) and not hasattr(target, "__fspath__"):
             msg = "an OTF2 archive is a folder, and cannot go to a stream"
             raise SinkError(msg)

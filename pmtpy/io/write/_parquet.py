@@ -24,7 +24,7 @@ from pmtpy.errors import SinkError
 from pmtpy.io import _unfinished as unfinished
 from pmtpy.io.columns import column_names, columns, labels
 from pmtpy.io.write._journal import Journal
-from pmtpy.io.write.base import Ending, Header, metadata
+from pmtpy.io.write.base import Ending, Header, Options, metadata
 from pmtpy.io.write.file import Output
 
 _METADATA_KEY = "pmtpy"
@@ -39,7 +39,7 @@ class ParquetSink:
     further Frames are refused, so what waits is bounded and nothing that was accepted is dropped before the end.
     """
 
-    def __init__(self, output: Output, header: Header, *, overwrite: bool = False) -> None:
+    def __init__(self, output: Output, header: Header, _how: Options) -> None:
         self._output = output
         self._header = header
         self._columns = columns(header.layout)
@@ -56,7 +56,7 @@ class ParquetSink:
         output.write(unfinished.MAGIC)
         self._journal: Journal | None = None
         if output.regular and output.path is not None:
-            self._journal = Journal(output.path, metadata(header, self._names), overwrite=overwrite)
+            self._journal = Journal(output.path, metadata(header, self._names), overwrite=output.overwrite)
 
     def write(self, frame: Frame) -> None:
         """Take the rows of ``frame``; they go to the file when a row group is full."""

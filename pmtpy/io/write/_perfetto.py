@@ -25,7 +25,7 @@ from pmtpy._extras import extra
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Floats, Frame, Ints
 from pmtpy.io.write._trace import Counter, Slice, Story, about, counters, edges, lanes, title
-from pmtpy.io.write.base import Ending, Header
+from pmtpy.io.write.base import Ending, Header, Options
 from pmtpy.io.write.file import Output
 
 _REALTIME, _MONOTONIC, _BOOTTIME = 1, 3, 6  # BuiltinClock
@@ -38,7 +38,7 @@ _BATCH = 1 << 13  # rows that are messages at the same time
 class PerfettoSink:
     """Writes a Perfetto trace."""
 
-    def __init__(self, output: Output, header: Header) -> None:
+    def __init__(self, output: Output, header: Header, _how: Options) -> None:
         with extra("perfetto", "writing Perfetto traces"):
             from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
         self._new_trace: Any = Trace

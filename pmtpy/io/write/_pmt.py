@@ -18,7 +18,7 @@ from pmtpy.core.rows import Floats, Frame, Ints
 from pmtpy.io.columns import one_word
 from pmtpy.io.write._format import Lines, decimals, integers
 from pmtpy.io.write._text import TextFile, unbroken
-from pmtpy.io.write.base import Ending, Header
+from pmtpy.io.write.base import Ending, Header, Options
 from pmtpy.io.write.file import Output
 
 _PMT_DECIMALS = 3
@@ -26,36 +26,19 @@ _PMT_FINEST_S = 1e-3  # PMT itself never writes rows closer than a millisecond, 
 
 
 class PmtSink:
-    """Writes PMT's dump, absolute (newer PMT) or relative (PMT 1.3).
+    """Writes PMT's dump, absolute (newer PMT) or relative (PMT 1.3)."""
 
-    Parameters
-    ----------
-    columns : sequence of (str, sequence of int), optional
-        Each column's name, and of which powers it is the sum, by their places in a row (0 is the total); of none: 0.
-        None: the total, where there is one, and every channel.
-    """
-
-    def __init__(
-        self,
-        output: Output,
-        header: Header,
-        *,
-        absolute: bool = True,
-        overwrite: bool = False,
-        columns: Sequence[tuple[str, Sequence[int]]] | None = None,
-    ) -> None:
+    def __init__(self, output: Output, header: Header, how: Options) -> None:
         self._header = header
-        self._absolute = absolute
+        self._absolute = how.absolute is not False
         self._start_ns: int | None = None
         self._places = 6 if _row_spacing_s(header) < _PMT_FINEST_S else _PMT_DECIMALS
         own = [(name, (place,)) for place, name in enumerate(header.layout.names)]
-        shown = columns if columns is not None else own if header.layout.has_total else own[1:]
+        shown = how.columns if how.columns is not None else own if header.layout.has_total else own[1:]
         names = tuple(one_word(unbroken(name)) for name, _ in shown)
         self._sums = [list(places) for _, places in shown]
         self._lines = Lines(" ")
-        self._file = TextFile(
-            output, header, ("timestamp", *names), " ".join(("timestamp", *names)), overwrite=overwrite
-        )
+        self._file = TextFile(output, header, ("timestamp", *names), " ".join(("timestamp", *names)))
 
     def write(self, frame: Frame) -> None:
         """Append the rows of ``frame``, and a line for each mark before the row it belongs to."""

@@ -21,7 +21,7 @@ from pmtpy.core.rows import Floats, Frame, Ints, Layout
 from pmtpy.errors import SinkError
 from pmtpy.io.write._format import Lines, Number, Text, decimals, integers
 from pmtpy.io.write._text import TextFile, unbroken
-from pmtpy.io.write.base import Ending, Header
+from pmtpy.io.write.base import Ending, Header, Options
 from pmtpy.io.write.file import Output
 
 _NO_MARK = "S"
@@ -31,9 +31,9 @@ _STAMP_RANGE = 1024  # microseconds until the board's time stamp starts again
 class PowerSensor3Sink:
     """Writes PowerSensor3's dump, relative (its default) or absolute."""
 
-    def __init__(self, output: Output, header: Header, *, absolute: bool = False, overwrite: bool = False) -> None:
+    def __init__(self, output: Output, header: Header, how: Options) -> None:
         self._header = header
-        self._absolute = absolute
+        self._absolute = bool(how.absolute)
         self._pairs = _pairs(header.layout)
         self._start_ns: int | None = None
         self._last_ns = 0
@@ -43,7 +43,7 @@ class PowerSensor3Sink:
         names += tuple(f"{kind}{p}" for p in numbers for kind in ("current", "voltage", "power"))
         names += ("power_total",)
         self._lines = Lines(" ")
-        self._file = TextFile(output, header, names, " ".join(names), overwrite=overwrite)
+        self._file = TextFile(output, header, names, " ".join(names))
 
     def write(self, frame: Frame) -> None:
         """Append the rows of ``frame``."""

@@ -12,15 +12,13 @@ from pmtpy.io.write.file import Buffer, Output, Sidecar
 class TextFile:
     """Starts with a header line, grows by whole rows, ends with what is known at the end."""
 
-    def __init__(
-        self, output: Output, header: Header, columns: tuple[str, ...], first_line: str, *, overwrite: bool
-    ) -> None:
+    def __init__(self, output: Output, header: Header, columns: tuple[str, ...], first_line: str) -> None:
         self._output = output
         self._header = header
         self._columns = columns
         self._sidecar: Sidecar | None = None
         if output.regular and output.path is not None:
-            self._sidecar = Sidecar(output.path, overwrite=overwrite)
+            self._sidecar = Sidecar(output.path, overwrite=output.overwrite)
             self._sidecar.write(metadata(header, columns))
         try:
             output.empty()

@@ -6,8 +6,9 @@ Pure data. Facts about the columns themselves are in :mod:`pmtpy.io.columns`.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -109,8 +110,22 @@ class Ending:
     uncovered_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a file is written. Fields as the arguments of :func:`pmtpy.io.write.open_sink`."""
+
+    overwrite: bool = False
+    absolute: bool | None = None
+    columns: Sequence[tuple[str, Sequence[int]]] | None = None
+    into: Path | None = None  # a trace to merge with, where a format can
+
+
 class Sink(Protocol):
-    """A place that rows are written to. Used by one thread at a time."""
+    """A place that rows are written to. Used by one thread at a time.
+
+    Made of an output (of a path, where the format is a folder), a header and options. Rows bear the total first; their
+    times rise, on the clock of ``header.anchor``; their joules count from when the sensor was opened.
+    """
 
     def write(self, frame: Frame) -> None:
         """Write all rows of ``frame``, or none of them and raise :class:`~pmtpy.errors.SinkError`."""

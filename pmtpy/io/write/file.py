@@ -51,10 +51,13 @@ class Output:
         The file, if it was opened by name.
     regular : bool
         Whether it is an ordinary file, which may have others beside it and can be cut back.
+    overwrite : bool
+        Whether what is there may be replaced, beside it too.
     """
 
     def __init__(self, target: Target, *, overwrite: bool = False) -> None:
         self.path: Path | None = None
+        self.overwrite = overwrite
         self._stream: IO[Any] | None = None
         self._fd = -1  # stays so for a stream in memory
         self._end = 0
