@@ -88,7 +88,7 @@ def energies(kept: Kept) -> list[tuple[float, str]] | None:
     if late:
         rows = Frame.joined(kept.stretches)
         powers = [layout.energy[i] for i in late]
-        by = late_joules(powers, kept.times_s(rows), rows.watts.T[1:][late], kept.seconds)
+        by = late_joules(powers, kept.times_s(rows), rows.watts.T[1:][late], kept.seconds, kept.remarks.aged_s)
         for i, joules in zip(late, by, strict=True):
             if joules:
                 found[i] = found[i][0] + joules, f"{found[i][1]}, {_LAG_CORRECTED}"

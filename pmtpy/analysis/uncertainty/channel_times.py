@@ -39,20 +39,42 @@ def seen_share(channel: Channel, sample_s: float) -> float:
     return 1.0 if span >= FULL_COVERAGE * sample_s else span / sample_s
 
 
-def lag_s(channel: Channel) -> float:
-    """By how much the curve is late: the mean age of what a reading shows, where readings are joined by lines.
+def lag_s(channel: Channel, row_age_s: float = 0.0) -> float:
+    """By how much the curve is late, where its rows are joined by lines: the mean age of what a row shows.
 
-    As stated, else half the window, else half the refresh period. An interval mean is counted where it belongs, before
-    its row, so that only what the age exceeds half its window is left.
+    What an update shows is as old as the channel states, else half its window, and its rows are later than the updates
+    by ``row_age_s``. Where neither is stated half the refresh period is a guess at all of it. An interval mean is
+    counted where it belongs, before its row, so that only what the age exceeds half its window is left.
     """
     method = channel.energy_method
     if channel.lag_s is not None:
-        age = channel.lag_s
+        age = channel.lag_s + row_age_s
     elif method is not EnergyMethod.COUNTER and channel.window_s is not None:
-        age = channel.window_s / 2.0
+        age = channel.window_s / 2.0 + row_age_s
     else:
         age = 0.0 if method is EnergyMethod.MEAN else (channel.refresh_s or 0.0) / 2.0
     return age - (channel.window_s or 0.0) / 2.0 if method is EnergyMethod.MEAN else age
+
+
+def row_age_s(refresh_s: float, apart_s: float, aged_s: float) -> float:
+    """Mean age of an update at its row.
+
+    A register that is read again and again shows each update for a period, so its rows are half of that late, whether
+    they are closer together or further apart. Where only the first that shows an update is kept, those are half a poll
+    late; where rows bear the instant of renewal, none.
+
+    Parameters
+    ----------
+    refresh_s : float
+        Time between two updates; 0: not known.
+    apart_s : float
+        Time between two rows.
+    aged_s : float
+        How old an update may be when it is first shown (:class:`~pmtpy.core.source.Remarks`).
+    """
+    if aged_s and apart_s < POLLED * refresh_s:
+        return refresh_s / 2.0
+    return min(aged_s, refresh_s or aged_s) / 2.0
 
 
 def reach_s(channel: Channel) -> float:

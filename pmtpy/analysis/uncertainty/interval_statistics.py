@@ -23,6 +23,7 @@ from pmtpy.analysis.uncertainty.channel_times import (
     WIDE_WINDOW_RATIO,
     is_power,
     lag_s,
+    row_age_s,
     span_s,
 )
 from pmtpy.analysis.uncertainty.interval import Edge, Interval, IntervalStatistics
@@ -60,20 +61,20 @@ def summarise(
         Of counters: whether they moved since the row before. None: always.
     """
     found: list[IntervalStatistics | None] = [None] * len(channels)
-    for columns, together in _sorted(channels, t_s, watts, moved, interval.spacing_s):
+    for columns, together in _sorted(channels, t_s, watts, moved, spacing_s=interval.spacing_s, aged_s=interval.aged_s):
         for i, seen in zip(columns, together.seen(interval, columns), strict=True):
             found[i] = seen
     return [f for f in found if f is not None]
 
 
-def late_joules(channels: Sequence[Channel], t_s: Floats, watts: Floats, length_s: float) -> list[float]:
+def late_joules(channels: Sequence[Channel], t_s: Floats, watts: Floats, length_s: float, aged_s: float) -> list[float]:
     """Return by how much :func:`lag_corrected` will change each energy, without all else that :func:`summarise` finds.
 
     Arguments as there; powers only. 0 where the lag is a guess.
     """
     found = [0.0] * len(channels)
     some = [i for i, channel in enumerate(channels) if may_be_lag_corrected(channel)]
-    for columns, together in _sorted([channels[i] for i in some], t_s, watts[some]):
+    for columns, together in _sorted([channels[i] for i in some], t_s, watts[some], aged_s=aged_s):
         for i, late in zip(columns, together.late(length_s), strict=True):
             found[some[i]] = late
     return found
@@ -122,7 +123,9 @@ def _sorted(
     t_s: Floats,
     watts: Floats,
     moved: npt.NDArray[np.bool_] | None = None,
+    *,
     spacing_s: float = 0.0,
+    aged_s: float,
 ) -> Iterator[tuple[list[int], _Together]]:
     """Yield the channels that are alike, by number, and their rows."""
     known = np.isfinite(watts)  # the first row of a counter has no power yet, nor one with which it began anew
@@ -134,7 +137,7 @@ def _sorted(
         whole = bool(mask.all())
         power = watts[columns] if whole else watts[columns][:, mask]
         own_t = t_s if whole else t_s[mask]
-        together = _Together([channels[i] for i in columns], t_s, own_t, power, spacing_s)
+        together = _Together([channels[i] for i in columns], t_s, own_t, power, spacing_s=spacing_s, aged_s=aged_s)
         if not whole and moved is not None:
             together.moves = Moves.of(t_s, own_t, together.refresh, known[columns[0]], ~mask & ~moved[columns[0]])
         yield columns, together
@@ -156,7 +159,7 @@ class _Together:
     """
 
     def __init__(
-        self, channels: Sequence[Channel], all_t: Floats, t: Floats, p: Floats, spacing_s: float = 0.0
+        self, channels: Sequence[Channel], all_t: Floats, t: Floats, p: Floats, *, spacing_s: float, aged_s: float
     ) -> None:
         self.channels, self.like = channels, channels[0]
         self.all_t, self.t, self.p = all_t, t, p
@@ -167,7 +170,7 @@ class _Together:
         self.sample_s = max(self.refresh, spacing_s or typical)
         self.power = is_power(self.like)
         self.held = self.like.energy_method is not EnergyMethod.TRAPEZOID
-        self.lag = lag_s(self.like)
+        self.lag = lag_s(self.like, row_age_s(self.refresh, spacing_s or typical, aged_s) if self.power else 0.0)
         self.window = self.like.window_s or 0.0
         # Of a single pole without a window: what it shows is what it is, but for its own rate times the time constant.
         response = self.like.response
@@ -195,8 +198,9 @@ class _Together:
         starts, ends = self._edge(0.0, aged), self._edge(length, aged)
         nothing = [0.0] * len(self.p)
         of_late = [interval.of_late[i] if interval.of_late else None for i in columns]
-        # An age that is uniform up to ``aged`` has the mean square of a third of it; all rows may be of one age.
-        time_u = math.hypot(interval.time_u_s, aged / math.sqrt(3.0)) if self.power else interval.time_u_s
+        # An age that is uniform up to ``aged``; all rows may be of one. Its mean is part of a lag that is corrected.
+        age_u = aged / math.sqrt(12.0 if may_be_lag_corrected(self.like) else 3.0)
+        time_u = math.hypot(interval.time_u_s, age_u) if self.power else interval.time_u_s
         late, most, clock = self._energies(length, time_u)
         if interval.missing_s and length > 0.0:
             share = interval.missing_s / length

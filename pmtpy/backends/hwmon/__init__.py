@@ -219,8 +219,7 @@ def _channel(chip: Chip, attribute: Attribute, domain: str, taken: set[str], sev
         label=attribute.label,
         refresh_s=refresh,
         window_s=window,
-        # Nothing tells when a file was renewed: what it shows is up to a period old, beside its own window.
-        lag_s=(window + (refresh or 0.0)) / 2 if window else None,
+        lag_s=window / 2 if window else None,
         resolution=meaning.step(chip) if kind == "power" else None,
         gain_u=meaning.gain_u(chip, attribute),
         wrap=meaning.wrap(chip, attribute),

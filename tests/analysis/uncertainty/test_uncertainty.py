@@ -99,7 +99,7 @@ def test_a_row_without_the_instant_of_renewal_may_show_what_was_so_a_poll_ago() 
     for aged_s, age_s in ((0.0, 0.0), (0.05, 0.05), (0.5, 0.1)):  # no older than a refresh
         counter, shown = summarise([slow, power], t_s, watts, Interval(2.01, [100.0, 300.0], [0.0, 0.0], aged_s=aged_s))
         assert (counter.start.old_s, counter.end.old_s) == (age_s, age_s)
-        assert shown.clock_joules == pytest.approx(200.0 * age_s / math.sqrt(3))
+        assert shown.clock_joules == pytest.approx(200.0 * age_s / math.sqrt(12))  # its mean is in the lag
     # Polls that turn out to be fewer than was asked for find a register that was renewed at any time since.
     t_s, found = t_s[::4], Interval(2.01, [300.0], [0.0], aged_s=0.02)
     (seldom,) = summarise([power], t_s, watts[1:, ::4], found)
@@ -118,6 +118,44 @@ def test_a_lag_that_is_stated_is_corrected_and_one_that_is_guessed_is_not() -> N
     assert part(stated, corrected, "lag") == pytest.approx(0.3 * 200.0 * 0.5)
     guessed = replace(POWER, response=UNKNOWN.but(0.1, None, None))
     assert lag_corrected(guessed, shown) is shown
+
+
+@pytest.mark.parametrize(("polled_s", "first_only", "dated"), [
+    (0.025, False, False),  # each poll is a row: a staircase
+    (0.0999, False, False),
+    (0.25, False, False),  # most renewals are never seen
+    (0.025, True, False),  # the first poll that shows a renewal
+    (0.025, True, True),  # the same at the instant of renewal
+])  # fmt: skip
+def test_rows_are_late_by_what_an_update_is_and_by_how_old_it_is_at_its_row(
+    polled_s: float, *, first_only: bool, dated: bool
+) -> None:
+    """A step of 200 W within the region, at any phase of a register that shows the mean of its last 0.1 s."""
+    rng, off, u = np.random.default_rng(5), [], []
+    channel = POWER.timed(refresh_s=0.1, window_s=0.1)
+    for _ in range(200):
+        renewed = np.arange(-60, 90) * 0.1 + rng.uniform(0.0, 0.1)
+        means = 50.0 + 200.0 * np.clip(renewed / 0.1, 0.0, 1.0)
+        t = np.cumsum(rng.uniform(0.9, 1.1, round(12.0 / polled_s))) * polled_s - 4.0
+        t = t[(t > renewed[0]) & (t < renewed[-1])]
+        newest = np.searchsorted(renewed, t, "right") - 1
+        if first_only:
+            first = np.diff(newest, prepend=-1) > 0
+            t, newest = t[first], newest[first]
+        t = renewed[newest] if dated else t
+        watts = means[newest]
+        curve = np.concatenate([[0.0], np.cumsum(np.diff(t) * (watts[1:] + watts[:-1]) / 2.0)])
+        begin, end = np.interp([-2.0, 3.0], t, curve)
+        seen = summarise_one(
+            channel, np.round(t * 1e9).astype(np.int64), watts, start_ns=-(2 * 10**9), end_ns=3 * 10**9,
+            joules=float(end - begin), aged_s=0.0 if dated else polled_s,
+        )  # fmt: skip
+        corrected = lag_corrected(channel, seen)
+        off.append(corrected.joules - (50.0 * 5.0 + 200.0 * 3.0))
+        u.append(uncertainty_budget(channel, corrected).uncertainty_joules)
+    # 1 ms of 200 W; and three deviations of a mean of instants that are even over a poll, and over a renewal.
+    assert abs(np.mean(off)) <= 0.2 + 3.0 * 200.0 * np.hypot(polled_s, 0.1) / np.sqrt(12.0 * 200.0)
+    assert np.mean(np.abs(off) <= 2.0 * np.array(u)) >= 0.9
 
 
 @pytest.mark.parametrize("delay_s", [None, 0.05])
