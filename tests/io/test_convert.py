@@ -15,8 +15,8 @@ from pmtpy.core.rows import Frame, Layout
 from pmtpy.errors import FileFormatError, SinkError, TargetError
 from pmtpy.io.channels import channel_of, described
 from pmtpy.io.convert import convert
-from pmtpy.io.read import load
-from pmtpy.io.write import Ending, Header, Options, RecordedRegion, open_sink
+from pmtpy.io.read import READERS, load
+from pmtpy.io.write import FORMATS, Ending, Header, Options, RecordedRegion, open_sink
 
 START_NS, UNIX_NS, STEP_NS = 7_000_000_000, 1_700_000_000_000_000_000, 50_000
 LAYOUT = Layout(
@@ -310,3 +310,7 @@ def test_to_a_text_of_frames_go_only_powers_that_make_the_energies(tmp_path: Pat
         with pytest.raises(SinkError, match=r"powersensor3 file keeps powers alone.*energies"):
             convert(source, tmp_path / "a.ps3")
         assert [p.name for p in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_whatever_a_dump_is_written_in_is_read_again() -> None:
+    assert sorted(r.written for r in READERS if r.written) == sorted(FORMATS)

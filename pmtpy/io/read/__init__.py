@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,17 +17,46 @@ from pmtpy._extras import extra
 from pmtpy.core import arguments
 from pmtpy.errors import FileFormatError, PmtError
 from pmtpy.io.read import _jls, _own, _parquet, _pmd, _pmt, _powersensor3, _sidecar, _smi
-from pmtpy.io.read._memory import Budget, free_bytes
 from pmtpy.io.read._parts import Part
 from pmtpy.io.read._recording import Recording
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["load"]
+__all__ = ["READERS", "Reader", "load"]
 
-_READABLE = (
-    "pmtpy CSV, Parquet or JLS, PMT or PowerSensor3 dump, nvidia-smi log with a header, PMD binary, load time stamps"
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One kind of recording that can be read."""
+
+    name: str  # as messages list it
+    recognises: Callable[[Recording], bool]
+    read: Callable[[Recording, Part], pd.DataFrame]
+    written: str = ""  # the format of :data:`pmtpy.io.write.FILE_FORMATS` whose files it reads; empty: of other tools
+
+
+def _whole(read: Callable[[Recording], pd.DataFrame]) -> Callable[[Recording, Part], pd.DataFrame]:
+    """Return a reader of parts of what can only be read as a whole."""
+
+    def read_part(recording: Recording, part: Part) -> pd.DataFrame:
+        table = read(recording)
+        _sidecar.describe(table, recording.facts)  # our own dumps for PMT and PowerSensor3 have metadata beside them
+        return part.of_table(table)
+
+    return read_part
+
+
+# The first that recognises a file reads it.
+READERS = (
+    Reader("pmtpy Parquet", _parquet.recognises, _parquet.read, "parquet"),
+    Reader("pmtpy JLS", _jls.recognises, _jls.read, "jls"),
+    Reader("pmtpy CSV", _own.recognises, _own.read, "csv"),
+    Reader("PowerSensor3 dump", _powersensor3.recognises, _whole(_powersensor3.read), "powersensor3"),
+    Reader("nvidia-smi log with a header", _smi.recognises, _whole(_smi.read)),
+    Reader("load time stamps", _pmd.are_load_stamps, _whole(_pmd.read_load_stamps)),
+    Reader("PMT dump", _pmt.recognises, _whole(_pmt.read), "pmt"),
+    Reader("PMD binary", _pmd.recognises, _whole(_pmd.read)),
 )
 
 
@@ -84,13 +113,8 @@ def load(
     place, part = Path(arguments.path(path, "a recording")), Part.of(start, stop, max_rows)
     place.open("rb").close()  # that it can be opened is a matter of the path, what follows one of the content
     try:
-        return _read(
-            place,
-            part,
-            skip_broken=skip_broken,
-            smi=partial(_smi.read, utc_offset_s=utc_offset_s),
-            pmd=partial(_pmd.read, ticks_per_ms=ticks_per_ms),
-        )
+        recording = Recording(place, skip_broken=skip_broken, utc_offset_s=utc_offset_s, ticks_per_ms=ticks_per_ms)
+        return _reader_of(recording).read(recording, part)
     except PmtError:
         raise
     except Exception as error:  # whatever a reader did not foresee: it is the file that is at fault
@@ -99,37 +123,13 @@ def load(
         raise FileFormatError(msg) from error
 
 
-def _read(
-    place: Path,
-    part: Part,
-    *,
-    skip_broken: bool,
-    smi: Callable[[Recording], pd.DataFrame],
-    pmd: Callable[[Recording], pd.DataFrame],
-) -> pd.DataFrame:
-    facts, missing = _sidecar.beside(place)
-    recording = Recording(place, Budget(place, free_bytes()), skip_broken=skip_broken, facts=facts)
-    if _parquet.recognises(place, recording.head):
-        return _parquet.read(recording, part)
-    if _jls.recognises(recording.head):
-        return _jls.read(recording, part)
-    if _own.is_csv(recording.head):
-        if missing:
-            recording.notes.append(missing)
-        return _own.csv(recording, part)
-    for recognises, read in (
-        (_powersensor3.recognises, _powersensor3.read),
-        (_smi.recognises, smi),
-        (_pmd.is_load_stamps, _pmd.read_load_stamps),
-        (_pmt.recognises, _pmt.read),
-        (_pmd.recognises, pmd),
-    ):
-        if recognises(recording):
-            table = read(recording)
-            _sidecar.describe(table, facts)  # our own dumps for PMT and PowerSensor3 have metadata beside them
-            return part.of_table(table)
+def _reader_of(recording: Recording) -> Reader:
+    found = next((r for r in READERS if r.recognises(recording)), None)
+    if found is not None:
+        return found
     if not recording.head:
-        msg = f"{place} is empty: its writer was stopped, or found no room, before the first row; measure again"
-        raise FileFormatError(msg)
-    msg = f"{place} is not a recording of power that pmtpy knows; it knows: {_READABLE}"
+        msg = "is empty: its writer was stopped, or found no room, before the first row; measure again"
+    else:
+        msg = f"is not a recording of power that pmtpy knows; it knows: {', '.join(r.name for r in READERS)}"
+    msg = f"{recording.path} {msg}"
     raise FileFormatError(msg)

@@ -24,9 +24,9 @@ _BLOCK = 1 << 19  # samples that are taken apart at once
 _BLOCK_ROWS = 1 << 16  # samples that are passed on at once
 
 
-def recognises(head: bytes) -> bool:
+def recognises(recording: Recording) -> bool:
     """Whether a file is JLS."""
-    return head.startswith(jls.MAGIC)
+    return recording.head.startswith(jls.MAGIC)
 
 
 @contextlib.contextmanager

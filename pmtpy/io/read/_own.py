@@ -30,9 +30,14 @@ _CHUNK_ROWS = 1 << 16  # rows of the column of labels
 _ROUGHLY = 0.5  # an estimate of the rows from a part of the file is not off by more than this factor
 
 
-def is_csv(start: bytes) -> bool:
-    """Whether a file starts like ours."""
-    return start.startswith(_START)
+def starts(line: bytes) -> bool:
+    """Whether names of columns are ours."""
+    return line.startswith(_START)
+
+
+def recognises(recording: Recording) -> bool:
+    """Whether a file is a CSV file of ours."""
+    return starts(recording.head)
 
 
 def check_names(recording: Recording, names: list[str]) -> None:
@@ -47,15 +52,15 @@ def check_names(recording: Recording, names: list[str]) -> None:
         raise recording.error("line 1: the header lacks total_W, which every recording has")
 
 
-def csv(recording: Recording, part: Part) -> pd.DataFrame:
+def read(recording: Recording, part: Part) -> pd.DataFrame:
     """Read a CSV file, some megabytes at a time."""
     names = header(recording)
     gathered = _Gathered(recording, names, part)
-    for columns, read in csv_blocks(recording, names):
+    for columns, so_far in csv_blocks(recording, names):
         rows = len(columns["elapsed"])
         if gathered.rows == 0 and part.whole and not recording.packed and rows:
             size = recording.path.stat().st_size
-            recording.budget.allow(_ROUGHLY * rows * size / read * len(names) * _VALUE, f"its {size / 1e9:.3g} GB")
+            recording.budget.allow(_ROUGHLY * rows * size / so_far * len(names) * _VALUE, f"its {size / 1e9:.3g} GB")
         if not gathered.take(columns):
             break
     recording.judge()
@@ -63,10 +68,11 @@ def csv(recording: Recording, part: Part) -> pd.DataFrame:
 
 
 def header(recording: Recording) -> list[str]:
-    """Return the names of the columns of a CSV file.
+    """Return the names of the columns of a CSV file, and note that its metadata are missing.
 
     Raises FileFormatError: it is not one of ours.
     """
+    recording.notes += [recording.no_facts] if recording.no_facts else []
     first = recording.head.split(b"\n", 1)[0].decode("utf-8", "replace").rstrip("\r")
     try:
         names = next(csv_module.reader([first]), [])

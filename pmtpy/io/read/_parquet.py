@@ -31,9 +31,10 @@ _VALUE = 8  # bytes
 _INDEX = "__index_level_"  # columns that pandas adds for rows that were picked out
 
 
-def recognises(path: Path, head: bytes) -> bool:
+def recognises(recording: Recording) -> bool:
     """Whether a file is Parquet, or the beginning of one of ours."""
-    return head.startswith(unfinished.MAGIC) or (not head and unfinished.folder(path).is_dir())
+    head = recording.head
+    return head.startswith(unfinished.MAGIC) or (not head and unfinished.folder(recording.path).is_dir())
 
 
 def read(recording: Recording, part: Part) -> pd.DataFrame:
@@ -188,7 +189,7 @@ class ParquetRecording(Closing):
         """Return the names of the columns, which are those of ours."""
         every = list(self._file.schema_arrow.names)
         names = [n for n in every if not n.startswith(_INDEX)]
-        if not _own.is_csv((",".join(names) + ",").encode()):
+        if not _own.starts((",".join(names) + ",").encode()):
             found = ", ".join(names[:6])
             msg = f"it is a Parquet file, but not one of pmtpy: its columns are {found} ...; read it with pandas"
             raise self._recording.error(msg)

@@ -44,7 +44,7 @@ def recognises(recording: Recording) -> bool:
     return ticking and not bool((words[:, 1:] & 0xF).any())
 
 
-def read(recording: Recording, ticks_per_ms: float | None) -> pd.DataFrame:
+def read(recording: Recording) -> pd.DataFrame:
     """Read a recording that was recognised."""
     recording.unit = "record"
     content = recording.content(_COST)
@@ -60,7 +60,7 @@ def read(recording: Recording, ticks_per_ms: float | None) -> pd.DataFrame:
     if not len(words):
         raise recording.error("there is no record in it")
     steps: Ints = np.mod(np.diff(words[:, 0].astype(np.int64)), 2**16)
-    rate = ticks_per_ms or _TICKS_PER_MS
+    rate = recording.ticks_per_ms or _TICKS_PER_MS
     elapsed = np.concatenate([[0], np.cumsum(steps)]) / (rate * 1000)
     usual = max(1.0, float(np.median(steps))) if len(steps) else 1.0
     lost = np.where(steps > _STRETCHED * usual, np.rint(steps / usual) - 1, 0).astype(np.int64)
@@ -72,7 +72,11 @@ def read(recording: Recording, ticks_per_ms: float | None) -> pd.DataFrame:
     )
     start = _start(recording)
     where = "from PMD_start_ts.txt" if start is not None else "PMD_start_ts.txt is not beside it, so no Unix time"
-    given = "as given" if ticks_per_ms else "nominal: it differs by 0.1 % from session to session; ticks_per_ms sets it"
+    given = (
+        "as given"
+        if recording.ticks_per_ms
+        else "nominal: it differs by 0.1 % from session to session; ticks_per_ms sets it"
+    )
     return table(
         recording,
         RecordedCurve(
@@ -101,8 +105,8 @@ def _start(recording: Recording) -> float | None:
         raise recording.error(msg) from error
 
 
-def is_load_stamps(recording: Recording) -> bool:
-    """Whether this is a list of microseconds under the header ``timestamp``."""
+def are_load_stamps(recording: Recording) -> bool:
+    """Whether these are a list of microseconds under the header ``timestamp``."""
     start = recording.head[:4096].split()
     return len(start) > 1 and start[0] == b"timestamp" and all(f.isdigit() for f in start[1:-1] or start[1:])
 

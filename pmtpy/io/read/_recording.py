@@ -7,10 +7,11 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from pmtpy.errors import FileFormatError
-from pmtpy.io.read._memory import Budget
+from pmtpy.io.read._memory import Budget, free_bytes
+from pmtpy.io.read._sidecar import beside
 
 _NAMED = 5  # broken lines that a message names one by one
 _HEAD = 1 << 16  # bytes by which the format is told
@@ -28,15 +29,19 @@ class Recording:
 
     Parameters
     ----------
-    budget : Budget
-        What reading it may take.
     skip_broken : bool
         Whether lines that cannot be read are left out; else :meth:`judge` raises.
-    facts : dict or None
-        The metadata beside it.
+    utc_offset_s, ticks_per_ms : float or None
+        As :func:`pmtpy.load` was asked.
 
     Attributes
     ----------
+    budget : Budget
+        What reading it may take.
+    facts : dict or None
+        The metadata beside it, or in it.
+    no_facts : str
+        Why there are none beside it.
     packed : bool
         Whether it is compressed.
     head : bytes
@@ -49,10 +54,13 @@ class Recording:
         What is counted: lines, or what takes their place.
     """
 
-    def __init__(self, path: Path, budget: Budget, *, skip_broken: bool, facts: dict[str, Any] | None) -> None:
+    def __init__(
+        self, path: Path, *, skip_broken: bool, utc_offset_s: float | None = None, ticks_per_ms: float | None = None
+    ) -> None:
         self.path = path
-        self.budget = budget
-        self.facts = facts
+        self.utc_offset_s, self.ticks_per_ms = utc_offset_s, ticks_per_ms
+        self.facts, self.no_facts = beside(path)
+        self.budget = Budget(path, free_bytes())
         self.notes: list[str] = []
         self.unit = "line"
         self.broken_lines: list[int] = []

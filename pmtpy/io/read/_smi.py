@@ -74,7 +74,7 @@ def recognises(recording: Recording) -> bool:
     return len(fields) > 1 and any("power.draw" in f for f in fields)
 
 
-def read(recording: Recording, utc_offset_s: float | None) -> pd.DataFrame:
+def read(recording: Recording) -> pd.DataFrame:
     """Read a log whose header was recognised."""
     heads = [f.strip() for f in recording.first_line().split(",")]
     _check.names(recording, heads)
@@ -87,7 +87,7 @@ def read(recording: Recording, utc_offset_s: float | None) -> pd.DataFrame:
     if not len(at):
         recording.judge()
         raise recording.error("there is no row in it; was nvidia-smi stopped at once?")
-    times, clock = unix_times(recording, naive, at, utc_offset_s)
+    times, clock = unix_times(recording, naive, at, recording.utc_offset_s)
     which = next((text[n][left] for n in _WHICH_GPU if n in text), None)
     rounds = _rounds(recording, times, at, which)
     log = _Log(times, at, clock, [_Field(f.name, f.suffix, f.values[left]) for f in fields])

@@ -18,10 +18,9 @@ import numpy as np
 from pmtpy.io.read import _jls, _own, _parquet, load
 from pmtpy.io.read._delimited import Columns
 from pmtpy.io.read._integrated import Integrated
-from pmtpy.io.read._memory import Budget, free_bytes
 from pmtpy.io.read._parts import WHOLE, Part
 from pmtpy.io.read._recording import Recording
-from pmtpy.io.read._sidecar import beside, said
+from pmtpy.io.read._sidecar import said
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,16 +85,14 @@ def open_blocks(
     """Open a recording of any format that :func:`pmtpy.load` reads. Arguments and errors as there."""
     place, part = Path(path), Part.of(start, stop, None)
     place.open("rb").close()  # that it can be opened is a matter of the path, what follows one of the content
-    facts, missing = beside(place)
-    recording = Recording(place, Budget(place, free_bytes()), skip_broken=skip_broken, facts=facts)
-    if _parquet.recognises(place, recording.head):
+    recording = Recording(place, skip_broken=skip_broken)
+    if _parquet.recognises(recording):
         with _parquet.opened(recording) as file:
             yield _streamed(recording, part, "pmtpy Parquet", file.names(), _of_parquet(recording, file, part))
-    elif _own.is_csv(recording.head):
-        recording.notes += [missing] if missing else []
+    elif _own.recognises(recording):
         names = _own.header(recording)
         yield _streamed(recording, part, "pmtpy CSV", names, _of_csv(recording, names, part))
-    elif _jls.recognises(recording.head):
+    elif _jls.recognises(recording):
         with _jls.opened(recording) as jls:
             made = _streamed(recording, part, "pmtpy JLS", _jls.names(jls), _of_jls(jls, part))
             yield replace(made, jls=jls)

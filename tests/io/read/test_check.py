@@ -16,7 +16,6 @@ from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import FileFormatError
 from pmtpy.io.read import _check, load
-from pmtpy.io.read._memory import Budget
 from pmtpy.io.read._recording import Recording
 from pmtpy.sensor.sensor import Sensor
 from tests.support.worlds import Counter, Gauge, Stream
@@ -329,7 +328,7 @@ def test_a_total_is_held_against_its_parts_by_how_they_are_rounded(*, unknown: b
 def test_a_block_that_begins_before_the_end_of_the_one_before_is_out_of_order(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("")
-    recording = Recording(path, Budget(path, None), skip_broken=True, facts=None)
+    recording = Recording(path, skip_broken=True)
     rows = {"elapsed": np.array([2.0, 3.0, 4.0]), "lost": np.zeros(3, np.int64)}
     at = np.array([5, 6, 7])
     assert _check.recorded(recording, rows, at, 2.0).tolist() == [True, True, True]

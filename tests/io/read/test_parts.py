@@ -14,7 +14,6 @@ from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Frame, Layout
 from pmtpy.errors import FileFormatError, TargetError
-from pmtpy.io import read as reading
 from pmtpy.io.read import load
 from pmtpy.io.read._memory import free_bytes
 from pmtpy.io.write import Ending, Header, open_sink
@@ -89,7 +88,7 @@ def test_what_is_no_part_is_refused(
 def test_what_would_fill_the_memory_is_refused_and_its_parts_are_read(
     recording: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "free_bytes", lambda: 5_000_000)
+    monkeypatch.setattr("pmtpy.io.read._recording.free_bytes", lambda: 5_000_000)
     with pytest.raises(FileFormatError, match=r"would take .* GB.*max_rows=1000000"):
         load(recording)
     if recording.suffix != ".pmt":  # foreign formats are read as a whole

@@ -158,7 +158,7 @@ def test_summaries_are_those_of_the_samples(tmp_path: Path, stream: Header) -> N
 
 def test_what_fills_the_memory_is_refused(tmp_path: Path, stream: Header, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _write(tmp_path / "a.jls", stream, _noisy(0, 15_000))
-    monkeypatch.setattr("pmtpy.io.read.free_bytes", lambda: 1_000_000)
+    monkeypatch.setattr("pmtpy.io.read._recording.free_bytes", lambda: 1_000_000)
     with pytest.raises(
         FileFormatError, match=r"15,000 rows of 13 columns would take .* load\(path, start=0, stop=60\)"
     ):
