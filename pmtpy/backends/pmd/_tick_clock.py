@@ -11,11 +11,11 @@ import numpy as np
 
 from pmtpy.core.rows import Ints
 
-_NOMINAL_HZ = 2_934_500.0  # Yang et al.; fitted in their recordings: 2933.3 and 2936.1 per ms
+_ASSUMED_HZ = 2_934_500.0  # until arrivals tell; as of recordings, ``io.read._pmd``, which has the source
 _BOUND = 0.01
 _BUCKET_NS = 50_000_000
 _KEPT = 400  # buckets: 20 s
-_MIN_RECORDS = 10  # half a second: before, the nominal rate is nearer
+_MIN_RECORDS = 10  # half a second: before, the assumed rate is nearer
 _PULL = 2e-3  # of the time that passed: how fast a row's time may be moved towards the line
 _MAX_AHEAD_S = 2.0  # by which stamps may run ahead of arrivals that were late before
 _JUMP_NS = 20_000_000  # further than that from the line the rows begin anew
@@ -31,7 +31,7 @@ class TickClock:
     """
 
     def __init__(self, modulo: int) -> None:
-        self.rate_hz = _NOMINAL_HZ
+        self.rate_hz = _ASSUMED_HZ
         self._modulo = modulo
         self._points: list[tuple[int, int]] = []  # (ticks, arrival ns): of each bucket the earliest
         self._ticks = 0  # unwrapped, of the last record
@@ -104,7 +104,7 @@ class TickClock:
         """Lay the line below all points."""
         tick0, ns0 = self._points[0]
         x = [(tick - tick0) for tick, _ in self._points]
-        y = [(ns - ns0) - dx / _NOMINAL_HZ * 1e9 for dx, (_, ns) in zip(x, self._points, strict=True)]
+        y = [(ns - ns0) - dx / _ASSUMED_HZ * 1e9 for dx, (_, ns) in zip(x, self._points, strict=True)]
         slope = 0.0
         if len(x) >= _MIN_RECORDS:
             hull: list[int] = []
@@ -118,8 +118,8 @@ class TickClock:
             right = next(k for k in range(1, len(hull)) if x[hull[k]] >= middle)
             a, b = hull[right - 1], hull[right]
             slope = (y[b] - y[a]) / (x[b] - x[a])
-            bound = _BOUND / _NOMINAL_HZ * 1e9
+            bound = _BOUND / _ASSUMED_HZ * 1e9
             slope = min(max(slope, -bound), bound)
-        self.rate_hz = 1e9 / (1e9 / _NOMINAL_HZ + slope)
+        self.rate_hz = 1e9 / (1e9 / _ASSUMED_HZ + slope)
         low = min(yi - slope * xi for xi, yi in zip(x, y, strict=True))
         self._line = (ns0 + low, float(tick0))

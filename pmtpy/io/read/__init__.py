@@ -85,7 +85,7 @@ def load(
     utc_offset_s : float, optional
         For wall times without a zone (nvidia-smi): seconds that they are ahead of UTC. None: as on this machine.
     ticks_per_ms : float, optional
-        For PMD recordings: the rate of the device's clock. None: 2933.5, its nominal rate.
+        For PMD recordings: the rate of the device's clock. None: 2934.5, which is right to 0.1 %.
 
     Returns
     -------

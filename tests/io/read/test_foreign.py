@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pmtpy.backends.pmd._tick_clock import TickClock
 from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Frame, Layout
@@ -281,12 +282,13 @@ def test_pmd_recordings_are_integrated_over_their_ticks(tmp_path: Path) -> None:
     table = load(path)
     watts = 1600 * 0.007568 * 99 * 0.0488  # with the negative one, which is kept
     assert table["total_W"].to_numpy() == pytest.approx(watts)
-    assert table["elapsed"].iloc[-1] == pytest.approx((ticks[-1] - ticks[0]) / 2933.5e3)
+    assert table["elapsed"].iloc[-1] == pytest.approx((ticks[-1] - ticks[0]) / 2934.5e3)
     assert table["lost"].tolist() == [0, 0, 0, 0, 0, 3, 0]
-    assert table["total_J"].iloc[-1] == pytest.approx(watts * (ticks[-1] - ticks[0] - 602 * 4) / 2933.5e3)
+    assert table["total_J"].iloc[-1] == pytest.approx(watts * (ticks[-1] - ticks[0] - 602 * 4) / 2934.5e3)
     assert table["time"].isna().all()
     (tmp_path / "PMD_start_ts.txt").write_text("1688840856595391")
     assert load(path)["time"][0] == pytest.approx(1688840856.545391, abs=1e-6)
+    assert TickClock(1 << 16).rate_hz == 2934.5e3  # a live meter begins with the same
     assert load(path, ticks_per_ms=3000)["elapsed"].iloc[1] == pytest.approx(602 / 3e6)
 
 
