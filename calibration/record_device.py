@@ -30,7 +30,7 @@ from pmtpy.core.clock import HOST_CLOCK, Clock
 from pmtpy.core.rows import Floats
 from pmtpy.errors import PmtError
 from pmtpy.lab.loads import schedule
-from pmtpy.lab.record import Polls, record_all
+from pmtpy.lab.record import Polls, Recorder
 
 _FRACTIONS = (("2-3", 2 / 3), ("3-4", 3 / 4), ("5-4", 5 / 4), ("4-3", 4 / 3))
 _UNITS = {Quantity.POWER: "W", Quantity.ENERGY: "J"}
@@ -111,7 +111,7 @@ def record_device(
     for phase in phases(period_s, factor):
         if wanted and phase.name not in wanted:
             continue
-        polls = record_all(target, options, phase.edges_s, seconds=phase.seconds, clock=clock)
+        (polls,) = Recorder(phase.seconds, clock=clock).together({target: options}, phase.edges_s)
         write(phase, polls, target, folder, clock)
         done.append(phase.name)
         print(f"{phase.name}: {len(polls.t_s)} polls", flush=True)

@@ -96,19 +96,13 @@ def _one(target: str, args: argparse.Namespace) -> Found:
             f"'pmtpy dump {target}' beside the meter first"
         )
         raise TargetError(msg)
-    from pmtpy.lab.record import OF_SENSORS, record
+    from pmtpy.lab.record import OF_SENSORS, Recorder
 
     interval: float | None = args.interval
     target = canonical(target)
     said = load_settings().texts_for(target, os.environ)
-    live = record(
-        target,
-        {key: text for key, text in said.items() if key not in OF_SENSORS} | parse_options(args.option),
-        channel=args.channel,
-        seconds=args.duration,
-        interval_s=interval,
-        progress=_progress,
-    )
+    options = {key: text for key, text in said.items() if key not in OF_SENSORS} | parse_options(args.option)
+    live = Recorder(args.duration, args.channel, interval, progress=_progress).alone(target, options)
     if live.identity.virtual:
         say(f"note: {target} is virtual: what was found are the settings of its emulation")
     found = characterise(live.channel, live.polls, load=live.load)

@@ -39,7 +39,7 @@ from pmtpy.lab.certify_plan import Plan, Scheme
 from pmtpy.lab.certify_rules import Rules, Ruling, rulings
 from pmtpy.lab.conditions import held_back, machine_facts
 from pmtpy.lab.found import Found
-from pmtpy.lab.record import Polls, record_all
+from pmtpy.lab.record import Polls, Recorder
 from pmtpy.regions.region import region
 from pmtpy.sensor.history import Recent
 from pmtpy.sensor.registry import canonical, create
@@ -108,7 +108,7 @@ def certify(
     Parameters
     ----------
     target, options, channel, interval_s, clock, progress
-        As of :func:`pmtpy.lab.record.record`. The load of a virtual device is the plan's.
+        As of :class:`pmtpy.lab.record.Recorder`. The load of a virtual device is the plan's.
     meter : str, optional
         Another sensor that measures the same power and is to be trusted, ``name[:device]``.
 
@@ -122,7 +122,6 @@ def certify(
     if meter is not None and canonical(meter) == canonical(target):
         raise TargetError(_ITSELF.format(meter=meter, target=target))
     scheme = plan.scheme()
-    settings = {"seconds": scheme.seconds, "channel": channel, "interval_s": interval_s}
     at_s = clock.anchor().unix_ns / NS_PER_S
 
     trusted: list[tuple[Sensor, Recent]] = []
@@ -139,10 +138,8 @@ def certify(
             yield
             trusted.append((sensor, sensor.history()))
 
-    polls = record_all(
-        target, options, scheme.edges_s, shares=scheme.shares, clock=clock, progress=progress, beside=beside,
-        **settings,  # type: ignore[arg-type]
-    )  # fmt: skip
+    recorder = Recorder(scheme.seconds, channel, interval_s, clock, progress, beside)
+    (polls,) = recorder.together({target: options}, scheme.edges_s, scheme.shares)
     reference = of_meter(*trusted[0], meter or "", polls.start_ns) if trusted else None
     return judge(target, polls, scheme, rules, meter=reference, unix_s=at_s)
 

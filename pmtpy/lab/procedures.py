@@ -28,7 +28,7 @@ from pmtpy.core.source import Source, Timestamps
 from pmtpy.errors import TargetError
 from pmtpy.io.columns import mean_powers
 from pmtpy.lab.loads import LEVELS_W, fast_load
-from pmtpy.lab.record import record
+from pmtpy.lab.record import Recorder
 from pmtpy.lab.traces import polls_alone
 from pmtpy.sensor.registry import create, is_virtual, opener, options_from_text, split_target
 
@@ -121,7 +121,7 @@ def measure_updates(
         if source.traits.timestamps is Timestamps.DEVICE_UPDATE:
             progress(f"reading the stamps of {target} for {seconds:g} s")
             return Updates("", *_stamped(source, seconds, clock), stated)
-    live = record(target, options, channel=None, seconds=seconds, clock=clock, progress=progress)
+    live = Recorder(seconds, clock=clock, progress=progress).alone(target, options)
     found = estimate_updates(live.polls.t_s, live.polls.watts)
     return Updates(live.channel, found.period_s, None, stated, found.seen, found.patterned)
 

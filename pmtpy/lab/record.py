@@ -73,160 +73,71 @@ class Polls:
         return np.asarray(self.values[:, column], np.float64)
 
 
-def record(
-    target: str,
-    options: Mapping[str, str],
-    *,
-    channel: str | None,
-    seconds: float,
-    interval_s: float | None = None,
-    clock: Clock = HOST_CLOCK,
-    progress: Callable[[str], None] = lambda _: None,
-) -> Live:
-    """Record a sensor while a load is made for it.
-
-    Parameters
-    ----------
-    target : str
-        ``name[:device]``.
-    options : mapping
-        Options of the backend, as text. With a ``load`` of its own a virtual device is recorded as it is.
-    channel : str, optional
-        Name of a channel of power or energy; None: the first that the source reads directly, power before energy.
-    seconds : float
-        How long.
-    interval_s : float, optional
-        Mean time between polls. None: a twelfth of the refresh period, 0.2 to 3 ms.
-    progress : callable
-        Told what is going on.
-
-    Raises TargetError: no such target, channel or option.
-    Raises BackendUnavailableError: the sensor cannot be used, or nothing here can make a load for it.
-    Raises DeclinedError: as of :func:`record_all`.
-    """
-    polls = record_all(
-        target,
-        options,
-        schedule(seconds),
-        seconds=seconds,
-        channel=channel,
-        interval_s=interval_s,
-        clock=clock,
-        progress=progress,
-    )
-    load = LoadIntervals.switched(polls.edges_s) if len(polls.edges_s) else None
-    series = Series(polls.t_s, polls.watts(polls.chosen))
-    return Live(polls.channels[polls.chosen].name, series, load, polls.identity)
-
-
-def record_all(
-    target: str,
-    options: Mapping[str, str],
-    edges_s: Floats,
-    *,
-    seconds: float,
-    shares: Sequence[float] = (),
-    channel: str | None = None,
-    interval_s: float | None = None,
-    clock: Clock = HOST_CLOCK,
-    progress: Callable[[str], None] = lambda _: None,
-    beside: Callable[[Identity], AbstractContextManager[object]] | None = None,
-) -> Polls:
-    """Record all channels of a sensor: :func:`record_together` of one; ``channel`` sets how often is polled."""
-    (polls,) = record_together(
-        {target: options},
-        edges_s,
-        seconds=seconds,
-        shares=shares,
-        channel=channel,
-        interval_s=interval_s,
-        clock=clock,
-        progress=progress,
-        beside=beside,
-    )
-    return polls
-
-
-def record_together(
-    targets: Mapping[str, Mapping[str, str]],
-    edges_s: Floats,
-    *,
-    seconds: float,
-    shares: Sequence[float] = (),
-    channel: str | None = None,
-    interval_s: float | None = None,
-    clock: Clock = HOST_CLOCK,
-    progress: Callable[[str], None] = lambda _: None,
-    beside: Callable[[Identity], AbstractContextManager[object]] | None = None,
-) -> list[Polls]:
-    """Record all channels of sensors, polled in turn, under a load that is switched on, off, on, ... at ``edges_s``.
-
-    Each GPU has a load of its own by that schedule; there is one for all that measures processors.
-
-    ``targets`` are options by target; ``shares`` how much of the device each block loads (none: all of it); ``channel``
-    is the one that is chosen of each sensor that has it; ``beside`` is given whose sensor the first is; what it makes
-    is entered before the load begins and left behind it, and may open virtual sensors of the same load; the rest, and
-    the errors, as of :func:`record`.
-
-    The load of a virtual device begins with its world, before the sensors are open: where they take too long, all begin
-    again in a world whose load waits for longer.
-
-    Raises DeclinedError: the load began before the first reading.
-    """
-    given = {canonical(target): options for target, options in targets.items()}
-    for target, options in given.items():
-        for key in OF_SENSORS.keys() & options.keys():
-            msg = f"{target}: {key} is not an option here: {OF_SENSORS[key]}"
-            raise TargetError(msg)
-    names = " and ".join(given)
-    asked = _Asked(given, seconds, channel, interval_s, clock, progress, beside or _nobody)
-    for lead_s in _LEADS_S:
-        try:
-            return asked.recorded(edges_s, shares, lead_s)
-        except _TooLateError:  # noqa: PERF203  (each opens the sensors anew)
-            progress(f"the load of {names} had begun before all sensors were open; again, with one that waits longer")
-    msg = f"{names}: the load had begun before the first reading, which this machine was too busy to take; repeat"
-    raise DeclinedError(msg)
-
-
-class _TooLateError(Exception):
-    """The load began, or was about to, before all sensors were open."""
-
-
-def _nobody(_whose: Identity) -> AbstractContextManager[object]:
-    return nullcontext()
-
-
 @dataclass(frozen=True, slots=True)
-class _Opened:
-    """A source that is recorded."""
+class Recorder:
+    """Records sensors while a load is made for them.
 
-    target: str
-    source: Source
-    channels: tuple[Channel, ...]
-    chosen: int
+    All raise TargetError (no such target, channel or option), BackendUnavailableError (a sensor cannot be used, or
+    nothing here can make a load for it), and DeclinedError (the load began before the first reading).
+    """
 
+    seconds: float  # how long
+    # of power or energy, which is chosen of each sensor that has it; None: the first that is read directly, power first
+    channel: str | None = None
+    interval_s: float | None = None  # mean time between polls; None: a twelfth of the refresh period, 0.2 to 3 ms
+    clock: Clock = HOST_CLOCK
+    progress: Callable[[str], None] = lambda _: None  # is told what is going on
+    # is given whose sensor the first is; what it makes is entered before the load begins and left behind it, and may
+    # open virtual sensors of the same load
+    beside: Callable[[Identity], AbstractContextManager[object]] = lambda _: nullcontext()
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What :func:`record_together` was asked for."""
+    def alone(self, target: str, options: Mapping[str, str]) -> Live:
+        """Record the chosen channel of a sensor, ``name[:device]``.
 
-    targets: Mapping[str, Mapping[str, str]]
-    seconds: float
-    channel: str | None
-    interval_s: float | None
-    clock: Clock
-    progress: Callable[[str], None]
-    beside: Callable[[Identity], AbstractContextManager[object]]
+        With a ``load`` among its options, which are text, a virtual device is recorded as it is.
+        """
+        (polls,) = self.together({target: options}, schedule(self.seconds))
+        load = LoadIntervals.switched(polls.edges_s) if len(polls.edges_s) else None
+        series = Series(polls.t_s, polls.watts(polls.chosen))
+        return Live(polls.channels[polls.chosen].name, series, load, polls.identity)
 
-    def recorded(self, edges_s: Floats, shares: Sequence[float], lead_s: float) -> list[Polls]:
+    def together(
+        self, targets: Mapping[str, Mapping[str, str]], edges_s: Floats, shares: Sequence[float] = ()
+    ) -> list[Polls]:
+        """Record all channels of sensors, polled in turn, under a load that is switched on, off, ... at ``edges_s``.
+
+        Each GPU has a load of its own by that schedule; there is one for all that measures processors.
+
+        ``targets`` are options by target; ``shares`` how much of the device each block loads (none: all of it).
+
+        The load of a virtual device begins with its world, before the sensors are open: where they take too long, all
+        begin again in a world whose load waits for longer.
+        """
+        given = {canonical(target): options for target, options in targets.items()}
+        for target, options in given.items():
+            for key in OF_SENSORS.keys() & options.keys():
+                msg = f"{target}: {key} is not an option here: {OF_SENSORS[key]}"
+                raise TargetError(msg)
+        names = " and ".join(given)
+        for lead_s in _LEADS_S:
+            try:
+                return self._recorded(given, edges_s, shares, lead_s)
+            except _TooLateError:  # noqa: PERF203  (each opens the sensors anew)
+                again = "had begun before all sensors were open; again, with one that waits longer"
+                self.progress(f"the load of {names} {again}")
+        msg = f"{names}: the load had begun before the first reading, which this machine was too busy to take; repeat"
+        raise DeclinedError(msg)
+
+    def _recorded(
+        self, given: Mapping[str, Mapping[str, str]], edges_s: Floats, shares: Sequence[float], lead_s: float
+    ) -> list[Polls]:
         """Record under a load that begins ``lead_s`` later than its world.
 
         Raises _TooLateError: that was not late enough.
         """
         clock, makers = self.clock, dict[str, Maker]()
         with ExitStack() as held:
-            opened = [self._open(target, (edges_s + lead_s, shares), makers, held) for target in self.targets]
+            opened = [self._open(target, given, (edges_s + lead_s, shares), makers, held) for target in given]
             self._refuse_unknown(opened)
             held.enter_context(self.beside(opened[0].source.identity))
             running = {loaded: held.enter_context(maker) for loaded, maker in makers.items()}
@@ -253,17 +164,22 @@ class _Asked:
             return found
 
     def _open(
-        self, target: str, blocks: tuple[Floats, Sequence[float]], makers: dict[str, Maker], held: ExitStack
+        self,
+        target: str,
+        given: Mapping[str, Mapping[str, str]],
+        blocks: tuple[Floats, Sequence[float]],
+        makers: dict[str, Maker],
+        held: ExitStack,
     ) -> _Opened:
         """Open a source, and have a load for it among the makers."""
         name, device = split_target(target)
-        loaded, options = _loaded(target), self.targets[target]
+        loaded, options = _loaded(target), given[target]
         if loaded not in makers or loaded != _PROCESSORS:
             makers[loaded], options = _maker(target, options, blocks, self.clock)
         source = opener(name, device)(device, clock=self.clock, **options_from_text(target, options))
         held.callback(source.close)
         channels = _direct(source, target)
-        asked = self.channel if len(self.targets) == 1 or any(c.name == self.channel for c in channels) else None
+        asked = self.channel if len(given) == 1 or any(c.name == self.channel for c in channels) else None
         chosen = _chosen(channels, asked, target)
         interval = self.interval_s or _interval(channels[chosen])
         self.progress(
@@ -276,7 +192,8 @@ class _Asked:
         if self.channel is None or any(o.channels[o.chosen].name == self.channel for o in opened):
             return
         have = ", ".join(dict.fromkeys(c.name for o in opened for c in o.channels if c.measures_energy))
-        msg = f"neither {' nor '.join(self.targets)} has a channel {self.channel} of power or energy; they read {have}"
+        names = " nor ".join(o.target for o in opened)
+        msg = f"neither {names} has a channel {self.channel} of power or energy; they read {have}"
         raise TargetError(msg)
 
     def _wait(self, planned_ns: Ints, edges_s: Floats) -> None:
@@ -287,6 +204,20 @@ class _Asked:
         if self.clock.now_ns() > planned_ns[0] - rest_ns // 2:
             raise _TooLateError
         self.clock.wait_until(int(planned_ns[0]) - rest_ns, threading.Event())
+
+
+class _TooLateError(Exception):
+    """The load began, or was about to, before all sensors were open."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A source that is recorded."""
+
+    target: str
+    source: Source
+    channels: tuple[Channel, ...]
+    chosen: int
 
 
 def _loaded(target: str) -> str:

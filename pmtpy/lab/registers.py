@@ -21,7 +21,7 @@ from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 from pmtpy.errors import TargetError
 from pmtpy.lab.loads import schedule
-from pmtpy.lab.record import record_together
+from pmtpy.lab.record import Recorder
 from pmtpy.lab.recorded import marked_load, one_run, power_column, read_series
 
 if TYPE_CHECKING:
@@ -65,15 +65,8 @@ def measure_registers(
     Raises BackendUnavailableError: a sensor cannot be used, or nothing here can make a load for it.
     Raises DeclinedError: nothing is known of the clock of ``channel``.
     """
-    recorded = record_together(
-        targets,
-        schedule(seconds),
-        seconds=seconds,
-        channel=channel,
-        interval_s=interval_s,
-        clock=clock,
-        progress=progress,
-    )
+    recorder = Recorder(seconds, channel, interval_s, clock, progress)
+    recorded = recorder.together(targets, schedule(seconds))
     registers = {}
     for target, polls in zip(targets, recorded, strict=True):
         load = LoadIntervals.switched(polls.edges_s) if len(polls.edges_s) else None

@@ -12,7 +12,7 @@ from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.errors import BackendUnavailableError, TargetError
 from pmtpy.lab.loads import gpu_load, schedule
-from pmtpy.lab.record import record
+from pmtpy.lab.record import Recorder
 from tests.support.simulated import pseudo_random_bench
 from tests.support.worlds import WalkingClock
 
@@ -166,7 +166,7 @@ def test_a_meter_for_a_live_sensor_is_refused_with_the_way_to_do_it(
     ],
 )
 def test_a_virtual_gpu_is_found_to_be_what_it_is(options: dict[str, str], family: str, width_s: float) -> None:
-    live = record("nvml:virtual", options, channel="gpu.instant", seconds=12.0, interval_s=0.006, clock=WalkingClock())
+    live = Recorder(12.0, "gpu.instant", 0.006, WalkingClock()).alone("nvml:virtual", options)
     found = characterise(live.channel, live.polls, load=live.load)
     assert found.kernel is not None
     assert found.kernel.family == family
@@ -178,7 +178,7 @@ def test_a_virtual_gpu_is_found_to_be_what_it_is(options: dict[str, str], family
 
 
 def test_a_counter_is_characterised_by_its_moves() -> None:
-    live = record("nvml:virtual", {}, channel="gpu.energy", seconds=12.0, interval_s=0.006, clock=WalkingClock())
+    live = Recorder(12.0, "gpu.energy", 0.006, WalkingClock()).alone("nvml:virtual", {})
     found = characterise(live.channel, live.polls, load=live.load)
     assert found.lattice is not None
     assert found.lattice.period_s.value == pytest.approx(0.1, rel=0.001)
@@ -228,9 +228,7 @@ def test_a_dump_of_ours_is_characterised_by_its_first_power_poll_by_poll(
 
 
 def test_a_virtual_device_with_a_load_of_its_own_has_no_stamps() -> None:
-    live = record(
-        "nvml:virtual", {"load": "constant:100"}, channel=None, seconds=10.0, interval_s=0.01, clock=WalkingClock()
-    )
+    live = Recorder(10.0, None, 0.01, WalkingClock()).alone("nvml:virtual", {"load": "constant:100"})
     assert live.load is None
     assert live.identity.virtual
     found = characterise(live.channel, live.polls)
@@ -239,9 +237,9 @@ def test_a_virtual_device_with_a_load_of_its_own_has_no_stamps() -> None:
 
 def test_a_stream_and_an_unknown_channel_are_refused() -> None:
     with pytest.raises(TargetError, match="nothing to characterise"):
-        record("powersensor3:virtual", {}, channel=None, seconds=10.0)
+        Recorder(10.0).alone("powersensor3:virtual", {})
     with pytest.raises(TargetError, match="no channel"):
-        record("nvml:virtual", {}, channel="gpu.magic", seconds=10.0, clock=WalkingClock())
+        Recorder(10.0, "gpu.magic", clock=WalkingClock()).alone("nvml:virtual", {})
 
 
 def test_a_sensor_is_characterised_with_the_options_of_the_settings_file_but_without_its_profile(
@@ -251,11 +249,11 @@ def test_a_sensor_is_characterised_with_the_options_of_the_settings_file_but_wit
     monkeypatch.delenv("PMT_CONFIG", raising=False)
     asked: list[dict[str, str]] = []
 
-    def note(_target: str, options: dict[str, str], **_: object) -> None:
+    def note(_how: Recorder, _target: str, options: dict[str, str]) -> None:
         asked.append(options)
         raise TargetError("enough")
 
-    monkeypatch.setattr("pmtpy.lab.record.record", note)
+    monkeypatch.setattr("pmtpy.lab.record.Recorder.alone", note)
     table = ['[options."nvml:virtual"]', 'profile = "rtx3090"', 'calibration = "p.json"', 'interval = "20ms"']
     (tmp_path / "pmtpy.toml").write_text("\n".join([*table, 'load = "constant:60"']))
     assert main(["characterise", "nvidia:virtual", "-o", "load=constant:80"]) == 2
@@ -267,7 +265,7 @@ def test_a_sensor_is_characterised_with_the_options_of_the_settings_file_but_wit
 
 def test_a_profile_is_no_option_of_a_characterisation() -> None:
     with pytest.raises(TargetError, match="as it is, without a profile"):
-        record("nvml:virtual", {"calibration": "p.json"}, channel=None, seconds=10.0)
+        Recorder(10.0).alone("nvml:virtual", {"calibration": "p.json"})
 
 
 def test_too_short_a_recording_is_refused() -> None:

@@ -28,7 +28,7 @@ from pmtpy.lab.certify_plan import Plan
 from pmtpy.lab.certify_rules import Rules, judged, rulings
 from pmtpy.lab.loads import cpu_load, virtual_load
 from pmtpy.lab.make_profile import profile_of
-from pmtpy.lab.record import record_all
+from pmtpy.lab.record import Recorder
 from pmtpy.sensor.registry import create
 from tests.support.worlds import WalkingClock
 
@@ -166,15 +166,8 @@ def test_a_meter_beside_it_is_the_reference(monkeypatch: pytest.MonkeyPatch) -> 
 
     plan = Plan(response_s=10.0, level_s=0.6, rounds=1, shares=(0.5, 1.0), trials=2, repetitions=4)
     clock, scheme = WalkingClock(), plan.scheme()
-    polls = record_all(
-        "nvml:virtual",
-        {"profile": "rtx3090", "total": "instant"},
-        scheme.edges_s,
-        shares=scheme.shares,
-        seconds=scheme.seconds,
-        interval_s=0.02,
-        clock=clock,
-    )
+    sensor = {"nvml:virtual": {"profile": "rtx3090", "total": "instant"}}
+    (polls,) = Recorder(scheme.seconds, None, 0.02, clock).together(sensor, scheme.edges_s, scheme.shares)
     truth = of_world(polls.edges_s, scheme.shares)
 
     def doubled(start_s: float, end_s: float) -> Known:  # a meter of both supplies of a machine, say
@@ -232,7 +225,7 @@ def test_the_load_waits_for_the_first_reading_of_both(opening_s: float) -> None:
         yield
 
     edges_s = np.array([0.5, 0.9])
-    polls = record_all("nvml:virtual", {}, edges_s, seconds=1.0, clock=clock, beside=slowly)
+    (polls,) = Recorder(1.0, clock=clock, beside=slowly).together({"nvml:virtual": {}}, edges_s)
     assert polls.edges_s[0] >= 0.25  # half of the rest before the load is left
     assert np.diff(polls.edges_s) == pytest.approx(np.diff(edges_s))
     assert 0.0 <= polls.t_s[0] < 0.01
@@ -249,7 +242,7 @@ def test_a_load_that_begins_before_the_first_reading_is_no_recording() -> None:
         yield
 
     with pytest.raises(DeclinedError, match="before the first reading"):
-        record_all("nvml:virtual", {}, np.array([0.5, 0.9]), seconds=1.0, clock=clock, beside=slowly)
+        Recorder(1.0, clock=clock, beside=slowly).together({"nvml:virtual": {}}, np.array([0.5, 0.9]))
 
 
 def test_what_the_meter_does_not_know_is_in_the_interval_and_in_the_verdict() -> None:
@@ -270,7 +263,7 @@ def test_a_virtual_meter_sees_the_load_of_the_sensor_beside_it() -> None:
             yield
             seen.append(pmt.joules(before, meter.read()))
 
-    record_all("nvml:virtual", {}, np.array([60.0, 61.0]), seconds=0.3, interval_s=0.01, beside=beside)
+    Recorder(0.3, interval_s=0.01, beside=beside).together({"nvml:virtual": {}}, np.array([60.0, 61.0]))
     assert seen[0] > 0.0
 
 
