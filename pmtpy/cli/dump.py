@@ -187,7 +187,7 @@ def _watch(args: argparse.Namespace, sensors: Sequence[Sensor], files: Sequence[
         stop.taken(),
         progress("logging, until Ctrl-C" if seconds is None else "logging", seconds, enabled=shown) as tell,
     ):
-        while any(acquisition_of(s).alive and dump_error_of(s) is None for s in sensors):
+        while any(acquisition_of(s).intake.alive and dump_error_of(s) is None for s in sensors):
             passed_s = (HOST_CLOCK.now_ns() - start_ns) / NS_PER_S
             tell(passed_s, status(sensors, files) if shown else "")
             if passed_s >= limit_s:

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
             return _lines(args, watch, limit_s)
         names = [s.target for s in sensors]
         status = show_top(watch, Recorder(sensors, lambda: _free(names, args.file)), limit_s=limit_s)
-        failed = [s.target for s in sensors if acquisition_of(s).failure is not None]
+        failed = [s.target for s in sensors if acquisition_of(s).intake.failure is not None]
     if failed:
         say(f"lost at the end: {', '.join(failed)}")
     return status
@@ -75,7 +75,7 @@ def _lines(args: argparse.Namespace, watch: Watch, limit_s: float | None) -> int
         while limit_s is None or (HOST_CLOCK.now_ns() - start_ns) / 1e9 < limit_s:
             args.stop.rest(_LINE_S)
             print(plain(watch.look()), flush=True)
-    return LOST if all(acquisition_of(s).failure is not None for s in watch.sensors) else 0
+    return LOST if all(acquisition_of(s).intake.failure is not None for s in watch.sensors) else 0
 
 
 def _free(targets: list[str], file: str | None) -> list[Path]:

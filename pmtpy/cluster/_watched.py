@@ -168,7 +168,7 @@ class _Account:
             state = self._sensor.read()
         except PmtError as error:
             why = str(error)
-        if acquisition_of(self._sensor).failure is not None:
+        if acquisition_of(self._sensor).intake.failure is not None:
             self._miss()
         watts: list[float | None] = [None] * len(self._names)
         values: tuple[tuple[str, Quantity, float], ...] = ()
@@ -202,11 +202,11 @@ class _Account:
     def _reopen(self) -> None:
         """Open a lost device again, now and then; raises as long as that fails."""
         made = acquisition_of(self._sensor)
-        if made.failure is None or made.unusable:
+        if made.intake.failure is None or made.intake.unusable:
             return
         now_ns = self._clock.now_ns()
         if now_ns - self._asked_ns < _RETRY_NS:
-            raise made.failure
+            raise made.intake.failure
         self._asked_ns = now_ns
         self._sensor.reopen()
         _log.warning("%s is back", self._target)
@@ -244,7 +244,7 @@ class _Account:
     def _stale(self, state: State, refresh_s: float | None) -> bool:
         """Whether the newest reading is too old to tell of now."""
         slowest = max([refresh_s or 0.0, *(f[0].refresh_s or 0.0 for f in self._facts if f)])
-        period_s = acquisition_of(self._sensor).period_s
+        period_s = acquisition_of(self._sensor).intake.period_s
         return state.extended_ns / NS_PER_S > max(_STALE_S, _STALE_REFRESHES * max(slowest, period_s))
 
     def _channel(self, k: int, watts: float | None) -> ChannelNow:

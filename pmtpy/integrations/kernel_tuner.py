@@ -335,7 +335,7 @@ def _timing(sensor: Sensor) -> Timing:
     """Return how a sensor follows time."""
     made = acquisition_of(sensor)
     profiles = made.calibration.profiles if made.calibration is not None else {}
-    poll_s = 0.0 if made.source.traits.streaming else made.period_s
+    poll_s = 0.0 if made.intake.source.traits.streaming else made.intake.period_s
     return timing_of(made.layout.energy, poll_s, {name: profile.response for name, profile in profiles.items()})
 
 

@@ -80,7 +80,7 @@ def of_meter(sensor: Sensor, seen: Recent, name: str, start_ns: int) -> Referenc
     made = acquisition_of(sensor)
     t_s = np.asarray((seen.t_ns - start_ns) / NS_PER_S, np.float64)
     parts = [made.layout.energy[i - 1] for i in made.layout.in_total] or made.layout.energy
-    polled_s = 0.0 if made.source.traits.streaming else made.period_s
+    polled_s = 0.0 if made.intake.source.traits.streaming else made.intake.period_s
     reach = polled_s + max((reach_s(c) + (c.window_s or 0.0) for c in parts), default=0.0)
 
     def mean(start_s: float, end_s: float) -> Known:

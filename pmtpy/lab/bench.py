@@ -76,10 +76,10 @@ class Bench:
         if not energy:
             msg = f"{sensor.target} has no channel that measures energy"
             raise TargetError(msg)
-        streaming = self._made.source.traits.streaming
+        streaming = self._made.intake.source.traits.streaming
         profiles = self._made.calibration.profiles if self._made.calibration is not None else {}
         responses = {name: profile.response for name, profile in profiles.items()}
-        self.timing = timing_of(energy, 0.0 if streaming else self._made.period_s, responses)
+        self.timing = timing_of(energy, 0.0 if streaming else self._made.intake.period_s, responses)
         self.plans: list[Plan] = []
         self.trials: list[Trial] = []
         self._told: list[str] = []

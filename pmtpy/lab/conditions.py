@@ -68,7 +68,7 @@ def limits(sensor: Sensor, sysfs: Path | None = None) -> dict[str, float]:
     Of the processors those whose driver counts it (Intel's, in milliseconds), the worst of them.
     """
     root = sysfs or Path(os.environ.get("PMT_SYSFS_ROOT", _SYSFS))
-    found = dict(acquisition_of(sensor).source.limits())
+    found = dict(acquisition_of(sensor).intake.source.limits())
     throttled = _numbers(root / "devices/system/cpu", "cpu[0-9]*/thermal_throttle/*_throttle_total_time_ms")
     if throttled:
         found["heat of the processor"] = max(throttled) / 1e3

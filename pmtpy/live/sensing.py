@@ -62,14 +62,14 @@ class LiveTrack:
         others = [Line(n, "" if unit == "W" else unit) for n, unit in split]  # watts without an energy are a setting
         self.regions: Sequence[Span] = ()  # those of other programs are not told
         self.lines: Sequence[Line] = [*(Line(n, "W") for n in made.layout.names), *others]
-        traits = made.source.traits
+        traits = made.intake.source.traits
         header = Header(
             sensor.target,
             sensor.identity,
             made.layout,
             made.clock.anchor(),
             polled_s=None if traits.streaming else made.interval_s,
-            aged_s=made.aged_s,
+            aged_s=made.intake.aged_s,
         )
         self.facts: dict[str, Any] | None = metadata(header, column_names(made.layout))
         self._grown = Grown(len(self.lines), len(made.layout.names), raw_s, most_bytes)
@@ -83,8 +83,8 @@ class LiveTrack:
     def take(self) -> None:
         """Take what has come since the last time."""
         made = acquisition_of(self.sensor)
-        self.note = f"lost: {made.failure}" if made.failure is not None else ""
-        if made.failure is not None:
+        self.note = f"lost: {made.intake.failure}" if made.intake.failure is not None else ""
+        if made.intake.failure is not None:
             return
         # Up to now, not up to the newest row: asking for the history lets the source deliver first.
         since = None if self._newest_ns < 0 else (made.clock.now_ns() - self._newest_ns) / 1e9 + _OVERLAP_S

@@ -151,7 +151,7 @@ class Watch:
 
     def _take(self, sensor: Sensor, past: _Past, now_ns: int) -> None:
         made = acquisition_of(sensor)
-        if made.failure is not None:
+        if made.intake.failure is not None:
             past.alive = False
             self._open_again(sensor, past, now_ns)
             return

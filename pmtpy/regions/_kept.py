@@ -85,7 +85,7 @@ class Kept(NamedTuple):
     @classmethod
     def of(cls, made: Acquisition, a: CurvePoint, b: CurvePoint) -> Kept:
         """Take it down."""
-        facts, length_ns, source = Facts.of(made), b.t_ns - a.t_ns, made.source
+        facts, length_ns, source = Facts.of(made), b.t_ns - a.t_ns, made.intake.source
         margin = max(facts.margin_s, CONTEXT_AHEAD * (a.extended_ns + b.extended_ns) / 1e9)
         both = zip(a.uncovered_ns[1:], b.uncovered_ns[1:], strict=True)
         uncovered_s = tuple([min(y - x, length_ns) / 1e9 for x, y in both])
@@ -163,7 +163,7 @@ class Kept(NamedTuple):
 
 def _lately(made: Acquisition, b: CurvePoint) -> tuple[Frame, ...]:
     """Return the rows that tell what a stream does while none has come; nothing where they have."""
-    if not made.source.traits.streaming or not b.extended_ns:
+    if not made.intake.source.traits.streaming or not b.extended_ns:
         return ()
     return made.around(b, b, max(_LATELY_S, CONTEXT_AHEAD * b.extended_ns / 1e9))
 

@@ -35,11 +35,11 @@ class Pool:
         """Return the open sensor of this target, opening it if need be."""
         key = canonical(target)
         sensor = self._sensors.get(key)
-        if sensor is not None and acquisition_of(sensor).alive:
+        if sensor is not None and acquisition_of(sensor).intake.alive:
             return sensor
         with self._opening:
             sensor = self._sensors.get(key)
-            if sensor is not None and not acquisition_of(sensor).alive:
+            if sensor is not None and not acquisition_of(sensor).intake.alive:
                 sensor.close()
                 sensor = None
             if sensor is None:

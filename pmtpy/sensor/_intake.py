@@ -43,8 +43,6 @@ class Intake:
         Which channels have energy, and which of them make the total.
     curve : Curve
         What the rows mean.
-    blocking, streaming : bool
-        How the source is read, as its traits say.
     period_s : float
         Time between two readings of the poller.
     failure : PmtError or None
@@ -79,11 +77,10 @@ class Intake:
 
     def _take(self, source: Source, interval_s: float | None) -> None:
         self.source, self._resumed = source, False
-        self.blocking, self.streaming = source.traits.blocking, source.traits.streaming
         self.period_s = interval_s or source.traits.interval_s
         # Of a total made of counters nothing is missed while nobody reads.
         parts = [self.layout.energy[i - 1] for i in self.layout.in_total] or self.layout.energy
-        sampled = not self.streaming and any(c.energy_method is not EnergyMethod.COUNTER for c in parts)
+        sampled = not self.source.traits.streaming and any(c.energy_method is not EnergyMethod.COUNTER for c in parts)
         self._gaps = ReadingGaps() if sampled else None
 
     @property
@@ -95,7 +92,7 @@ class Intake:
     def aged_s(self) -> float:
         """How old a value may be at its row: the time between readings; 0 where the device says when it was renewed."""
         dated = self.source.traits.timestamps is Timestamps.DEVICE_UPDATE
-        return 0.0 if dated or self.streaming else self.period_s
+        return 0.0 if dated or self.source.traits.streaming else self.period_s
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -111,11 +108,11 @@ class Intake:
                 self.fail(error)
                 raise
             self._absorb(taken)
-            more = self.streaming and self.source.has_backlog
+            more = self.source.traits.streaming and self.source.has_backlog
 
     def refresh(self) -> None:
         """Bring the curve up to now for somebody who asks for values; what is slow is left to the poller."""
-        if not self.blocking:
+        if not self.source.traits.blocking:
             self.step()
         elif self.failure is not None:
             raise self.failure
@@ -185,7 +182,7 @@ class Intake:
         """Mark rows as those of a device that was opened anew: its counters do not continue, and polls were missed."""
         rows = Block.row(taken.t_ns, taken.counts, lost=taken.lost) if isinstance(taken, Row) else taken
         newest_ns = self.curve.newest_ns
-        if newest_ns is None or self.streaming:
+        if newest_ns is None or self.source.traits.streaming:
             return replace(rows, fresh=True)
         lost = np.zeros(len(rows), np.int64) if rows.lost is None else rows.lost.copy()
         lost[0] += round((int(rows.t_ns[0]) - newest_ns) / (self.period_s * 1e9))

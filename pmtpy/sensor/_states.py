@@ -40,14 +40,14 @@ class States:
         intake, curve = self._intake, self._curve
         with intake.lock:
             asked_ns = self._clock.now_ns()
-            if self._demand.always or intake.blocking:
+            if self._demand.always or intake.source.traits.blocking:
                 intake.refresh()
             elif (row := intake.row(asked_ns)) is not None:
                 state = self._origin.at_instant(row.t_ns, self)
                 curve.note(row, state)
                 return state
             newest = curve.history.newest
-            if newest is None or (newest.t_ns < asked_ns and not intake.streaming):
+            if newest is None or (newest.t_ns < asked_ns and not intake.source.traits.streaming):
                 return self._extended(self._clock.now_ns())
             return self._origin.at_row(newest, curve.lost)
 

@@ -22,7 +22,7 @@ class Watch:
         self._intake, self._demand, self._clock, self._target = intake, demand, clock, target
         self._dropped = False
         self._task = RepeatedTask(
-            poller_for(clock, target, alone=intake.blocking or intake.streaming),
+            poller_for(clock, target, alone=intake.source.traits.blocking or intake.source.traits.streaming),
             self._polled,
         )
 
@@ -36,7 +36,7 @@ class Watch:
         intake, demand, traits = self._intake, self._demand, self._intake.source.traits
         period = demand.period_s(traits)
         intake.period_s = period or demand.interval_s
-        polled_s = 0.0 if intake.streaming else intake.period_s
+        polled_s = 0.0 if intake.source.traits.streaming else intake.period_s
         apart_s = max([polled_s, *[c.refresh_s or 0.0 for c in intake.layout.energy]])
         intake.curve.kept.carry_ns = round(max(_CARRY_S, _CARRY_SAMPLES * apart_s) * 1e9)
         self._task.every(period if intake.alive else None, dither=demand.irregular(traits, intake.period_s))

@@ -60,6 +60,8 @@ class Acquisition:
 
     Attributes
     ----------
+    intake : Intake
+        What is read of the source: its lock, how often the poller reads, why it was lost or must not be read any more.
     layout : Layout
         Which channels have energy, and which of them make the total.
     anchor : Anchor
@@ -87,63 +89,29 @@ class Acquisition:
         self.target, self.clock, self.calibration = target, clock, calibration
         self.anchor: Anchor = clock.anchor()
         self.closed = self.released = False
-        self._intake = Intake(source, target, clock, calibration, history_s=history_s, interval_s=interval_s)
-        self.layout, self._curve = self._intake.layout, self._intake.curve
+        self.intake = Intake(source, target, clock, calibration, history_s=history_s, interval_s=interval_s)
+        self.layout, self._curve = self.intake.layout, self.intake.curve
         unix_ns = self.anchor.unix_offset_ns
         opening = int.from_bytes(os.urandom(8), "little")
         origin = Origin(target, self.layout.names, unix_ns, opening, self.layout.in_total)
         self.loads = LoadHistory(clock)
-        self.demand = Demand(self.layout, source.traits, self.period_s)
-        self.states = States(self._intake, self.demand, clock, origin)
+        self.demand = Demand(self.layout, source.traits, self.intake.period_s)
+        self.states = States(self.intake, self.demand, clock, origin)
         self.step()
-        self._watch = Watch(self._intake, self.demand, clock, target)
+        self._watch = Watch(self.intake, self.demand, clock, target)
         self.schedule()
-
-    @property
-    def source(self) -> Source:
-        """The source, for what it says of itself."""
-        return self._intake.source
-
-    @property
-    def lock(self) -> threading.RLock:
-        """Held while the source is read and the curve is asked; never while the poller is started or stopped."""
-        return self._intake.lock
-
-    @property
-    def failure(self) -> PmtError | None:
-        """Why the source was lost; None while it is not."""
-        return self._intake.failure
-
-    @property
-    def period_s(self) -> float:
-        """Time between two readings of the poller."""
-        return self._intake.period_s
-
-    @period_s.setter
-    def period_s(self, seconds: float) -> None:
-        self._intake.period_s = seconds
 
     @property
     def newest(self) -> Point | None:
         """The newest row; None before the first."""
         if self._curve.waiting:
-            with self._intake.lock:
+            with self.intake.lock:
                 return self._history.newest
         return self._curve.kept.newest
 
     @property
     def _history(self) -> History:
         return self._curve.history
-
-    @property
-    def alive(self) -> bool:
-        """Whether it can be read: not closed, not lost."""
-        return self._intake.alive
-
-    @property
-    def unusable(self) -> str:
-        """Why it cannot be used any more; empty while it can."""
-        return self._intake.unusable
 
     @property
     def interval_s(self) -> float:
@@ -155,74 +123,69 @@ class Acquisition:
         """How long the power of the newest row is taken to go on; later than that nothing is known."""
         return self._curve.kept.carry_ns / 1e9
 
-    @property
-    def aged_s(self) -> float:
-        """How old a value may be at its row: the time between readings; 0 where the device says when it was renewed."""
-        return self._intake.aged_s
-
     # -- taking rows -----------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Raise where the sensor was closed, or belongs to the parent of this process."""
-        if self.unusable:
-            raise SensorClosedError(self.unusable)
+        if self.intake.unusable:
+            raise SensorClosedError(self.intake.unusable)
 
     def step(self) -> None:
         """Bring the curve up to now. Raises as the source does, and again at every later call once it is lost."""
-        with self._intake.lock:
-            self._intake.step()
+        with self.intake.lock:
+            self.intake.step()
 
     def step_quietly(self, patience_s: float = -1.0) -> None:
         """Take what has come, unless that is slow; a loss is kept, and raised by the call that asks for values.
 
         With a patience a reading that goes on in another thread is waited for no longer than that.
         """
-        if not self._intake.lock.acquire(timeout=patience_s):
+        if not self.intake.lock.acquire(timeout=patience_s):
             return
         try:
-            if self.failure is None and not self._intake.blocking:
-                self._intake.step()
+            if self.intake.failure is None and not self.intake.source.traits.blocking:
+                self.intake.step()
         except PmtError:
             _log.debug("%s was lost at a step", self.target, exc_info=True)
         finally:
-            self._intake.lock.release()
+            self.intake.lock.release()
 
     def fail(self, error: PmtError) -> None:
         """End the curve; every later call that asks for new values raises ``error``."""
-        self._intake.fail(error)
+        self.intake.fail(error)
 
     def resume(self, source: Source) -> None:
         """Go on with the same device, opened anew after a loss; the time between has no known energy.
 
         Raises TargetError: another device answers now, or it has other channels.
         """
-        self._intake.check_same(source)
-        with self._intake.lock:
-            self._intake.resume(source, self.interval_s)
+        self.intake.check_same(source)
+        with self.intake.lock:
+            self.intake.resume(source, self.interval_s)
         self.schedule()
 
     def label(self, text: str) -> None:
         """Put a label on the present instant: in the device's own stream where it can, else timed by the host."""
-        with self._intake.lock:
-            self._intake.label(text)
+        with self.intake.lock:
+            self.intake.label(text)
 
     def recent(self, seconds: float | None) -> Recent:
         """Return arrays of the last ``seconds``, or of all that is kept."""
-        with self._intake.lock:
-            self._intake.refresh()
+        with self.intake.lock:
+            self.intake.refresh()
             return self._history.recent(seconds, self.anchor.unix_offset_ns)
 
     # -- instants --------------------------------------------------------------------------------------------------
 
     def begin(self) -> OpenStretch:
         """Note the present instant as the start of a region; costs no reading where the poller reads anyway."""
-        if self.unusable:
-            raise SensorClosedError(self.unusable)
+        if self.intake.unusable:
+            raise SensorClosedError(self.intake.unusable)
         wake = self.demand.enter()
         if not self.demand.always and (wake or not self._watch.going):
             self.schedule()
         try:
-            with self._intake.lock:
+            with self.intake.lock:
                 start = self._now(self.clock.now_ns())
                 return OpenStretch(start, self._curve.follow_peak(start.t_ns))
         except BaseException:
@@ -235,29 +198,29 @@ class Acquisition:
         Then :meth:`end_at` notes it, so that a region of several sensors waits for none of them while others go on.
         """
         self.demand.leave()
-        if self.unusable:
-            raise SensorClosedError(self.unusable)
+        if self.intake.unusable:
+            raise SensorClosedError(self.intake.unusable)
         now_ns = self.clock.now_ns()  # a region is over when this is asked, not when whoever has the lock lets it go
         stretch.peak.end_ns = now_ns  # whatever else fails, nothing is followed for ever
-        if not self._intake.lock.acquire(blocking=False):
+        if not self.intake.lock.acquire(blocking=False):
             return now_ns
         try:
             return self._ended(stretch, now_ns)
         finally:
-            self._intake.lock.release()
+            self.intake.lock.release()
 
     def end_at(self, stretch: OpenStretch, now_ns: int) -> Bookmark:
         """Note an instant of just now as the end of a region, when whoever reads the source has done so.
 
         Raises SourceLostError: that takes for ever.
         """
-        if not self._intake.lock.acquire(timeout=_ANSWER_S):
+        if not self.intake.lock.acquire(timeout=_ANSWER_S):
             msg = f"{self.target} has not answered for {_ANSWER_S:g} s: its driver, or the bus behind it, hangs"
             raise SourceLostError(msg)
         try:
             return self._ended(stretch, now_ns)
         finally:
-            self._intake.lock.release()
+            self.intake.lock.release()
 
     def _ended(self, stretch: OpenStretch, now_ns: int) -> Bookmark:
         end = self._now(now_ns)
@@ -271,9 +234,9 @@ class Acquisition:
 
         None where it was not lost, but closed, or does not answer.
         """
-        if self.failure is None or self.unusable:
+        if self.intake.failure is None or self.intake.unusable:
             return None
-        with self._intake.lock:
+        with self.intake.lock:
             unread = [math.nan for c in self.layout.channels if c.derivation is Derivation.DIRECT]
             return self._noted(Row(self.clock.now_ns(), unread))
 
@@ -281,17 +244,17 @@ class Acquisition:
         """Take back a beginning."""
         self.demand.leave()
         stretch.peak.end_ns = stretch.start.t_ns
-        if self._intake.lock.acquire(timeout=CLOSE_TIMEOUT_S):  # else it is forgotten with whoever holds it
+        if self.intake.lock.acquire(timeout=CLOSE_TIMEOUT_S):  # else it is forgotten with whoever holds it
             self._history.forget(stretch.start)
-            self._intake.lock.release()
+            self.intake.lock.release()
 
     def _now(self, asked_ns: int) -> Bookmark:
         """Set a bookmark at the present instant, which is not before ``asked_ns``."""
         if self.demand.always:
-            if self.failure is not None:
-                raise self.failure
+            if self.intake.failure is not None:
+                raise self.intake.failure
             return self._history.bookmark(asked_ns)
-        row = self._intake.row(asked_ns)
+        row = self.intake.row(asked_ns)
         if row is not None:
             return self._noted(row)
         newest = self._history.newest
@@ -305,7 +268,7 @@ class Acquisition:
 
     def bookmark(self, t_ns: int) -> Bookmark:
         """Set a bookmark at an instant of the recent past."""
-        with self._intake.lock:
+        with self.intake.lock:
             return self._history.bookmark(t_ns)
 
     def readings(self, *instants: Bookmark) -> list[CurvePoint]:
@@ -314,29 +277,29 @@ class Acquisition:
         One by one would not do: a row that comes between two readings could leave the start on the newer curve and the
         end on the older, and make the energy between them negative. Once closed, by the rows it has had.
         """
-        with self._intake.lock:
+        with self.intake.lock:
             newest = self._history.newest
             passed = newest is not None and all(i.reading is not None or newest.t_ns >= i.t_ns for i in instants)
             if not passed and not self.closed:
                 self.check()
-                self._intake.refresh()
+                self.intake.refresh()
             return [self._history.reading(instant) for instant in instants]
 
     def as_known(self, *instants: Bookmark) -> list[CurvePoint]:
         """Do as :meth:`readings`, without reading the source."""
-        with self._intake.lock:
+        with self.intake.lock:
             return [self._history.reading(instant) for instant in instants]
 
     def now(self) -> Bookmark:
         """Set a bookmark at the present instant, and read the source for it where that is quick."""
         self.check()
-        with self._intake.lock:
+        with self.intake.lock:
             return self._now(self.clock.now_ns())
 
     def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
         """Return what the source knows of a stretch beyond its rows."""
-        with self._intake.lock:
-            return self._intake.remarks(begin_ns, end_ns)
+        with self.intake.lock:
+            return self.intake.remarks(begin_ns, end_ns)
 
     def doubt(self, column: int, since_ns: int) -> str:
         """Say why energy of a column was not known after an instant; empty where nothing is known of why."""
@@ -351,25 +314,27 @@ class Acquisition:
         self, a: CurvePoint, b: CurvePoint, margin_s: float = 0.0, *, most: int | None = None
     ) -> tuple[Frame, ...]:
         """Return the rows around and between two readings, and within a margin of them, as far as they are kept."""
-        with self._intake.lock:
+        with self.intake.lock:
             return self._history.around(a, b, round(margin_s * 1e9), most=most)
 
     # -- the poller ------------------------------------------------------------------------------------------------
 
     def start_feed(self, feed: Callable[[Frame], None], interval_s: float | None) -> None:
-        """Hand every row from now on to ``feed``. Under :attr:`lock`; call :meth:`schedule` afterwards without it."""
-        self._intake.forget_labels()
-        self._intake.feed = feed
-        self.demand.dump_s = interval_s if interval_s and not self._intake.streaming else self.demand.interval_s
+        """Hand every row from now on to ``feed``. Under its lock; then :meth:`schedule`, without it."""
+        self.intake.forget_labels()
+        self.intake.feed = feed
+        self.demand.dump_s = (
+            interval_s if interval_s and not self.intake.source.traits.streaming else self.demand.interval_s
+        )
 
     def unplaced_labels(self) -> list[str]:
-        """Return the labels that no row follows, though some were waited for. Without :attr:`lock`."""
-        self._intake.place_labels()
-        return self._intake.unplaced
+        """Return the labels that no row follows, though some were waited for. Without the lock."""
+        self.intake.place_labels()
+        return self.intake.unplaced
 
     def end_feed(self) -> None:
         """Hand rows on no more. Call :meth:`schedule` afterwards."""
-        self._intake.feed = self.demand.dump_s = None
+        self.intake.feed = self.demand.dump_s = None
 
     def schedule(self) -> None:
         """Let the poller read as often as somebody needs it, or not at all."""
@@ -382,21 +347,21 @@ class Acquisition:
 
         A device that does not answer is not waited for: it is the system's when the process ends.
         """
-        self._intake.unusable, self.closed = f"{self.target} was closed", True
+        self.intake.unusable, self.closed = f"{self.target} was closed", True
         self.schedule()
-        if not self._intake.lock.acquire(timeout=CLOSE_TIMEOUT_S):
+        if not self.intake.lock.acquire(timeout=CLOSE_TIMEOUT_S):
             _log.warning("%s does not answer: it is left open", self.target)
             return
         try:
             if not self.released:
-                self._intake.source.close()
+                self.intake.source.close()
                 self.released = True
         finally:
-            self._intake.lock.release()
+            self.intake.lock.release()
 
     def disown(self, why: str) -> None:
         """Leave the device to the parent, in a child process; the lock may be held by a thread that is not here."""
-        self._intake.unusable, self._intake.lock = why, threading.RLock()
+        self.intake.unusable, self.intake.lock = why, threading.RLock()
 
     def drop(self) -> None:
         """Release the device of a sensor that nobody holds any more: by the poller, or at once where none reads it.

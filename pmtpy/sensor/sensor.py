@@ -83,7 +83,7 @@ class Sensor:
     @property
     def identity(self) -> Identity:
         """What the device says of itself."""
-        return self._acquisition.source.identity
+        return self._acquisition.intake.source.identity
 
     @property
     def channels(self) -> tuple[Channel, ...]:
@@ -92,7 +92,7 @@ class Sensor:
 
     def __repr__(self) -> str:
         made = self._acquisition
-        state = "closed" if made.unusable else "lost" if made.failure else "open"
+        state = "closed" if made.intake.unusable else "lost" if made.intake.failure else "open"
         return f"<Sensor {self.target} ({state}): {', '.join(made.layout.names)}>"
 
     # -- reading ---------------------------------------------------------------------------------------------------
@@ -111,8 +111,8 @@ class Sensor:
             The sensor was closed, or belongs to the parent of this process.
         """
         made = self._acquisition
-        if made.unusable:
-            raise SensorClosedError(made.unusable)
+        if made.intake.unusable:
+            raise SensorClosedError(made.intake.unusable)
         return made.states.now()
 
     def history(self, seconds: float | None = None) -> Recent:
@@ -160,7 +160,7 @@ class Sensor:
         if self._open_again is None:
             msg = f"{self.target} was not opened by create(): nothing says how to open it again"
             raise TargetError(msg)
-        made.source.close()
+        made.intake.source.close()
         source = self._open_again()
         try:
             made.resume(source)
@@ -215,13 +215,13 @@ class Sensor:
         interval_s = interval_seconds(interval)
         if columns is not None:
             columns = _columns(columns, len(made.layout.names))
-        with made.lock:
+        with made.intake.lock:
             if self._dump is not None:
                 msg = f"{self.target} is being dumped already; stop_dump() first"
                 raise SinkError(msg)
-            if made.failure is not None:
-                raise made.failure
-            traits = made.source.traits
+            if made.intake.failure is not None:
+                raise made.intake.failure
+            traits = made.intake.source.traits
             header = Header(
                 self.target,
                 self.identity,
@@ -232,7 +232,7 @@ class Sensor:
                 __version__,
                 None if traits.streaming else interval_s or made.interval_s,
                 traits.timestamps is not Timestamps.HOST_READ,
-                min(made.aged_s, interval_s or made.aged_s),
+                min(made.intake.aged_s, interval_s or made.intake.aged_s),
                 machine=this_machine(os.environ),
                 launch=launch_of(os.environ),
             )
@@ -277,8 +277,8 @@ class Sensor:
         made.step_quietly()
         ending, problem = self._end_dump(writer)
         made.schedule()
-        if made.failure is not None:
-            raise made.failure
+        if made.intake.failure is not None:
+            raise made.intake.failure
         if problem is not None:
             raise problem
         return ending
@@ -291,17 +291,17 @@ class Sensor:
         """
         made = self._acquisition
         left = made.unplaced_labels()
-        with made.lock:
+        with made.intake.lock:
             now = made.clock.anchor()
             remarks = made.remarks(self._dumped_since_ns, now.monotonic_ns)
             if left:
                 said = f"labels of marks that no row followed before the end: {', '.join(left)}"
                 remarks = replace(remarks, warnings=(*remarks.warnings, said))
-            writer.end(now, str(made.failure or ""), remarks)
+            writer.end(now, str(made.intake.failure or ""), remarks)
             if self._dump is writer:
                 made.end_feed()
         ending = writer.wait()
-        with made.lock:
+        with made.intake.lock:
             if self._dump is writer:
                 self._dump = None
                 self._life.keep(needed=False)
@@ -318,7 +318,7 @@ class Sensor:
             The dump that was still running is not whole.
         """
         made = self._acquisition
-        if made.released or (made.unusable and not made.closed):
+        if made.released or (made.intake.unusable and not made.closed):
             return
         if not made.closed:
             made.step_quietly(CLOSE_TIMEOUT_S)  # regions that end here may be asked for later
@@ -326,7 +326,7 @@ class Sensor:
         problem = self._end_dump(writer)[1] if writer is not None else None
         made.close()
         self._life.end()
-        if problem is not None and made.failure is None:
+        if problem is not None and made.intake.failure is None:
             raise problem
 
     def __enter__(self) -> Self:

@@ -269,7 +269,7 @@ def test_a_sensor_whose_driver_does_not_return_is_left_open(monkeypatch: pytest.
     held, free = threading.Event(), threading.Event()
 
     def read() -> None:
-        with acquisition_of(sensor).lock:  # as whoever reads holds it
+        with acquisition_of(sensor).intake.lock:  # as whoever reads holds it
             held.set()
             assert free.wait(120)
 

@@ -117,7 +117,7 @@ def test_a_dump_says_whether_its_rows_bear_the_devices_own_times(
         for _ in range(10):
             clock.advance(0.05)
             sensor.read()
-        assert acquisition_of(sensor).source.traits.timestamps is timestamps
+        assert acquisition_of(sensor).intake.source.traits.timestamps is timestamps
         sensor.start_dump(tmp_path / "run.csv")
         sensor.stop_dump()
     known = json.loads((tmp_path / "run.csv.json").read_text())

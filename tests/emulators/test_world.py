@@ -14,7 +14,7 @@ def test_the_world_ends_with_its_last_sensor(target: str) -> None:
     with pmt.create(target, load="constant:50"), pytest.raises(TargetError, match="close them before"):
         pmt.create(target, load="constant:60")
     with pmt.create(target, load="constant:60") as sensor:
-        assert acquisition_of(sensor).alive
+        assert acquisition_of(sensor).intake.alive
 
 
 @pytest.mark.parametrize("backend", ["rapl", "hwmon", "jetson", "occ", "powersensor3", "nvml", "amdsmi", "cray"])
@@ -24,4 +24,4 @@ def test_a_closed_sensor_that_is_still_named_lets_the_next_one_choose_its_load(b
         with pmt.create(f"{backend}:virtual", load=f"constant:{watts}") as sensor:
             held.append(sensor)
             sensor.read()
-    assert not any(acquisition_of(sensor).alive for sensor in held)
+    assert not any(acquisition_of(sensor).intake.alive for sensor in held)

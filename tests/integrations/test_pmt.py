@@ -292,10 +292,10 @@ def test_the_dump_decorator_works_and_returns_the_result(pmt: ModuleType, tmp_pa
 def test_a_sensor_is_released_with_the_object_that_holds_it(pmt: ModuleType) -> None:
     pm = pmt.create("powersensor3", "virtual")
     sensor = pm._held.sensor
-    assert acquisition_of(sensor).alive
+    assert acquisition_of(sensor).intake.alive
     del pm
     gc.collect()
-    assert not acquisition_of(sensor).alive
+    assert not acquisition_of(sensor).intake.alive
 
 
 @pytest.mark.parametrize(("device", "is_tty"), [("/dev/ttyACM0", True), ("0", False), (0, False), (None, False)])

@@ -65,7 +65,7 @@ def test_a_measurement_says_the_same_whenever_it_is_asked(kind: str, seed: int) 
             run(length)
             end = made.now()
             run(rng.choice([0.0, 0.1]))
-            with made.lock:  # by the very same rows
+            with made.intake.lock:  # by the very same rows
                 a, b = made.readings(begin, end)
                 later.append(interval_energy.interval_energy(made, a, b))
                 at_once.append(whole(interval_energy.interval_energy(made, a, b)))
@@ -179,7 +179,7 @@ def test_a_lag_is_counted_back_before_anybody_asks_how_far_to_trust_it(monkeypat
         run(0.4)  # the load falls in its middle
         end = made.now()
         run(1.0)
-        with made.lock:
+        with made.intake.lock:
             a, b = made.readings(begin, end)
             m = interval_energy.interval_energy(made, a, b)
         assert [c.method for c in m.channels.values()] == ["integrated, lag corrected"] * 2 + ["integrated"]

@@ -80,7 +80,7 @@ def test_of_a_power_that_fails_nothing_is_known_and_the_others_go_on() -> None:
     with pmt.combine("gpu", BOARDS, clock=clock) as sensor:
         clock.advance(0.1)
         step(sensor)
-        sources = acquisition_of(sensor).source._sources  # type: ignore[attr-defined]
+        sources = acquisition_of(sensor).intake.source._sources  # type: ignore[attr-defined]
         real = [source.inner.poll for source in sources]
 
         def busy() -> None:
@@ -242,7 +242,7 @@ def test_rails_with_times_of_their_own_make_one_curve_and_a_lost_one_is_coverage
         assert joules == pytest.approx(140 * pmt.seconds(*states), rel=0.01)
         parts = sum(states[1].joules[1:]) - sum(states[0].joules[1:])
         assert parts == pytest.approx(joules, rel=1e-9)
-        bricklets = acquisition_of(sensor).source._sources[1]  # type: ignore[attr-defined]
+        bricklets = acquisition_of(sensor).intake.source._sources[1]  # type: ignore[attr-defined]
         bricklets.inner._client._link._daemon.mute = True
         for _ in range(200):
             clock.advance(0.02)

@@ -293,7 +293,7 @@ def test_a_fault_in_a_driver_reaches_the_user() -> None:
     with Sensor(gauge, "g", clock) as sensor:
         gauge.poll = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]
         clock.advance(1.0)
-        wait_for(lambda: not acquisition_of(sensor).alive)
+        wait_for(lambda: not acquisition_of(sensor).intake.alive)
         with pytest.raises(pmt.PmtError, match="ZeroDivisionError"):
             sensor.read()
 

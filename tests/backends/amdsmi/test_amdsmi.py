@@ -483,7 +483,7 @@ def test_a_stuck_accumulator_is_named_and_leaves_the_power_beside_it_whole() -> 
             for _ in range(400):
                 rig.clock.advance(0.05)
                 sensor.read()
-        told = acquisition_of(sensor).source.remarks(rig.clock.now_ns() - 1, rig.clock.now_ns()).warnings
+        told = acquisition_of(sensor).intake.source.remarks(rig.clock.now_ns() - 1, rig.clock.now_ns()).warnings
     m = r["amdsmi"]
     assert m.channels["gpu.current_power"].joules == pytest.approx(4000, rel=0.01)
     assert m.channels["gpu.current_power"].coverage == 1.0

@@ -501,7 +501,7 @@ def test_a_stuck_counter_is_named_and_leaves_the_power_beside_it_whole() -> None
         assert m.channels["gpu.instant"].joules == pytest.approx(8000, rel=0.01)
         assert m.channels["gpu.instant"].coverage == 1.0
         assert m.coverage < 0.05
-        told = acquisition_of(sensor).source.remarks(rig.clock.now_ns() - 1, rig.clock.now_ns()).warnings
+        told = acquisition_of(sensor).intake.source.remarks(rig.clock.now_ns() - 1, rig.clock.now_ns()).warnings
         assert any("moved by 0 J while the power beside it says" in w for w in told)
         # It is believed again when it agrees again.
         del rig.gpus[0].garbage[ENERGY]
@@ -510,7 +510,7 @@ def test_a_stuck_counter_is_named_and_leaves_the_power_beside_it_whole() -> None
             run_for(sensor, rig, 5.0)
         assert r["nvml"].coverage == 1.0
         assert r["nvml"].joules == pytest.approx(1000, rel=0.03)
-        assert not acquisition_of(sensor).source.remarks(rig.clock.now_ns() - 1, rig.clock.now_ns()).warnings
+        assert not acquisition_of(sensor).intake.source.remarks(rig.clock.now_ns() - 1, rig.clock.now_ns()).warnings
 
 
 @pytest.mark.parametrize("factor", [0.5, 2.0])

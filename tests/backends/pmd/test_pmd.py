@@ -377,7 +377,7 @@ def test_whatever_the_line_does_to_its_bytes_energy_is_right_or_uncovered(stamps
         known = newest.joules[0] - before.joules[0] + 120 * newest.uncovered_ns[0] / 1e9
         assert known == pytest.approx(120 * seconds, rel=0.05)
         assert seconds == pytest.approx(1.5, abs=0.05)
-        assert any("damaged" in w for w in acquisition_of(sensor).source.remarks(0, clock.now_ns()).warnings)
+        assert any("damaged" in w for w in acquisition_of(sensor).intake.source.remarks(0, clock.now_ns()).warnings)
 
 
 @pytest.mark.parametrize(("share", "stamps"), [(0.01, 4), (0.2, 4), (0.2, 2)])
@@ -412,7 +412,9 @@ def test_damaged_bits_cost_their_records_and_neither_time_nor_clock(share: float
         assert sensor.read().lost <= 4 * board.flipped
         assert uncovered_s <= 5 * board.flipped / board.records * seconds
         assert newest.joules[0] - before.joules[0] == pytest.approx(120 * (seconds - uncovered_s), rel=0.02)
-        assert any("cannot be seen" in w for w in acquisition_of(sensor).source.remarks(0, clock.now_ns()).warnings)
+        assert any(
+            "cannot be seen" in w for w in acquisition_of(sensor).intake.source.remarks(0, clock.now_ns()).warnings
+        )
 
 
 @pytest.mark.parametrize("baud", [115200, 2000000])

@@ -59,7 +59,7 @@ def test_lost_bytes_are_lost_rows_and_no_wrong_number(lost: int, clock: ManualCl
         # 50 W for 1.45 s but for the row after the loss; a round is 0.36 ms.
         assert after.joules[0] - before.joules[0] == pytest.approx(50 * 1.45, abs=0.3)
         assert after.lost - before.lost >= 1
-        assert any("lost" in w for w in acquisition_of(sensor).source.remarks(0, clock.now_ns()).warnings)
+        assert any("lost" in w for w in acquisition_of(sensor).intake.source.remarks(0, clock.now_ns()).warnings)
 
 
 def test_a_mark_stands_on_its_row(clock: ManualClock, world: World) -> None:

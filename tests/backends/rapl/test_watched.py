@@ -122,8 +122,8 @@ def test_regions_that_are_shorter_than_the_watch_cost_no_reading_but_their_own(t
     taken = []
     with bench.sensor as sensor:
         made = acquisition_of(sensor)
-        read = made.source.read_row
-        made.source.read_row = lambda: (taken.append(threading.current_thread()), read())[1]  # type: ignore[method-assign,func-returns-value]
+        read = made.intake.source.read_row
+        made.intake.source.read_row = lambda: (taken.append(threading.current_thread()), read())[1]  # type: ignore[method-assign,func-returns-value]
         for _ in range(200):
             with pmt.region("x", sensor):
                 bench.clock.advance(0.004, sleepers=1)

@@ -92,7 +92,7 @@ def test_a_bricklet_that_began_anew_gets_its_settings_again(clock: ManualClock, 
         run(sensor, clock, 1.0)
         assert stack[0].averaging == (1, 2, 2)
         assert shown(sensor)["total"] == pytest.approx(100, abs=0.1)
-        remarks = acquisition_of(sensor).source.remarks(0, clock.now_ns())
+        remarks = acquisition_of(sensor).intake.source.remarks(0, clock.now_ns())
         assert any("restarted" in line for line in remarks.warnings)
 
 
@@ -114,7 +114,7 @@ def test_a_daemon_that_is_cut_off_in_a_packet_comes_back_and_the_gap_is_counted(
         # What was not heard is not invented, and what is counted is right.
         assert joules < 100 * seconds - 50
         assert shown(sensor)["total"] == pytest.approx(100, abs=0.1)
-        remarks = acquisition_of(sensor).source.remarks(before.t_ns, after.t_ns)
+        remarks = acquisition_of(sensor).intake.source.remarks(before.t_ns, after.t_ns)
         assert any("was away" in line for line in remarks.warnings)
 
 
@@ -185,7 +185,7 @@ def test_what_the_protocol_forbids_becomes_no_number(
         run(sensor, clock, 4.0)
         assert np.nanmax(sensor.history().watts) < 101
         assert shown(sensor)["total"] == pytest.approx(100, abs=0.1)
-        said = " ".join(acquisition_of(sensor).source.remarks(0, clock.now_ns()).warnings)
+        said = " ".join(acquisition_of(sensor).intake.source.remarks(0, clock.now_ns()).warnings)
         assert message in said
 
 

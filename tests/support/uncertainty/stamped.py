@@ -163,7 +163,7 @@ def _open(
     assert world is not None
     calibration = calibrate([gpu.profile(source.identity)], source.identity, source.channels)
     sensor = Sensor(source, "nvml", clock, calibration=calibration, interval_s=1e6)  # the poller rests
-    acquisition_of(sensor).period_s = poll_s or source.traits.interval_s  # what is done here in its place
+    acquisition_of(sensor).intake.period_s = poll_s or source.traits.interval_s  # what is done here in its place
     return sensor, world.epoch_ns, world.joules_between
 
 
@@ -171,7 +171,7 @@ def _events(
     sensor: Sensor, epoch_ns: int, edges: Floats, regions: Sequence[tuple[float, float]], rng: np.random.Generator
 ) -> list[tuple[int, str, int]]:
     """Return all that happens, in order: polls, ends of regions, and when the load is switched."""
-    period = round(acquisition_of(sensor).period_s * 1e9)
+    period = round(acquisition_of(sensor).intake.period_s * 1e9)
     last = epoch_ns + round((max(b for _, b in regions) + PHASES_S + 3.0) * 1e9)
     polls = range((acquisition_of(sensor).clock.now_ns() // period + 1) * period, last, period)
     events = [(t + int(rng.exponential(2e5)), "poll", -1) for t in polls]
