@@ -22,7 +22,7 @@ _PART = {"part_from", "part_to", "skip_broken"}  # of a recording
 _TAKEN: Mapping[str, frozenset[str]] = {
     "": frozenset({"channel", "load", "meter", "duration", "interval", *_PART}),
     "latency": frozenset({"reads"}),
-    "updates": frozenset({"duration"}),
+    "updates": frozenset({"channel", "duration"}),
     "registers": frozenset({"channel", "load", "duration", "interval", *_PART}),
     "internal_rate": frozenset({"frequencies", "channel", "duration", *_PART}),
     "against": frozenset({"channel", "window", *_PART}),
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("procedures of the published evaluations, instead of a characterisation")
     one = group.add_mutually_exclusive_group()
     one.add_argument("--latency", action="store_true", help="what one reading costs (sensors)")
-    one.add_argument("--updates", action="store_true", help="how often the value is renewed (sensors)")
+    one.add_argument("--updates", action="store_true", help="how often a value is renewed (sensors)")
     one.add_argument(
         "--registers",
         action="store_true",

@@ -75,7 +75,7 @@ def _cost(cost: ReadCost) -> dict[str, Any]:
 def updates(target: str, args: argparse.Namespace) -> Answer:
     """How often the value is renewed."""
     target, options = sensor_of(target, args)
-    found = measure_updates(target, options, args.duration, progress=progress)
+    found = measure_updates(target, options, args.duration, progress=progress, channel=args.channel)
     mean, detail = found.mean_s.scaled(1e3), found.detail
     page: list[Line | Table] = [
         Line(f"{target}: how often the value is renewed", Kind.HEADING),

@@ -20,7 +20,7 @@ from pmtpy.analysis.procedures.read_cost import ReadCost, read_cost
 from pmtpy.analysis.procedures.update_interval import UpdateInterval, update_interval
 from pmtpy.analysis.procedures.windows import EnergyCurve, calm_ends, nearest, sparsest
 from pmtpy.analysis.signal.estimate import Estimate
-from pmtpy.core.channel import TOTAL, Identity, outermost
+from pmtpy.core.channel import TOTAL, Derivation, Identity, outermost
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
 from pmtpy.core.markers import paired
 from pmtpy.core.rows import Floats
@@ -28,7 +28,7 @@ from pmtpy.core.source import Source, Timestamps
 from pmtpy.errors import TargetError
 from pmtpy.io.columns import mean_powers
 from pmtpy.lab.loads import LEVELS_W, fast_load
-from pmtpy.lab.record import Recorder
+from pmtpy.lab.record import Recorder, chosen_column
 from pmtpy.lab.traces import polls_alone
 from pmtpy.sensor.registry import create, is_virtual, opener, options_from_text, split_target
 
@@ -43,6 +43,7 @@ _WAYS: Mapping[str, Mapping[str, Mapping[str, str]]] = types.MappingProxyType(
 )
 _AS_MEASURED = "as measured"
 _STAMPED_POLL_S = 0.005  # a sensor that stamps its updates is asked so often, at the most
+_MOST_OF_OTHERS = 0.1  # of stamped rows at which one value rests while others move: by chance, as they are rounded
 _CRYSTALS = 1e-4  # two of 50 millionths each: by so much the stamps of a device may run off the host's clock
 _PATTERN_POLL_NS = 10_000_000  # a pattern of up to 10 Hz or so is looked for
 _MIN_WINDOWS = 2
@@ -107,36 +108,52 @@ def measure_updates(
     seconds: float,
     clock: Clock = HOST_CLOCK,
     progress: Callable[[str], None] = lambda _: None,
+    *,
+    channel: str | None = None,
 ) -> Updates:
     """Find how often a sensor renews its value: by its own stamps, else by the changes of its value under a load.
 
-    Parameters as :func:`measure_reads`.
+    Parameters as :func:`measure_reads`; ``channel`` is whose value, None: the first power.
 
     Raises DeclinedError: it cannot be told.
     Raises TargetError, BackendUnavailableError: the target cannot be opened.
     """
     with _source(target, options, clock) as source:
-        stated = next((c.refresh_s for c in source.channels if c.measures_energy and c.refresh_s), None)
+        direct = [c for c in source.channels if c.derivation is Derivation.DIRECT]
+        registers = [] if source.traits.streaming else [c for c in direct if c.measures_energy]
+        chosen = chosen_column(direct, channel, target) if channel is not None or len(registers) > 1 else None
+        stated = {c.name: c.refresh_s for c in source.channels if c.measures_energy and c.refresh_s}
         source.read()
         if source.traits.timestamps is Timestamps.DEVICE_UPDATE:
             progress(f"reading the stamps of {target} for {seconds:g} s")
-            return Updates("", *_stamped(source, seconds, clock), stated)
-    live = Recorder(seconds, clock=clock, progress=progress).alone(target, options)
+            stamped = _stamped(source, chosen, seconds, clock)
+            if stamped is not None:
+                whose = next(iter(stated), "") if chosen is None else direct[chosen].name
+                return Updates("", *stamped, stated.get(whose))
+            progress(f"{target} renews its registers at different times, and stamps all of them")
+    live = Recorder(seconds, channel=channel, clock=clock, progress=progress).alone(target, options)
     found = estimate_updates(live.polls.t_s, live.polls.watts)
-    return Updates(live.channel, found.period_s, None, stated, found.seen, found.patterned)
+    return Updates(live.channel, found.period_s, None, stated.get(live.channel), found.seen, found.patterned)
 
 
-def _stamped(source: Source, seconds: float, clock: Clock) -> tuple[Estimate, UpdateInterval]:
+def _stamped(
+    source: Source, column: int | None, seconds: float, clock: Clock
+) -> tuple[Estimate, UpdateInterval] | None:
+    """Return the interval of the stamps; None where they are not those of one column."""
     import threading
 
     never = threading.Event()
     end_ns = clock.now_ns() + round(seconds * NS_PER_S)
-    stamps = []
+    blocks = []
     step_ns = round(min(source.traits.interval_s / 2.0, _STAMPED_POLL_S) * NS_PER_S)
     while (now_ns := clock.now_ns()) < end_ns:
-        stamps.append(source.read().t_ns)
+        blocks.append(source.read())
         clock.wait_until(now_ns + step_ns, never)
-    found = update_interval(np.concatenate(stamps) / NS_PER_S)
+    if column is not None:
+        moved = np.diff(np.concatenate([np.asarray(block.raw, np.float64) for block in blocks]), axis=0) != 0.0
+        if len(moved) and np.mean(moved.any(axis=1) & ~moved[:, column]) > _MOST_OF_OTHERS:
+            return None
+    found = update_interval(np.concatenate([block.t_ns for block in blocks]) / NS_PER_S)
     return found.mean_s.widened(_CRYSTALS * found.mean_s.value), found
 
 

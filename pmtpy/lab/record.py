@@ -180,7 +180,7 @@ class Recorder:
         held.callback(source.close)
         channels = _direct(source, target)
         asked = self.channel if len(given) == 1 or any(c.name == self.channel for c in channels) else None
-        chosen = _chosen(channels, asked, target)
+        chosen = chosen_column(channels, asked, target)
         interval = self.interval_s or _interval(channels[chosen])
         self.progress(
             f"recording {target}, {channels[chosen].name}, for {self.seconds:g} s, every {1e3 * interval:.3g} ms"
@@ -249,8 +249,11 @@ def _direct(source: Source, target: str) -> tuple[Channel, ...]:
     return tuple(c for c in source.channels if c.derivation is Derivation.DIRECT)
 
 
-def _chosen(channels: Sequence[Channel], wanted: str | None, target: str) -> int:
-    """Return the column of the channel to record."""
+def chosen_column(channels: Sequence[Channel], wanted: str | None, target: str) -> int:
+    """Return the column of the channel to record: that which is wanted, else the first power, else the first counter.
+
+    Raises TargetError: there is none.
+    """
     measuring = [(i, c) for i, c in enumerate(channels) if c.measures_energy]
     ranked = [i for kind in (Quantity.POWER, Quantity.ENERGY) for i, c in measuring if c.quantity is kind]
     match = next((i for i in ranked if wanted in {None, channels[i].name}), None)

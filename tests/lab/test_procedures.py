@@ -134,3 +134,22 @@ def test_a_reference_that_is_not_there_is_named_before_anything_is_recorded() ->
     both: dict[str, dict[str, str]] = {"nvml:virtual": {}, "rapl:virtual": {}}
     with pytest.raises(TargetError, match=r"neither nvml:virtual nor rapl:virtual has a channel gpu.nope of power"):
         measure_registers(both, 10.0, channel="gpu.nope", clock=clock)
+
+
+@pytest.mark.parametrize(
+    ("options", "channel", "period_s"),
+    [
+        ({"profile": "rtx3090", "period_ms": "73"}, None, 0.073),
+        ({"profile": "rtx3090", "period_ms": "73"}, "gpu.energy", 0.1),
+        ({"profile": "v100"}, None, 0.02004),
+        ({"total": "instant", "period_ms": "73"}, None, 0.073),
+    ],
+)
+def test_of_several_stamped_registers_the_updates_of_one_are_told(
+    options: dict[str, str], channel: str | None, period_s: float
+) -> None:
+    found = measure_updates("nvml:virtual", options, 10.0, WalkingClock(), channel=channel)
+    assert found.mean_s.contains(period_s)
+    assert found.mean_s.half_width < 0.002 * period_s
+    assert found.stated_s == pytest.approx(period_s, rel=0.003)
+    assert found.channel in {"", channel or "gpu.instant"}
