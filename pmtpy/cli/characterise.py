@@ -6,8 +6,9 @@ import argparse
 import json
 import os
 import sys
+import types
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.results import Characterisation
@@ -140,23 +141,31 @@ def _recorded(path: str, args: argparse.Namespace) -> Found:
 # --- the table ---
 
 
+# How a person is told what the document calls so; what is declined may be any of them, and more.
+_LABELS: Mapping[str, tuple[str, str]] = types.MappingProxyType(
+    {
+        "update_period_ms": ("update period", "ms"),
+        "step.rise_ms": ("step: {kind}, rise", "ms"),
+        "step.delay_ms": ("step: delay", "ms"),
+        "kernel.window_ms": ("kernel: {family}, window", "ms"),
+        "kernel.tau_ms": ("kernel: time constant", "ms"),
+        "kernel.offset_ms": ("kernel: offset", "ms"),
+        "gradient": ("gradient", ""),
+        "intercept_w": ("intercept", "W"),
+    }
+)
+
+
 def page(target: str, found: Characterisation) -> Page:
     """Return what was found for a person."""
     document = found.document()
     made = [Line(f"{target}: {document['channel']}", Kind.HEADING)]
-    step, kernel = document["step"], document["kernel"]
-    rows: list[tuple[str, Any, str]] = [
-        ("update period", document["update_period_ms"], "ms"),
-        (f"step: {step['kind'] or '-'}, rise", step["rise_ms"], "ms"),
-        ("step: delay", step["delay_ms"], "ms"),
-        (f"kernel: {kernel['family']}, window", kernel["window_ms"], "ms"),
-        ("kernel: time constant", kernel["tau_ms"], "ms"),
-        ("kernel: offset", kernel["offset_ms"], "ms"),
-        ("gradient", document["gradient"], ""),
-        ("intercept", document["intercept_w"], "W"),
-    ]
-    width = max(len(name) for name, _, _ in rows)
-    for name, estimate, unit in rows:
+    facts = {"kind": document["step"]["kind"] or "-", "family": document["kernel"]["family"]}
+    rows = {key: (label.format(**facts), unit) for key, (label, unit) in _LABELS.items()}
+    width = max(len(name) for name, _ in rows.values())
+    for key, (name, unit) in rows.items():
+        part, _, inner = key.rpartition(".")
+        estimate = (document[part] if part else document)[inner]
         if estimate is not None and estimate["value"] is None:
             made.append(Line(f"  {name:<{width}}  below {estimate['high']:.4g} {unit}"))
         elif estimate is not None:
@@ -172,5 +181,6 @@ def page(target: str, found: Characterisation) -> Page:
         made.append(Line(text))
     for name, why in document["declined"].items():
         first = why.split(": ")[0]  # "needs the update period: ...", whose own reason stands there already
-        made.append(Line(f"  not determined, {name}: {first if first.startswith('needs the ') else why}", Kind.NOTE))
+        told = rows[name][0] if name in rows else name.replace("_ms", "").replace(".", ": ", 1)
+        made.append(Line(f"  not determined, {told}: {first if first.startswith('needs the ') else why}", Kind.NOTE))
     return made

@@ -66,7 +66,7 @@ def test_a_log_shorter_than_a_second_is_declined(step: Recording, tmp_path: Path
     (tmp_path / "log.csv").write_text("\n".join(_lines(step)[:120]) + "\n")
     code, out, _ = run("characterise", str(tmp_path / "log.csv"), "--load", step.load, "--meter", step.meter)
     assert code == 0
-    assert "not determined, update_period_ms" in out
+    assert "not determined, update period" in out
     assert "95 %" not in out
 
 

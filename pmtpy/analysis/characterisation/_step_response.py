@@ -104,7 +104,6 @@ def fit_step(
     end_s: float,
     *,
     started: bool = True,
-    metered: bool = False,
     fit: KernelFit | None = None,
     early_s: float = 0.0,
 ) -> StepResponse:
@@ -118,8 +117,6 @@ def fit_step(
         The block, on the clock of the updates.
     started : bool
         Whether ``start_s`` is the load's own stamp; else no delay is given.
-    metered : bool
-        Whether the kernel was fitted to a meter: else a slow load is taken for a slow sensor.
     fit : KernelFit, optional
         The kernel of the sensor: a slow rise is called what its odds say.
     early_s : float
@@ -140,8 +137,6 @@ def fit_step(
     blur = [_blur(after.t_s, share, q, noise / (plateau - idle)) for q in (0.1, 0.5, 0.9)]
     spread = max(gap[0], gap[2]) * _TRIANGLE_95 + Z95 * math.hypot(updates.jitter_s, blur[0], blur[2])
     kind, note = _kind(after, at, start_s if started else None, fit)
-    if not metered:
-        note = note or "without a meter the load's own ramp cannot be told from the sensor's"
     delay = float(after.t_s[at[1]] - start_s)
     earliest = delay - math.hypot(0.975 * gap[1], Z95 * blur[1])
     latest = delay + math.hypot(Z95 * updates.jitter_s + 1e-3, early_s, Z95 * blur[1])

@@ -119,11 +119,13 @@ def characterise(
         tied = found.attempt("meter", lambda: _meter_on_host(found, meter, load, updates))
     clock, curve = tied or (None, None)
     fit = found.attempt("kernel", lambda: _kernel(found, updates, load, tied, lattice))
-    step = found.attempt("step", lambda: _step(updates, load, fit, lattice.poll_s, metered=curve is not None))
+    step = found.attempt("step", lambda: _step(updates, load, fit, lattice.poll_s))
     hosted = polls.absolute == load.absolute if load is not None else one_clock
     offset = _offset(found, fit, clock, hosted=hosted)
     transfer = _transfer(found, updates, curve, fit, clock)
     energy = _energies(found, readings, curve, load, (lattice, fit, transfer))
+    if curve is None and (step is not None or fit is not None):
+        found.notes.append("without a meter the load's own ramps count as the sensor's")
     if step is not None and step.note:
         found.notes.append(f"step: {step.note}")
     if step is not None and step.delay_s is None:
@@ -244,14 +246,12 @@ def _met(moving: PowerTrace, fixed: PowerTrace, reach_s: float | None, step_s: f
 # --- the estimators, each with what it needs ---
 
 
-def _step(
-    updates: Updates, load: LoadIntervals | None, fit: KernelFit | None, poll_s: float, *, metered: bool
-) -> StepResponse:
+def _step(updates: Updates, load: LoadIntervals | None, fit: KernelFit | None, poll_s: float) -> StepResponse:
     if load is None:
         start, end = find_block(updates)
         return fit_step(updates, start, end, started=False, fit=fit or _kernel_of_block(updates, start, end))
     block = highest_block(updates, long_blocks(load))
-    return fit_step(updates, *block, metered=metered, fit=fit, early_s=_EARLY_SHARE * poll_s)
+    return fit_step(updates, *block, fit=fit, early_s=_EARLY_SHARE * poll_s)
 
 
 def _kernel_of_block(updates: Updates, start_s: float, end_s: float) -> KernelFit | None:
@@ -289,7 +289,6 @@ def _kernel(
     fit, note = fit_load_kernel(updates, load, lattice.poll_s)
     if note:
         found.notes.append(f"kernel: {note}")
-    found.notes.append("kernel: without a meter the load's own ramps count as the sensor's")
     return fit
 
 

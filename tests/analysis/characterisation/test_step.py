@@ -82,7 +82,7 @@ def test_a_slow_load_is_told_from_a_slow_sensor_by_the_meter() -> None:
     from pmtpy.analysis.signal.trace import Responder
 
     updates = Updates(np.arange(len(u)), u, Responder(meter)(u, 0.1, 0.0), 0.1)
-    found = fit_step(updates, 2.0, 8.0, metered=True, fit=fit_kernel(updates, meter, metered=True))
+    found = fit_step(updates, 2.0, 8.0, fit=fit_kernel(updates, meter, metered=True))
     assert found.kind == SLOW
     assert "the load itself is slow" in found.note
 
@@ -180,7 +180,7 @@ def test_recorded_cards_respond_as_published(  # noqa: PLR0917  (columns of the 
     stamps: Floats = read_stamps(recordings / folder / "timestamps.csv")
     meter = PowerTrace.from_samples(*read_pmd(recordings / folder))
     fit = fit_kernel(updates, meter, metered=True)
-    found = fit_step(updates, *long_block(LoadIntervals.switched(stamps[:-1], stamps[-1])), metered=True, fit=fit)
+    found = fit_step(updates, *long_block(LoadIntervals.switched(stamps[:-1], stamps[-1])), fit=fit)
     assert found.kind == kind
     assert found.rise_s.contains(rise_ms * 1e-3)
     assert found.delay_s is not None
