@@ -8,8 +8,8 @@ import math
 from collections.abc import Callable, Collection, Mapping
 
 from pmtpy.cli.procedure_answer import Answer
-from pmtpy.cli.procedures_live import inner_rate, latency, updates
-from pmtpy.cli.procedures_recorded import against, parts, steadiness, steps, work
+from pmtpy.cli.procedures_live import internal_rate, latency, updates
+from pmtpy.cli.procedures_recorded import agreement, parts, stability, steps, work
 from pmtpy.cli.procedures_registers import registers
 from pmtpy.cli.terminal import show
 from pmtpy.cli.values import count
@@ -105,12 +105,12 @@ def chosen(args: argparse.Namespace) -> Callable[[argparse.Namespace], int] | No
         "latency": latency,
         "updates": updates,
         "parts": parts,
-        "against": against,
+        "against": agreement,
         "steps": steps,
-        "stability": steadiness,
+        "stability": stability,
         "work": work,
     }
-    of_all: dict[str, Callable[[argparse.Namespace], Answer]] = {"internal_rate": inner_rate, "registers": registers}
+    of_all: dict[str, Callable[[argparse.Namespace], Answer]] = {"internal_rate": internal_rate, "registers": registers}
     each = next((procedures[name] for name in procedures if getattr(args, name)), None)
     together = next((of_all[name] for name in of_all if getattr(args, name)), None)
     if each is None and together is None:

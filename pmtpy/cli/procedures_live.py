@@ -6,16 +6,16 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from pmtpy.analysis.procedures.internal_rate import InternalRate, internal_rate
-from pmtpy.analysis.procedures.read_cost import SHOWN_PERCENTILES, ReadCost
+from pmtpy.analysis.procedures.internal_rate import InternalRate, internal_rate_of
+from pmtpy.analysis.procedures.latency import SHOWN_PERCENTILES, Latency
 from pmtpy.cli.page import Kind, Line, Table, note
 from pmtpy.cli.procedure_answer import Answer, progress, recording_of, sensor_of, with_interval
 from pmtpy.errors import TargetError
 from pmtpy.lab.procedures import (
-    measure_pattern,
-    measure_reads,
+    measure_internal_rate,
+    measure_latency,
     measure_updates,
-    recorded_pattern,
+    recorded_internal_rate,
     ways_of,
 )
 from pmtpy.lab.recorded import power_column
@@ -27,10 +27,10 @@ _BAR = 40
 def latency(target: str, args: argparse.Namespace) -> Answer:
     """What one reading costs."""
     target, options = sensor_of(target, args)
-    made: dict[str, ReadCost] = {}
+    made: dict[str, Latency] = {}
     for name, way in ways_of(target).items():
         progress(f"{target}: {args.reads} readings, {name}")
-        made[name] = measure_reads(target, {**options, **way}, args.reads)
+        made[name] = measure_latency(target, {**options, **way}, args.reads)
     page: list[Line | Table] = [Line(f"{target}: what one reading costs", Kind.HEADING)]
     head = ["", "mean", "sd", *(f"{p:g} %" for p in SHOWN_PERCENTILES), "longest", ""]
     rows = [head, *([name, *_microseconds(cost), "us"] for name, cost in made.items())]
@@ -44,12 +44,12 @@ def latency(target: str, args: argparse.Namespace) -> Answer:
     return Answer(document, page)
 
 
-def _microseconds(cost: ReadCost) -> list[str]:
+def _microseconds(cost: Latency) -> list[str]:
     shown = [cost.mean_s, cost.sd_s, *cost.percentiles_s, cost.most_s]
     return [f"{1e6 * value:.2f}" for value in shown]
 
 
-def _histogram(cost: ReadCost) -> list[Line]:
+def _histogram(cost: Latency) -> list[Line]:
     """Bars of the bins that hold more than a two-hundredth of the readings."""
     highest = int(cost.counts.max())
     lines = []
@@ -60,7 +60,7 @@ def _histogram(cost: ReadCost) -> list[Line]:
     return lines
 
 
-def _cost(cost: ReadCost) -> dict[str, Any]:
+def _cost(cost: Latency) -> dict[str, Any]:
     return {
         "reads": cost.reads,
         "mean_us": 1e6 * cost.mean_s,
@@ -115,7 +115,7 @@ def updates(target: str, args: argparse.Namespace) -> Answer:
     return Answer(document, page)
 
 
-def inner_rate(args: argparse.Namespace) -> Answer:
+def internal_rate(args: argparse.Namespace) -> Answer:
     """How often the sensor samples inside."""
     frequencies = args.frequencies
     recorded = [Path(t).is_file() for t in args.targets]
@@ -146,8 +146,8 @@ def _of_recordings(frequencies: list[float], args: argparse.Namespace) -> tuple[
     patterns = []
     for path, hz in zip(args.targets, frequencies, strict=True):
         table = recording_of(path, args)
-        patterns.append(recorded_pattern(table, power_column(table, args.channel, path), hz))
-    return internal_rate(patterns), ", ".join(args.targets)
+        patterns.append(recorded_internal_rate(table, power_column(table, args.channel, path), hz))
+    return internal_rate_of(patterns), ", ".join(args.targets)
 
 
 def _of_sensor(target: str, frequencies: list[float], args: argparse.Namespace) -> tuple[InternalRate, str]:
@@ -156,5 +156,5 @@ def _of_sensor(target: str, frequencies: list[float], args: argparse.Namespace) 
     patterns = []
     for hz in frequencies:
         progress(f"{target}: a load of {hz:g} Hz for {seconds:g} s")
-        patterns.append(measure_pattern(target, options, hz, seconds, channel=args.channel)[0])
-    return internal_rate(patterns), target
+        patterns.append(measure_internal_rate(target, options, hz, seconds, channel=args.channel)[0])
+    return internal_rate_of(patterns), target

@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from pmtpy.analysis.procedures.agreement import Agreement, PolynomialFit, agreement
-from pmtpy.analysis.procedures.stability import stability
+from pmtpy.analysis.procedures.agreement import Agreement, PolynomialFit, agreement_of
+from pmtpy.analysis.procedures.stability import stability_of
 from pmtpy.analysis.procedures.steps import steps_of
 from pmtpy.analysis.procedures.work import join
 from pmtpy.cli.page import Kind, Line, Page, Table, note
 from pmtpy.cli.procedure_answer import Answer, progress, recording_of, sensor_of, with_interval
 from pmtpy.core.channel import TOTAL
 from pmtpy.errors import DeclinedError, TargetError
-from pmtpy.lab.hours import begin_of, measure_blocks, recorded_blocks
 from pmtpy.lab.procedures import (
     Windows,
     energy_curve,
@@ -27,12 +26,13 @@ from pmtpy.lab.procedures import (
     windows_of,
 )
 from pmtpy.lab.recorded import power_column
+from pmtpy.lab.stability import measure_stability, recorded_stability
 from pmtpy.lab.two_clocks import together
-from pmtpy.lab.work_log import read_work_log
+from pmtpy.lab.work_log import begin_of, read_work_log
 from pmtpy.sensor.registry import is_virtual
 
 
-def against(target: str, args: argparse.Namespace) -> Answer:
+def agreement(target: str, args: argparse.Namespace) -> Answer:
     """Mean powers of workloads against a reference."""
     tables = recording_of(target, args), recording_of(args.against, args, beside=target)
     columns = power_column(tables[0], args.channel, target), power_column(tables[1], None, args.against)
@@ -42,7 +42,7 @@ def against(target: str, args: argparse.Namespace) -> Answer:
     windows = windows_of(tables, curves, args.window)
     ends = windows.starts_s, windows.ends_s
     sensor_w, reference_w = (curve.mean_watts(*ends) for curve in curves)
-    found = agreement(sensor_w, reference_w, curves[1].later(*ends))
+    found = agreement_of(sensor_w, reference_w, curves[1].later(*ends))
     page: list[Line | Table] = [
         Line(f"{target} against {args.against}: mean power of workloads ({columns[0][:-2]})", Kind.HEADING)
     ]
@@ -71,7 +71,7 @@ def parts(target: str, args: argparse.Namespace) -> Answer:
     for whole, parts in wholes.items():
         page.append(Line(f"{whole}: {' + '.join(parts)}", Kind.HEADING))
         try:
-            found = agreement(np.sum([watts[part] for part in parts], axis=0), watts[whole])
+            found = agreement_of(np.sum([watts[part] for part in parts], axis=0), watts[whole])
         except DeclinedError as error:
             document["declined"][whole] = str(error)
             page.append(note(str(error)))
@@ -147,20 +147,20 @@ def steps(target: str, args: argparse.Namespace) -> Answer:
     return Answer(document, page)
 
 
-def steadiness(target: str, args: argparse.Namespace) -> Answer:
+def stability(target: str, args: argparse.Namespace) -> Answer:
     """How steady it is over hours."""
     if Path(target).exists():
         table = recording_of(target, args)
-        blocks = recorded_blocks(table, power_column(table, args.channel, target), args.window)
+        blocks = recorded_stability(table, power_column(table, args.channel, target), args.window)
     else:
         target, options = sensor_of(target, args)
         if is_virtual(target):
             progress(f"{target} is virtual: its hours pass in simulated time")
-        blocks = measure_blocks(
+        blocks = measure_stability(
             target, options, total_s=args.duration, every_s=args.every, length_s=args.window, channel=args.channel,
             progress=progress,
         )  # fmt: skip
-    found = stability(*blocks)
+    found = stability_of(*blocks)
     drift = found.drift_w_per_h
     wanders = found.sd_w > 2.0 * found.noise_w
     page: list[Line | Table] = [

@@ -16,8 +16,8 @@ import numpy as np
 
 from pmtpy.analysis.clocking import Polling, estimate_updates
 from pmtpy.analysis.procedures.internal_rate import Pattern, find_pattern
-from pmtpy.analysis.procedures.read_cost import ReadCost, read_cost
-from pmtpy.analysis.procedures.update_interval import UpdateInterval, update_interval
+from pmtpy.analysis.procedures.latency import Latency, latency_of
+from pmtpy.analysis.procedures.updates import UpdateInterval, updates_of
 from pmtpy.analysis.procedures.windows import EnergyCurve, calm_ends, nearest, sparsest
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.core.channel import TOTAL, Derivation, Identity, outermost
@@ -64,7 +64,7 @@ def _source(target: str, options: Mapping[str, str], clock: Clock) -> Iterator[S
         source.close()
 
 
-def measure_reads(target: str, options: Mapping[str, str], reads: int, clock: Clock = HOST_CLOCK) -> ReadCost:
+def measure_latency(target: str, options: Mapping[str, str], reads: int, clock: Clock = HOST_CLOCK) -> Latency:
     """Time readings of a source, one after the other.
 
     Parameters
@@ -87,7 +87,7 @@ def measure_reads(target: str, options: Mapping[str, str], reads: int, clock: Cl
         for i in range(reads):
             source.read_row()
             stamps[i + 1] = clock.now_ns()
-    return read_cost(np.diff(stamps) / NS_PER_S)
+    return latency_of(np.diff(stamps) / NS_PER_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def measure_updates(
 ) -> Updates:
     """Find how often a sensor renews its value: by its own stamps, else by the changes of its value under a load.
 
-    Parameters as :func:`measure_reads`; ``channel`` is whose value, None: the first power.
+    Parameters as :func:`measure_latency`; ``channel`` is whose value, None: the first power.
 
     Raises DeclinedError: it cannot be told.
     Raises TargetError, BackendUnavailableError: the target cannot be opened.
@@ -153,11 +153,11 @@ def _stamped(
         moved = np.diff(np.concatenate([np.asarray(block.raw, np.float64) for block in blocks]), axis=0) != 0.0
         if len(moved) and np.mean(moved.any(axis=1) & ~moved[:, column]) > _MOST_OF_OTHERS:
             return None
-    found = update_interval(np.concatenate([block.t_ns for block in blocks]) / NS_PER_S)
+    found = updates_of(np.concatenate([block.t_ns for block in blocks]) / NS_PER_S)
     return found.mean_s.widened(_CRYSTALS * found.mean_s.value), found
 
 
-def measure_pattern(
+def measure_internal_rate(
     target: str,
     options: Mapping[str, str],
     load_hz: float,
@@ -172,7 +172,7 @@ def measure_pattern(
     Parameters
     ----------
     target, options
-        As :func:`measure_reads`. A virtual device watches the load; a load on real processors is made by all cores
+        As :func:`measure_latency`. A virtual device watches the load; a load on real processors is made by all cores
         but one.
     channel : str, optional
         None: the total, else the first power.
@@ -211,7 +211,7 @@ def measure_pattern(
         return find_pattern(t_s, np.asarray(watts, np.float64), load_hz), sensor.identity
 
 
-def recorded_pattern(table: pd.DataFrame, column: str, load_hz: float) -> Pattern:
+def recorded_internal_rate(table: pd.DataFrame, column: str, load_hz: float) -> Pattern:
     """Find the slow pattern in a recording. Errors as :func:`~pmtpy.analysis.procedures.internal_rate.find_pattern`."""
     return find_pattern(table["elapsed"].to_numpy(np.float64), table[column].to_numpy(np.float64), load_hz)
 

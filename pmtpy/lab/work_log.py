@@ -17,12 +17,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pmtpy.analysis.procedures.work import MIXED
 from pmtpy.core.rows import Floats
-from pmtpy.errors import FileFormatError
+from pmtpy.errors import FileFormatError, TargetError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _UNIX_FROM_S = 1e9  # a smaller time counts from the beginning of the job
 _KIB, _GB = 1024.0, 1e9
@@ -237,3 +241,23 @@ def _notes(entries: _Entries, same: int) -> list[str]:
     if not entries.rates and len(amounts) >= _MIN_AMOUNTS and all(a < b for a, b in pairwise(amounts)):
         notes.append("amounts rise from each entry to the next: asked for is what was done since the one before")
     return notes
+
+
+def begin_of(table: pd.DataFrame, label: str | None, *, absolute: bool) -> float:
+    """Return what is added to a log's times: 0 for Unix time, else when the work began by the recording's elapsed time.
+
+    Raises TargetError: there is no such marker, or one is given although the log tells Unix time.
+    """
+    if absolute:
+        if label is not None:
+            msg = "the log has Unix times already: leave --begin out"
+            raise TargetError(msg)
+        return 0.0
+    if label is None:
+        return 0.0
+    marks = table["marker"].fillna("").astype(str).str.split(";")
+    rows = [i for i, labels in enumerate(marks) if label in labels]
+    if not rows:
+        msg = f"the recording has no marker {label!r}"
+        raise TargetError(msg)
+    return float(table["elapsed"].iloc[rows[0]])

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pmtpy.analysis.procedures.stability import stability
+from pmtpy.analysis.procedures.stability import stability_of
 from pmtpy.analysis.procedures.steps import steps_of
 from pmtpy.cli import main
 from pmtpy.errors import DeclinedError, FileFormatError
-from pmtpy.lab.hours import measure_blocks
+from pmtpy.lab.stability import measure_stability
 from pmtpy.lab.work_log import read_work_log
 
 HZ = 20_000.0
@@ -108,11 +108,11 @@ def test_without_levels_there_are_no_steps(watts: Any) -> None:
 
 
 def test_fifty_hours_of_a_powersensor3_pass_in_simulated_time() -> None:
-    blocks = measure_blocks(
+    blocks = measure_stability(
         "powersensor3:virtual", {"load": "constant:90", "pairs": "1"}, total_s=50 * 3600.0, every_s=2.5 * 3600.0,
         length_s=0.2, channel=None,
     )  # fmt: skip
-    found = stability(*blocks)
+    found = stability_of(*blocks)
     assert found.hours == pytest.approx(50.0)
     assert found.blocks == 21
     assert found.mean_w == pytest.approx(90.0, abs=0.5)
@@ -142,7 +142,7 @@ def test_a_drift_is_told_from_noise_also_where_the_wall_clock_was_set(
 
 def test_the_rounding_of_unix_seconds_is_no_drift() -> None:
     at_s, lengths = np.linspace(1.7e9, 1.7e9 + 19.0, 20), np.linspace(0.0, 2e-7, 20)  # which end in another bit
-    found = stability(at_s, np.full(20, 50.0) * (1.0 + lengths), np.zeros(20), np.full(20, 100.0))
+    found = stability_of(at_s, np.full(20, 50.0) * (1.0 + lengths), np.zeros(20), np.full(20, 100.0))
     assert found.drift_w_per_h.contains(0.0)
 
 
@@ -157,7 +157,7 @@ def test_a_wander_is_no_drift(memory_s: float) -> None:
         for step in steps:
             wander.append(keep * wander[-1] + step)
         means = 100.0 + np.array(wander[1:]) + rng.normal(0.0, 0.02, 60)
-        drift = stability(t, means, np.full(60, 0.3), np.full(60, 200.0)).drift_w_per_h
+        drift = stability_of(t, means, np.full(60, 0.3), np.full(60, 200.0)).drift_w_per_h
         held += drift.contains(0.0)
         assert drift.half_width < 0.5
     assert held >= 10

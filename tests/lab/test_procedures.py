@@ -10,15 +10,15 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from pmtpy.analysis.procedures.agreement import agreement
-from pmtpy.analysis.procedures.internal_rate import internal_rate
+from pmtpy.analysis.procedures.agreement import agreement_of
+from pmtpy.analysis.procedures.internal_rate import internal_rate_of
 from pmtpy.backends import occ
 from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.load import Table
 from pmtpy.emulators.occ import EmulatedOcc, sensors_of
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import TargetError
-from pmtpy.lab.procedures import measure_pattern, measure_updates, parts_of
+from pmtpy.lab.procedures import measure_internal_rate, measure_updates, parts_of
 from pmtpy.lab.registers import measure_registers
 from pmtpy.sensor.sensor import Sensor
 from tests.support.worlds import WalkingClock
@@ -42,8 +42,10 @@ class _Driven(ManualClock):
 
 
 def test_a_virtual_occ_samples_as_often_as_that_of_the_study() -> None:
-    patterns = [measure_pattern("occ:virtual", {}, hz, 6.0, clock=_Driven())[0] for hz in (1994.0, 1995.0, 1997.0)]
-    found = internal_rate(patterns)
+    patterns = [
+        measure_internal_rate("occ:virtual", {}, hz, 6.0, clock=_Driven())[0] for hz in (1994.0, 1995.0, 1997.0)
+    ]
+    found = internal_rate_of(patterns)
     assert found.hz.contains(TICKS_HZ)
     assert found.hz.value == pytest.approx(TICKS_HZ, rel=1e-5)
 
@@ -92,14 +94,14 @@ def test_a_virtual_occ_agrees_with_supply_and_parts_as_in_the_study(tmp_path: Pa
     off = (watts - 650.0) / 250.0
     scatter_w = 2.13 * rng.permutation([NormalDist().inv_cdf((i + 0.5) / 77) for i in range(77)])
     supply = 650.0 / 0.77 + 325.0 * off + 10.5 * (off**2 - 1 / 3) + scatter_w
-    found = agreement(system, supply)
+    found = agreement_of(system, supply)
     assert found.ratio == pytest.approx(0.77, rel=0.01)
     for fit, percent, mae_w in ((found.linear, 0.4, 3.2), (found.quadratic, 0.2, 1.7)):
         assert fit is not None
         assert fit.mape_percent.contains(percent), fit
         assert fit.mae_w.contains(mae_w), fit
         assert fit.mape_percent.half_width < 0.1
-    found = agreement(shown[:, [names.index(name) for name in parts_names]].sum(axis=1), system)
+    found = agreement_of(shown[:, [names.index(name) for name in parts_names]].sum(axis=1), system)
     assert found.mape_percent.contains(3.8), found.mape_percent
 
 

@@ -44,7 +44,7 @@ class Agreement:
     declined: Mapping[str, str]  # why what is None is
 
 
-def agreement(sensor_w: Floats, reference_w: Floats, later_w_per_s: Floats | None = None) -> Agreement:
+def agreement_of(sensor_w: Floats, reference_w: Floats, later_w_per_s: Floats | None = None) -> Agreement:
     """Compare mean powers of workloads.
 
     Parameters

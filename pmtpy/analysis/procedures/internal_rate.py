@@ -125,7 +125,7 @@ def _error(t: Floats, w: Floats, hz: float) -> float:
     return math.sqrt(variance * min(memory, len(t) / 4.0) / float(own @ own))
 
 
-def internal_rate(patterns: Sequence[Pattern]) -> InternalRate:
+def internal_rate_of(patterns: Sequence[Pattern]) -> InternalRate:
     """Find the one rate that makes all patterns.
 
     Parameters

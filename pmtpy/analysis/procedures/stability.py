@@ -37,7 +37,7 @@ class Stability:
     drift_w_per_h: Estimate  # slope of the means
 
 
-def stability(at_s: Floats, means_w: Floats, sds_w: Floats, readings: Floats) -> Stability:
+def stability_of(at_s: Floats, means_w: Floats, sds_w: Floats, readings: Floats) -> Stability:
     """Judge the means of blocks of readings at a constant load.
 
     Parameters

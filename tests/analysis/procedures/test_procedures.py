@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pmtpy.analysis.procedures.agreement import agreement
-from pmtpy.analysis.procedures.internal_rate import InternalRate, find_pattern, internal_rate
-from pmtpy.analysis.procedures.read_cost import read_cost
-from pmtpy.analysis.procedures.update_interval import update_interval
+from pmtpy.analysis.procedures.agreement import agreement_of
+from pmtpy.analysis.procedures.internal_rate import InternalRate, find_pattern, internal_rate_of
+from pmtpy.analysis.procedures.latency import latency_of
+from pmtpy.analysis.procedures.updates import updates_of
 from pmtpy.analysis.procedures.windows import EnergyCurve, calm_ends
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
@@ -27,7 +27,7 @@ def _shown(load_hz: float, rate_hz: float, seconds: float, rng: np.random.Genera
 
 
 def _rate(rate_hz: float, loads_hz: tuple[float, ...], rng: np.random.Generator, seconds: float = 20.0) -> InternalRate:
-    return internal_rate([find_pattern(*_shown(hz, rate_hz, seconds, rng), hz) for hz in loads_hz])
+    return internal_rate_of([find_pattern(*_shown(hz, rate_hz, seconds, rng), hz) for hz in loads_hz])
 
 
 def test_the_pattern_of_many_readings_is_found_in_one_look() -> None:
@@ -69,10 +69,10 @@ def test_what_has_no_pattern_or_no_one_rate_is_declined() -> None:
         find_pattern(*_shown(1996.0, 1996.04, 20.0, rng), 1996.0)
     patterns = [find_pattern(*_shown(hz, STUDY_HZ, 20.0, rng), hz) for hz in (1995.0, 1996.0)]
     with pytest.raises(DeclinedError, match="three"):
-        internal_rate(patterns)
+        internal_rate_of(patterns)
     stranger = find_pattern(*_shown(1997.0, 1999.2, 20.0, rng), 1997.0)
     with pytest.raises(DeclinedError, match="no one rate"):
-        internal_rate([*patterns, stranger])
+        internal_rate_of([*patterns, stranger])
 
 
 @pytest.mark.parametrize("walk_s", [0.0, 1e-5, 3e-4])
@@ -85,7 +85,7 @@ def test_the_update_interval_is_held(walk_s: float, scatter_s: float) -> None:
         t = 0.04008 * k + np.cumsum(rng.normal(0.0, walk_s, 500)) + rng.normal(0.0, scatter_s, 500)
         seen = rng.uniform(size=500) > 0.03
         seen[[0, -1]] = True
-        found = update_interval(np.asarray(t[seen], np.float64))
+        found = updates_of(np.asarray(t[seen], np.float64))
         held += found.mean_s.contains(0.04008)
         assert found.unseen == 500 - int(seen.sum())
     assert held >= 51
@@ -93,12 +93,12 @@ def test_the_update_interval_is_held(walk_s: float, scatter_s: float) -> None:
 
 def test_updates_that_are_too_few_are_declined() -> None:
     with pytest.raises(DeclinedError, match="too few"):
-        update_interval(np.asarray(np.arange(5) * 0.04, np.float64))
+        updates_of(np.asarray(np.arange(5) * 0.04, np.float64))
 
 
 def test_what_a_reading_costs_is_a_distribution() -> None:
     durations = np.concatenate([np.full(990, 4e-6), np.full(10, 1e-3)])
-    found = read_cost(durations)
+    found = latency_of(durations)
     assert found.reads == found.counts.sum() == 1000
     assert found.mean_s == pytest.approx(durations.mean())
     assert found.percentiles_s[2] == pytest.approx(4e-6)
@@ -106,13 +106,13 @@ def test_what_a_reading_costs_is_a_distribution() -> None:
     assert found.edges_s[0] <= 4e-6
     assert found.edges_s[-1] > 1e-3
     with pytest.raises(DeclinedError, match="100"):
-        read_cost(durations[:50])
+        latency_of(durations[:50])
 
 
 def test_agreement_finds_the_curve_that_was_put_in() -> None:
     sensor = np.linspace(60.0, 400.0, 40)
     reference = 12.0 + 1.25 * sensor + 2e-4 * sensor**2
-    found = agreement(sensor, reference)
+    found = agreement_of(sensor, reference)
     assert found.linear is not None
     assert found.quadratic is not None
     values = [c.value for c in found.quadratic.coefficients]
@@ -122,7 +122,7 @@ def test_agreement_finds_the_curve_that_was_put_in() -> None:
     assert found.ratio == pytest.approx(sensor.mean() / reference.mean())
     assert found.mae_w.value == pytest.approx(np.mean(reference - sensor))
     with pytest.raises(DeclinedError, match="5 needed"):
-        agreement(sensor[:4], reference[:4])
+        agreement_of(sensor[:4], reference[:4])
 
 
 def _curve(t: Floats, starts: Floats, levels: Floats) -> EnergyCurve:
@@ -143,7 +143,7 @@ def test_a_row_that_a_change_of_the_load_cuts_is_not_in_the_line(late_s: float) 
     nominal = np.arange(3.0, 117.0)
     ends = calm_ends([sensor, reference], nominal - 0.25, nominal + 0.25, nominal)
     shown, true = (curve.mean_watts(ends[:-1], ends[1:]) for curve in (sensor, reference))
-    line = agreement(shown, true, reference.later(ends[:-1], ends[1:])).linear
+    line = agreement_of(shown, true, reference.later(ends[:-1], ends[1:])).linear
     assert line is not None
     assert line.coefficients[1].contains(1.0 / 0.95)
     assert line.coefficients[1].value == pytest.approx(1.0 / 0.95, rel=3e-4)
@@ -152,12 +152,12 @@ def test_a_row_that_a_change_of_the_load_cuts_is_not_in_the_line(late_s: float) 
 def test_a_line_needs_workloads_that_differ() -> None:
     rng = np.random.default_rng(3)
     for reference in (100.0 + rng.normal(0.0, 0.1, 40), 100.0 + np.cumsum(rng.normal(0.0, 0.1, 40))):
-        found = agreement(np.asarray(97.0 + rng.normal(0.0, 0.1, 40), np.float64), np.asarray(reference, np.float64))
+        found = agreement_of(np.asarray(97.0 + rng.normal(0.0, 0.1, 40), np.float64), np.asarray(reference, np.float64))
         assert found.linear is None
         assert found.quadratic is None
         assert "(rms), by which a slope is" in found.declined["linear"]
         assert found.ratio == pytest.approx(0.97, abs=0.01)
-    assert agreement(np.full(9, 50.0), np.full(9, 51.0)).linear is None
+    assert agreement_of(np.full(9, 50.0), np.full(9, 51.0)).linear is None
 
 
 def test_a_slope_is_held_whichever_of_the_two_scatters() -> None:
@@ -166,7 +166,7 @@ def test_a_slope_is_held_whichever_of_the_two_scatters() -> None:
         for _ in range(40):
             truth = rng.uniform(50.0, 300.0, 60)
             shown = truth + rng.normal(0.0, sensor_w, 60), 5.0 + 1.1 * truth + rng.normal(0.0, reference_w, 60)
-            line = agreement(*(np.asarray(w, np.float64) for w in shown)).linear
+            line = agreement_of(*(np.asarray(w, np.float64) for w in shown)).linear
             held += line is not None and line.coefficients[1].contains(1.1)
     assert 108 <= held <= 120  # 95 % of 120, or more: which of the two scatters nobody told
 
@@ -175,7 +175,7 @@ def test_coefficients_and_mean_errors_lie_in_their_intervals() -> None:
     rng, held, mean_w = np.random.default_rng(5), np.zeros(2), 1.5 * np.sqrt(2.0 / np.pi)
     sensor = np.linspace(60.0, 400.0, 25)
     for _ in range(200):
-        found = agreement(sensor, 12.0 + 1.25 * sensor + rng.normal(0.0, 1.5, 25))
+        found = agreement_of(sensor, 12.0 + 1.25 * sensor + rng.normal(0.0, 1.5, 25))
         assert found.linear is not None
         held += found.linear.coefficients[1].contains(1.25), found.linear.mae_w.contains(mean_w)
     assert np.all((held >= 180) & (held <= 199)), held

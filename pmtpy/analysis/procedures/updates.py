@@ -27,7 +27,7 @@ class UpdateInterval:
     percentiles_s: Floats
 
 
-def update_interval(t_s: Floats) -> UpdateInterval:
+def updates_of(t_s: Floats) -> UpdateInterval:
     """Find the mean interval of updates from the stamps of the sensor itself.
 
     Updates are a clock ``t = phase + k period`` whose stamps scatter independently and whose phase walks. Over ``m``

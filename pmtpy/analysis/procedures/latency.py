@@ -15,7 +15,7 @@ _BINS_PER_OCTAVE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class ReadCost:
+class Latency:
     """How long readings take."""
 
     reads: int
@@ -29,7 +29,7 @@ class ReadCost:
     counts: Ints  # shape (n,)
 
 
-def read_cost(durations_s: Floats) -> ReadCost:
+def latency_of(durations_s: Floats) -> Latency:
     """Summarise how long readings took.
 
     Parameters
@@ -48,7 +48,7 @@ def read_cost(durations_s: Floats) -> ReadCost:
     high = np.ceil(_BINS_PER_OCTAVE * np.log2(d.max()) + 1e-9)
     edges = np.asarray(2.0 ** (np.arange(low, high + 1.5) / _BINS_PER_OCTAVE), np.float64)
     counts, _ = np.histogram(d, edges)
-    return ReadCost(
+    return Latency(
         len(d),
         float(d.mean()),
         float(d.std(ddof=1)),

@@ -1,4 +1,4 @@
-"""Blocks of readings over hours, from a recording or a sensor; and where in a recording an application began."""
+"""Blocks of readings over hours, from a recording or a sensor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FEWEST_READINGS = 2
 _STEP_S = 0.1
 
 
-def recorded_blocks(table: pd.DataFrame, column: str, length_s: float) -> Blocks:
+def recorded_stability(table: pd.DataFrame, column: str, length_s: float) -> Blocks:
     """Cut a recording into blocks; a block with lost rows or unknown powers has no mean."""
     t, w = table["elapsed"].to_numpy(np.float64), table[column].to_numpy(np.float64)
     lost = table["lost"].to_numpy(np.float64) > 0
@@ -38,7 +38,7 @@ def recorded_blocks(table: pd.DataFrame, column: str, length_s: float) -> Blocks
     return _columns(rows)
 
 
-def measure_blocks(
+def measure_stability(
     target: str,
     options: Mapping[str, str],
     *,
@@ -101,23 +101,3 @@ def _wait(clock: Clock, driven: ManualClock | None, until_ns: int) -> None:
 def _columns(rows: Sequence[tuple[float, float, float, float]]) -> Blocks:
     made = np.array(rows, np.float64).reshape(-1, 4)
     return made[:, 0], made[:, 1], made[:, 2], made[:, 3]
-
-
-def begin_of(table: pd.DataFrame, label: str | None, *, absolute: bool) -> float:
-    """Return what is added to a log's times: 0 for Unix time, else when the work began by the recording's elapsed time.
-
-    Raises TargetError: there is no such marker, or one is given although the log tells Unix time.
-    """
-    if absolute:
-        if label is not None:
-            msg = "the log has Unix times already: leave --begin out"
-            raise TargetError(msg)
-        return 0.0
-    if label is None:
-        return 0.0
-    marks = table["marker"].fillna("").astype(str).str.split(";")
-    rows = [i for i, labels in enumerate(marks) if label in labels]
-    if not rows:
-        msg = f"the recording has no marker {label!r}"
-        raise TargetError(msg)
-    return float(table["elapsed"].iloc[rows[0]])
