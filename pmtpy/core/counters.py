@@ -22,6 +22,7 @@ _HOLD_S = 1.0  # how long a counter of unknown refresh may rest before its power
 # A counter of a powered part rests for as many refresh periods before the rest is doubted; for as many of its usual
 # rests, where it has shown that it is slower than stated.
 _DOUBTED_REFRESHES, _DOUBTED_RESTS = 16, 3
+_SURELY_SHORTER = 0.9  # of the stated refresh: registers are not renewed more evenly than to a tenth
 
 
 def increment(new: float, old: float, channel: Channel, seconds: float, rest_s: float = 0.0) -> float | None:
@@ -71,15 +72,16 @@ class Counter:
     """
 
     __slots__ = (
-        "_before_ns", "_begun", "_dead", "_pace_ns", "channel", "column", "columns", "doubt", "hold_ns", "moved_ns",
-        "odd", "old", "quick_ns", "refresh_ns", "scale", "transform", "watts",
+        "_before_ns", "_begun", "_dead", "_pace_ns", "_refresh_ns", "_run", "channel", "column", "columns", "doubt",
+        "hold_ns", "moved_ns", "odd", "old", "quick_ns", "refresh_ns", "scale", "transform", "watts",
     )  # fmt: skip
 
     def __init__(self, channel: Channel, column: int, transform: Transform | None) -> None:
         self.channel, self.column, self.transform = channel, column, transform
         self.columns = frozenset({column})
         self.scale = channel.scale
-        self.refresh_ns = int(1e9 * (channel.refresh_s or 0.0))
+        self.refresh_ns = self._refresh_ns = int(1e9 * (channel.refresh_s or 0.0))  # as stated, and as was seen
+        self._run = 0, 0, -1  # moves that follow each other: the row before the first, how many, the last one
         self.hold_ns = 2 * self.refresh_ns or int(1e9 * _HOLD_S)
         self.quick_ns = math.inf
         if channel.least_watts > 0:
@@ -94,6 +96,21 @@ class Counter:
         began_ns, first = self._begun
         counts, passed_s = self.old - first, (self.moved_ns - began_ns) * 1e-9
         return max(0.0, counts * self.scale / passed_s) if passed_s > 0.0 else math.nan
+
+    def used_in_ns(self, t_ns: int, dt_ns: int) -> int:
+        """Return the time in which what moved at ``t_ns``, ``dt_ns`` after the row before, was used.
+
+        What moves in one refresh was used in one refresh, however soon after the last row it is seen. That is the
+        stated one, unless moves prove it shorter: if ``n`` came within ``T`` it is at most ``T / (n - 1)``, and likely
+        about ``T / n``, or less than the time between rows.
+        """
+        begin_ns, moves, last_ns = self._run
+        if last_ns != self.moved_ns:
+            begin_ns, moves = t_ns - dt_ns, 0
+        self._run = begin_ns, moves + 1, t_ns
+        if t_ns - begin_ns < _SURELY_SHORTER * self.refresh_ns * moves:
+            self._refresh_ns = (t_ns - begin_ns) // (moves + 1)
+        return max(t_ns - self.moved_ns, self._refresh_ns)
 
     def _begin(self, t_ns: int) -> None:
         self.moved_ns = t_ns
@@ -139,8 +156,7 @@ class Counter:
         if self.transform is not None:
             joules = float(self.transform(np.array([joules / (dt_ns * 1e-9)]))[0]) * dt_ns * 1e-9
         dead, self._dead = self._dead, False
-        # What moved in one refresh was used in one refresh, however soon after the last row it was seen.
-        self.watts = math.nan if dead else joules / (max(t_ns - self.moved_ns, self.refresh_ns) * 1e-9)
+        self.watts = math.nan if dead else joules / (self.used_in_ns(t_ns, dt_ns) * 1e-9)
         self.moved_ns, self._pace_ns, self._before_ns = t_ns, max(self._before_ns, rested_ns), rested_ns
         self.odd = self._pace_ns > self.quick_ns
         return (0.0, dt_ns) if dead else (joules, 0)

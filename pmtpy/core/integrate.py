@@ -199,8 +199,8 @@ class Integrator:
                 if rest_ns > hold_ns and not watts[out] <= scale / (rest_ns * 1e-9):
                     watts[out] = counter.watts = scale / (rest_ns * 1e-9)
             elif 0 < grown * scale <= max_watts * (rest_ns * 1e-9 + slack_s) + scale:
+                span_ns = rest_ns if rest_ns > refresh_ns else counter.used_in_ns(t_ns, dt_ns)
                 counter.old, counter.moved_ns = counts[column], t_ns
-                span_ns = rest_ns if rest_ns > refresh_ns else refresh_ns  # noqa: FURB136  (a call is slow)
                 joules[out] += grown * scale
                 watts[out] = counter.watts = grown * scale / (span_ns * 1e-9)
             else:

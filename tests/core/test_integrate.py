@@ -229,17 +229,33 @@ def test_without_a_known_total_the_total_is_no_number() -> None:
     assert frame.joules[-1, 1] == 5.0
 
 
-@given(st.lists(st.integers(100_000, 90_000_000), min_size=2, max_size=60))
-def test_a_slow_counter_read_at_any_instants_never_shows_twice_its_power_and_more(steps: list[int]) -> None:
+@given(steps=st.lists(st.integers(100_000, 90_000_000), min_size=2, max_size=60), period_ms=st.integers(1, 40))
+def test_a_slow_counter_read_at_any_instants_never_shows_twice_its_power_and_more(
+    steps: list[int], period_ms: int
+) -> None:
     slow = Channel("c", Quantity.ENERGY, scale=1e-6, domain="host", refresh_s=0.04)
     integrator = Integrator(Layout((slow,)))
-    t_ns = 0
+    t_ns, period_ns = 0, period_ms * 1_000_000
     for step in steps:
         t_ns += step
         # 100 W, shown as of the last refresh: two refreshes seen within little more than one are the worst.
-        point = integrator.advance(Row(t_ns, [t_ns // 40_000_000 * 4e6]))
+        point = integrator.advance(Row(t_ns, [t_ns // period_ns * (0.1 * period_ns)]))
         assert isinstance(point, Point)
         assert not point.watts[1] > 200.0 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("period_ms", "read_ms"), [(1, 2), (10, 20), (10, 50), (10, 80), (40, 50), (100, 50)])
+def test_the_power_of_a_counter_that_moves_more_often_than_stated_is_what_it_counts(
+    period_ms: int, read_ms: int
+) -> None:
+    channel = Channel("c", Quantity.ENERGY, scale=1e-3, domain="gpu", refresh_s=0.1)
+    integrator, rng = Integrator(Layout((channel,))), np.random.default_rng(3)
+    read = 1e9 + read_ms * (1e6 * np.arange(400) + rng.uniform(0.0, 2e5, 400))
+    points = [integrator.advance(Row(t, [t // (period_ms * 1_000_000) * 60.0 * period_ms])) for t in read.astype(int)]
+    watts = np.array([p.watts[1] for p in points if isinstance(p, Point)])[10:]  # three to nine moves in a row prove it
+    if period_ms < 2 * read_ms:
+        assert np.mean(watts) == pytest.approx(60.0, rel=0.1)
+    assert np.all(abs(watts - 60.0) <= 60.0 * max(period_ms, 0.2 * read_ms) / read_ms)
 
 
 def test_a_lost_row_does_not_uncover_a_total_that_a_counter_makes() -> None:

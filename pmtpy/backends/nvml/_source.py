@@ -238,8 +238,14 @@ class RegisterSource(NvmlSource):
         self._rows += 1
         self._older += t_ns < before - _OLDER_NS
         if self._stamped:
-            self._rows_bear(Timestamps.DEVICE_UPDATE if self._older > self._rows / 2 else Timestamps.DEVICE_READ)
+            dated = self._older > self._rows / 2 and not self._counted_unseen()
+            self._rows_bear(Timestamps.DEVICE_UPDATE if dated else Timestamps.DEVICE_READ)
         return t_ns
+
+    def _counted_unseen(self) -> bool:
+        """Whether the counter moves between two readings: of a row at an earlier instant nobody knows its count."""
+        i = self._counter
+        return i is not None and (self.channels[i].refresh_s or math.inf) < self.traits.interval_s
 
 
 def _scope(register: Register) -> str:

@@ -17,7 +17,7 @@ from pmtpy.backends.nvml.facts import Kind
 from pmtpy.core.channel import outermost
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.integrate import Integrator
-from pmtpy.core.rows import Layout
+from pmtpy.core.rows import Frame, Layout
 from pmtpy.core.source import Source, Timestamps
 from pmtpy.emulators.nvml import BOARDS, VirtualGpu, make_gpu, open_virtual
 from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
@@ -218,6 +218,23 @@ def test_registers_that_were_renewed_apart_between_two_polls_have_a_row_each() -
             assert min(phase_ms, 100.0 - phase_ms) == pytest.approx(0.0, abs=0.01)
         last = raw
     assert len(rows) > 100  # two for each period
+
+
+@pytest.mark.parametrize("counter_ms", [1.0, 10.0, 30.0])
+def test_of_a_counter_that_moves_between_two_polls_every_row_shows_its_power(counter_ms: float) -> None:
+    clock = ManualClock()
+    source = open_virtual("virtual", clock=clock, load="constant:60", counter_ms=counter_ms)
+    integrator = Integrator(Layout(source.channels))
+    watts: list[float] = []
+    for _ in range(100):
+        clock.advance(0.0437)
+        frame = integrator.advance(source.read())
+        watts += frame.watts[:, 0].tolist() if isinstance(frame, Frame) else []
+    source.close()
+    settled = watts[10:]  # it is known by then how old stamps are
+    assert sum(settled) / len(settled) == pytest.approx(60.0, rel=0.02)
+    # A row is dated by the newest register: the counter's move may have been up to a renewal before.
+    assert settled == pytest.approx([60.0] * len(settled), rel=counter_ms / 43.7)
 
 
 def test_stamps_of_another_clock_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
