@@ -17,22 +17,19 @@ import numpy as np
 
 from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.results import Characterisation, Series
-from pmtpy.analysis.correction.energy import held_polls
 from pmtpy.analysis.procedures.certificate import (
     Level,
     Line,
     Trials,
     late_s,
     line_through,
-    mean_shown,
     settled,
     trials_of,
 )
-from pmtpy.core.channel import Channel, Identity, Quantity
+from pmtpy.core.channel import Channel, Identity, Quantity, outermost
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.presentation import number_or_none
-from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError, TargetError
 from pmtpy.lab._reference import NOTHING, Reference, of_meter, of_world
 from pmtpy.lab.certify_plan import Plan, Scheme
@@ -84,10 +81,17 @@ class Certificate:
         }
 
     def profiled(self) -> dict[str, Any]:
-        """Return the characterisation, with gain and offset by the steady levels where nothing else told them."""
-        document = self.found.document()
-        if document["gradient"] is None and self.line is not None:
-            document |= {"gradient": self.line.gain.as_dict(), "intercept_w": self.line.offset_w.as_dict()}
+        """Return the characterisation, with gain and offset by the steady levels where these are known.
+
+        Those of the characterisation do not say how well the meter itself is calibrated.
+        """
+        document, line = self.found.document(), self.line
+        if line is not None:
+            document |= {
+                "gradient": line.gain.as_dict(),
+                "intercept_w": line.offset_w.as_dict(),
+                "level": {"at_w": line.level_at_w, "u": line.level_u},
+            }
         return document
 
 
@@ -161,16 +165,18 @@ def judge(
     """Judge what was recorded under a scheme; errors as of :func:`certify`."""
     t, watts, about = polls.t_s, polls.watts(polls.chosen), polls.channels[polls.chosen]
     scheme = scheme.met(polls.edges_s)
-    known = len(polls.edges_s) and polls.identity.virtual
+    known = len(polls.edges_s) and polls.identity.virtual and _shows_all(polls)
     reference = meter or (of_world(polls.edges_s, scheme.shares) if known else NOTHING)
     first = t <= scheme.response_s
     edges = polls.edges_s[polls.edges_s < scheme.response_s]
     load = LoadIntervals.switched(edges[: len(edges) // 2 * 2])
     beside = _until(reference.curve, scheme.response_s)
     found = characterise(about.name, Series(t[first], watts[first]), load=load, meter=beside)
-    levels, no_line = _levels(t, watts, scheme, _settles_s(found, about), reference)
+    levels, no_line = _levels(polls, scheme, _settles_s(found, about), reference)
     line, no_line = (None, no_line) if no_line else _tried(lambda: line_through(levels))
-    trials, no_trials = _tried(lambda: _trials(polls, scheme, levels, _lag_s(found)))
+    trials, no_trials = _tried(
+        lambda: _trials(polls, scheme, levels, _lag_s(found, counter=about.quantity is Quantity.ENERGY))
+    )
     if found.lattice is None and found.kernel is None and line is None and trials is None:
         msg = (
             f"{target}: the recording tells nothing of this sensor: {no_line}; {no_trials}; the machine may be too busy"
@@ -198,9 +204,13 @@ def _until(meter: Series | None, end_s: float) -> Series | None:
     return Series(meter.t_s[inside], meter.watts[inside], joules=None if meter.joules is None else meter.joules[inside])
 
 
-def _levels(
-    t_s: Floats, watts: Floats, scheme: Scheme, settles_s: float, reference: Reference
-) -> tuple[tuple[Level, ...], str]:
+def _shows_all(polls: Polls) -> bool:
+    """Whether the chosen channel shows the whole load of a virtual device, and not that of one of its parts."""
+    domains = [channel.domain for channel in polls.channels if channel.measures_energy]
+    return {domains[i] for i in outermost(domains)} <= {polls.channels[polls.chosen].domain}
+
+
+def _levels(polls: Polls, scheme: Scheme, settles_s: float, reference: Reference) -> tuple[tuple[Level, ...], str]:
     """Return what was shown and what was there on steady levels; and why that tells of no line, if it does not."""
 
     def looked_at(reference: Reference) -> tuple[Level, ...]:
@@ -219,7 +229,7 @@ def _levels(
         for share, begin, end in scheme.levels:
             stretch = settled(begin, end, shown_s=settles_s, there_s=reference.reach_s)
             there = reference.mean(*stretch)
-            shown = mean_shown(t_s, watts, stretch)
+            shown = polls.energy(*stretch) / (stretch[1] - stretch[0])
             levels.append(Level(share, shown, there.watts, there.own_u, there.shared_u))
         return tuple(levels)
 
@@ -246,10 +256,16 @@ def _tried(estimator: Callable[[], Any]) -> tuple[Any, str]:
         return None, str(error)
 
 
-def _lag_s(found: Characterisation) -> float:
-    """How much later held readings show a power: the kernel's lag, and half of the period for which each is held."""
-    held_s = found.lattice.period_s.value / 2.0 if found.lattice is not None else 0.0
-    return held_s + (found.kernel.best.lag_s.value if found.kernel is not None else 0.0)
+def _lag_s(found: Characterisation, *, counter: bool) -> float:
+    """How much later readings show an energy: the kernel's lag, and half of the period for which a power is held.
+
+    The kernel of a counter is that of its mean power from one move to the next, the middle of which is half a period
+    before the count.
+    """
+    half_s = found.lattice.period_s.value / 2.0 if found.lattice is not None else 0.0
+    return (-half_s if counter and found.kernel is not None else half_s) + (
+        found.kernel.best.lag_s.value if found.kernel is not None else 0.0
+    )
 
 
 def _trials(polls: Polls, scheme: Scheme, levels: tuple[Level, ...], lag_s: float) -> Trials:
@@ -261,14 +277,12 @@ def _trials(polls: Polls, scheme: Scheme, levels: tuple[Level, ...], lag_s: floa
         float(np.mean([level.shown_w for level in levels if level.share == share]))
         for share in (0.0, max(level.share for level in levels))
     )
-    t, watts = polls.t_s, polls.watts(polls.chosen)
     load = LoadIntervals.switched(polls.edges_s)
-    known = np.isfinite(watts)
     ratios = []
     for begin, end in scheme.trials:
         expected = rest * (end - begin) + (full - rest) * load.share(begin, end)
-        ratios.append(held_polls(t[known], watts[known], begin + lag_s, end + lag_s) / expected)
-    return trials_of(ratios)
+        ratios.append(polls.energy(begin + lag_s, end + lag_s) / expected)
+    return trials_of(ratios, levels)
 
 
 def _ranges(polls: Polls) -> dict[str, tuple[float, float]]:

@@ -81,15 +81,17 @@ def rulings(
     )
 
 
-def judged(rule: str, demand: str, found: Estimate, unit: str, limits: tuple[float, float]) -> Ruling:
+def judged(
+    rule: str, demand: str, found: Estimate, unit: str, limits: tuple[float, float], *, cure: str = ""
+) -> Ruling:
     """Judge a value by its interval: inside the limits passes, outside fails, across one of them is not decided."""
     low, high = limits
-    text = f"{found.value:.4g} {unit} ({found.low:.4g} to {found.high:.4g})"
+    text = f"{found.value:.4g}{unit and f' {unit}'} ({found.low:.4g} to {found.high:.4g})"
     if low <= found.low and found.high <= high:
         return Ruling(rule, demand, text, passed=True)
     if found.high < low or found.low > high:
         return Ruling(rule, demand, text, passed=False)
-    return Ruling(rule, demand, f"{text}: too uncertain to decide", passed=None)
+    return Ruling(rule, demand, f"{text}: too uncertain to decide{cure and f'; {cure}'}", passed=None)
 
 
 def _not_judged(rule: str, demand: str, why: str) -> Ruling:
@@ -135,10 +137,8 @@ def _linearity(line: Line | None, why: str, rules: Rules) -> Ruling:
     rule, demand = "linearity", f"levels within {rules.linearity:g} % of the span of a straight line"
     if line is None:
         return _not_judged(rule, demand, why)
-    off, doubt = 100.0 * line.deviation, 100.0 * line.deviation_u
-    if abs(off - rules.linearity) < doubt:
-        return Ruling(rule, demand, f"{off:.3g} % at most, +- {doubt:.2g} by the meter: too uncertain to decide", None)
-    return Ruling(rule, demand, f"{off:.3g} % at most (R2 {line.r2:.6f})", passed=off <= rules.linearity)
+    cure = "more --rounds, or a longer --level-time"
+    return judged(rule, demand, line.deviation.scaled(100.0), "% at most", (0.0, rules.linearity), cure=cure)
 
 
 def _gain(line: Line | None, why: str, rules: Rules) -> Ruling:
@@ -153,10 +153,12 @@ def _energies(trials: Trials | None, why: str, rules: Rules) -> tuple[Ruling, Ru
     short = "short loads", f"within {rules.short:g} % of what steady levels make of them"
     if trials is None:
         return _not_judged(*same, why), _not_judged(*short, why)
-    sd, off = 100.0 * trials.sd, 100.0 * (trials.mean - 1.0)
+    off, cure = 100.0 * (trials.mean.value - 1.0), "more --trials"
+    away = Estimate(off, *(100.0 * (end - 1.0) for end in (trials.mean.low, trials.mean.high)))
+    among = f"% in {len(trials.ratios)} trials"
     return (
-        Ruling(*same, f"{sd:.3g} % in {len(trials.ratios)} trials", passed=sd <= rules.repeat),
-        Ruling(*short, f"{off:+.3g} %", passed=abs(off) <= rules.short),
+        judged(*same, trials.sd.scaled(100.0), among, (0.0, rules.repeat), cure=cure),
+        judged(*short, away, "%", (-rules.short, rules.short), cure=cure),
     )
 
 

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pmtpy.analysis.characterisation.registers import counted
 from pmtpy.analysis.characterisation.results import Series
+from pmtpy.analysis.correction.energy import held_polls
 from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
 from pmtpy.core.load_intervals import LoadIntervals
@@ -26,6 +28,7 @@ from pmtpy.sensor.registry import canonical, is_virtual, opener, options_from_te
 _SLOWEST_S, _FASTEST_S = 0.003, 0.0002
 _POLLS_PER_REFRESH = 12.0
 _LEADS_S = (0.0, 3.0, 12.0, 48.0)  # by which the load of a virtual device waits for the sensors, one after the other
+_ROUNDED = 0.1  # of a count: what a scale, or the digits of a recording, leave of it
 _GPUS = {"amdsmi", "nvml"}
 _PROCESSORS = "processors"
 # Options of every opened sensor, of which the register that is characterised knows nothing.
@@ -69,8 +72,33 @@ class Polls:
     def watts(self, column: int) -> Floats:
         """Power of one channel; of a counter the mean between its last two moves."""
         if self.channels[column].quantity is Quantity.ENERGY:
-            return _mean_power(self.t_s, self.values[:, column])
+            return _mean_power(self.t_s, self._joules(column))
         return np.asarray(self.values[:, column], np.float64)
+
+    def energy(self, start_s: float, end_s: float) -> float:
+        """Energy that the chosen channel shows of an interval, joules: of a counter by its moves, else polls are held.
+
+        Raises DeclinedError: the polls do not reach over it, or there is none in it.
+        """
+        if not np.any((self.t_s > start_s) & (self.t_s <= end_s) & np.isfinite(self.values[:, self.chosen])):
+            msg = f"there is no reading from {start_s:.2f} to {end_s:.2f} s: repeat while nothing else runs"
+            raise DeclinedError(msg)
+        if self.channels[self.chosen].quantity is not Quantity.ENERGY:
+            return held_polls(self.t_s, self.watts(self.chosen), start_s, end_s)
+        t, joules = moves_of(self.t_s, self._joules(self.chosen))
+        if len(t) < 2 or start_s < t[0] or end_s > t[-1]:
+            msg = f"the counter does not move over the interval from {start_s:.2f} to {end_s:.2f} s"
+            raise DeclinedError(msg)
+        before, after = np.interp([start_s, end_s], t, joules)
+        return float(after - before)
+
+    def _joules(self, column: int) -> Floats:
+        """Energy that a counter has counted since its first reading; it goes on where the counter began again."""
+        channel, values = self.channels[column], self.values[:, column]
+        known, joules = np.isfinite(values), np.full(len(values), np.nan)
+        counts = whole_counts(values[known] / channel.scale - channel.offset)
+        joules[known] = counted(counts, channel.scale, channel.wrap)[0]
+        return joules
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,12 +322,23 @@ def _poll(sources: Sequence[Source], clock: Clock, length_ns: int, interval_s: f
     return [(np.array(t, np.int64), np.array(c, np.float64)) for t, c in zip(stamps, counts, strict=True)]
 
 
+def whole_counts(counts: Floats) -> Floats:
+    """Return counts without what is left of rounding, where they are whole."""
+    whole = np.round(counts)
+    return np.asarray(np.where(np.abs(counts - whole) < _ROUNDED, whole, counts), np.float64)
+
+
+def moves_of(t_s: Floats, joules: Floats) -> tuple[Floats, Floats]:
+    """Return the polls that found a counter moved, and what it showed then."""
+    moves = np.flatnonzero(np.diff(joules) > 0.0) + 1
+    return t_s[moves], joules[moves]
+
+
 def _mean_power(t_s: Floats, joules: Floats) -> Floats:
     """Mean power between the last two moves of a counter, shown until it moves again."""
-    moves = np.flatnonzero(np.diff(joules) > 0.0) + 1
+    t, moved = moves_of(t_s, joules)
     watts = np.full(len(joules), np.nan)
-    if len(moves) > 1:
-        mean = np.diff(joules[moves]) / np.diff(t_s[moves])
-        index = np.searchsorted(moves[1:], np.arange(len(joules)), side="right") - 1
-        watts = np.where(index >= 0, mean[np.maximum(index, 0)], np.nan)
+    if len(t) > 1:
+        index = np.searchsorted(t[1:], t_s, side="right") - 1
+        watts = np.where(index >= 0, (np.diff(moved) / np.diff(t))[np.maximum(index, 0)], np.nan)
     return np.asarray(watts, np.float64)

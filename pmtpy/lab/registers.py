@@ -21,13 +21,11 @@ from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 from pmtpy.errors import TargetError
 from pmtpy.lab.loads import schedule
-from pmtpy.lab.record import Recorder
+from pmtpy.lab.record import Recorder, whole_counts
 from pmtpy.lab.recorded import marked_load, one_run, power_column, read_series
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_ROUNDED = 0.1  # of a count: what a scale, or the digits of a recording, leave of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +125,7 @@ def _register(target: str, channel: Channel, t_s: Floats, values: Floats, load: 
     name = f"{target} {channel.name}"
     if channel.quantity is not Quantity.ENERGY:
         return Register(name, t_s, values, load=load)
-    return Register(name, t_s, _whole(values / channel.scale - channel.offset), channel.scale, channel.wrap, load)
-
-
-def _whole(counts: Floats) -> Floats:
-    """Return counts without what is left of rounding, where they are whole."""
-    whole = np.round(counts)
-    return np.asarray(np.where(np.abs(counts - whole) < _ROUNDED, whole, counts), np.float64)
+    return Register(name, t_s, whole_counts(values / channel.scale - channel.offset), channel.scale, channel.wrap, load)
 
 
 def _columns(table: pd.DataFrame) -> dict[str, float | None]:
@@ -157,4 +149,4 @@ def _of_series(name: str, polls: Series, per_count: float | None, load: LoadInte
         t_s = np.asarray(t_s + zone_shift(float(t_s[0]), float(t_s[-1]), PowerTrace.of_load(load)), np.float64)
     if per_count is None:
         return Register(name, t_s, polls.watts, load=load)
-    return Register(name, t_s, _whole(polls.watts / per_count), per_count, load=load, unwrapped=True)
+    return Register(name, t_s, whole_counts(polls.watts / per_count), per_count, load=load, unwrapped=True)

@@ -118,7 +118,7 @@ def _alone(register: Register) -> Standing:
     t, values = tidy(register.t_s, register.values)
     moves = None
     if register.joules_per_count is not None:
-        values, moves = _counted(values, register.joules_per_count, register.wrap)
+        values, moves = counted(values, register.joules_per_count, register.wrap)
         if register.unwrapped:
             moves = replace(moves, wraps=None, restarts=None)
     found = Standing(register.name, moves=moves)
@@ -138,8 +138,11 @@ def _alone(register: Register) -> Standing:
     return replace(found, clock=clock, kernel=fit)
 
 
-def _counted(counts: Floats, joules: float, wrap: float | None) -> tuple[Floats, CounterMoves]:
-    """Return the energy since the first poll, and how the counter moved; over a restart nothing is counted."""
+def counted(counts: Floats, joules: float, wrap: float | None) -> tuple[Floats, CounterMoves]:
+    """Return the energy since the first poll, and how the counter moved; over a restart nothing is counted.
+
+    ``joules`` are those of one count, ``wrap`` the counts after which it begins again.
+    """
     steps = np.diff(counts)
     back = steps < 0.0
     wraps = back & (steps + wrap > 0.0) & (steps + wrap < -steps) if wrap is not None else np.zeros(len(back), np.bool_)

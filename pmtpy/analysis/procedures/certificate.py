@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.analysis.signal.estimate import Estimate, t95
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _LAST_SHARE_OF_LEVEL = 0.5  # the published evaluation takes seconds 3 to 6 of a level of 6 s
 _FARTHEST_S, _STEPS, _BETTER = 10.0, 50, 0.01  # of the search for a meter that is late: how far, parts of a level, in r
 _FEWEST_LEVELS = 3  # two lie on a straight line whatever the sensor does
+_MISSED = 0.05  # how often an interval may miss; of several that are judged together, how often one of them may
 
 
 # --- steady levels ---
@@ -90,34 +91,26 @@ def late_s(t_s: Floats, watts: Floats, levels: Sequence[tuple[float, float, floa
     return at if abs(at) > allowed_s + 2.0 * step and best > here + _BETTER else 0.0
 
 
-def mean_shown(t_s: Floats, watts: Floats, stretch: tuple[float, float]) -> float:
-    """Return the mean of the readings of a stretch of steady load, watts.
-
-    Raises DeclinedError: there are none.
-    """
-    inside = watts[(t_s > stretch[0]) & (t_s <= stretch[1]) & np.isfinite(watts)]
-    if not len(inside):
-        msg = f"there is no reading from {stretch[0]:.2f} to {stretch[1]:.2f} s: repeat while nothing else runs"
-        raise DeclinedError(msg)
-    return float(np.mean(inside))
-
-
 @dataclass(frozen=True, slots=True)
 class Line:
     """The straight line through steady levels: what is shown = gain x what was there + offset."""
 
     gain: Estimate
     offset_w: Estimate
-    deviation: float  # the largest distance of a level from it, as a share of the span of what was shown
-    deviation_u: float  # how far that may be off because of what the reference does not know, 95 %
+    # largest distance of a level, in the mean of its rounds, from the line, as a share of the span of what was shown
+    deviation: Estimate
     r2: float  # share of the variance that the line explains
+    # the power about which an error of the gain turns the line, and the standard uncertainty of what is shown there
+    level_at_w: float
+    level_u: float
 
 
 def line_through(levels: Sequence[Level]) -> Line:
     """Fit shown against reference powers by least squares.
 
     What the reference does not know of each level adds to the scatter about the line; what it shares with all levels
-    is an uncertainty of the gain.
+    is an uncertainty of the gain. How far a level is from the line is as well known as its rounds agree; of a single
+    round nothing tells a bent line from noise, so the least distance is zero.
 
     Raises DeclinedError: no reference, fewer than three different levels, or no span.
     """
@@ -141,17 +134,47 @@ def line_through(levels: Sequence[Level]) -> Line:
     of_gain, of_offset = away / squares, 1.0 / len(x) - middle * away / squares  # what a watt shown does to them
     highest, lowest = int(np.argmax(np.abs(x))), int(np.argmin(np.abs(x)))
     common = gain * float(shared[highest] / abs(x[highest]))
+    gain_u, turning = math.hypot(math.sqrt(float(variance @ of_gain**2)), common), float(variance @ of_gain**2)
+    offset_u = math.hypot(math.sqrt(float(variance @ of_offset**2)), gain * float(shared[lowest]))
+    # A scatter turns the line about its middle, an error of the meter's gain about zero: both together in between.
+    at_w = middle * turning / gain_u**2 if gain_u else middle
     return Line(
-        Estimate.normal(gain, math.sqrt(float(variance @ of_gain**2) + common**2), freedom),
-        Estimate.normal(
-            float(np.mean(y)) - gain * middle,
-            math.hypot(math.sqrt(float(variance @ of_offset**2)), gain * float(shared[lowest])),
-            freedom,
-        ),
-        float(np.max(np.abs(residual))) / span,
-        2.0 * abs(gain) * float(np.max(own)) / span,
+        Estimate.normal(gain, gain_u, freedom),
+        Estimate.normal(float(np.mean(y)) - gain * middle, offset_u, freedom),
+        _deviation(known, residual, gain * own).scaled(1.0 / span),
         1.0 - float(residual @ residual) / float(np.sum((y - np.mean(y)) ** 2)),
+        at_w,
+        math.sqrt(max(0.0, offset_u**2 - (gain_u * at_w) ** 2)),
     )
+
+
+def _deviation(levels: Sequence[Level], residual: Floats, own_u: Floats) -> Estimate:
+    """Return the largest distance of a level from the line, in the mean of its rounds, watts."""
+    from scipy.special import stdtrit  # (scipy.stats takes half a second to import)
+
+    mean, rounds, scatter, freedom = _rounds(levels, residual)
+    own = _rounds(levels, own_u**2)[0]
+    repeated = freedom > 0
+    if not repeated:
+        freedom = len(levels) - 2
+        scatter = math.sqrt(float(residual @ residual) / freedom)
+    half = stdtrit(freedom, 1.0 - _MISSED / 2.0 / len(mean)) * np.sqrt(scatter**2 / rounds + own)
+    off = np.abs(mean)
+    return Estimate(
+        float(np.max(off)), max(0.0, float(np.max(off - half))) if repeated else 0.0, float(max(off + half))
+    )
+
+
+def _rounds(levels: Sequence[Level], values: Floats) -> tuple[Floats, Floats, float, int]:
+    """Return the mean of values over the rounds of each level, how many these are, and how they scatter.
+
+    The last is the standard deviation of a single one about the mean of its level, with its degrees of freedom.
+    """
+    _, of = np.unique([level.share for level in levels], return_inverse=True)
+    rounds = np.bincount(of).astype(np.float64)
+    mean = np.bincount(of, values) / rounds
+    freedom = len(values) - len(mean)
+    return mean, rounds, float(np.sqrt(np.sum((values - mean[of]) ** 2) / max(freedom, 1))), freedom
 
 
 # --- repeated short loads ---
@@ -163,16 +186,29 @@ class Trials:
 
     ratios: tuple[float, ...]  # what each trial showed over what the steady levels make of it
     # of the ratios
-    mean: float
-    sd: float
+    mean: Estimate
+    sd: Estimate
 
 
-def trials_of(ratios: Sequence[float]) -> Trials:
+def trials_of(ratios: Sequence[float], levels: Sequence[Level] = ()) -> Trials:
     """Compare trials with each other.
+
+    ``levels`` are those by which they were expected: how they scatter from round to round is common to all ratios.
 
     Raises DeclinedError: fewer than two.
     """
+    from scipy.special import chdtri
+
     if len(ratios) < 2:
         msg = "how well energies repeat takes two trials or more: give them with --trials"
         raise DeclinedError(msg)
-    return Trials(tuple(ratios), float(np.mean(ratios)), float(np.std(ratios, ddof=1)))
+    freedom = len(ratios) - 1
+    mean, sd = float(np.mean(ratios)), float(np.std(ratios, ddof=1))
+    low, high = (sd * math.sqrt(freedom / float(chdtri(freedom, p))) for p in (_MISSED / 2.0, 1.0 - _MISSED / 2.0))
+    found = Estimate.normal(mean, sd / math.sqrt(len(ratios)), freedom)
+    if levels:
+        shown = np.array([level.shown_w for level in levels])
+        _, rounds, scatter, of = _rounds(levels, shown)
+        # They are at rest for about half of a trial, and at full load for the rest.
+        found = found.widened(t95(of) * mean * scatter / math.sqrt(2.0 * np.min(rounds)) / float(np.mean(shown)))
+    return Trials(tuple(ratios), found, Estimate(sd, low, high))
