@@ -21,6 +21,17 @@ def in_same_digits(value: float, uncertainty: float) -> tuple[str, str]:
     return f"{value:.{places}f}", f"{uncertainty:.{places}f}"
 
 
+def duration(seconds: float) -> str:
+    """Return a length of time to three digits: ``650 ms``, ``12.3 s``."""
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+
+
+def not_covered(seconds: float, of_s: float) -> str:
+    """Say for how much of a stretch no energy is known: ``coverage`` in words."""
+    share = seconds / of_s if of_s > 0 else 1.0
+    return f"no energy is known for {duration(seconds)} of {duration(of_s)} ({share:.0%}); the joules do not contain it"
+
+
 def number_or_none(value: float) -> float | None:
     """Return the number for JSON, which has no NaN and no infinity."""
     return float(value) if math.isfinite(value) else None

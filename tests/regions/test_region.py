@@ -100,7 +100,7 @@ def test_a_stream_that_is_held_up_says_so_until_its_rows_come() -> None:
         assert early.joules == pytest.approx(170.0 * 0.35, rel=0.01)
         assert early.watts == pytest.approx(170.0, rel=0.01)
         assert early.joules == pytest.approx(true, abs=2 * early.uncertainty_joules)
-        assert any("no energy is known for 650 ms (65% of the region)" in w for w in early.warnings)
+        assert any("no energy is known for 650 ms of 1 s (65%)" in w for w in early.warnings)
         assert not any("too short" in w for w in early.warnings)
         source.held_ns = math.inf
         settled = r["stream"]
@@ -416,7 +416,7 @@ def test_what_a_lost_sensor_had_measured_before_is_kept_with_its_coverage() -> N
         assert m.coverage == pytest.approx(0.75)
         assert m.seconds == pytest.approx(4)
         assert m.uncertainty_joules >= 10  # what came after is not known
-        assert "package0: no energy is known for 1 s (25% of the region); the joules do not contain it" in m.warnings
+        assert "package0: no energy is known for 1 s of 4 s (25%); the joules do not contain it" in m.warnings
         assert m.peak_watts == pytest.approx(10, abs=1e-3)
         with Region("after", {"test": sensor}, without_lost=True) as later:
             clock.advance(1)

@@ -393,7 +393,7 @@ def test_a_dump_over_a_loss_says_what_it_lacks(tmp_path: Path, kind: type[Counte
             sensor.reopen()
             pass_by(5)
     table = pmt.load(path)
-    assert table.attrs["notes"] == ["no energy is known for 6 s of 15 s; the joules do not contain it"]
+    assert table.attrs["notes"] == ["no energy is known for 6 s of 15 s (40%); the joules do not contain it"]
     (gap,) = table.index[table["lost"] > 0].tolist()
     assert table["elapsed"].diff()[gap] == pytest.approx(6.0)
     assert table["total_J"].iloc[-1] == pytest.approx(50 * 9.0, abs=1e-4)

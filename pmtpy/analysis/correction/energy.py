@@ -16,6 +16,7 @@ from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.trace import PowerTrace, outside
 from pmtpy.analysis.signal.updates import Updates, tidy
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.presentation import not_covered
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError, DeclinedError
@@ -93,8 +94,7 @@ def compare_energy(
     known_s = math.fsum(b - a for a, b in parts)
     doubts = [why for f in found for why in f.warnings]
     if len(parts) > 1 or known_s < end - start:
-        left = f"the meter has no rows for {end - start - known_s:.3g} s of it: the energies are those of the rest"
-        doubts.insert(0, left)
+        doubts.insert(0, f"of the meter {not_covered(end - start - known_s, end - start)}")
     joules = math.fsum(f.joules for f in found)
     return EnergyComparison(
         start,

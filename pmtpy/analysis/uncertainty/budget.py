@@ -19,6 +19,7 @@ from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, POLLED, WIDE
 from pmtpy.analysis.uncertainty.components import SHARED
 from pmtpy.analysis.uncertainty.interval import Edge, IntervalStatistics
 from pmtpy.core.channel import Channel, EnergyMethod
+from pmtpy.core.presentation import duration, not_covered
 
 COVERAGE_FACTOR = 1.96  # of the normal distribution, 95 %: the sum of several components of like size
 _RECTANGULAR = math.sqrt(12.0)  # width of a rectangular distribution over its standard deviation (JCGM 100, 4.3.7)
@@ -366,7 +367,7 @@ class _Judge:
         # Later than the power of the newest row is taken to go on: then there is no energy either.
         behind = seen.uncovered_s > 0 and seen.behind_s > seen.extrapolated_s
         if seen.rows == 0 and self.power and not out and not behind:
-            out.append(f"{name}: no reading falls into the region of {_duration(seen.seconds)}")
+            out.append(f"{name}: no reading falls into the region of {duration(seen.seconds)}")
         if math.isnan(components[STANDSTILL]):
             out.append(
                 f"{name}: its counter has not moved since it was first read: the part is off, or the counter does not "
@@ -374,7 +375,7 @@ class _Judge:
             )
         elif not self.power and not seen.joules and seen.seconds > max(self.refresh_s, seen.uncovered_s):
             out.append(
-                f"{name}: its counter did not move in {_duration(seen.seconds)}: the part used less than a step of "
+                f"{name}: its counter did not move in {duration(seen.seconds)}: the part used less than a step of "
                 f"{self.step:.2g} J, or the counter stands still"
             )
         if unseen_w := self._unseen_w():
@@ -383,12 +384,10 @@ class _Judge:
                 "the sensor does not measure"
             )
         if seen.uncovered_s > 0:
-            share = seen.uncovered_s / seen.seconds if seen.seconds > 0 else 1.0
             out.append(
-                f"{name}: no energy is known for {_duration(seen.uncovered_s)} ({share:.0%} of the region); "
-                "the joules do not contain it"
+                f"{name}: {not_covered(seen.uncovered_s, seen.seconds)}"
                 + (
-                    f". Its newest row is {_duration(seen.behind_s)} older than the end of the region: rows come late, "
+                    f". Its newest row is {duration(seen.behind_s)} older than the end of the region: rows come late, "
                     "or not at all; asking later tells more"
                     if behind
                     else ""
@@ -396,7 +395,7 @@ class _Judge:
             )
         if not behind and seen.late is not None and seen.extrapolated_s > DOUBTFUL_SHARE * seen.seconds:
             out.append(
-                f"{name}: rows of the last {_duration(min(seen.extrapolated_s, seen.seconds))} have not come yet; the "
+                f"{name}: rows of the last {duration(min(seen.extrapolated_s, seen.seconds))} have not come yet; the "
                 "power before was taken to go on there, and asking a little later tells more"
             )
         if seen.dropped_joules:
@@ -408,10 +407,10 @@ class _Judge:
             out.append(f"{name}: {seen.lost} rows were lost inside the region")
         if self.covers < FULL_COVERAGE:
             part = f"sees {self.covers:.0%} of the time" if self.covers else "covers an unknown part of the time"
-            renewed = f", or that of what they show, {_duration(self.refresh_s)}," if self._polled_seldom() else ","
+            renewed = f", or that of what they show, {duration(self.refresh_s)}," if self._polled_seldom() else ","
             out.append(
                 f"{name}: this sensor {part}; a load with a period near that of its readings, "
-                f"{_duration(self.sample_s)}{renewed} can alias unnoticed, so measure longer, or vary the start over "
+                f"{duration(self.sample_s)}{renewed} can alias unnoticed, so measure longer, or vary the start over "
                 "several runs"
             )
         return out
@@ -429,15 +428,11 @@ class _Judge:
         )  # no powered part uses none
         if not short and not 2.0 * blurred > DOUBTFUL_SHARE * used:
             return []
-        what = f"{self.channel.name}: the region of {_duration(seen.seconds)} is too short for"
+        what = f"{self.channel.name}: the region of {duration(seen.seconds)} is too short for"
         if not self.refresh_s:
             return [f"{what} the rows that were read"]
-        averages = f" and averages over {_duration(self.window_s)}" if self.window_s else ""
+        averages = f" and averages over {duration(self.window_s)}" if self.window_s else ""
         if not short:
             averages += f": what falls between its readings leaves up to {2.0 * blurred / used:.0%} of the energy open"
         advice = "measure longer, or repeat the work inside the region"
-        return [f"{what} this sensor, which refreshes every {_duration(self.refresh_s)}{averages}; {advice}"]
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+        return [f"{what} this sensor, which refreshes every {duration(self.refresh_s)}{averages}; {advice}"]

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from pmtpy.core.clock import Anchor
+from pmtpy.core.presentation import not_covered
 from pmtpy.core.rows import Frame, Ints
 from pmtpy.core.source import Remarks
 from pmtpy.errors import SinkError
@@ -230,8 +231,7 @@ class Writer:
         unknown_ns, span_ns = int((after - before).max(initial=0)), end_ns - begin_ns
         if unknown_ns <= _WORTH_A_REMARK * span_ns:
             return unknown_ns / 1e9, []
-        said = f"no energy is known for {unknown_ns / 1e9:.3g} s of {span_ns / 1e9:.3g} s; the joules do not contain it"
-        return unknown_ns / 1e9, [said]
+        return unknown_ns / 1e9, [not_covered(unknown_ns / 1e9, span_ns / 1e9)]
 
     def _flush(self) -> None:
         """Write the row of the interval that has not ended."""

@@ -287,7 +287,7 @@ def test_a_region_whose_edges_outweigh_it_says_so() -> None:
 def test_what_is_not_covered_is_missing_and_said() -> None:
     judged = uncertainty_budget(POWER, QUIET._replace(uncovered_s=2.0, joules=800.0, lost=20))
     assert dict(judged.components)["uncovered"] == pytest.approx(200.0)
-    assert "no energy is known for 2 s (20% of the region)" in judged.warnings[0]
+    assert "no energy is known for 2 s of 10 s (20%)" in judged.warnings[0]
     assert "20 rows were lost" in judged.warnings[1]
 
 

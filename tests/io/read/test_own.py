@@ -415,5 +415,5 @@ def test_time_of_which_no_energy_is_known_is_said_by_the_file(tmp_path: Path, na
             acquisition_of(sensor).step()
     table = load(tmp_path / name)
     assert table.attrs["uncovered_s"] == pytest.approx(0.6)  # from the row before to that behind
-    assert table.attrs["notes"] == ["no energy is known for 0.6 s of 4 s; the joules do not contain it"]
+    assert table.attrs["notes"] == ["no energy is known for 600 ms of 4 s (15%); the joules do not contain it"]
     assert load(tmp_path / name, 0.0, 1.0).attrs["uncovered_s"] is None
