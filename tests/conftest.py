@@ -241,6 +241,8 @@ SLOW = {
     },
     "lab/test_certify.py": {
         "test_a_virtual_card_is_certified_whole",
+        "test_what_noise_alone_may_do_is_no_failure",
+        "test_where_a_meter_is_too_coarse_the_stamps_of_the_load_tell_the_kernel",
     },
     "cli/test_procedures_verb.py": {
         "test_registers_of_a_card_beside_each_other",

@@ -11,14 +11,16 @@ import numpy as np
 from pmtpy.analysis.characterisation.results import Series
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.uncertainty.channel_times import reach_s
-from pmtpy.core.clock import NS_PER_S
+from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 from pmtpy.lab.loads import virtual_watts
 from pmtpy.regions.interval_energy import interval_energy
 from pmtpy.sensor.history import Recent
+from pmtpy.sensor.registry import create
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
+_POLLED_S = 0.005  # a fiftieth of the shortest stretch of a level
 # What every energy of one meter has in common: it moves the whole line through the levels, and bends nothing.
 _IN_COMMON = frozenset({"gain", "offset"})
 
@@ -65,6 +67,30 @@ def of_world(edges_s: Floats, shares: tuple[float, ...]) -> Reference:
     watts = virtual_watts(np.concatenate([[0.0], loaded]))
     trace = PowerTrace.from_energy(knots, np.concatenate([[0.0], np.cumsum(watts * np.diff(knots))]))
     return Reference("the load of its own world", lambda a, b: Known(trace.energy(a, b) / (b - a)))
+
+
+def opened(meter: str, clock: Clock, *, history_s: float, interval_s: float | None = None) -> Sensor:
+    """Open a meter and let it be read all the time, as often as it refreshes, but not more often than is useful.
+
+    A counter is else read when somebody asks: that tells energies, and nothing of how they came about.
+
+    Parameters
+    ----------
+    interval_s : float, optional
+        How often a meter that must be polled is polled at the most. None: each 5 ms.
+    """
+    sensor = create(meter, clock=clock, history_s=history_s)
+    made = acquisition_of(sensor)
+    refreshed_s = min((c.refresh_s for c in made.layout.energy if c.refresh_s), default=math.inf)
+    wanted_s = max(refreshed_s, interval_s or _POLLED_S)
+    if not made.intake.source.traits.streaming and wanted_s < made.intake.period_s:
+        sensor.close()
+        sensor = create(meter, clock=clock, history_s=history_s, interval=wanted_s)
+        made = acquisition_of(sensor)
+    with made.intake.lock:
+        made.start_feed(lambda _: None, made.intake.period_s)
+    made.schedule()
+    return sensor
 
 
 def of_meter(sensor: Sensor, seen: Recent, name: str, start_ns: int) -> Reference:

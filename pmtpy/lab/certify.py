@@ -31,15 +31,14 @@ from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.presentation import number_or_none
 from pmtpy.errors import DeclinedError, TargetError
-from pmtpy.lab._reference import NOTHING, Reference, of_meter, of_world
+from pmtpy.lab._reference import NOTHING, Reference, of_meter, of_world, opened
 from pmtpy.lab.certify_plan import Plan, Scheme
 from pmtpy.lab.certify_rules import Rules, Ruling, rulings
 from pmtpy.lab.conditions import held_back, machine_facts
 from pmtpy.lab.found import Found
 from pmtpy.lab.record import Polls, Recorder
-from pmtpy.regions.region import region
 from pmtpy.sensor.history import Recent
-from pmtpy.sensor.registry import canonical, create
+from pmtpy.sensor.registry import canonical
 from pmtpy.sensor.sensor import Sensor
 
 _ITSELF = "{meter} is the sensor that is to be certified, {target}: give another one that measures the same power"
@@ -135,8 +134,7 @@ def certify(
         if meter is None:
             yield
             return
-        # The region lets a counter be read now and then, which else is read when somebody asks.
-        with create(meter, clock=clock, history_s=scheme.seconds + 10.0) as sensor, region("certify", sensor):
+        with opened(meter, clock, history_s=scheme.seconds + 10.0, interval_s=interval_s) as sensor:
             if _same(sensor.identity, whose):
                 raise TargetError(_ITSELF.format(meter=meter, target=target))
             yield
@@ -171,7 +169,11 @@ def judge(
     edges = polls.edges_s[polls.edges_s < scheme.response_s]
     load = LoadIntervals.switched(edges[: len(edges) // 2 * 2])
     beside = _until(reference.curve, scheme.response_s)
-    found = characterise(about.name, Series(t[first], watts[first]), load=load, meter=beside)
+    shown = Series(t[first], watts[first])
+    found = characterise(about.name, shown, load=load, meter=beside)
+    if found.kernel is None and beside is not None:  # the stamps of the load may tell what a coarse meter does not
+        alone = characterise(about.name, shown, load=load)
+        found = found if alone.kernel is None else alone
     levels, no_line = _levels(polls, scheme, _settles_s(found, about), reference)
     line, no_line = (None, no_line) if no_line else _tried(lambda: line_through(levels))
     trials, no_trials = _tried(

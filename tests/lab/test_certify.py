@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from pmtpy.cli import main
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import HOST_CLOCK, ManualClock
 from pmtpy.errors import DeclinedError, TargetError
-from pmtpy.lab._reference import Known, Reference, of_meter, of_world
+from pmtpy.lab._reference import Known, Reference, of_meter, of_world, opened
 from pmtpy.lab.certify import Certificate, certify
 from pmtpy.lab.certify_plan import Plan
 from pmtpy.lab.certify_rules import Rules, judged, rulings
@@ -30,6 +31,7 @@ from pmtpy.lab.loads import cpu_load, virtual_load
 from pmtpy.lab.make_profile import profile_of
 from pmtpy.lab.record import Recorder
 from pmtpy.sensor.registry import create
+from pmtpy.sensor.sensor import acquisition_of
 from tests.support.worlds import WalkingClock
 
 _BRIEF = Plan(response_s=12.0, level_s=0.8, rounds=1, shares=(0.3, 0.6, 1.0), trials=2, repetitions=6)
@@ -271,6 +273,34 @@ def test_a_slow_meter_is_asked_for_the_midst_of_levels_or_not_at_all() -> None:
             assert abs(there.watts - 60.0 - 160.0 * share) < 2.0 * there.own_u < 0.04 * there.watts
             with pytest.raises(DeclinedError, match="too short for the meter; give --level-time"):
                 settled(on_s, off_s, there_s=chassis.reach_s)
+
+
+@pytest.mark.parametrize(("meter", "asked_s", "polled_s"), [
+    ("rapl:virtual", None, 0.005),
+    ("rapl:virtual", 0.02, 0.02),
+    ("ipmi:virtual", None, 1.0),
+])  # fmt: skip
+def test_a_meter_is_read_all_the_time_as_often_as_it_refreshes_and_is_useful(
+    meter: str, asked_s: float | None, polled_s: float
+) -> None:
+    with opened(meter, HOST_CLOCK, history_s=1.0, interval_s=asked_s) as sensor:
+        demand = acquisition_of(sensor).demand
+        assert demand.dump_s == demand.interval_s == polled_s
+
+
+def test_where_a_meter_is_too_coarse_the_stamps_of_the_load_tell_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pmtpy.lab import certify as lab
+
+    plan = Plan(response_s=12.0, level_s=0.8, rounds=2, shares=(0.5, 1.0), trials=2, repetitions=4)
+    scheme, options = plan.scheme(), {"profile": "rtx3090", "total": "instant"}
+    recorder = Recorder(scheme.seconds, interval_s=0.015, clock=WalkingClock())
+    (polls,) = recorder.together({"nvml:virtual": options}, scheme.edges_s, scheme.shares)
+    truth = of_world(polls.edges_s, scheme.shares)
+    t = np.arange(0.5, scheme.seconds - 0.5, 0.5)
+    watts = np.array([truth.mean(a, a + 0.5).watts for a in t - 0.5])
+    made = lab.judge("nvml:virtual", polls, scheme, Rules(), meter=replace(truth, curve=Series(t, watts)))
+    assert made.found.found.kernel is not None
+    assert made.found.found.kernel.family == "boxcar"
 
 
 @pytest.mark.parametrize("opening_s", [0.0, 0.3, 2.0, 40.0])
