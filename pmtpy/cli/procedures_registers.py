@@ -16,6 +16,7 @@ from pmtpy.lab.recorded import read_stamps
 from pmtpy.lab.registers import Measured, measure_registers, recorded_registers
 
 _MILLION = 1e6
+_OR = " or where it begins again, and what it counted there is not known"
 
 
 def registers(args: argparse.Namespace) -> Answer:
@@ -86,7 +87,7 @@ def _moves(name: str, standing: Standing, moves: CounterMoves) -> Line:
     if moves.wraps:
         said.append(f"here it did so {moves.wraps} times")
     if moves.restarts:
-        said.append(f"it went back {moves.restarts} times, as after a reset")
+        said.append(f"it went back {moves.restarts} times, as after a reset{_OR if moves.range_j is None else ''}")
     return Line("; ".join(said))
 
 

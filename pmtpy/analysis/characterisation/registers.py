@@ -46,7 +46,7 @@ class CounterMoves:
 
     step_j: float | None  # the largest step of which all its moves are multiples; None of few moves, or of fractions
     range_j: float | None  # after which it begins again; None: that is not known, or it does not
-    # how often it did, and how often it went back otherwise; None: that was put right before it came here
+    # How often it did, and how often it went back otherwise; None: that was put right before it came here, if it was.
     wraps: int | None
     restarts: int | None
 
@@ -119,8 +119,8 @@ def _alone(register: Register) -> Standing:
     moves = None
     if register.joules_per_count is not None:
         values, moves = counted(values, register.joules_per_count, register.wrap)
-        if register.unwrapped:
-            moves = replace(moves, wraps=None, restarts=None)
+        if register.unwrapped:  # what falls all the same is a fall that nobody put right
+            moves = replace(moves, wraps=None, restarts=moves.restarts or None)
     found = Standing(register.name, moves=moves)
     try:
         clock = estimate_updates(t, values)

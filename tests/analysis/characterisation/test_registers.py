@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -120,6 +122,10 @@ def test_a_counter_that_begins_again_goes_on_and_one_that_was_set_back_has_lost_
     assert (found.moves.wraps, found.moves.restarts) == (0, 1)
     assert found.clock is not None
     assert found.declined == {"kernel": "needs the stamps of a load"}
+    for recorded, restarts in ((back, 1), (once, None)):  # a recording puts right what it can
+        (found,), _ = side_by_side([replace(recorded, unwrapped=True)])
+        assert found.moves is not None
+        assert (found.moves.wraps, found.moves.restarts) == (None, restarts)
 
 
 def test_clocks_that_are_no_multiples_have_no_phase_and_what_stands_still_no_clock() -> None:
