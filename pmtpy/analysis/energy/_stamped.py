@@ -4,9 +4,10 @@
 
 The load ends earlier than its stamps say (``early``), readings are later than the profile says (``late``), the kernel
 is wider (``wide``), and the power follows the load by some tens of milliseconds for shares of its rise (``slow``:
-clocks that ramp up and are held): unknowns about which the readings are straight lines near enough. Where the load is
-not known, it had some mean power, one more. All else is what the cells make of it, so that levels may drift, ramp,
-step when a board wakes, and differ from block to block.
+clocks that ramp up and are held): unknowns about which the readings are straight lines near enough. What stamps of a
+regular load scatter by is the load's own for some share (``own``), and theirs for the rest. Where the load is not
+known, it had some mean power, one more. All else is what the cells make of it, so that levels may drift, ramp, step
+when a board wakes, and differ from block to block.
 """
 
 from __future__ import annotations
@@ -30,10 +31,9 @@ _LATE_SHARE = 0.2  # root mean square of the share of the rise that follows late
 _BEHIND_S = (0.015, 0.04)  # ... in parts by these times: clocks ramp and are held for 30 to 150 ms
 _LONG_BLOCK = 5.0  # periods, or widths of the kernel: in longer blocks the rest shows by itself how the power rose
 _DERIVATIVE_STEPS = np.array([1e-4, 1e-4, 5e-3])  # of early, late, wide, for derivatives: well below any kernel
-# By which single switches scatter about their stamps, less what all have in common; no more than stamps of a regular
-# load scatter themselves. Of 80 drawn sensors that a load slides through, on 0.1 ms and off 0.2 ms about their stamps,
-# none is more than three standard uncertainties off with this, and three with 0.33 ms.
-_OFF_S = 5e-4
+_OFF_S = 3.3e-4  # by which single switches are off, less what all have in common: seen under the recorded square wave
+_NEIGHBOURS = 4  # switches either side of each, by which a regular load says where it is
+_MAX_OFF_S = 1.5e-3  # from there: what is further off is of the load itself
 _MAX_UNSEEN_RATIO = (
     3.0  # a load that was never shown may be so many times what was: a board idles at some tenth of its limit
 )
@@ -43,17 +43,19 @@ _MAX_UNSEEN_RATIO = (
 class StampedLoad:
     """A load, the readings that it is seen in, and what is known of its unknowns beforehand.
 
-    These are: rise, early, late, wide, mean power where the load is not known, and the slow shares.
+    These are: rise, early, late, wide, mean power where the load is not known, own, and the slow shares.
     """
 
+    # halfway between the two: as stamped; and if what regular stamps scatter by is theirs alone
     load: LoadIntervals
+    ends: tuple[LoadIntervals, LoadIntervals]
     response: Response
     t_s: Floats
     region: tuple[float, float]
     mean: Floats
     sd: Floats
     other: Floats  # shape (n,); what readings show of a power where the load is not known
-    off2: Floats  # shape (2, switches); variance of each about its stamp, and of its stamp
+    off2: Floats  # shape (2, switches); variance of each about where it is taken to be, and what is left of its stamp's
 
     @classmethod
     def beforehand(
@@ -69,37 +71,44 @@ class StampedLoad:
         shows = shows and float(np.max(np.diff(t_s))) < MISSING * response.period_s
         slow = np.full(len(_BEHIND_S), 0.0 if shows else _LATE_SHARE / math.sqrt(len(_BEHIND_S)))
         late = math.hypot(_STAMP_S, response.lag_u)
-        mean = np.append([0.0, early], np.zeros(3 + len(slow)))
-        sd = np.maximum([_MAX_UNSEEN_RATIO * highest, early_sd, late, wide, highest, *slow], 1e-9)
-        bent = np.array([bend_sd(load.on_s, 0.5), bend_sd(load.off_s, 0.5)])
+        mean = np.append([0.0, early], np.zeros(4 + len(slow)))
+        sd = np.maximum([_MAX_UNSEEN_RATIO * highest, early_sd, late, wide, highest, 0.0, *slow], 1e-9)
+        even = _evened(load)
+        half = replace(load, on_s=(load.on_s + even.on_s) / 2.0, off_s=(load.off_s + even.off_s) / 2.0)
+        bent = np.array([bend_sd(load.on_s, 0.5), bend_sd(load.off_s, 0.5)]) / math.sqrt(2 * _NEIGHBOURS + 1)
         off2 = np.tile(np.stack([np.full(2, _OFF_S), np.fmin(_OFF_S, bent)]) ** 2, len(load.on_s))
-        return cls(load, response, t_s, region, mean, sd, _unknown(load, response, t_s), off2)
+        return cls(half, (load, even), response, t_s, region, mean, sd, _unknown(load, response, t_s), off2)
 
     def about(self, at: Floats, rise2: float) -> Terms:
         """Return readings and energy as straight lines in the unknowns about ``at``; ``rise2``: see :class:`Rising`."""
         (start, end), step_s, early = self.region, float(_DERIVATIVE_STEPS[0]), float(at[1])
-        rise, late, wide, other, slow = float(at[0]), float(at[2]), float(at[3]), float(at[4]), at[5:]
+        rise, late, wide, other, own, slow = (*(float(a) for a in at[[0, 2, 3, 4, 5]]), at[6:])
         ended = [self.load.ending(early + by) for by in (-step_s, 0.0, step_s)]
-        by_late, by_wide = float(_DERIVATIVE_STEPS[1]), float(_DERIVATIVE_STEPS[2])
+        late_s, by_wide = float(_DERIVATIVE_STEPS[1]), float(_DERIVATIVE_STEPS[2])
         seen, sooner, later, *followed = self._seen(
-            ended[1], wide, [late, late - by_late, late + by_late, *(late + by for by in _BEHIND_S)]
+            ended[1], wide, [late, late - late_s, late + late_s, *(late + by for by in _BEHIND_S)]
         )
         moved = [
             np.subtract(*(self._seen(load, wide, [late])[0] for load in (ended[2], ended[0]))) / (2.0 * step_s),
-            (later - sooner) / (2.0 * by_late),
+            (later - sooner) / (2.0 * late_s),
             np.subtract(*(self._seen(ended[1], wide + by, [late])[0] for by in (by_wide, -by_wide))) / (2.0 * by_wide),
         ]
+        ends = [load.ending(early) for load in self.ends]
+        stamped, even = (self._seen(load, wide, [late])[0] for load in ends)
         behind = np.array(followed) - seen
-        load = seen + slow @ behind
-        columns = np.column_stack([load, *(rise * m for m in moved), self.other, *(rise * behind)])
+        shape = seen + slow @ behind
+        columns = np.column_stack([shape, *(rise * m for m in moved), self.other, stamped - even, *(rise * behind)])
         on = [load.share(start, end) for load in ended]
         after = np.array([ended[1].share(start - by, end - by) for by in _BEHIND_S]) - on[1]
         lasts = on[1] + float(slow @ after)
-        weights = [lasts, rise * (on[2] - on[0]) / (2.0 * step_s), 0.0, 0.0, 0.0, *(rise * after)]
-        felt = np.concatenate([[1.0], np.zeros(4), np.full(len(slow), -rise)])
+        more = ends[0].share(start, end) - ends[1].share(start, end)
+        weights = [lasts, rise * (on[2] - on[0]) / (2.0 * step_s), 0.0, 0.0, 0.0, more, *(rise * after)]
+        felt = np.concatenate([[1.0], np.zeros(5), np.full(len(slow), -rise)])
         rising = Rising(ended[1].edges, self.off2, rise2, felt)
-        shown = rise * load + other * self.other
-        return Terms(at, self.mean, self.sd, shown, columns, rise * lasts, np.array(weights), rising)
+        shown = rise * shape + other * self.other + own * (stamped - even)
+        sd = self.sd.copy()
+        sd[5] = math.sqrt(rise2) / 2.0  # all of the scatter is the load's own, or nothing: half the rise either way
+        return Terms(at, self.mean, sd, shown, columns, rise * lasts + own * more, np.array(weights), rising)
 
     def _seen(self, load: LoadIntervals, wide: float, late_s: Sequence[float]) -> Floats:
         """Show a load to readings that are later by several times, one row for each, by a kernel that is wider."""
@@ -110,6 +119,18 @@ class StampedLoad:
         )
         shown = wider.shown(load, np.concatenate([self.t_s - late for late in late_s]))
         return np.asarray(shown.reshape(len(late_s), -1), np.float64)
+
+
+def _evened(load: LoadIntervals) -> LoadIntervals:
+    """Return the load with each switch where those about it say, unless it is further off than stamps ever are."""
+
+    def even(at: Floats) -> Floats:
+        padded = np.pad(at, _NEIGHBOURS, "reflect", reflect_type="odd")  # by which what is regular stays as it is
+        off = np.convolve(padded, np.full(2 * _NEIGHBOURS + 1, 1.0 / (2 * _NEIGHBOURS + 1)), "valid") - at
+        return np.asarray(at + np.where(np.abs(off) < _MAX_OFF_S, off, 0.0), np.float64)
+
+    edges = np.maximum.accumulate(np.stack([even(load.on_s), even(load.off_s)], axis=1).ravel())
+    return replace(load, on_s=edges[::2], off_s=edges[1::2])
 
 
 def _unknown(load: LoadIntervals, response: Response, t_s: Floats) -> Floats:

@@ -216,7 +216,7 @@ def _informed(readings: Readings, load: StampedLoad) -> Posterior:
     """Explain readings by a stamped load and a rest."""
     at, pace = load.mean.copy(), readings.first()
     at[0] = float(np.ptp(readings.y))
-    rise2 = float(at[0] ** 2)
+    rise2 = float(load.sd[0] ** 2)
     for _ in range(_ROUNDS):
         found = readings.solve(pace, load.about(at, rise2))
         at, pace = found.unknowns, readings.next(pace, found)
