@@ -295,6 +295,22 @@ def test_without_metadata_a_row_whose_energy_leaps_is_noted(tmp_path: Path, kind
         assert len(told) == moved
 
 
+@pytest.mark.parametrize(("row", "noted"), [(-1, True), (20, False)])
+def test_an_energy_that_is_not_known_at_the_end_is_noted(tmp_path: Path, row: int, *, noted: bool) -> None:
+    clock, path = ManualClock(), tmp_path / "run.csv"
+    sensor = Sensor(Gauge(make_world("constant:50", clock=clock)), "test", clock)
+    with sensor, sensor.dump(path):
+        for _ in range(50):
+            clock.advance(0.02)
+            sensor.read()
+    table = pd.read_csv(path)
+    assert not load(path).attrs["notes"]
+    table.loc[table.index[row], "total_J"] = np.nan
+    table.to_csv(path, index=False)
+    notes = load(path).attrs["notes"]  # of a row between others the energy of the next tells enough
+    assert notes == (["the last row does not say its total_J: what was used up to there is not known"] if noted else [])
+
+
 @pytest.mark.parametrize("line", [2, 5, 9])
 @pytest.mark.parametrize("instant", ["-inf", "inf", "nan", "-1e400"])
 def test_an_instant_that_is_no_number_is_a_broken_line_wherever_it_stands(
