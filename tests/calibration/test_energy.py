@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import pmtpy as pmt
 from pmtpy.cli import main
 from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.profile import Profile, parse_profile
@@ -16,6 +17,8 @@ from pmtpy.core.channel import Identity
 from pmtpy.core.response import Number, Response
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.emulators.load import Table
+from pmtpy.lab.correct_recording import correct_recording
+from pmtpy.lab.recorded import read_stamps
 
 CURVE = Affine(Number(0.95, 0.002), Number(2.0, 0.3))
 RESPONSE = Response.stated("boxcar", refresh_s=Number(0.1), window_s=Number(0.1, 0.001), delay_s=Number(0.0, 0.001))
@@ -72,6 +75,18 @@ def test_a_load_that_never_rests_is_not_taken_for_noise(recorded: Path, capsys: 
     true = float(np.diff(load.joules(t[0] + np.array([2.0, 12.0])))[0])
     assert found["low"] < true < found["high"]
     assert found["uncertainty_joules"] < 0.01 * true
+
+
+def test_a_program_corrects_a_recording_as_the_verb_does(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    verb = energies(recorded, capsys, "--load", str(recorded / "stamps.csv"))
+    profile = parse_profile((recorded / "profile.json").read_text())
+    told: list[str] = []
+    load = read_stamps(str(recorded / "stamps.csv"))
+    found = correct_recording(pmt.load(recorded / "log.csv"), profile, load=load, report=told.append)
+    assert [(e.energy.joules, e.energy.low, e.seconds) for e in found] == [
+        (e["joules"], e["low"], e["seconds"]) for e in verb
+    ]
+    assert ["of which device" in text for text in told] == [True]
 
 
 def test_an_interval_can_be_asked_for(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,169 @@
+"""The energies of a recording, corrected by a profile that was made before; for ``pmtpy calibrate energy``.
+
+A profile belongs to one device. A recording that says of which device it is, is compared with it; one that does not is
+taken for its owner's word, which is said. Never corrects a sensor that publishes at another period than the profile's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pmtpy.analysis.clocking import estimate_updates, update_series
+from pmtpy.analysis.correction.live import known_responses
+from pmtpy.analysis.energy.estimate import Energy, likely_energy
+from pmtpy.analysis.signal.clock_fit import zone_shift
+from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.core.calibration.matching import refuse_stranger
+from pmtpy.core.calibration.profile import RECORDED, Profile
+from pmtpy.core.channel import Identity
+from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.response import Response
+from pmtpy.errors import CalibrationError, TargetError
+from pmtpy.lab.recorded import marked_load, power_column, read_series
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_log = logging.getLogger(__name__)
+_MAX_BLOCKS = 20  # blocks of a load; more are taken as one
+_ANOTHER = 0.005  # share by which no sensor's update period differs from itself: it keeps within 0.1 %
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedEnergy:
+    """The energy of one interval of a recording."""
+
+    start_s: float  # since the first row
+    seconds: float
+    energy: Energy
+
+
+def correct_recording(
+    table: pd.DataFrame,
+    profile: Profile,
+    *,
+    channel: str | None = None,
+    load: LoadIntervals | None = None,
+    between: tuple[float, float] | None = None,
+    report: Callable[[str], None] = _log.warning,
+) -> list[CorrectedEnergy]:
+    """Correct the energies of a recording: of each marked region or block of the load, or between two times.
+
+    Parameters
+    ----------
+    table : DataFrame
+        As :func:`pmtpy.load` makes it.
+    profile : Profile
+        Of its sensor; it has to know the kernel.
+    channel : str, optional
+        Which power of the recording. None: the profile's.
+    load : LoadIntervals, optional
+        When the load was on; sharpens the result.
+    between : pair of float, optional
+        Seconds since the first row.
+    report : callable
+        Is told what a user has to know.
+
+    Raises CalibrationError: the profile is of another device, channel or period, or does not know the kernel.
+    Raises TargetError: there is no such channel; the load is on another clock.
+    Raises DeclinedError: the recording does not tell when its values were renewed.
+    """
+    if not profile.response.shaped:
+        msg = (
+            "the profile does not know the kernel of its sensor, so only gain and offset could be corrected: "
+            "characterise the sensor under an irregular load, and make the profile from that"
+        )
+        raise CalibrationError(msg)
+    path = table.attrs["path"]
+    _refuse_another(profile, table, path, report)
+    column = power_column(table, channel or profile.channel, path)
+    _refuse_another_channel(profile, table, column, path, report)
+    polls = read_series(table, column, alone=load is None)
+    lattice = estimate_updates(polls.t_s, polls.watts)
+    _refuse_another_period(profile, lattice.period_s, path)
+    updates = update_series(polls.t_s, profile.curve.true(polls.watts), lattice)
+    shift = 0.0
+    if load is not None:
+        if polls.absolute != load.absolute:
+            msg = f"{path} and the stamps of the load are on different clocks: one of them has no wall time"
+            raise TargetError(msg)
+        if polls.absolute:  # a log in local time without a zone is whole or half hours off
+            shift = zone_shift(float(updates.t_s[0]), float(updates.t_s[-1]), PowerTrace.of_load(load))
+    responses = known_responses(profile, updates.period_s, updates.watts)
+    first, last = float(polls.t_s[0]) + shift, float(polls.t_s[-1]) + shift
+    if between is not None:
+        intervals = [(first + between[0], first + between[1])]
+    else:
+        blocks = load if load is not None else marked_load(table, alone=True)
+        intervals = _intervals(blocks, (first, last), max(_lead(r) for _, r in responses), report)
+    found = []
+    for start, end in intervals:
+        energy = likely_energy(updates.t_s + shift, updates.watts, responses, start_s=start, end_s=end, load=load)
+        found.append(CorrectedEnergy(start - first, end - start, energy))
+    beyond = profile.outside(updates.watts)
+    if beyond:
+        report(f"note: {beyond} of {len(updates)} updates lie outside the calibrated range: extrapolated there")
+    return found
+
+
+def _intervals(
+    load: LoadIntervals | None, extent: tuple[float, float], lead_s: float, report: Callable[[str], None]
+) -> list[tuple[float, float]]:
+    """Return the blocks of a load, on its clock; where there are none, all of the recording that can be corrected."""
+    first, last = extent
+    blocks: Sequence[tuple[float, float]] = [] if load is None else [*zip(load.on_s, load.off_s, strict=True)]
+    inside = [(float(a), float(b)) for a, b in blocks if a > first and b < last - lead_s]
+    if len(inside) > _MAX_BLOCKS:
+        report(f"note: the {len(inside)} blocks of the load are taken as one; --between FROM,TO takes a part of them")
+        return [(inside[0][0], inside[-1][1])]
+    return inside or [(first + lead_s, last - lead_s)]
+
+
+def _lead(response: Response) -> float:
+    """How much of a recording's ends cannot be corrected."""
+    return abs(response.lag_s) + response.span_s + 2.0 * response.period_s
+
+
+def _refuse_another(profile: Profile, table: pd.DataFrame, path: str, report: Callable[[str], None]) -> None:
+    """Refuse a profile of another device than the recording's, as far as the recording says which that is."""
+    facts = (table.attrs["metadata"] or {}).get("identity")
+    if isinstance(facts, dict) and profile.device.backend != RECORDED:
+        known = {key: facts[key] for key in ("backend", "model", "serial", "version", "virtual") if key in facts}
+        refuse_stranger(profile, Identity(**known))
+        return
+    of = f"{profile.device.model}{' (virtual)' if profile.device.virtual else ''}".strip()
+    report(f"note: nothing in {path} says of which device it is; it is taken for the profile's{of and f', {of}'}")
+
+
+def _refuse_another_channel(
+    profile: Profile, table: pd.DataFrame, column: str, path: str, report: Callable[[str], None]
+) -> None:
+    """Refuse a channel beside the profile's own, unless both show the same; elsewhere names differ by logger."""
+    own = f"{profile.channel}_W"
+    if column == own:
+        return
+    asked = column.removesuffix("_W")
+    if own in table.columns and table[own].notna().any() and not table[own].equals(table[column]):
+        msg = (
+            f"the profile is of {profile.channel}, and {path} has that beside {asked}: each channel has a response of "
+            f"its own; leave --channel out, or make a profile of {asked}"
+        )
+        raise CalibrationError(msg)
+    report(f"note: {asked} of {path} is taken for what the profile calls {profile.channel}")
+
+
+def _refuse_another_period(profile: Profile, period_s: Estimate, path: str) -> None:
+    stated = profile.response
+    if not stated.period_s:
+        return
+    if abs(period_s.value - stated.period_s) > _ANOTHER * stated.period_s + 2.0 * stated.period_u + period_s.half_width:
+        msg = (
+            f"{path} updates every {1e3 * period_s.value:.4g} ms and the profile's sensor every "
+            f"{1e3 * stated.period_s:.4g} ms: another device or channel; name the channel with --channel, or make a "
+            "profile of this one"
+        )
+        raise CalibrationError(msg)
