@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from pmtpy.backends._assumed_gain import METER_U
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.errors import BackendUnavailableError, ReadError
 
 INTERVAL_S = 1.0
 GONE_AFTER_S = 60.0  # a service processor that restarts is away for a minute
 _MAX_CHASSIS_W = 30_000.0  # more than any chassis takes (the largest of 2026 have supplies of 6 x 3.3 kW)
-# Sensors of chassis are accurate to some percent and state nothing; 3 % is what uncalibrated meters were found off.
-GAIN_U = 0.03
 
 
 def chassis_channel(
@@ -26,7 +25,7 @@ def chassis_channel(
         domain=domain,
         refresh_s=max(INTERVAL_S, window_s or 0.0),
         window_s=window_s,
-        gain_u=GAIN_U,
+        gain_u=METER_U,
         max_watts=_MAX_CHASSIS_W,
         least_watts=least_watts,
         reference=reference,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
+from pmtpy.backends._assumed_gain import METER_U
 from pmtpy.backends._device_clock import DeviceClock
 from pmtpy.backends._sysfs import Registers, entries, optional_number, sysfs_root, text_of, why
 from pmtpy.backends.machine import HOST_SYSFS, IN_A_CONTAINER, Machine, may_use, no_sysfs
@@ -39,8 +40,6 @@ _STAMP_SLACK = 3.0
 # What a part that is there always uses, well below what idle ones draw; an accelerator may be absent, or switched off.
 _LEAST_WATTS = {"node": 10.0, "cpu": 1.0, "memory": 0.5}
 _MAX_WATTS = 20_000.0  # a node; the largest blades feed about 6 kW to one
-# The maker states no accuracy; assumed is what uncalibrated meters on boards were found off (Shalavi et al., 2023).
-_GAIN_U = 0.03
 _REMEDY = f"these files exist on nodes of HPE Cray XC and EX systems only; {IN_A_CONTAINER}"
 _NODE_NOTE = "the node's energy includes processors, memory and accelerators: add no other sensor of the node to it"
 _REFERENCE = "HPE CSM: Power monitoring counters (pm_counters)"
@@ -182,7 +181,7 @@ def _channel(file: _File, refresh_s: float) -> Channel:
         domain="host" if file.part == "node" else f"host/{file.part}",
         label=file.path.name,
         refresh_s=refresh_s,
-        gain_u=_GAIN_U,
+        gain_u=METER_U,
         max_watts=_MAX_WATTS,
         least_watts=_LEAST_WATTS.get(file.part.rstrip("0123456789"), 0.0) if energy else 0.0,
         reference=_REFERENCE,

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from pmtpy.backends._assumed_gain import GPU_U
 from pmtpy.backends.nvml import _published as published
-from pmtpy.backends.nvml.facts import GAIN_U, Kind
+from pmtpy.backends.nvml.facts import Kind
 from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Channel, Identity, Quantity
@@ -100,7 +101,7 @@ def test_published_cards_of_the_model_say_how_far_another_may_be_off() -> None:
     assert min(known.errors) == pytest.approx(-0.04745)
     one = published.spread("NVIDIA A100-PCIE-40GB", "535.54.03", Kind.INSTANT)
     assert one is not None
-    assert one.gain_u == pytest.approx(((GAIN_U**2 + 0.054687**2) / 2.0) ** 0.5, rel=1e-3)
+    assert one.gain_u == pytest.approx(((GPU_U**2 + 0.054687**2) / 2.0) ** 0.5, rel=1e-3)
     assert "one card of this model was off by -5.5 %" in one.note("gpu.instant")
     assert published.spread("NVIDIA GeForce RTX 3090 Ti", "570.86.15", Kind.INSTANT) is None
     assert published.spread("NVIDIA H100 PCIe", "570.86.15", Kind.INSTANT) is None

@@ -50,7 +50,7 @@ _REMEDY = {
 _LIBRARY_OF = ((7, 26), (6.4, 25), (6.1, 24), (5, 23))
 _LEAST_LIBRARY = 20
 
-_MOST_WATTS = 5_000.0  # beyond it: sentinels of every width, and microwatts
+MOST_WATTS = 5_000.0  # of a card; beyond it: sentinels of every width, and microwatts
 
 
 class Fault(Exception):  # noqa: N818  (internal: becomes one of pmtpy's errors at the edge)
@@ -194,7 +194,7 @@ def watts(answer: object) -> float | None:
     sentinel of some width, or microwatts.
     """
     value = number(answer)
-    return value if value is not None and 0 < value <= _MOST_WATTS else None
+    return value if value is not None and 0 < value <= MOST_WATTS else None
 
 
 def accumulator(answer: object) -> tuple[float, float, float | None] | None:

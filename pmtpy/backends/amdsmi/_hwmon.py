@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pmtpy.backends import _hwmon
+from pmtpy.backends._assumed_gain import GPU_U
 from pmtpy.backends._gpu_selection import normal_pci
 from pmtpy.backends._sysfs import Registers, optional_number, optional_text
-from pmtpy.backends.amdsmi._device import BACKEND
+from pmtpy.backends.amdsmi._device import BACKEND, MOST_WATTS
 from pmtpy.backends.amdsmi._selection import Gpu
 from pmtpy.backends.amdsmi._source import ASSUMED_MEAN_S
 from pmtpy.core.channel import Channel, Identity, Quantity
@@ -22,8 +23,6 @@ from pmtpy.core.source import PolledSource, Traits
 from pmtpy.errors import BackendUnavailableError, ReadError
 
 _REFERENCE = "Linux: Documentation/gpu/amdgpu/thermal.rst"
-_GAIN_U = 0.05  # as for the library's readings, which come from the same register
-_MOST_MICROWATTS = 5e9
 # Most cards have one of the two: current firmware the momentary one (Linux 6.6 and newer), older the average.
 _POWERS = (("power1_input", "gpu.current_power"), ("power1_average", "gpu.average_power"))
 _UNSTATED_MEAN = (
@@ -89,7 +88,7 @@ def _channels(folder: Path, domain: str) -> tuple[tuple[Channel, ...], tuple[Pat
                 label=label,
                 window_s=mean_s,
                 lag_s=mean_s / 2 if mean_s else None,
-                gain_u=_GAIN_U,
+                gain_u=GPU_U,
                 reference=_REFERENCE,
             )
             found.append((power, folder / file))
@@ -122,7 +121,7 @@ class HwmonSource(PolledSource):
         """Read every file once. A power of zero, or beyond 5 kW, is no reading."""
         counts = self._registers.numbers()
         for channel, count in zip(self.channels[: self._powers], counts, strict=False):
-            if not 0 < count <= _MOST_MICROWATTS:
+            if not 0 < count <= 1e6 * MOST_WATTS:
                 msg = f"amdsmi {self.identity.serial}: {channel.name}: the driver says {count} uW, which is impossible"
                 raise ReadError(msg)
         return counts

@@ -13,9 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pmtpy.backends._assumed_gain import GPU_U
 from pmtpy.backends._counter_check import CounterCheck
 from pmtpy.backends._device_clock import DeviceClock
 from pmtpy.backends.amdsmi._device import (
+    MOST_WATTS,
     NO_PERMISSION,
     NOT_INITIALISED,
     Fault,
@@ -34,14 +36,11 @@ from pmtpy.errors import ReadError, SourceLostError
 
 REFERENCE = "AMD SMI API reference"
 _ACCURACY = "not documented; as found for other GPUs' sensors"
-# No figures for these sensors were found. Those of other GPUs, compared with meters, are off by 5 % root mean square.
-GAIN_U = 0.05
 # The metrics behind all calls are cached for 1 ms in the library and about as long again in the driver.
 _REFRESH_S = 0.002
 # AMD states neither the width nor the shape of the average. A second is what other vendors' averages have (NVML, arXiv
 # 2312.02741): assumed, so that lag and edges are in the uncertainty rather than nowhere.
 ASSUMED_MEAN_S = 1.0
-_MOST_WATTS = 5_000.0
 _LEAST_WATTS = 0.5  # of a GPU that is on enough to be read
 _JUDGE_S, _JUDGE_J = 5.0, 50.0
 _BACK_READS = 3  # readings below the last one after which the accumulator is believed to have restarted
@@ -112,8 +111,8 @@ def _power_channel(key: str, domain: str) -> Channel:
         refresh_s=_REFRESH_S,
         window_s=mean_s,
         lag_s=mean_s / 2 if mean_s else None,
-        gain_u=GAIN_U,
-        max_watts=_MOST_WATTS,
+        gain_u=GPU_U,
+        max_watts=MOST_WATTS,
         reference=f"{REFERENCE}: amdsmi_get_power_info; accuracy {_ACCURACY}",
     )
 
@@ -126,8 +125,8 @@ def _energy_channel(joules_per_count: float, domain: str) -> Channel:
         domain=domain,
         label="energy_accumulator",
         refresh_s=_REFRESH_S,
-        gain_u=GAIN_U,
-        max_watts=_MOST_WATTS,
+        gain_u=GPU_U,
+        max_watts=MOST_WATTS,
         least_watts=_LEAST_WATTS,
         reference=f"{REFERENCE}: amdsmi_get_energy_count; accuracy {_ACCURACY}",
     )

@@ -15,6 +15,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from pmtpy.backends._assumed_gain import GPU_U, METER_U
 from pmtpy.backends.hwmon._device import Attribute, Chip, is_xrt
 
 _HOST_PART = "host"  # the whole machine, with everything in it
@@ -30,11 +31,8 @@ _REFRESH_S = {"ibmpowernv": 0.0401}
 
 _CONTINUOUS = frozenset({"ina226", "ina230", "ina231", "ina238"})
 
-# Shunt monitors: a shunt of 1 %, the commonest, and 0.1 % of the chip (data sheet), rectangular. Graphics cards: 5 %,
-# the steady error of boards against a meter (arXiv 2312.02741). Others state nothing; 3 % is assumed, which is what
-# uncalibrated meters on boards were found off (Shalavi et al., 2023, for NVIDIA's modules).
-_GAIN_U = {"ina": 0.006, "amdgpu": 0.05, "xe": 0.05, "i915": 0.05}
-_ASSUMED_GAIN_U = 0.03
+# Shunt monitors: a shunt of 1 %, the commonest, and 0.1 % of the chip (data sheet), rectangular. Others state nothing.
+_GAIN_U = {"ina": 0.006, "amdgpu": GPU_U, "xe": GPU_U, "i915": GPU_U}
 
 _Domains = dict[str, str]
 
@@ -66,7 +64,7 @@ def gain_u(chip: Chip, attribute: Attribute) -> float:
     if attribute.error is not None:
         return attribute.error / math.sqrt(3.0)
     kind = "ina" if chip.name.startswith("ina") else "amdgpu" if is_xrt(chip.name) else chip.name
-    stated = _GAIN_U.get(kind, _ASSUMED_GAIN_U)
+    stated = _GAIN_U.get(kind, METER_U)
     # POWER9's firmware divides its accumulator by the nominal sampling rate, which is 0.19 % too high.
     return math.hypot(stated, 0.002) if chip.name == "ibmpowernv" and attribute.kind == "energy" else stated
 

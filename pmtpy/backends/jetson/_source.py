@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pmtpy.backends._assumed_gain import METER_U
 from pmtpy.backends._sysfs import Registers, number, why
 from pmtpy.backends.jetson._channels import KIT, MODULE, Board, Plan
 from pmtpy.backends.jetson._device import Rail, rails
@@ -23,9 +24,6 @@ REMEDY = (
     "these monitors are on NVIDIA Jetson modules only; there, load the driver (sudo modprobe ina3221); "
     f"{IN_A_CONTAINER}"
 )
-# Uncalibrated sensors of several modules were a few percent off: Shalavi et al., "Accurate calibration of power
-# measurements from internal power sensors on NVIDIA Jetson devices", 2023.
-_GAIN_U = 0.03
 # The whole input of a module that runs this program: the smallest, a Nano, idles at 0.5 W and more.
 _LEAST_WATTS = 0.2
 _MAX_WATTS = 1000.0  # a register full of ones; the largest kits are fed with 240 W
@@ -183,7 +181,7 @@ def _channels(live: list[Live], chosen: Plan) -> tuple[Channel, ...]:
             domain=chosen.domains.get(rail.label, ""),
             label=rail.label,
             resolution=step_a * abs(item.volts) if step_a is not None else None,
-            gain_u=_GAIN_U,
+            gain_u=METER_U,
             max_watts=_MAX_WATTS,
             least_watts=_LEAST_WATTS if chosen.domains.get(rail.label, "") in {MODULE, KIT} else 0.0,
             reference=_REFERENCE,

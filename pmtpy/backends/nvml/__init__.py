@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from pmtpy.backends._assumed_gain import GPU_U
 from pmtpy.backends._sysfs import optional_number, sysfs_root
 from pmtpy.backends.nvml import _channels as registers
 from pmtpy.backends.nvml import _errors as errors
@@ -249,7 +250,7 @@ def _open_samples(
         domain=board.module if scope == "module" else board.domain,
         label="total_power_samples",
         refresh_s=step_us / 1e6 if step_us else None,
-        gain_u=facts.GAIN_U,
+        gain_u=GPU_U,
         max_watts=most,
         reference=facts.NVML_REFERENCE + ": nvmlDeviceGetSamples",
     )

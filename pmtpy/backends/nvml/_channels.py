@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pmtpy.backends._assumed_gain import GPU_U
 from pmtpy.backends.nvml import _errors as errors
 from pmtpy.backends.nvml import _published as published
 from pmtpy.backends.nvml import facts
@@ -180,7 +181,7 @@ def _power(
         refresh_s=timing.refresh_s,
         window_s=timing.window_s,
         lag_s=timing.window_s / 2 if timing.window_s else None,
-        gain_u=others.gain_u if others else facts.GAIN_U,
+        gain_u=others.gain_u if others else GPU_U,
         max_watts=most if energy else None,
         least_watts=_LEAST_WATTS if energy else 0.0,
         reference=timing.reference,

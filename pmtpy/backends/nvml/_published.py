@@ -15,6 +15,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from pmtpy.backends._assumed_gain import GPU_U
 from pmtpy.backends.nvml import facts
 from pmtpy.backends.nvml.facts import Kind
 
@@ -31,7 +32,7 @@ class Spread:
     @property
     def gain_u(self) -> float:
         """Standard uncertainty of another card's gain: theirs, with all models together as one card more."""
-        squares = facts.GAIN_U**2 + sum(e * e for e in self.errors)
+        squares = GPU_U**2 + sum(e * e for e in self.errors)
         return math.sqrt(squares / (1 + len(self.errors)))
 
     def note(self, channel: str) -> str:

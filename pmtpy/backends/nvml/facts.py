@@ -16,11 +16,6 @@ from pmtpy.core.channel import EnergyMethod
 NVML_REFERENCE = "NVML API reference"
 MEASURED = "Yang, Adamek, Armour: arXiv 2312.02741"
 
-# The steady error of 20 boards against a meter, in the tables beside that paper, is 5 % root mean square (one that
-# estimates its power from activity left out). It is a gain of each board; NVML's header, too, says +/-5 % where it
-# says anything.
-GAIN_U = 0.05
-
 # The counter moves about every 100 ms on one recent board and about every 10 ms on others (reports of users); the
 # longer one is the safe assumption about what a short interval cannot resolve.
 _COUNTER_REFRESH_S = 0.1

@@ -6,6 +6,7 @@ firmware (``amec_sensors_power.c``: ADC power is rounded to the nearest watt, th
 
 from __future__ import annotations
 
+from pmtpy.backends._assumed_gain import METER_U
 from pmtpy.backends.occ.layout import TAG_RANGE, Entry
 from pmtpy.core.channel import Channel, Derivation, Quantity, unique_name
 
@@ -33,9 +34,6 @@ _POWER = {
     "PWRMEM": ("socket{}.memory", "host/socket{}/dram"),
     GPUS: ("socket{}.gpus", "host/socket{}/gpus"),
 }
-# No accuracy is stated. Assumed is what uncalibrated meters on boards were found off (Shalavi et al., 2023, for
-# NVIDIA's modules), as for hwmon, whose readings come from the same sensors.
-_GAIN_U = 0.03
 _TRUNCATED = frozenset({"PWRVDD", "PWRVDN"})
 
 # What a machine and a processor that run this program always use: POWER9 machines idle at hundreds of watts, their
@@ -91,7 +89,7 @@ def power_channels(entry: Entry, name: str, chip: str, refresh_s: float) -> tupl
         window_s=refresh_s,
         resolution=entry.scale,
         least_watts=_LEAST_WATTS.get(entry.name, 0.0),
-        gain_u=_GAIN_U,
+        gain_u=METER_U,
         # Truncation makes half a step too little on average, with a rectangular spread of one step.
         offset_u=entry.scale * (1 / 3) ** 0.5 if entry.name in _TRUNCATED else 0.0,
         reference=REFERENCE,
