@@ -122,6 +122,7 @@ def _main(words: list[str], stop: Stop) -> int:
     if command and args.verb not in _WITH_COMMAND:
         args.parser.error(f"{args.verb} takes no command after --")
     args.command, args.stop = command, stop
+    args.ended = None  # the status of a command that has ended; whatever becomes of the report, it is ours
     configure_logging(args.verbose, quiet=args.quiet)
     return _run(args)
 
@@ -138,14 +139,14 @@ def _run(args: argparse.Namespace) -> int:
         return exit_code(error)
     except BrokenPipeError:
         _give_up_stdout()  # whoever read our output has gone; nothing more can be said
-        return 0
+        return args.ended or 0
     except OSError as error:
         if error.errno not in _NO_ROOM or error.filename is not None:
             raise
         _give_up_stdout()
         refused = SinkError(f"cannot write the result to stdout: {error.strerror}; free some room, or write elsewhere")
         say(f"pmtpy {args.verb}: {refused}")
-        return exit_code(refused)
+        return exit_code(refused) if args.ended is None else args.ended
     return code
 
 

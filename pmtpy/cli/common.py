@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pmtpy.cli.page import Page, plain, told
+from pmtpy.cli.page import Line, Page, plain, told
 from pmtpy.cli.settings import load_settings
 from pmtpy.cli.terminal import show
 from pmtpy.errors import (
@@ -211,7 +211,7 @@ def write_report(report: Page | str, path: str) -> None:
         Path(path).write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         say(f"warning: cannot write {path}: {error.strerror}; the report follows")
-        print(text, file=sys.stderr)
+        show([Line(text)], sys.stderr)
 
 
 def deliver(report: Page | str, path: str | None) -> None:

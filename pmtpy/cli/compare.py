@@ -257,8 +257,10 @@ def _live(args: argparse.Namespace, options: Sequence[str]) -> _Watched:
             stop.rest(_MARGIN_S)
             start_ns = HOST_CLOCK.now_ns()
             with region:
-                status = run_command(args.command, divert_stdout=args.json and not args.output) if args.command else 0
-                if not args.command:
+                status = 0
+                if args.command:
+                    status = args.ended = run_command(args.command, divert_stdout=args.json and not args.output)
+                else:
                     with stop.taken(), progress("comparing", seconds, enabled=not args.quiet) as tell:
                         stop.rest(seconds, tell)  # what was seen until Ctrl-C is compared all the same
             stop.rest(_MARGIN_S)

@@ -109,7 +109,10 @@ def run(args: argparse.Namespace) -> int:
                 sensor.start_dump(where, format=args.format, interval=args.interval, overwrite=args.overwrite)
                 started.append(sensor)
             with region:
-                code = run_command(args.command) if args.command else _watch(args, sensors, files, seconds)
+                if args.command:
+                    code = args.ended = run_command(args.command)
+                else:
+                    code = _watch(args, sensors, files, seconds)
         finally:
             problems += end_dumps(started, endings)
         gone = [path for path in files if _is_gone(path)]

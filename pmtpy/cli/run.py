@@ -131,6 +131,7 @@ def run(args: argparse.Namespace) -> int:
         with _dumped(sensors, args):
             while len(runs) < args.repeat and not (runs and runs[-1].status):
                 runs.append(_once(sensors, args, divert=divert, what=_bar(len(runs), args.repeat)))
+    args.ended = runs[-1].status
     _report(args, runs, baseline)
     return runs[-1].status
 

@@ -70,6 +70,7 @@ def _run_on_node(args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         sensors, why = _opened(args, stack)
         status, energy = _measured(args, sensors, why, machine, launch, divert=divert)
+        args.ended = status
     try:
         file.finish(energy, status)
     except SinkError as error:

@@ -92,9 +92,10 @@ def show(page: Page, stream: TextIO | None = None) -> None:
         for part in page:
             _table(console, part) if isinstance(part, Table) else _line(console, part)
     except OSError as error:
-        if error.errno != errno.EIO:
+        if error.errno != errno.EIO and stream is not sys.stderr:
             raise
-        # The terminal was closed (SIGHUP): what was measured is in its files, and nobody reads this any more.
+        # The terminal was closed (SIGHUP), or what takes our messages is full or gone: what was measured is in its
+        # files, and nobody reads this any more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

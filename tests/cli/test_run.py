@@ -288,3 +288,28 @@ def test_what_a_lost_sensor_measured_before_stands_beside_its_error() -> None:
     shown = plain(page([made], None))
     assert "75.00% covered" in shown
     assert "note: test: test counter: pulled out" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "streams"),
+    [
+        ("run -s rapl:virtual --json", {"stdout": "full"}),
+        ("run -s rapl:virtual --json", {"stdout": "gone"}),
+        ("run -s rapl:virtual", {"stderr": "full"}),
+        ("run -s rapl:virtual", {"stderr": "gone"}),
+        ("run -s rapl:virtual --output /dev/full", {"stderr": "full"}),
+        ("dump rapl:virtual -f d.csv", {"stderr": "full"}),
+        ("compare rapl:virtual nvml:virtual --json", {"stdout": "gone"}),
+    ],
+)
+@pytest.mark.parametrize("status", [7, 0])
+def test_where_nobody_takes_the_report_the_status_is_still_the_commands(
+    started: Started, words: str, streams: dict[str, str], status: int
+) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with Path("/dev/full").open("w", encoding="utf-8") as full, os.fdopen(write, "w") as gone:
+        taken = {name: {"full": full, "gone": gone}[kind] for name, kind in streams.items()}
+        child = started(*words.split(), "--", "sh", "-c", f"exit {status}", **taken)
+        child.communicate(timeout=240)
+    assert child.returncode == status
