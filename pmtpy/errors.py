@@ -3,7 +3,7 @@
 ::
 
     PmtError
-     +-- TargetError (ValueError)             the string names nothing we know, or an option is wrong
+     +-- TargetError (ValueError)             what was asked for names nothing, or does not go together
      +-- BackendUnavailableError (OSError)    library, device or permission missing: backend, reason, remedy
      |    +-- MissingPackageError (SinkError)  a Python package is not installed
      +-- ReadError (OSError)                  one reading failed; the next may work
@@ -99,7 +99,11 @@ class PmtError(Exception):
 
 
 class TargetError(PmtError, ValueError):
-    """A target, a channel or an option names nothing that exists. The message lists what does."""
+    """What was asked for cannot be, and nothing was done.
+
+    It names nothing that exists (a target, a channel, an option, of which the message lists what there is), or things
+    that do not go together.
+    """
 
 
 class BackendUnavailableError(PmtError, OSError):
