@@ -38,13 +38,14 @@ def search(seen: Intervals, poll: float, step: float) -> list[tuple[float, float
         score += [_free(comb, part, period) for period in band.tolist()]
         grid += band.tolist()
         lo *= MAX_PERIOD_RATIO
-    weighed = list[tuple[float, float]]()
+    weighed, nears = list[tuple[float, float]](), dict[float, float]()
     for _, period in _distinct(list(zip(score, grid, strict=True)), poll):
-        log, _, better = weigh(part, period, max(poll / period, 1.0 / _GRAINS) / _PIECE, step)
+        log, _, better, near = weigh(part, period, max(2.0 * poll / period, 1.0 / _GRAINS) / _PIECE, step)
         weighed.append((log, better))
+        nears[better] = near
     found = _distinct(weighed, poll)  # some have found the same
     whole = logsumexp([log for log, _ in found])
-    return [(period, poll / (_PIECE * period), math.exp(log - whole)) for log, period in found]
+    return [(period, nears[period], math.exp(log - whole)) for log, period in found]
 
 
 def _free(comb: Comb, part: Intervals, period: float) -> float:

@@ -24,7 +24,7 @@ _PIECE_S = 30.0
 # By how much the phase walks, s per root second: from a quiet clock, over those boards, to several ms in a second.
 _WALKS = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3)
 BLURS = (1.0 / 30.0, 1.0 / 10.0, 1.0 / 4.0)  # of a poll: by how much stamps are off
-_PERIODS = 9  # weighed at a time
+_MIN_PERIODS, _MOST_PERIODS = 9, 401  # weighed at a time
 _PERIOD_NODES = math.sqrt(1.5) * np.array(
     [-1.0, 0.0, 1.0]
 )  # standard uncertainties: three periods of the variance of all
@@ -62,6 +62,7 @@ class _Comb:
         cells = int(np.clip(_CELLS_PER_POLL * period / float(np.median(seen.length)), 96, 400))
         self.comb = Comb(seen, period, period / cells, soft)
         self.cell, self.cells, self.soft = self.comb.cell, cells, soft
+        self.poll, self.span = float(np.median(seen.length)), end - start
         self._logs: dict[float, Floats] = {}
 
     def logs(self, period: float) -> Floats:
@@ -95,35 +96,38 @@ def follow(seen: Intervals, period: float, reach: float, resolution: float, *, k
     known : bool
         Whether that reach is the standard uncertainty of a period that is not looked for.
     """
-    log, comb, best = weigh(seen, period, reach, resolution, known=known)
+    log, comb, best, near = weigh(seen, period, reach, resolution, known=known)
     period = period if known else best
     if log < ONE_IN_A_THOUSAND:
         msg = f"no update period explains the changes better than chance: the best is {1e3 * period:.4g} ms"
         raise DeclinedError(msg)
     span, poll = float(comb.edges[-1] - comb.edges[0]), float(np.median(seen.length))
-    reaches = [reach if known else 3.0 * walk / math.sqrt(span) + poll / span for walk in _WALKS]
+    reaches = [reach if known else max(near, 3.0 * walk / math.sqrt(span) + poll / span) for walk in _WALKS]
     found = [w for walk, far in zip(_WALKS, reaches, strict=True) for w in _weigh(comb, period, far, walk, known=known)]
     return _drawn(found, comb, period, seen, _PATHS)
 
 
 def weigh(
     seen: Intervals, period: float, reach: float, resolution: float, *, known: bool = False
-) -> tuple[float, _Comb, float]:
+) -> tuple[float, _Comb, float, float]:
     """Return the evidence of a walk of middling size above that of changes at random, and the likeliest period.
 
-    With the blur that has most of it: the more stamps are off, the fewer polls tell something.
+    And by how much of itself the likely ones may lie from it. With the blur that has most evidence: the more stamps are
+    off, the fewer polls tell something.
     """
     poll = float(np.median(seen.length))
 
-    def by(soft: float) -> tuple[float, _Comb, float]:
+    def by(soft: float, period: float, reach: float) -> tuple[float, _Comb, float, float]:
         comb = _Comb(seen, period, soft)
-        best = max(_weigh(comb, period, reach, _WALKS[3], known=known), key=lambda w: w.log)
-        return best.log - comb.comb.at_random(), comb, best.period
+        found = _weigh(comb, period, reach, _WALKS[3], known=known)
+        best = max(found, key=lambda w: w.log)
+        return best.log - comb.comb.at_random(), comb, best.period, (found[-1].period / found[0].period - 1.0) / 2.0
 
     first, *others = sorted({*(blur * poll for blur in BLURS), max(0.3 * resolution, BLURS[0] * poll)})
-    found = by(first)
+    found = by(first, period, reach)
+    about = (period, reach) if known else found[2:]
     for soft in others:
-        found = max(found, by(soft), key=lambda row: row[0])
+        found = max(found, by(soft, *about), key=lambda row: row[0])
     return found
 
 
@@ -138,23 +142,31 @@ def _drawn(found: list[_Walk], comb: _Comb, period: float, seen: Intervals, path
 
 
 def _weigh(comb: _Comb, period: float, reach: float, walk: float, *, known: bool = False) -> list[_Walk]:
-    """Filter a walk of one size at periods about one, closer and closer, until those that are likely are resolved."""
+    """Filter a walk of one size at periods about one, closer and closer, until those that are likely are resolved.
+
+    A period that is off moves the phase through the recording. Where it moves it by a poll more than the walk does, all
+    is as unlikely as at any other, so that nothing leads from there to the right one: polls at nearly half of the
+    period see the same of one that is as much longer as it is shorter, but where they slip.
+    """
     best: list[_Walk] = []
     if known:
         return _filter(comb, period * (1.0 + reach * _PERIOD_NODES), walk)
+    width_of_peak = math.hypot(comb.poll / 2.0 / comb.span, walk / math.sqrt(comb.span))
     for _ in range(4):
-        periods = period * (1.0 + reach * np.linspace(-1.0, 1.0, _PERIODS))
+        n = int(np.clip(2.0 * math.ceil(reach / width_of_peak) + 1, _MIN_PERIODS, _MOST_PERIODS))
+        periods = period * (1.0 + reach * np.linspace(-1.0, 1.0, n))
         best = _filter(comb, periods, walk)
         # What is not on the grid of periods has its share too.
         logs = np.array([w.log for w in best])
         likely = np.flatnonzero(logs > np.max(logs) - _MAX_NATS_BELOW_BEST)
         top = int(np.argmax(logs))
         period = best[top].period
-        if len(likely) >= _PERIODS // 3:
+        if len(likely) >= _MIN_PERIODS // 3:
             break
-        reach *= max((likely[-1] - likely[0] + 2.0) / (_PERIODS - 1.0), 0.15)
+        reach *= (likely[-1] - likely[0] + 2.0) / (n - 1.0)
     width = math.log(float(best[1].period - best[0].period) / period)
-    return [_Walk(w.period, w.walk, w.log + width, w.states) for w in best]
+    near = best[max(likely[0] - 1, 0) : likely[-1] + 2]
+    return [_Walk(w.period, w.walk, w.log + width, w.states) for w in near]
 
 
 def _filter(comb: _Comb, periods: Floats, walk: float) -> list[_Walk]:

@@ -307,6 +307,16 @@ def test_regular_polls_near_a_simple_fraction_of_the_period_do_not_hide_it(share
     assert found.period_s.half_width < 0.003 * drawn.sensor.period_s
 
 
+@pytest.mark.parametrize("share", [0.4974, 0.5025, 0.3325, 0.6655])
+def test_polls_that_slip_by_an_update_now_and_then_tell_a_period_from_its_mirror(share: float) -> None:
+    """Polls at 0.4974 of it see of a period as much longer than two polls the same, but where they slip."""
+    rng = np.random.default_rng(1)
+    t = share * 0.1 * np.arange(int(40.0 / (share * 0.1))) + 1e-4 * rng.random(int(40.0 / (share * 0.1)))
+    found = estimate_updates(t, rng.normal(100.0, 10.0, 402)[np.floor(t / 0.1 - 0.3).astype(int) + 1])
+    assert found.period_s.contains(0.1)
+    assert found.period_s.half_width < 0.002 * 0.1  # the mirror lies 0.5 to 1 % away
+
+
 def test_a_starved_poller_leaves_gaps_and_no_updates_that_were_not_there() -> None:
     drawn = draw(5, polls="starved", load="telegraph", phase="wandering", seconds=25.0)
     found = estimate_updates(drawn.t_s, drawn.watts)
