@@ -13,11 +13,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from pmtpy.analysis.uncertainty.budget import UncertaintyBudget
 from pmtpy.core.channel import TOTAL, Channel
 from pmtpy.regions._judgement import Judgement, energies, judged
 from pmtpy.regions._kept import Kept
 from pmtpy.regions._pending import Pending
-from pmtpy.regions.measurement import Measurement, Trust, calibration_of, to_be_judged, widest
+from pmtpy.regions.measurement import Measurement, sum_of, to_be_judged
 from pmtpy.sensor.acquisition import Acquisition
 from pmtpy.sensor.history import CurvePoint
 
@@ -68,19 +69,19 @@ def _recorded(kept: Kept, known: Sequence[_Known], peaks: Sequence[float], pendi
     channels = {
         c.name: to_be_judged(
             Measurement(
-                kept.target,
-                c.name,
-                seconds,
-                one.joules,
-                one.watts(seconds),
-                math.nan,
-                one.method,
-                c.refresh_s,
-                c.window_s,
-                _coverage(seconds, one.uncovered_s),
-                kept.lost,
-                (),
-                kept.identity.virtual,
+                target=kept.target,
+                name=c.name,
+                seconds=seconds,
+                joules=one.joules,
+                watts=one.watts(seconds),
+                uncertainty_joules=math.nan,  # until it is judged
+                method=one.method,
+                refresh_s=c.refresh_s,
+                window_s=c.window_s,
+                coverage=_coverage(seconds, one.uncovered_s),
+                lost=kept.lost,
+                warnings=(),
+                virtual=kept.identity.virtual,
                 peak_watts=peaks[i + 1] if peaks else math.nan,
                 settled=settled,
                 calibration=c.reference if c.name in profiles else None,
@@ -98,28 +99,23 @@ def _total(
 ) -> Measurement:
     layout, seconds = kept.facts.layout, kept.seconds
     parts = [known[i - 1] for i in layout.in_total]
-    of_parts = [channels[layout.energy[i - 1].name] for i in layout.in_total]
+    of_parts = {name: channels[name] for name in [layout.energy[i - 1].name for i in layout.in_total]}
     uncovered_s = min(kept.b.uncovered_ns[0] - kept.a.uncovered_ns[0], kept.b.t_ns - kept.a.t_ns) / 1e9
     uncovered_s = max([uncovered_s, *[p.uncovered_s for p in parts]])
     return Measurement(
-        kept.target,
-        TOTAL,
-        seconds,
-        sum([p.joules for p in parts]) if parts else math.nan,
+        target=kept.target,
+        name=TOTAL,
+        seconds=seconds,
+        joules=sum([p.joules for p in parts]) if parts else math.nan,
         # Parts can lack different stretches: the mean is the sum of theirs, each over its own time.
-        sum([p.watts for p in of_parts]) if parts else math.nan,
-        math.nan,
-        " + ".join(dict.fromkeys([p.method for p in parts])),
-        widest([p.refresh_s for p in of_parts]),
-        widest([p.window_s for p in of_parts]),
-        _coverage(seconds, uncovered_s),
-        kept.lost,
-        (),
-        kept.identity.virtual,
-        channels,
-        peaks[0] if peaks else math.nan,
-        settled,
-        calibration=calibration_of({p.name: p.calibration for p in of_parts}),
+        watts=sum([p.watts for p in of_parts.values()]) if parts else math.nan,
+        coverage=_coverage(seconds, uncovered_s),
+        lost=kept.lost,
+        virtual=kept.identity.virtual,
+        channels=channels,
+        peak_watts=peaks[0] if peaks else math.nan,
+        settled=settled,
+        **sum_of(of_parts),
     )
 
 
@@ -132,19 +128,19 @@ class _Trust(NamedTuple):
     has_total: bool
     pending: Pending[Judgement]
 
-    def of_channel(self, i: int) -> Trust:
+    def of_channel(self, i: int) -> UncertaintyBudget:
         judgement = self.pending.result()
         found = judgement.found[i]
         warnings = (*self._origin(), *_about(found.channel, judgement.remarks), *found.budget.warnings)
-        return Trust(found.budget.uncertainty_joules, warnings, found.budget.components)
+        return found.budget._replace(warnings=warnings)
 
-    def of_total(self) -> Trust:
+    def of_total(self) -> UncertaintyBudget:
         judgement = self.pending.result()
         summed = judgement.summed
         no_total = f"{self.target}: which channels make a total is not known for this device; read the channels"
         untold = () if self.has_total else (no_total,)
         warnings = (*self._origin(), *self.notes, *untold, *judgement.remarks, *summed.warnings)
-        return Trust(summed.uncertainty_joules, warnings, summed.components)
+        return summed._replace(warnings=warnings)
 
     def _origin(self) -> tuple[str, ...]:
         return (f"{self.target} is virtual: its energy is emulated",) if self.virtual else ()

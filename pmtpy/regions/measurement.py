@@ -8,36 +8,29 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from pmtpy.analysis.uncertainty.budget import UncertaintyBudget
 from pmtpy.core.presentation import html_notes, html_table, in_same_digits
 
 _NO_CHANNELS: Mapping[str, Measurement] = MappingProxyType({})
 
 
-class Trust(NamedTuple):
-    """How far to trust a measurement: those of its attributes that cost more than the energy itself."""
-
-    uncertainty_joules: float
-    warnings: tuple[str, ...]
-    components: tuple[tuple[str, float], ...]
-
-
 class _Judged:
-    """Where a measurement keeps who judges it. A value that was not asked for yet is not set; asking sets it."""
+    """Where a measurement keeps who judges it: what costs more than the energy itself is set when it is asked for."""
 
     __slots__ = ("_judge",)
-    _judge: Callable[[], Trust]
+    _judge: Callable[[], UncertaintyBudget]
 
     if not TYPE_CHECKING:  # it finds no other names than those that are declared
 
         def __getattr__(self, name: str) -> object:
             """Judge, where what is asked for is not known yet."""
-            if name not in Trust._fields:
+            if name not in UncertaintyBudget._fields:
                 msg = f"{type(self).__name__!r} object has no attribute {name!r}"
                 raise AttributeError(msg)
             found = self._judge()
-            for each, value in zip(Trust._fields, found, strict=True):
+            for each, value in zip(UncertaintyBudget._fields, found, strict=True):
                 object.__setattr__(self, each, value)
             return getattr(found, name)
 
@@ -155,13 +148,13 @@ class Measurement(_Judged):
         return Measurement, tuple(dict(v) if isinstance(v, MappingProxyType) else v for v in values)
 
 
-def to_be_judged(measured: Measurement, judge: Callable[[], Trust]) -> Measurement:
+def to_be_judged(measured: Measurement, judge: Callable[[], UncertaintyBudget]) -> Measurement:
     """Leave the judgement of a measurement that was just made to whoever asks for it first.
 
     ``judge`` may be asked by any thread, now or in hours, and always has to find the same.
     """
     object.__setattr__(measured, "_judge", judge)
-    for name in Trust._fields:
+    for name in UncertaintyBudget._fields:
         object.__delattr__(measured, name)
     return measured
 
@@ -172,13 +165,25 @@ def as_html(shown: Sequence[Measurement]) -> str:
     return html_table(heads, [m.cells() for m in shown]) + html_notes(w for m in shown for w in m.warnings)
 
 
-def widest(values: Sequence[float | None]) -> float | None:
+def sum_of(parts: Mapping[str, Measurement]) -> dict[str, Any]:
+    """Return what a sum takes over from its parts as they are."""
+    return {
+        "method": " + ".join(dict.fromkeys([p.method for p in parts.values()])),
+        "refresh_s": _widest([p.refresh_s for p in parts.values()]),
+        "window_s": _widest([p.window_s for p in parts.values()]),
+        "calibration": _calibration_of({name: p.calibration for name, p in parts.items()}),
+        "uncertainty_joules": math.nan,  # until it is judged
+        "warnings": (),
+    }
+
+
+def _widest(values: Sequence[float | None]) -> float | None:
     """Return the largest of what is known; None where nothing is."""
     known = [v for v in values if v is not None]
     return max(known) if known else None
 
 
-def calibration_of(parts: Mapping[str, str | None]) -> str | None:
+def _calibration_of(parts: Mapping[str, str | None]) -> str | None:
     """Say by which profiles the parts of a sum were corrected, by their names; None where none of them was."""
     if not any(parts.values()):
         return None

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from pmtpy.analysis.uncertainty.budget import UncertaintyBudget
 from pmtpy.core.channel import TOTAL, Channel, summable
-from pmtpy.regions.measurement import Measurement, Trust, calibration_of, to_be_judged, widest
+from pmtpy.regions.measurement import Measurement, sum_of, to_be_judged
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 
@@ -21,32 +22,25 @@ def sum_up(sensors: Sequence[Sensor], measured: Mapping[str, Measurement]) -> Me
     parts = [measured[target].channels[c.name] for target, c in chosen]
     by_name = {f"{target}/{c.name}": p for (target, c), p in zip(chosen, parts, strict=True)}
     shown = {target for target, _ in chosen}
-    seconds = max(m.seconds for m in measured.values())
-    joules = math.fsum(p.joules for p in parts)
     summed = Measurement(
-        " + ".join(t for t in measured if t in shown),
-        TOTAL,
-        seconds,
-        joules,
-        math.fsum(p.watts for p in parts),
-        math.nan,
-        " + ".join(dict.fromkeys(p.method for p in parts)),
-        widest([p.refresh_s for p in parts]),
-        widest([p.window_s for p in parts]),
-        min(p.coverage for p in parts),
-        max(measured[t].lost for t in shown),
-        (),
-        any(measured[t].virtual for t in shown),
-        by_name,
-        calibration=calibration_of({name: p.calibration for name, p in by_name.items()}),
+        target=" + ".join(t for t in measured if t in shown),
+        name=TOTAL,
+        seconds=max(m.seconds for m in measured.values()),
+        joules=math.fsum(p.joules for p in parts),
+        watts=math.fsum(p.watts for p in parts),
+        coverage=min(p.coverage for p in parts),
+        lost=max(measured[t].lost for t in shown),
+        virtual=any(measured[t].virtual for t in shown),
+        channels=by_name,
+        **sum_of(by_name),
     )
     return to_be_judged(summed, partial(_trust, chosen, dict(measured)))
 
 
-def _trust(chosen: Sequence[tuple[str, Channel]], measured: Mapping[str, Measurement]) -> Trust:
+def _trust(chosen: Sequence[tuple[str, Channel]], measured: Mapping[str, Measurement]) -> UncertaintyBudget:
     shown = {target for target, _ in chosen}
     unique = dict.fromkeys(w for t in measured if t in shown for w in measured[t].warnings)
-    return Trust(_summed_uncertainty(chosen, measured), tuple(unique), ())
+    return UncertaintyBudget(_summed_uncertainty(chosen, measured), warnings=tuple(unique))
 
 
 def _summed_uncertainty(chosen: Sequence[tuple[str, Channel]], measured: Mapping[str, Measurement]) -> float:
