@@ -36,8 +36,7 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import SourceLostError, TargetError
 from pmtpy.io.read import load
 from pmtpy.io.read.cut import Cut
-from pmtpy.lab.recorded import one_run
-from pmtpy.lab.traces import clock_of, marked, trace_of
+from pmtpy.lab.traces import side_by_side, split, trace_of
 from pmtpy.plotting.recording import SUFFIXES
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
@@ -119,10 +118,10 @@ def run(args: argparse.Namespace) -> int:
     require("pandas", "reading what was logged")  # said before a command has run for an hour, not after
     if picture:
         require("matplotlib", "a picture")
-    files = [thing for thing in args.things if Path(_split(thing)[0]).is_file()]
+    files = [thing for thing in args.things if Path(split(thing)[0]).is_file()]
     if files and len(files) < len(args.things):
         missing = next(t for t in args.things if t not in files)
-        if Path(_split(missing)[0]).is_dir():
+        if Path(split(missing)[0]).is_dir():
             msg = f"{missing} is a folder, and no recording: name the file in it"
             raise TargetError(msg)
         msg = f"recordings and live sensors cannot be compared at once, and there is no file {missing}"
@@ -183,54 +182,25 @@ def _named(wanted: str | None, traces: Sequence[Trace]) -> str | None:
 # -- recordings --------------------------------------------------------------------------------------------------------
 
 
-def _split(thing: str) -> tuple[str, str | None]:
-    """Split ``FILE#CHANNEL``; a file whose own name has a ``#`` is taken whole."""
-    if Path(thing).is_file():
-        return thing, None
-    path, hash_, channel = thing.rpartition("#")
-    return (path, channel) if hash_ else (thing, None)
-
-
 def _files(args: argparse.Namespace) -> _Watched:
-    traces: list[Trace] = []
-    tables: list[pd.DataFrame] = []
-    waiting: list[Span] = []
-    paths = list(dict.fromkeys(_split(thing)[0] for thing in args.things))
     clocks, moved = Clocks.read(Path(args.clocks)) if args.clocks else None, list[str]()
-    cut = Cut.of(paths[0], *part_of(args), utc_offset_s=args.utc_offset)
-    for thing in args.things:
-        path, channel = _split(thing)
-        read = load(path, *cut.ends(path), skip_broken=args.skip_broken, utc_offset_s=args.utc_offset)
-        if not len(read) and cut.asked:
+    cut = Cut.of(split(args.things[0])[0], *part_of(args), utc_offset_s=args.utc_offset)
+
+    def read(path: str) -> pd.DataFrame:
+        table = load(path, *cut.ends(path), skip_broken=args.skip_broken, utc_offset_s=args.utc_offset)
+        if not len(table) and cut.asked:
             msg = f"{path} has no rows in the part that was asked for; choose another with --from and --to"
             raise TargetError(msg)
         if clocks is not None:
-            read, said = clocks.place(read, path)
+            table, said = clocks.place(table, path)
             moved.append(said)
-        if read.attrs["broken_lines"]:
-            say(f"{path}: {len(read.attrs['broken_lines'])} lines left out")
-        spans = marked(read)
-        powers = [c for c in read.columns if c.endswith("_W") and read[c].notna().any()]
-        if not powers:  # marks alone belong to the recording named before, else to the one named next
-            if traces:
-                traces[-1] = replace(traces[-1], regions=(*traces[-1].regions, *spans))
-            else:
-                waiting += spans
-            continue
-        shown = Path(path).name if [Path(p).name for p in paths].count(Path(path).name) == 1 else path
-        several = sum(_split(other)[0] == path for other in args.things) > 1 or len(args.channel) > 1
-        for name in [channel] if channel else args.channel or ["total"]:
-            trace = trace_of(read, name, f"{shown}#{name}" if several or channel else shown)
-            traces.append(replace(trace, regions=(*waiting, *spans)))
-            waiting, spans = [], []
-        tables.append(read)
-    one = (clocks is not None or one_run(tables)) if args.clock is None else args.clock == "one"
-    if one and len({clock_of(t) for t in tables}) > 1:
-        msg = "some of these files tell Unix time and some only time since their start: that is not one clock"
-        raise TargetError(msg)
-    warnings = [f"{t.attrs['path']} is virtual: its energy is emulated" for t in tables if t.attrs["virtual"]]
-    warnings += [f"{t.attrs['path']}: {note}" for t in tables for note in t.attrs["notes"]]
-    return _Watched(traces, one, warnings=[*warnings, *dict.fromkeys(moved)])
+        if table.attrs["broken_lines"]:
+            say(f"{path}: {len(table.attrs['broken_lines'])} lines left out")
+        return table
+
+    one = True if clocks is not None and args.clock is None else None if args.clock is None else args.clock == "one"
+    found = side_by_side(args.things, args.channel, one_clock=one, read=read)
+    return _Watched(found.traces, found.one_clock, warnings=[*found.warnings, *dict.fromkeys(moved)])
 
 
 # -- live sensors ------------------------------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +14,9 @@ from pmtpy.analysis.comparison.results import Trace
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 from pmtpy.core.markers import Span, paired
 from pmtpy.errors import TargetError
+from pmtpy.io.read import load
 from pmtpy.io.recorded import aged_of, time_u_of
+from pmtpy.lab.recorded import one_run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +35,75 @@ def marked(read: pd.DataFrame) -> list[Span]:
     return paired([(float(t[row]), one) for row, label in zip(rows, labels, strict=True) for one in label.split(";")])[
         0
     ]
+
+
+def split(thing: str) -> tuple[str, str | None]:
+    """Split ``FILE#CHANNEL``; a file whose own name has a ``#`` is taken whole."""
+    if Path(thing).is_file():
+        return thing, None
+    path, hash_, channel = thing.rpartition("#")
+    return (path, channel) if hash_ else (thing, None)
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """Recordings that are to be compared: :func:`pmtpy.analysis.compare` takes the traces."""
+
+    traces: Sequence[Trace]
+    one_clock: bool
+    warnings: Sequence[str]  # what has to be known of the recordings
+
+
+def side_by_side(
+    things: Sequence[str],
+    channels: Sequence[str] = (),
+    *,
+    one_clock: bool | None = None,
+    read: Callable[[str], pd.DataFrame] = load,
+) -> SideBySide:
+    """Read recordings that are to be compared.
+
+    Parameters
+    ----------
+    things : sequence of str
+        Each ``FILE`` or ``FILE#CHANNEL``. Marks of a file that has no power belong to the one before, else to the next.
+    channels : sequence of str
+        Which powers of each ``FILE``; none: its total.
+    one_clock : bool, optional
+        Whether the times of all come from one clock. None: if one run wrote them.
+    read : callable
+        Reads a file.
+
+    Raises TargetError: there is no such power; one clock is asked for, and some files tell no Unix time.
+    """
+    traces: list[Trace] = []
+    tables: list[pd.DataFrame] = []
+    waiting: list[Span] = []
+    paths = list(dict.fromkeys(split(thing)[0] for thing in things))
+    for thing in things:
+        path, channel = split(thing)
+        table = read(path)
+        spans = marked(table)
+        if not any(c.endswith("_W") and table[c].notna().any() for c in table.columns):
+            if traces:
+                traces[-1] = replace(traces[-1], regions=(*traces[-1].regions, *spans))
+            else:
+                waiting += spans
+            continue
+        shown = Path(path).name if [Path(p).name for p in paths].count(Path(path).name) == 1 else path
+        several = sum(split(other)[0] == path for other in things) > 1 or len(channels) > 1
+        for name in [channel] if channel else channels or ["total"]:
+            trace = trace_of(table, name, f"{shown}#{name}" if several or channel else shown)
+            traces.append(replace(trace, regions=(*waiting, *spans)))
+            waiting, spans = [], []
+        tables.append(table)
+    one = one_run(tables) if one_clock is None else one_clock
+    if one and len({clock_of(t) for t in tables}) > 1:
+        msg = "some of these files tell Unix time and some only time since their start: that is not one clock"
+        raise TargetError(msg)
+    warnings = [f"{t.attrs['path']} is virtual: its energy is emulated" for t in tables if t.attrs["virtual"]]
+    warnings += [f"{t.attrs['path']}: {note}" for t in tables for note in t.attrs["notes"]]
+    return SideBySide(traces, one, warnings)
 
 
 def polls_alone(read: pd.DataFrame) -> bool:
