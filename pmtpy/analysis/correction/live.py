@@ -15,7 +15,7 @@ from pmtpy.analysis.clocking import live_updates
 from pmtpy.analysis.energy.estimate import Energy, likely_energy
 from pmtpy.analysis.signal.estimate import bend_sd
 from pmtpy.analysis.signal.updates import Updates
-from pmtpy.analysis.uncertainty.budget import DOUBTFUL_SHARE, known_level_u
+from pmtpy.analysis.uncertainty.budget import DOUBTFUL_SHARE, known_level_u, too_short
 from pmtpy.analysis.uncertainty.interval_statistics import HOLE
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
@@ -122,7 +122,7 @@ def live_energy(
         )
     except CoverageError:
         return None
-    named = tuple(f"{channel.name}: {w.removeprefix('corrected: ')}" for w in found.warnings)
+    named = tuple(f"{channel.name}: {warning}" for warning in found.warnings)
     return replace(found, warnings=(*named, *notes, *_short(channel, found, seconds)))
 
 
@@ -156,11 +156,6 @@ def _fit_load(
 def _short(channel: Channel, found: Energy, seconds: float) -> tuple[str, ...]:
     """Say so when the region is too short for the readings to tell its energy."""
     blurred = math.hypot(*(u for name, u in found.parts if name in {"reconstruction", "edges"}))
-    if any("too short" in w for w in found.warnings) or blurred <= DOUBTFUL_SHARE * abs(found.joules):
+    if blurred <= DOUBTFUL_SHARE * abs(found.joules):
         return ()
-    averages = f" and averages over {channel.window_s:.3g} s" if channel.window_s else ""
-    why = (
-        f"{channel.name}: the region of {seconds:.3g} s is too short for this sensor, which refreshes every "
-        f"{channel.refresh_s or 0.0:.3g} s{averages}; measure longer, or repeat the work inside the region"
-    )
-    return (why,)
+    return (too_short(channel.name, seconds, channel.refresh_s or 0.0, channel.window_s or 0.0),)

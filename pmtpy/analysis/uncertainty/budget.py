@@ -428,11 +428,17 @@ class _Judge:
         )  # no powered part uses none
         if not short and not 2.0 * blurred > DOUBTFUL_SHARE * used:
             return []
-        what = f"{self.channel.name}: the region of {duration(seen.seconds)} is too short for"
-        if not self.refresh_s:
-            return [f"{what} the rows that were read"]
-        averages = f" and averages over {duration(self.window_s)}" if self.window_s else ""
-        if not short:
-            averages += f": what falls between its readings leaves up to {2.0 * blurred / used:.0%} of the energy open"
-        advice = "measure longer, or repeat the work inside the region"
-        return [f"{what} this sensor, which refreshes every {duration(self.refresh_s)}{averages}; {advice}"]
+        share = 0.0 if short else 2.0 * blurred / used
+        return [too_short(self.channel.name, seen.seconds, self.refresh_s, self.window_s, share)]
+
+
+def too_short(name: str, seconds: float, refresh_s: float, window_s: float, open_share: float = 0.0) -> str:
+    """Say that a region is too short for the readings of a channel to tell its energy."""
+    what = f"{name}: the region of {duration(seconds)} is too short for"
+    if not refresh_s:
+        return f"{what} the rows that were read"
+    why = f" and averages over {duration(window_s)}" if window_s else ""
+    if open_share:
+        why += f": what falls between its readings leaves up to {open_share:.0%} of the energy open"
+    advice = "measure longer, or repeat the work inside the region"
+    return f"{what} this sensor, which refreshes every {duration(refresh_s)}{why}; {advice}"
