@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from pmtpy.analysis.procedures.agreement import Agreement, PolynomialFit, agreement_of
+from pmtpy.analysis.procedures.agreement import Agreement, Clocks, PolynomialFit, agreement_of
 from pmtpy.analysis.procedures.stability import stability_of
 from pmtpy.analysis.procedures.steps import steps_of
 from pmtpy.analysis.procedures.work import join
+from pmtpy.analysis.signal.clock_fit import RATE_SD
 from pmtpy.cli.page import Kind, Line, Page, Table, note
 from pmtpy.cli.procedure_answer import Answer, progress, recording_of, sensor_of, with_interval
 from pmtpy.core.channel import TOTAL
@@ -36,20 +37,22 @@ def agreement(target: str, args: argparse.Namespace) -> Answer:
     """Mean powers of workloads against a reference."""
     tables = recording_of(target, args), recording_of(args.against, args, beside=target)
     columns = power_column(tables[0], args.channel, target), power_column(tables[1], None, args.against)
-    clocks = together(*tables, columns)
-    tables = clocks.tables
+    laid = together(*tables, columns)
+    tables = laid.tables
     curves = [energy_curve(t, c, time_column(tables)) for t, c in zip(tables, columns, strict=True)]
     windows = windows_of(tables, curves, args.window)
     ends = windows.starts_s, windows.ends_s
     sensor_w, reference_w = (curve.mean_watts(*ends) for curve in curves)
-    found = agreement_of(sensor_w, reference_w, curves[1].later(*ends))
+    middles = np.asarray(windows.starts_s + windows.ends_s, np.float64) / 2.0
+    rate_u = None if laid.one_clock else RATE_SD
+    found = agreement_of(sensor_w, reference_w, Clocks(curves[1].later(*ends), middles, laid.rate, rate_u))
     page: list[Line | Table] = [
         Line(f"{target} against {args.against}: mean power of workloads ({columns[0][:-2]})", Kind.HEADING)
     ]
     page += _agreement_page(found, "sensor", "reference", windows)
-    page += map(note, clocks.notes)
+    page += map(note, laid.notes)
     document = {"target": target, "channel": columns[0][:-2], "reference": args.against, "marked": windows.marked}
-    document |= {"lag_s": clocks.lag_s.as_dict() if clocks.lag_s is not None else None, "notes": list(clocks.notes)}
+    document |= {"lag_s": laid.lag_s.as_dict() if laid.lag_s is not None else None, "notes": list(laid.notes)}
     document |= _agreement(found)
     return Answer(document, page)
 

@@ -34,6 +34,8 @@ class Together:
     tables: tuple[pd.DataFrame, pd.DataFrame]
     notes: tuple[str, ...]
     lag_s: Estimate | None  # how far the first ran behind, where it was told
+    rate: float = 0.0  # by which it was put on the clock of the second
+    one_clock: bool = False
 
 
 def together(sensor: pd.DataFrame, reference: pd.DataFrame, columns: tuple[str, str]) -> Together:
@@ -49,7 +51,7 @@ def together(sensor: pd.DataFrame, reference: pd.DataFrame, columns: tuple[str, 
     """
     times = time_column((sensor, reference))
     if one_run((sensor, reference)):
-        return Together((sensor, reference), (), None)
+        return Together((sensor, reference), (), None, one_clock=True)
     both = "the recordings are put side by side by their wall times, which are two clocks'"
     try:
         moving, fixed = (_trace(table, c, times) for table, c in zip((sensor, reference), columns, strict=True))
@@ -63,7 +65,8 @@ def together(sensor: pd.DataFrame, reference: pd.DataFrame, columns: tuple[str, 
         return Together((sensor, reference), (f"{both}; they agree within {1e3 * lag.half_width:.3g} ms",), lag)
     moved = sensor.assign(**{times: found.on_reference(sensor[times].to_numpy(np.float64))})
     told = f"the sensor's runs behind by {lag.value:.4g} s (95 %: {lag.low:.4g} to {lag.high:.4g}), which is taken out"
-    return Together((moved, reference), (f"{both}; {told}", *([found.note] if found.note else [])), lag)
+    rate = found.rate.value if found.rate is not None else 0.0
+    return Together((moved, reference), (f"{both}; {told}", *([found.note] if found.note else [])), lag, rate)
 
 
 def _trace(table: pd.DataFrame, column: str, times: str) -> PowerTrace:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from pmtpy.analysis.signal.estimate import Estimate, t95, written
 from pmtpy.core.rows import Floats
@@ -14,6 +15,7 @@ from pmtpy.errors import DeclinedError
 
 _MIN_WORKLOADS = 5  # workloads: a parabola and two to spare
 
+_LEAST_SCATTER = 1e-6  # of the powers: below it what is known beforehand would be lost in the digits
 _MAX_SLOPE_ERROR = 1.0 / 3.0  # half-width: of 500 drawn pairs of constant powers none had so sure a slope
 
 
@@ -44,33 +46,58 @@ class Agreement:
     declined: Mapping[str, str]  # why what is None is
 
 
-def agreement_of(sensor_w: Floats, reference_w: Floats, later_w_per_s: Floats | None = None) -> Agreement:
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """What is known of the two clocks of a sensor and a reference, by which its workloads were found.
+
+    ``later_w_per_s`` is how much more each has by the reference if it is looked at a little later, ``at_s`` when it
+    was, shape (n,). The clocks were laid together by ``rate``, which may be off by ``rate_u`` about zero; None: one
+    clock, or no rate.
+    """
+
+    later_w_per_s: Floats
+    at_s: Floats
+    rate: float = 0.0
+    rate_u: float | None = None
+
+    def nuisances(self, known: npt.NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
+        """Return what an error of the lag and one of the rate do to powers, columns, and how both are known beforehand.
+
+        That is the expected coefficient of each, and one over its standard uncertainty.
+        """
+        later, at = self.later_w_per_s[known], self.at_s[known]
+        if self.rate_u is None:
+            return later[:, None], np.zeros(1), np.zeros(1)
+        columns = np.column_stack((later, later * (at - at.mean())))
+        return columns, np.array([0.0, -self.rate]), np.array([0.0, 1.0 / self.rate_u])
+
+
+def agreement_of(sensor_w: Floats, reference_w: Floats, clocks: Clocks | None = None) -> Agreement:
     """Compare mean powers of workloads.
 
     Parameters
     ----------
     sensor_w, reference_w : float64, shape (n,)
         Mean power of each workload, by both.
-    later_w_per_s : float64, shape (n,), optional
-        How much more each has by the reference if it is looked at a little later. By how much the two are apart in time
-        is fitted with the curves, so that it is not in them. None: they are not.
+    clocks : Clocks, optional
+        By how much the two are apart in time is fitted with the curves, so that it is not in them. None: they are not.
 
     Raises DeclinedError: fewer than five workloads.
     """
     x, y = np.asarray(sensor_w, np.float64), np.asarray(reference_w, np.float64)
-    later = np.zeros(len(x)) if later_w_per_s is None else np.asarray(later_w_per_s, np.float64)
     known = np.isfinite(x) & np.isfinite(y) & (y > 0.0)
-    x, y, later = x[known], y[known], later[known]
+    x, y = x[known], y[known]
     if len(x) < _MIN_WORKLOADS:
         msg = f"{len(x)} workloads are known and {_MIN_WORKLOADS} needed at the least: mark more of them"
         if len(x) < len(known):
             msg += f" ({len(known) - len(x)} more lack rows in one of the two, or are too short for its rows)"
         raise DeclinedError(msg)
     off = np.abs(x - y)
-    line = _fitted(x, y, later, 1)
+    apart = (np.empty((len(x), 0)), np.empty(0), np.empty(0)) if clocks is None else clocks.nuisances(known)
+    line = _fitted(x, y, apart, 1)
     slope, linear, quadratic, declined = line.coefficients[1], None, None, {}
     if slope.half_width < _MAX_SLOPE_ERROR * slope.value:
-        linear, quadratic = line, _fitted(x, y, later, 2)
+        linear, quadratic = line, _fitted(x, y, apart, 2)
     else:
         scatter = f"{np.std(x):.3g} W of one and {np.std(y):.3g} W of the other"
         declined["linear"] = (
@@ -88,27 +115,36 @@ def _mean(off: Floats, fitted: int = 1) -> Estimate:
     return replace(found, low=max(found.low, 0.0))
 
 
-def _fitted(x: Floats, y: Floats, later: Floats, degree: int) -> PolynomialFit:
-    """Fit a polynomial to what scatters in both.
+def _fitted(x: Floats, y: Floats, apart: tuple[Floats, Floats, Floats], degree: int) -> PolynomialFit:
+    """Fit a polynomial to what scatters in both, with what the clocks may be off by (:meth:`Clocks.nuisances`).
 
     Whose scatter it is nobody says: all of it may be the reference's (least squares of ``y``) or the sensor's (of
     ``x``, by which the slope is steeper). The truth lies between the two.
     """
     from scipy.optimize import least_squares
 
+    columns, expected, sureness = apart
     centre, width = float(x.mean()), float(np.ptp(x)) or 1.0
     powers = np.vander((x - centre) / width, degree + 1, increasing=True)
-    design = np.column_stack((powers, later))
-    found, _, rank, _ = np.linalg.lstsq(design, y, rcond=None)
-    rest, freedom = y - design @ found, len(x) - int(rank)
+    design = np.column_stack((powers, columns))
+    freely, _, rank, _ = np.linalg.lstsq(design, y, rcond=None)
+    freedom = len(x) - int(rank)
+    # What is known beforehand is a row more for each nuisance, in standard deviations of the scatter.
+    noise = math.sqrt(float(np.sum((y - design @ freely) ** 2)) / freedom)
+    noise = max(noise, _LEAST_SCATTER * float(np.sqrt(np.mean(y**2))))
+    more = np.column_stack((np.zeros((len(sureness), degree + 1)), np.diag(noise * sureness)))
+    design, wanted = np.vstack((design, more)), np.concatenate((y, noise * sureness * expected))
+    found = np.linalg.lstsq(design, wanted, rcond=None)[0]
+    rest = (wanted - design @ found)[: len(x)]
     # Neighbours that err alike, as by a sensor that drifts, count together as one.
     alike = min(max(float(rest[1:] @ rest[:-1]) / max(float(rest @ rest), 1e-300), 0.0), 1.0 - 1.0 / len(x))
     told = (1.0 - alike) / (1.0 + alike)
-    covariance = np.linalg.pinv(design.T @ design) * float(rest @ rest) / freedom / told
+    covariance = np.linalg.pinv(design.T @ design, hermitian=True) * max(noise**2, float(rest @ rest) / freedom) / told
 
     def of_sensor(c: Floats) -> Floats:
-        slope = powers[:, :-1] @ (c[1:-1] * np.arange(1, degree + 1))
-        return np.asarray((y - design @ c) / np.where(slope == 0.0, 1e-300, slope), np.float64)
+        slope = np.ones(len(wanted))
+        slope[: len(x)] = powers[:, :-1] @ (c[1 : degree + 1] * np.arange(1, degree + 1))
+        return np.asarray((wanted - design @ c) / np.where(slope == 0.0, 1e-300, slope), np.float64)
 
     other = least_squares(of_sensor, found, max_nfev=50).x
     # From powers of (x - centre) / width to powers of x.
@@ -116,9 +152,10 @@ def _fitted(x: Floats, y: Floats, later: Floats, degree: int) -> PolynomialFit:
     for i in range(degree + 1):
         power = np.polynomial.polynomial.polypow([-centre / width, 1.0 / width], i)
         back[: i + 1, i] = power
-    values, apart = back @ (found + other)[:-1] / 2.0, np.abs(back @ (found - other)[:-1]) / 2.0
-    errors = t95(freedom * told) * np.sqrt(np.diag(back @ covariance[:-1, :-1] @ back.T)) + apart
-    off = np.abs(y - powers @ found[:-1])
+    ours = slice(degree + 1)
+    values, between = back @ (found + other)[ours] / 2.0, np.abs(back @ (found - other)[ours]) / 2.0
+    errors = t95(freedom * told) * np.sqrt(np.diag(back @ covariance[ours, ours] @ back.T)) + between
+    off = np.abs(y - powers @ found[ours])
     return PolynomialFit(
         tuple(Estimate(v, v - e, v + e) for v, e in zip(values.tolist(), errors.tolist(), strict=True)),
         _mean(off / y * 100.0, degree + 1),

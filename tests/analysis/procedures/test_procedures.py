@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pmtpy.analysis.procedures.agreement import agreement_of
+from pmtpy.analysis.procedures.agreement import Clocks, agreement_of
 from pmtpy.analysis.procedures.internal_rate import InternalRate, find_pattern, internal_rate_of
 from pmtpy.analysis.procedures.latency import latency_of
 from pmtpy.analysis.procedures.updates import updates_of
@@ -143,10 +143,28 @@ def test_a_row_that_a_change_of_the_load_cuts_is_not_in_the_line(late_s: float) 
     nominal = np.arange(3.0, 117.0)
     ends = calm_ends([sensor, reference], nominal - 0.25, nominal + 0.25, nominal)
     shown, true = (curve.mean_watts(ends[:-1], ends[1:]) for curve in (sensor, reference))
-    line = agreement_of(shown, true, reference.later(ends[:-1], ends[1:])).linear
+    clocks = Clocks(reference.later(ends[:-1], ends[1:]), (ends[:-1] + ends[1:]) / 2.0)
+    line = agreement_of(shown, true, clocks).linear
     assert line is not None
     assert line.coefficients[1].contains(1.0 / 0.95)
     assert line.coefficients[1].value == pytest.approx(1.0 / 0.95, rel=3e-4)
+
+
+@pytest.mark.parametrize("rate", [-0.006, 0.0, 0.002])
+def test_of_a_ramp_the_slope_is_known_no_better_than_how_two_clocks_run(rate: float) -> None:
+    """The curves were laid together by a rate, which on a ramp is as good as another gain; truly there is none."""
+    rng, at = np.random.default_rng(4), np.arange(1.0, 115.0)
+    true = 60.0 + 1.5 * at + rng.normal(0.0, 0.1, len(at))
+    shown = 60.0 + 1.5 * (at + rate * (at - at.mean()))  # the windows of the sensor lie elsewhere
+    later = np.full(len(at), 1.5)
+    known = agreement_of(shown, true, Clocks(later, at, rate, 0.0015)).linear
+    assert known is not None
+    slope = known.coefficients[1]
+    assert slope.contains(1.0)
+    assert slope.half_width == pytest.approx(2.0 * 0.0015, rel=0.1)
+    certain = agreement_of(shown, true, Clocks(later, at, rate)).linear
+    assert certain is not None
+    assert certain.coefficients[1].contains(1.0) == (rate == 0.0)
 
 
 def test_a_line_needs_workloads_that_differ() -> None:
@@ -166,7 +184,8 @@ def test_a_slope_is_held_whichever_of_the_two_scatters() -> None:
         for _ in range(40):
             truth = rng.uniform(50.0, 300.0, 60)
             shown = truth + rng.normal(0.0, sensor_w, 60), 5.0 + 1.1 * truth + rng.normal(0.0, reference_w, 60)
-            line = agreement_of(*(np.asarray(w, np.float64) for w in shown)).linear
+            sensor, reference = (np.asarray(w, np.float64) for w in shown)
+            line = agreement_of(sensor, reference).linear
             held += line is not None and line.coefficients[1].contains(1.1)
     assert 108 <= held <= 120  # 95 % of 120, or more: which of the two scatters nobody told
 
