@@ -256,6 +256,9 @@ SLOW = {
     "live/test_notebook.py": {
         "test_a_comparison_shows_itself_with_foreign_text_escaped",
     },
+    "plotting/test_comparison.py": {
+        "test_panels_show_the_greatest_rise_and_fall_and_are_framed_in_the_whole",
+    },
     "plotting/test_interactive.py": {
         "test_single_samples_are_drawn_of_a_recording_of_ordinary_length_and_of_a_part_of_a_long_one",
     },

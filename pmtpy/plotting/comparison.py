@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _SLICES, _DPI = 1600, 150
 _MOST_DOTS = 400  # readings of which each can be shown by a dot
 _MOST_NAMES = 8
+_SPARE = 0.01  # of a panel's height, left between a frame and the panel's own
 
 
 def draw(
@@ -201,11 +202,14 @@ def _fit_height(ax: Axes) -> None:
 
 
 def _frame(ax: Axes, letter: str, across: tuple[float, float], up: tuple[float, float], theme: Theme) -> None:
-    """Draw the frame of what another panel enlarges."""
+    """Draw the frame of what another panel enlarges, as far as that is here."""
     from matplotlib.patches import Rectangle
 
-    size = (across[1] - across[0], up[1] - up[0])
-    ax.add_patch(Rectangle((across[0], up[0]), *size, fill=False, edgecolor=theme.ink, linewidth=0.9, zorder=4))
+    low, high = ax.get_ylim()
+    spare = _SPARE * (high - low)
+    bottom, top = max(up[0], low + spare), min(up[1], high - spare)
+    size = (across[1] - across[0], top - bottom)
+    ax.add_patch(Rectangle((across[0], bottom), *size, fill=False, edgecolor=theme.ink, linewidth=0.9, zorder=4))
     ax.annotate(
         letter, (across[0], 0.93), xycoords=ax.get_xaxis_transform(), xytext=(3, 0), textcoords="offset points",
         fontsize=8.5, weight="bold", color=theme.ink,

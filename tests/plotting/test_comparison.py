@@ -1,0 +1,47 @@
+"""The picture of a comparison: its panels show what they are called after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from pmtpy.analysis import Trace, compare
+from pmtpy.plotting import comparison
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Figure:
+    """Small steps at 2 and 4 s, the greatest rise at 6.3 s, the greatest fall at 9.1 s."""
+    t, grid = np.arange(0.0, 12.0, 1e-3), np.array([0.0, 2.0, 4.0, 6.3, 9.1])
+    levels = np.array([60.0, 90.0, 70.0, 250.0, 80.0])
+    rng = np.random.default_rng(2)
+    fast = levels[np.searchsorted(grid, t, side="right") - 1]
+    slow_t = np.arange(0.1, 12.0, 0.1)
+    shown = 0.95 * np.array([fast[(t > at - 0.1) & (t <= at)].mean() for at in slow_t])
+    polls = np.sort(rng.uniform(0.1, 11.9, 1200))
+    held = shown[np.searchsorted(slow_t, polls, side="right") - 1]
+    traces = [Trace("meter", t, fast + rng.normal(0.0, 0.5, len(t))), Trace("gpu", polls, held)]
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: figures.append(self))
+    comparison.draw(compare(traces, one_clock=True), traces, tmp_path / "both.png")
+    return figures[0]
+
+
+def test_panels_show_the_greatest_rise_and_fall_and_are_framed_in_the_whole(drawn: Figure) -> None:
+    for word, at in (("rises", 6.3), ("falls", 9.1)):
+        (ax,) = [ax for ax in drawn.axes if f"where power {word} most" in ax.get_title(loc="left")]
+        low, high = ax.get_xlim()
+        assert low < at < high
+        assert high - low < 5.0
+    whole = drawn.axes[0]
+    (low, high), (begin, end) = whole.get_ylim(), whole.get_xlim()
+    frames = [p for p in whole.patches if isinstance(p, Rectangle) and not p.get_fill()]
+    assert len(frames) == 2
+    for frame in frames:
+        box = frame.get_bbox()
+        assert begin <= box.x0 < box.x1 <= end
+        assert low < box.y0 < box.y1 < high
