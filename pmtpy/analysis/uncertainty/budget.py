@@ -288,7 +288,13 @@ class _Judge:
         in its integral. A stream whose rows have not come is thousands of samples behind, whose noise hides the steps
         of the load: how far its power, carried on for as long, was off of late tells more.
         """
-        late = self.seen.late
+        late, carried = self.seen.late, min(self.seen.extrapolated_s, self.seen.seconds)
+        if late is not None and 2.0 * carried > self.seen.seconds > 0.0:
+            # What the power did before does not tell of a load that is measured because it begins: less of it was seen
+            # than is missing. If loads began and ended of late it is one of those; else it may be any.
+            changes = late.off_joules > DOUBTFUL_SHARE * late.peak_watts * carried
+            most = late.peak_to_peak_watts if changes else self.channel.max_watts
+            return math.nan if most is None else max(most * carried / _BOUND, late.off_joules)
         if late is not None and late.off_joules:
             return late.off_joules
         ahead, sample = max(self.seen.unseen_s, self.seen.extrapolated_s), self.sample_s
@@ -397,6 +403,7 @@ class _Judge:
             out.append(
                 f"{name}: rows of the last {duration(min(seen.extrapolated_s, seen.seconds))} have not come yet; the "
                 "power before was taken to go on there, and asking a little later tells more"
+                + ("; of a load that began meanwhile nothing is known" if math.isnan(components["ahead"]) else "")
             )
         if seen.dropped_joules:
             out.append(
