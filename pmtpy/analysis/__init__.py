@@ -3,9 +3,12 @@
 Where to look, by what is asked:
 
 * how does a sensor behave: ``characterisation``;
-* what is the energy, corrected: ``energy``; beside a meter's, and of a live region: ``correction``;
+* when were its values renewed: ``clocking``;
+* what is the energy, corrected, of a recording and of a live region: ``energy``;
 * how far can it be trusted: ``uncertainty``;
 * do two sensors agree: ``comparison``;
+* what the published evaluations of sensors ask, and ``pmtpy certify``: ``procedures``;
+* how often must a run be repeated: ``repetition``;
 * what does it cost at another clock: ``transfer``;
 * common ground: ``signal``.
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pmtpy.analysis.clocking import estimate_updates, update_series
-from pmtpy.analysis.correction.live import known_responses
 from pmtpy.analysis.energy.estimate import Energy, likely_energy
+from pmtpy.analysis.energy.live import known_responses
 from pmtpy.analysis.signal.clock_fit import zone_shift
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.trace import PowerTrace

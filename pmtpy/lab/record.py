@@ -15,7 +15,7 @@ import numpy as np
 
 from pmtpy.analysis.characterisation.registers import counted
 from pmtpy.analysis.characterisation.results import Series
-from pmtpy.analysis.correction.energy import held_polls
+from pmtpy.analysis.energy.beside_meter import held_polls
 from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
 from pmtpy.core.load_intervals import LoadIntervals

@@ -145,7 +145,7 @@ def _moved(channels: Sequence[Channel], rows: Frame, columns: Sequence[int]) -> 
 
 def _corrected(kept: Kept, i: int, t_s: Floats, watts: Floats) -> Found | None:
     """Correct one channel as a recording would be; None where its profile, or what has come by now, forbids it."""
-    from pmtpy.analysis.correction.live import live_energy  # only those who have a profile pay for it
+    from pmtpy.analysis.energy.live import live_energy  # only those who have a profile pay for it
 
     channel = kept.facts.layout.energy[i]
     if not kept.seconds > 0.0:

@@ -178,7 +178,7 @@ def _kernels(layout: Layout, calibration: Calibration | None) -> dict[str, Profi
 def _reach_s(channel: Channel, profile: Profile | None) -> float:
     if profile is None:
         return reach_s(channel)
-    from pmtpy.analysis.correction.live import after_s  # only those who have a profile pay for it
+    from pmtpy.analysis.energy.live import after_s  # only those who have a profile pay for it
 
     return max(reach_s(channel), after_s(profile.response))
 
@@ -186,7 +186,7 @@ def _reach_s(channel: Channel, profile: Profile | None) -> float:
 def _margin_s(channel: Channel, reach: float, *, corrected: bool) -> float:
     if not corrected:
         return max(_context_s(channel), reach)
-    from pmtpy.analysis.correction.live import ROWS_BEFORE_S
+    from pmtpy.analysis.energy.live import ROWS_BEFORE_S
 
     return max(_context_s(channel), ROWS_BEFORE_S, 2.0 * reach)
 

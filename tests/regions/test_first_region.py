@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-_HEAVY = ("numpy.ma", "scipy", "pandas", "html", "statistics", "pmtpy.analysis.correction")
+_HEAVY = ("numpy.ma", "scipy", "pandas", "html", "statistics", "pmtpy.analysis.energy")
 _PROGRAM = f"""
 import sys, time, pmtpy as pmt
 with pmt.create("nvml:virtual") as power, pmt.create("powersensor3:virtual") as stream:

@@ -26,7 +26,7 @@ from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, refuse_
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import Characterisation, Series, fitted_response
 from pmtpy.analysis.clocking import FasterThanPollsError, PublishingClock, estimate_updates, update_series
-from pmtpy.analysis.correction.energy import EnergyComparison, Readings, compare_energy
+from pmtpy.analysis.energy.beside_meter import EnergyComparison, Readings, compare_energy
 from pmtpy.analysis.signal.clock_fit import ClockFit, follow_clock, zone_shift
 from pmtpy.analysis.signal.correlogram import coarse_shift
 from pmtpy.analysis.signal.estimate import Z95, Estimate

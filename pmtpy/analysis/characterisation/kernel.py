@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pmtpy.analysis._fit import FreeShape
+from pmtpy.analysis.characterisation._free_shape import FreeShape
 from pmtpy.analysis.signal.estimate import Z95, Estimate
 from pmtpy.errors import DeclinedError
 

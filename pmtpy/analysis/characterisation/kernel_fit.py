@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pmtpy.analysis._fit import FreeShape, fit_free
+from pmtpy.analysis.characterisation._free_shape import FreeShape, fit_free
 from pmtpy.analysis.characterisation._initial_guess import MAX_WIDTH_PERIODS, Grid, seeds
 from pmtpy.analysis.characterisation.description import describe, design_of, errors
 from pmtpy.analysis.characterisation.forward import METER_GRAIN, Problem, polish, problem_of, widths_of

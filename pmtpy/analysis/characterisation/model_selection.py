@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pmtpy.analysis._fit import FreeShape
+from pmtpy.analysis.characterisation._free_shape import FreeShape
 from pmtpy.analysis.characterisation.kernel import (
     AMBIGUOUS,
     BOTH,

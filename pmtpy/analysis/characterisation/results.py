@@ -14,7 +14,7 @@ from pmtpy.analysis.characterisation._step_response import StepResponse
 from pmtpy.analysis.characterisation.gain import Transfer
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, Shape
 from pmtpy.analysis.clocking import PublishingClock
-from pmtpy.analysis.correction.energy import EnergyComparison
+from pmtpy.analysis.energy.beside_meter import EnergyComparison
 from pmtpy.analysis.signal.estimate import Z95, Estimate, as_json
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.response import Response

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pmtpy.analysis._fit import fit_free
+from pmtpy.analysis.characterisation._free_shape import fit_free
 from pmtpy.analysis.characterisation.forward import polish, problem_of
 from pmtpy.analysis.characterisation.gain import fit_transfer
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, TRIANGULAR, KernelFit

@@ -7,7 +7,7 @@ from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.gain import fit_line, fit_transfer
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import Series
-from pmtpy.analysis.correction.energy import Readings, compare_energy, held_polls
+from pmtpy.analysis.energy.beside_meter import Readings, compare_energy, held_polls
 from pmtpy.analysis.signal.estimate import Z95
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates
