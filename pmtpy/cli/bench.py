@@ -6,7 +6,7 @@ import argparse
 import math
 import sys
 
-from pmtpy.analysis.repetition.resolve import Difference, Estimate, Verdict
+from pmtpy.analysis.repetition.resolve import Difference, MeanOfBlocks, Verdict
 from pmtpy.cli.command import NOT_FOUND, split_command
 from pmtpy.cli.common import add_options, check_writable, chosen_targets, exit_code, opened, say, write_report
 from pmtpy.cli.page import Kind, Line, Page, Table, note
@@ -227,7 +227,7 @@ def _outcome(result: BenchResult) -> Line:
     return Line(_compared(result, d), _VERDICT_KINDS[d.verdict])
 
 
-def _single(joules: Estimate, result: BenchResult) -> str:
+def _single(joules: MeanOfBlocks, result: BenchResult) -> str:
     share = 100.0 * joules.repeatability / abs(joules.value) if joules.value else math.inf
     wanted = f"wanted: +-{100 * result.target:g} %"
     return f"{result.verdict}: repeats to +-{share:.2g} % ({wanted})" if math.isfinite(share) else "unresolved"

@@ -13,7 +13,7 @@ from pmtpy.analysis.repetition.plan import Plan, Timing
 from pmtpy.analysis.repetition.resolve import (
     LEAST_BLOCKS,
     Difference,
-    Estimate,
+    MeanOfBlocks,
     Verdict,
     compare_blocks,
     drift,
@@ -43,9 +43,9 @@ class Side:
     label: str
     # joules, watts, seconds: of one repetition. The intervals of joules and watts include what the sensor is not
     # known better by any number of trials: its gain, zero and resolution.
-    joules: Estimate
-    watts: Estimate
-    seconds: Estimate
+    joules: MeanOfBlocks
+    watts: MeanOfBlocks
+    seconds: MeanOfBlocks
     trials: int
     plan: Plan
 
@@ -142,7 +142,7 @@ class BenchResult:
         return f" (a verdict takes {LEAST_BLOCKS} blocks, and there are {self.blocks})" if few else ""
 
 
-def _interval(e: Estimate, unit: str) -> str:
+def _interval(e: MeanOfBlocks, unit: str) -> str:
     half = (e.high - e.low) / 2.0
     if not math.isfinite(half) or half <= 0.0:
         return f"{e.value:.6g} {unit}"
@@ -234,7 +234,7 @@ def _side(trials: Sequence[Trial], blocks: Sequence[Sequence[Trial]], side: int,
     own = [t for t in trials if t.side == side]
     units = blocks or [own]
 
-    def of(field: str, common: float) -> Estimate:
+    def of(field: str, common: float) -> MeanOfBlocks:
         values = [_mean(block, side, field) for block in units]
         return estimate(values, common * abs(float(np.mean(values))))
 

@@ -91,7 +91,7 @@ def measure_latency(target: str, options: Mapping[str, str], reads: int, clock: 
 
 
 @dataclass(frozen=True, slots=True)
-class Updates:
+class FoundUpdates:
     """How often a sensor renews its value."""
 
     channel: str  # whose; empty where all channels are renewed together
@@ -110,7 +110,7 @@ def measure_updates(
     progress: Callable[[str], None] = lambda _: None,
     *,
     channel: str | None = None,
-) -> Updates:
+) -> FoundUpdates:
     """Find how often a sensor renews its value: by its own stamps, else by the changes of its value under a load.
 
     Parameters as :func:`measure_latency`; ``channel`` is whose value, None: the first power.
@@ -129,11 +129,11 @@ def measure_updates(
             stamped = _stamped(source, chosen, seconds, clock)
             if stamped is not None:
                 whose = next(iter(stated), "") if chosen is None else direct[chosen].name
-                return Updates("", *stamped, stated.get(whose))
+                return FoundUpdates("", *stamped, stated.get(whose))
             progress(f"{target} renews its registers at different times, and stamps all of them")
     live = Recorder(seconds, channel=channel, clock=clock, progress=progress).alone(target, options)
     found = estimate_updates(live.polls.t_s, live.polls.watts)
-    return Updates(live.channel, found.period_s, None, stated.get(live.channel), found.seen, found.patterned)
+    return FoundUpdates(live.channel, found.period_s, None, stated.get(live.channel), found.seen, found.patterned)
 
 
 def _stamped(

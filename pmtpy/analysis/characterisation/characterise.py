@@ -26,7 +26,7 @@ from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, refuse_
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import Characterisation, Series, fitted_response
 from pmtpy.analysis.clocking import FasterThanPollsError, PublishingClock, estimate_updates, update_series
-from pmtpy.analysis.energy.beside_meter import EnergyComparison, Readings, compare_energy
+from pmtpy.analysis.energy.beside_meter import EnergyComparison, PolledChannel, compare_energy
 from pmtpy.analysis.signal.clock_fit import ClockFit, follow_clock, zone_shift
 from pmtpy.analysis.signal.correlogram import coarse_shift
 from pmtpy.analysis.signal.estimate import Z95, Estimate
@@ -111,7 +111,7 @@ def characterise(
         if abs(shift) > 1.0:
             found.notes.append(f"the readings' clock was shifted by {shift:+.3f} s to meet the reference")
     updates = updates.shifted(shift)
-    readings = Readings(np.asarray(t + shift, np.float64), watts, updates)
+    readings = PolledChannel(np.asarray(t + shift, np.float64), watts, updates)
     tied: tuple[ClockFit | None, PowerTrace] | None = None
     if meter is not None and one_clock and load is None:
         tied = found.attempt("meter", lambda: _on_one_clock(meter, updates))
@@ -328,7 +328,7 @@ def _transfer(
 
 def _energies(
     found: _Findings,
-    readings: Readings,
+    readings: PolledChannel,
     meter: PowerTrace | None,
     load: LoadIntervals | None,
     known: tuple[PublishingClock, KernelFit | None, Transfer | None],

@@ -23,7 +23,7 @@ from pmtpy.errors import CoverageError, DeclinedError
 
 
 @dataclass(frozen=True, slots=True)
-class Readings:
+class PolledChannel:
     """A channel as polled, and the updates behind the polls, on one clock."""
 
     t_s: Floats
@@ -68,7 +68,7 @@ def held_polls(t_s: Floats, watts: Floats, start_s: float, end_s: float) -> floa
 
 
 def compare_energy(
-    readings: Readings,
+    readings: PolledChannel,
     meter: PowerTrace,
     response: Response,
     interval: tuple[float, float],

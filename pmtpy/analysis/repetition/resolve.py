@@ -41,7 +41,7 @@ class Verdict(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class MeanOfBlocks:
     """A mean with its interval of 95 %."""
 
     value: float
@@ -68,14 +68,14 @@ class Difference:
     limit: float  # the difference that matters, as asked for
 
 
-def estimate(values: Sequence[float], common_u: float) -> Estimate:
+def estimate(values: Sequence[float], common_u: float) -> MeanOfBlocks:
     """Return the mean of blocks; ``common_u`` is the standard uncertainty that all share, in their unit.
 
     With one block nothing is known of the scatter: the interval is infinite.
     """
     mean, half = float(np.mean(values)), half_width(values)
     whole = math.hypot(half, COVERAGE_FACTOR * common_u)
-    return Estimate(mean, mean - whole, mean + whole, half)
+    return MeanOfBlocks(mean, mean - whole, mean + whole, half)
 
 
 def half_width(values: Sequence[float]) -> float:

@@ -7,7 +7,7 @@ from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.gain import fit_line, fit_transfer
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import Series
-from pmtpy.analysis.energy.beside_meter import Readings, compare_energy, held_polls
+from pmtpy.analysis.energy.beside_meter import PolledChannel, compare_energy, held_polls
 from pmtpy.analysis.signal.estimate import Z95
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates
@@ -83,7 +83,7 @@ def test_energies_are_compared_with_the_meters() -> None:
     t_ns, watts = model.record(bench.load, 10.0, Polling())
     t = np.asarray(t_ns * 1e-9, np.float64)
     response = Response(0.1, 0.1, 0.0, 0.0, 0.95, -3.0, 0.002, 0.3, 0.0005, 0.0, 0.2)
-    found = compare_energy(Readings(t, watts, bench.updates(model)), bench.meter(), response, (1.0, 8.3))
+    found = compare_energy(PolledChannel(t, watts, bench.updates(model)), bench.meter(), response, (1.0, 8.3))
     truth = float(np.diff(bench.load.joules(np.array([1.0, 8.3])))[0])
     assert found.reference_j == pytest.approx(truth, rel=1e-3)
     assert found.held_error < -0.03
@@ -96,7 +96,7 @@ def test_where_the_meter_has_no_rows_no_energy_is_compared() -> None:
     bench = square_bench(0.73)
     t_ns, watts = model.record(bench.load, 10.0, Polling())
     response = Response(0.1, 0.1, 0.0, 0.0, 0.95, -3.0, 0.002, 0.3, 0.0005, 0.0, 0.2)
-    readings = Readings(np.asarray(t_ns * 1e-9, np.float64), watts, bench.updates(model))
+    readings = PolledChannel(np.asarray(t_ns * 1e-9, np.float64), watts, bench.updates(model))
     t = np.arange(-0.5, 10.5, 2e-4)
     high = float(np.max(bench.load.watts(t)))
     # Both rows beside the hole are in one kind of block and most of it in the other: a line over it is far off.
@@ -128,7 +128,7 @@ def test_of_a_sensor_that_looks_away_both_intervals_are_given_and_said() -> None
     t = np.asarray(0.1 * k + 0.025, np.float64)
     watts = np.full(len(k), 200.0) - 140.0 * (k < 20)
     response = Response(0.1, 0.025, 0.0, 0.0, 1.0, 0.0, 0.002, 0.3, 0.0005, 0.0, 0.2)
-    found = compare_energy(Readings(t, watts, Updates(k, t, watts, 0.1)), meter, response, (8.0, 12.0))
+    found = compare_energy(PolledChannel(t, watts, Updates(k, t, watts, 0.1)), meter, response, (8.0, 12.0))
     assert not found.corrected_j.contains(found.reference_j)
     assert found.aliased_j.contains(found.reference_j)
     assert found.aliased_j.value == found.corrected_j.value
