@@ -40,20 +40,19 @@ def _cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def conditions(sensor: Sensor, sysfs: Path | None = None) -> dict[str, float]:
+def conditions(sensor: Sensor) -> dict[str, float]:
     """Return temperatures (names end in ``_C``) and clocks (``_Hz``): the sensor's own, the machine's.
 
     Of the machine, its hottest zone and the mean of its cores. Of the sensor, what its newest row holds.
     """
-    root = sysfs or Path(os.environ.get("PMT_SYSFS_ROOT", _SYSFS))
     made = acquisition_of(sensor)
     newest = made.newest
     found = {}
     for channel, value in zip(made.layout.values, newest.values if newest is not None else (), strict=False):
         if channel.quantity in {Quantity.TEMPERATURE, Quantity.FREQUENCY} and value == value:  # noqa: PLR0124  (NaN)
             found[f"{channel.name}_{channel.unit}"] = value
-    zones = _numbers(root / "class/thermal", "thermal_zone*/temp")
-    clocks = _numbers(root / "devices/system/cpu", "cpu[0-9]*/cpufreq/scaling_cur_freq")
+    zones = _numbers("class/thermal", "thermal_zone*/temp")
+    clocks = _numbers("devices/system/cpu", "cpu[0-9]*/cpufreq/scaling_cur_freq")
     if zones:
         found["machine_C"] = max(zones) / 1e3
     if clocks:
@@ -61,15 +60,14 @@ def conditions(sensor: Sensor, sysfs: Path | None = None) -> dict[str, float]:
     return found
 
 
-def limits(sensor: Sensor, sysfs: Path | None = None) -> dict[str, float]:
+def limits(sensor: Sensor) -> dict[str, float]:
     """Return what keeps the device and the processors from running as fast as they could, by cause.
 
     For how many seconds it has done so by now, from any beginning; infinite: all that is known is that it does so now.
     Of the processors those whose driver counts it (Intel's, in milliseconds), the worst of them.
     """
-    root = sysfs or Path(os.environ.get("PMT_SYSFS_ROOT", _SYSFS))
     found = dict(acquisition_of(sensor).intake.source.limits())
-    throttled = _numbers(root / "devices/system/cpu", "cpu[0-9]*/thermal_throttle/*_throttle_total_time_ms")
+    throttled = _numbers("devices/system/cpu", "cpu[0-9]*/thermal_throttle/*_throttle_total_time_ms")
     if throttled:
         found["heat of the processor"] = max(throttled) / 1e3
     return found
@@ -90,9 +88,9 @@ def held_back(looks: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return found
 
 
-def _numbers(folder: Path, pattern: str) -> list[float]:
-    found = []
-    for path in folder.glob(pattern):
+def _numbers(folder: str, pattern: str) -> list[float]:
+    root, found = Path(os.environ.get("PMT_SYSFS_ROOT", _SYSFS)), []
+    for path in (root / folder).glob(pattern):
         with contextlib.suppress(OSError, ValueError):  # a zone may be switched off
             found.append(float(path.read_text(encoding="ascii")))
     return found

@@ -33,8 +33,6 @@ from pmtpy.lab.traces import polls_alone
 from pmtpy.sensor.registry import create, is_virtual, opener, options_from_text, split_target
 
 if TYPE_CHECKING:
-    import threading
-
     import pandas as pd
 
 # Other ways in which a backend can be read, to be measured beside its own: backend, name, options.
@@ -165,7 +163,6 @@ def measure_internal_rate(
     *,
     channel: str | None = None,
     clock: Clock = HOST_CLOCK,
-    wake: threading.Event | None = None,
 ) -> tuple[Pattern, Identity]:
     """Find the slow pattern that a load of ``load_hz``, made here, leaves in what a sensor shows.
 
@@ -198,7 +195,7 @@ def measure_internal_rate(
         maker = fast_load(load_hz, clock)
     typed = {k: v for k, v in options_from_text(target, options).items() if k != "history_s"}
     with maker, create(target, clock=clock, history_s=2.0 * seconds + 10.0, **typed) as sensor:  # type: ignore[arg-type]
-        stop, end_ns = wake or threading.Event(), clock.now_ns() + round(seconds * NS_PER_S)
+        stop, end_ns = threading.Event(), clock.now_ns() + round(seconds * NS_PER_S)
         while (now_ns := clock.now_ns()) < end_ns and not clock.wait_until(now_ns + _PATTERN_POLL_NS, stop):
             sensor.read()  # here too, because the poller of a busy machine comes late
         recent = sensor.history()

@@ -93,14 +93,14 @@ _COLUMNS = (
 )
 
 
-def spark(past: Sequence[float], width: int, marks: str = _BLOCKS) -> str:
+def spark(past: Sequence[float], width: int) -> str:
     """Return the last powers as characters from zero to their greatest; a blank where none is known."""
     shown = past[-width:]
     top = max((w for w in shown if math.isfinite(w)), default=0.0)
     if top <= 0:
         return ""
     return "".join(
-        marks[min(len(marks) - 1, max(0, int(w / top * len(marks))))] if math.isfinite(w) else " " for w in shown
+        _BLOCKS[min(len(_BLOCKS) - 1, max(0, int(w / top * len(_BLOCKS))))] if math.isfinite(w) else " " for w in shown
     )
 
 
@@ -127,7 +127,7 @@ def _fitted_name(text: str, width: int) -> str:
     return text + "…" + " " * (width - 1 - cells(text))
 
 
-def screen(look: Look, width: int, order: Order = Order.SENSORS, marks: str = _BLOCKS) -> list[Written]:
+def screen(look: Look, width: int, order: Order = Order.SENSORS) -> list[Written]:
     """Return the lines of a screen: heads, powers, the total or why there is none, notes."""
     powers = ordered(look.powers, order)
     names = [_INDENT * p.node.depth + p.node.label for p in powers]
@@ -140,7 +140,7 @@ def screen(look: Look, width: int, order: Order = Order.SENSORS, marks: str = _B
 
     def line(name: str, cells: Iterator[str], past: Sequence[float]) -> str:
         numbers = "".join(cell.rjust(c.width) for c, cell in zip(columns, cells, strict=True))
-        return f"{_fitted_name(name, wide)}{numbers}  {spark(past, sparks, marks) if sparks else ''}".rstrip()
+        return f"{_fitted_name(name, wide)}{numbers}  {spark(past, sparks) if sparks else ''}".rstrip()
 
     made = [Written(line("sensor", (c.head for c in columns), ()), Tone.HEAD)]
     for name, shown in zip(names, powers, strict=True):

@@ -110,11 +110,11 @@ def plot(
         raise SinkError(msg) from error
 
 
-def png(recordings: Mapping[str, Overview | pd.DataFrame], *, theme: Theme = LIGHT) -> bytes:
-    """Return recordings, each in a panel, as the content of a PNG file. Arguments and errors as for :func:`plot`."""
+def png(recordings: Mapping[str, Overview | pd.DataFrame]) -> bytes:
+    """Return recordings, each in a panel, as the content of a PNG file. Errors as for :func:`plot`."""
     into = io.BytesIO()
-    figure = _figure(recordings, overlay=False, channels=None, theme=theme)
-    figure.savefig(into, format="png", dpi=_DPI * 2 // 3, facecolor=theme.ground)
+    figure = _figure(recordings, overlay=False, channels=None)
+    figure.savefig(into, format="png", dpi=_DPI * 2 // 3, facecolor=LIGHT.ground)
     return into.getvalue()
 
 

@@ -22,6 +22,7 @@ _DASHES: tuple[Any, ...] = (
     (0, (3, 1, 1, 1, 1, 1)),
     (0, (9, 2)),
 )
+_LABEL_POINTS = 8.0  # size of the names at the ends of curves
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class EndLabel:
     y: float  # where the curve ends, in the axis' own units; NaN for a text that belongs to none, which stands below
 
 
-def label_ends(ax: Axes, labels: Sequence[EndLabel], *, size: float = 8.0) -> None:
+def label_ends(ax: Axes, labels: Sequence[EndLabel]) -> None:
     """Write names to the right of the axes, each as near to the end of its curve as its neighbours let it.
 
     Call it when the limits of the axes are final.
@@ -90,7 +91,7 @@ def label_ends(ax: Axes, labels: Sequence[EndLabel], *, size: float = 8.0) -> No
     low, high = ax.get_ylim()
     figure = ax.figure
     height_in = ax.get_position().height * float(figure.get_figheight())  # type: ignore[union-attr]
-    gap = 1.45 * size / 72.0 / max(height_in, 0.5)
+    gap = 1.45 * _LABEL_POINTS / 72.0 / max(height_in, 0.5)
     wanted = np.array([(each.y - low) / (high - low) if np.isfinite(each.y) else -1.0 for each in labels])
     order = np.argsort(-wanted, kind="stable")
     places = np.clip(wanted[order], 0.0, 1.0)
@@ -104,5 +105,5 @@ def label_ends(ax: Axes, labels: Sequence[EndLabel], *, size: float = 8.0) -> No
         each = labels[int(number)]
         ax.annotate(
             each.text, (1.0, float(place)), xycoords="axes fraction", xytext=(6, 0), textcoords="offset points",
-            ha="left", va="center", fontsize=size, color=each.colour, annotation_clip=False,
+            ha="left", va="center", fontsize=_LABEL_POINTS, color=each.colour, annotation_clip=False,
         )  # fmt: skip

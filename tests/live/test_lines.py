@@ -84,6 +84,6 @@ def test_times_are_short(seconds: float, text: str) -> None:
 
 def test_a_spark_starts_at_zero_and_leaves_out_what_is_not_known() -> None:
     assert spark([0.0, 50.0, math.nan, 100.0], 9) == "▁▅ █"
-    assert spark([1.0, 2.0], 1, ".#") == "#"
+    assert spark([1.0, 2.0], 1) == "█"
     assert not spark([], 5)
     assert not spark([math.nan, 0.0], 5)

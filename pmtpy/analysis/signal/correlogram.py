@@ -11,6 +11,8 @@ from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
+_MOST_PEAKS = 12  # that are told: each is tried by whoever asked
+
 
 def sampled(curve: PowerTrace, start_s: float, end_s: float, step_s: float) -> Floats:
     """Return the mean power in steps from start to end, watts."""
@@ -47,7 +49,7 @@ class Correlogram:
             raise DeclinedError(msg)
         return float(self.shift_s[at])
 
-    def peaks(self, most: int = 12) -> Floats:
+    def peaks(self) -> Floats:
         """Return the shifts at which they look nearly as much alike as at the best, which is the first.
 
         Raises DeclinedError: they do not look alike at any.
@@ -55,7 +57,7 @@ class Correlogram:
         best = self.best()
         r = np.concatenate([[-1.0], self.r, [-1.0]])
         at = np.flatnonzero((r[1:-1] >= r[:-2]) & (r[1:-1] > r[2:]) & (r[1:-1] > 0.8 * np.max(self.r)))
-        order = at[np.argsort(-self.r[at], kind="stable")][:most]
+        order = at[np.argsort(-self.r[at], kind="stable")][:_MOST_PEAKS]
         return np.concatenate([[best], self.shift_s[order][self.shift_s[order] != best]])
 
 

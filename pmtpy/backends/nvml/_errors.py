@@ -131,7 +131,6 @@ def remedy(code: int, where: Surroundings = Surroundings.HOST) -> str:
     return _REMEDY.get(code, "")
 
 
-def unavailable(attempted: str, fault: Fault, where: Surroundings | None = None) -> BackendUnavailableError:
+def unavailable(attempted: str, fault: Fault) -> BackendUnavailableError:
     """Make the error for a device that cannot be opened."""
-    here = look_around() if where is None else where
-    return BackendUnavailableError(BACKEND, f"{attempted}: {fault}", remedy(fault.code, here))
+    return BackendUnavailableError(BACKEND, f"{attempted}: {fault}", remedy(fault.code, look_around()))
