@@ -332,8 +332,7 @@ def _in_step(energy: Energy, power: Floats, response: Response, length_s: float)
     ends = max(max(response.period_s, response.window_s) * (mean - lowest), swings)
     low, high = min(energy.low, least * length_s - ends), max(energy.high, most * length_s + ends)
     energy = replace(energy, aliased=(low, high))
-    wide = high - low > max(_ALIASED_RATIO * (energy.high - energy.low), _MIN_ALIASED_SHARE * abs(energy.joules))
-    if not wide or (response.coverage >= FULL_COVERAGE and lowest == 0.0):
+    if high - low <= max(_ALIASED_RATIO * (energy.high - energy.low), _MIN_ALIASED_SHARE * abs(energy.joules)):
         return energy
     sees = "" if response.coverage >= FULL_COVERAGE else f"the sensor sees {response.coverage:.0%} of the time: "
     why = (

@@ -618,6 +618,18 @@ def test_what_a_one_pole_may_be_shown_by_a_load_exactly_in_step_holds_the_truth(
     assert found.aliased[0] <= 4.0 * 150.0 <= found.aliased[1]
 
 
+@pytest.mark.parametrize(("window", "tau"), [(0.1, 0.0), (1.0, 0.0), (0.0, 0.25)])
+def test_a_load_in_step_is_warned_of_though_the_sensor_sees_all_the_time_and_no_rest(window: float, tau: float) -> None:
+    # Two levels in each period, of which all readings show the mean alone; the region holds 3.5 periods.
+    on = np.arange(0.0, 20.0, 0.1)
+    load = Table(np.stack([on, on + 0.05], axis=1).ravel(), np.tile([240.0, 60.0], len(on)))
+    t, watts = shown(SensorModel(0.1, 0.03, window_s=window, tau_s=tau, noise_w=0.1), load, 4.0, 18.0)
+    found = region_energy(t, watts, Response(0.1, window, tau, noise_w=0.1), start_s=10.0, end_s=10.35)
+    assert not found.low <= between(load, 10.0, 10.35) <= found.high  # 7 % off
+    assert found.aliased[0] <= between(load, 10.0, 10.35) <= found.aliased[1]
+    assert "can alias" in found.warnings[-1]
+
+
 def test_a_region_that_begins_and_ends_with_bursts_shorter_than_the_readings_is_in_one_of_the_two_intervals() -> None:
     held, either = [], []
     for seed in range(40):
