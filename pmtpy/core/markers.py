@@ -23,12 +23,13 @@ def paired(marks: Iterable[tuple[float, str]]) -> tuple[list[Span], list[tuple[f
     """Pair marks such as ``start`` ... ``end``, ``solve begin`` ... ``solve end``, ``on`` ... ``off``.
 
     Returns the regions, in order of their starts, and the marks that belong to none. An end closes the latest open
-    start of its name; a start that is never closed stays a mark.
+    start of its name; a start that is never closed stays a mark. Labels of one row of a recording are one text, joined
+    by semicolons.
     """
     found: list[Span] = []
     single: list[tuple[float, str]] = []
     opened: dict[str, list[tuple[float, str]]] = {}
-    for t, label in marks:
+    for t, label in ((t, one) for t, labels in marks for one in labels.split(";") if one):
         match = _EDGE.fullmatch(label.strip())
         if match is None:
             single.append((t, label))

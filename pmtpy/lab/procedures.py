@@ -258,8 +258,7 @@ def windows_of(tables: Sequence[pd.DataFrame], curves: Sequence[EnergyCurve], le
     start, end = max(float(t[0]) for t in times), min(float(t[-1]) for t in times)
     for t, table in zip(times, tables, strict=True):
         marked = table["marker"].fillna("").astype(str)
-        marks = [(float(at), one) for at, label in zip(t, marked, strict=True) for one in label.split(";") if one]
-        spans = [s for s in paired(marks)[0] if s.start >= start and s.end <= end]
+        spans = [s for s in paired(zip(t.tolist(), marked, strict=True))[0] if s.start >= start and s.end <= end]
         if spans:
             starts, ends = (np.array(at, np.float64) for at in zip(*((s.start, s.end) for s in spans), strict=True))
             quarter = (ends - starts) / 4.0

@@ -177,8 +177,7 @@ def marked_load(table: pd.DataFrame, *, alone: bool = False) -> LoadIntervals | 
     absolute = not alone and bool(table["time"].notna().all())
     t = table["time" if absolute else "elapsed"].to_numpy(np.float64)
     marked = table["marker"].fillna("").astype(str)
-    marks = [(float(at), one) for at, label in zip(t, marked, strict=True) for one in label.split(";") if one]
-    edges = [edge for region in paired(marks)[0] for edge in (region.start, region.end)]
+    edges = [edge for region in paired(zip(t.tolist(), marked, strict=True))[0] for edge in (region.start, region.end)]
     if not edges or any(b <= a for a, b in itertools.pairwise(edges)):
         return None
     return LoadIntervals.switched(np.array(edges), absolute=absolute)

@@ -32,9 +32,7 @@ def marked(read: pd.DataFrame) -> list[Span]:
     t = read[clock_of(read)].to_numpy(np.float64)
     rows = np.flatnonzero((read["marker"] != "").to_numpy())
     labels = read["marker"].iloc[rows].tolist()
-    return paired([(float(t[row]), one) for row, label in zip(rows, labels, strict=True) for one in label.split(";")])[
-        0
-    ]
+    return paired(zip(t[rows].tolist(), labels, strict=True))[0]
 
 
 def split(thing: str) -> tuple[str, str | None]:

@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -164,7 +165,7 @@ def _panel(
     by = shift(shown, origin)
     said = {c["name"]: c for c in (shown.facts.get("metadata") or {}).get("channels", ())}
     lines = [_line(label, shown, by, said) for label in drawn_powers(shown, channels)]
-    found, single = paired(sorted(_moved(shown.marks, shown, origin) + extra))
+    found, single = paired(sorted(_moved(shown.marks, shown, origin) + extra, key=itemgetter(0)))
     found += [Span(r.start + by, r.end + by, r.name) for r in shown.regions]
     starts, ends = (np.array([g[i] for g in shown.gaps], np.float64) + by for i in (0, 1))
     return _Panel(

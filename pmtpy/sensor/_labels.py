@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import itemgetter
 
 from pmtpy.core.rows import Frame, Point
 
@@ -32,4 +33,6 @@ class WaitingLabels:
         due = [(t, label) for t, label in self.waiting if t <= newest]
         self.waiting = [(t, label) for t, label in self.waiting if t > newest]
         marks = tuple((int(frame.t_ns.searchsorted(t)), label) for t, label in due)
-        return replace(frame, marks=tuple(sorted((*frame.marks, *marks))))
+        return replace(
+            frame, marks=tuple(sorted((*frame.marks, *marks), key=itemgetter(0)))
+        )  # in the order of time within a row

@@ -32,3 +32,8 @@ def test_regions_nest_repeat_and_overlap() -> None:
 def test_what_is_not_paired_stays_a_mark() -> None:
     marks = [(0.0, "end"), (1.0, "x"), (2.0, "weekend"), (3.0, "b start")]
     assert paired(marks) == ([], marks)
+
+
+def test_labels_of_one_row_are_told_apart() -> None:
+    marks = [(0.0, "step start"), (1.0, "step end;x;step start"), (2.0, ""), (3.0, "step end")]
+    assert paired(marks) == ([Span(0.0, 1.0, "step"), Span(1.0, 3.0, "step")], [(1.0, "x")])

@@ -189,6 +189,12 @@ def test_marks_are_in_the_history_on_the_row_they_belong_to() -> None:
         assert recent.marks == ((2, "go"),)
         with pytest.raises(pmt.TargetError, match="one line"):
             sensor.mark("a\nb")
+        for text in ("z start", "a end", "M"):  # within one row they stand in the order of time
+            clock.advance(0.01)
+            sensor.mark(text)
+        clock.advance(0.5)
+        sensor.read()
+        assert [label for _, label in sensor.history().marks] == ["go", "z start", "a end", "M"]
     clock = ManualClock()
     with Sensor(Stream(make_world(clock=clock)), "stream", clock) as stream:
         stream.mark("in stream")
