@@ -114,13 +114,16 @@ def load(
     place.open("rb").close()  # that it can be opened is a matter of the path, what follows one of the content
     try:
         recording = Recording(place, skip_broken=skip_broken, utc_offset_s=utc_offset_s, ticks_per_ms=ticks_per_ms)
-        return _reader_of(recording).read(recording, part)
+        table = _reader_of(recording).read(recording, part)
     except PmtError:
         raise
     except Exception as error:  # whatever a reader did not foresee: it is the file that is at fault
         what = str(error) or type(error).__name__
         msg = f"{place} cannot be read: {what}; copy it again from its source, or remove what was changed in it"
         raise FileFormatError(msg) from error
+    if len(table) == 1 and part.whole:
+        table.attrs["notes"].append("it holds a single row: no time passes in it, and its energy is not known")
+    return table
 
 
 def _reader_of(recording: Recording) -> Reader:

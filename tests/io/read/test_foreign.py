@@ -369,3 +369,9 @@ def test_spoilt_files_are_read_or_refused_and_nothing_else(
     path.write_bytes(whole[:cut] + put + whole[cut + drop :])
     with contextlib.suppress(FileFormatError):
         assert list(load(path, skip_broken=skip).columns[:4]) == ["time", "elapsed", "marker", "lost"]
+
+
+def test_a_recording_of_a_single_row_says_that_it_tells_no_energy(tmp_path: Path) -> None:
+    (tmp_path / "one.pmt").write_text("1733935225.060 28.873 23.595\n")
+    (said,) = [n for n in load(tmp_path / "one.pmt").attrs["notes"] if "single row" in n]
+    assert "its energy is not known" in said
