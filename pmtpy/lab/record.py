@@ -179,13 +179,12 @@ class Recorder:
                 switched = running[_loaded(o.target)].edges_ns()
                 if len(switched) and not (len(t_ns) and t_ns[0] < switched[0]):
                     raise _TooLateError
-                values = (counts + [c.offset for c in o.channels]) * [c.scale for c in o.channels]
                 edges = np.asarray((switched - start_ns) / NS_PER_S, np.float64)
                 t_s = np.asarray((t_ns - start_ns) / NS_PER_S, np.float64)
-                counted, about = np.asarray(values, np.float64), (limits, o.source.limits())
+                values, about = _values(o.channels, counts), (limits, o.source.limits())
                 found.append(
                     Polls(
-                        start_ns, t_s, o.channels, counted, o.chosen, edges, o.source.identity, about,
+                        start_ns, t_s, o.channels, values, o.chosen, edges, o.source.identity, about,
                         o.source.settings(),
                     )
                 )  # fmt: skip
@@ -206,7 +205,7 @@ class Recorder:
             makers[loaded], options = _maker(target, options, blocks, self.clock)
         source = opener(name, device)(device, clock=self.clock, **options_from_text(target, options))
         held.callback(source.close)
-        channels = _direct(source, target)
+        channels = _recorded(source, target)
         asked = self.channel if len(given) == 1 or any(c.name == self.channel for c in channels) else None
         chosen = chosen_column(channels, asked, target)
         interval = self.interval_s or _interval(channels[chosen])
@@ -269,12 +268,22 @@ def _maker(
     return cpu_load(edges_s, clock, shares), options
 
 
-def _direct(source: Source, target: str) -> tuple[Channel, ...]:
-    """Return what the columns of a Block are."""
+def _recorded(source: Source, target: str) -> tuple[Channel, ...]:
+    """Return what the columns of a Block are, and the powers that are products of two of them."""
     if source.traits.streaming:
         msg = f"{target} delivers every sample by itself and averages nothing away: there is nothing to characterise"
         raise TargetError(msg)
-    return tuple(c for c in source.channels if c.derivation is Derivation.DIRECT)
+    direct = [c for c in source.channels if c.derivation is Derivation.DIRECT]
+    return (*direct, *(c for c in source.channels if c.derivation is Derivation.PRODUCT))
+
+
+def _values(channels: Sequence[Channel], counts: Floats) -> Floats:
+    """Return what counts of the direct channels are in the channels' units, and the products of these."""
+    direct = [c for c in channels if c.derivation is Derivation.DIRECT]
+    values = (counts + [c.offset for c in direct]) * [c.scale for c in direct]
+    column = {c.name: i for i, c in enumerate(direct)}
+    made = [values[:, [column[name] for name in c.operands]].prod(axis=1) for c in channels[len(direct) :]]
+    return np.column_stack((values, *made))
 
 
 def chosen_column(channels: Sequence[Channel], wanted: str | None, target: str) -> int:
@@ -286,7 +295,7 @@ def chosen_column(channels: Sequence[Channel], wanted: str | None, target: str) 
     ranked = [i for kind in (Quantity.POWER, Quantity.ENERGY) for i, c in measuring if c.quantity is kind]
     match = next((i for i in ranked if wanted in {None, channels[i].name}), None)
     if match is None:
-        names = ", ".join(c.name for _, c in measuring) or "none"
+        names = ", ".join(c.name for _, c in measuring) or "none that is not made of a sum and a count"
         msg = f"{target} has no channel {wanted or 'of power or energy'}; it reads {names}"
         raise TargetError(msg)
     return match

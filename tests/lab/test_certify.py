@@ -191,6 +191,22 @@ def test_what_noise_alone_may_do_is_no_failure(monkeypatch: pytest.MonkeyPatch) 
     assert "too uncertain to decide; more --rounds" in straight.found
 
 
+def test_a_power_that_is_a_product_of_volts_and_amperes_is_judged_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pmtpy.lab import certify as lab
+    from pmtpy.lab import loads
+
+    monkeypatch.setattr(loads, "LEVELS_W", (20.0, 100.0))  # more than 160 W are beyond what the module's meter shows
+    monkeypatch.setattr(lab, "characterise", lambda channel, *_, **__: Characterisation(channel))
+    plan = Plan(response_s=10.0, level_s=0.8, rounds=2, shares=(0.5, 1.0), trials=3, repetitions=6)
+    made = certify("jetson:virtual", {}, plan, Rules(), clock=WalkingClock(), interval_s=0.004)
+    assert made.channel.name == "vdd_in"
+    assert made.reference == "the load of its own world"
+    assert made.line is not None
+    assert made.line.gain.value == pytest.approx(1.0, abs=0.01)
+    for level in made.levels:
+        assert level.shown_w == pytest.approx(level.reference_w, rel=0.01)
+
+
 @pytest.mark.parametrize("channel", [None, "package0.dram"])
 def test_a_counter_of_a_part_is_judged_by_its_own_energies_and_not_by_the_load_of_all(
     monkeypatch: pytest.MonkeyPatch, channel: str | None
