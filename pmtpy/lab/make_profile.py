@@ -104,10 +104,13 @@ def profile_of(found: Found, channel: Channel, came: tuple[tuple[str, str], ...]
 def response_of(found: Sequence[Found]) -> Response:
     """Return what the recordings say of how the sensor follows time.
 
+    Of a kernel that is none of the families, the family that comes nearest, which has its gain and its mean lag.
+
     Raises CalibrationError: they name different kernels.
     """
     kernels = [k if isinstance(k := f.get("kernel"), Mapping) else {} for f in found]
     families = list(dict.fromkeys(str(k.get("family", "")) for k in kernels))
+    kernels = [k if _shaped([k]) else next(iter(_shaped(k.get("candidates", ()))), k) for k in kernels]
     if len(families) > 1:
         msg = f"the recordings disagree about the kernel: {', '.join(f or 'none' for f in families)}"
         raise CalibrationError(msg)
@@ -140,19 +143,26 @@ def response_of(found: Sequence[Found]) -> Response:
 def candidates(found: Sequence[Found]) -> tuple[tuple[float, Response], ...]:
     """Return the kernels that a single recording left open, with the share of belief in each, the likeliest first.
 
-    None where a family was named, or of several recordings; nor of shapes that are not a boxcar and a one-pole.
+    None where a family was named, or of several recordings. Shapes that are not a boxcar and a one-pole are left out:
+    the families that come nearest stand for them.
     """
     kernel = found[0].get("kernel")
     if len(found) > 1 or not isinstance(kernel, Mapping) or kernel.get("family") != _AMBIGUOUS:
         return ()
-    rows = []
-    for row in kernel.get("candidates", ()):
+    rows = [(float(str(row["share"])), row) for row in _shaped(kernel.get("candidates", ()))]
+    least = _LEAST_BELIEF * sum(share for share, _ in rows)
+    rows = [(share, row) for share, row in rows if share >= least]
+    total = sum(share for share, _ in rows) or 1.0
+    each = []
+    for share, row in rows:
         window, tau, delay = (_number_of(row.get(key), 1e-3) for key in ("window_ms", "tau_ms", "offset_ms"))
-        share = float(row["share"])
-        if (window or tau) and share >= _LEAST_BELIEF:
-            rows.append((share, Response.stated(str(row["family"]), window_s=window, tau_s=tau, delay_s=delay)))
-    total = sum(share for share, _ in rows)
-    return tuple((share / total, response) for share, response in rows)
+        each.append((share / total, Response.stated(str(row["family"]), window_s=window, tau_s=tau, delay_s=delay)))
+    return tuple(each)
+
+
+def _shaped(kernels: Sequence[Found]) -> list[Found]:
+    """Return those of which a width is known."""
+    return [k for k in kernels if any(_number_of(k.get(key)) is not None for key in ("window_ms", "tau_ms"))]
 
 
 def shown_range(found: Sequence[Found]) -> tuple[float, float]:

@@ -273,6 +273,38 @@ def test_a_kernel_that_was_left_open_is_in_the_profile_with_all_that_it_may_be(t
         parse_profile(json.dumps(broken))
 
 
+def test_for_a_kernel_that_is_none_of_the_families_those_that_come_nearest_stand(tmp_path: Path) -> None:
+    none = {"window_ms": None, "tau_ms": None, "offset_ms": None}
+    near = {
+        "family": "boxcar*one-pole",
+        "share": 1e-86,
+        "window_ms": estimate(50.0, 4.0),
+        "tau_ms": estimate(20.0, 2.0),
+    }
+    rows = [
+        {"family": "two-pole", "share": 1.0, **none},
+        near | {"offset_ms": estimate(5.0, 1.0)},
+        {
+            "family": "one-pole",
+            "share": 1e-153,
+            **none,
+            "tau_ms": estimate(30.0, 1.0),
+            "offset_ms": estimate(20.0, 1.0),
+        },
+    ]
+    kernel = {"family": "ambiguous", **none, "candidates": rows}
+    (tmp_path / "found.json").write_text(json.dumps(FOUND | {"channel": "gpu", "kernel": kernel}))
+    out = tmp_path / "profile.json"
+    words = ["calibrate", "profile", str(tmp_path / "found.json"), "--device", "a card", "--range", "20,700"]
+    assert main([*words, "-o", str(out)]) == 0
+    made = parse_profile(out.read_text())
+    (share, only), known = made.candidates[0], made.response
+    assert len(made.candidates) == share == 1
+    for how in (only, known):
+        assert (how.window_s, how.tau_s, how.delay_s) == pytest.approx((0.05, 0.02, 0.005))
+    assert known.family == "ambiguous"
+
+
 def test_gain_and_level_are_known_apart_and_gain_and_offset_are_not() -> None:
     # A line through 400 W that is known to 1 W there, and a gain to 5 %: at zero it is off by 20 W, at 400 W by 1 W.
     found = FOUND | {"gradient": estimate(1.0, 1.96 * 0.05), "intercept_w": estimate(0.0, 1.96 * 20.0)}
