@@ -87,7 +87,7 @@ def updates(target: str, args: argparse.Namespace) -> Answer:
         page[-1] = Line(f"  updates          {often:.4g} to {1e3 / mean.value:.4g} per second")
         page.append(
             note(
-                f"changes come at {100 * found.share:.0f} % of the instants of that lattice, in too regular a pattern "
+                f"changes come at {100 * found.share:.0f} % of these renewals, in too regular a pattern "
                 "for values that repeat: the value may be renewed only then, at unequal intervals"
             )
         )
