@@ -7,6 +7,7 @@ A backend is imported by name, when its name is used. Backends from outside come
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import importlib
 import os
@@ -321,7 +322,10 @@ def _typed_errors(backend: str, target: str) -> Iterator[None]:
         raise
     except Exception as error:
         why = f"{target} cannot be opened, for a reason that its backend did not foresee: {error!r}"
-        raise BackendUnavailableError(backend, why, "please report this, with the output of: pmtpy doctor") from error
+        remedy = "please report this, with the output of: pmtpy doctor"
+        if isinstance(error, OSError) and error.errno in {errno.EMFILE, errno.ENFILE}:
+            why, remedy = f"{target} cannot be opened: {error.strerror}", "ulimit -n 4096, or close some files"
+        raise BackendUnavailableError(backend, why, remedy) from error
 
 
 def _text(path: str | os.PathLike[str]) -> str:

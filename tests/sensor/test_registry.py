@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import types
 from pathlib import Path
@@ -102,3 +104,13 @@ def test_a_backend_that_cannot_be_imported_is_an_error_with_its_reason(monkeypat
 def test_options_that_cannot_be_are_refused_by_their_value(options: dict[str, float]) -> None:
     with pytest.raises(pmt.TargetError, match=str(next(iter(options.values())))):
         pmt.create("rapl:virtual", **options)  # type: ignore[arg-type]
+
+
+def test_too_few_descriptors_are_named_with_their_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crowded(_device: str | None, **_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(registry, "opener", lambda *_: crowded)
+    with pytest.raises(pmt.BackendUnavailableError, match=r"cannot be opened: Too many open files") as caught:
+        pmt.create("rapl:virtual")
+    assert "ulimit -n" in caught.value.remedy
