@@ -25,6 +25,17 @@ _REACHED = 0.01  # share of a kernel that lies where nothing is known, beyond wh
 _END_S = 0.1  # the level held beyond an end is the median over this much of the curve
 
 
+def _in_order(t_s: Floats, values: Floats, what: str) -> tuple[Floats, Floats]:
+    """Return those that come after the one before, if they make a curve."""
+    t, v = np.asarray(t_s, np.float64), np.asarray(values, np.float64)
+    keep = np.concatenate([[True], np.diff(t) > 0]) if len(t) else np.zeros(0, np.bool_)
+    t, v = t[keep], v[keep]
+    if len(t) < 3 or not np.all(np.isfinite(v)):
+        msg = f"{len(t)} {what} in order of time are too few, or are not all numbers"
+        raise DeclinedError(msg)
+    return t, v
+
+
 @dataclass(frozen=True, slots=True)
 class PowerTrace:
     """Power that is constant between knots, with its ends held at their levels."""
@@ -40,12 +51,7 @@ class PowerTrace:
     @staticmethod
     def from_samples(t_s: Floats, watts: Floats) -> PowerTrace:
         """Make a curve of samples in order of time: between two samples the mean of both."""
-        t, p = np.asarray(t_s, np.float64), np.asarray(watts, np.float64)
-        keep = np.concatenate([[True], np.diff(t) > 0]) if len(t) else np.zeros(0, np.bool_)
-        t, p = t[keep], p[keep]
-        if len(t) < 3 or not np.all(np.isfinite(p)):
-            msg = f"a reference of {len(t)} samples in order of time is too short, or has values that are not numbers"
-            raise DeclinedError(msg)
+        t, p = _in_order(t_s, watts, "samples of a reference")
         head = float(np.median(p[t <= t[0] + _END_S]))
         tail = float(np.median(p[t >= t[-1] - _END_S]))
         power = np.concatenate([[head], (p[1:] + p[:-1]) / 2.0, [tail]])
@@ -55,12 +61,7 @@ class PowerTrace:
     @staticmethod
     def from_energy(t_s: Floats, joules: Floats) -> PowerTrace:
         """Make a curve of readings of a counter in order of time: between two readings their mean power."""
-        t, e = np.asarray(t_s, np.float64), np.asarray(joules, np.float64)
-        keep = np.concatenate([[True], np.diff(t) > 0]) if len(t) else np.zeros(0, np.bool_)
-        t, e = t[keep], e[keep]
-        if len(t) < 3 or not np.all(np.isfinite(e)):
-            msg = f"a counter with {len(t)} readings in order of time is too short, or has values that are not numbers"
-            raise DeclinedError(msg)
+        t, e = _in_order(t_s, joules, "readings of a counter")
         power = np.diff(e) / np.diff(t)
         return _curve(
             np.concatenate([[t[0] - _HELD_ENDS_S], t, [t[-1] + _HELD_ENDS_S]]),

@@ -53,7 +53,7 @@ def test_energy_of_samples_is_the_trapezoid_and_survives_a_change_of_clock() -> 
 
 
 def test_a_reference_without_order_or_length_is_declined() -> None:
-    with pytest.raises(DeclinedError, match="too short"):
+    with pytest.raises(DeclinedError, match="2 samples of a reference in order of time are too few"):
         PowerTrace.from_samples(np.array([0.0, 1.0]), np.array([1.0, 1.0]))
     with pytest.raises(DeclinedError, match="increase"):
         PowerTrace.of_load(LoadIntervals.switched(np.array([1.0, 2.0, 2.0, 3.0])))
