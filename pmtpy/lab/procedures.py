@@ -130,7 +130,7 @@ def measure_updates(
                 return FoundUpdates("", *stamped, stated.get(whose))
             progress(f"{target} renews its registers at different times, and stamps all of them")
     live = Recorder(seconds, channel=channel, clock=clock, progress=progress).alone(target, options)
-    found = estimate_updates(live.polls.t_s, live.polls.watts)
+    found = estimate_updates(live.polls.t_s, live.polls.watts, unequal=True)
     return FoundUpdates(live.channel, found.period_s, None, stated.get(live.channel), found.seen, found.patterned)
 
 

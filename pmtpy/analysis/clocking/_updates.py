@@ -17,7 +17,10 @@ from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
 
 _ODDS = 20.0  # to one: by which a period must beat all other candidates together
-_IN_A_ROW = 0.05  # of the polls bring a change right after another: no sensor that is slower than they are
+_MOST = 0.5  # of the changes, which a clock must explain to be the sensor's: of drawn ones, jumps and all, 97 % are
+# Share of the polls that bring a change right after another, above which no sensor is slower than they are; and of the
+# changes that come at the very next update, below which a lattice has none where updates are.
+_IN_A_ROW = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class PublishingClock:
         return np.asarray(nominal + np.interp(nominal, self.blocks_s, self.block_phase_s), np.float64)
 
 
-def estimate_updates(t_s: Floats, values: Floats) -> PublishingClock:
+def estimate_updates(t_s: Floats, values: Floats, *, unequal: bool = False) -> PublishingClock:
     """Find update period and phase.
 
     Parameters
@@ -56,10 +59,12 @@ def estimate_updates(t_s: Floats, values: Floats) -> PublishingClock:
         Stamps of the polls in seconds, on any clock.
     values : float64, shape (n,)
         What was read.
+    unequal : bool
+        Whether a lattice will do of which only some instants bring a value, in a pattern of their own.
 
     Raises FasterThanPollsError: the sensor publishes faster than it was polled, or nearly.
     Raises DeclinedError: there are too few changes; they are jumps between a few levels, which the load may have made;
-    or no period explains them better than chance and than another.
+    no period explains them better than chance and than another; or they come at unequal intervals.
     """
     t, v = tidy(t_s, values)
     if len(t) < 3:
@@ -67,7 +72,7 @@ def estimate_updates(t_s: Floats, values: Floats) -> PublishingClock:
         raise DeclinedError(msg)
     first, *others = _stretches(t)
     if others:
-        return _joined(estimate_updates(t[first], v[first]), [(t[rows], v[rows]) for rows in others])
+        return _joined(estimate_updates(t[first], v[first], unequal=unequal), [(t[rows], v[rows]) for rows in others])
     step = stamp_step(t)
     origin = float(t[0] + t[-1]) / 2.0
     polls = t - origin + step / 2.0  # a stamp that was cut off to its resolution lies half a step early on average
@@ -79,7 +84,16 @@ def estimate_updates(t_s: Floats, values: Floats) -> PublishingClock:
         if isinstance(error, FasterThanPollsError) or np.mean(seen.changed[1:] & seen.changed[:-1]) < _IN_A_ROW:
             raise
         raise too_fast(seen) from error
-    return clock_of(path, origin, seen, coverage, odds)
+    clock = clock_of(path, origin, seen, coverage, odds)
+    if clock.patterned and not unequal and np.mean(_steps(seen, path) == 1.0) < _IN_A_ROW:
+        period = 1e3 * clock.period_s.value
+        msg = (
+            f"the value is renewed at unequal intervals, {period / clock.seen:.3g} ms on average: changes come at "
+            f"{100 * clock.seen:.0f} % of the instants of the best lattice, {period:.4g} ms, "
+            "and hardly ever at two in a row"
+        )
+        raise DeclinedError(msg)
+    return clock
 
 
 def _stretches(t_s: Floats) -> list[slice[int, int, None]]:
@@ -141,16 +155,21 @@ def clock_of(
     )
 
 
+def _steps(seen: Intervals, path: PhasePath) -> Floats:
+    """Updates from each change to the next."""
+    period = path.period_s.value
+    which = seen.changed & seen.known(period, path.soft_s)
+    at = path.nearest((seen.before[which] + seen.after[which]) / 2.0)
+    steps = np.round(np.diff(at) / period)
+    return np.asarray(steps[steps > 0.0], np.float64)
+
+
 def _patterned(seen: Intervals, path: PhasePath) -> bool:
     """Whether updates bring a change less often right after another change than if they did so at random.
 
     Shares that differ from time to time, as a load's pauses make them, bring changes in a row more often.
     """
-    period = path.period_s.value
-    which = seen.changed & seen.known(period, path.soft_s)
-    at = path.nearest((seen.before[which] + seen.after[which]) / 2.0)
-    steps = np.round(np.diff(at) / period)
-    steps = steps[steps > 0.0]
+    steps = _steps(seen, path)
     if not len(steps):
         return False
     in_a_row, chance = float(np.mean(steps == 1.0)), 1.0 / float(np.mean(steps))
@@ -197,12 +216,12 @@ def explained(seen: Intervals, path: PhasePath, own: Bools) -> float:
     inside = (u >= seen.after - 2.0 * path.soft_s) & (u <= seen.before + 2.0 * path.soft_s)
     mine, chance = inside[known & own], float(np.mean(inside[known]))
     share = float(np.mean(mine)) if len(mine) else 0.0
-    if share <= chance or len(mine) * _divergence(share, chance) < ONE_IN_A_THOUSAND:
+    if share < _MOST or share <= chance or len(mine) * _divergence(share, chance) < ONE_IN_A_THOUSAND:
         if 2 * len(mine) < np.sum(known & seen.changed):
             raise DeclinedError(few_own(len(mine), int(np.sum(seen.changed))))
         msg = (
             f"no update period explains the changes: the best, {1e3 * path.period_s.value:.4g} ms, explains "
-            f"{100 * share:.0f} % of {len(mine)}, which chance might do as well"
+            f"{100 * share:.0f} % of {len(mine)}, which chance or a clock of unequal intervals might do as well"
         )
         raise DeclinedError(msg)
     return float(np.mean(inside[known & seen.changed]))

@@ -59,11 +59,28 @@ def test_changes_in_a_pattern_are_told_from_values_that_repeat(
     at = 0.1 * np.arange(200) + late_s * (np.arange(200) % 2)
     kept = at[rng.random(200) >= repeats]
     polls = np.cumsum(rng.uniform(0.003, 0.012, 2600))
-    clock = estimate_updates(polls, rng.normal(100.0, 2.0, len(kept) + 1)[np.searchsorted(kept, polls)])
+    values = rng.normal(100.0, 2.0, len(kept) + 1)[np.searchsorted(kept, polls)]
+    clock = estimate_updates(polls, values, unequal=patterned)
     period = 0.04 if patterned else 0.1
     assert clock.period_s.contains(period)
     assert clock.seen == pytest.approx(0.4 if patterned else 1.0 - repeats, abs=0.08)
     assert clock.patterned == patterned
+
+
+@pytest.mark.parametrize("unequal", [0.05, 0.15, 0.3, 0.4])
+def test_updates_at_unequal_intervals_have_no_period_that_is_a_fraction_of_them(unequal: float) -> None:
+    """Each interval is 0.1 s times what is drawn between ``1 - unequal`` and ``1 + unequal``."""
+    for seed in (1, 3):
+        rng = np.random.default_rng(seed)
+        at = np.cumsum(0.1 * rng.uniform(1.0 - unequal, 1.0 + unequal, 330))
+        polls = np.cumsum(rng.uniform(0.004, 0.006, 5800))
+        values = rng.normal(100.0, 20.0, len(at) + 1)[np.searchsorted(at, polls)]
+        if unequal < 0.1:
+            seen = at[at < polls[-1]]
+            assert estimate_updates(polls, values).period_s.contains(float(seen[-1] - seen[0]) / (len(seen) - 1))
+        else:
+            with pytest.raises(DeclinedError, match=r"at unequal intervals, [\d.]+ ms|of unequal intervals|may be"):
+                estimate_updates(polls, values)
 
 
 def test_stalls_jitter_and_disorderly_stamps_do_no_harm() -> None:
