@@ -12,7 +12,7 @@ from pmtpy.io.read.cut import Cut
 from pmtpy.plotting.interactive import MAX_DRAWN_ROWS, SUFFIX, write_html
 from pmtpy.plotting.overview import of_file
 from pmtpy.plotting.recording import SUFFIXES, plot
-from pmtpy.plotting.style import theme_of
+from pmtpy.plotting.style import drawable, theme_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     shown = {}
     cut = Cut.of(paths[0], *part_of(args), utc_offset_s=args.utc_offset)
     for path in paths:
-        name = path.name if [p.name for p in paths].count(path.name) == 1 else str(path)
+        name = drawable(path.name if [p.name for p in paths].count(path.name) == 1 else str(path))
         try:
             shown[name] = of_file(
                 path,
@@ -78,5 +78,5 @@ def run(args: argparse.Namespace) -> int:
         write_html(shown, out, channels=args.channel, theme=theme_of(args.theme))
     else:
         plot(shown, out, overlay=args.overlay, channels=args.channel, smooth=args.smooth, theme=theme_of(args.theme))
-    print(out)
+    print(drawable(str(out)))
     return 0

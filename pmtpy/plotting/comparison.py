@@ -20,7 +20,7 @@ from pmtpy.core.channel import EnergyMethod
 from pmtpy.core.rows import Floats
 from pmtpy.errors import SinkError
 from pmtpy.plotting.decimate import envelope
-from pmtpy.plotting.style import LIGHT, Theme, dress
+from pmtpy.plotting.style import LIGHT, Theme, drawable, dress
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,7 +82,9 @@ def _fill(
     rows["left"].set_xlim(start, end)
     clock = "on one clock" if found.one_clock else "clocks fitted"
     virtual = ", VIRTUAL: the load is known" if true_watts is not None else ""
-    rows["all"].set_title(f"against {found.reference}, {clock}{virtual}", loc="left", fontsize=9, color=theme.ink)
+    rows["all"].set_title(
+        f"against {drawable(found.reference)}, {clock}{virtual}", loc="left", fontsize=9, color=theme.ink
+    )
     handles, labels = rows["all"].get_legend_handles_labels()
     figure.legend(
         handles, labels, loc="outside upper center", fontsize=7.5, frameon=False, handlelength=3.4, labelcolor=theme.ink
@@ -177,8 +179,8 @@ def _steps(trace: Trace) -> str:
 
 
 def _label(found: Comparison, name: str) -> str:
-    s = found[name]
-    if name == found.reference:
+    s, name = found[name], drawable(name)
+    if s.name == found.reference:
         return f"{name} (reference)"
     parts = [
         f"lag {written(s.lag_s, 1e3)} ms" if s.lag_s is not None and found.one_clock else "",

@@ -5,6 +5,7 @@ Colours differ for all kinds of colour vision, and each has a line style of its 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,11 @@ DARK = Theme(
     "#131416", "#dcdcdc", "#33363a", "#24272b", "#5a5f66",
     ("#ffffff", "#56B4E9", "#E69F00", "#2fbf8f", "#CC79A7", "#F0E442"),
 )  # fmt: skip
+
+
+def drawable(name: str) -> str:
+    """Return the name of a file as text that every picture can hold: bytes that are no UTF-8 are written as such."""
+    return os.fsencode(name).decode(errors="backslashreplace")
 
 
 def theme_of(name: str) -> Theme:

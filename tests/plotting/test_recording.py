@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -192,6 +193,21 @@ def test_the_command_draws_files(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert out.stat().st_size > 0
     assert main(["plot", str(tmp_path / "none.csv")]) == 2
     assert "No such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("suffix", ["png", "html"])
+def test_a_name_that_is_no_utf_8_is_drawn_as_its_bytes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = os.fsdecode(b"b\xe4d.csv")
+    Path(name).write_text(
+        "time,elapsed,marker,lost,total_W,total_J\n" + "".join(f"{k},{k},,0,5,{5 * k}\n" for k in range(9))
+    )
+    assert main(["plot", name, "-o", f"x.{suffix}"]) == 0
+    assert capsys.readouterr().out == f"x.{suffix}\n"
+    if suffix == "html":
+        assert "b\\\\xe4d.csv" in Path("x.html").read_text(encoding="utf-8")
 
 
 def test_names_stand_at_the_ends_of_their_curves_and_do_not_overprint() -> None:
