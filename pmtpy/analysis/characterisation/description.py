@@ -65,6 +65,10 @@ def errors(problem: Problem, fit: Fit, design: Floats) -> tuple[Noise, Spread]:
         late = late * min(1.0, seen / max(float(np.linalg.norm(late)), 1e-300))
         late = np.where(np.abs(fit.residuals) > np.abs(late), fit.residuals, late)
     prior = {i: Number(0.0, problem.reach_s) for i in range(2, 3 + len(widths_of(fit)))}
+    if problem.own_s is not None:
+        # Where cells of both keep step, a width does to every reading what an offset does. But of one that was wider by
+        # itself, or by a cell, other readings would show the flanks.
+        prior[3] = Number(0.0, math.hypot(float(np.median(problem.own_s)), fit.window))
     prior[-1] = Number(float(fit.point[-1]), problem.rate_sd)
     if problem.wanders:
         prior[-2] = Number(float(fit.point[-2]) - 1.0, WANDER_SD)
