@@ -79,6 +79,10 @@ WORLDS = {
     "shifted and damage": World(shifted=0.3, singles=3),
     "asleep": World(asleep=0.1, singles=1),
     "wander": World(drift_ppm=80, wander_ppm=10),
+    # Bytes that are lost or wrong at 3e-3, singly and in bursts: a twentieth of the frames, and stamps that are none.
+    "damaged": World(singles=1000, glitches=20, jitter_us=0.5),
+    "damaged and busy": World(bursts=150, glitches=50, jitter_us=0.6, late_s=0.03, packet_s=0.004, look_s=0.025),
+    "damaged F401": World("F401", singles=200, bursts=30, glitches=200, jitter_us=1.2),
     "all": EVERYTHING,
     "all F401": replace(EVERYTHING, variant="F401", drift_ppm=-50),
     "all F407": replace(EVERYTHING, variant="F407", jitter_us=0.8),
