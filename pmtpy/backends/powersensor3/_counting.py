@@ -300,7 +300,7 @@ class FrameCounter:
             abs(rest_us) > _TOLERANCE * self.interval_us, int(_TURNS * DEVICE_CLOCK_US / self.interval_us)
         )
         misfit = np.abs(_wrapped(several * self.interval_us - rest_us))
-        sure = np.flatnonzero(misfit <= max(SURE_US, _ROUNDING_US + self._jitter_us))
+        sure = np.flatnonzero(misfit <= SURE_US)
         return int(several[sure[0] if len(sure) else np.argmin(misfit)])
 
 
