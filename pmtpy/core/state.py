@@ -166,8 +166,8 @@ def _index(a: State, b: State, channel: str | int | None) -> int:
         raise TargetError(msg)
     if a.opening != b.opening:
         msg = (
-            f"{a.target} was closed and opened again between the two states, and its joules started from zero; take"
-            " both states from one opening"
+            f"{a.target} was closed and opened again between the two states, or they are of two sensors of that name:"
+            " each counts its joules from zero; take both states from one opening"
         )
         raise TargetError(msg)
     if channel is None:

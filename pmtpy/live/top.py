@@ -92,11 +92,13 @@ class AskLabel(ModalScreen[str]):
     """Asks for the label of a mark."""
 
     BINDINGS = [Binding("escape", "dismiss('')", "cancel")]  # noqa: RUF012  (Textual's own way)
-    CSS = "AskLabel {align: center middle;} #label {width: 60;}"
+    CSS = "AskLabel {align: center middle;} #label {width: 60; max-width: 100%;}"
 
     def compose(self) -> ComposeResult:
         """Make one line to type in."""
-        yield Input(placeholder="label of the mark; Esc cancels", id="label")
+        asked = Input(placeholder="label of the mark; Esc cancels", id="label")
+        asked.border_title = "label of the mark (Enter; Esc cancels)"
+        yield asked
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Give the label back."""

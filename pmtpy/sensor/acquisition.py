@@ -101,6 +101,14 @@ class Acquisition:
         self._watch = Watch(self.intake, self.demand, clock, target)
         self.schedule()
 
+    def __reduce__(self) -> str:
+        """Refuse to travel, in the name of the sensor and of the region that hold it."""
+        msg = (
+            f"{self.target} is read by this process, so neither the sensor nor a region of it can be copied, or sent "
+            "to another: send what was measured, region[target] or a state"
+        )
+        raise TypeError(msg)
+
     @property
     def newest(self) -> Point | None:
         """The newest row; None before the first."""

@@ -269,7 +269,7 @@ def create(
     clock : Clock
         For tests and rehearsals.
     **options
-        What the backend offers: see its page.
+        What the backend offers: see its page. Text is taken as ``-o key=value`` takes it.
 
     Raises
     ------
@@ -290,6 +290,8 @@ def create(
     target = row.name if where is None else f"{row.name}:{where}"
     function = opener(row.name, where)
     _check_options(target, function, options)
+    own = _own_options(function)
+    options = {k: _typed(target, k, v, own[k]) if isinstance(v, str) else v for k, v in options.items()}
     interval_s = interval_seconds(interval)
     history_s = arguments.number(history_s, "history_s, a number of seconds, 0 to 1e9", least=0.0, most=1e9)
     open_device = functools.partial(function, where, clock=clock, **options)

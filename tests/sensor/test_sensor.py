@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import io
 import json
@@ -438,3 +439,19 @@ def test_only_the_public_names_are_shown() -> None:
     assert shown == {
         "channels", "close", "dump", "history", "identity", "load", "mark", "read", "reopen", "start_dump", "stop_dump",
     }  # fmt: skip
+
+
+def test_a_sensor_and_its_regions_say_that_they_cannot_travel_and_what_can() -> None:
+    with pmt.create("rapl:virtual") as sensor, pmt.region("work", sensor) as region:
+        pass
+    for held in (sensor, region):
+        with pytest.raises(TypeError, match=r"rapl:virtual is read by this process.*send what was measured"):
+            copy.deepcopy(held)
+    assert copy.deepcopy(region["rapl:virtual"]).joules == region["rapl:virtual"].joules
+
+
+def test_options_of_a_backend_may_be_text_as_on_the_command_line() -> None:
+    with pmt.create("nvml:virtual", period_ms="40") as sensor:
+        assert sensor.identity.virtual
+    with pytest.raises(pmt.TargetError, match="period_ms=often is not what the option needs"):
+        pmt.create("nvml:virtual", period_ms="often")
