@@ -17,7 +17,9 @@ from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
 
 _ODDS = 20.0  # to one: by which a period must beat all other candidates together
-_MOST = 0.5  # of the changes, which a clock must explain to be the sensor's: of drawn ones, jumps and all, 97 % are
+_MIN_EXPLAINED_SHARE = (
+    0.5  # of the changes, which a clock must explain to be the sensor's: of drawn ones, jumps and all, 97 % are
+)
 # Share of the polls that bring a change right after another, above which no sensor is slower than they are; and of the
 # changes that come at the very next update, below which a lattice has none where updates are.
 _IN_A_ROW = 0.05
@@ -216,7 +218,7 @@ def explained(seen: Intervals, path: PhasePath, own: Bools) -> float:
     inside = (u >= seen.after - 2.0 * path.soft_s) & (u <= seen.before + 2.0 * path.soft_s)
     mine, chance = inside[known & own], float(np.mean(inside[known]))
     share = float(np.mean(mine)) if len(mine) else 0.0
-    if share < _MOST or share <= chance or len(mine) * _divergence(share, chance) < ONE_IN_A_THOUSAND:
+    if share < _MIN_EXPLAINED_SHARE or share <= chance or len(mine) * _divergence(share, chance) < ONE_IN_A_THOUSAND:
         if 2 * len(mine) < np.sum(known & seen.changed):
             raise DeclinedError(few_own(len(mine), int(np.sum(seen.changed))))
         msg = (
