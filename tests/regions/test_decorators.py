@@ -30,7 +30,7 @@ def test_a_measured_function_returns_what_it_returned_and_keeps_its_name(caplog:
         assert work.__doc__ == "Add."
         joules = [m["test"].joules for m in work.measurements]
         assert joules == pytest.approx([10, 20], abs=1e-5)
-        assert "work: test: 10.0000 J +- 0.0058 J in 1 s (10 W), counter" in caplog.text
+        assert "work: test: 10.0000 J +- 0.0068 J in 1 s (10 W), counter" in caplog.text
 
 
 def test_coroutines_and_generators_are_measured_to_their_end() -> None:

@@ -722,7 +722,7 @@ def test_a_measurement_shows_itself_in_one_line_and_in_json() -> None:
         with pmt.region("work", sensor) as r:
             clock.advance(2.0)
         m = r["test"]
-        assert str(m).startswith("test: 100.000 J +- 0.029 J")
+        assert str(m).startswith("test: 100.000 J +- 0.034 J")
         assert "\n" not in str(m)
         assert " in 2 s (50 W), counter, 1 warning" in str(m)
         assert str(m.channels["dram0"]).startswith("test dram0: ")

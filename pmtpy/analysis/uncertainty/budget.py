@@ -35,9 +35,9 @@ _MAX_CURVED_LENGTHS = 4.0  # and no more than the same sines hold in an interval
 # A register that cuts off is half a step low in all readings, one that rounds is not, and which it does is not known:
 # the square of half a step, with even odds, in squares of a step's rectangular deviation.
 _CUT_OFF = 1.5
-# Of a counter that was read in between two of its moves nothing tells the power at that moment but its mean: a load
-# that works in bursts is off it by about half (docs/uncertainty.md, "Edges").
-_BURSTS = 0.5
+# Of a counter that was read in between two of its moves nothing tells the power at that moment but its mean, which
+# loads that work in bursts are off by so much, root mean square (docs/uncertainty.md, "Edges").
+_BURSTS = 0.66
 # Of a power that is averaged over a window nothing tells where in the window it was used: on and off for equal times,
 # with periods from a tenth of the window to all of it (even in the logarithm), it is off an even power by so much.
 # Readings that do not move at all show that it does not: such a load beats with the windows, and its beats are a few

@@ -73,12 +73,24 @@ def test_noise_averages_over_the_refreshes_however_often_they_are_polled() -> No
 
 def test_a_counter_read_at_the_edges_is_up_to_a_refresh_old() -> None:
     statistics = QUIET._replace(start=Edge(30.0, old_s=0.001), end=Edge(40.0, old_s=0.001))
-    # The mean, 100 W, at an age that is uniform up to a refresh, and half of it by which bursts are off their mean.
-    each = 100.0 * 0.001 * math.sqrt(1 / 12 + 0.5**2 / 3)
+    # The mean, 100 W, at an age that is uniform up to a refresh, and two thirds of it by which bursts are off it.
+    each = 100.0 * 0.001 * math.sqrt(1 / 12 + 0.66**2 / 3)
     assert part(COUNTER, statistics, "edges") == pytest.approx(each * math.sqrt(2))
     t_ns = np.arange(0, 11) * 1_000_000
     seen = summarise_one(COUNTER, t_ns, np.linspace(30, 40, 11), start_ns=1_000_000, end_ns=9_000_000, joules=0.28)
     assert (seen.start.old_s, seen.end.old_s) == (0.001, 0.001)
+
+
+def test_what_bursts_take_between_a_counters_move_and_its_reading_is_held() -> None:
+    rng, n = np.random.default_rng(3), 4000
+    low, more, duty = rng.uniform(20, 80, n), rng.uniform(20, 350, n), rng.uniform(0.1, 0.9, n)
+    mean = low + more * duty
+    missing = [(low + more * (rng.random(n) < duty)) * rng.uniform(0, 0.001, n) for _ in range(2)]  # at either edge
+    off = abs(missing[0] - missing[1]) / mean
+    aged = QUIET._replace(joules=10.0, start=Edge(1.0, old_s=0.001), end=Edge(1.0, old_s=0.001))  # a mean of 1 W
+    u = part(COUNTER, aged, "edges")
+    assert np.sqrt(np.mean(off**2)) == pytest.approx(u, rel=0.05)
+    assert 0.92 <= np.mean(off <= 2.0 * u) <= 0.98
 
 
 def test_a_counter_bridged_by_a_row_that_did_not_move_it_is_as_old_as_it_was() -> None:
