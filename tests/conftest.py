@@ -252,6 +252,7 @@ SLOW = {
         "test_registers_of_two_sensors_are_recorded_together_under_one_load",
         "test_a_virtual_occ_samples_as_often_as_that_of_the_study",
         "test_of_several_stamped_registers_the_updates_of_one_are_told",
+        "test_two_cards_of_one_node_have_phases_of_their_own",
     },
     "live/test_notebook.py": {
         "test_a_comparison_shows_itself_with_foreign_text_escaped",

@@ -10,7 +10,9 @@ import os
 import sys
 from dataclasses import fields
 from pathlib import Path
+from statistics import fmean as mean
 
+from pmtpy.analysis.signal.estimate import NO_VALUE
 from pmtpy.cli.characterise import page as characterised
 from pmtpy.cli.common import add_options, check_writable, parse_options, say
 from pmtpy.cli.page import Kind, Line, Page, Table, note
@@ -183,12 +185,14 @@ def page(made: Certificate) -> Page:
         lines.append(Line(f"  {_WORD[v.passed]:<4}  {v.rule:<{width}}  {v.demand}", _KIND[v.passed]))
         lines.append(Line(f"        {'':<{width}}  {v.found}"))
     lines.append(Line("steady levels", Kind.HEADING))
-    rows = [["  load", "shown", "there", ""]]
-    for level in sorted(made.levels, key=lambda each: each.share):
-        there = f"{level.reference_w:.2f} W" if math.isfinite(level.reference_w) else "-"
-        rows.append([f"  {100 * level.share:.0f} %", f"{level.shown_w:.2f} W", there, ""])
+    rows = [["  load", "shown", "rounds apart", "there", ""]]
+    for share in sorted({level.share for level in made.levels}):
+        rounds = [level for level in made.levels if level.share == share]
+        shown, there = ([getattr(level, name) for level in rounds] for name in ("shown_w", "reference_w"))
+        known = f"{mean(there):.2f} W" if all(map(math.isfinite, there)) else NO_VALUE
+        rows.append([f"  {100 * share:.0f} %", f"{mean(shown):.2f} W", f"{max(shown) - min(shown):.2f} W", known, ""])
     lines.append(Table(rows))
-    lines += characterised(made.found.target, made.found.found)
+    lines += characterised(made.found.target, made.profiled())
     if made.found.virtual:
         lines.append(note(f"{made.found.target} is virtual: what was found are the settings of its emulation"))
     return lines

@@ -9,12 +9,12 @@ import sys
 import types
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pmtpy.analysis.characterisation.characterise import characterise
-from pmtpy.analysis.characterisation.results import Characterisation
 from pmtpy.cli import procedures
 from pmtpy.cli.common import add_options, parse_options, say
-from pmtpy.cli.page import Kind, Line, Page
+from pmtpy.cli.page import Kind, Line, Table
 from pmtpy.cli.settings import load_settings
 from pmtpy.cli.terminal import is_terminal, show
 from pmtpy.cli.values import add_json, add_part, part_of
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(documents[0] if len(documents) == 1 else documents, indent=2))
     else:
         for target, each in zip(args.targets, found, strict=True):
-            show(page(target, each))
+            show(page(target, each.document()))
     for each in found:
         for note in each.notes:
             say(f"note: {note}")
@@ -156,10 +156,9 @@ _LABELS: Mapping[str, tuple[str, str]] = types.MappingProxyType(
 )
 
 
-def page(target: str, found: Characterisation) -> Page:
-    """Return what was found for a person."""
-    document = found.document()
-    made = [Line(f"{target}: {document['channel']}", Kind.HEADING)]
+def page(target: str, document: Mapping[str, Any]) -> list[Line | Table]:
+    """Return for a person what the document of a characterisation says."""
+    made: list[Line | Table] = [Line(f"{target}: {document['channel']}", Kind.HEADING)]
     facts = {"kind": document["step"]["kind"] or "-", "family": document["kernel"]["family"]}
     rows = {key: (label.format(**facts), unit) for key, (label, unit) in _LABELS.items()}
     width = max(len(name) for name, _ in rows.values())

@@ -15,6 +15,27 @@ from pmtpy.core.source import Remarks, Source
 from pmtpy.emulators.world import World
 from pmtpy.errors import TargetError
 
+VIRTUAL = "virtual"
+_CARDS = 16  # of the largest nodes
+_PHASE = 0.381966  # of a period, from each card to the next: by the golden section no two of them come close
+
+
+def card_of(backend: str, device: str | None) -> int:
+    """Return which card of a virtual node is meant: 0 of ``virtual``, 1 of ``virtual1``, and so on.
+
+    Raises TargetError: none of them.
+    """
+    number = (device or VIRTUAL).removeprefix(VIRTUAL) or "0"
+    if (device or VIRTUAL).startswith(VIRTUAL) and number.isdecimal() and int(number) < _CARDS:
+        return int(number)
+    msg = f"{backend} has the virtual devices {backend}:virtual, {backend}:virtual1, ... {_CARDS - 1}, not {device!r}"
+    raise TargetError(msg)
+
+
+def phase_of(card: int, update_s: float) -> float:
+    """Return the instant of a card's tick 0, seconds: each keeps its own time."""
+    return (card * _PHASE % 1.0) * update_s
+
 
 def check_device(backend: str, device: str | None) -> None:
     """Raise TargetError unless ``device`` means the only virtual device of a backend."""

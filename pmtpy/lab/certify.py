@@ -41,6 +41,7 @@ from pmtpy.sensor.history import Recent
 from pmtpy.sensor.registry import canonical
 from pmtpy.sensor.sensor import Sensor
 
+_OF_LEVELS = frozenset({"gradient", "intercept_w", "energy"})  # what steady levels and trials tell instead of the fit
 _ITSELF = "{meter} is the sensor that is to be certified, {target}: give another one that measures the same power"
 
 
@@ -85,13 +86,15 @@ class Certificate:
         Those of the characterisation do not say how well the meter itself is calibrated.
         """
         document, line = self.found.document(), self.line
+        declined = document["declined"]
         if line is not None:
+            declined = {name: why for name, why in declined.items() if name not in _OF_LEVELS}
             document |= {
                 "gradient": line.gain.as_dict(),
                 "intercept_w": line.offset_w.as_dict(),
                 "level": {"at_w": line.level_at_w, "u": line.level_u},
             }
-        return document
+        return document | {"declined": declined}
 
 
 def certify(
@@ -174,11 +177,11 @@ def judge(
     if found.kernel is None and beside is not None:  # the stamps of the load may tell what a coarse meter does not
         alone = characterise(about.name, shown, load=load)
         found = found if alone.kernel is None else alone
-    levels, no_line = _levels(polls, scheme, _settles_s(found, about), reference)
+    counter = about.quantity is Quantity.ENERGY
+    step_s = _period_s(found, about) if counter else 0.0
+    levels, no_line = _levels(polls, scheme, max(_settles_s(found, about), 2.0 * step_s), step_s, reference)
     line, no_line = (None, no_line) if no_line else _tried(lambda: line_through(levels))
-    trials, no_trials = _tried(
-        lambda: _trials(polls, scheme, levels, _lag_s(found, counter=about.quantity is Quantity.ENERGY))
-    )
+    trials, no_trials = _tried(lambda: _trials(polls, scheme, levels, _lag_s(found, counter=counter)))
     if found.lattice is None and found.kernel is None and line is None and trials is None:
         msg = (
             f"{target}: the recording tells nothing of this sensor: {no_line}; {no_trials}; the machine may be too busy"
@@ -212,8 +215,14 @@ def _shows_all(polls: Polls) -> bool:
     return {domains[i] for i in outermost(domains)} <= {polls.channels[polls.chosen].domain}
 
 
-def _levels(polls: Polls, scheme: Scheme, settles_s: float, reference: Reference) -> tuple[tuple[Level, ...], str]:
-    """Return what was shown and what was there on steady levels; and why that tells of no line, if it does not."""
+def _levels(
+    polls: Polls, scheme: Scheme, settles_s: float, step_s: float, reference: Reference
+) -> tuple[tuple[Level, ...], str]:
+    """Return what was shown and what was there on steady levels; and why that tells of no line, if it does not.
+
+    For ``settles_s`` after a change of the load the sensor still shows what was before; between two moves of a counter,
+    ``step_s`` apart, both sides of a change are one.
+    """
 
     def looked_at(reference: Reference) -> tuple[Level, ...]:
         levels = []
@@ -229,7 +238,7 @@ def _levels(polls: Polls, scheme: Scheme, settles_s: float, reference: Reference
                 )
                 raise DeclinedError(msg)
         for share, begin, end in scheme.levels:
-            stretch = settled(begin, end, shown_s=settles_s, there_s=reference.reach_s)
+            stretch = settled(begin, end, shown_s=settles_s, there_s=max(step_s, reference.reach_s))
             there = reference.mean(*stretch)
             shown = polls.energy(*stretch) / (stretch[1] - stretch[0])
             levels.append(Level(share, shown, there.watts, there.own_u, there.shared_u))
@@ -243,12 +252,17 @@ def _levels(polls: Polls, scheme: Scheme, settles_s: float, reference: Reference
 
 def _settles_s(found: Characterisation, channel: Channel) -> float:
     """For how long after a change of the load a thousandth of it is still to be seen in what is shown."""
-    period_s = found.lattice.period_s.value if found.lattice is not None else channel.refresh_s or 0.0
+    period_s = _period_s(found, channel)
     if found.kernel is None:
         return period_s + (channel.window_s or 0.0)
     widths = [found.kernel.spans(width) for width in ("window_s", "tau_s")]
     window_s, tau_s = (width.value if width is not None else 0.0 for width in widths)
     return period_s + window_s + math.log(1000.0) * tau_s
+
+
+def _period_s(found: Characterisation, channel: Channel) -> float:
+    """Return the time between two updates, as found, else as stated."""
+    return found.lattice.period_s.value if found.lattice is not None else channel.refresh_s or 0.0
 
 
 def _tried(estimator: Callable[[], Any]) -> tuple[Any, str]:

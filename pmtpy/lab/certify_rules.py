@@ -95,7 +95,8 @@ def judged(
 
 
 def _not_judged(rule: str, demand: str, why: str) -> Ruling:
-    return Ruling(rule, demand, f"not judged: {why}", None)
+    told = why.partition(": ")[0] if why.startswith("needs the ") else why  # what is needed has a rule of its own
+    return Ruling(rule, demand, f"not judged: {told}", None)
 
 
 def _period(found: Characterisation, refresh_s: float | None, rules: Rules) -> Ruling:

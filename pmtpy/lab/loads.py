@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 _IDLE_S, _BLOCK_S, _PAUSE_S = 1.5, 3.0, 1.5
 _MIN_BLOCK_S, _MAX_BLOCK_S = 0.012, 0.09  # of the random blocks: of the order of known windows and update periods
-LEVELS_W = (60.0, 220.0)  # of virtual sensors: within what every emulated device shows
+# of virtual sensors: within what every emulated device shows, of which the 12 bits of a Jetson's monitor end first, at
+# 155 W
+LEVELS_W = (40.0, 140.0)
 _MATRIX = 2048  # a product takes about a millisecond on a GPU of 17 TFLOPS
 # Of a share of a GPU: one product of these for each multiprocessor that is to be busy. A library cuts a larger one into
 # parts for all of them.

@@ -93,12 +93,7 @@ class Polls:
         return float(after - before)
 
     def _joules(self, column: int) -> Floats:
-        """Energy that a counter has counted since its first reading; it goes on where the counter began again."""
-        channel, values = self.channels[column], self.values[:, column]
-        known, joules = np.isfinite(values), np.full(len(values), np.nan)
-        counts = whole_counts(values[known] / channel.scale - channel.offset)
-        joules[known] = counted(counts, channel.scale, channel.wrap)[0]
-        return joules
+        return _counted(self.channels[column], self.values[:, column])
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,20 +264,27 @@ def _maker(
 
 
 def _recorded(source: Source, target: str) -> tuple[Channel, ...]:
-    """Return what the columns of a Block are, and the powers that are products of two of them."""
+    """Return what the columns of a Block are, and the powers that are made of two of them."""
     if source.traits.streaming:
         msg = f"{target} delivers every sample by itself and averages nothing away: there is nothing to characterise"
         raise TargetError(msg)
     direct = [c for c in source.channels if c.derivation is Derivation.DIRECT]
-    return (*direct, *(c for c in source.channels if c.derivation is Derivation.PRODUCT))
+    return (*direct, *(c for c in source.channels if c.derivation is not Derivation.DIRECT))
 
 
 def _values(channels: Sequence[Channel], counts: Floats) -> Floats:
-    """Return what counts of the direct channels are in the channels' units, and the products of these."""
+    """Return what counts of the direct channels are in the channels' units, and what is made of these."""
     direct = [c for c in channels if c.derivation is Derivation.DIRECT]
     values = (counts + [c.offset for c in direct]) * [c.scale for c in direct]
     column = {c.name: i for i, c in enumerate(direct)}
-    made = [values[:, [column[name] for name in c.operands]].prod(axis=1) for c in channels[len(direct) :]]
+    made = []
+    for channel in channels[len(direct) :]:
+        first, second = (column[name] for name in channel.operands)
+        if channel.derivation is Derivation.PRODUCT:
+            made.append(values[:, first] * values[:, second])
+        else:
+            total, number = (_counted(direct[i], values[:, i]) for i in (first, second))
+            made.append(channel.scale * _slope(number, total, _moves(number)))
     return np.column_stack((values, *made))
 
 
@@ -295,7 +297,7 @@ def chosen_column(channels: Sequence[Channel], wanted: str | None, target: str) 
     ranked = [i for kind in (Quantity.POWER, Quantity.ENERGY) for i, c in measuring if c.quantity is kind]
     match = next((i for i in ranked if wanted in {None, channels[i].name}), None)
     if match is None:
-        names = ", ".join(c.name for _, c in measuring) or "none that is not made of a sum and a count"
+        names = ", ".join(c.name for _, c in measuring) or "none"
         msg = f"{target} has no channel {wanted or 'of power or energy'}; it reads {names}"
         raise TargetError(msg)
     return match
@@ -339,15 +341,27 @@ def whole_counts(counts: Floats) -> Floats:
 
 def moves_of(t_s: Floats, joules: Floats) -> tuple[Floats, Floats]:
     """Return the polls that found a counter moved, and what it showed then."""
-    moves = np.flatnonzero(np.diff(joules) > 0.0) + 1
+    moves = _moves(joules)
     return t_s[moves], joules[moves]
+
+
+def _moves(counted: Floats) -> Ints:
+    return np.flatnonzero(np.diff(counted) > 0.0) + 1
+
+
+def _counted(channel: Channel, values: Floats) -> Floats:
+    """Return what a counter has counted since its first reading; it goes on where the counter began again."""
+    known, found = np.isfinite(values), np.full(len(values), np.nan)
+    found[known] = counted(whole_counts(values[known] / channel.scale - channel.offset), channel.scale, channel.wrap)[0]
+    return found
 
 
 def _mean_power(t_s: Floats, joules: Floats) -> Floats:
     """Mean power between the last two moves of a counter, shown until it moves again."""
-    t, moved = moves_of(t_s, joules)
-    watts = np.full(len(joules), np.nan)
-    if len(t) > 1:
-        index = np.searchsorted(t[1:], t_s, side="right") - 1
-        watts = np.where(index >= 0, (np.diff(moved) / np.diff(t))[np.maximum(index, 0)], np.nan)
-    return np.asarray(watts, np.float64)
+    return _slope(t_s, joules, _moves(joules))
+
+
+def _slope(x: Floats, y: Floats, moves: Ints) -> Floats:
+    """Return by how much ``y`` rose for each of ``x`` between the last two ``moves``; NaN before there are two."""
+    slopes = np.append(np.nan, np.diff(y[moves]) / np.diff(x[moves]))
+    return np.asarray(slopes[np.maximum(np.searchsorted(moves, np.arange(len(x)), side="right") - 1, 0)], np.float64)

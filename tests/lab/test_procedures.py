@@ -129,6 +129,16 @@ def test_registers_of_two_sensors_are_recorded_together_under_one_load() -> None
     assert fine.moves.step_j == pytest.approx(15.2587890625e-6)
 
 
+def test_two_cards_of_one_node_have_phases_of_their_own() -> None:
+    targets = {target: {"profile": "rtx3090", "total": "instant"} for target in ("nvml:virtual", "nvml:virtual1")}
+    found = measure_registers(targets, 10.0, interval_s=0.004, clock=WalkingClock())
+    (other,) = [s for target, channel, s in found.standings if (target, channel) == ("nvml:virtual1", "gpu.instant")]
+    assert other.phase_s is not None
+    assert other.phase_s.contains(0.381966 * 0.09997)
+    assert other.slide is not None
+    assert other.slide.contains(0.0)
+
+
 def test_a_reference_that_is_not_there_is_named_before_anything_is_recorded() -> None:
     clock = ManualClock()  # which nobody moves: a recording would take for ever
     with pytest.raises(TargetError, match=r"has no channel gpu.nope; it reads gpu.energy, gpu"):

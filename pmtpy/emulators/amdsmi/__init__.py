@@ -20,7 +20,7 @@ from pmtpy._extras import missing
 from pmtpy.backends.amdsmi import open_source
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Source
-from pmtpy.emulators._virtual_source import check_device, open_on
+from pmtpy.emulators._virtual_source import card_of, open_on, phase_of
 from pmtpy.emulators.amdsmi._driver import VirtualCard, VirtualSmi
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.world import shared_world
@@ -102,6 +102,8 @@ def open_virtual(
 
     Parameters
     ----------
+    device : str, optional
+        ``virtual``; ``virtual1``, ``virtual2``, ... are further cards of the node, each with a phase of its own.
     profile : str
         Model of GPU: one of ``PROFILES``.
     period_ms, window_ms : float
@@ -111,13 +113,14 @@ def open_virtual(
     total
         As for a real GPU.
     """
-    check_device("amdsmi", device)
+    number = card_of("amdsmi", device)
     if profile not in PROFILES:
         msg = f"amdsmi:virtual: no profile {profile!r}; there are: {', '.join(PROFILES)}"
         raise TargetError(msg)
     world = shared_world(load, clock=clock)
     sensor = SensorModel(
         update_s=period_ms / 1e3,
+        phase_s=phase_of(number, period_ms / 1e3),
         window_s=window_ms / 1e3,
         gain=gain,
         offset_w=offset_w,
@@ -125,8 +128,10 @@ def open_virtual(
         step_w=1.0,
         counter_update_s=period_ms / 1e3,
         counter_step_j=0.0,
+        seed=1 + number,
     )
-    card = replace(PROFILES[profile], sensor=sensor)
+    serial = f"0x{0x1122334455667788 + number:x}"
+    card = replace(PROFILES[profile], sensor=sensor, index=number, hip_id=number, node_id=1 + number, serial=serial)
     driver = VirtualSmi(world, [card])
     library = private_amdsmi(driver)
     return open_on(

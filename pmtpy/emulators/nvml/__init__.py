@@ -21,7 +21,7 @@ from pmtpy.core.clock import Clock
 from pmtpy.core.response import Response
 from pmtpy.core.source import Source
 from pmtpy.emulators._tree import Tree
-from pmtpy.emulators._virtual_source import VirtualSource, check_device
+from pmtpy.emulators._virtual_source import VirtualSource, card_of, phase_of
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.nvml._boards import BOARDS, Board, VirtualGpu, make_gpu
 from pmtpy.emulators.nvml._driver import VirtualDriver
@@ -95,6 +95,8 @@ def open_virtual(
 
     Parameters
     ----------
+    device : str, optional
+        ``virtual``; ``virtual1``, ``virtual2``, ... are further cards of the node, each with a phase of its own.
     profile : str
         Model of GPU: one of ``BOARDS``. The default has no error of gain and thus shows the truth.
     period_ms, window_ms, tau_ms : float or None
@@ -106,7 +108,7 @@ def open_virtual(
     total, samples
         As for a real GPU.
     """
-    check_device("nvml", device)
+    card = card_of("nvml", device)
     world = shared_world(load, clock=clock)
     given = {
         "update_s": _seconds(period_ms),
@@ -117,8 +119,10 @@ def open_virtual(
         "noise_w": noise_w,
         "counter_update_s": _seconds(counter_ms),
     }
-    gpu = make_gpu(profile, changes={k: v for k, v in given.items() if v is not None})
-    driver = VirtualDriver(world, [gpu])
+    gpus = [make_gpu(profile, i, {k: v for k, v in given.items() if v is not None}) for i in range(card + 1)]
+    gpu = gpus[card]
+    gpu.sensor = replace(gpu.sensor, phase_s=phase_of(card, gpu.sensor.update_s))
+    driver = VirtualDriver(world, gpus)
     library = _lent(driver)
     tree = Tree()
     try:
