@@ -22,7 +22,8 @@ from pmtpy.analysis.signal.trace import outside
 from pmtpy.analysis.signal.updates import tidy
 from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, uncertainty_budget
 from pmtpy.analysis.uncertainty.channel_times import is_power
-from pmtpy.analysis.uncertainty.interval_statistics import summarise_one
+from pmtpy.analysis.uncertainty.interval import Interval
+from pmtpy.analysis.uncertainty.interval_statistics import summarise
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats
@@ -171,21 +172,9 @@ def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float, *, own: bool)
     if channel.window_s is None and s.kernel is not None and s.kernel.best.window_s is not None:
         channel = channel.timed(window_s=s.kernel.best.window_s.value)
 
-    def ns(seconds: float) -> int:
-        return round((seconds - float(t[0])) * 1e9)
-
-    statistics = summarise_one(
-        channel,
-        np.asarray(np.round((t - t[0]) * 1e9), np.int64),
-        watts,
-        start_ns=ns(start),
-        end_ns=ns(end),
-        joules=joules,
-        uncovered_s=uncovered_s,
-        lost=lost,
-        time_u_s=time_u_s,
-        aged_s=p.trace.aged_s if own or not is_power(channel) else 0.0,
-    )
+    aged_s = p.trace.aged_s if own or not is_power(channel) else 0.0
+    interval = Interval(end - start, [joules], [uncovered_s], lost, time_u_s, aged_s=aged_s)
+    (statistics,) = summarise([channel], np.asarray(t - start, np.float64), watts[None], interval)
     judged = uncertainty_budget(channel, statistics)
     doubt = () if stated is not None else (f"how well {p.trace.name} is calibrated is not known, and not in its +-",)
     # Curves of sums stand still where rows are missing; lines between samples bridge them.

@@ -28,7 +28,7 @@ from pmtpy.analysis.uncertainty.channel_times import (
 )
 from pmtpy.analysis.uncertainty.interval import Edge, Interval, IntervalStatistics
 from pmtpy.core.channel import Channel, EnergyMethod
-from pmtpy.core.rows import Floats, Ints
+from pmtpy.core.rows import Floats
 
 CONTEXT_SAMPLES = 20  # on either side: they tell how the power moves where the interval itself has but a few
 CONTEXT_AHEAD = 10.0  # times what is extrapolated: how far a load moves in that time must have been seen
@@ -78,27 +78,6 @@ def late_joules(channels: Sequence[Channel], t_s: Floats, watts: Floats, length_
         for i, late in zip(columns, together.late(length_s), strict=True):
             found[some[i]] = late
     return found
-
-
-def summarise_one(
-    channel: Channel,
-    t_ns: Ints,
-    watts: Floats,
-    *,
-    start_ns: int,
-    end_ns: int,
-    joules: float,
-    moved: npt.NDArray[np.bool_] | None = None,
-    uncovered_s: float = 0.0,
-    lost: int = 0,
-    time_u_s: float = 0.0,
-    aged_s: float = 0.0,
-) -> IntervalStatistics:
-    """Do as :func:`summarise` for one channel, by instants on any clock."""
-    t_s = np.asarray(t_ns - start_ns, np.float64) / 1e9
-    interval = Interval((end_ns - start_ns) / 1e9, [joules], [uncovered_s], lost, time_u_s, aged_s=aged_s)
-    (seen,) = summarise([channel], t_s, watts[None], interval, None if moved is None else moved[None])
-    return seen
 
 
 def may_be_lag_corrected(channel: Channel) -> bool:

@@ -9,9 +9,9 @@ import numpy as np
 from pmtpy.analysis.energy.estimate import region_energy
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, sum_budgets, uncertainty_budget
 from pmtpy.analysis.uncertainty.components import AT_ENDS, COMPONENTS, LASTING, REPEATED, SHARED
-from pmtpy.analysis.uncertainty.interval_statistics import summarise_one
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.response import Response
+from tests.support.uncertainty.one import summarise_one
 
 T = np.arange(0.0, 10.0, 0.1)
 WATTS = 100.0 + 50.0 * np.sin(T)

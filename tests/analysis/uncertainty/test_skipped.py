@@ -7,9 +7,10 @@ import pytest
 
 from pmtpy.analysis.uncertainty._skipped import skipped_joules
 from pmtpy.analysis.uncertainty.budget import uncertainty_budget
-from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected, summarise_one
+from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.rows import Floats
+from tests.support.uncertainty.one import summarise_one
 from tests.support.uncertainty.worlds import telegraph
 
 PERIOD_S = 0.1

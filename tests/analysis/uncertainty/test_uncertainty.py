@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, repeated, student_95, sum_budgets, uncertainty_budget
 from pmtpy.analysis.uncertainty.interval import Edge, Interval, IntervalStatistics
-from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected, summarise, summarise_one
+from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected, summarise
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 from pmtpy.core.response import UNKNOWN, Number, Response
 from pmtpy.core.rows import Floats
+from tests.support.uncertainty.one import summarise_one
 from tests.support.uncertainty.worlds import random_trial
 
 POWER = Channel("gpu", Quantity.POWER, resolution=0.0, refresh_s=0.1, window_s=0.1)

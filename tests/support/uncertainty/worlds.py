@@ -8,11 +8,12 @@ import numpy as np
 
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, uncertainty_budget
 from pmtpy.analysis.uncertainty.interval import IntervalStatistics
-from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected, summarise_one
+from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.emulators.load import Constant, Load, Sine, Table
+from tests.support.uncertainty.one import summarise_one
 
 
 @dataclass(frozen=True)
