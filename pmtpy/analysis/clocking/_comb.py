@@ -51,13 +51,13 @@ class Comb:
 
     def blocks(self, period: float, edges: Floats, cells: int) -> Floats:
         """Log-likelihood of each block over phases: cells that updates lie behind ``k period``, shape (m, cells)."""
+        from scipy.sparse import csr_array
+
         k = np.arange(math.ceil(edges[0] / period), math.ceil(edges[-1] / period))
         at = np.round((k * period - self.start) / self.cell).astype(np.int64)
         first = np.searchsorted(k, np.ceil(edges / period))
-        full = np.diff(first) > 0
-        out = np.zeros((len(full), len(_SEEN), cells))
-        for of_share, view in enumerate(self._views):
-            out[full, of_share] = np.add.reduceat(view[at, :cells], first[:-1][full])
+        sums = csr_array((np.ones(len(k), np.float32), np.arange(len(k)), first), shape=(len(edges) - 1, len(k)))
+        out = np.stack([sums @ view[at, :cells] for view in self._views], axis=1)
         return log_mean_exp(out)
 
     def at_random(self) -> float:
