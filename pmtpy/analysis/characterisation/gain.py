@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmtpy.analysis.characterisation.forward import METER_GRAIN
 from pmtpy.analysis.characterisation.kernel import MIN_UPDATES, KernelFit, Shape
 from pmtpy.analysis.signal.estimate import Z95, Estimate, huber_weights, robust_sd, rounding_error
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
@@ -177,6 +178,7 @@ def fit_transfer(updates: Updates, meter: PowerTrace, fit: KernelFit, pivot_s: f
     Raises DeclinedError: too few updates, or a power that hardly varies.
     """
     best, doubt = fit.best, 0.0
+    meter = meter.thinned(METER_GRAIN * updates.period_s)
     updates = shown(updates, meter, fit, pivot_s)
     t, x, y = filtered(updates, meter, best, pivot_s)
     if fit.free is not None:  # none of the families is right
