@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, MIN_UPDATES, ONE_POLE, TRIANGULAR, TWO_POLE
-from pmtpy.analysis.characterisation.model_selection import Fit
+from pmtpy.analysis.characterisation.model_selection import Fit, age_of, spread_of
 from pmtpy.analysis.signal.clock_fit import RATE_GROWTH, RATE_SD
 from pmtpy.analysis.signal.correlogram import sampled
 from pmtpy.analysis.signal.estimate import bend_sd, minimise, robust_sd
@@ -214,27 +214,35 @@ def linear(x: Floats, y: Floats, weights: Floats) -> tuple[float, float]:
     return max(gain, 0.0), mean_y - max(gain, 0.0) * mean_x
 
 
-def _unpack(problem: Problem, family: str, theta: Floats) -> Floats:
-    """Return offset, window, tau, wander, rate of search parameters (logarithms of widths, so they stay positive)."""
-    point = np.array([theta[0], 0.0, 0.0, 0.0, theta[-2], theta[-1] * problem.rate_sd])
-    point[[PARAMETERS.index(name) for name in _WIDTHS[family]]] = np.exp(np.clip(theta[1:-2], -16.0, 4.0))
-    return point
-
-
 def polish(problem: Problem, family: str, point: Floats, weights: Floats, *, fixed: str = "") -> Fit:
-    """Refine a fit: all of it, or all but the ``"offset"``, the ``"window"``, the ``"tau"`` or the ``"wander"``."""
-    offset, *_, wander, rate = (float(p) for p in point)
+    """Refine a fit: all of it, or all but the ``"offset"``, the ``"window"``, the ``"tau"`` or the ``"wander"``.
+
+    One width is searched by its logarithm. Of two the variances are: at the same mean lag readings follow them evenly
+    down to none, where a logarithm would go on without end.
+    """
     named = _WIDTHS[family]
-    widths = point[[PARAMETERS.index(name) for name in named]]
-    start = np.array([offset, *np.log(np.maximum(widths, 1e-6)), wander, rate / problem.rate_sd])
+    at = [PARAMETERS.index(name) for name in named]
+    both, lagged = family == BOTH, family == BOTH and fixed != "offset"
+    unit = max(spread_of(point), 1e-6) * np.array([math.sqrt(12.0), 1.0])
+
+    def unpack(theta: Floats) -> Floats:
+        out = np.array([theta[0], 0.0, 0.0, 0.0, theta[-2], theta[-1] * problem.rate_sd])
+        out[at] = unit * np.sqrt(theta[1:-2]) if both else np.exp(np.clip(theta[1:-2], -16.0, 4.0))
+        out[0] -= age_of(out) if lagged else 0.0
+        return out
+
+    offset = float(point[0]) + (age_of(point) if lagged else 0.0)
+    widths = (point[at] / unit) ** 2 if both else np.log(np.maximum(point[at], 1e-6))
+    start = np.array([offset, *widths, point[-2], point[-1] / problem.rate_sd])
     steps = np.array([problem.step_s, *[0.02 for _ in widths], 0.1, 0.02])
+    least = np.array([-math.inf, *[0.0 if both else -math.inf for _ in widths], -math.inf, -math.inf])
     held = [fixed == name for name in ("offset", *named)]
     free = np.array([*np.logical_not(held), fixed != "wander" and problem.wanders, True])
     root = np.sqrt(weights)
     theta = start.copy()
     # A prior weighs as much as one residual, whose size the first round finds.
     for _ in range(2 if problem.metered or problem.rest_w is not None else 1):
-        noise = math.sqrt(float(np.mean(weights * evaluate(problem, family, theta, weights).residuals ** 2)))
+        noise = math.sqrt(evaluate(problem, family, unpack(theta), weights).loss)
 
         def whole(moving: Floats) -> Floats:
             full = start.copy()
@@ -243,12 +251,12 @@ def polish(problem: Problem, family: str, point: Floats, weights: Floats, *, fix
 
         def residuals(moving: Floats, noise: float = noise) -> Floats:
             full = whole(moving)
-            fit = evaluate(problem, family, full, weights)
+            fit = evaluate(problem, family, unpack(full), weights)
             prior = np.array([(full[-2] - 1.0) / WANDER_SD, full[-1], problem.unusual(fit)])
             return np.append(root * fit.residuals, noise * prior)
 
-        theta = whole(minimise(residuals, theta[free], steps[free]))
-    return evaluate(problem, family, theta, weights)
+        theta = whole(minimise(residuals, theta[free], steps[free], least[free]))
+    return evaluate(problem, family, unpack(theta), weights)
 
 
 def follow(problem: Problem, family: str, point: Floats, weights: Floats, capture_s: float) -> Fit:
@@ -269,9 +277,8 @@ def follow(problem: Problem, family: str, point: Floats, weights: Floats, captur
     return polish(problem, family, point, weights)
 
 
-def evaluate(problem: Problem, family: str, theta: Floats, weights: Floats) -> Fit:
-    """Return the fit at parameters of the search: offset, logarithms of widths, wander, rate in standard deviations."""
-    point = _unpack(problem, family, theta)
+def evaluate(problem: Problem, family: str, point: Floats, weights: Floats) -> Fit:
+    """Return the fit at parameters (see ``PARAMETERS``): gain and intercept are solved for."""
     if family == TRIANGULAR:
         x = problem.respond.triangle(problem.at(point), float(point[1]))
     else:

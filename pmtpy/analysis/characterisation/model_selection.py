@@ -63,12 +63,22 @@ class Fit:
     @property
     def lag(self) -> float:
         """Mean age of what a reading shows, seconds."""
-        return self.offset + self.window / 2.0 + self.tau + float(self.point[3])
+        return self.offset + age_of(self.point)
 
     @property
     def spread(self) -> float:
         """Standard deviation of that age within the kernel, seconds."""
-        return math.hypot(self.window / math.sqrt(12.0), self.tau, float(self.point[3]))
+        return spread_of(self.point)
+
+
+def age_of(point: Floats) -> float:
+    """Mean age of what a kernel of these widths shows, beyond the age of its end, seconds."""
+    return float(point[1] / 2.0 + point[2] + point[3])
+
+
+def spread_of(point: Floats) -> float:
+    """Standard deviation of that age: of a boxcar a root of ``w^2 / 12``, of a one-pole ``tau``."""
+    return math.hypot(float(point[1]) / math.sqrt(12.0), float(point[2]), float(point[3]))
 
 
 def choose(

@@ -343,9 +343,7 @@ def _best(problem: Problem, about: tuple[float, float], cell: float) -> Fit:
     widths = cell * np.concatenate([[_UNSMOOTHED], np.geomspace(1.0, max(_MAX_WIDTH_SHARE * len(even), 2.0), 16)])
     lags = about[0] + np.arange(-about[1], about[1] + cell / 2.0, max(cell / 2.0, about[1] / 16.0))
     starts = [np.array([lag - width / 2.0, width, 0.0, 0.0, 1.0, 0.0]) for lag in lags for width in widths]
-    # Of the search's parameters the width is a logarithm.
-    logarithms = [np.array([start[0], math.log(start[1]), 1.0, 0.0]) for start in starts]
-    losses = [evaluate(problem, BOXCAR, theta, even).loss for theta in logarithms]
+    losses = [evaluate(problem, BOXCAR, start, even).loss for start in starts]
     return follow(problem, BOXCAR, starts[int(np.argmin(losses))], even, cell)
 
 

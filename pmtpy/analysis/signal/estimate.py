@@ -131,7 +131,13 @@ def rounding_error(values: Floats, residual_sd: float, step: float | None = None
     return step / math.sqrt(12.0) * math.exp(-2.0 * math.pi**2 * noise / step**2) * math.sqrt(share)
 
 
-def minimise(residuals: Callable[[Floats], Floats], start: Floats, steps: Floats, rounds: int = 40) -> Floats:
+def minimise(
+    residuals: Callable[[Floats], Floats],
+    start: Floats,
+    steps: Floats,
+    least: Floats | float = -math.inf,
+    rounds: int = 40,
+) -> Floats:
     """Least squares by Levenberg and Marquardt with a numerical Jacobian, of differences forwards.
 
     Parameters
@@ -140,6 +146,8 @@ def minimise(residuals: Callable[[Floats], Floats], start: Floats, steps: Floats
         Vector of residuals of a vector of parameters.
     start, steps : array
         Starting point, and the step of the differences in each parameter.
+    least : array or float
+        Below which no parameter goes; one that lies there and would is held.
     rounds : int
         Limit of iterations.
 
@@ -157,8 +165,12 @@ def minimise(residuals: Callable[[Floats], Floats], start: Floats, steps: Floats
             jacobian = (np.stack(moved, axis=1) - here[:, None]) / steps
             normal, slope = jacobian.T @ jacobian, jacobian.T @ here
             scale = np.diag(normal) + 1e-30
-        move = -np.linalg.lstsq(normal + damping * np.diag(scale), slope, rcond=None)[0]
-        there = residuals(x + move)
+        free = (x > least) | (slope < 0.0)
+        move = np.zeros(len(x))
+        damped = (normal + damping * np.diag(scale))[np.ix_(free, free)]
+        move[free] = -np.linalg.lstsq(damped, slope[free], rcond=None)[0]
+        to = np.maximum(x + move, least)
+        there = residuals(to)
         new = float(there @ there)
         if not new < loss:
             damping *= 8.0
@@ -166,7 +178,7 @@ def minimise(residuals: Callable[[Floats], Floats], start: Floats, steps: Floats
                 break
             continue
         done = loss - new <= _MIN_STEP_GAIN * loss
-        x, here, loss, damping, jacobian = x + move, there, new, max(damping / 8.0, 1e-9), None
+        x, here, loss, damping, jacobian = to, there, new, max(damping / 8.0, 1e-9), None
         if done:
             break
     return x
