@@ -33,6 +33,7 @@ from pmtpy.analysis.signal.estimate import Z95, Estimate
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates, tidy
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _MEETING_S = 2.0  # clocks that both claim to be a host's wall clock are searched this far
@@ -99,7 +100,7 @@ def characterise(
         names = ("step", "kernel", "gradient", "intercept_w", "energy")
         return Characterisation(channel, declined=found.declined | dict.fromkeys(names, why), bound_s=found.bound_s)
     t, watts = tidy(polls.t_s, polls.watts)
-    updates = update_series(t, watts, lattice)
+    updates = _updates(found, t, watts, lattice)
     shift = 0.0
     if load is not None or meter is not None:
         same = one_clock and load is None
@@ -139,6 +140,17 @@ def _lattice(polls: Series) -> PublishingClock:
         msg = f"the readings last {lasted:.3g} s, too little to characterise a sensor; record at least 10 s"
         raise DeclinedError(msg)
     return estimate_updates(polls.t_s, polls.watts)
+
+
+def _updates(found: _Findings, t_s: Floats, watts: Floats, lattice: PublishingClock) -> Updates:
+    updates = update_series(t_s, watts, lattice)
+    if updates.stale:
+        share = 100.0 * updates.stale / (updates.stale + len(updates))
+        found.notes.append(
+            f"{share:.0f} % of the updates show the value before once more, which noise hardly does: they were not "
+            "renewed, and are no readings"
+        )
+    return updates
 
 
 # --- clocks ---

@@ -23,6 +23,7 @@ _MIN_EXPLAINED_SHARE = (
 # Share of the polls that bring a change right after another, above which no sensor is slower than they are; and of the
 # changes that come at the very next update, below which a lattice has none where updates are.
 _IN_A_ROW = 0.05
+_BEYOND_CHANCE = 4.0  # times as many updates as by chance must bring the value before, or they are taken for readings
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +233,7 @@ def explained(seen: Intervals, path: PhasePath, own: Bools) -> float:
 def update_series(t_s: Floats, values: Floats, clock: PublishingClock) -> Updates:
     """Reduce polls to updates: each takes the value of the poll nearest the middle of its time on display.
 
-    Updates that nobody polled are left out.
+    Updates that nobody polled are left out, and those that were not renewed.
     """
     t, v = tidy(t_s, values)
     t = t + stamp_step(t) / 2.0
@@ -248,6 +249,8 @@ def update_series(t_s: Floats, values: Floats, clock: PublishingClock) -> Update
     order = np.lexsort((distance, cell))
     _, first = np.unique(cell[order], return_index=True)
     chosen = order[first]
+    renewed = _renewed(v[chosen])
+    stale, chosen = int(np.sum(~renewed)), chosen[renewed]
     return Updates(
         k[cell[chosen]].astype(np.int64),
         u[cell[chosen]],
@@ -256,4 +259,20 @@ def update_series(t_s: Floats, values: Floats, clock: PublishingClock) -> Update
         clock.phase_s.half_width / Z95,
         clock.drift,
         np.asarray(np.interp(clock.phase_s.value + k[cell[chosen]] * period, clock.blocks_s, clock.block_phase_s)),
+        stale,
     )
+
+
+def _renewed(watts: Floats) -> Bools:
+    """Which updates brought a value of their own, and not that of the one before, which a driver let stand.
+
+    Noise, or a ramp, that makes a value stand by chance moves it by one step about as often, each way. Where values
+    stand most of the time they are plateaus without noise, of which every reading is one.
+    """
+    moves = np.abs(np.diff(watts))
+    stands = moves == 0.0
+    moved = moves[~stands]
+    by_chance = float(np.sum(moved < 1.5 * np.min(moved))) / 2.0 if len(moved) else 0.0
+    if not _BEYOND_CHANCE * by_chance < np.sum(stands) < len(stands) / 2.0:
+        return np.ones(len(watts), np.bool_)
+    return np.concatenate([[True], ~stands])

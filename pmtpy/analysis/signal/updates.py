@@ -23,6 +23,7 @@ class Updates:
     drift: float = 0.0
     # shape (n,); by how much of each time the phase was found to have wandered from a steady clock
     wander_s: Floats | None = None
+    stale: int = 0  # updates left out because they brought the value before once more
 
     def __len__(self) -> int:
         """Number of updates."""

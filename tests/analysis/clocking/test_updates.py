@@ -8,7 +8,8 @@ import pytest
 
 from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.results import Series
-from pmtpy.analysis.clocking import FasterThanPollsError, estimate_updates, update_series
+from pmtpy.analysis.clocking import FasterThanPollsError, PublishingClock, estimate_updates, update_series
+from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.updates import stamp_step, tidy
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
@@ -378,3 +379,22 @@ def test_a_hole_of_hours_leaves_the_period_and_the_updates_on_both_sides_of_it(h
     assert len(updates) == pytest.approx(300, abs=3)
     off = np.mod(updates.t_s - 0.013 + 0.05, 0.1) - 0.05
     assert np.max(np.abs(off)) < 0.002  # a fifth of a poll
+
+
+@pytest.mark.parametrize(
+    ("noise_w", "resolution_w", "stale"), [(0.3, 0.01, True), (0.0, 0.01, False), (0.3, 1.0, False)]
+)
+def test_a_value_that_noise_cannot_repeat_was_not_renewed(noise_w: float, resolution_w: float, *, stale: bool) -> None:
+    """A fifth of the renewals do not come. Of plateaus without noise, or in coarse steps, equal values are readings."""
+    rng = np.random.default_rng(11)
+    u = 0.05 * np.arange(600)
+    on = np.repeat(rng.random(200) < 0.5, 3)
+    watts = np.where(on, 200.0, 60.0) + noise_w * rng.standard_normal(600)
+    came = (rng.random(600) > 0.2) | (np.arange(600) == 0)
+    shown = np.round(watts[np.maximum.accumulate(np.where(came, np.arange(600), 0))] / resolution_w) * resolution_w
+    t = np.arange(0.0, 30.0, 0.0047)
+    v = shown[np.searchsorted(u, t, side="right") - 1]
+    period, phase = Estimate(0.05, 0.0499, 0.0501), Estimate(0.0, -1e-4, 1e-4)
+    clock = PublishingClock(period, phase, 1.0, 0.8, 480, np.array([0.0, 30.0]), np.zeros(2), 0.0047)
+    found = update_series(t, v, clock)
+    assert found.stale == (pytest.approx(np.sum(~came), abs=12) if stale else 0)
