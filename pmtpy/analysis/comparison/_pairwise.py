@@ -98,17 +98,20 @@ def prepare(trace: Trace) -> Prepared:
     # Of means, their own curve too: as samples they would be later by half a mean, and smoothed once more.
     shape = curve if how is not EnergyMethod.TRAPEZOID else PowerTrace.from_samples(t, watts)
     ready = Prepared(trace, curve, shape, plain, None, counted, summed, {})
+    # A counter is renewed when its energy moves: its mean powers move with the load.
+    values = trace.joules if counted and trace.joules is not None else trace.watts
+    t, shown = tidy(trace.t_s, values)
     if trace.polling is not None:
-        known = np.isfinite(trace.t_s) & np.isfinite(trace.watts)
+        known = np.isfinite(trace.t_s) & np.isfinite(values)
         lost = np.zeros(len(known), np.int64) if trace.lost is None else trace.lost
-        t, watts = tidy(*trace.polling.polls(trace.t_s[known], trace.watts[known], lost[known]))
-    ready.lattice = ready.attempt("update_period_ms", lambda: _lattice(trace, t, watts))
+        t, shown = tidy(*trace.polling.polls(trace.t_s[known], values[known], lost[known]))
+    ready.lattice = ready.attempt("update_period_ms", lambda: _lattice(trace, t, shown))
     found = ready.lattice
     shown_s = found.period_s.value if found is not None else 0.0
     ready.curve, ready.shape = curve.read_at(t, shown_s), shape.read_at(t, shown_s)
     if not counted and found is not None and found.poll_s * _REPEATED_ROWS_RATIO < found.period_s.value:
         # A reading that is shown until the next update is as old as its update, not as its last repetition.
-        ready.updates = update_series(t, watts, found)
+        ready.updates = update_series(t, shown, found)
         ready.shape = PowerTrace.from_samples(ready.updates.t_s, ready.updates.watts).read_at(t, shown_s)
     return ready
 

@@ -477,3 +477,24 @@ def test_offset_and_rate_of_a_clock_are_of_an_instant_that_is_told(rate: float) 
         assert abs(told - own) <= np.hypot(half[0] / 1e3, half[1] * (r - at))
     assert half[0] < 3.0  # milliseconds
     assert gains["low"] <= 1.0 / (1.0 + rate) - 1.0 <= gains["high"]
+
+
+def test_a_counter_that_moves_in_each_row_has_no_update_period() -> None:
+    """Its mean powers move with the load: of rows of 10 ms the edges had a period of 12.85 ms."""
+    rng = np.random.default_rng(50)
+    edges = np.cumsum(rng.uniform(0.05, 0.8, 60))
+    watts, t = rng.uniform(40.0, 250.0, 61), np.arange(0.0, 20.0, 0.01)
+    knots = np.concatenate([[0.0], edges, [50.0]])
+    joules = np.concatenate([[0.0], np.cumsum(watts * np.diff(knots))])
+
+    def counter(name: str, begin_s: float, late_s: float) -> Trace:
+        at = t + begin_s
+        counted = np.round(np.interp(at - late_s, knots, joules), 6)
+        stated = Channel(name, Quantity.ENERGY, resolution=1e-6)
+        return Trace(name, at, np.diff(counted, prepend=counted[0]) / 0.01, counted, channel=stated)
+
+    found = compare([counter("a", 1.0, 0.0), counter("b", 1.0037, 0.1)], reference="a")["b"]
+    assert found.period_s is None
+    assert "faster than it was polled" in found.declined["update_period_ms"]
+    assert found.lag_s is not None
+    assert found.lag_s.contains(0.1)
