@@ -9,6 +9,7 @@ which follows the drift of two crystals. A sum of energies needs none of it: eac
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -125,8 +126,11 @@ class Clocks:
         ahead_s = ends[0][0] / NS_PER_S + slope * (own_s - own_s[0])
         axis = self.reference.unix_offset_ns / NS_PER_S
         placed = recording.assign(time=own_s - ahead_s + axis)
-        placed.attrs = dict(recording.attrs)
         error_s = max(e for _, e in ends) / NS_PER_S
+        facts = recording.attrs["metadata"]
+        # All rows have it in common; what is off by at most so much has this standard deviation.
+        u_s = math.hypot(facts.get("time_u_s") or 0.0, error_s / math.sqrt(3.0))
+        placed.attrs = recording.attrs | {"metadata": facts | {"time_u_s": u_s}}
         return placed, _said(name, float(placed["time"].iloc[0] - recording["time"].iloc[0]), error_s)
 
     def start(self, facts: Any, name: str, unix_s: float, seconds: float) -> tuple[float, str]:

@@ -74,6 +74,8 @@ def test_recordings_of_two_nodes_lie_on_one_axis_whatever_their_wall_clocks_say(
     b, said = known.place(recording("b", wrong_wall, own), "b.csv")
     assert np.abs(a["time"] - b["time"]).max() < 1e-4
     assert "moved by -3600" in said
+    u_s = b.attrs["metadata"]["time_u_s"]  # so that lags and energies have it
+    assert f"within {u_s * 3.0**0.5:.2g} s" in said
     facts = recording("b", wrong_wall, own).attrs["metadata"]
     began, said = known.start(facts, "b.csv", float(recording("b", wrong_wall, own)["time"].iloc[0]), 99.0)
     assert began == pytest.approx(a["time"].iloc[0], abs=1e-4)
