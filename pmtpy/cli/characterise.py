@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pmtpy.analysis.characterisation.characterise import characterise
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
 from pmtpy.cli import procedures
 from pmtpy.cli.common import add_options, parse_options, say
 from pmtpy.cli.page import Kind, Line, Table
@@ -149,6 +150,7 @@ _LABELS: Mapping[str, tuple[str, str]] = types.MappingProxyType(
         "step.delay_ms": ("step: delay", "ms"),
         "kernel.window_ms": ("kernel: {family}, window", "ms"),
         "kernel.tau_ms": ("kernel: time constant", "ms"),
+        "kernel.spread_ms": ("kernel: spread", "ms"),
         "kernel.offset_ms": ("kernel: offset", "ms"),
         "gradient": ("gradient", ""),
         "intercept_w": ("intercept", "W"),
@@ -165,6 +167,8 @@ def page(target: str, document: Mapping[str, Any]) -> list[Line | Table]:
     for key, (name, unit) in rows.items():
         part, _, inner = key.rpartition(".")
         estimate = (document[part] if part else document)[inner]
+        if inner == "spread_ms" and document["kernel"]["family"] != AMBIGUOUS:
+            continue  # its widths say it
         if estimate is not None and estimate["value"] is None:
             made.append(Line(f"  {name:<{width}}  below {estimate['high']:.4g} {unit}"))
         elif estimate is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pmtpy.analysis.characterisation.registers import CounterMoves, Standing
+from pmtpy.analysis.characterisation.results import as_widths
 from pmtpy.analysis.signal.estimate import NO_VALUE, as_json, written
 from pmtpy.cli.common import say
 from pmtpy.cli.page import Kind, Line, Table, note
@@ -135,13 +136,7 @@ def _standing(standing: Standing) -> dict[str, Any]:
         "lag_ms": as_json(standing.lag_s, 1e3),
         "behind_ms": as_json(standing.behind_s, 1e3),
         "ratio": as_json(standing.ratio),
-        "kernel": None
-        if kernel is None
-        else {
-            "family": kernel.family,
-            "window_ms": as_json(kernel.spans("window_s"), 1e3),
-            "tau_ms": as_json(kernel.spans("tau_s"), 1e3),
-        },
+        "kernel": None if kernel is None else {"family": kernel.family, **as_widths(kernel)},
         "counter": None
         if moves is None
         else {

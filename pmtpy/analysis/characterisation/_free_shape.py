@@ -40,6 +40,7 @@ class FreeShape:
     gain: Estimate
     intercept_w: Estimate
     lag_s: Estimate
+    spread_s: Estimate  # standard deviation of the ages that it shows
     left: float  # sum of squares of the residuals, in watts squared
     rows: int  # readings used
     freedom: float  # parameters, in effect
@@ -112,6 +113,9 @@ def fit_free(
     age = np.append((edges[1:] + edges[:-1]) / 2.0, 0.0)
     one = np.append(np.ones(cells), 0.0)
     lag = float(age @ solution) / gain
+    square = np.append((age[:cells] - lag) ** 2 + (edges[1] - edges[0]) ** 2 / 12.0, 0.0)
+    variance = float(square @ solution) / gain
+    spread = math.sqrt(max(variance, 0.0))
 
     def estimate(value: float, mix: Floats) -> Estimate:
         half = t95(max(rest, 2.0)) * math.sqrt(max(float(mix @ covariance @ mix), 0.0))
@@ -123,6 +127,7 @@ def fit_free(
         estimate(gain, np.asarray(one, np.float64)),
         estimate(float(solution[-1]), np.asarray(1.0 - one, np.float64)),
         estimate(lag, np.asarray((age - lag * one) / gain, np.float64)),
+        estimate(spread, np.asarray((square - variance * one) / (2.0 * max(spread, 1e-12) * gain), np.float64)),
         left,
         len(at_s),
         freedom,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from pmtpy.analysis.characterisation._free_shape import FreeShape
@@ -67,6 +68,8 @@ class KernelFit:
     odds: tuple[tuple[str, float], ...] = ()  # (str, float): share of belief in each family, the likeliest first
     # the kernel of free shape, where none of the families is right: gain, intercept and lag of ``best`` are its
     free: FreeShape | None = None
+    # standard deviation of the ages that a reading shows, by a kernel of free shape; where no family is in question
+    spread_s: Estimate | None = None
 
     @property
     def likely(self) -> tuple[Shape, ...]:
@@ -91,7 +94,7 @@ class KernelFit:
 
         None where no likely family has it, or none of the families is right.
         """
-        if self.free is not None:
+        if self.spread_s is not None:
             return None
         each: list[Estimate | None] = [getattr(shape, width) for shape in self.likely]
         known = [e for e in each if e is not None]
@@ -100,6 +103,20 @@ class KernelFit:
         value = each[0].value if each[0] is not None else 0.0
         low, high = (0.0 if len(known) < len(each) else min(e.low for e in known)), max(e.high for e in known)
         return Estimate(value, max(0.0, min(low, value)), max(high, value))
+
+    @property
+    def spread(self) -> Estimate:
+        """Standard deviation of the ages that a reading shows, seconds: what every kernel has, whatever its family."""
+        if self.spread_s is not None:
+            return replace(self.spread_s, low=max(self.spread_s.low, 0.0))
+        none = Estimate(0.0, 0.0, 0.0)
+
+        def of(shape: Shape, end: str) -> float:
+            window, tau = (max(getattr(e or none, end), 0.0) for e in (shape.window_s, shape.tau_s))
+            return math.hypot(window / math.sqrt(12.0), tau)
+
+        low, high = min(of(s, "low") for s in self.likely), max(of(s, "high") for s in self.likely)
+        return Estimate(of(self.best, "value"), low, high)
 
     def by_means(self, cell_s: float, period_s: float) -> KernelFit:
         """Return the fit with the doubt of a reference that is known as means over cells alone.

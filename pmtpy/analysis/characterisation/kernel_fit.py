@@ -20,7 +20,16 @@ from pmtpy.analysis.characterisation._free_shape import FreeShape, fit_free
 from pmtpy.analysis.characterisation._initial_guess import MAX_WIDTH_PERIODS, Grid, seeds
 from pmtpy.analysis.characterisation.description import describe, design_of, errors
 from pmtpy.analysis.characterisation.forward import METER_GRAIN, Problem, polish, problem_of, widths_of
-from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, TRIANGULAR, TWO_POLE, KernelFit, Shape
+from pmtpy.analysis.characterisation.kernel import (
+    BOTH,
+    BOXCAR,
+    NAMED,
+    ONE_POLE,
+    TRIANGULAR,
+    TWO_POLE,
+    KernelFit,
+    Shape,
+)
 from pmtpy.analysis.characterisation.model_selection import (
     FEW_READINGS,
     MINOR,
@@ -165,6 +174,9 @@ def _chosen(
         [(r, misfit(r)) for r in rivals],
         len(problem.y),
     )
+    named = sum(share for family, share in fit.odds if family in found)
+    if free is not None and named * (1.0 + NAMED) < 1.0:
+        fit = replace(fit, spread_s=free.spread_s)
     left = []
     for f in best:
         # Errors of the update times blur a kernel, which a free shape takes up; most of them is alike in all updates.

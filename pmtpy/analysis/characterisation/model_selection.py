@@ -324,4 +324,4 @@ def refuted(fit: KernelFit, free: FreeShape, left_w: float) -> KernelFit:
         lag_s=at(best.lag_s, free.lag_s),
         offset_s=offset.widened(moved),
     )
-    return replace(fit, family=AMBIGUOUS, best=best, reason=reason, free=free)
+    return replace(fit, family=AMBIGUOUS, best=best, reason=reason, free=free, spread_s=free.spread_s)

@@ -123,8 +123,7 @@ class Characterisation:
             },
             "kernel": {
                 "family": kernel.family if kernel else AMBIGUOUS,
-                "window_ms": as_json(kernel.spans("window_s") if kernel else None, 1e3),
-                "tau_ms": as_json(kernel.spans("tau_s") if kernel else None, 1e3),
+                **as_widths(kernel),
                 "offset_ms": as_json(self.offset_s, 1e3),
                 "lag_ms": as_json(self.lag_s, 1e3),
                 "candidates": _candidates(kernel, self._tie_s()) if kernel else [],
@@ -134,6 +133,24 @@ class Characterisation:
             "energy": {name: _energy(comparison) for name, comparison in self.energy.items()},
             "declined": dict(self.declined),
         }
+
+
+def as_widths(fit: KernelFit | None) -> dict[str, Any]:
+    """Return the widths of a kernel for a document, milliseconds: its own, or bounds where it is of no family.
+
+    Variances of filters in a row add up: no boxcar and no one-pole among them has more than all of them.
+    """
+    if fit is None:
+        return dict.fromkeys(("window_ms", "tau_ms", "spread_ms"))
+    if fit.spread_s is None:
+        widths: dict[str, Any] = {
+            "window_ms": as_json(fit.spans("window_s"), 1e3),
+            "tau_ms": as_json(fit.spans("tau_s"), 1e3),
+        }
+    else:
+        most = {"window_ms": math.sqrt(12.0) * fit.spread.high, "tau_ms": fit.spread.high}
+        widths = {name: {"value": None, "low": 0.0, "high": 1e3 * high} for name, high in most.items()}
+    return {**widths, "spread_ms": as_json(fit.spread, 1e3)}
 
 
 def _candidates(fit: KernelFit, tie_s: float | None) -> list[dict[str, Any]]:

@@ -72,7 +72,9 @@ def test_the_document_has_exactly_the_public_keys_and_is_json() -> None:
         "declined",
     ]
     assert set(document["step"]) == {"kind", "rise_ms", "delay_ms"}
-    assert set(document["kernel"]) == {"family", "window_ms", "tau_ms", "offset_ms", "lag_ms", "candidates"}
+    assert set(document["kernel"]) == {
+        *("family", "window_ms", "tau_ms", "spread_ms", "offset_ms", "lag_ms", "candidates")
+    }
     assert document["kernel"]["candidates"][0]["family"] == "boxcar"
     assert sum(c["share"] for c in document["kernel"]["candidates"]) == pytest.approx(1.0)
     found = _estimates(document)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from pmtpy.analysis.characterisation.forward import polish, problem_of
 from pmtpy.analysis.characterisation.gain import fit_transfer
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, TRIANGULAR, KernelFit
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
+from pmtpy.analysis.characterisation.results import as_widths
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates
 from tests.support.drawn_sensors import Drawn, draw
@@ -68,6 +70,12 @@ def test_a_kernel_of_none_of_the_families_is_not_named(family: str, load: str) -
         # What does not depend on the family is told, and right.
         assert fit.best.lag_s.contains(sensor.kernel.mean_age_s + sensor.delay_s)
         assert fit_transfer(updates, meter, fit, drawn.seconds / 2.0).gain.contains(sensor.gain)
+        window, tau = sensor.kernel.window_s, sensor.kernel.tau_s  # a triangle has w^2 / 24, two poles 2 tau^2
+        spread = window / math.sqrt(24.0) if family == "triangular" else math.sqrt(2.0) * tau
+        assert fit.spread.contains(spread)
+        widths = as_widths(fit)
+        bounds = [widths[name] for name in ("window_ms", "tau_ms")]
+        assert all(b and b["value"] is None and b["low"] == 0.0 and (b["high"] or 0.0) >= 1e3 * spread for b in bounds)
 
 
 @pytest.mark.parametrize(("seed", "load"), [(13, "telegraph"), (14, "bursts")])
