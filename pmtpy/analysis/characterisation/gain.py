@@ -47,43 +47,32 @@ class Transfer:
     note: str = ""  # empty, or what is doubtful: residuals that bend with the power
 
 
-def fit_line(x: Floats, y: Floats, t_s: Floats) -> Transfer:
-    """Regress ``y`` on ``x`` with Huber's weights.
+def line_of(t_s: Floats, x: Floats, y: Floats, line: tuple[Estimate, Estimate], *, doubt: float = 0.0) -> Transfer:
+    """Return a line that was fitted with its kernel, and what the readings are off it.
 
     Parameters
     ----------
-    x, y : float64, shape (n,)
-        True power and reading.
-    t_s : float64, shape (n,)
-        Their instants, in order.
+    t_s, x, y : float64, shape (n,)
+        Instants in order, the power as the kernel shows it, and the readings.
+    line : tuple of Estimate
+        Gain and intercept.
+    doubt : float
+        Standard uncertainty of all readings by what else the kernel may be, in watts.
 
     Raises DeclinedError: too few points, or a power that hardly varies.
     """
+    gain, intercept = line
     _refuse_few(x)
-    design = np.stack([np.ones(len(x)), x - np.mean(x)], axis=1)
-    w = np.ones(len(x))
-    for _ in range(8):
-        fit = np.linalg.lstsq(design * np.sqrt(w)[:, None], y * np.sqrt(w), rcond=None)[0]
-        residuals = np.asarray(y - design @ fit, np.float64)
-        w = huber_weights(residuals)
-    _refuse_flat(x, residuals, abs(float(fit[1])))
-    bread = np.linalg.inv((design * w[:, None]).T @ design)
-    leverage = np.clip(np.sum((design @ bread) * design, axis=1) * w, 0.0, 0.95)
-    scores = design * (w * residuals / np.sqrt(1.0 - leverage))[:, None]
-    meat, freedom = _slow(np.asarray(scores, np.float64))
-    uneven, even = bread @ meat @ bread, bread * float(np.sum(w * residuals**2)) / (float(np.sum(w)) - 2.0)
-    spread = uneven if np.trace(uneven) > np.trace(even) else even
-    rounding, deviation = rounding_error(y, robust_sd(residuals)), float(np.std(x))
-    bend = _bend(x, residuals, w)
-    gain, sd_gain = float(fit[1]), math.hypot(math.sqrt(spread[1, 1]), rounding / deviation, bend / deviation)
-    # Where the errors of gain and level do not come together.
-    mean, apart = float(np.mean(x)), float(spread[0, 1] / spread[1, 1])
-    level = math.hypot(math.sqrt(max(spread[0, 0] - apart * spread[0, 1], 0.0)), rounding, bend)
+    residuals = np.asarray(y - gain.value * x - intercept.value, np.float64)
+    _refuse_flat(x, residuals, gain.value)
+    w = huber_weights(residuals)
+    slow, _ = _slow(np.asarray((w * residuals)[:, None], np.float64))
+    rounding, deviation, bend = rounding_error(y, robust_sd(residuals)), float(np.std(x)), _bend(x, residuals, w)
     return Transfer(
-        Estimate.normal(gain, sd_gain, freedom),
-        Estimate.normal(float(fit[0]) - gain * mean, math.hypot(level, (mean - apart) * sd_gain), freedom),
-        mean - apart,
-        level,
+        gain.widened(Z95 * bend / deviation),
+        intercept.widened(Z95 * math.hypot(bend, bend * float(np.mean(x)) / deviation)),
+        float(np.average(x, weights=w)),
+        math.hypot(math.sqrt(float(slow[0, 0])) / float(np.sum(w)), rounding, bend, doubt),
         *_state(t_s, residuals),
         _explained(y, residuals, w),
         _note(bend),
@@ -190,21 +179,7 @@ def fit_transfer(updates: Updates, meter: PowerTrace, fit: KernelFit, pivot_s: f
         each = [(share.get(s.family, 0.0), filtered(updates, meter, s, pivot_s)[1]) for s in fit.shapes]
         apart = [(p, float(np.mean(other - x))) for p, other in each]
         doubt = best.gain.value * math.sqrt(sum(p * off * off for p, off in apart))
-    _refuse_few(x)
-    residuals = np.asarray(y - best.gain.value * x - best.intercept_w.value, np.float64)
-    _refuse_flat(x, residuals, best.gain.value)
-    w = huber_weights(residuals)
-    slow, _ = _slow(np.asarray((w * residuals)[:, None], np.float64))
-    rounding, deviation, bend = rounding_error(y, robust_sd(residuals)), float(np.std(x)), _bend(x, residuals, w)
-    return Transfer(
-        best.gain.widened(Z95 * bend / deviation),
-        best.intercept_w.widened(Z95 * math.hypot(bend, bend * float(np.mean(x)) / deviation)),
-        float(np.average(x, weights=w)),
-        math.hypot(math.sqrt(float(slow[0, 0])) / float(np.sum(w)), rounding, bend, doubt),
-        *_state(t, residuals),
-        _explained(y, residuals, w),
-        _note(bend),
-    )
+    return line_of(t, x, y, (best.gain, best.intercept_w), doubt=doubt)
 
 
 def filtered(updates: Updates, meter: PowerTrace, shape: Shape, pivot_s: float) -> tuple[Floats, Floats, Floats]:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.gain import Transfer, filtered, fit_line, fit_transfer, shown
+from pmtpy.analysis.characterisation.gain import filtered, fit_transfer, line_of, shown
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, refuse_coarse
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import Characterisation
@@ -189,14 +189,14 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
     if fit is None:
         alignment = replace(found, lag_s=found.lag_s.widened(stamp))
         points = found.points
-        transfer = p.attempt("gain", lambda: _line(points))
+        transfer = p.attempt("gain", lambda: line_of(points.t_s, points.reference_w, points.shown_w, points.line))
     else:
         if fit.family == AMBIGUOUS:
             p.declined["kernel"] = fit.reason
         alignment = _by_kernel(found, fit, stamp)
         transfer = p.attempt("gain", lambda: fit_transfer(updates, base.shape, fit, found.middle_s))
         kept = shown(updates, base.shape, fit, found.middle_s)
-        points = Points(*filtered(kept, base.shape, fit.best, found.middle_s))
+        points = Points(*filtered(kept, base.shape, fit.best, found.middle_s), (fit.best.gain, fit.best.intercept_w))
     line = (transfer.note, _units(transfer.gain.value)) if transfer is not None else ()
     notes = tuple(filter(None, (found.note, fit.note if fit is not None else "", *line, _holes(p), _holes(base))))
     left = np.empty(0)
@@ -309,18 +309,3 @@ class Follows:
 
     updates: Updates
     response: Response
-
-
-def _line(points: Points) -> Transfer:
-    """Fit gain and offset to what two curves showed side by side."""
-    line = fit_line(points.reference_w, points.shown_w, points.t_s)
-
-    def at_least(estimate: Estimate, half_width: float) -> Estimate:
-        half = max(estimate.half_width, half_width)
-        return Estimate(estimate.value, estimate.value - half, estimate.value + half)
-
-    return replace(
-        line,
-        gain=at_least(line.gain, points.gain_u),
-        intercept_w=at_least(line.intercept_w, points.intercept_u_w),
-    )

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmtpy.analysis.characterisation.description import describe, design_of
-from pmtpy.analysis.characterisation.forward import Problem, evaluate, follow, problem_of_means
+from pmtpy.analysis.characterisation.forward import Problem, evaluate, follow, polish, problem_of_means
 from pmtpy.analysis.characterisation.kernel import BOXCAR, Shape
 from pmtpy.analysis.characterisation.model_selection import Fit
 from pmtpy.analysis.signal.clock_fit import RATE_SD
 from pmtpy.analysis.signal.correlogram import correlogram, sampled
-from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.analysis.signal.estimate import Estimate, huber_weights
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
@@ -48,16 +48,12 @@ _UNSMOOTHED = 0.05  # of a cell: a width that does not show
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """What a sensor showed beside what the reference would have shown, at instants of the reference's clock.
-
-    ``gain_u`` and ``intercept_u_w`` are 95 % half-widths, by what is not known of lag, rate and width.
-    """
+    """What a sensor showed beside what the reference would have shown, at instants of the reference's clock."""
 
     t_s: Floats
     reference_w: Floats
     shown_w: Floats
-    gain_u: float = 0.0
-    intercept_u_w: float = 0.0
+    line: tuple[Estimate, Estimate]  # gain and offset of what was shown, by the fit that laid the two on each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +186,13 @@ def _points(laid: _Laid, middle_s: float, *, back: bool) -> Points:
     # Middles of the cells; where the reference is the slower one they are on its clock.
     t = middle_s + problem.t - own / 2.0
     if not back:
-        return Points(t, smoothed, problem.y, line.gain.half_width, line.intercept_w.half_width)
-    gain = max(line.gain.value, 1e-300)
-    return Points(t, problem.y, smoothed, line.gain.half_width / gain**2, line.intercept_w.half_width / gain)
+        return Points(t, smoothed, problem.y, (line.gain, line.intercept_w))
+    gain, offset = max(line.gain.value, 1e-300), line.intercept_w.value
+    own = (
+        Estimate.normal(1.0 / gain, 0.0).widened(line.gain.half_width / gain**2),
+        Estimate.normal(-offset / gain, 0.0).widened(line.intercept_w.half_width / gain),
+    )
+    return Points(t, problem.y, smoothed, own)
 
 
 def _up_to(repeats_s: float) -> str:
@@ -328,11 +328,14 @@ def _lay(
         problem = problem.part(shown)
         fit = _best(problem, about, cell)
         shown = problem.shown(fit.point)
+    left = fit.loss / float(np.var(problem.y))
+    # On flanks a kernel that is no boxcar leaves much; what it shows of the levels is the line.
+    fit = polish(problem, BOXCAR, fit.point, huber_weights(fit.residuals))
     shape = describe(problem, fit)
     names, design = design_of(problem, fit)
     moves = cell * float(np.max(np.abs(design[:, names.index("offset")])))
     spread = float(np.std(problem.y))
-    return _Laid(problem, fit, shape, fit.loss / spread**2 if moves > _MIN_CHANGE_PER_CELL * spread else math.inf)
+    return _Laid(problem, fit, shape, left if moves > _MIN_CHANGE_PER_CELL * spread else math.inf)
 
 
 def _best(problem: Problem, about: tuple[float, float], cell: float) -> Fit:
