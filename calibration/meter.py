@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import Estimate, t95
+from pmtpy.analysis.signal.estimate import Estimate, student_95
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -214,4 +214,4 @@ def _log_slope(tau: Floats, deviation: Floats, freedom: Floats) -> Estimate:
     residual = y - slope * (x - x_mean) - float(np.sum(weight * y) / np.sum(weight))
     # Octaves share their samples, so the scatter about the line is smaller than the weights say: the larger counts.
     inflation = max(1.0, float(np.sum(weight * residual**2)) / max(1, len(x) - 2))
-    return Estimate(slope, *(slope + s * t95(len(x) - 2) * math.sqrt(inflation / moment) for s in (-1.0, 1.0)))
+    return Estimate(slope, *(slope + s * student_95(len(x) - 2) * math.sqrt(inflation / moment) for s in (-1.0, 1.0)))

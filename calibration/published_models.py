@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import Estimate, t95
+from pmtpy.analysis.signal.estimate import Estimate, student_95
 from pmtpy.analysis.transfer.table import Table
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
@@ -70,7 +70,7 @@ def fit_power_curve(mhz: Floats, watts: Floats, *, cap_w: float = math.inf, nois
     n = int(np.count_nonzero(free))
     freedom = max(1, n - 4)
     # 95 % of one parameter: Student's t squared, or chi-square where the noise is known.
-    bound = loss * (1.0 + t95(freedom) ** 2 / freedom) if noise is None else loss + 3.84 * noise**2
+    bound = loss * (1.0 + student_95(freedom) ** 2 / freedom) if noise is None else loss + 3.84 * noise**2
     inside = ridges[losses <= bound]
     ridge = Estimate(float(ridges[i]), float(inside.min()), float(inside.max()))
     return PowerCurve(static, slope, rise, ridge, cap_w, math.sqrt(loss / n))

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, repeated
+from pmtpy.analysis.signal.estimate import Z95
+from pmtpy.analysis.uncertainty.budget import repeated
 from pmtpy.analysis.uncertainty.components import REPEATED
 from pmtpy.core.presentation import number_or_none
 from pmtpy.errors import TargetError
@@ -136,8 +137,8 @@ def found_of(runs: Sequence[Measurement]) -> Found:
     return Found(
         mean,
         math.fsum(m.seconds for m in runs) / n,
-        math.hypot(scatter, COVERAGE_FACTOR * math.hypot(shared, own)),
-        math.hypot(scatter, COVERAGE_FACTOR * own) if n > 1 else math.nan,
+        math.hypot(scatter, Z95 * math.hypot(shared, own)),
+        math.hypot(scatter, Z95 * own) if n > 1 else math.nan,
         n,
         coverage,
         tuple(dict.fromkeys(w for m in runs for w in m.warnings)),

@@ -23,7 +23,7 @@ from pmtpy.analysis.repetition.resolve import (
     outliers,
     planned,
 )
-from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR
+from pmtpy.analysis.signal.estimate import Z95
 from pmtpy.core.presentation import number_or_none
 from pmtpy.lab.bench_trial import Trial
 
@@ -261,7 +261,7 @@ def _advice(trials: Sequence[Trial], relative: Sequence[float], setting: Setting
     paired, left = len(setting.labels) == 2, needed - len(relative)
     half = half_width(relative)
     if paired:  # half the target decides
-        half = 2.0 * math.hypot(half, COVERAGE_FACTOR * _apart_u(trials))
+        half = 2.0 * math.hypot(half, Z95 * _apart_u(trials))
     decides = len(relative) >= LEAST_BLOCKS
     wider = f"what is known does for --target {_rounded_up(100 * half)}%" if decides and half < _MAX_TARGET else ""
     if left * setting.block_s > _TOO_LONG_S:

@@ -11,7 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 
-from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, of_another
+from pmtpy.analysis.signal.estimate import Z95
+from pmtpy.analysis.uncertainty.budget import of_another
 from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Channel, Identity
@@ -193,7 +194,7 @@ def _number_of(entry: object, scale: float = 1.0) -> Number | None:
         value, low, high = (float(entry[key]) * scale for key in ("value", "low", "high"))
     except (KeyError, TypeError, ValueError):
         return None
-    return Number(value, abs(high - low) / 2.0 / COVERAGE_FACTOR)
+    return Number(value, abs(high - low) / 2.0 / Z95)
 
 
 def _estimate(found: Found, key: str) -> Number:

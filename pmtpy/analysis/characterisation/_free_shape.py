@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import Estimate, t95
+from pmtpy.analysis.signal.estimate import Estimate, student_95
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
 
@@ -118,7 +118,7 @@ def fit_free(
     spread = math.sqrt(max(variance, 0.0))
 
     def estimate(value: float, mix: Floats) -> Estimate:
-        half = t95(max(rest, 2.0)) * math.sqrt(max(float(mix @ covariance @ mix), 0.0))
+        half = student_95(max(rest, 2.0)) * math.sqrt(max(float(mix @ covariance @ mix), 0.0))
         return Estimate(value, value - half, value + half)
 
     return FreeShape(

@@ -16,7 +16,6 @@ import numpy as np
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, MIN_UPDATES, KernelFit
 from pmtpy.analysis.characterisation.kernel_fit import FEWEST_BLOCKS, fit_kernel, regular_period
 from pmtpy.analysis.signal.clock_fit import EDGE_DELAY_S
-from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.load_intervals import LoadIntervals
@@ -103,9 +102,6 @@ def _nearest(fit: KernelFit, period_s: float) -> tuple[KernelFit, str]:
     if not shift:
         return fit, ""
 
-    def moved(estimate: Estimate) -> Estimate:
-        return Estimate(estimate.value + shift, estimate.low + shift, estimate.high + shift)
-
-    best = replace(best, offset_s=moved(best.offset_s), lag_s=moved(best.lag_s))
+    best = replace(best, offset_s=best.offset_s.moved(shift), lag_s=best.lag_s.moved(shift))
     note = f"the load repeats every {1e3 * period_s:.3g} ms, so of several offsets the one nearest to zero was taken"
     return replace(fit, best=best), note

@@ -29,7 +29,7 @@ from pmtpy.analysis.clocking import FasterThanPollsError, PublishingClock, estim
 from pmtpy.analysis.energy.beside_meter import EnergyComparison, PolledChannel, compare_energy
 from pmtpy.analysis.signal.clock_fit import ClockFit, follow_clock, zone_shift
 from pmtpy.analysis.signal.correlogram import coarse_shift
-from pmtpy.analysis.signal.estimate import Z95, Estimate
+from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, Estimate
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates, tidy
 from pmtpy.core.load_intervals import LoadIntervals
@@ -39,7 +39,6 @@ from pmtpy.errors import DeclinedError
 _MEETING_S = 2.0  # clocks that both claim to be a host's wall clock are searched this far
 _EARLY_SHARE = 0.5  # of a poll, by which rows of a log are stamped before they are read (3 to 6 ms of 13 were seen)
 _FRAME_S = 1e-3  # of USB: a meter that is stamped as it arrives is stamped up to this much late
-_ONE_CLOCK_RATE = 2e-6  # by which one clock agrees with itself
 _MIN_REST_S = 2.0
 _MIN_LENGTH_S = 1.0
 _MAX_END_OFF_S = 0.15  # from a stamp no end of a load was seen so far off
@@ -178,9 +177,7 @@ def _on_one_clock(meter: Series, updates: Updates) -> tuple[ClockFit, PowerTrace
     """Return the meter's curve where it is: its clock is that of the readings."""
     curve = _long_enough(meter)
     middle = float((updates.t_s[0] + updates.t_s[-1]) / 2.0)
-    return ClockFit(
-        Estimate(0.0, -_FRAME_S, _FRAME_S), Estimate(0.0, -_ONE_CLOCK_RATE, _ONE_CLOCK_RATE), middle, 0
-    ), curve
+    return ClockFit(Estimate(0.0, -_FRAME_S, _FRAME_S), Estimate.normal(0.0, ONE_CLOCK_RATE), middle, 0), curve
 
 
 def _long_enough(meter: Series) -> PowerTrace:
@@ -290,7 +287,7 @@ def _kernel(
     clock, meter = tied or (None, None)
     if meter is not None:
         refuse_coarse(meter.cell_s, updates.period_s)
-        rate = clock.rate.half_width / Z95 if clock is not None and clock.rate is not None else None
+        rate = clock.rate.sd if clock is not None and clock.rate is not None else None
         lead = 0.0 if clock is not None else 2.0 * updates.period_s + 0.05
         pivot = _pivot(updates, clock)
         fit = fit_kernel(updates, meter, metered=True, lead_s=lead, pivot_s=pivot, rate_sd=rate)

@@ -16,7 +16,7 @@ from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, MIN_UPDATES, ON
 from pmtpy.analysis.characterisation.model_selection import Fit, age_of, spread_of
 from pmtpy.analysis.signal.clock_fit import RATE_GROWTH, RATE_SD
 from pmtpy.analysis.signal.correlogram import sampled
-from pmtpy.analysis.signal.estimate import bend_sd, minimise, robust_sd
+from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, bend_sd, minimise, robust_sd
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.rows import Floats
@@ -149,7 +149,7 @@ def problem_of(
         updates.period_s,
         updates.jitter_s,
         updates.drift,
-        math.hypot(RATE_SD if metered else 1e-6, updates.drift),
+        math.hypot(RATE_SD if metered else ONE_CLOCK_RATE, updates.drift),
         metered,
         _GAIN_SD if metered else math.inf,
         step,

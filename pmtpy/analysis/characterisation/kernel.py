@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from pmtpy.analysis.characterisation._free_shape import FreeShape
-from pmtpy.analysis.signal.estimate import Z95, Estimate
+from pmtpy.analysis.signal.estimate import NAMED, Z95, Estimate
 from pmtpy.errors import DeclinedError
 
 BOXCAR, ONE_POLE, BOTH, AMBIGUOUS = "boxcar", "one-pole", "boxcar*one-pole", "ambiguous"
@@ -14,7 +14,6 @@ TWO_POLE, TRIANGULAR = "two-pole", "triangular"  # of any two time constants: we
 MIN_UPDATES = 20  # fewer show no kernel, and no line
 _MIN_FINENESS = 4.0  # the reference must be sampled this much finer than the kernel, or the readings, to show it
 _SAME_PERIOD_RATIO = 1.1  # clocks of two sensors with one period need not agree
-NAMED = 20.0  # to one: odds from which a family is named, and from which another is out of the question
 
 
 @dataclass(frozen=True, slots=True)

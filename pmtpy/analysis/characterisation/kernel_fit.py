@@ -23,7 +23,6 @@ from pmtpy.analysis.characterisation.forward import METER_GRAIN, Problem, polish
 from pmtpy.analysis.characterisation.kernel import (
     BOTH,
     BOXCAR,
-    NAMED,
     ONE_POLE,
     TRIANGULAR,
     TWO_POLE,
@@ -41,7 +40,7 @@ from pmtpy.analysis.characterisation.model_selection import (
     refuted,
     with_doubt,
 )
-from pmtpy.analysis.signal.estimate import Z95, Estimate, huber_weights, robust_sd, t95
+from pmtpy.analysis.signal.estimate import NAMED, ONE_CLOCK_RATE, Estimate, huber_weights, robust_sd, student_95
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.rows import Floats
@@ -105,7 +104,7 @@ def fit_kernel(
         updates, reference = _telling(updates, reference)
     problem = replace(problem_of(updates, reference, pivot_s, metered=metered, lead_s=lead_s), rest_w=rest_w)
     if rate_sd is not None:
-        problem = replace(problem, rate_sd=math.hypot(rate_sd, updates.drift, 1e-6))
+        problem = replace(problem, rate_sd=math.hypot(rate_sd, updates.drift, ONE_CLOCK_RATE))
     if not metered:
         _refuse_synchronous(reference, updates)
     best, shown = None, np.ones(len(problem.y), np.bool_)
@@ -284,7 +283,7 @@ def _profile(
     column = {"offset": 0, "window": 1, "tau": 2}[name]
     estimate: Estimate | None = getattr(shape, f"{name}_s")
     width = max(float(best.point[column]), _NARROWEST * problem.period) if column else problem.period
-    sd = estimate.half_width / Z95 if estimate is not None and shape.family == best.family else 0.0
+    sd = estimate.sd if estimate is not None and shape.family == best.family else 0.0
     first = float(np.clip(sd / width, *_PROFILE_STEPS))
     found = []
     for sign in (-1.0, 1.0):
@@ -324,4 +323,7 @@ def _pure(problem: Problem, best: Fit, weights: Floats) -> bool:
     start = np.array([offset + window / 2.0 + tau - mixed_w / 2.0 - mixed_tau, mixed_w, mixed_tau, *others])
     mixed = polish(problem, BOTH, start, weights, fixed="tau" if window else "window")
     worse = noise.misfit(problem.t, mixed.residuals) - noise.misfit(problem.t, best.residuals)
-    return worse > t95(spread.freedom(np.array([float(name in ("window", "tau")) for name in names]))) ** 2
+    return (
+        worse
+        > student_95(max(spread.freedom(np.array([float(name in ("window", "tau")) for name in names])), 2.0)) ** 2
+    )

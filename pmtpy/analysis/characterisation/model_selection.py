@@ -17,19 +17,18 @@ from pmtpy.analysis.characterisation.kernel import (
     AMBIGUOUS,
     BOTH,
     BOXCAR,
-    NAMED,
     ONE_POLE,
     TWO_POLE,
     KernelFit,
     Shape,
 )
-from pmtpy.analysis.signal.estimate import Z95, Estimate, mixed
+from pmtpy.analysis.signal.estimate import NAMED, Z95, Estimate, mixed, student_95
 from pmtpy.core.rows import Floats
 
 SAME_WIDTH_SHARE = 0.15  # widths that differ by less, relative, are one minimum
 MINOR = 0.1  # share of a kernel's variance that a second width must have to count: the other moves by a twentieth
 _AS_LIKELY = Z95**2  # chi-squared of one parameter, 95 %
-FEW_READINGS = 18.5  # square of what Student's t reaches by chance, 95 %, where two readings decide
+FEW_READINGS = student_95(2) ** 2  # square of what Student's t reaches by chance, 95 %, where two readings decide
 OUT_OF_QUESTION = 2.0 * math.log(NAMED)  # minus twice the log-likelihood beyond that of the best
 _COMMON = ("gain", "intercept_w", "offset_s", "lag_s")  # what each family has
 
@@ -316,12 +315,11 @@ def refuted(fit: KernelFit, free: FreeShape, left_w: float) -> KernelFit:
         half = max(estimate.half_width, other.half_width)
         return Estimate(other.value, other.value - half, other.value + half)
 
-    offset = Estimate(*(x + moved for x in (best.offset_s.value, best.offset_s.low, best.offset_s.high)))
     best = replace(
         best,
         gain=at(best.gain, free.gain),
         intercept_w=at(best.intercept_w, free.intercept_w),
         lag_s=at(best.lag_s, free.lag_s),
-        offset_s=offset.widened(moved),
+        offset_s=best.offset_s.moved(moved).widened(moved),
     )
     return replace(fit, family=AMBIGUOUS, best=best, reason=reason, free=free, spread_s=free.spread_s)

@@ -80,7 +80,7 @@ class Standing:
         if self.moves is None or self.lag_s is None or self.clock is None:
             return None
         half = self.clock.period_s.value / 2.0
-        return Estimate(self.lag_s.value - half, self.lag_s.low - half, self.lag_s.high - half)
+        return self.lag_s.moved(-half)
 
 
 def side_by_side(registers: Sequence[Register], reference: str | None = None) -> tuple[list[Standing], str | None]:

@@ -15,7 +15,7 @@ from pmtpy.analysis.characterisation.gain import Transfer
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, Shape
 from pmtpy.analysis.clocking import PublishingClock
 from pmtpy.analysis.energy.beside_meter import EnergyComparison
-from pmtpy.analysis.signal.estimate import Z95, Estimate, as_json
+from pmtpy.analysis.signal.estimate import Estimate, as_json
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
@@ -203,10 +203,10 @@ def fitted_response(lattice: PublishingClock, fit: KernelFit, transfer: Transfer
         best.offset_s.value,
         transfer.gain.value,
         transfer.intercept_w.value,
-        transfer.gain.half_width / Z95 / transfer.gain.value,
+        transfer.gain.sd / transfer.gain.value,
         transfer.level_u,
-        best.lag_s.half_width / Z95,
-        best.tau_s.half_width / Z95 if best.tau_s else 0.0,
+        best.lag_s.sd,
+        best.tau_s.sd if best.tau_s else 0.0,
         best.residual_w,
         known_at_w=transfer.level_at_w,
         state_w=transfer.state_w,

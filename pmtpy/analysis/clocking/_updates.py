@@ -11,12 +11,11 @@ import numpy as np
 from pmtpy.analysis.clocking._intervals import MIN_CHANGES, Bools, FasterThanPollsError, Intervals, few_own, own_changes
 from pmtpy.analysis.clocking._period import search, too_fast
 from pmtpy.analysis.clocking._phase import ONE_IN_A_THOUSAND, PhasePath, follow
-from pmtpy.analysis.signal.estimate import Z95, Estimate
+from pmtpy.analysis.signal.estimate import NAMED, Estimate
 from pmtpy.analysis.signal.updates import Updates, stamp_step, tidy
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
 
-_ODDS = 20.0  # to one: by which a period must beat all other candidates together
 _MIN_EXPLAINED_SHARE = (
     0.5  # of the changes, which a clock must explain to be the sensor's: of drawn ones, jumps and all, 97 % are
 )
@@ -120,7 +119,7 @@ def _joined(clock: PublishingClock, others: list[tuple[Floats, Floats]]) -> Publ
         if np.sum(seen.changed) < MIN_CHANGES:
             continue
         with contextlib.suppress(DeclinedError):
-            path = follow(seen, period, clock.period_s.half_width / Z95 / period, step, known=True)
+            path = follow(seen, period, clock.period_s.sd / period, step, known=True)
             own = clock_of(path, origin, seen, clock.coverage)
             at = own.times(np.round((own.blocks_s - own.phase_s.value) / own.period_s.value).astype(np.int64))
             off = at - clock.phase_s.value
@@ -145,7 +144,7 @@ def clock_of(
     phase = path.phase_s
     return PublishingClock(
         path.period_s,
-        Estimate(phase.value + origin, phase.low + origin, phase.high + origin),
+        phase.moved(origin),
         coverage,
         _seen_share(seen, path),
         int(np.sum(seen.changed)),
@@ -201,7 +200,7 @@ def _weighed(
     found = search(seen, poll, step)
     odds = tuple((period, share) for period, _, share in found)
     period, reach, share = found[0]
-    if share * (1.0 + _ODDS) < _ODDS:
+    if share * (1.0 + NAMED) < NAMED:
         named = " or ".join(f"{1e3 * p:.4g} ms ({100 * s:.0f} %)" for p, s in odds if s > 0.02)
         msg = f"the update period may be {named}: poll at irregular intervals, below a fifth of the shortest"
         raise DeclinedError(msg)
@@ -256,7 +255,7 @@ def update_series(t_s: Floats, values: Floats, clock: PublishingClock) -> Update
         u[cell[chosen]],
         v[chosen],
         period,
-        clock.phase_s.half_width / Z95,
+        clock.phase_s.sd,
         clock.drift,
         np.asarray(np.interp(clock.phase_s.value + k[cell[chosen]] * period, clock.blocks_s, clock.block_phase_s)),
         stale,

@@ -18,12 +18,12 @@ from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, refuse_
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import Characterisation
 from pmtpy.analysis.clocking import PublishingClock, estimate_updates, update_series
-from pmtpy.analysis.comparison.align import ONE_CLOCK_RATE, Alignment, Points, align
+from pmtpy.analysis.comparison.align import Alignment, Points, align
 from pmtpy.analysis.comparison.results import Compared, Trace
-from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.analysis.procedures.updates import updates_of
+from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, Z95, Estimate
 from pmtpy.analysis.signal.trace import PowerTrace, outside
 from pmtpy.analysis.signal.updates import Updates, stamp_step, tidy
-from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR
 from pmtpy.core.channel import EnergyMethod
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
@@ -131,30 +131,15 @@ def _method(trace: Trace) -> EnergyMethod:
 def _lattice(trace: Trace, t: Floats, watts: Floats) -> PublishingClock:
     """Find the updates behind polls; or, of a trace that has a row for each update, their regular times."""
     stated = trace.channel.refresh_s if trace.channel is not None else None
-    if stated is None or len(t) < 8:
-        return estimate_updates(t, watts)
     spacing = float(np.median(np.diff(t)))
-    if not 0.8 * stated < spacing < 3.0 * stated:
+    if stated is None or not 0.8 * stated < spacing < 3.0 * stated:
         return estimate_updates(t, watts)
-    k = np.concatenate([[0.0], np.cumsum(np.maximum(1.0, np.round(np.diff(t) / spacing)))])
-    x = k - np.mean(k)
-    period = float(x @ (t - np.mean(t)) / (x @ x))
+    found, middle = updates_of(t), np.array([float(np.mean(t))])
     # Whoever polls stamps an update up to one poll late, and polls that keep step do so evenly: over the whole that
     # adds up to less than half an update, the slowest poll that still sees each.
-    slip = spacing / 2.0 / float(k[-1])
-    late = t - np.mean(t) - period * x
-    error = float(np.sqrt(late @ late / (len(t) - 2) / (x @ x)))
-    middle = np.array([float(np.mean(t))])
-    return PublishingClock(
-        Estimate.normal(period, max(error, 1e-9), len(t) - 2).widened(slip),
-        Estimate.normal(float(middle[0]), max(error, 1e-9), len(t) - 2),
-        1.0,
-        1.0,
-        len(t),
-        middle,
-        np.zeros(1),
-        period,
-    )
+    slip, period = spacing / 2.0 / (found.updates + found.unseen - 1), found.mean_s
+    at = Estimate.normal(float(middle[0]), period.sd)
+    return PublishingClock(period.widened(slip), at, 1.0, 1.0, len(t), middle, np.zeros(1), period.value)
 
 
 def alone(p: Prepared) -> Compared:
@@ -183,7 +168,7 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
         return alone(p), None
     stamp = max(stamp_step(p.trace.t_s), stamp_step(base.trace.t_s)) / 2.0
     if one_clock:  # else what all stamps of a recording have in common is in the difference of the clocks
-        stamp += COVERAGE_FACTOR * math.hypot(p.trace.time_u_s, base.trace.time_u_s)
+        stamp += Z95 * math.hypot(p.trace.time_u_s, base.trace.time_u_s)
     updates = p.updates.shifted(-found.lag_s.value)
     fit = p.attempt("kernel", lambda: _kernel(p, updates, base, found, one_clock=one_clock))
     if fit is None:
@@ -250,7 +235,7 @@ def _units(gain: float) -> str:
 def _by_kernel(found: Alignment, fit: KernelFit, stamp: float) -> Alignment:
     """Return the alignment with lag and rate as the kernel's fit has them, which knows the shape of the response."""
     seen, rate = fit.best.lag_s, fit.best.rate
-    lag = Estimate(*(found.lag_s.value + x for x in (seen.value, seen.low, seen.high))).widened(stamp)
+    lag = seen.moved(found.lag_s.value).widened(stamp)
     return replace(found, lag_s=lag, rate=rate.scaled(-1.0) if rate is not None and found.rate is not None else None)
 
 
@@ -266,10 +251,7 @@ def _clock(alignment: Alignment, fit: KernelFit | None, p: Prepared) -> Alignmen
         oldest = 0.0 if p.summed else max(p.updates.period_s, alignment.width_s.high)
         return replace(alignment, lag_s=Estimate(lag.value, lag.low - oldest, lag.high))
     age = fit.best.lag_s.value - fit.best.offset_s.value
-    return replace(
-        alignment,
-        lag_s=Estimate(lag.value - age, lag.low - age, lag.high - age),
-    )
+    return replace(alignment, lag_s=lag.moved(-age))
 
 
 def _kernel(p: Prepared, updates: Updates, base: Prepared, found: Alignment, *, one_clock: bool) -> KernelFit:

@@ -20,7 +20,7 @@ from pmtpy.analysis.characterisation.kernel import BOXCAR, Shape
 from pmtpy.analysis.characterisation.model_selection import Fit
 from pmtpy.analysis.signal.clock_fit import RATE_SD
 from pmtpy.analysis.signal.correlogram import correlogram, sampled
-from pmtpy.analysis.signal.estimate import Estimate, huber_weights
+from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, Estimate, huber_weights
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
@@ -37,7 +37,6 @@ _ALIKE_UNEXPLAINED = 1e-3  # unexplained variance below which curves are alike, 
 _MIN_CHANGE_PER_CELL = 1e-6  # change of a standardised curve per cell of lag, below which the lag makes no difference
 _CONSTANT_SHARE = 0.005  # a power that varies by less than this share of its mean is called constant
 _RATE_DEVIATIONS = 5.0  # of what clocks' rates differ by: once in two million by chance
-ONE_CLOCK_RATE = 1e-6  # by which one clock may seem to run from itself
 _MIN_REPEATED_SHARE = 0.12  # of a recording: the least that can show it to repeat itself
 _LIKE_ITSELF = 0.1  # unexplained variance of a curve that repeats: its rows lie elsewhere on the flanks
 _MIN_REPEATED_FLANKS = 0.25  # of its flanks: the least that come again; fewer lie alike by chance
@@ -188,11 +187,11 @@ def _points(laid: _Laid, middle_s: float, *, back: bool) -> Points:
     if not back:
         return Points(t, smoothed, problem.y, (line.gain, line.intercept_w))
     gain, offset = max(line.gain.value, 1e-300), line.intercept_w.value
-    own = (
+    turned = (
         Estimate.normal(1.0 / gain, 0.0).widened(line.gain.half_width / gain**2),
         Estimate.normal(-offset / gain, 0.0).widened(line.intercept_w.half_width / gain),
     )
-    return Points(t, problem.y, smoothed, own)
+    return Points(t, problem.y, smoothed, turned)
 
 
 def _up_to(repeats_s: float) -> str:

@@ -17,10 +17,10 @@ import numpy as np
 from pmtpy.analysis.comparison._pairwise import Follows, Prepared, against, alone, prepare
 from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, RegionEnergies, Trace
 from pmtpy.analysis.energy.estimate import region_energy
-from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.analysis.signal.estimate import Z95, Estimate
 from pmtpy.analysis.signal.trace import outside
 from pmtpy.analysis.signal.updates import tidy
-from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, uncertainty_budget
+from pmtpy.analysis.uncertainty.budget import uncertainty_budget
 from pmtpy.analysis.uncertainty.channel_times import is_power
 from pmtpy.analysis.uncertainty.interval import Interval
 from pmtpy.analysis.uncertainty.interval_statistics import summarise
@@ -145,7 +145,7 @@ def _laid_u_s(s: Compared, base: Trace, span: Span) -> float:
 
     What its own times are off by was taken out when it was laid on the reference.
     """
-    laid = 0.0 if s.clock is None else max(s.clock.off_by(t) for t in (span.start, span.end)) / COVERAGE_FACTOR
+    laid = 0.0 if s.clock is None else max(s.clock.off_by(t) for t in (span.start, span.end)) / Z95
     return math.hypot(base.time_u_s, laid if math.isfinite(laid) else 0.0)
 
 

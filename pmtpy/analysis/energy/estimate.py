@@ -17,8 +17,7 @@ import numpy as np
 
 from pmtpy.analysis.energy._posterior import STRETCH, Pace, Posterior, Readings, Terms
 from pmtpy.analysis.energy._stamped import StampedLoad
-from pmtpy.analysis.signal.estimate import rounding_error
-from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR
+from pmtpy.analysis.signal.estimate import Z95, rounding_error
 from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import Response
@@ -82,12 +81,12 @@ class Energy:
     @property
     def low(self) -> float:
         """Lower end of the 95 % interval."""
-        return self.joules - COVERAGE_FACTOR * self.uncertainty_joules
+        return self.joules - Z95 * self.uncertainty_joules
 
     @property
     def high(self) -> float:
         """Upper end of the 95 % interval."""
-        return self.joules + COVERAGE_FACTOR * self.uncertainty_joules
+        return self.joules + Z95 * self.uncertainty_joules
 
 
 def region_energy(
@@ -227,7 +226,7 @@ def _informed(readings: Readings, load: StampedLoad) -> Posterior:
 def _hardly(share: float) -> str:
     return (
         "the sensor sees the load in too few phases to tell its levels from its duty cycle, so its energy is known "
-        f"to {COVERAGE_FACTOR * share:.0%} only: take another period of the load"
+        f"to {Z95 * share:.0%} only: take another period of the load"
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.analysis.signal.estimate import Estimate, t95, written
+from pmtpy.analysis.signal.estimate import Estimate, student_95, written
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -154,7 +154,7 @@ def _fitted(x: Floats, y: Floats, apart: tuple[Floats, Floats, Floats], degree: 
         back[: i + 1, i] = power
     ours = slice(degree + 1)
     values, between = back @ (found + other)[ours] / 2.0, np.abs(back @ (found - other)[ours]) / 2.0
-    errors = t95(freedom * told) * np.sqrt(np.diag(back @ covariance[ours, ours] @ back.T)) + between
+    errors = student_95(max(freedom * told, 2.0)) * np.sqrt(np.diag(back @ covariance[ours, ours] @ back.T)) + between
     off = np.abs(y - powers @ found[ours])
     return PolynomialFit(
         tuple(Estimate(v, v - e, v + e) for v, e in zip(values.tolist(), errors.tolist(), strict=True)),

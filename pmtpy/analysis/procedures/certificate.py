@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import Estimate, t95
+from pmtpy.analysis.signal.correlogram import correlogram
+from pmtpy.analysis.signal.estimate import Estimate, student_95
+from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _LAST_SHARE_OF_LEVEL = 0.5  # the published evaluation takes seconds 3 to 6 of a level of 6 s
-_FARTHEST_S, _STEPS, _BETTER = 10.0, 50, 0.01  # of the search for a meter that is late: how far, parts of a level, in r
 _FEWEST_LEVELS = 3  # two lie on a straight line whatever the sensor does
 _MISSED = 0.05  # how often an interval may miss; of several that are judged together, how often one of them may
 
@@ -63,7 +64,7 @@ def settled(start_s: float, end_s: float, *, shown_s: float = 0.0, there_s: floa
 def late_s(t_s: Floats, watts: Floats, levels: Sequence[tuple[float, float, float]], *, allowed_s: float) -> float:
     """Return by how much a meter shows steps between levels later than they were; 0 within what is allowed.
 
-    Looked for within :data:`_FARTHEST_S`, or half of what the levels last, by the correlation with the shares.
+    Looked for within half of what the levels last, by the correlation with the shares; 0 where they are not alike.
 
     Parameters
     ----------
@@ -73,22 +74,16 @@ def late_s(t_s: Floats, watts: Floats, levels: Sequence[tuple[float, float, floa
         In order, seconds.
     """
     known = np.isfinite(watts)
-    t, p = t_s[known], watts[known]
-    shares, begins = np.array([share for share, *_ in levels]), np.array([begin for _, begin, _ in levels])
-    first, last = begins[0], levels[-1][2]
-    step = max((last - first) / len(levels) / _STEPS, 1e-3)
-    most = min(_FARTHEST_S, (last - first) / 2.0)
-    best, here, at = 0.0, 0.0, 0.0
-    for shift in (np.arange(-math.floor(most / step), math.floor(most / step) + 1) * step).tolist():
-        inside = (t >= first + shift) & (t <= last + shift)
-        there = shares[np.searchsorted(begins, t[inside] - shift, "right") - 1]
-        if len(there) < _FEWEST_LEVELS or not (np.ptp(there) > 0.0 and np.ptp(p[inside]) > 0.0):
-            continue
-        r = float(np.corrcoef(there, p[inside])[0, 1])
-        here = r if abs(shift) < step / 2.0 else here
-        if r > best:
-            best, at = r, shift
-    return at if abs(at) > allowed_s + 2.0 * step and best > here + _BETTER else 0.0
+    ends = np.array([*(begin for _, begin, _ in levels), levels[-1][2]])  # what is between two is of the first
+    work = np.append(0.0, np.cumsum(np.array([share for share, *_ in levels]) * np.diff(ends)))
+    try:
+        shown = PowerTrace.from_samples(t_s[known], watts[known])
+        reach = float(ends[-1] - ends[0]) / 2.0
+        found = correlogram(shown, PowerTrace.from_energy(ends, work), reach_s=reach, step_s=shown.cell_s)
+        late = -found.best()
+    except DeclinedError:
+        return 0.0
+    return late if abs(late) > allowed_s + 2.0 * shown.cell_s else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,5 +205,7 @@ def trials_of(ratios: Sequence[float], levels: Sequence[Level] = ()) -> Trials:
         shown = np.array([level.shown_w for level in levels])
         _, rounds, scatter, of = _rounds(levels, shown)
         # They are at rest for about half of a trial, and at full load for the rest.
-        found = found.widened(t95(of) * mean * scatter / math.sqrt(2.0 * np.min(rounds)) / float(np.mean(shown)))
+        found = found.widened(
+            student_95(max(of, 2)) * mean * scatter / math.sqrt(2.0 * np.min(rounds)) / float(np.mean(shown))
+        )
     return Trials(tuple(ratios), found, Estimate(sd, low, high))

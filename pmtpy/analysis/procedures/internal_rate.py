@@ -140,7 +140,7 @@ def internal_rate_of(patterns: Sequence[Pattern]) -> InternalRate:
         raise DeclinedError(msg)
     load = np.array([p.load_hz for p in patterns])
     hz = np.array([p.hz.value for p in patterns])
-    sd = np.array([max(p.hz.half_width / 1.96, 1e-9) for p in patterns])
+    sd = np.array([max(p.hz.sd, 1e-9) for p in patterns])
     weight = 1.0 / sd**2
     choices = []
     for sides in itertools.product((1.0, -1.0), repeat=len(patterns)):

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import robust_sd
-from pmtpy.analysis.uncertainty.budget import COVERAGE_FACTOR, student_95
+from pmtpy.analysis.signal.estimate import Z95, robust_sd, student_95
 from pmtpy.core.rows import Floats
 
 LEAST_BLOCKS = 5
@@ -74,7 +73,7 @@ def estimate(values: Sequence[float], common_u: float) -> MeanOfBlocks:
     With one block nothing is known of the scatter: the interval is infinite.
     """
     mean, half = float(np.mean(values)), half_width(values)
-    whole = math.hypot(half, COVERAGE_FACTOR * common_u)
+    whole = math.hypot(half, Z95 * common_u)
     return MeanOfBlocks(mean, mean - whole, mean + whole, half)
 
 
@@ -105,7 +104,7 @@ def compare_blocks(first: Sequence[float], second: Sequence[float], limit: float
     """
     ratios = np.log(np.asarray(second, np.float64) / np.asarray(first, np.float64))
     n, middle, half = len(ratios), float(np.mean(ratios)), half_width(ratios.tolist())
-    whole = math.hypot(half, COVERAGE_FACTOR * common_u)
+    whole = math.hypot(half, Z95 * common_u)
     value, low, high = (_share(x) for x in (middle, middle - whole, middle + whole))
     verdict = Verdict.UNRESOLVED
     if n >= LEAST_BLOCKS:

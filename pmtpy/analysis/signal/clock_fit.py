@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pmtpy.analysis.signal.correlogram import coarse_shift, correlogram, sampled
-from pmtpy.analysis.signal.estimate import Estimate, huber_weights, robust_sd, t95
+from pmtpy.analysis.signal.estimate import Z95, Estimate, huber_weights, robust_sd, student_95
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
@@ -114,7 +114,7 @@ def fit_clock(
         msg = f"the meter's rises scatter by {1e3 * sd:.3g} ms about the load's stamps: they belong to different loads"
         raise DeclinedError(msg)
     freedom = len(t) - 2
-    errors = sd * np.sqrt(np.diag(inverse)) * t95(freedom) / t95(math.inf)
+    errors = sd * np.sqrt(np.diag(inverse)) * student_95(max(freedom, 2.0)) / Z95
     return ClockFit(
         Estimate.normal(float(fit[0]), float(errors[0])).widened(EDGE_DELAY_S),
         Estimate.normal(float(fit[1]), float(errors[1])),

@@ -16,6 +16,10 @@ from pmtpy.core.rows import Floats
 
 _MIN_STEP_GAIN = 1e-6  # relative gain of a step below which a search has arrived
 Z95 = 1.959964  # two-sided 95 % of the normal distribution
+# ... and of Student's t, for 1 to 10 degrees of freedom, as logarithms
+_STUDENT = np.log((12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228))
+NAMED = 20.0  # to one: odds from which one of several is named, and from which another is out of the question
+ONE_CLOCK_RATE = 1e-6  # by which one clock may seem to run from itself
 NO_VALUE = "-"  # stands where there is no estimate
 _MOST_PLACES = 4
 
@@ -30,14 +34,23 @@ class Estimate:
 
     @staticmethod
     def normal(value: float, standard_error: float, freedom: float = math.inf) -> Estimate:
-        """Make the interval of a value with a standard error known from ``freedom`` degrees of freedom."""
-        half = t95(freedom) * standard_error
+        """Make the interval of a value with a standard error of ``freedom`` degrees of freedom, 2 at least."""
+        half = student_95(max(freedom, 2.0)) * standard_error
         return Estimate(value, value - half, value + half)
 
     @property
     def half_width(self) -> float:
         """Half the length of the interval."""
         return (self.high - self.low) / 2.0
+
+    @property
+    def sd(self) -> float:
+        """Standard uncertainty, of an interval that is a normal distribution's."""
+        return self.half_width / Z95
+
+    def moved(self, by: float) -> Estimate:
+        """Return the estimate from another origin."""
+        return Estimate(self.value + by, self.low + by, self.high + by)
 
     def scaled(self, factor: float) -> Estimate:
         """Return the estimate in another unit (seconds to milliseconds: 1000)."""
@@ -77,11 +90,16 @@ def mixed(parts: Sequence[tuple[float, Estimate]]) -> tuple[float, float]:
     return brentq(lambda x: below(x) - 0.025 * total, *ends), brentq(lambda x: below(x) - 0.975 * total, *ends)
 
 
-def t95(freedom: float) -> float:
-    """Two-sided 95 % quantile of Student's t; of less than 2 degrees of freedom, as of 2."""
-    from scipy.special import stdtrit  # (scipy.stats takes half a second to import)
+def student_95(degrees: float) -> float:
+    """Two-sided 95 % quantile of Student's t, of one degree of freedom or more; within a hundredth of it.
 
-    return Z95 if math.isinf(freedom) else float(stdtrit(max(freedom, 2.0), 0.975))
+    Between whole degrees of a table by their inverse, above ten by Hill's expansion (Comm. ACM 13, 1970, 619).
+    """
+    if degrees <= len(_STUDENT):
+        return float(np.exp(np.interp(-1.0 / max(degrees, 1.0), -1.0 / np.arange(1, 1 + len(_STUDENT)), _STUDENT)))
+    z, n = Z95, degrees
+    g1, g2 = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    return z + g1 / n + g2 / n**2 + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384 / n**3
 
 
 def robust_sd(values: Floats) -> float:

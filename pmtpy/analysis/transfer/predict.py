@@ -20,10 +20,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmtpy.analysis.signal.estimate import student_95
 from pmtpy.analysis.transfer._carried import HELD, Transfer, carry, expected_clocks, fit
 from pmtpy.analysis.transfer._shape import SAME_CLOCK
 from pmtpy.analysis.transfer.table import Table
-from pmtpy.analysis.uncertainty.budget import student_95
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pmtpy.analysis.signal.estimate import Z95
 from pmtpy.analysis.uncertainty.interval import Late
 from pmtpy.core.rows import Floats, Frame, Ints
 
@@ -18,7 +19,7 @@ _MIN_SEEN_TIMES = 3.0  # times as long must have been seen
 _EVENLY = np.sort(np.arange(300) * ((math.sqrt(5.0) - 1.0) / 2.0) % 1.0)
 # Of bursts that are seldom most is off by nothing: what 95 % are within is then an interval of 95 %, and not twice the
 # root mean square.
-_SHARE, _FACTOR = 0.95, 1.96
+_SHARE = 0.95
 
 
 def of_late(parts: Sequence[Frame], columns: Sequence[int], ahead_ns: int, length_s: float) -> list[Late]:
@@ -71,4 +72,4 @@ def _told(off: Floats, watts: Floats) -> Late:
         return Late(high - low, high)
     place = int(_SHARE * (len(off) - 1))
     most = float(np.partition(off, place)[place])
-    return Late(high - low, high, max(math.sqrt(float(off @ off) / len(off)), most / _FACTOR))
+    return Late(high - low, high, max(math.sqrt(float(off @ off) / len(off)), most / Z95))

@@ -2,7 +2,7 @@
 
 Pure arithmetic in the manner of the Guide to the Expression of Uncertainty in Measurement (JCGM 100:2008): each
 cause is a component with a standard uncertainty in joules, independent components add in squares, a 95 % interval is
-:data:`COVERAGE_FACTOR` times the result either way. It knows a :class:`~pmtpy.core.Channel` (what the sensor's maker
+1.96 times the result either way. It knows a :class:`~pmtpy.core.Channel` (what the sensor's maker
 or a calibration says) and :class:`IntervalStatistics` (what was seen in one interval), and nothing else. It never
 changes the energy. Every formula is derived in docs/uncertainty.md under the name of its component.
 """
@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pmtpy.analysis.signal.estimate import Z95, student_95
 from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, POLLED, WIDE_WINDOW_RATIO, seen_share, span_s
 from pmtpy.analysis.uncertainty.components import SHARED
 from pmtpy.analysis.uncertainty.interval import Edge, IntervalStatistics
 from pmtpy.core.channel import Channel, EnergyMethod
 from pmtpy.core.presentation import duration, not_covered
 
-COVERAGE_FACTOR = 1.96  # of the normal distribution, 95 %: the sum of several components of like size
 _RECTANGULAR = math.sqrt(12.0)  # width of a rectangular distribution over its standard deviation (JCGM 100, 4.3.7)
 _BOUND = math.sqrt(3.0)  # the same for a half-width
 _IN_A_GAP = math.sqrt(30.0)  # an edge and a step at the same random place of a gap that is bridged by its mean
@@ -50,14 +50,12 @@ DOUBTFUL_SHARE = 0.1  # of an energy that is open, or of a region whose rows hav
 # Steps of powers are finer, where they are not stated: the coarsest known are those of POWER9's firmware.
 _COARSEST_W = 1.0
 STANDSTILL = "standstill"  # the component of a counter that has never moved
-# Two-sided 95 % quantiles of Student's t for 1 to 10 degrees of freedom.
-_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
 class UncertaintyBudget(NamedTuple):
     """The judgement of one energy."""
 
-    # Standard uncertainty; a 95 % interval is ``COVERAGE_FACTOR`` times it, either way. NaN where nothing at all is
+    # Standard uncertainty; a 95 % interval is ``Z95`` times it, either way. NaN where nothing at all is
     # known of the interval.
     uncertainty_joules: float
     # (name, joules): the causes that are not zero, each a standard uncertainty, largest first
@@ -176,18 +174,8 @@ def of_another(values: Sequence[float], within_u: Sequence[float]) -> tuple[floa
     """
     mean, deviation, _ = repeated(values)
     k = len(values)
-    spread = student_95(k - 1) / COVERAGE_FACTOR * deviation * math.sqrt(1.0 + 1.0 / k)
+    spread = student_95(k - 1) / Z95 * deviation * math.sqrt(1.0 + 1.0 / k)
     return mean, max(spread, math.sqrt(math.fsum(u * u for u in within_u) / k))
-
-
-def student_95(degrees: int) -> float:
-    """Two-sided 95 % quantile of Student's t; within 0.001 of the exact one (Hill's expansion above 10 degrees)."""
-    if degrees <= len(_STUDENT):
-        return _STUDENT[max(1, degrees) - 1]
-    z = 1.959964
-    g1, g2 = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    g3 = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + g1 / degrees + g2 / degrees**2 + g3 / degrees**3
 
 
 class _Judge:

@@ -90,7 +90,7 @@ def test_the_lag_of_two_counters_whose_rows_keep_step_is_known_to_less_than_a_ro
 
 
 def test_stated_intervals_cover_the_truth() -> None:
-    hits = 0
+    hits = gains = offsets = 0
     trials = 60
     for seed in range(trials):
         table = load(seed)
@@ -98,10 +98,12 @@ def test_stated_intervals_cover_the_truth() -> None:
         rng = np.random.default_rng(seed)
         shift, window = rng.uniform(-0.3, 0.3), rng.uniform(0.05, 0.12)
         u, watts = boxcar(table, 0.1, window, rng.uniform(0, 0.1), noise_w=1.0)
-        found = align(PowerTrace.from_samples(u + shift, watts), reference)
+        found = align(PowerTrace.from_samples(u + shift, 0.95 * watts - 3.0), reference)
         hits += found.lag_s.contains(window / 2.0 + shift)
+        gains += found.points.line[0].contains(0.95)
+        offsets += found.points.line[1].contains(-3.0)
     # 95 % of 60 is 57; fewer than 51 has a chance of one in a thousand.
-    assert hits >= 51
+    assert min(hits, gains, offsets) >= 51
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 3])

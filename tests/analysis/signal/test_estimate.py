@@ -15,13 +15,16 @@ from pmtpy.analysis.signal.estimate import (
     mixed,
     robust_sd,
     rounding_error,
-    t95,
+    student_95,
 )
 
 
-@pytest.mark.parametrize(("freedom", "quantile"), [(3, 3.182), (5, 2.571), (10, 2.228), (30, 2.042), (1e9, 1.960)])
+@pytest.mark.parametrize(
+    ("freedom", "quantile"),
+    [(2.5, 3.558), (3, 3.182), (4.6, 2.638), (5, 2.571), (10, 2.228), (30, 2.042), (1e9, 1.960)],
+)
 def test_quantiles_of_student_agree_with_the_printed_table(freedom: float, quantile: float) -> None:
-    assert t95(freedom) == pytest.approx(quantile, rel=0.012)
+    assert student_95(freedom) == pytest.approx(quantile, rel=0.012)
 
 
 @given(st.floats(-1e6, 1e6), st.floats(0, 1e3), st.floats(-1e3, 1e3))

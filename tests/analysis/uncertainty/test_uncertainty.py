@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, repeated, student_95, sum_budgets, uncertainty_budget
+from pmtpy.analysis.signal.estimate import student_95
+from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, repeated, sum_budgets, uncertainty_budget
 from pmtpy.analysis.uncertainty.interval import Edge, Interval, IntervalStatistics
 from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected, summarise
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
