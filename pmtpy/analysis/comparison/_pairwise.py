@@ -236,7 +236,7 @@ def _by_kernel(found: Alignment, fit: KernelFit, stamp: float) -> Alignment:
     """Return the alignment with lag and rate as the kernel's fit has them, which knows the shape of the response."""
     seen, rate = fit.best.lag_s, fit.best.rate
     lag = seen.moved(found.lag_s.value).widened(stamp)
-    return replace(found, lag_s=lag, rate=rate.scaled(-1.0) if rate is not None and found.rate is not None else None)
+    return replace(found, lag_s=lag, rate=rate.turned() if rate is not None and found.rate is not None else None)
 
 
 def _clock(alignment: Alignment, fit: KernelFit | None, p: Prepared) -> Alignment:

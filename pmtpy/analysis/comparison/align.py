@@ -158,7 +158,7 @@ def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False)
     shape, sign = laid.shape, -1.0 if laid is back else 1.0
     if shape.window_s is None or shape.rate is None:  # a boxcar against a meter has both
         raise AssertionError(shape)
-    rate = None if one_clock else shape.rate.scaled(-sign)
+    rate = None if one_clock else shape.rate if laid is back else shape.rate.turned()
     if rate is not None and abs(rate.value) > _RATE_DEVIATIONS * RATE_SD:
         msg = (
             f"the curves lie upon each other only if one clock ran {abs(rate.value):.2%} faster than the other, and two"

@@ -52,6 +52,10 @@ class Estimate:
         """Return the estimate from another origin."""
         return Estimate(self.value + by, self.low + by, self.high + by)
 
+    def turned(self) -> Estimate:
+        """Return a relative rate as the other of two clocks has it: ``(1 + a) (1 + b) = 1``."""
+        return self.scaled(-1.0 / (1.0 + self.value))
+
     def scaled(self, factor: float) -> Estimate:
         """Return the estimate in another unit (seconds to milliseconds: 1000)."""
         ends = sorted((self.low * factor, self.high * factor))

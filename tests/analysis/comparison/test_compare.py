@@ -460,7 +460,7 @@ def test_a_reference_in_milliwatts_is_said_to_be_in_other_units() -> None:
     assert any("1,000 times what the reference shows" in note for note in other.notes)
 
 
-@pytest.mark.parametrize("rate", [1.2e-3, -8e-4])
+@pytest.mark.parametrize("rate", [1.2e-3, -8e-4, -6e-3])
 def test_offset_and_rate_of_a_clock_are_of_an_instant_that_is_told(rate: float) -> None:
     bench = pseudo_random_bench(0.13, 16.0)
     shift, begun = 0.3, 1000.0
