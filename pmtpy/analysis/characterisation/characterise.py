@@ -202,7 +202,7 @@ def _meter_on_host(
     reach = _MEETING_S if tied else None
     if load is None:
         # Readings are means over about a period; finer than that they do not look like the meter.
-        moved, clock = curve.shifted(_met(curve, fixed, reach, updates.period_s)), None
+        moved, clock = curve.shifted(coarse_shift(curve, fixed, usual_s=reach, step_s=updates.period_s)), None
     else:
         moved, clock, why = follow_clock(curve, load, reach_s=reach)
         if why:
@@ -240,16 +240,6 @@ def _refuse_torn(meter: PowerTrace, load: LoadIntervals) -> None:
                 "in between, or its clock has jumped"
             )
             raise DeclinedError(msg)
-
-
-def _met(moving: PowerTrace, fixed: PowerTrace, reach_s: float | None, step_s: float) -> float:
-    """Return the shift within reach at which two curves look alike; or, where there is none, any shift."""
-    try:
-        return coarse_shift(moving, fixed, reach_s=reach_s, step_s=step_s)
-    except DeclinedError:
-        if reach_s is None:
-            raise
-        return coarse_shift(moving, fixed, step_s=step_s)
 
 
 # --- the estimators, each with what it needs ---

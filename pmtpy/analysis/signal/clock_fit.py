@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from pmtpy.analysis.signal.correlogram import coarse_shift, correlogram, sampled
+from pmtpy.analysis.signal.correlogram import correlogram, sampled, unlikely
 from pmtpy.analysis.signal.estimate import Z95, Estimate, huber_weights, robust_sd, student_95
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.load_intervals import LoadIntervals
@@ -31,8 +32,6 @@ RATE_SD = 1.5e-3  # of clocks that nobody tied together: one meter's differed by
 _IN_STEP = 0.3  # of the load's shortest blocks: two clocks this far apart still show the same edges
 RATE_GROWTH = 4.0  # how much further a rate found so far is trusted
 _GRAIN_S = 2e-3
-_DOUBTED, _BETTER = 0.9, 0.5  # a shift within reach that explains less is doubted, and given up for half its loss
-_NEARLY, _MAX_BEGINNINGS = 0.05, 4  # beginnings whose correlation is so near the best are followed, so many at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +133,7 @@ def follow_clock(
     Parameters
     ----------
     reach_s : float, optional
-        How far the two clocks are expected to be apart; None: any distance. Further apart they are taken to be only
-        where the two look clearly more alike so.
+        About how far the two clocks are expected to be apart; None: any distance.
 
     Returns
     -------
@@ -146,95 +144,54 @@ def follow_clock(
     Raises DeclinedError: meter and load do not look alike at any shift.
     """
     shown, edges = PowerTrace.of_load(load), load.edges
-    near = _attempt(meter, shown, edges, reach_s)
-    if reach_s is None or (isinstance(near, _Tied) and near.alike > _DOUBTED):
-        found = near
-    else:
-        far = _attempt(meter, shown, edges, None)
-        unlike = 1.0 - near.alike if isinstance(near, _Tied) else 1.0
-        found = far if isinstance(far, _Tied) and 1.0 - far.alike < _BETTER * unlike else near
-    if isinstance(found, DeclinedError):
-        raise found
-    return found.meter, found.clock, found.why
+    shortest = float(np.quantile(np.diff(edges), 0.1)) if len(edges) > 1 else math.inf
+    span = max(_IN_STEP * shortest / (2.0 * RATE_SD), 1.0)
+    tried: list[_Followed] = []
+    why: DeclinedError | None = None
+    # A meter that was started late shows nothing of the beginning: then all of the load is looked at at once.
+    for part in (replace(shown, end_s=min(float(edges[0]) + span, shown.end_s)), shown):
+        try:
+            shifts = correlogram(meter, part, step_s=_GRAIN_S).peaks(reach_s)
+        except DeclinedError as error:
+            why = error
+            continue
+        tried += [_followed(meter, float(shift), shown, edges, span) for shift in shifts]
+        if any(each.clock is not None for each in tried):
+            break
+    if not tried and why is not None:
+        raise why
+    best = min(tried, key=lambda each: (each.clock is None, unlikely(each.alike, each.shift_s, reach_s)))
+    return best.meter, best.clock, best.why
 
 
-@dataclass(frozen=True, slots=True)
-class _Tied:
-    """A meter laid over a load: how much they look alike, and why its clock was not fitted if it was not."""
+class _Followed(NamedTuple):
+    """A meter laid over a load from a shift on: how much they look alike, and why its clock was not fitted."""
 
+    shift_s: float
     alike: float
     meter: PowerTrace
     clock: ClockFit | None
-    why: str = ""
+    why: str
 
 
-def _attempt(meter: PowerTrace, load: PowerTrace, edges: Floats, reach_s: float | None) -> _Tied | DeclinedError:
-    try:
-        return _tied(meter, load, edges, reach_s)
-    except DeclinedError as error:
-        return error
+def _followed(meter: PowerTrace, shift_s: float, load: PowerTrace, edges: Floats, span_s: float) -> _Followed:
+    """Follow a meter that was laid over the first ``span_s`` of a load to the load's end.
 
-
-def _tied(meter: PowerTrace, load: PowerTrace, edges: Floats, reach_s: float | None) -> _Tied:
-    """Bring a meter onto the clock of a load, with a shift within reach."""
+    A correlation puts a slow rise at its middle, and its grain hides by how much shifts of whole periods differ; so
+    edges are looked for from afar at first, and how much the two look alike is told when the clock was followed.
+    """
     on, off = edges[::2], edges[1::2]
-    shortest = float(np.quantile(np.diff(edges), 0.1)) if len(edges) > 1 else math.inf
-    span = max(_IN_STEP * shortest / (2.0 * RATE_SD), 1.0)
-    whole = float(edges[-1] - edges[0])
-    if span < whole:
-        tried: list[_Tied] = []
-        for moved in _begun(meter, replace(load, end_s=float(edges[0]) + span), on, off, reach_s):
-            try:
-                curve, clock = _followed(moved, edges, span)
-                tried.append(_Tied(_alike(curve, load), curve, clock))
-            except DeclinedError:  # noqa: PERF203  (a beginning that is wrong leads to no edges)
-                continue
-        if tried:  # else the meter may have been started late: look at all of it at once
-            return max(tried, key=lambda each: each.alike)
-    moved = meter.shifted(coarse_shift(meter, load, reach_s=reach_s, step_s=_GRAIN_S))
-    # The first and the last edge may be out of sight, or all of them: a correlation puts a slow rise at its middle.
-    with suppress(DeclinedError):
-        moved = fit_clock(moved, on, off, around_s=_AFAR_S).on_host(moved)
+    moved, around, clock, why = meter.shifted(shift_s), _AFAR_S, None, ""
+    while around > _EDGE_S or span_s < RATE_GROWTH * float(edges[-1] - edges[0]):
+        with suppress(DeclinedError):  # the first and the last edge may be out of sight, or all of them
+            moved = fit_clock(moved, on[on <= edges[0] + span_s], off, around_s=around).on_host(moved)
+        around, span_s = _EDGE_S, RATE_GROWTH * span_s
     try:
         clock = fit_clock(moved, on, off)
+        moved = clock.on_host(moved)
     except DeclinedError as error:
-        return _Tied(_alike(moved, load), moved, None, str(error))
-    curve = clock.on_host(moved)
-    return _Tied(_alike(curve, load), curve, clock)
-
-
-def _followed(meter: PowerTrace, edges: Floats, span_s: float) -> tuple[PowerTrace, ClockFit]:
-    """Follow a meter that was laid over the first ``span_s`` of a load to the load's end."""
-    on, off = edges[::2], edges[1::2]
-    while (span_s := RATE_GROWTH * span_s) < float(edges[-1] - edges[0]):
-        meter = fit_clock(meter, on[on <= edges[0] + span_s], off).on_host(meter)
-    clock = fit_clock(meter, on, off)
-    return clock.on_host(meter), clock
-
-
-def _begun(meter: PowerTrace, begun: PowerTrace, on: Floats, off: Floats, reach_s: float | None) -> list[PowerTrace]:
-    """Lay a meter over the beginning of a load, in every way that fits nearly as well as the best.
-
-    Of a regular load all shifts by whole periods look nearly alike, and the grain of a correlogram hides by how much
-    they differ; so each is made exact at the edges before they are compared. A first block at low clocks hides it
-    still, until the load's end is seen as well.
-    """
-    tried: list[tuple[float, PowerTrace]] = []
-    near = on[on <= begun.end_s]
-    try:
-        shifts = correlogram(meter, begun, reach_s=reach_s, step_s=_GRAIN_S).peaks()
-    except DeclinedError:
-        return []
-    for shift in shifts:
-        try:
-            moved = meter.shifted(float(shift))
-            moved = fit_clock(moved, near, off).on_host(moved)
-            tried.append((_alike(moved, begun), moved))
-        except DeclinedError:  # noqa: PERF203  (a shift that is wrong may show no edges)
-            continue
-    best = max((alike for alike, _ in tried), default=0.0)
-    ranked = sorted((each for each in tried if each[0] > best - _NEARLY), key=lambda each: -each[0])
-    return [moved for _, moved in ranked[:_MAX_BEGINNINGS]]
+        why = str(error)
+    return _Followed(shift_s, _alike(moved, load), moved, clock, why)
 
 
 def _alike(a: PowerTrace, b: PowerTrace) -> float:

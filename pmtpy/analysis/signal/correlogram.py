@@ -38,27 +38,35 @@ class Correlogram:
     shift_s: Floats  # shape (n,); what is added to the times of the moving curve, in order
     r: Floats  # shape (n,); pearson's correlation over the part where both were recorded
 
-    def best(self) -> float:
-        """Return the shift at which they look most alike.
+    def best(self, usual_s: float | None = None) -> float:
+        """Return the shift at which they look most alike; where shifts of about ``usual_s`` are likelier, those first.
 
         Raises DeclinedError: they do not look alike at any.
         """
-        at = int(np.argmax(self.r))
-        if self.r[at] < 0.5:
-            msg = f"the two recordings do not look alike at any shift (best correlation {self.r[at]:.2f})"
+        if np.max(self.r) < 0.5:
+            msg = f"the two recordings do not look alike at any shift (best correlation {np.max(self.r):.2f})"
             raise DeclinedError(msg)
-        return float(self.shift_s[at])
+        return float(self.shift_s[np.argmin(unlikely(self.r, self.shift_s, usual_s))])
 
-    def peaks(self) -> Floats:
+    def peaks(self, usual_s: float | None = None) -> Floats:
         """Return the shifts at which they look nearly as much alike as at the best, which is the first.
 
         Raises DeclinedError: they do not look alike at any.
         """
-        best = self.best()
+        best = self.best(usual_s)
         r = np.concatenate([[-1.0], self.r, [-1.0]])
         at = np.flatnonzero((r[1:-1] >= r[:-2]) & (r[1:-1] > r[2:]) & (r[1:-1] > 0.8 * np.max(self.r)))
-        order = at[np.argsort(-self.r[at], kind="stable")][:_MOST_PEAKS]
+        order = at[np.argsort(unlikely(self.r[at], self.shift_s[at], usual_s), kind="stable")][:_MOST_PEAKS]
         return np.concatenate([[best], self.shift_s[order][self.shift_s[order] != best]])
+
+
+def unlikely(r: Floats | float, shift_s: Floats | float, usual_s: float | None) -> Floats:
+    """Return what speaks against shifts: what is not explained, and how far they are beyond what is usual; logarithm.
+
+    Two clocks are apart by about ``usual_s`` (None: by anything), and now and then by much more.
+    """
+    apart = np.log1p((np.asarray(shift_s) / usual_s) ** 2) / 2.0 if usual_s is not None else 0.0
+    return np.asarray(np.log(np.maximum(1.0 - np.asarray(r), 1e-9)) + apart, np.float64)
 
 
 def correlogram(
@@ -110,10 +118,10 @@ def correlogram(
 
 
 def coarse_shift(
-    moving: PowerTrace, fixed: PowerTrace, *, reach_s: float | None = None, step_s: float = 0.005
+    moving: PowerTrace, fixed: PowerTrace, *, usual_s: float | None = None, step_s: float = 0.005
 ) -> float:
     """Return what must be added to the times of ``moving`` so that it looks most like ``fixed``.
 
-    Raises DeclinedError: they do not look alike at any shift within reach.
+    Raises DeclinedError: they do not look alike at any shift.
     """
-    return correlogram(moving, fixed, reach_s=reach_s, step_s=step_s).best()
+    return correlogram(moving, fixed, step_s=step_s).best(usual_s)

@@ -570,7 +570,7 @@ def test_windows_of_a_recorded_square_wave_hold_the_meter_with_the_kernel_that_a
     updates = update_series(polls - 3600.0, watts, estimate_updates(polls - 3600.0, watts))
     meter = PowerTrace.from_samples(*read_pmd(folder))
     meter = meter.shifted(
-        coarse_shift(meter, PowerTrace.of_load(LoadIntervals.switched(edges, stamps[-1])), reach_s=2.0, step_s=2e-3)
+        coarse_shift(meter, PowerTrace.of_load(LoadIntervals.switched(edges, stamps[-1])), usual_s=2.0, step_s=2e-3)
     )
     meter = fit_clock(meter, on, off).on_host(meter)
     # Window, gradient and intercept as characterised from the step of this card, in another session.
