@@ -104,7 +104,7 @@ def correlogram(
     spread_m = correlate(known_f, m * m) - sum_m**2 / count
     floor = 1e-3 * min(float(f @ f), float(m @ m)) + 1e-12
     r = covariance / np.sqrt(np.maximum(spread_f, floor) * np.maximum(spread_m, floor))
-    shifts = np.where(np.arange(size) < size // 2, np.arange(size), np.arange(size) - size) * step
+    shifts = np.where(np.arange(size) < len(f), np.arange(size), np.arange(size) - size) * step
     shifts = shifts + (fixed.start_s - moving.start_s)
     usable = n > common * min(float(np.sum(known_f)), float(np.sum(known_m)))
     if reach_s is not None:

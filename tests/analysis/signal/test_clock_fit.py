@@ -52,6 +52,14 @@ def test_the_same_load_is_recognised_at_any_shift(shift: float) -> None:
     assert found == pytest.approx(-shift, abs=0.006)
 
 
+@pytest.mark.parametrize("start", [1.0, 16.0, 32.0])
+def test_a_short_part_is_recognised_wherever_it_lies_in_a_long_recording(start: float) -> None:
+    bench = pseudo_random_bench(0.13, 36.0)
+    meter, part = bench.meter(shift_s=0.35), bench.counted().between(start, start + 3.0)
+    assert coarse_shift(meter, part) == pytest.approx(-0.35, abs=0.006)
+    assert coarse_shift(part, meter) == pytest.approx(0.35, abs=0.006)
+
+
 def test_recordings_of_different_loads_do_not_look_alike() -> None:
     with pytest.raises(DeclinedError, match="do not look alike"):
         coarse_shift(pseudo_random_bench(0.13, 20.0, 1).meter(), pseudo_random_bench(0.13, 20.0, 5).stamps())
