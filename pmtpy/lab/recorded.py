@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ from pmtpy.core.markers import paired
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import FileFormatError, TargetError
 from pmtpy.io.read import load as load_file
+from pmtpy.io.read.device_trace import KIND as TRACE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -169,6 +171,9 @@ def read_stamps(path: str, *, skip_broken: bool = False, report: Callable[[str],
         hint = "; a log of power goes with --meter" if table.attrs["format"] != _STAMPS else ""
         msg = f"{path} has no markers (on/off, start/end) that say when the load was on, one block after the other"
         raise TargetError(msg + hint)
+    if table.attrs["format"] == TRACE:  # before and after nobody knows
+        t = table["time"].to_numpy(np.float64)
+        stamps = replace(stamps, known_s=t[[0, -1]].reshape(1, 2))
     return stamps
 
 

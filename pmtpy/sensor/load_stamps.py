@@ -111,6 +111,12 @@ class LoadHistory:
             _join(self._on_ns, on_ns)
             _join(self._known_ns, known_ns)
 
+    def take(self, on_ns: list[int], known_ns: list[int]) -> None:
+        """Keep stretches in which the device worked, of which something else kept account for some others; in order."""
+        with self._lock:
+            _join(self._on_ns, on_ns)
+            _join(self._known_ns, known_ns)
+
     def about(self, start_ns: int, end_ns: int, margin_ns: int) -> LoadIntervals | None:
         """Return when the load was on between two instants and around them, in seconds from the first.
 

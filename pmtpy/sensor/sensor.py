@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pmtpy.core.calibration.matching import Calibration
     from pmtpy.io.write import Ending, Writer
     from pmtpy.io.write.file import Target
+    from pmtpy.sensor._device_trace import Trace
 
 _HISTORY_S = 2.0
 
@@ -133,14 +134,31 @@ class Sensor:
             raise TargetError(msg)
         self._acquisition.label(label)
 
-    def load(self) -> LoadStamps:
+    def load(self, trace: Trace | None = None, *, device: int | None = None) -> LoadStamps:
         """Return what to enter while the device works: ``with sensor.load(): launch(); synchronise()``.
 
         It costs two stamps of the host's clock (a microsecond), and may be entered any number of times, from several
         threads. The stamps are kept with the history, and regions of a sensor whose profile knows its kernel are
         corrected by them; so stamp all that the device does. For other sensors nothing changes.
+
+        Parameters
+        ----------
+        trace : torch.profiler.profile or path, optional
+            A profile of PyTorch that has ended, or a trace that it wrote: what the device itself says of each kernel is
+            kept as stamps, for as long as was profiled. Give it before the energy of a region is asked for.
+        device : int, optional
+            In the trace, as the program numbers its devices; where several worked.
+
+        Raises
+        ------
+        FileFormatError
+            It is no such trace, or no device worked in it, or several did and ``device`` is not given.
         """
         self._acquisition.check()
+        if trace is not None:
+            from pmtpy.sensor._device_trace import stamped_by  # needs the readers of files
+
+            self._acquisition.loads.take(*stamped_by(trace, device, self._acquisition.clock))
         return self._acquisition.loads.own
 
     def reopen(self) -> None:

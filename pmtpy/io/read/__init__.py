@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pmtpy._extras import extra
 from pmtpy.core import arguments
 from pmtpy.errors import FileFormatError, PmtError
-from pmtpy.io.read import _jls, _own, _parquet, _pmd, _pmt, _powersensor3, _sidecar, _smi
+from pmtpy.io.read import _jls, _own, _parquet, _pmd, _pmt, _powersensor3, _sidecar, _smi, device_trace
 from pmtpy.io.read._parts import Part
 from pmtpy.io.read._recording import Recording
 
@@ -55,6 +55,7 @@ READERS = (
     Reader("PowerSensor3 dump", _powersensor3.recognises, _whole(_powersensor3.read), "powersensor3"),
     Reader("nvidia-smi log with a header", _smi.recognises, _whole(_smi.read)),
     Reader("load time stamps", _pmd.are_load_stamps, _whole(_pmd.read_load_stamps)),
+    Reader(device_trace.KIND, device_trace.recognises, _whole(device_trace.read)),
     Reader("PMT dump", _pmt.recognises, _whole(_pmt.read), "pmt"),
     Reader("PMD binary", _pmd.recognises, _whole(_pmd.read)),
 )

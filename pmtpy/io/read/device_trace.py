@@ -1,0 +1,140 @@
+"""Reader of the traces of PyTorch's profiler: when a GPU worked, by its own account of each kernel (CUPTI, ROCm).
+
+Facts: Kineto, ``libkineto/src/output_json.cpp`` (schema version 1) and ``ActivityType.cpp``. Complete events (``ph`` X)
+of the categories kernel, gpu_memcpy and gpu_memset have ``ts`` and ``dur`` in microseconds, ``args.device`` as the
+program numbers its devices. ``ts`` counts from ``baseTimeNanoseconds``, which is Unix time (PyTorch 2.4 and newer),
+before that from 1970 itself. An event of the category Trace spans what was profiled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pmtpy.core.rows import Ints
+from pmtpy.io.read._recording import Recording
+from pmtpy.io.read._table import Power, RecordedCurve, table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+KIND = "PyTorch trace"
+_WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+_COST = 20  # bytes of memory per byte of the text, once it is objects
+_FIRST_UNIX_US = 1e15  # 2001: times before are not those of a wall clock
+# Shorter rests are those between one kernel and the next. No sensor resolves them (the shortest window of any GPU's is
+# 10 ms), and the power with the kernels is the mean with them.
+_MIN_REST_NS = 1_000_000
+
+
+class DeviceWork(NamedTuple):
+    """When a device worked, in Unix nanoseconds."""
+
+    edges_ns: Ints  # shape (2n,): on, off, on, ...
+    # what was profiled: the device did nothing else meanwhile that this program started
+    start_ns: int
+    end_ns: int
+
+
+def work_of(document: Mapping[str, Any], device: int | None = None) -> DeviceWork:
+    """Return when a device worked, by a trace that was parsed: what ran at the same time is one stretch.
+
+    Parameters
+    ----------
+    device : int, optional
+        As the program numbers its devices. None: the only one that worked.
+
+    Raises
+    ------
+    ValueError
+        It is no such trace, no device worked in it, or it does not say which is meant.
+    """
+    events = document.get("traceEvents")
+    whole = [e for e in (events if isinstance(events, list) else []) if isinstance(e, dict) and e.get("ph") == "X"]
+    spans = [e for e in whole if e.get("cat") == "Trace"]
+    work = [e for e in whole if e.get("cat") in _WORK]
+    devices = sorted({_device(e) for e in work})
+    if device is None and len(devices) > 1:
+        msg = f"devices {', '.join(map(str, devices))} worked in it: say which is meant, sensor.load(trace, device=...)"
+        raise ValueError(msg)
+    work = [e for e in work if device is None or _device(e) == device]
+    if not work:
+        which = "no device" if device is None else f"device {device}"
+        msg = f"{which} worked in it; profile with ProfilerActivity.CUDA (also on ROCm), or take the device that worked"
+        raise ValueError(msg)
+    base = document.get("baseTimeNanoseconds", 0)
+    edges, span = _unix_ns(work, base), _unix_ns(spans, base)
+    edges = edges[np.argsort(edges[:, 0], kind="stable")]
+    until = np.maximum.accumulate(edges[:, 1])
+    new = np.flatnonzero(edges[1:, 0] - until[:-1] >= _MIN_REST_NS) + 1
+    joined = np.stack([edges[np.append(0, new), 0], until[np.append(new - 1, len(edges) - 1)]], axis=1)
+    both = np.concatenate([span, joined])
+    return DeviceWork(joined.ravel(), int(both.min()), int(both.max()))
+
+
+def _device(event: Mapping[str, Any]) -> int:
+    args = event.get("args")
+    number = args.get("device", event.get("pid")) if isinstance(args, dict) else event.get("pid")
+    return number if isinstance(number, int) else -1
+
+
+def _unix_ns(events: list[dict[str, Any]], base: object) -> Ints:
+    """Return begin and end of events, shape (n, 2)."""
+    try:
+        times = np.array([(e.get("ts"), e.get("dur")) for e in events], np.float64).reshape(-1, 2)
+    except (TypeError, ValueError):
+        times = np.array([[np.nan, 0.0]])
+    if not isinstance(base, int) or not np.isfinite(times).all() or (times < 0.0).any():
+        msg = "its times are no numbers of microseconds"
+        raise ValueError(msg)
+    if len(times) and base / 1e3 + float(times[:, 0].min()) < _FIRST_UNIX_US:
+        msg = "it does not say when it was made (baseTimeNanoseconds): its times cannot be laid beside a sensor's"
+        raise ValueError(msg)
+    ns = np.rint(times * 1e3).astype(np.int64)
+    return np.stack([base + ns[:, 0], base + ns[:, 0] + ns[:, 1]], axis=1)
+
+
+def read_work(path: Path, device: int | None = None) -> DeviceWork:
+    """Return when a device worked, by a trace file; gzip is undone.
+
+    Raises
+    ------
+    FileFormatError
+        It is no such trace, or does not tell.
+    """
+    return _work(Recording(path, skip_broken=False), device)
+
+
+def _work(recording: Recording, device: int | None) -> DeviceWork:
+    try:
+        return work_of(json.loads(recording.content(_COST)), device)
+    except ValueError as error:
+        raise recording.error(f"as a trace of PyTorch's profiler it cannot be used: {error}") from error
+
+
+def recognises(recording: Recording) -> bool:
+    """Whether it is such a trace: a JSON object with a schema version, and devices or events."""
+    head = recording.head
+    known = b'"schemaVersion"' in head and (b'"deviceProperties"' in head or b'"traceEvents"' in head)
+    return head.lstrip()[:1] == b"{" and known
+
+
+def read(recording: Recording) -> pd.DataFrame:
+    """Read when the device worked: rows without power, markers ``on`` and ``off``; first and last what was profiled."""
+    recording.unit = "event"
+    work = _work(recording, None)
+    ns = np.concatenate([[work.start_ns], work.edges_ns, [work.end_ns]])
+    labels = ["on", "off"] * (len(work.edges_ns) // 2)
+    curve = RecordedCurve(
+        ns / 1e9,
+        (ns - ns[0]) / 1e9,
+        np.arange(1, len(ns) + 1),
+        Power("total", np.full(len(ns), np.nan)),
+        marks=tuple(enumerate(labels, 1)),
+    )
+    clock = "host's wall clock (UTC)"
+    return table(recording, curve, kind=KIND, clock=clock, total="none: there is no power in this file")
