@@ -13,6 +13,7 @@ import numpy as np
 from pmtpy.analysis.procedures.agreement import Agreement, Clocks, PolynomialFit, agreement_of
 from pmtpy.analysis.procedures.stability import stability_of
 from pmtpy.analysis.procedures.steps import steps_of
+from pmtpy.analysis.procedures.windows import later_watts, mean_watts
 from pmtpy.analysis.procedures.work import join
 from pmtpy.analysis.signal.clock_fit import RATE_SD
 from pmtpy.cli.page import Kind, Line, Page, Table, note
@@ -42,10 +43,10 @@ def agreement(target: str, args: argparse.Namespace) -> Answer:
     curves = [energy_curve(t, c, time_column(tables)) for t, c in zip(tables, columns, strict=True)]
     windows = windows_of(tables, curves, args.window)
     ends = windows.starts_s, windows.ends_s
-    sensor_w, reference_w = (curve.mean_watts(*ends) for curve in curves)
+    sensor_w, reference_w = (mean_watts(curve, *ends) for curve in curves)
     middles = np.asarray(windows.starts_s + windows.ends_s, np.float64) / 2.0
     rate_u = None if laid.one_clock else RATE_SD
-    found = agreement_of(sensor_w, reference_w, Clocks(curves[1].later(*ends), middles, laid.rate, rate_u))
+    found = agreement_of(sensor_w, reference_w, Clocks(later_watts(curves[1], *ends), middles, laid.rate, rate_u))
     page: list[Line | Table] = [
         Line(f"{target} against {args.against}: mean power of workloads ({columns[0][:-2]})", Kind.HEADING)
     ]
@@ -68,7 +69,7 @@ def parts(target: str, args: argparse.Namespace) -> Answer:
     names = {name for whole, parts in wholes.items() for name in (whole, *parts)}
     curves = {name: energy_curve(table, f"{name}_W", "elapsed") for name in names}
     windows = windows_of([table], list(curves.values()), args.window)
-    watts = {name: curve.mean_watts(windows.starts_s, windows.ends_s) for name, curve in curves.items()}
+    watts = {name: mean_watts(curve, windows.starts_s, windows.ends_s) for name, curve in curves.items()}
     page: list[Line | Table] = [Line(f"{target}: the sum of the parts against the whole", Kind.HEADING)]
     document: dict[str, Any] = {"target": target, "marked": windows.marked, "wholes": {}, "declined": {}}
     for whole, parts in wholes.items():

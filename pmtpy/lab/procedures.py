@@ -18,8 +18,9 @@ from pmtpy.analysis.clocking import Polling, estimate_updates
 from pmtpy.analysis.procedures.internal_rate import Pattern, find_pattern
 from pmtpy.analysis.procedures.latency import Latency, latency_of
 from pmtpy.analysis.procedures.updates import UpdateInterval, updates_of
-from pmtpy.analysis.procedures.windows import EnergyCurve, calm_ends, nearest, sparsest
+from pmtpy.analysis.procedures.windows import calm_ends, nearest, recorded, sparsest
 from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.channel import TOTAL, Derivation, Identity, outermost
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
 from pmtpy.core.markers import paired
@@ -240,7 +241,7 @@ def time_column(tables: Sequence[pd.DataFrame]) -> str:
     raise TargetError(msg)
 
 
-def windows_of(tables: Sequence[pd.DataFrame], curves: Sequence[EnergyCurve], length_s: float) -> Windows:
+def windows_of(tables: Sequence[pd.DataFrame], curves: Sequence[PowerTrace], length_s: float) -> Windows:
     """Return the workloads of recordings: regions of the first one that has any, else windows of about one length.
 
     They end where the powers rest, as far as there are rows: regions within their first and their last quarter, windows
@@ -248,7 +249,7 @@ def windows_of(tables: Sequence[pd.DataFrame], curves: Sequence[EnergyCurve], le
 
     Parameters
     ----------
-    curves : sequence of EnergyCurve
+    curves : sequence of PowerTrace
         What is compared of each recording.
 
     Raises TargetError: the recordings share too little time.
@@ -282,7 +283,7 @@ def windows_of(tables: Sequence[pd.DataFrame], curves: Sequence[EnergyCurve], le
     return Windows(edges[:-1], edges[1:], marked=False)
 
 
-def energy_curve(table: pd.DataFrame, column: str, times: str) -> EnergyCurve:
+def energy_curve(table: pd.DataFrame, column: str, times: str) -> PowerTrace:
     """Return the energy of a power over time.
 
     Parameters
@@ -292,7 +293,7 @@ def energy_curve(table: pd.DataFrame, column: str, times: str) -> EnergyCurve:
     times : str
         The column of times, as :func:`time_column` says.
 
-    Raises DeclinedError: fewer than two rows have an energy.
+    Raises DeclinedError: fewer than three rows have an energy.
     """
     names, nothing = (times, column, f"{column[:-1]}J", "lost"), np.full(len(table), np.nan)
     t, watts, joules, lost = (table[n].to_numpy(np.float64) if n in table else nothing for n in names)
@@ -303,9 +304,9 @@ def energy_curve(table: pd.DataFrame, column: str, times: str) -> EnergyCurve:
         rows = np.isfinite(watts)
         t, watts = polling.polls(t[rows], watts[rows], np.diff(np.cumsum(lost)[rows], prepend=0.0).astype(np.int64))
         joules, lost = np.full(len(t), np.nan), np.zeros(len(t))
-        return EnergyCurve.of(t, watts, joules, lost)
+        return recorded(t, watts, joules, lost)
     mean = column[:-2] in mean_powers(metadata or {})
-    return EnergyCurve.of(t, watts, joules, lost, mean=mean, whole=polling is not None)
+    return recorded(t, watts, joules, lost, mean=mean, whole=polling is not None)
 
 
 def parts_of(domains: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

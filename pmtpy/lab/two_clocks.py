@@ -7,7 +7,7 @@ not tell, they are left as they are if they lie upon each other, and refused if 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,7 +54,7 @@ def together(sensor: pd.DataFrame, reference: pd.DataFrame, columns: tuple[str, 
         return Together((sensor, reference), (), None, one_clock=True)
     both = "the recordings are put side by side by their wall times, which are two clocks'"
     try:
-        moving, fixed = (_trace(table, c, times) for table, c in zip((sensor, reference), columns, strict=True))
+        moving, fixed = (energy_curve(table, c, times) for table, c in zip((sensor, reference), columns, strict=True))
         found = _aligned(moving, fixed)
     except DeclinedError as error:
         return Together((sensor, reference), (f"{both}, and what these are apart cannot be told: {error}",), None)
@@ -67,13 +67,6 @@ def together(sensor: pd.DataFrame, reference: pd.DataFrame, columns: tuple[str, 
     told = f"the sensor's runs behind by {lag.value:.4g} s (95 %: {lag.low:.4g} to {lag.high:.4g}), which is taken out"
     rate = found.rate.value if found.rate is not None else 0.0
     return Together((moved, reference), (f"{both}; {told}", *([found.note] if found.note else [])), lag, rate)
-
-
-def _trace(table: pd.DataFrame, column: str, times: str) -> PowerTrace:
-    curve = energy_curve(table, column, times)
-    trace = PowerTrace.from_energy(curve.t_s, curve.joules)
-    rows = np.flatnonzero(curve.unknown)
-    return replace(trace, holes_s=np.stack([curve.t_s[rows], curve.t_s[rows + 1]], axis=1))
 
 
 def _aligned(moving: PowerTrace, fixed: PowerTrace) -> Alignment | str:

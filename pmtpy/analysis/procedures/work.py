@@ -9,7 +9,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.analysis.procedures.windows import EnergyCurve
+from pmtpy.analysis.procedures.windows import energies, resolves, within
+from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -40,7 +41,7 @@ class Joined:
     idle: int
 
 
-def join(starts_s: Floats, ends_s: Floats, amounts: Floats, kinds: Sequence[str], curve: EnergyCurve) -> Joined:
+def join(starts_s: Floats, ends_s: Floats, amounts: Floats, kinds: Sequence[str], curve: PowerTrace) -> Joined:
     """Join windows of work with a curve of energy.
 
     Windows that follow each other and are shorter than what the rows of the curve resolve are taken together.
@@ -57,12 +58,12 @@ def join(starts_s: Floats, ends_s: Floats, amounts: Floats, kinds: Sequence[str]
     groups = _groups(starts_s, ends_s, curve)
     first, count = groups[:-1], np.diff(groups)
     starts, ends, done = starts_s[first], ends_s[groups[1:] - 1], np.add.reduceat(amounts, first)
-    used = curve.energy(starts, ends)
+    used = energies(curve, starts, ends)
     known, working = np.isfinite(used), done > 0.0
     if not (known & working).any():
-        within = (starts >= curve.t_s[0]) & (ends <= curve.t_s[-1])
+        inside = (starts >= curve.start_s) & (ends <= curve.end_s)
         msg = "no interval of the log in which work was done lies within the recording; see that their clocks agree"
-        if (within & working).any():
+        if (inside & working).any():
             msg = (
                 "in every interval of the log in which work was done the recording lacks rows, or has them too far "
                 "apart: record the power more often"
@@ -80,10 +81,10 @@ def join(starts_s: Floats, ends_s: Floats, amounts: Floats, kinds: Sequence[str]
     )
 
 
-def _groups(starts_s: Floats, ends_s: Floats, curve: EnergyCurve) -> npt.NDArray[np.int64]:
+def _groups(starts_s: Floats, ends_s: Floats, curve: PowerTrace) -> npt.NDArray[np.int64]:
     """Return where windows begin that the curve resolves or does not know, and at last the number of windows."""
-    known = curve.known(starts_s, ends_s)
-    alone = curve.resolves(starts_s, ends_s) | ~known
+    known = within(curve, starts_s, ends_s)
+    alone = resolves(curve, starts_s, ends_s) | ~known
     apart = np.append(True, starts_s[1:] != ends_s[:-1]) | ~known
     found: list[int] = []
     begin = 0
@@ -93,7 +94,7 @@ def _groups(starts_s: Floats, ends_s: Floats, curve: EnergyCurve) -> npt.NDArray
             begin = i
         if i == begin:
             found.append(i)
-        if alone[i] if i == begin else curve.resolves(starts_s[begin : begin + 1], ends_s[i : i + 1])[0]:
+        if alone[i] if i == begin else resolves(curve, starts_s[begin : begin + 1], ends_s[i : i + 1])[0]:
             begin = i + 1
     if begin < len(starts_s):
         _append_rest(found, apart)

@@ -92,16 +92,20 @@ class PowerTrace:
     @property
     def cell_s(self) -> float:
         """Median time between the knots that were recorded."""
-        return float(np.median(np.diff(self.t_s[1:-1])))
+        return float(np.median(np.diff(self.rows_s)))
+
+    @property
+    def rows_s(self) -> Floats:
+        """Knots that were recorded."""
+        return self.t_s[1:-1]
 
     def read_at(self, rows_s: Floats, shown_s: float = 0.0) -> PowerTrace:
-        """Return the curve with holes where its rows, in order of time, stayed out.
+        """Return the curve with holes where its rows, in order of time, stayed out (:func:`stayed_out`)."""
+        return self.without(rows_s, stayed_out(rows_s, shown_s))
 
-        A gap over which no more than one of values was missed that are each shown for ``shown_s`` is none.
-        """
-        gaps = np.diff(rows_s)
-        usual = float(np.median(gaps)) if len(gaps) >= _MIN_INTERVALS else math.inf
-        last = np.flatnonzero(gaps > max(_HOLE * usual, 2.0 * shown_s))
+    def without(self, rows_s: Floats, unknown: npt.NDArray[np.bool_]) -> PowerTrace:
+        """Return the curve with holes from some of its rows to the next, shape (n - 1,)."""
+        last = np.flatnonzero(unknown)
         return replace(self, holes_s=np.stack([rows_s[last], rows_s[last + 1]], axis=1))
 
     def known(self, start_s: Floats, end_s: Floats) -> npt.NDArray[np.bool_]:
@@ -148,6 +152,16 @@ class PowerTrace:
         return replace(
             self, t_s=move(self.t_s), joules=joules, start_s=float(ends[0]), end_s=float(ends[1]), holes_s=holes
         )
+
+
+def stayed_out(rows_s: Floats, shown_s: float = 0.0) -> npt.NDArray[np.bool_]:
+    """Whether rows are missing between each, in order of time, and the next, shape (n - 1,).
+
+    A gap over which no more than one of values was missed that are each shown for ``shown_s`` is none.
+    """
+    gaps = np.diff(rows_s)
+    usual = float(np.median(gaps)) if len(gaps) >= _MIN_INTERVALS else math.inf
+    return np.asarray(gaps > max(_HOLE * usual, 2.0 * shown_s), np.bool_)
 
 
 def outside(unknown_s: Floats, start_s: float, end_s: float) -> list[tuple[float, float]]:

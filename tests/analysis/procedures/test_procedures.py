@@ -9,7 +9,8 @@ from pmtpy.analysis.procedures.agreement import Clocks, agreement_of
 from pmtpy.analysis.procedures.internal_rate import InternalRate, find_pattern, internal_rate_of
 from pmtpy.analysis.procedures.latency import latency_of
 from pmtpy.analysis.procedures.updates import updates_of
-from pmtpy.analysis.procedures.windows import EnergyCurve, calm_ends
+from pmtpy.analysis.procedures.windows import calm_ends, later_watts, mean_watts
+from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -125,12 +126,12 @@ def test_agreement_finds_the_curve_that_was_put_in() -> None:
         agreement_of(sensor[:4], reference[:4])
 
 
-def _curve(t: Floats, starts: Floats, levels: Floats) -> EnergyCurve:
+def _curve(t: Floats, starts: Floats, levels: Floats) -> PowerTrace:
     """What a recording whose rows hold means says of a load with known levels."""
     so_far = np.concatenate([[0.0], np.cumsum(levels[:-1] * np.diff(starts))])
     level = np.searchsorted(starts, t, side="right") - 1
     joules = np.asarray(so_far[level] + levels[level] * (t - starts[level]), np.float64)
-    return EnergyCurve(t, joules, np.zeros(len(t) - 1, np.bool_))
+    return PowerTrace.from_energy(t, joules)
 
 
 @pytest.mark.parametrize("late_s", [0.0, 0.01])
@@ -142,8 +143,8 @@ def test_a_row_that_a_change_of_the_load_cuts_is_not_in_the_line(late_s: float) 
     sensor = _curve(np.arange(2.013, 118.0, 0.021), edges + late_s, 0.95 * watts + 5.0)
     nominal = np.arange(3.0, 117.0)
     ends = calm_ends([sensor, reference], nominal - 0.25, nominal + 0.25, nominal)
-    shown, true = (curve.mean_watts(ends[:-1], ends[1:]) for curve in (sensor, reference))
-    clocks = Clocks(reference.later(ends[:-1], ends[1:]), (ends[:-1] + ends[1:]) / 2.0)
+    shown, true = (mean_watts(curve, ends[:-1], ends[1:]) for curve in (sensor, reference))
+    clocks = Clocks(later_watts(reference, ends[:-1], ends[1:]), (ends[:-1] + ends[1:]) / 2.0)
     line = agreement_of(shown, true, clocks).linear
     assert line is not None
     assert line.coefficients[1].contains(1.0 / 0.95)
