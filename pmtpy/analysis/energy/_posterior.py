@@ -83,9 +83,10 @@ class Posterior:
     # of the interval's energy
     joules: float
     variance: float
-    # shape (m + 1,) and (m,); the cells, and the power of each, the terms left out
+    # shape (m + 1,) and (m,); the cells, the power of each, the terms left out, and its scatter (:class:`Pace`)
     bounds_s: Floats
     watts: Floats
+    scatter: Floats
     unknowns: Floats  # shape (k,); of the terms
     spread: Floats  # shape (k, k); covariance of these
     evidence: float  # logarithm of the likelihood of the readings, a constant aside; 0 unless it was asked for
@@ -259,6 +260,7 @@ class Readings:
             float(variance @ missing**2) + float(felt @ spread @ felt),
             self.bounds_s,
             np.asarray(walked + found[cells] / self._root, np.float64),
+            pace.scatter,
             np.asarray(unknowns, np.float64),
             np.asarray(spread, np.float64),
             evidence / 2.0,

@@ -28,6 +28,9 @@ _ROUNDS = 8  # of finding power and pace in turn
 _CONTEXT_PERIODS = 40.0  # periods either side that tell how the power moves, and the levels of a stamped load
 _STEP_ODDS = 0.2  # odds beforehand that the power stepped just where a region begins, or ends
 _QUIET_PERIODS = 1.5  # periods outside such a step in which nothing else happened
+# A square wave is ahead of its mean by what one that is cut anywhere is off by at its ends, times root 6; readings by
+# as much less as their kernel is long. Half of it at each end, within 95 %; the scatter is stated doubled.
+_IN_PHASE = math.sqrt(6.0 / 2.0) / (2.0 * Z95)
 # Half of what a square wave of a period up to that of the readings holds is T/(8 sqrt 3), 0.07 of its swing and T; and
 # its swing is larger than what readings show of it.
 _FAST_LOAD_SHARE = 0.1
@@ -141,9 +144,9 @@ def region_energy(
         share = math.sqrt(found.variance) / max(abs(found.joules), 1e-300)
         return energy if share <= _HARDLY_KNOWN_U else replace(energy, warnings=(*energy.warnings, _hardly(share)))
     found = _alone(Readings(t, seen, response, region), t, region)
-    return _in_step(
-        _stated(found, response, region, "reconstruction", notes, rounded_w=rounded), power, response, end_s - start_s
-    )
+    swings_w = sum(_swing(found, response, at) for at in region)
+    energy = _stated(found, response, region, "reconstruction", notes, rounded_w=rounded)
+    return _in_step(energy, power, response, end_s - start_s, swings_w)
 
 
 def likely_energy(
@@ -291,10 +294,10 @@ def _stated(
     last = len(found.watts) - 1  # the power just before and just after the two ends
     rose = [found.watts[min(max(end + i, 0), last)] - found.watts[min(max(start + i, 0), last)] for i in (-1, 0)]
     # A load faster than the readings is ahead of its mean where a region begins or ends with it, at both ends alike.
-    ahead = 0.0 if len(found.unknowns) else _FAST_LOAD_SHARE * sum(_swing(found, response, at) for at in region)
+    ahead = 0.0 if len(found.unknowns) else sum(_ahead_of_mean(found, response, at) for at in region)
     parts = [
         ("reconstruction", math.sqrt(max(0.0, found.variance))),
-        ("edges", ahead * response.period_s),
+        ("edges", ahead),
         ("gain", response.gain_u * abs(found.joules - response.known_at_w * (region[1] - region[0]))),
         ("offset", response.offset_u / response.gain * (region[1] - region[0])),
         ("state", response.off_line_j(region[1] - region[0])),
@@ -306,6 +309,16 @@ def _stated(
     return Energy.of(found.joules, method, parts, notes)
 
 
+def _ahead_of_mean(found: Posterior, response: Response, at_s: float) -> float:
+    """Return by how many joules a load that readings do not resolve may be ahead of its mean where it begins or ends.
+
+    Readings scatter by it; of one that is as short as their period, or is on where they look away, they show a swing.
+    """
+    scatter = float(np.interp(at_s, (found.bounds_s[1:] + found.bounds_s[:-1]) / 2.0, found.scatter))
+    shown = _IN_PHASE * math.sqrt(scatter * max(response.period_s, response.span_s))
+    return max(shown, _FAST_LOAD_SHARE * _swing(found, response, at_s) * response.period_s)
+
+
 def _swing(found: Posterior, response: Response, at_s: float) -> float:
     """Return the largest less the smallest power within a period of an instant, the stamped load included."""
     near = np.abs((found.bounds_s[1:] + found.bounds_s[:-1]) / 2.0 - at_s) < response.period_s
@@ -313,22 +326,20 @@ def _swing(found: Posterior, response: Response, at_s: float) -> float:
     return float(np.ptp(found.watts[near])) + abs(rise)
 
 
-def _in_step(energy: Energy, power: Floats, response: Response, length_s: float) -> Energy:
+def _in_step(energy: Energy, power: Floats, response: Response, length_s: float, swings_w: float) -> Energy:
     """State what the energy may be if the load repeats in step with the sensor.
 
     Each reading then sees the same phases of it, and may prefer some (:func:`_unseen`); and the load may be ahead
     of its mean at the two ends by what half a period, or half the window, holds. Powers between the lowest and the
-    highest shown; if no rest was ever shown, between nothing and as much again.
+    highest shown; if no rest was ever shown, between nothing and as much again. ``swings_w``: at the two ends.
     """
     mean, lowest, highest = energy.joules / length_s, float(np.min(power)), float(np.max(power))
     if highest - lowest < _REST * highest:
         lowest = 0.0
     highest = max(highest, 2.0 * mean - lowest)
     least, most = _unseen(response, mean, lowest, highest)
-    swings = dict(energy.parts).get("edges", 0.0) / (
-        2.0 * _FAST_LOAD_SHARE
-    )  # of a short region the mean itself is in doubt
-    ends = max(max(response.period_s, response.window_s) * (mean - lowest), swings)
+    # Of a short region the mean itself is in doubt.
+    ends = max(max(response.period_s, response.window_s) * (mean - lowest), response.period_s * swings_w / 2.0)
     low, high = min(energy.low, least * length_s - ends), max(energy.high, most * length_s + ends)
     energy = replace(energy, aliased=(low, high))
     if high - low <= max(_ALIASED_RATIO * (energy.high - energy.low), _MIN_ALIASED_SHARE * abs(energy.joules)):
