@@ -61,6 +61,11 @@ class LoadStamps:
             if self._depth == 0 and off_ns > on_ns:
                 self._edges_ns.extend((on_ns, off_ns))
 
+    def number(self, start_ns: int, end_ns: int) -> int:
+        """Return how often the load was switched between two instants."""
+        with self._lock:
+            return bisect_right(self._edges_ns, end_ns) - bisect_left(self._edges_ns, start_ns)
+
     def told(self, since_ns: int | None, start_ns: int, end_ns: int) -> tuple[list[int], list[int]]:
         """Return when the load was on, off, on, ... between two instants, and for which stretch of that this is known.
 
@@ -123,18 +128,26 @@ class LoadHistory:
         None where that is not known throughout the time between them. Of a load that is switched very often less is
         told of the time around.
         """
-        first_ns, last_ns = start_ns - margin_ns, end_ns + margin_ns
         with self._lock:
+            stamping = list(self._open.items())
+            kept = self._on_ns
+            while (
+                margin_ns
+                and sum(
+                    [s.number(start_ns - margin_ns, end_ns + margin_ns) for s, _ in stamping],
+                    bisect_right(kept, end_ns + margin_ns) - bisect_left(kept, start_ns - margin_ns),
+                )
+                > _MOST_AROUND
+            ):
+                margin_ns //= 2
+            first_ns, last_ns = start_ns - margin_ns, end_ns + margin_ns
             # Of what was at rest before, nobody remembers whether it was.
             whole_ns = max(first_ns, self._whole_ns) if self._whole_ns is not None else first_ns
             on_ns, known_ns = (_between(each, whole_ns, last_ns) for each in (self._on_ns, self._known_ns))
-            stamping = list(self._open.items())
         for stamps, since_ns in stamping:
             on, known = stamps.told(since_ns, first_ns, last_ns)
             on_ns += on
             known_ns += known
-        if len(on_ns) > _MOST_AROUND and margin_ns:
-            return self.about(start_ns, end_ns, margin_ns // 2)
         on_s, known_s = (((_united(ns) - start_ns) / 1e9).reshape(-1, 2) for ns in (on_ns, known_ns))
         load = LoadIntervals(on_s[:, 0], on_s[:, 1], known_s, absolute=False)
         return load if load.knows(0.0, (end_ns - start_ns) / 1e9) else None

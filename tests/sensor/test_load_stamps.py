@@ -166,6 +166,29 @@ def test_of_a_load_that_is_switched_very_often_the_nearest_stamps_are_told(monke
     assert len(told(history, 100.0, 200.0).edges) == 200  # what it has itself is never left out
 
 
+def test_of_however_many_stamps_those_are_copied_once_that_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_stamps, "_MOST_AROUND", 40)
+    clock, asked, told = ManualClock(), list[tuple[int, int]](), LoadStamps.told
+
+    def counted(self: LoadStamps, since_ns: int | None, start_ns: int, end_ns: int) -> tuple[list[int], list[int]]:
+        asked.append((start_ns, end_ns))
+        return told(self, since_ns, start_ns, end_ns)
+
+    monkeypatch.setattr(LoadStamps, "told", counted)
+    history, begun_ns = LoadHistory(clock), clock.now_ns()
+    for _ in range(500):
+        with history.own:
+            clock.advance(0.1)
+        clock.advance(0.1)
+    load = history.about(begun_ns + 50 * S, begun_ns + 51 * S, 100 * S)
+    assert load is not None
+    assert 10 <= len(load.edges) <= 40
+    whole = history.about(begun_ns, clock.now_ns(), 100 * S)  # what it has itself is never left out
+    assert whole is not None
+    assert len(whole.edges) == 1000
+    assert len(asked) == 2
+
+
 def test_where_the_oldest_stamps_are_forgotten_nothing_passes_for_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_stamps, "_MOST_STAMPS", 8)
     history = LoadHistory(ManualClock())
