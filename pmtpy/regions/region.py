@@ -120,13 +120,15 @@ class Region(Mapping[str, Measurement]):
             msg = f"the region {self.label!r} cannot be left: it {why}"
             raise TargetError(msg)
         failed = self._await_device() if self._device is not None else None
-        self._ends = ends = self._end_all(self._open)
+        try:
+            self._ends = ends = self._end_all(self._open)
+        except BaseException:  # interrupted
+            self._end_load({})
+            raise
         for target, end in ends.items():
             if isinstance(end, Bookmark):
                 note_region(self._sensors[target], self.label, self._open[target].start.t_ns, end.t_ns)
-            if self._stamps is not None:
-                until_ns = end.t_ns if isinstance(end, Bookmark) else self._clock.now_ns()
-                self._made[target].loads.end(self._stamps, until_ns)
+        self._end_load({t: e.t_ns if isinstance(e, Bookmark) else self._clock.now_ns() for t, e in ends.items()})
         if failed is not None and error is None:
             raise failed
 
@@ -177,11 +179,18 @@ class Region(Mapping[str, Measurement]):
             self.load().add(*worked)
         return None
 
+    def _end_load(self, until_ns: Mapping[str, int]) -> None:
+        """Stamp no more; where nobody knows until when all was stamped, none of it is kept: it would pass for rest."""
+        if self._stamps is not None:
+            for target, made in self._made.items():
+                made.loads.end(self._stamps, until_ns.get(target))
+
     def abandon(self) -> None:
         """Take back an entering: nothing is measured."""
         for target, stretch in (self._open or {}).items():
             if self._ends is None:
                 self._made[target].abandon(stretch)
+        self._end_load({})
         self._open, self._ends = None, None
 
     # -- what it cost ----------------------------------------------------------------------------------------------
@@ -333,11 +342,10 @@ class Region(Mapping[str, Measurement]):
     def load(self) -> LoadStamps:
         """Return what to enter while the measured device works: ``with r.load(): launch(); synchronise()``.
 
-        It costs two stamps of the host's clock (a microsecond), and may be entered any number of times. A sensor opened
-        with a calibration that knows its kernel is corrected by them; for others nothing changes. Worth it where the
-        load switches faster than the sensor is renewed, or the region begins before the load does. A region that is
-        itself the load: ``with pmt.region(...) as r, r.load():``. The stamps are all that the device does in this
-        region; other regions of its sensors learn from them, so in a loop each region is surer than the first one.
+        A microsecond each time, and as often as wanted. A sensor whose calibration knows its kernel is corrected by
+        them; for others nothing changes. Worth it where the load switches faster than the sensor is renewed, or the
+        region begins before the load does. A region that is itself the load: ``with pmt.region(...) as r, r.load():``.
+        They are all that the device does in this region; other regions of its sensors learn from them.
 
         Raises
         ------

@@ -103,11 +103,11 @@ class LoadHistory:
         with self._lock:
             self._open[stamps] = since_ns
 
-    def end(self, stamps: LoadStamps, until_ns: int) -> None:
-        """Keep what was stamped until an instant; nothing where they were not begun."""
+    def end(self, stamps: LoadStamps, until_ns: int | None) -> None:
+        """Keep what was stamped until an instant; nothing where they were not begun, or nobody knows until when."""
         with self._lock:
             since_ns = self._open.pop(stamps, None)
-            if since_ns is None:
+            if since_ns is None or until_ns is None:
                 return
             on_ns, known_ns = stamps.told(since_ns, since_ns, until_ns)
             if len(self._on_ns) > _MOST_STAMPS:

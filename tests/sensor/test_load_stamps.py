@@ -292,3 +292,27 @@ def test_threads_that_ask_a_region_for_its_load_at_once_get_one() -> None:
                     thread.join()
             assert len(got) == 1
         assert list(acquisition_of(sensor).loads._open) == [acquisition_of(sensor).loads.own]
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_of_a_region_that_never_ended_nothing_passes_for_rest(
+    monkeypatch: pytest.MonkeyPatch, *, interrupted: bool
+) -> None:
+    clock = ManualClock()
+    with calibrated(clock, "a") as sensor:
+        made, region = acquisition_of(sensor), pmt.region("work", sensor)
+        region.__enter__()
+        with region.load():
+            clock.advance(1.0)
+        if interrupted:
+
+            def interrupt(*_: object) -> None:
+                raise KeyboardInterrupt
+
+            monkeypatch.setattr(type(made), "end", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                region.__exit__(None, None, None)
+        else:
+            region.abandon()
+        clock.advance(5.0)
+        assert made.loads.about(clock.now_ns() - S, clock.now_ns(), 10 * S) is None
