@@ -229,9 +229,7 @@ class BoardClock:
         back = self._take_back(early_ns)
         early_ns = -min(t - self._at(n - back) for n, t in points)
         if early_ns > 0:
-            shift = math.ceil(early_ns) + GUARD_NS
-            self._ns -= shift
-            self._doubts.add(self._last[1] - _KEPT_NS // 30, self._last[1], shift)
+            self._ns -= math.ceil(early_ns) + GUARD_NS
         return back
 
     def _take_back(self, early_ns: float) -> int:
