@@ -233,6 +233,10 @@ def _fits(problem: Problem, reference: PowerTrace, lead_s: float, within_s: floa
             continue
         crossed = dict(_crossed(min(own, key=lambda f: f.loss).point))
         fits += [polish(rough, f, crossed[f], even, fixed="wander") for f in (BOXCAR, ONE_POLE, BOTH) if f != family]
+    repeats = None if problem.metered else regular_period(reference.t_s[1:-1:2])
+    if repeats is not None:
+        top = min((f for f in fits if f.family == BOXCAR), key=lambda f: f.loss)
+        fits += [polish(rough, BOXCAR, point, even, fixed="wander") for point in _aliases(top.point, repeats)]
     limit = _MAX_LOSS_RATIO * min(f.loss for f in fits)
     kept = []
     for family in (BOXCAR, ONE_POLE, BOTH):
@@ -240,6 +244,21 @@ def _fits(problem: Problem, reference: PowerTrace, lead_s: float, within_s: floa
         kept += [first, *(f for f in rest if f.loss < limit)]
     distinct = _distinct(problem, kept)
     return _distinct(problem, [polish(problem, f.family, f.point, even, fixed="wander") for f in distinct])
+
+
+def _aliases(point: Floats, repeats_s: float) -> list[Floats]:
+    """Return windows that show a load which repeats as one does: up to a gain, if it is on for half of the time.
+
+    Whole periods of it are in the mean, and of the rest the complement shows the same, half a period aside.
+    """
+    offset, window, *others = (float(p) for p in point)
+    whole, part = divmod(window, repeats_s)
+    middle = offset + (window + whole * repeats_s) / 2.0
+    found = []
+    for w in (part, repeats_s - part, repeats_s + part, 2.0 * repeats_s - part):
+        begin = middle - (repeats_s / 2.0 if w > repeats_s else 0.0) - w / 2.0
+        found.append(np.array([begin - repeats_s * round(begin / repeats_s), w, *others]))
+    return found
 
 
 def _distinct(problem: Problem, fits: list[Fit]) -> list[Fit]:

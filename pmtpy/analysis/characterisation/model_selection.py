@@ -180,12 +180,14 @@ def with_doubt(
             lag_s=spanned(best.lag_s, [f.lag for f in others]),
             rate=best.rate and spanned(best.rate, [float(f.point[-1]) for f in others]),
         )
-        if reason and (own := [f for f in others if f.family == best.family]):
-            best = replace(
-                best,
-                window_s=best.window_s and spanned(best.window_s, [f.window for f in own]),
-                tau_s=best.tau_s and spanned(best.tau_s, [f.tau for f in own]),
-            )
+    # Of a name it spans what has nearly its widths: other minima of the fit, not the slopes about its own.
+    named = [f for f, misfit in fits if misfit - least < OUT_OF_QUESTION and _alike(f, best)]
+    if own := [f for f in (others if reason else named) if f.family == best.family]:
+        best = replace(
+            best,
+            window_s=best.window_s and spanned(best.window_s, [f.window for f in own]),
+            tau_s=best.tau_s and spanned(best.tau_s, [f.tau for f in own]),
+        )
     return replace(fit, family=AMBIGUOUS if reason else fit.family, best=best, reason=reason)
 
 

@@ -56,6 +56,16 @@ def test_the_power_at_rest_tells_a_window_from_its_aliases_under_a_regular_load(
     assert found.best.window_s.half_width < 0.002
 
 
+@pytest.mark.parametrize(("period", "window"), [(0.0719, 0.0678), (0.0892, 0.1414), (0.1215, 0.0813)])
+def test_a_window_is_not_lost_beside_its_aliases_under_a_square_wave(period: float, window: float) -> None:
+    """Of half duty, windows of ``n L + w`` and ``n L - w`` show the same up to a gain: who finds one has all."""
+    for bench in (square_bench(period), card(square_bench(period))):
+        found, _ = fit(bench, SensorModel(0.1, window_s=window, delay_s=-0.002, noise_w=0.2))
+        spans = found.spans("window_s")
+        assert spans is not None
+        assert spans.contains(window)
+
+
 def test_of_offsets_whole_periods_apart_the_nearest_to_zero_is_taken_and_this_is_said() -> None:
     notes = set()
     for seed in range(1, 2):
