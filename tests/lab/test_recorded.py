@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
+import pytest
 
+from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.lab import two_clocks
+from pmtpy.lab.procedures import energy_curve
 from pmtpy.lab.recorded import read_file, read_series
 from pmtpy.lab.traces import side_by_side
 
@@ -43,3 +49,22 @@ def test_marks_without_power_belong_to_the_recording_before_them_or_else_to_the_
         ("other.csv#total", 1),
     ]
     assert last.one_clock
+
+
+def test_a_recording_that_is_put_on_another_clock_keeps_its_powers(monkeypatch: pytest.MonkeyPatch) -> None:
+    t, rate = 1.7e9 + np.arange(0.0, 10.0, 0.1), 0.004
+    table = pd.DataFrame({"time": t, "elapsed": t - t[0], "total_W": 100.0, "total_J": 100.0 * (t - t[0]), "lost": 0.0})
+    other = table.copy()
+    for path, each in (("one.csv", table), ("other.csv", other)):
+        each.attrs |= {"metadata": None, "path": path, "format": "made", "joules": "recorded"}
+    lag = Estimate(0.2, 0.19, 0.21)
+    known = SimpleNamespace(
+        lag_s=lag,
+        rate=Estimate(rate, 0.0, 0.008),
+        note="",
+        on_reference=lambda t: t[0] + (t - t[0] - 0.2) / (1.0 + rate),
+    )
+    monkeypatch.setattr(two_clocks, "_aligned", lambda *_: known)
+    moved, _ = two_clocks.together(table, other, ("total_W", "total_W")).tables
+    curve, (start, end) = energy_curve(moved, "total_W", "time"), moved["time"].iloc[[10, 90]]
+    assert curve.energy(start, end) / (end - start) == pytest.approx(100.0, rel=1e-6)

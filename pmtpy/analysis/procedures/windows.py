@@ -80,11 +80,14 @@ def later_watts(curve: PowerTrace, starts_s: Floats, ends_s: Floats) -> Floats:
     """Return how much more mean power windows have that are a little later, W/s."""
     reach_s = (ends_s - starts_s) / 4.0
 
-    def around(at_s: Floats) -> Floats:
-        before, after = (np.interp(at_s + side * reach_s, curve.t_s, curve.joules) for side in (-1.0, 1.0))
-        return np.asarray((after - before) / (2.0 * reach_s), np.float64)
+    def around(at_s: Floats) -> tuple[Floats, Floats]:
+        """Mean power about instants, as far as there are rows, and the middle of these."""
+        begin, end = (np.clip(at_s + side * reach_s, curve.start_s, curve.end_s) for side in (-1.0, 1.0))
+        before, after = (np.interp(at, curve.t_s, curve.joules) for at in (begin, end))
+        return (after - before) / np.where(end > begin, end - begin, np.inf), (begin + end) / 2.0
 
-    return np.asarray((around(ends_s) - around(starts_s)) / (ends_s - starts_s), np.float64)
+    (first, first_s), (last, last_s) = around(starts_s), around(ends_s)
+    return np.asarray((last - first) / np.where(last_s > first_s, last_s - first_s, np.inf), np.float64)
 
 
 def nearest(t_s: Floats, at_s: Floats) -> Floats:

@@ -151,6 +151,13 @@ def test_a_row_that_a_change_of_the_load_cuts_is_not_in_the_line(late_s: float) 
     assert line.coefficients[1].value == pytest.approx(1.0 / 0.95, rel=3e-4)
 
 
+def test_how_power_rises_is_known_of_windows_that_end_with_the_recording() -> None:
+    t = np.arange(0.0, 10.01, 0.05)
+    curve = PowerTrace.from_energy(t, 60.0 * t + 0.75 * t**2)
+    starts = np.arange(0.0, 10.0)
+    assert later_watts(curve, starts, starts + 1.0) == pytest.approx(1.5, rel=1e-9)  # W/s
+
+
 @pytest.mark.parametrize("rate", [-0.006, 0.0, 0.002])
 def test_of_a_ramp_the_slope_is_known_no_better_than_how_two_clocks_run(rate: float) -> None:
     """The curves were laid together by a rate, which on a ramp is as good as another gain; truly there is none."""
