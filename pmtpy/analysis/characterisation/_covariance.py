@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import huber_weights
+from pmtpy.analysis.signal.estimate import STRAY, huber_weights
 from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 
@@ -32,7 +32,6 @@ _MIN_EIGENVALUE = 1e-12  # of 1: a smaller eigenvalue is rounding
 _OFF_LINE, _EXPECTED = 0.01 * 0.34, 2.0
 _MEMORIES_S = (0.3, 1.0, 3.0, 10.0)  # from a boost to a warm-up; which of them it is, few seconds cannot tell
 _SATURATED = 0.9  # leverage; a reading that a parameter follows tells nothing of its own error
-_STRAY = 3.0  # standard deviations beyond which a residual is a stray
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +50,11 @@ class Noise:
         """
         swing, seen = float(np.ptp(followed)), 2.0 * (blocks(followed) - 1)
         jumps = np.diff(residuals)
-        kept = huber_weights(jumps, _STRAY) * jumps
+        kept = huber_weights(jumps, STRAY) * jumps
         distinct = np.unique(np.round(readings, 6))
         step = float(np.min(np.diff(distinct))) if len(distinct) > 1 else 0.0
         own = max(float(np.mean(kept**2)) / 2.0, step**2 / 12.0, 1e-12 * swing**2, 1e-300)
-        weights = huber_weights(residuals, _STRAY)
+        weights = huber_weights(residuals, STRAY)
         hidden = (_OFF_LINE * swing) ** 2 * _EXPECTED / (_EXPECTED + seen)
         return Noise(
             own / weights, max(float(np.mean((weights * residuals) ** 2)) - own, hidden, _MIN_EIGENVALUE * own)

@@ -13,11 +13,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, MIN_UPDATES, KernelFit
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
 from pmtpy.analysis.characterisation.kernel_fit import FEWEST_BLOCKS, fit_kernel, regular_period
 from pmtpy.analysis.signal.clock_fit import EDGE_DELAY_S
 from pmtpy.analysis.signal.trace import PowerTrace
-from pmtpy.analysis.signal.updates import Updates
+from pmtpy.analysis.signal.updates import MIN_UPDATES, Updates
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import EARLY_S
 from pmtpy.errors import DeclinedError

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOXCAR, ONE_POLE, KernelFit
-from pmtpy.analysis.signal.estimate import Z95, Estimate, robust_sd
+from pmtpy.analysis.signal.estimate import MISSED, Z95, Estimate, robust_sd
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
@@ -27,8 +27,8 @@ _PLATEAU_S = (1.5, 3.0)  # not the maximum: boost, drift and power caps come lat
 _MIN_PLATEAU_S = 1.5
 _MAX_SCATTER_SHARE = 0.04  # scatter on the plateau, as a share of the step, above which there is none
 # The two ends of the rise fall anywhere in their update periods: the error is triangular over +/- one period, and
-# 95 % of it lies within 1 - sqrt(0.05).
-_TRIANGLE_95 = 1.0 - math.sqrt(0.05)
+# 95 % of it lies within this share.
+_TRIANGLE_95 = 1.0 - math.sqrt(MISSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def fit_step(
     spread = max(gap[0], gap[2]) * _TRIANGLE_95 + Z95 * math.hypot(updates.jitter_s, blur[0], blur[2])
     kind, note = _kind(after, at, start_s if started else None, fit)
     delay = float(after.t_s[at[1]] - start_s)
-    earliest = delay - math.hypot(0.975 * gap[1], Z95 * blur[1])
+    earliest = delay - math.hypot((1.0 - MISSED / 2.0) * gap[1], Z95 * blur[1])
     latest = delay + math.hypot(Z95 * updates.jitter_s + 1e-3, early_s, Z95 * blur[1])
     return StepResponse(
         kind,

@@ -11,12 +11,11 @@ from pmtpy.analysis.characterisation._covariance import Noise, Spread, blocks, o
 from pmtpy.analysis.characterisation.forward import PARAMETERS, WANDER_SD, Problem, widths_of
 from pmtpy.analysis.characterisation.kernel import Shape
 from pmtpy.analysis.characterisation.model_selection import Fit
-from pmtpy.analysis.signal.estimate import Z95, Estimate, robust_sd, rounding_error
+from pmtpy.analysis.signal.estimate import STANDS_OUT, Z95, Estimate, robust_sd, rounding_error
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 
-_STANDS_OUT = 4.0  # standard deviations that noise alone does not reach in any of thousands of readings
 _GRAINS, _TAIL = 8.0, 8.0  # steps in a cell, and time constants, over which a response is summed
 _MAX_MOVED_SHARE = 0.5  # of a width: a step that long leaves the line that it was found along
 
@@ -115,7 +114,7 @@ def _scatter(problem: Problem, fit: Fit) -> float:
     through = grain * float(np.sum(one.filtered(shape) ** 2))
     moved = (one.filtered(shape + aside) - one.filtered(shape - aside)) / step
     noise = min(problem.noise * fit.gain**2, fit.loss / max(through, 1e-300))
-    return _STANDS_OUT * math.sqrt(noise * grain * float(np.sum(moved**2)))
+    return STANDS_OUT * math.sqrt(noise * grain * float(np.sum(moved**2)))
 
 
 def _moved(problem: Problem, fit: Fit, noise: Noise, shift: dict[str, float]) -> Floats:

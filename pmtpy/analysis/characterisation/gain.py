@@ -15,16 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmtpy.analysis.characterisation.forward import METER_GRAIN
-from pmtpy.analysis.characterisation.kernel import MIN_UPDATES, KernelFit, Shape
-from pmtpy.analysis.signal.estimate import Z95, Estimate, huber_weights, robust_sd, rounding_error
+from pmtpy.analysis.characterisation.kernel import KernelFit, Shape
+from pmtpy.analysis.signal.estimate import STANDS_OUT, Z95, Estimate, huber_weights, robust_sd, rounding_error
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
-from pmtpy.analysis.signal.updates import Updates
+from pmtpy.analysis.signal.updates import MIN_UPDATES, Updates
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _SPAN = 30.0  # the meter's power must range over this many times the residuals, or the gain is mostly noise
 _SLOW_COSINES = 6  # cosines over a recording: they show states that last up to a sixth of it
-_BEND_DEVIATIONS = 4.0  # standard errors at which a quadratic term is called real ...
 _BEND_SHARE = (
     0.001  # ... and the share of the range below which it does not matter: at its ends it is several times this
 )
@@ -139,7 +138,7 @@ def _bend(x: Floats, residuals: Floats, w: Floats) -> float:
     slow, _ = _slow(np.asarray(design * (w * left)[:, None], np.float64))
     even = float(np.average(residuals**2, weights=w)) * float(inverse[2, 2])
     error = math.sqrt(max(even, float((inverse @ slow @ inverse)[2, 2]), 1e-300))
-    return float(bend[2]) if abs(bend[2]) >= max(_BEND_DEVIATIONS * error, _BEND_SHARE * float(np.ptp(x))) else 0.0
+    return float(bend[2]) if abs(bend[2]) >= max(STANDS_OUT * error, _BEND_SHARE * float(np.ptp(x))) else 0.0
 
 
 def _note(bend: float) -> str:

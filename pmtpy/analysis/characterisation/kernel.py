@@ -11,7 +11,6 @@ from pmtpy.errors import DeclinedError
 
 BOXCAR, ONE_POLE, BOTH, AMBIGUOUS = "boxcar", "one-pole", "boxcar*one-pole", "ambiguous"
 TWO_POLE, TRIANGULAR = "two-pole", "triangular"  # of any two time constants: weighed, but never named
-MIN_UPDATES = 20  # fewer show no kernel, and no line
 _MIN_FINENESS = 4.0  # the reference must be sampled this much finer than the kernel, or the readings, to show it
 _SAME_PERIOD_RATIO = 1.1  # clocks of two sensors with one period need not agree
 

@@ -11,7 +11,7 @@ from pmtpy.analysis.clocking._intervals import Intervals
 from pmtpy.analysis.clocking._phase import follow
 from pmtpy.analysis.clocking._polling import Polling
 from pmtpy.analysis.clocking._updates import clock_of, explained, update_series
-from pmtpy.analysis.signal.updates import Updates
+from pmtpy.analysis.signal.updates import POLLED, Updates
 from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
@@ -24,7 +24,6 @@ _EARLIEST = 0.25  # of the period, by which the instant that is followed may lie
 _RATE = 3e-4  # by which a register's clock runs wrong for a while, relative: recorded ones wander by 4 ms in a minute
 # That are followed at once: a phase has wandered meanwhile, and memory is not without end.
 _MAX_PERIODS_FOLLOWED = 4000.0
-_MIN_NEW_PERIODS = 0.75  # of the period, within which a value that comes again is no new one
 
 
 def live_updates(t_s: Floats, watts: Floats, period: Number, aged_s: float) -> Updates:
@@ -110,7 +109,7 @@ def _as_polled(t_s: Floats, watts: Floats, period_s: float, aged_s: float) -> Up
     """
     kept, last_t, last_w = [], -math.inf, math.nan
     for i, (at, power) in enumerate(zip(t_s.tolist(), watts.tolist(), strict=True)):
-        if power != last_w or at - last_t >= _MIN_NEW_PERIODS * period_s:
+        if power != last_w or at - last_t >= POLLED * period_s:
             kept.append(i)
             last_t, last_w = at, power
     aged = min(aged_s, period_s)

@@ -9,7 +9,7 @@ import numpy as np
 
 from pmtpy.analysis.clocking._comb import Comb
 from pmtpy.analysis.clocking._intervals import Intervals
-from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.analysis.signal.estimate import MISSED, Estimate
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -264,7 +264,7 @@ def _read(drawn: list[tuple[_Walk, Floats, Floats]], comb: _Comb, period: float,
 
 
 def _interval(value: float, draws: Floats) -> Estimate:
-    low, high = np.quantile(draws, [0.025, 0.975])
+    low, high = np.quantile(draws, [MISSED / 2.0, 1.0 - MISSED / 2.0])
     return Estimate(value, float(low), float(high))
 
 

@@ -23,14 +23,13 @@ from pmtpy.analysis.comparison.results import Compared, Trace
 from pmtpy.analysis.procedures.updates import updates_of
 from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, Z95, Estimate
 from pmtpy.analysis.signal.trace import PowerTrace, outside
-from pmtpy.analysis.signal.updates import Updates, stamp_step, tidy
+from pmtpy.analysis.signal.updates import POLLED, Updates, stamp_step, tidy
 from pmtpy.core.channel import EnergyMethod
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _MOST_UPDATES = 20_000  # a stream that delivers more is no register whose window could be asked for
-_REPEATED_ROWS_RATIO = 1.5  # rows this much closer than the updates repeat them
 _MAX_MISFIT_RATIO = (
     1.5  # unexplained variance of a kernel over that of the alignment, above which it is not the response
 )
@@ -109,7 +108,7 @@ def prepare(trace: Trace) -> Prepared:
     found = ready.lattice
     shown_s = found.period_s.value if found is not None else 0.0
     ready.curve, ready.shape = curve.read_at(t, shown_s), shape.read_at(t, shown_s)
-    if not counted and found is not None and found.poll_s * _REPEATED_ROWS_RATIO < found.period_s.value:
+    if not counted and found is not None and found.poll_s < POLLED * found.period_s.value:
         # A reading that is shown until the next update is as old as its update, not as its last repetition.
         ready.updates = update_series(t, shown, found)
         ready.shape = PowerTrace.from_samples(ready.updates.t_s, ready.updates.watts).read_at(t, shown_s)

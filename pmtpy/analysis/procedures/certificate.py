@@ -12,14 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmtpy.analysis.signal.correlogram import correlogram
-from pmtpy.analysis.signal.estimate import Estimate, student_95
+from pmtpy.analysis.signal.estimate import MISSED, Estimate, student_95
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _LAST_SHARE_OF_LEVEL = 0.5  # the published evaluation takes seconds 3 to 6 of a level of 6 s
 _FEWEST_LEVELS = 3  # two lie on a straight line whatever the sensor does
-_MISSED = 0.05  # how often an interval may miss; of several that are judged together, how often one of them may
 
 
 # --- steady levels ---
@@ -153,7 +152,7 @@ def _deviation(levels: Sequence[Level], residual: Floats, own_u: Floats) -> Esti
     if not repeated:
         freedom = len(levels) - 2
         scatter = math.sqrt(float(residual @ residual) / freedom)
-    half = stdtrit(freedom, 1.0 - _MISSED / 2.0 / len(mean)) * np.sqrt(scatter**2 / rounds + own)
+    half = stdtrit(freedom, 1.0 - MISSED / 2.0 / len(mean)) * np.sqrt(scatter**2 / rounds + own)
     off = np.abs(mean)
     return Estimate(
         float(np.max(off)), max(0.0, float(np.max(off - half))) if repeated else 0.0, float(max(off + half))
@@ -199,7 +198,7 @@ def trials_of(ratios: Sequence[float], levels: Sequence[Level] = ()) -> Trials:
         raise DeclinedError(msg)
     freedom = len(ratios) - 1
     mean, sd = float(np.mean(ratios)), float(np.std(ratios, ddof=1))
-    low, high = (sd * math.sqrt(freedom / float(chdtri(freedom, p))) for p in (_MISSED / 2.0, 1.0 - _MISSED / 2.0))
+    low, high = (sd * math.sqrt(freedom / float(chdtri(freedom, p))) for p in (MISSED / 2.0, 1.0 - MISSED / 2.0))
     found = Estimate.normal(mean, sd / math.sqrt(len(ratios)), freedom)
     if levels:
         shown = np.array([level.shown_w for level in levels])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.analysis.signal.estimate import NAMED, Estimate
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -23,7 +23,6 @@ _GRID_FINENESS = 8  # frequencies that are tried, relative to what the length re
 _FEWEST_CYCLES = 1.5
 _FOLDED = 5.0  # of what readings resolve: the fifth harmonic of a faster pattern would be folded back onto it
 _LEAST_SHARE = 0.5  # of the spread, that a pattern explains
-_MIN_CHI2_APART = 9.0  # chi-square by which the second-best choice of sides must be worse: 3 sd
 _CONSISTENT = 9.0  # chi-square per degree of freedom beyond which the patterns are not those of one rate
 
 
@@ -154,7 +153,7 @@ def internal_rate_of(patterns: Sequence[Pattern]) -> InternalRate:
         shown = ", ".join(f"{p.hz.value:.4g} Hz at {p.load_hz:g} Hz" for p in patterns)
         msg = f"no one rate makes these patterns: {shown}; take frequencies that lie nearer to the rate"
         raise DeclinedError(msg)
-    if second - best < _MIN_CHI2_APART and abs(other - rate) > 3.0 / math.sqrt(weight.sum()):
+    if second - best < 2.0 * math.log(NAMED) and abs(other - rate) > 3.0 / math.sqrt(weight.sum()):
         msg = f"{rate:.4f} Hz and {other:.4f} Hz explain the patterns alike: record longer, or take other frequencies"
         raise DeclinedError(msg)
     spread = max(1.0, best / freedom)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmtpy.analysis.repetition.resolve import LEAST_BLOCKS
 from pmtpy.analysis.signal.estimate import Estimate, mixed
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-_MIN_BLOCKS = 5
 _MAX_BLOCKS = 64  # blocks for the drift: of more, neighbours are taken together
 _WANDERS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # variance of the wander in that of the white noise
 _MEMORIES = 10  # from the time between two blocks to all of it
@@ -49,8 +49,8 @@ def stability_of(at_s: Floats, means_w: Floats, sds_w: Floats, readings: Floats)
     """
     known = np.isfinite(means_w)
     t, w = at_s[known] / 3600.0, means_w[known]
-    if len(w) < _MIN_BLOCKS:
-        msg = f"{len(w)} blocks are known, and a drift takes {_MIN_BLOCKS}: record longer, or in more blocks"
+    if len(w) < LEAST_BLOCKS:
+        msg = f"{len(w)} blocks are known, and a drift takes {LEAST_BLOCKS}: record longer, or in more blocks"
         raise DeclinedError(msg)
     # A mean over a block is no better known than its length, which Unix seconds round.
     rounded_w = w.mean() * float(np.spacing(np.abs(at_s).max()) / np.median(np.diff(at_s)))

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.analysis.signal.updates import MIN_UPDATES
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-_MIN_UPDATES = 20
 _STRETCHES = 10  # of which the walk of the phase is measured
 
 
@@ -42,7 +42,7 @@ def updates_of(t_s: Floats) -> UpdateInterval:
     Raises DeclinedError: fewer than 20 updates.
     """
     t = np.asarray(t_s, np.float64)
-    if len(t) < _MIN_UPDATES:
+    if len(t) < MIN_UPDATES:
         msg = f"{len(t)} updates are too few for their interval: record longer"
         raise DeclinedError(msg)
     intervals = np.diff(t)

@@ -15,14 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import Z95, robust_sd, student_95
+from pmtpy.analysis.signal.estimate import MISSED, Z95, robust_sd, student_95
 from pmtpy.core.rows import Floats
 
 LEAST_BLOCKS = 5
 # Whoever ends when the interval is narrow ends a little more often where the scatter looks small by chance: intervals
 # of 95 % hold in 92 to 95 % (simulated, normal scatter, 5 to 60 blocks needed). So much wider they hold in 94 to 96 %.
 _CHOSEN_END = 1.08
-_BY_CHANCE = 0.05  # a drift is this likely at most, before it is spoken of
 _OUTLIER_DEVIATIONS, _OUTLIERS_FROM_BLOCKS = (
     6.0,
     8,
@@ -149,7 +148,7 @@ def drift(t_s: Floats, values: Floats) -> tuple[float, bool]:
     if len(values) <= 3 or length == 0.0 or mean == 0.0:
         return 0.0, False
     line = linregress(t_s, values)
-    return float(line.slope) * length / mean, bool(line.pvalue < _BY_CHANCE)
+    return float(line.slope) * length / mean, bool(line.pvalue < MISSED)
 
 
 def outliers(values: Sequence[float]) -> list[int]:

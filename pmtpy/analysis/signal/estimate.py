@@ -15,9 +15,12 @@ import numpy as np
 from pmtpy.core.rows import Floats
 
 _MIN_STEP_GAIN = 1e-6  # relative gain of a step below which a search has arrived
+MISSED = 0.05  # how often an interval may miss; of several that are judged together, how often one of them may
 Z95 = 1.959964  # two-sided 95 % of the normal distribution
 # ... and of Student's t, for 1 to 10 degrees of freedom, as logarithms
 _STUDENT = np.log((12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228))
+STANDS_OUT = 4.0  # standard deviations that noise alone does not reach in any of thousands of values
+STRAY = 3.0  # standard deviations beyond which one of many values counts less
 NAMED = 20.0  # to one: odds from which one of several is named, and from which another is out of the question
 ONE_CLOCK_RATE = 1e-6  # by which one clock may seem to run from itself
 NO_VALUE = "-"  # stands where there is no estimate
@@ -91,7 +94,11 @@ def mixed(parts: Sequence[tuple[float, Estimate]]) -> tuple[float, float]:
 
     ends = np.nextafter([np.min(2.0 * low - value), np.max(2.0 * high - value)], [-math.inf, math.inf])
     total = float(np.sum(share))
-    return brentq(lambda x: below(x) - 0.025 * total, *ends), brentq(lambda x: below(x) - 0.975 * total, *ends)
+    low_end, high_end = (
+        float(brentq(lambda x, part=part: below(x) - part * total, *ends))
+        for part in (MISSED / 2.0, 1.0 - MISSED / 2.0)
+    )
+    return low_end, high_end
 
 
 def student_95(degrees: float) -> float:

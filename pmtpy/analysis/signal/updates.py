@@ -9,6 +9,9 @@ import numpy.typing as npt
 
 from pmtpy.core.rows import Floats, Ints
 
+MIN_UPDATES = 20  # fewer show no kernel, no line, and not how their times scatter
+POLLED = 0.75  # of the time between renewals: rows closer than this are polls of one reading
+
 
 @dataclass(frozen=True, slots=True)
 class Updates:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.analysis.signal.estimate import STANDS_OUT, STRAY
 from pmtpy.analysis.transfer._shape import ClockShape, fit_shape, follow, knots_of
 from pmtpy.analysis.transfer.table import Table
 from pmtpy.core.rows import Floats
@@ -22,7 +23,6 @@ from pmtpy.core.rows import Floats
 HELD = 0.985  # a clock that stays below this share of the one asked for is held down
 _LIMITED, _SAME_CLOCK_SHARE = 3, 0.03  # so many rows held down at powers this alike (relative) show a power limit ...
 _ABOVE = 0.05  # ... unless more than this share of the others goes beyond it: then something else held them down
-_OUTLIER_DEVIATIONS = 4.0  # standard deviations: one in ten thousand by chance
 _GRID = 500  # clocks tried: a thousandth of the range is far below what a clock is known by
 _TURNS = 4  # of searches for what enters to first order
 # Variance of an imagined configuration more, unlike any seen, whose levels tell nothing: from a sixth of the usual to
@@ -30,9 +30,6 @@ _TURNS = 4  # of searches for what enters to first order
 # that happen to agree do not show that all do.
 _PRIOR_VARIANCES = np.tile([math.log(6.0) ** 2 / 3.0, 1.0 / 3.0], 2)
 _ROUNDED = 1e-5  # relative; numbers of tables are rounded. Without any noise the regression has no solution
-_FULL_WEIGHT_DEVIATIONS = (
-    3.0  # standard deviations beyond which a configuration counts less, and a level is taken as that far only
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +88,7 @@ def together(each: Floats) -> tuple[Floats, Floats]:
         total = float(np.sum(weight))
         spread = ((off.T * weight) @ off + np.diag(_PRIOR_VARIANCES)) / (total + 1.0)
         away = np.sqrt(np.sum(off @ np.linalg.inv(spread) * off, axis=1))
-        weight = _FULL_WEIGHT_DEVIATIONS / np.maximum(away, _FULL_WEIGHT_DEVIATIONS)
+        weight = STRAY / np.maximum(away, STRAY)
     return np.asarray(mean, np.float64), np.asarray(spread, np.float64)
 
 
@@ -140,7 +137,7 @@ def carry(model: Transfer, rows: Table, targets_mhz: Floats) -> Carried:
     # A level far from all of the training tells no more of slopes than one at their edge.
     found, prior = model.mean.copy(), model.mean.copy()
     own = np.array([np.mean(half) for half in np.split(y - _lines(shapes, prior, log_f)[0], 2)])
-    edge = _FULL_WEIGHT_DEVIATIONS * np.sqrt(np.diag(model.spread)[::2])
+    edge = STRAY * np.sqrt(np.diag(model.spread)[::2])
     prior[::2] += own - np.clip(own, -edge, edge)
     for _ in range(_TURNS):
         shown, columns = _lines(shapes, found, log_f)
@@ -149,7 +146,7 @@ def carry(model: Transfer, rows: Table, targets_mhz: Floats) -> Carried:
         found = prior + model.spread @ columns.T @ told[:, 0]
     left = model.spread - model.spread @ columns.T @ told[:, 1:] @ model.spread
     square = float(off @ told[:, 0])  # chi square of its measurements
-    strange = square > _OUTLIER_DEVIATIONS**2 + len(y)
+    strange = square > STANDS_OUT**2 + len(y)
     shown, columns = _lines(shapes, found, wanted)
     energy = columns[: len(wanted)] + columns[len(wanted) :]
     variance = np.sum(energy @ left * energy, axis=1) + sum(s.noise for s in shapes)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import student_95
+from pmtpy.analysis.signal.estimate import MISSED, student_95
 from pmtpy.analysis.transfer._carried import HELD, Transfer, carry, expected_clocks, fit
 from pmtpy.analysis.transfer._shape import SAME_CLOCK
 from pmtpy.analysis.transfer.table import Table
@@ -98,7 +98,7 @@ def _width(folds: Sequence[_Fold], pattern: Sequence[float]) -> float:
     errors = [e for fold in folds for e in _errors(fold, pattern) if len(e)]
     n = len(errors)
     if n >= _TAIL_CONFIGS:
-        return float(np.quantile(np.concatenate(errors), 0.95 * (1.0 + 1.0 / n)))
+        return float(np.quantile(np.concatenate(errors), (1.0 - MISSED) * (1.0 + 1.0 / n)))
     square = float(np.mean([np.mean(e**2) for e in errors])) if errors else 1.0
     return student_95(max(1, n - 1)) * max(math.sqrt(square), 0.1) * math.sqrt(1.0 + 1.0 / max(1, n))
 

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pmtpy.analysis.uncertainty.channel_times import MISSED_RENEWAL_RATIO, POLLED, STREAM_S
+from pmtpy.analysis.signal.updates import POLLED
+from pmtpy.analysis.uncertainty.channel_times import MISSED_RENEWAL_RATIO, STREAM_S
 from pmtpy.core.rows import Floats, median
 
 _MIN_REST_OF_SKIPPED = 1.25  # refresh periods between the first and the last poll that found one value: one was skipped

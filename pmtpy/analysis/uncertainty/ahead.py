@@ -10,16 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import Z95
+from pmtpy.analysis.signal.estimate import MISSED, Z95
 from pmtpy.analysis.uncertainty.interval import Late
 from pmtpy.core.rows import Floats, Frame, Ints
 
 _MIN_SEEN_TIMES = 3.0  # times as long must have been seen
 # Where in the rows it is looked, as a share of them: evenly, in step with no load (multiples of the golden section).
 _EVENLY = np.sort(np.arange(300) * ((math.sqrt(5.0) - 1.0) / 2.0) % 1.0)
-# Of bursts that are seldom most is off by nothing: what 95 % are within is then an interval of 95 %, and not twice the
-# root mean square.
-_SHARE = 0.95
 
 
 def of_late(parts: Sequence[Frame], columns: Sequence[int], ahead_ns: int, length_s: float) -> list[Late]:
@@ -70,6 +67,8 @@ def _told(off: Floats, watts: Floats) -> Late:
     low, high = float(watts.min()), float(watts.max())
     if not len(off):
         return Late(high - low, high)
-    place = int(_SHARE * (len(off) - 1))
+    # Of bursts that are seldom most is off by nothing: what 95 % are within is then an interval of 95 %, and not twice
+    # the root mean square.
+    place = int((1.0 - MISSED) * (len(off) - 1))
     most = float(np.partition(off, place)[place])
     return Late(high - low, high, max(math.sqrt(float(off @ off) / len(off)), most / Z95))

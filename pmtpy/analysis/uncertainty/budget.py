@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pmtpy.analysis.signal.estimate import Z95, student_95
-from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, POLLED, WIDE_WINDOW_RATIO, seen_share, span_s
+from pmtpy.analysis.signal.updates import POLLED
+from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, WIDE_WINDOW_RATIO, seen_share, span_s
 from pmtpy.analysis.uncertainty.components import SHARED
 from pmtpy.analysis.uncertainty.interval import Edge, IntervalStatistics
 from pmtpy.core.channel import Channel, EnergyMethod

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from pmtpy.analysis.signal.updates import POLLED
 from pmtpy.core.channel import Channel, EnergyMethod
 
 FULL_COVERAGE = 0.9  # below this share of time seen a sensor is called part-time (gpu-table of Yang et al., duty)
-POLLED = 0.75  # of the time between renewals: rows closer than this are polls of one reading
 MISSED_RENEWAL_RATIO = 1.5  # times between renewals: between rows further apart than this one was missed
 WIDE_WINDOW_RATIO = 1.5  # sample intervals: a window wider than this spreads an instant over several readings
 STREAM_S = 1e-3  # sample interval below which a sensor is a stream: momentary values, and it counts what it loses

@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.analysis.signal.updates import POLLED
 from pmtpy.analysis.uncertainty._drop_outs import missing_joules
 from pmtpy.analysis.uncertainty._moves import Moves, unstated_refresh_s
 from pmtpy.analysis.uncertainty._skipped import skipped_joules
 from pmtpy.analysis.uncertainty.channel_times import (
     FULL_COVERAGE,
     MISSED_RENEWAL_RATIO,
-    POLLED,
     WIDE_WINDOW_RATIO,
     is_power,
     lag_s,
