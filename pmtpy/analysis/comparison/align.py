@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmtpy.analysis.characterisation.description import describe, design_of
-from pmtpy.analysis.characterisation.forward import Problem, evaluate, follow, polish, problem_of_means
+from pmtpy.analysis.characterisation.forward import Problem, evaluate, follow, linear, problem_of_means
 from pmtpy.analysis.characterisation.kernel import BOXCAR, Shape
 from pmtpy.analysis.characterisation.model_selection import Fit
 from pmtpy.analysis.signal.clock_fit import RATE_SD
@@ -180,18 +180,20 @@ def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False)
 
 
 def _points(laid: _Laid, middle_s: float, *, back: bool) -> Points:
-    problem, line = laid.problem, laid.shape
-    smoothed, own = problem.filtered(laid.fit.point), problem.own_s if problem.own_s is not None else 0.0
+    problem, fit = laid.problem, laid.fit
+    smoothed, own = problem.filtered(fit.point), problem.own_s if problem.own_s is not None else 0.0
     # Middles of the cells; where the reference is the slower one they are on its clock.
     t = middle_s + problem.t - own / 2.0
-    if not back:
-        return Points(t, smoothed, problem.y, (line.gain, line.intercept_w))
-    gain, offset = max(line.gain.value, 1e-300), line.intercept_w.value
-    turned = (
-        Estimate.normal(1.0 / gain, 0.0).widened(line.gain.half_width / gain**2),
-        Estimate.normal(-offset / gain, 0.0).widened(line.intercept_w.half_width / gain),
-    )
-    return Points(t, problem.y, smoothed, turned)
+    # The line is that of the levels: on flanks a kernel that is no boxcar leaves much, which is part of its error.
+    gain, offset = linear(smoothed, problem.y, huber_weights(fit.residuals))
+    gain_u, offset_u = laid.shape.gain.half_width, laid.shape.intercept_w.half_width
+    reference, shown = smoothed, problem.y
+    if back:
+        gain = max(gain, 1e-300)
+        gain, offset, gain_u, offset_u = 1.0 / gain, -offset / gain, gain_u / gain**2, offset_u / gain
+        reference, shown = shown, reference
+    line = Estimate(gain, gain - gain_u, gain + gain_u), Estimate(offset, offset - offset_u, offset + offset_u)
+    return Points(t, reference, shown, line)
 
 
 def _up_to(repeats_s: float) -> str:
@@ -327,14 +329,11 @@ def _lay(
         problem = problem.part(shown)
         fit = _best(problem, about, cell)
         shown = problem.shown(fit.point)
-    left = fit.loss / float(np.var(problem.y))
-    # On flanks a kernel that is no boxcar leaves much; what it shows of the levels is the line.
-    fit = polish(problem, BOXCAR, fit.point, huber_weights(fit.residuals))
     shape = describe(problem, fit)
     names, design = design_of(problem, fit)
     moves = cell * float(np.max(np.abs(design[:, names.index("offset")])))
     spread = float(np.std(problem.y))
-    return _Laid(problem, fit, shape, left if moves > _MIN_CHANGE_PER_CELL * spread else math.inf)
+    return _Laid(problem, fit, shape, fit.loss / spread**2 if moves > _MIN_CHANGE_PER_CELL * spread else math.inf)
 
 
 def _best(problem: Problem, about: tuple[float, float], cell: float) -> Fit:
