@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +23,9 @@ _MIN_EXPLAINED_SHARE = (
 # Share of the polls that bring a change right after another, above which no sensor is slower than they are; and of the
 # changes that come at the very next update, below which a lattice has none where updates are.
 _IN_A_ROW = 0.05
-_BEYOND_CHANCE = 4.0  # times as many updates as by chance must bring the value before, or they are taken for readings
+# Updates that bring the value before are no readings if they are so many times as many as by chance, and come one after
+# another no more often than that, within so many standard deviations.
+_BEYOND_CHANCE, _DEVIATIONS = 4.0, 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,13 +268,17 @@ def update_series(t_s: Floats, values: Floats, clock: PublishingClock) -> Update
 def _renewed(watts: Floats) -> Bools:
     """Which updates brought a value of their own, and not that of the one before, which a driver let stand.
 
-    Noise, or a ramp, that makes a value stand by chance moves it by one step about as often, each way. Where values
-    stand most of the time they are plateaus without noise, of which every reading is one.
+    Noise, or a ramp, that makes a value stand by chance moves it by one step about as often, each way. Of a plateau
+    without noise every reading is one: there values stand most of the time, or those that stood stand on; of renewals
+    that did not come, the next may come as well.
     """
     moves = np.abs(np.diff(watts))
     stands = moves == 0.0
-    moved = moves[~stands]
+    moved, share = moves[~stands], float(np.mean(stands)) if len(stands) else 0.0
     by_chance = float(np.sum(moved < 1.5 * np.min(moved))) / 2.0 if len(moved) else 0.0
     if not _BEYOND_CHANCE * by_chance < np.sum(stands) < len(stands) / 2.0:
         return np.ones(len(watts), np.bool_)
-    return np.concatenate([[True], ~stands])
+    again = stands[1:][stands[:-1]]
+    alike = _DEVIATIONS * math.sqrt(share * (1.0 - share) / max(len(again), 1))
+    clustered = len(again) > 0 and np.mean(again) - share > alike
+    return np.ones(len(watts), np.bool_) if clustered else np.concatenate([[True], ~stands])
