@@ -20,6 +20,7 @@ from pmtpy.cli.common import (
     check_writable,
     chosen_targets,
     opened,
+    say,
     write_report,
 )
 from pmtpy.cli.page import Kind, Line
@@ -190,7 +191,12 @@ def _watch(args: argparse.Namespace, sensors: Sequence[Sensor], files: Sequence[
         stop.taken(),
         progress("logging, until Ctrl-C" if seconds is None else "logging", seconds, enabled=shown) as tell,
     ):
-        while any(acquisition_of(s).intake.alive and dump_error_of(s) is None for s in sensors):
+        told: set[str] = set()
+        while any(acquisition_of(s).intake.alive and not _reader_gone(dump_error_of(s)) for s in sensors):
+            for sensor in sensors:  # a disk that is full now may have room again before the end
+                if (error := dump_error_of(sensor)) and sensor.target not in told and not _reader_gone(error):
+                    told.add(sensor.target)
+                    say(f"warning: {sensor.target}: {error}; the measurement goes on, and writing is tried again")
             passed_s = (HOST_CLOCK.now_ns() - start_ns) / NS_PER_S
             tell(passed_s, status(sensors, files) if shown else "")
             if passed_s >= limit_s:
@@ -245,9 +251,9 @@ def _is_gone(path: Path | DataSetPlace) -> bool:
     return isinstance(path, Path) and not path.exists()
 
 
-def _reader_gone(error: PmtError) -> bool:
+def _reader_gone(error: PmtError | None) -> bool:
     """Whether whoever read our stdout has seen enough (``| head``): that is an end, not a fault."""
-    cause = error.__cause__
+    cause = error.__cause__ if error is not None else None
     while cause is not None and not isinstance(cause, BrokenPipeError):
         cause = cause.__cause__
     return cause is not None

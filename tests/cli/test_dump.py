@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -158,6 +159,21 @@ def test_a_full_disk_is_told_and_counted(pmtpy: Pmtpy) -> None:
     assert done.returncode != 0
     assert "No space left" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_disk_that_is_full_for_a_while_does_not_end_the_measurement(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    command = [sys.executable, "-m", "pmtpy", "dump", "powersensor3:virtual", "-f", "run.csv", "--duration", "2s"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (32_000, 32_000)),
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "the measurement goes on, and writing is tried again" in done.stderr
+    told = re.search(r"powersensor3:virtual +([\d.]+) ", done.stderr)
+    assert told is not None, done.stderr
+    assert float(told[1]) >= 2.0
+    assert "rows are missing" in done.stderr
 
 
 def test_a_file_that_exists_is_kept(pmtpy: Pmtpy, tmp_path: Path) -> None:

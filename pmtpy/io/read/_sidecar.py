@@ -71,6 +71,8 @@ def said(facts: dict[str, Any] | None) -> list[str]:
     told = _clock_set(known)
     remarks, error, dropped = known.get("remarks"), known.get("error"), known.get("dropped")
     told += [r for r in remarks if isinstance(r, str)] if isinstance(remarks, list) else []
+    if known.get("complete") is False and "rows" not in known:
+        told.append("it was not ended, or is still being written: its metadata do not say what is missing")
     if isinstance(error, str) and error:
         told.append(f"when it ended: {error}")
     elif type(dropped) is int and dropped > 0:
