@@ -17,7 +17,7 @@ import numpy as np
 
 from pmtpy.analysis.energy._posterior import STRETCH, Pace, Posterior, Readings, Terms
 from pmtpy.analysis.energy._stamped import StampedLoad
-from pmtpy.analysis.signal.estimate import Z95, rounding_error
+from pmtpy.analysis.signal.estimate import Z95, Estimate, mixed, rounding_error
 from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import Response
@@ -172,11 +172,13 @@ def likely_energy(
     best, share = found[0], np.array([share for share, _ in responses])
     share /= np.sum(share)
     joules = float(share @ [e.joules for e in found])
-    variance = float(share @ [e.uncertainty_joules**2 + (e.joules - joules) ** 2 for e in found])
-    apart = math.sqrt(max(variance - best.uncertainty_joules**2, 0.0))
-    mixed = Energy.of(joules, best.method, [*best.parts, ("kernel", apart)], best.warnings)
+    # A kernel of little belief lies outside of two standard deviations of the mixture, but not of its quantiles.
+    ends = mixed([(p, Estimate(e.joules, e.low, e.high)) for p, e in zip(share.tolist(), found, strict=True)])
+    widest = max(abs(end - joules) for end in ends) / Z95
+    apart = math.sqrt(max(widest**2 - best.uncertainty_joules**2, 0.0))
+    both = Energy.of(joules, best.method, [*best.parts, ("kernel", apart)], best.warnings)
     low, high = (float(share @ [e.aliased[i] - e.joules for e in found]) for i in (0, 1))
-    return replace(mixed, aliased=(min(mixed.low, joules + low), max(mixed.high, joules + high)))
+    return replace(both, aliased=(min(both.low, joules + low), max(both.high, joules + high)))
 
 
 # --- which readings ---

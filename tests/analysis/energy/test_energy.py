@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from calibration.published_corrections import burtscher, folded_energy, invert_one_pole
 from pmtpy.analysis.clocking import estimate_updates, update_series
-from pmtpy.analysis.energy.estimate import region_energy
+from pmtpy.analysis.energy.estimate import likely_energy, region_energy
 from pmtpy.analysis.signal.clock_fit import fit_clock
 from pmtpy.analysis.signal.correlogram import coarse_shift
 from pmtpy.analysis.signal.trace import PowerTrace
@@ -47,6 +47,18 @@ def test_an_interval_that_the_updates_do_not_reach_is_refused() -> None:
         region_energy(T, T, Response(0.1, 0.1), start_s=5.0, end_s=11.0)
     with pytest.raises(CoverageError, match="empty"):
         region_energy(T, T, Response(0.1, 0.1), start_s=5.0, end_s=5.0)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.2, 0.06])
+def test_an_interval_holds_the_energy_by_each_kernel_that_is_not_out_of_the_question(share: float) -> None:
+    """A kernel of little belief lies outside of two standard deviations of the mixture: of a fifth at 2.0 of them."""
+    load = Table(np.array([-10.0, 3.0, 3.4]), np.array([60.0, 200.0, 60.0]))
+    t, watts = shown(SensorModel(0.1, window_s=0.1), load, 0.0, 8.0)
+    late = Response(0.1, 0.1, delay_s=0.15)
+    here = [region_energy(t, watts, r, start_s=3.2, end_s=4.0) for r in (Response(0.1, 0.1), late)]
+    both = likely_energy(t, watts, [(1.0 - share, Response(0.1, 0.1)), (share, late)], start_s=3.2, end_s=4.0)
+    assert abs(here[1].joules - here[0].joules) > 10.0 * here[0].uncertainty_joules
+    assert all(both.low < each.joules < both.high for each in here)
 
 
 @given(st.lists(st.floats(0, 500), min_size=3, max_size=40), st.floats(0.005, 2.0))
