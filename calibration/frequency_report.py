@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from calibration.published_models import PowerCurve, fit_power_curve, shared_curve_energy
 from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, recordings, save, table
-from pmtpy.analysis.transfer.predict import fit_transfer, predict
+from pmtpy.analysis.transfer.predict import Prediction, fit_transfer, folds_of, predict
 from pmtpy.analysis.transfer.table import Table
 from pmtpy.core.rows import Floats
 from pmtpy.lab.tuning_table import read_table
@@ -46,27 +46,43 @@ def choose(results: Table, names: set[str], *, drop: bool = False) -> Table:
     return results.rows(np.array([i for i, c in enumerate(results.config) if (c in names) != drop]))
 
 
-def score(results: Table, training: int, measured: tuple[float, ...], seed: int) -> Scores:
-    """Train on some configurations, predict the others at the clocks at which they were not measured."""
+@dataclass(frozen=True)
+class Learnt:
+    """What some configurations tell, and all others."""
+
+    predict: Callable[[Table, Sequence[float]], list[Prediction]]
+    warmth: float
+    rest: Table
+
+
+def learnt(results: Table, training: int, seed: int) -> Learnt:
+    """Train on some configurations."""
     names = list(results.by_config())
     seen = {str(n) for n in np.random.default_rng(seed).choice(names, training, replace=False)}
-    rest = choose(results, seen, drop=True)
     model = fit_transfer(choose(results, seen))
+    folds = folds_of(model.train)
+    rest = choose(results, seen, drop=True)
+    return Learnt(lambda given, wanted: predict(model, given, wanted, folds), model.power.warmth, rest)
+
+
+def score(by: Learnt, measured: tuple[float, ...]) -> Scores:
+    """Predict the other configurations at the clocks at which they were not measured."""
+    rest = by.rest
     given = rest.rows(np.flatnonzero(np.isin(rest.set_mhz, measured)))
-    wanted = [float(c) for c in np.unique(results.set_mhz) if c not in measured]
+    wanted = [float(c) for c in np.unique(rest.set_mhz) if c not in measured]
     truth = {(c, s): t * p for c, s, t, p in zip(rest.config, rest.set_mhz, rest.time_s, rest.power_w, strict=True)}
-    found = predict(model, given, wanted)
+    found = by.predict(given, wanted)
     true = np.array([truth[p.config, p.set_mhz] for p in found])
     energy = np.array([p.energy_j for p in found])
     held = [p.energy_low_j <= t <= p.energy_high_j for p, t in zip(found, true, strict=True)]
-    return Scores(energy / true - 1.0, np.array(held, np.float64), model.power.warmth)
+    return Scores(energy / true - 1.0, np.array(held, np.float64), by.warmth)
 
 
-def row_of(results: Table, patterns: Sequence[tuple[float, ...]]) -> list[str]:
+def row_of(trained: Mapping[int, Sequence[Learnt]], patterns: Sequence[tuple[float, ...]]) -> list[str]:
     """Mean error, 95 % quantile of the errors and coverage for each size of the training set."""
     row = []
     for training in TRAINING:
-        scores = [score(results, training, m, seed) for m in patterns for seed in range(ROUNDS)]
+        scores = [score(by, m) for m in patterns for by in trained[training]]
         error, tail = np.mean([np.mean(np.abs(s.errors)) for s in scores]), np.quantile(_all(scores), 0.95)
         row.append(f"{100 * error:.2f}, {100 * tail:.1f} % ({100 * np.mean([s.held.mean() for s in scores]):.0f} %)")
     return row
@@ -132,11 +148,12 @@ def main() -> None:
     out = folder("frequency", parser.parse_args().output)
     results = read_table(recordings() / "rtx4000ada-tuning" / "beamformer_dev.csv.gz")
     ones = [(float(c),) for c in np.unique(results.set_mhz)]
-    rows = [[" and ".join(f"{c:g}" for c in m) + " MHz", *row_of(results, [m])] for m in MEASURED]
-    rows.append(["any one clock, mean of the ten", *row_of(results, ones)])
+    trained = {training: [learnt(results, training, seed) for seed in range(ROUNDS)] for training in TRAINING}
+    rows = [[" and ".join(f"{c:g}" for c in m) + " MHz", *row_of(trained, [m])] for m in MEASURED]
+    rows.append(["any one clock, mean of the ten", *row_of(trained, ones)])
     shared, own = published(results, own_time=False), published(results, own_time=True)
     ridge = fixture()
-    best = score(results, 20, (1635.0,), 0)
+    best = score(trained[20][0], (1635.0,))
     reference = list(results.by_config())[int(np.argsort(shared)[len(shared) // 2])]
     use = results.set_mhz != 1485.0
     energy = results.time_s * results.power_w

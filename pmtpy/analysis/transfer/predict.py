@@ -71,24 +71,25 @@ def fit_transfer(train: Table) -> Transfer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fold:
+class Fold:
     """What is learnt without some configurations, and these."""
 
     model: Transfer
     left: tuple[Table, ...]
 
 
-def _folds(train: Table) -> list[_Fold]:
+def folds_of(train: Table) -> list[Fold]:
+    """Leave out the configurations of a training table in turn: what intervals come from."""
     groups = list(train.by_config().values())
     parts = np.array_split(np.arange(len(groups)), min(len(groups), _PARTS))
     found = []
     for part in parts:
         rest = np.concatenate([rows for i, rows in enumerate(groups) if i not in part])
-        found.append(_Fold(fit(train.rows(rest)), tuple(train.rows(groups[i]) for i in part)))
+        found.append(Fold(fit(train.rows(rest)), tuple(train.rows(groups[i]) for i in part)))
     return found
 
 
-def _width(folds: Sequence[_Fold], pattern: Sequence[float]) -> float:
+def _width(folds: Sequence[Fold], pattern: Sequence[float]) -> float:
     """Predict the configurations left out from the clocks in ``pattern``.
 
     Returns the half-width, in predicted standard deviations, that holds 95 % of the errors of log energies. From 20
@@ -103,7 +104,7 @@ def _width(folds: Sequence[_Fold], pattern: Sequence[float]) -> float:
     return student_95(max(1, n - 1)) * max(math.sqrt(square), 0.1) * math.sqrt(1.0 + 1.0 / max(1, n))
 
 
-def _errors(fold: _Fold, pattern: Sequence[float]) -> list[Floats]:
+def _errors(fold: Fold, pattern: Sequence[float]) -> list[Floats]:
     """Errors of the log energies of each configuration left out, in predicted standard deviations."""
     model, found = fold.model, []
     for rows in fold.left:
@@ -117,8 +118,12 @@ def _errors(fold: _Fold, pattern: Sequence[float]) -> list[Floats]:
     return found
 
 
-def predict(model: Transfer, measured: Table, clocks_mhz: Sequence[float]) -> list[Prediction]:
+def predict(
+    model: Transfer, measured: Table, clocks_mhz: Sequence[float], folds: Sequence[Fold] | None = None
+) -> list[Prediction]:
     """Predict each configuration of ``measured`` at each clock (asked for, MHz), with 95 % intervals of the energy.
+
+    ``folds`` are those of the model's table, for whoever predicts by it more than once; None: they are made.
 
     Raises DeclinedError: a clock outside those of the training: past the ridge or the power limit nothing is known
     there. Or a configuration measured further outside them than they lie apart.
@@ -134,7 +139,7 @@ def predict(model: Transfer, measured: Table, clocks_mhz: Sequence[float]) -> li
         )
         raise DeclinedError(msg)
     _refuse_far(model, measured)
-    folds = _folds(model.train)
+    folds = folds_of(model.train) if folds is None else folds
     widths: dict[tuple[float, ...], float] = {}
     found: list[Prediction] = []
     for name, rows in measured.by_config().items():

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from calibration.published_models import fit_power_curve, roofline_time, shared_curve_energy
-from pmtpy.analysis.transfer.predict import Prediction, fit_transfer, predict
+from pmtpy.analysis.transfer.predict import Prediction, fit_transfer, folds_of, predict
 from pmtpy.analysis.transfer.table import Table
 from pmtpy.cli import calibrate
 from pmtpy.core.rows import Floats
@@ -80,6 +80,12 @@ def test_temperature_is_told_from_clock_though_both_rise() -> None:
     model = fit_transfer(chip(3, 60))
     assert model.power.warmth == pytest.approx(0.002, abs=0.0006)  # three standard errors of 0.0002
     assert model.time.warmth == pytest.approx(0.0, abs=0.0006)
+
+
+def test_what_intervals_come_from_may_be_made_once_for_many_predictions() -> None:
+    table = chip(3, 12)
+    model, given = fit_transfer(table), only(table, [1600.0])
+    assert predict(model, given, [1800.0], folds_of(model.train)) == predict(model, given, [1800.0])
 
 
 def test_without_temperatures_it_works_as_well() -> None:
