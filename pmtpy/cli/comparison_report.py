@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
@@ -37,11 +38,29 @@ def page(found: Comparison, warnings: Sequence[str]) -> Page:
             for name, why in s.declined.items()
             if s.name != found.reference
         ]
-    for each in shown:
-        known += [w for e in each.energies.values() for w in e.warnings]
+    known += _of_regions(shown)
     return [*made, Line(""), *notes(known)] if known else made
 
 
+def _of_regions(regions: Sequence[RegionEnergies]) -> list[str]:
+    """Return what a reader must know of energies; what differs from region to region by its figures stands there once.
+
+    It has the figures of the longest region, which is mostly the whole, and says of which regions it is.
+    """
+    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for number, each in sorted(enumerate(regions), key=lambda one: -one[1].seconds):
+        for name, energy in each.energies.items():
+            for why in energy.warnings:
+                told = found.setdefault((name, _FIGURES.sub("", why)), [])
+                told.append((each.region.name or f"region {number}", why))
+    said = []
+    for told in found.values():
+        where, also = told[0][0], ", ".join(region for region, _ in told[1:])
+        said.append(f"{told[0][1]} ({where}{also and f'; as well, with figures of their own: {also}'})")
+    return said if len(regions) > 1 else [told[0][1] for told in found.values()]
+
+
+_FIGURES = re.compile(r"[-+]?\d[\d.,e+-]*")
 _WORDS = {"update_period_ms": "update period", "lag_ms": "lag", "kernel": "averaging window", "gain": "gain and offset"}
 
 

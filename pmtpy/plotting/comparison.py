@@ -212,8 +212,8 @@ def _frame(ax: Axes, letter: str, across: tuple[float, float], up: tuple[float, 
     bottom, top = max(up[0], low + spare), min(up[1], high - spare)
     size = (across[1] - across[0], top - bottom)
     ax.add_patch(Rectangle((across[0], bottom), *size, fill=False, edgecolor=theme.ink, linewidth=0.9, zorder=4))
-    ax.annotate(
-        letter, (across[0], 0.93), xycoords=ax.get_xaxis_transform(), xytext=(3, 0), textcoords="offset points",
+    ax.annotate(  # at its foot: names of regions stand at the head
+        letter, (across[0], 0.04), xycoords=ax.get_xaxis_transform(), xytext=(3, 0), textcoords="offset points",
         fontsize=8.5, weight="bold", color=theme.ink,
         bbox={"facecolor": theme.ground, "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
     )  # fmt: skip

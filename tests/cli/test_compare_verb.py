@@ -10,7 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pmtpy.analysis.comparison.results import Comparison, Energy, RegionEnergies
 from pmtpy.cli import main
+from pmtpy.cli.comparison_report import page
+from pmtpy.cli.page import plain
+from pmtpy.core.markers import Span
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.emulators.powersensor3 import VirtualBoard
 from tests.cli.conftest import Pmtpy, Started, wait_for
@@ -75,6 +79,20 @@ def test_the_table_says_what_it_is_about(files: tuple[Path, Path], capsys: pytes
     assert "reference: gpu.csv" in out
     assert "solve: " in out
     assert "calibrated is not known" in out
+
+
+def test_one_fact_of_several_regions_stands_there_once() -> None:
+    def energy(*told: str) -> dict[str, Energy]:
+        return {"gpu": Energy(100.0, 1.0, 50.0, warnings=told)}
+
+    regions = [
+        RegionEnergies(Span(2.0, 4.0, "solve"), energy("can alias: anything from 0.5 to 30 J")),
+        RegionEnergies(Span(0.0, 8.0, "whole"), energy("can alias: anything from 1.5 to 3e+02 J", "12 rows lost")),
+    ]
+    shown = plain(page(Comparison("gpu", True, (), tuple(regions)), []))
+    assert shown.count("can alias") == 1
+    assert "anything from 1.5 to 3e+02 J (whole; as well, with figures of their own: solve)" in shown
+    assert "12 rows lost (whole)" in shown
 
 
 def test_channels_of_one_file_share_its_clock(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

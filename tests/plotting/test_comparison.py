@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from pmtpy.analysis import Trace, compare
+from pmtpy.core.markers import Span
 from pmtpy.plotting import comparison
 
 
@@ -45,3 +46,20 @@ def test_panels_show_the_greatest_rise_and_fall_and_are_framed_in_the_whole(draw
         box = frame.get_bbox()
         assert begin <= box.x0 < box.x1 <= end
         assert low < box.y0 < box.y1 < high
+
+
+def test_letters_of_panels_and_names_of_regions_do_not_overprint(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    t, name = np.arange(0.0, 12.0, 1e-2), "a name that reaches over the flanks, " * 3
+    watts = np.where((t > 5.5) & (t < 8.0), 200.0, 60.0)
+    traces = [Trace("meter", t, watts), Trace("gpu", t, 0.95 * watts)]
+    found = compare(traces, one_clock=True, regions=[Span(1.0, 11.0, name)])
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: figures.append(self))
+    comparison.draw(found, traces, tmp_path / "both.png")
+    figures[0].draw_without_rendering()
+    boxes = {text.get_text(): text.get_window_extent() for text in figures[0].axes[0].texts}
+    assert {"A", "B", name} <= boxes.keys()
+    for letter in "AB":
+        assert not boxes[letter].overlaps(boxes[name])
