@@ -127,6 +127,8 @@ def choose(
         return fit
     named = " and ".join(f"a {name} has {100.0 * part:.0f} %" for name, part in odds[:2])
     reason = f"{named} of the probability, and it takes odds of {NAMED:g} to 1 to name one; use a pseudo-random load"
+    if odds[0][0] not in fitted and odds[0][1] * (1.0 + NAMED) >= NAMED:
+        reason = f"none of these kernels: a {odds[0][0]} one, which is not named, comes nearest by far"
     return replace(fit, family=AMBIGUOUS, reason=reason)
 
 
@@ -311,6 +313,8 @@ def refuted(fit: KernelFit, free: FreeShape, left_w: float) -> KernelFit:
         f"none of these kernels: one of free shape leaves {free.residual_w:.2g} W, the best {best.family} "
         f"{left_w:.2g} W; gain, intercept and lag are those of the free shape"
     )
+    if fit.odds[0][0] not in {shape.family for shape in fit.shapes}:
+        reason += f"; a {fit.odds[0][0]} one comes nearest"
 
     def at(estimate: Estimate, other: Estimate) -> Estimate:
         # The free shape does not know of errors that last, nor of rounding; the fit of the best family does.

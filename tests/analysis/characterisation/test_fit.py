@@ -67,6 +67,8 @@ def test_a_kernel_of_none_of_the_families_is_not_named(family: str, load: str) -
             assert load == "square"
             continue
         assert fit.reason.startswith("none of these kernels")
+        assert f"a {fit.odds[0][0]} one comes nearest" in fit.reason
+        assert fit.odds[0][0] == family
         # What does not depend on the family is told, and right.
         assert fit.best.lag_s.contains(sensor.kernel.mean_age_s + sensor.delay_s)
         assert fit_transfer(updates, meter, fit, drawn.seconds / 2.0).gain.contains(sensor.gain)
