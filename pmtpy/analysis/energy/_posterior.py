@@ -14,6 +14,7 @@ import numpy as np
 
 from pmtpy.analysis.energy._blocks import BandedCovariance
 from pmtpy.analysis.energy._cells import Differences, Sources, bounds_of
+from pmtpy.analysis.uncertainty.channel_times import MISSED_RENEWAL_RATIO
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats, Ints
 
@@ -25,7 +26,6 @@ _ONE_STEP_FACTOR = (
 )
 # Of the highest reading in a period, by which power ramps after a load's start where readings are missing.
 _HIDDEN_SHARE = 0.12
-MISSING = 1.5  # periods between two readings from which one is missing
 _MIN_NOISE_SHARE = (
     1e-4  # of the highest reading: noise; of a reading's variance, in a cell: power that moves less is not seen
 )
@@ -160,7 +160,7 @@ class Readings:
         self._near = _Neighbours.within(bounds[1:-1], response.period_s)
         self._stretch = _Neighbours.within((bounds[1:] + bounds[:-1]) / 2.0, STRETCH * response.period_s)
         gap = apart[np.searchsorted(ends, bounds[1:-1])]
-        self._unseen = gap > MISSING * response.period_s
+        self._unseen = gap > MISSED_RENEWAL_RATIO * response.period_s
         # A walk between two readings strays by q gap / 4 in the middle: power in a gap keeps within what was shown.
         spread = max((float(np.ptp(power)) / 2.0) ** 2, self._noise2, self._hidden * response.period_s)
         self._bounded = np.where(np.isfinite(gap), 4.0 * spread / np.maximum(gap, response.period_s), np.inf)

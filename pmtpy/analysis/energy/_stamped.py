@@ -19,8 +19,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.energy._posterior import MISSING, Rising, Terms
+from pmtpy.analysis.energy._posterior import Rising, Terms
 from pmtpy.analysis.signal.estimate import bend_sd
+from pmtpy.analysis.uncertainty.channel_times import MISSED_RENEWAL_RATIO
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import FORGOTTEN, Response
 from pmtpy.core.rows import Floats
@@ -73,7 +74,7 @@ class StampedLoad:
         normal = np.array([math.sqrt(2.0 / math.pi), math.sqrt(1.0 - 2.0 / math.pi)])  # its size: mean and sd
         early, early_sd = _STAMP_S * normal
         shows = float(np.median(load.off_s - load.on_s)) > _LONG_BLOCK * max(response.period_s, response.span_s)
-        shows = shows and float(np.max(np.diff(t_s))) < MISSING * response.period_s
+        shows = shows and float(np.max(np.diff(t_s))) < MISSED_RENEWAL_RATIO * response.period_s
         slow = np.full(len(_BEHIND_S), 0.0 if shows else _LATE_SHARE / math.sqrt(len(_BEHIND_S)))
         late = math.hypot(_STAMP_S, response.lag_u)
         mean = np.append([0.0, early], np.zeros(5 + len(slow)))
