@@ -108,9 +108,9 @@ def student_95(degrees: float) -> float:
     """
     if degrees <= len(_STUDENT):
         return float(np.exp(np.interp(-1.0 / max(degrees, 1.0), -1.0 / np.arange(1, 1 + len(_STUDENT)), _STUDENT)))
-    z, n = Z95, degrees
+    z, x = Z95, 1.0 / degrees
     g1, g2 = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    return z + g1 / n + g2 / n**2 + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384 / n**3
+    return z + g1 * x + g2 * x**2 + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384 * x**3
 
 
 def robust_sd(values: Floats) -> float:

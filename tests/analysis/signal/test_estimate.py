@@ -21,7 +21,17 @@ from pmtpy.analysis.signal.estimate import (
 
 @pytest.mark.parametrize(
     ("freedom", "quantile"),
-    [(2.5, 3.558), (3, 3.182), (4.6, 2.638), (5, 2.571), (10, 2.228), (30, 2.042), (1e9, 1.960)],
+    [
+        (2.5, 3.558),
+        (3, 3.182),
+        (4.6, 2.638),
+        (5, 2.571),
+        (10, 2.228),
+        (30, 2.042),
+        (1e9, 1.960),
+        (1e250, 1.960),
+        (math.inf, 1.960),
+    ],
 )
 def test_quantiles_of_student_agree_with_the_printed_table(freedom: float, quantile: float) -> None:
     assert student_95(freedom) == pytest.approx(quantile, rel=0.012)
