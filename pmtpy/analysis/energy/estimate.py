@@ -19,6 +19,7 @@ from pmtpy.analysis.energy._posterior import STRETCH, Pace, Posterior, Readings,
 from pmtpy.analysis.energy._stamped import StampedLoad
 from pmtpy.analysis.signal.estimate import Z95, Estimate, mixed, rounding_error
 from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE
+from pmtpy.analysis.uncertainty.in_step import joules_in_step, to_be_said
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
@@ -36,12 +37,6 @@ _IN_PHASE = math.sqrt(6.0 / 2.0) / (2.0 * Z95)
 _FAST_LOAD_SHARE = 0.1
 _MARKED_GAP_PERIODS = 3.0  # periods without an update that mark a result
 _HARDLY_KNOWN_U = 0.02  # standard uncertainty of a stamped load's energy from which it is said that it is hardly known
-_ALIASED_RATIO, _MIN_ALIASED_SHARE = (
-    1.5,
-    0.01,
-)  # how much wider, and how wide, the interval of a load in step is before it is said
-_PHASES = 64  # in which a period is divided to see which of them a kernel prefers
-_REST = 0.2  # of the highest power shown: less than that between the highest and the lowest, no rest was shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,22 +324,12 @@ def _swing(found: Posterior, response: Response, at_s: float) -> float:
 
 
 def _in_step(energy: Energy, power: Floats, response: Response, length_s: float, swings_w: float) -> Energy:
-    """State what the energy may be if the load repeats in step with the sensor.
-
-    Each reading then sees the same phases of it, and may prefer some (:func:`_unseen`); and the load may be ahead
-    of its mean at the two ends by what half a period, or half the window, holds. Powers between the lowest and the
-    highest shown; if no rest was ever shown, between nothing and as much again. ``swings_w``: at the two ends.
-    """
-    mean, lowest, highest = energy.joules / length_s, float(np.min(power)), float(np.max(power))
-    if highest - lowest < _REST * highest:
-        lowest = 0.0
-    highest = max(highest, 2.0 * mean - lowest)
-    least, most = _unseen(response, mean, lowest, highest)
-    # Of a short region the mean itself is in doubt.
-    ends = max(max(response.period_s, response.window_s) * (mean - lowest), response.period_s * swings_w / 2.0)
-    low, high = min(energy.low, least * length_s - ends), max(energy.high, most * length_s + ends)
+    """State what the energy may be if the load repeats in step with the sensor (:func:`joules_in_step`)."""
+    shown = float(np.min(power)), float(np.max(power))
+    least, most = joules_in_step(response, energy.joules, length_s, shown, swings_w)
+    low, high = min(energy.low, least), max(energy.high, most)
     energy = replace(energy, aliased=(low, high))
-    if high - low <= max(_ALIASED_RATIO * (energy.high - energy.low), _MIN_ALIASED_SHARE * abs(energy.joules)):
+    if not to_be_said(low, high, energy.joules, (energy.high - energy.low) / 2.0):
         return energy
     sees = "" if response.coverage >= FULL_COVERAGE else f"the sensor sees {response.coverage:.0%} of the time: "
     why = (
@@ -352,20 +337,3 @@ def _in_step(energy: Energy, power: Floats, response: Response, length_s: float,
         f"the energy then is anything from {max(low, 0.0):.4g} to {high:.4g} J; stamps of the load rule that out"
     )
     return replace(energy, warnings=(*energy.warnings, why))
-
-
-def _unseen(response: Response, shown: float, lowest: float, highest: float) -> tuple[float, float]:
-    """Return the least and the largest mean power that a kernel shows as ``shown`` if each update sees the same.
-
-    The largest is that of a load which is at its highest in those phases of the update period that the kernel sees
-    least, for as long as ``shown`` allows.
-    """
-    if not highest > lowest:
-        return shown, shown
-    tick = response.period_s / _PHASES
-    many = math.ceil((response.window_s + 8.0 * response.tau_s) / tick) + 1
-    seen = np.diff(response.step(np.asarray(np.arange(many + 1) * tick, np.float64)))
-    folded = np.sort(np.bincount(np.arange(many) % _PHASES, seen, _PHASES))
-    on, phases = (shown - lowest) / (highest - lowest), np.linspace(0.0, 1.0, _PHASES + 1)
-    ends = [float(np.interp(on, np.append(0.0, np.cumsum(f)), phases)) for f in (folded[::-1], folded)]
-    return lowest + ends[0] * (highest - lowest), lowest + ends[1] * (highest - lowest)

@@ -19,9 +19,11 @@ from pmtpy.analysis.signal.estimate import Z95, student_95
 from pmtpy.analysis.signal.updates import POLLED
 from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, WIDE_WINDOW_RATIO, seen_share, span_s
 from pmtpy.analysis.uncertainty.components import SHARED
+from pmtpy.analysis.uncertainty.in_step import joules_in_step, to_be_said
 from pmtpy.analysis.uncertainty.interval import Edge, IntervalStatistics
 from pmtpy.core.channel import Channel, EnergyMethod
 from pmtpy.core.presentation import duration, not_covered
+from pmtpy.core.response import Response
 
 _RECTANGULAR = math.sqrt(12.0)  # width of a rectangular distribution over its standard deviation (JCGM 100, 4.3.7)
 _BOUND = math.sqrt(3.0)  # the same for a half-width
@@ -222,7 +224,7 @@ class _Judge:
         """Where all readings of a power are zero: what it may have been all the same, less than one step; else 0."""
         seen = self.seen
         known = seen.uncovered_s < seen.seconds and seen.rows > 0
-        if not self.power or not known or seen.joules or seen.peak_watts or seen.peak_to_peak_watts:
+        if not self.power or not known or seen.joules or seen.peak_watts or (seen.unseen_s and seen.range_watts[1]):
             return 0.0
         return self.step if self.channel.resolution is not None else max(self.step, _COARSEST_W)
 
@@ -293,7 +295,7 @@ class _Judge:
         near = rms * math.sqrt(ahead * (sample + ahead) / 2.0)
         walked = rms * math.sqrt(ahead**3 / (3.0 * sample)) if sample > 0.0 else 0.0
         most = (
-            self.seen.peak_to_peak_watts * min(ahead, self.seen.seconds) / _BOUND
+            (self.seen.range_watts[1] - self.seen.range_watts[0]) * min(ahead, self.seen.seconds) / _BOUND
         )  # it stays between those that were seen
         between = late.peak_to_peak_watts * min(ahead, self.seen.seconds) / _BOUND if late is not None else 0.0
         return max(near, min(walked, most), between)
@@ -401,15 +403,36 @@ class _Judge:
             )
         if seen.lost:
             out.append(f"{name}: {seen.lost} rows were lost inside the region")
-        if self.covers < FULL_COVERAGE:
-            part = f"sees {self.covers:.0%} of the time" if self.covers else "covers an unknown part of the time"
-            renewed = f", or that of what they show, {duration(self.refresh_s)}," if self._polled_seldom() else ","
-            out.append(
-                f"{name}: this sensor {part}; a load with a period near that of its readings, "
-                f"{duration(self.sample_s)}{renewed} can alias unnoticed, so measure longer, or vary the start over "
-                "several runs"
+        return out + self._in_step(UncertaintyBudget.of(list(components.items())).uncertainty_joules)
+
+    def _in_step(self, uncertainty_joules: float) -> list[str]:
+        """Say what the energy may be if the load repeats in step with the readings, where that says more."""
+        name, seen, span = self.channel.name, self.seen, span_s(self.channel)
+        part_time = self.covers < FULL_COVERAGE
+        if not self.power or not self.sample_s or (self.mean and not part_time and not self.window_s):
+            return []
+        sees = f"this sensor sees {self.covers:.0%} of the time; " if part_time else ""
+        far = ""
+        if span is None and part_time:
+            sees = "this sensor covers an unknown part of the time; "
+        elif seen.seconds > seen.uncovered_s:
+            like = Response(self.sample_s, self.sample_s if span is None else span)
+            swings = seen.start.peak_to_peak_watts + seen.end.peak_to_peak_watts
+            low, high = joules_in_step(
+                like, seen.joules, seen.seconds - seen.uncovered_s, seen.range_watts, max(0.0, swings)
             )
-        return out
+            half = Z95 * uncertainty_joules
+            low, high = min(low, seen.joules - half), max(high, seen.joules + half)
+            if to_be_said(low, high, seen.joules, half):
+                far = f" (the energy then is anything from {max(low, 0.0):.4g} to {high:.4g} J)"
+        if not part_time and not far:
+            return []
+        renewed = f", or that of what they show, {duration(self.refresh_s)}," if self._polled_seldom() else ""
+        why = (
+            f"{name}: {sees}a load with a period near that of its readings, {duration(self.sample_s)}{renewed} or a "
+            f"whole fraction of it can alias unnoticed{far}; measure longer, or vary the start over several runs"
+        )
+        return [why]
 
     def _polled_seldom(self) -> bool:
         """Whether a register is renewed more often than it is read."""

@@ -55,6 +55,7 @@ class IntervalStatistics(NamedTuple):
     late_joules: float = 0.0  # by how much the energy would be higher with the readings counted from when they happened
     extrapolated_s: float = 0.0  # for how long the power of the newest row was taken to go on, up to the end
     peak_watts: float = 0.0  # largest power seen in or next to the interval
+    range_watts: tuple[float, float] = (0.0, 0.0)  # lowest and highest power seen in and around it
     # what the samples that touch the interval hold in all; infinite where they are not all known
     most_joules: float = math.inf
     uncovered_s: float = 0.0  # seconds for which no energy is known; they are not in ``joules``
@@ -62,7 +63,6 @@ class IntervalStatistics(NamedTuple):
     # by how much the energy changes when all rows are shifted by what their times may be off, and by what may be
     # missing between them
     clock_joules: float = 0.0
-    peak_to_peak_watts: float = 0.0  # largest less smallest power seen in and around the interval
     # the same from what the newest row shows, which is further back than the row, by the lag
     unseen_s: float = 0.0
     looked: float = math.inf  # readings in and around the interval that tell how the power moves

@@ -189,7 +189,7 @@ class _Together:
         dropped = missing_joules(self.t, self.p, self.sample_s, length) if self.power else nothing
         times = {"refresh_s": self.refresh, "sample_s": self.sample_s, "length": length}
         skipped = skipped_joules(self.t, self.p, rms, held=self.held, **times) if self.power else nothing
-        ranges: list[float] = (self.p.max(axis=1) - self.p.min(axis=1)).tolist() if unseen else nothing
+        lowest, highest = self.p.min(axis=1).tolist(), self.p.max(axis=1).tolist()
         return [
             IntervalStatistics(
                 length,
@@ -205,11 +205,11 @@ class _Together:
                 late_joules=late[i],
                 extrapolated_s=ahead,
                 peak_watts=peaks[i],
+                range_watts=(lowest[i], highest[i]),
                 most_joules=most[i],
                 uncovered_s=interval.uncovered_s[column],
                 lost=interval.lost,
                 clock_joules=clock[i],
-                peak_to_peak_watts=ranges[i],
                 unseen_s=unseen,
                 looked=looked,
                 late=of_late[i],

@@ -30,7 +30,7 @@ def part(channel: Channel, statistics: IntervalStatistics, name: str) -> float:
 
 
 def test_a_steady_load_on_a_perfect_sensor_is_certain() -> None:
-    judged = uncertainty_budget(POWER, QUIET)
+    judged = uncertainty_budget(POWER, QUIET._replace(seconds=1000.0, joules=1e5))
     assert (judged.uncertainty_joules, judged.components, judged.warnings) == (0.0, (), ())
 
 
@@ -259,7 +259,7 @@ def test_the_end_that_no_row_has_reached_is_as_uncertain_as_the_power_moves() ->
 def test_far_beyond_the_rows_the_power_walks() -> None:
     mean = replace(POWER, method=EnergyMethod.MEAN)
     near = QUIET._replace(
-        seconds=2.0, joules=200.0, extrapolated_s=0.25, rms_step_watts=1.5, sample_s=1e-3, peak_to_peak_watts=150.0
+        seconds=2.0, joules=200.0, extrapolated_s=0.25, rms_step_watts=1.5, sample_s=1e-3, range_watts=(0.0, 150.0)
     )
     # A walk by steps of r: the integral over a has the variance r^2 a^3 / (3 D).
     assert part(mean.timed(refresh_s=1e-3), near, "ahead") == pytest.approx(1.5 * math.sqrt(0.25**3 / 3e-3))
@@ -295,7 +295,8 @@ def test_a_region_whose_edges_outweigh_it_says_so() -> None:
     sharp = Edge(50.0, 300.0, 0.1)
     judged = uncertainty_budget(POWER, QUIET._replace(seconds=0.3, joules=60.0, rows=3, start=sharp, end=sharp))
     assert "between its readings leaves" in judged.warnings[0]  # though it is longer than a reading
-    assert not uncertainty_budget(POWER, QUIET._replace(start=sharp, end=sharp)).warnings
+    lasting = QUIET._replace(seconds=1000.0, joules=1e5, start=sharp, end=sharp)
+    assert not uncertainty_budget(POWER, lasting).warnings
 
 
 def test_what_is_not_covered_is_missing_and_said() -> None:

@@ -1,0 +1,65 @@
+"""Loads that repeat in step with a sensor: its readings stand still, and the energy is what is said beside it."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from pmtpy.analysis.uncertainty.budget import uncertainty_budget
+from pmtpy.analysis.uncertainty.in_step import joules_in_step
+from pmtpy.analysis.uncertainty.interval import IntervalStatistics
+from pmtpy.core.channel import Channel, Quantity
+from pmtpy.core.response import Response
+
+WATTS = 100.0
+
+
+def true_joules(period_s: float, duty: float, begin_s: float, end_s: float) -> float:
+    """Energy of a square wave of a mean of 100 W that rests at nothing."""
+
+    def until(t: float) -> float:
+        whole, part = divmod(t / period_s, 1.0)
+        return WATTS * period_s * (whole + min(part / duty, 1.0))
+
+    return until(end_s) - until(begin_s)
+
+
+@pytest.mark.parametrize("periods", [1, 2, 3, 7])
+@pytest.mark.parametrize("duty", [0.2, 0.5, 0.9])
+def test_a_window_of_whole_periods_shows_the_mean_and_the_interval_in_step_holds_the_energy(
+    periods: int, duty: float
+) -> None:
+    window_s, rng, worst = 0.035, np.random.default_rng(periods), 0.0
+    for _ in range(200):
+        begin_s, seconds = rng.uniform(0.0, 1.0), rng.uniform(0.1, 1.0)
+        shown = WATTS * seconds  # all readings are the mean
+        low, high = joules_in_step(Response(window_s, window_s), shown, seconds, (WATTS, WATTS), 0.0)
+        true = true_joules(window_s / periods, duty, begin_s, begin_s + seconds)
+        assert low <= true <= high
+        worst = max(worst, abs(true - shown) / (high - shown))
+    assert worst > 0.8 * (1.0 - duty) / periods  # and no wider than loads in step are off
+
+
+def test_readings_that_stand_still_tell_nothing_of_a_load_in_step_and_this_is_said() -> None:
+    meter = Channel("power1", Quantity.POWER, resolution=0.0, refresh_s=0.035, window_s=0.035)
+    still = IntervalStatistics(1.0, WATTS, 28, range_watts=(WATTS, WATTS))
+    (why,) = uncertainty_budget(meter, still).warnings
+    assert "can alias unnoticed" in why
+    low, high = map(float, re.findall(r"anything from (\S+) to (\S+) J", why)[0])
+    assert (low, high) == (96.5, 103.5)
+    assert not uncertainty_budget(meter, still._replace(seconds=10.0, joules=10.0 * WATTS)).warnings  # 0.35 %
+    wide = meter.with_uncertainty(gain_u=0.05, offset_u=0.0, noise=0.0, resolution=0.0)
+    assert not uncertainty_budget(wide, still).warnings  # its interval holds that
+
+
+def test_of_a_part_time_sensor_the_interval_in_step_is_that_of_what_it_does_not_see() -> None:
+    card = Channel("gpu", Quantity.POWER, resolution=0.0, refresh_s=0.1, window_s=0.025)
+    seen = IntervalStatistics(10.0, 10.0 * WATTS, 100, range_watts=(0.0, 2.0 * WATTS))
+    (why,) = uncertainty_budget(card, seen).warnings
+    assert "sees 25% of the time" in why
+    low, high = map(float, re.findall(r"anything from (\S+) to (\S+) J", why)[0])
+    # On for half of what is seen: from an eighth to seven eighths of the time, and a period at the ends.
+    assert low == pytest.approx(10.0 * 2.0 * WATTS / 8.0 - 0.1 * WATTS, rel=0.01)
+    assert high == pytest.approx(10.0 * 2.0 * WATTS * 7.0 / 8.0 + 0.1 * WATTS, rel=0.01)
