@@ -14,6 +14,7 @@ from pmtpy.cli.page import Table, notes
 from pmtpy.cli.terminal import show
 from pmtpy.cli.values import add_json
 from pmtpy.core.calibration.profile import Profile, parse_profile
+from pmtpy.core.clock import duration_of
 from pmtpy.errors import CalibrationError, TargetError
 from pmtpy.lab.correct_recording import CorrectedEnergy, correct_recording
 from pmtpy.lab.recorded import read_file, read_stamps
@@ -28,13 +29,20 @@ def add_parser(what: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "intervals: of each marked region, of each block of the load, or between two times.",
         epilog="examples:\n  pmtpy calibrate energy run.csv --profile nvml0.json\n"
         "  pmtpy calibrate energy gpudata.csv --profile gpu.json --load timestamps.csv --json\n"
-        "  pmtpy calibrate energy run.csv --profile nvml0.json --between 2.0,5.5",
+        "  pmtpy calibrate energy run.csv --profile nvml0.json --between 2.0,5.5\n"
+        "  pmtpy calibrate energy run.csv --profile nvml0.json --load-period 2s..",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     energy.add_argument("recording", metavar="FILE", help="any recording that pmtpy reads")
     energy.add_argument("--profile", required=True, metavar="PROFILE.json")
     energy.add_argument("--channel", metavar="NAME", help="which power of the recording; default: the profile's")
     energy.add_argument("--load", metavar="FILE", help="when the load was on; sharpens the result")
+    energy.add_argument(
+        "--load-period",
+        metavar="FROM..TO",
+        help="between which times a load without stamps is known to repeat, such as 30ms..40ms, 2s.., ..50ms or 33ms: "
+        "the worst case of a load in step with the sensor is then that of such a one",
+    )
     energy.add_argument("--between", metavar="FROM,TO", help="seconds since the first row")
     energy.add_argument("--skip-broken", action="store_true", help="leave out lines that cannot be read")
     add_json(energy)
@@ -55,13 +63,33 @@ def pair_of_numbers(text: str) -> tuple[float, float]:
     return low, high
 
 
+def period_range(text: str) -> tuple[float, float]:
+    """Read ``FROM..TO`` in seconds; either end may be left out, and one duration alone is both.
+
+    Raises TargetError: the text is nothing of the kind.
+    """
+    first, dots, last = text.partition("..")
+    if not (first or last):
+        msg = f"{text!r}: say between which times the load repeats, for example 30ms..40ms, 2s.. or 33ms"
+        raise TargetError(msg)
+    low = duration_of(first) if first else 0.0
+    high = duration_of(last) if last else math.inf if dots else low
+    if low > high:
+        msg = f"{text!r}: the longer period comes last"
+        raise TargetError(msg)
+    return low, high
+
+
 def run(args: argparse.Namespace) -> int:
     """Correct a recording, print an energy for each interval."""
     profile = parse_profile(_text_of(Path(args.profile)), args.profile)
     between = pair_of_numbers(args.between) if args.between else None
     table = read_file(args.recording, skip_broken=args.skip_broken, report=say)
     load = read_stamps(args.load, skip_broken=args.skip_broken, report=say) if args.load else None
-    found = correct_recording(table, profile, channel=args.channel, load=load, between=between, report=say)
+    periods = period_range(args.load_period) if args.load_period else None
+    found = correct_recording(
+        table, profile, channel=args.channel, load=load, between=between, load_period_s=periods, report=say
+    )
     _print(args, profile, found)
     return 0
 
@@ -75,6 +103,7 @@ def _print(args: argparse.Namespace, profile: Profile, found: Sequence[Corrected
                 "joules": each.energy.joules,
                 "low": each.energy.low,
                 "high": each.energy.high,
+                "aliased": each.energy.aliased,
                 "uncertainty_joules": each.energy.uncertainty_joules,
                 "method": each.energy.method,
                 "warnings": each.energy.warnings,

@@ -49,6 +49,7 @@ def correct_recording(
     channel: str | None = None,
     load: LoadIntervals | None = None,
     between: tuple[float, float] | None = None,
+    load_period_s: tuple[float, float] | None = None,
     report: Callable[[str], None] = _log.warning,
 ) -> list[CorrectedEnergy]:
     """Correct the energies of a recording: of each marked region or block of the load, or between two times.
@@ -65,6 +66,8 @@ def correct_recording(
         When the load was on; sharpens the result.
     between : pair of float, optional
         Seconds since the first row.
+    load_period_s : pair of float, optional
+        Between which the period of a load that repeats is known to be; it narrows the worst case, ``Energy.aliased``.
     report : callable
         Is told what a user has to know.
 
@@ -102,7 +105,15 @@ def correct_recording(
         intervals = _intervals(blocks, (first, last), max(_lead(r) for _, r in responses), report)
     found = []
     for start, end in intervals:
-        energy = likely_energy(updates.t_s + shift, updates.watts, responses, start_s=start, end_s=end, load=load)
+        energy = likely_energy(
+            updates.t_s + shift,
+            updates.watts,
+            responses,
+            start_s=start,
+            end_s=end,
+            load=load,
+            load_period_s=load_period_s,
+        )
         found.append(CorrectedEnergy(start - first, end - start, energy))
     beyond = profile.outside(updates.watts)
     if beyond:

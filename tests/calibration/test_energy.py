@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +12,14 @@ import pytest
 
 import pmtpy as pmt
 from pmtpy.cli import main
+from pmtpy.cli.calibrate_energy import period_range
 from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.profile import Profile, parse_profile
 from pmtpy.core.channel import Identity
 from pmtpy.core.response import Number, Response
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.emulators.load import Table
+from pmtpy.errors import TargetError
 from pmtpy.lab.correct_recording import correct_recording
 from pmtpy.lab.recorded import read_stamps
 
@@ -48,6 +51,30 @@ def energies(at: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[
     assert main(["calibrate", "energy", log, "--profile", profile, "--json", *words]) == 0
     found: list[dict[str, float]] = json.loads(capsys.readouterr().out)["energies"]
     return found
+
+
+def test_a_load_that_is_known_to_be_slow_narrows_the_worst_case(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile = json.loads((recorded / "profile.json").read_text())
+    part_time = Response.stated("boxcar", refresh_s=Number(0.1), window_s=Number(0.025, 1e-3), delay_s=Number(0.0))
+    made = replace(parse_profile(json.dumps(profile), "profile.json"), response=part_time)
+    (recorded / "profile.json").write_text(made.to_json())
+    between = ("--between", "1.0,18.0")
+    (unknown,), (slow,) = (energies(recorded, capsys, *between, *told) for told in ([], ["--load-period", "2s.."]))
+    assert slow["joules"] == unknown["joules"]
+    width = [each["aliased"][1] - each["aliased"][0] for each in (unknown, slow)]  # type: ignore[index]
+    assert width[1] < 0.2 * width[0]
+    assert (
+        main(["calibrate", "energy", "x.csv", "--profile", str(recorded / "profile.json"), "--load-period", ".."]) == 2
+    )
+
+
+def test_a_range_of_periods_is_read() -> None:
+    read = [period_range(text) for text in ("30ms..40ms", "2s..", "..50ms", "33ms")]
+    assert read == [(0.03, 0.04), (2.0, math.inf), (0.0, 0.05), (0.033, 0.033)]
+    with pytest.raises(TargetError, match="longer"):
+        period_range("2s..1s")
 
 
 def test_each_block_of_the_load_is_corrected(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:

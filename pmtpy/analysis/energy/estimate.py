@@ -96,6 +96,7 @@ def region_energy(
     end_s: float,
     load: LoadIntervals | None = None,
     ahead_s: float = 0.0,
+    load_period_s: tuple[float, float] | None = None,
 ) -> Energy:
     """Energy of an interval with everything corrected that the response allows, and its interval.
 
@@ -110,6 +111,9 @@ def region_energy(
         When the load was on, also before and after the interval.
     ahead_s : float
         By how much the updates may fall short of the end, so that the power goes on as it did, less and less surely.
+    load_period_s : (float, float), optional
+        Between which the period of a load that repeats is known to be; None: any, and the worst case is that of a load
+        in step with the readings.
 
     Raises
     ------
@@ -141,7 +145,7 @@ def region_energy(
     found = _alone(Readings(t, seen, response, region), t, region)
     swings_w = sum(_swing(found, response, at) for at in region)
     energy = _stated(found, response, region, "reconstruction", notes, rounded_w=rounded)
-    return _in_step(energy, power, response, end_s - start_s, swings_w)
+    return _in_step(energy, power, response, length_s=end_s - start_s, swings_w=swings_w, load_period_s=load_period_s)
 
 
 def likely_energy(
@@ -153,13 +157,15 @@ def likely_energy(
     end_s: float,
     load: LoadIntervals | None = None,
     ahead_s: float = 0.0,
+    load_period_s: tuple[float, float] | None = None,
 ) -> Energy:
     """Energy of an interval by each response that a sensor may have, with the share of belief in it.
 
     The mean of all, and what they differ by as a part of the uncertainty; all else is as :func:`region_energy` says.
     """
+    about = {"start_s": start_s, "end_s": end_s, "ahead_s": ahead_s}
     found = [
-        region_energy(t_s, watts, response, start_s=start_s, end_s=end_s, load=load, ahead_s=ahead_s)
+        region_energy(t_s, watts, response, **about, load=load, load_period_s=load_period_s)
         for _, response in responses
     ]
     if len(found) == 1:
@@ -323,10 +329,18 @@ def _swing(found: Posterior, response: Response, at_s: float) -> float:
     return float(np.ptp(found.watts[near])) + abs(rise)
 
 
-def _in_step(energy: Energy, power: Floats, response: Response, length_s: float, swings_w: float) -> Energy:
+def _in_step(
+    energy: Energy,
+    power: Floats,
+    response: Response,
+    *,
+    length_s: float,
+    swings_w: float,
+    load_period_s: tuple[float, float] | None,
+) -> Energy:
     """State what the energy may be if the load repeats in step with the sensor (:func:`joules_in_step`)."""
     shown = float(np.min(power)), float(np.max(power))
-    least, most = joules_in_step(response, energy.joules, length_s, shown, swings_w)
+    least, most = joules_in_step(response, energy.joules, length_s, shown, swings_w, load_period_s=load_period_s)
     low, high = min(energy.low, least), max(energy.high, most)
     energy = replace(energy, aliased=(low, high))
     if not to_be_said(low, high, energy.joules, (energy.high - energy.low) / 2.0):
@@ -335,5 +349,6 @@ def _in_step(energy: Energy, power: Floats, response: Response, length_s: float,
     why = (
         f"{sees}a load that repeats nearly in step with its updates, every {response.period_s:.3g} s, can alias: "
         f"the energy then is anything from {max(low, 0.0):.4g} to {high:.4g} J; stamps of the load rule that out"
+        f"{'' if load_period_s else ', or its period where you know it'}"
     )
     return replace(energy, warnings=(*energy.warnings, why))

@@ -1,7 +1,10 @@
 """Where an energy lies if the load repeats in step with its sensor, of which no reading tells. Pure.
 
 A hypothesis, and one model of it for all: a sensor that is judged by what its maker states, and one whose kernel a
-profile knows (docs/corrections.md, "Aliasing is a hypothesis").
+profile knows (docs/corrections.md, "Aliasing is a hypothesis"). A load of the period ``a T/b`` (``T``: that of the
+readings, ``a/b`` in lowest terms) is shown in ``a`` phases, ``T/b`` apart, again and again. What it does between two of
+them shows in no reading: all of it where there is but one, and how early it begins and how late it ends where there are
+more.
 """
 
 from __future__ import annotations
@@ -11,15 +14,23 @@ import math
 import numpy as np
 
 from pmtpy.core.response import Response
+from pmtpy.core.rows import Floats
 
 _PHASES = 64  # in which a period is divided to see which of them a kernel prefers
+_MAX_FOLDS = 8  # load periods in one of the readings; more are told apart by no kernel that sees an eighth of it
 _REST = 0.2  # of the highest power shown: less than that between the highest and the lowest, no rest was shown
 # How much wider than the interval, and how wide, as a share of the energy, such an interval is before it is said.
 _MIN_RATIO, _MIN_SHARE = 1.5, 0.01
 
 
 def joules_in_step(
-    response: Response, joules: float, length_s: float, shown: tuple[float, float], swings_w: float
+    response: Response,
+    joules: float,
+    length_s: float,
+    shown: tuple[float, float],
+    swings_w: float,
+    *,
+    load_period_s: tuple[float, float] | None = None,
 ) -> tuple[float, float]:
     """Return between what the energy lies if the load repeats in step with the sensor.
 
@@ -35,13 +46,18 @@ def joules_in_step(
         Lowest and highest power shown in and around it.
     swings_w : float
         What the power moves by at the two ends, together: of a short interval the mean itself is in doubt.
+    load_period_s : (float, float), optional
+        Between which the load's period is known to be; None: it may be that of the readings.
     """
     (lowest, highest), mean = shown, joules / length_s
     if highest - lowest < _REST * highest:
         lowest = 0.0
     highest = max(highest, 2.0 * mean - lowest)
-    least, most = _unseen(response, mean, lowest, highest)
-    ends = max(max(response.period_s, response.window_s) * (mean - lowest), response.period_s * swings_w / 2.0)
+    least, most = _unseen(response, (mean, lowest, highest), length_s, load_period_s)
+    shortest, longest = load_period_s or (0.0, math.inf)
+    # A window shows the course of a load whose period is longer; nothing of one that is as long.
+    blurred = max(response.period_s, response.window_s if shortest < 2.0 * response.window_s else 0.0)
+    ends = max(min(blurred, longest) * (mean - lowest), min(response.period_s, longest) * swings_w / 2.0)
     return least * length_s - ends, most * length_s + ends
 
 
@@ -50,18 +66,48 @@ def to_be_said(low: float, high: float, joules: float, half_width: float) -> boo
     return high - low > max(2.0 * _MIN_RATIO * half_width, _MIN_SHARE * abs(joules))
 
 
-def _unseen(response: Response, shown: float, lowest: float, highest: float) -> tuple[float, float]:
-    """Return the least and the largest mean power that a kernel shows as ``shown`` if each update sees the same.
+def _unseen(
+    response: Response, watts: tuple[float, float, float], length_s: float, load_period_s: tuple[float, float] | None
+) -> tuple[float, float]:
+    """Return the least and the largest mean power of a load in step whose readings show what they do.
 
-    The largest is that of a load which is at its highest in those phases of the update period that the kernel sees
-    least, for as long as ``shown`` allows.
+    ``watts``: the mean that is shown, and between which powers the load may be.
     """
+    shown, lowest, highest = watts
     if not highest > lowest:
         return shown, shown
-    tick = response.period_s / _PHASES
+    on = (shown - lowest) / (highest - lowest)
+    least = most = 0.0
+    for a, b, part in _alike(response.period_s, length_s, load_period_s):
+        below, above = _hidden(response, response.period_s / b, np.linspace(0.0, 1.0, _PHASES + 1) if a > 1 else on)
+        least, most = max(least, part * below / a), max(most, part * above / a)
+    swing = highest - lowest
+    return max(lowest, shown - swing * least), min(highest, shown + swing * most)
+
+
+def _alike(period_s: float, length_s: float, load_period_s: tuple[float, float] | None) -> list[tuple[int, int, float]]:
+    """Return ``a``, ``b``, and what share of a hidden power a load of the nearest known period hides on the mean.
+
+    One that slides by a whole step between two phases hides none, and less and less from there.
+    """
+    if load_period_s is None:
+        return [(1, 1, 1.0)]
+    low, high = load_period_s
+    found = []
+    for b in range(1, _MAX_FOLDS + 1):
+        step = period_s / b
+        first = max(1, math.ceil(low / step))
+        for a in {max(1, first - 1), first}:
+            off = max(low - a * step, a * step - high, 0.0) / (a * step) * length_s
+            found.append((a, b, min(1.0, step / off) if off > 0.0 else 1.0))
+    return found
+
+
+def _hidden(response: Response, step_s: float, on: Floats | float) -> tuple[float, float]:
+    """Return by how much a share of the time may be less, and more, than a kernel shows that sees one phase of it."""
+    tick = step_s / _PHASES
     many = math.ceil((response.window_s + 8.0 * response.tau_s) / tick) + 1
     seen = np.diff(response.step(np.asarray(np.arange(many + 1) * tick, np.float64)))
-    folded = np.sort(np.bincount(np.arange(many) % _PHASES, seen, _PHASES))
-    on, phases = (shown - lowest) / (highest - lowest), np.linspace(0.0, 1.0, _PHASES + 1)
-    ends = [float(np.interp(on, np.append(0.0, np.cumsum(f)), phases)) for f in (folded[::-1], folded)]
-    return lowest + ends[0] * (highest - lowest), lowest + ends[1] * (highest - lowest)
+    folded, phases = np.sort(np.bincount(np.arange(many) % _PHASES, seen, _PHASES)), np.linspace(0.0, 1.0, _PHASES + 1)
+    least, most = (np.interp(on, np.append(0.0, np.cumsum(f)), phases) for f in (folded[::-1], folded))
+    return float(np.max(on - least)), float(np.max(most - on))

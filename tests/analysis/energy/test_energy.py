@@ -682,6 +682,35 @@ def test_a_region_that_begins_and_ends_with_the_work_of_a_fast_load_is_in_the_in
     assert np.mean(held) >= 0.9  # 0.77 and 0.68 by the swing that readings show alone
 
 
+@pytest.mark.parametrize(
+    ("response", "narrower"),
+    [(Response(0.1, 0.025, noise_w=0.3), 0.6), (Response(0.1, 1.0, noise_w=0.1), 0.8), (Response(0.1, 0.0, 0.25), 0.9)],
+    ids=["part-time", "mean of 1 s", "one-pole"],
+)
+def test_the_worst_case_of_a_load_of_known_period_holds_and_is_narrower(response: Response, narrower: float) -> None:
+    held, width = [], []
+    for seed in range(24):  # at and near multiples of the readings' period, and of half of it
+        rng = np.random.default_rng(seed)
+        period = 0.1 * float(rng.choice([1.5, 2.5, 3.0, 4.0, 7.0])) * (1.0 + float(rng.choice([0.0, 0.003, 0.02])))
+        on = np.append(1.0, np.arange(5.0 + rng.uniform(0.0, period), 15.0, period))
+        off = np.append(4.0, on[1:] + rng.uniform(0.3, 0.7) * period)  # both levels were shown before
+        edges = np.append(0.0, np.stack([on, off], axis=1).ravel())
+        load = Table(edges, np.append(60.0, np.tile([230.0, 60.0], len(on))))
+        model = SensorModel(
+            0.1, float(rng.uniform(0.0, 0.1)), 0.0, response.window_s, response.tau_s, noise_w=0.1, seed=seed
+        )
+        t, watts = shown(model, load, 2.0, 14.5)
+        start, end = float(on[np.searchsorted(on, 7.0)]), float(rng.uniform(8.0, 12.0))
+        any_period, known = (
+            region_energy(t, watts, response, start_s=start, end_s=end, load_period_s=told)
+            for told in (None, (0.99 * period, 1.01 * period))
+        )
+        held.append(known.aliased[0] <= between(load, start, end) <= known.aliased[1])
+        width.append(np.diff(known.aliased)[0] / np.diff(any_period.aliased)[0])
+    assert np.mean(held) >= 0.95
+    assert np.median(width) < narrower
+
+
 def test_stamps_that_scatter_are_not_taken_for_phases_of_a_load_in_step() -> None:
     # Two blocks in each period of the readings, on 3 ms of 10: each reading shows the same share, and not the rise.
     for seed in range(3):
