@@ -23,6 +23,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _log = logging.getLogger("pmtpy")
+_MANY = 100_000  # calls, some 250 MB
 
 
 class Measured:
@@ -40,6 +41,9 @@ class Measured:
     def done(self, finished: Region) -> None:
         """Keep the region of a call that has ended, and log what it cost."""
         self.measurements.append(finished)
+        if self._keep is None and len(self.measurements) == _MANY:
+            why = "%s has %d measurements, which hold some 250 MB: measure(..., keep=N) keeps the last N"
+            _log.warning(why, self.name, _MANY)
         if self._keep is not None and len(self.measurements) > self._keep:
             del self.measurements[: -self._keep or None]
         if _log.isEnabledFor(logging.INFO):
@@ -99,7 +103,8 @@ def measure(*targets: str | Sensor, keep: int | None = None) -> Callable[[Callab
     *targets : str or Sensor
         As for :func:`pmtpy.region`.
     keep : int, optional
-        How many of the last calls are kept; None: all of them.
+        How many of the last calls are kept; None: all of them, at 2 to 3 kB for each, and some 10 kB if it is asked
+        how far to trust them. From a hundred thousand on that is said (logger ``pmtpy``, level WARNING).
     """
     if not targets or callable(targets[0]):  # a bare @measure would put a decorator in the function's place
         msg = "measure() needs at least one sensor, for example @measure('rapl')"

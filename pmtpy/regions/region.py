@@ -176,7 +176,7 @@ class Region(Mapping[str, Measurement]):
             return error
         # By hand stamped work is known better than as one stretch.
         if worked is not None and self._stamps is None:
-            self.load().add(*worked)
+            self._load().add(*worked)
         return None
 
     def _end_load(self, until_ns: Mapping[str, int]) -> None:
@@ -351,7 +351,14 @@ class Region(Mapping[str, Measurement]):
         ------
         TargetError
             The region is not open.
+        SensorClosedError
+            Its sensors were closed, or belong to the parent of this process.
         """
+        for made in self._made.values():
+            made.check()
+        return self._load()
+
+    def _load(self) -> LoadStamps:
         if self._open is None or self._ends is not None:
             msg = f"load() belongs inside the region {self.label!r}, which is not open: with region: with region.load()"
             raise TargetError(msg)

@@ -370,6 +370,7 @@ class Acquisition:
     def disown(self, why: str) -> None:
         """Leave the device to the parent, in a child process; the lock may be held by a thread that is not here."""
         self.intake.unusable, self.intake.lock = why, threading.RLock()
+        self.loads.disown(why)
 
     def drop(self) -> None:
         """Release the device of a sensor that nobody holds any more: by the poller, or at once where none reads it.

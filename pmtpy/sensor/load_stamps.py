@@ -17,6 +17,7 @@ import numpy as np
 from pmtpy.core.clock import Clock
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Ints
+from pmtpy.errors import SensorClosedError
 
 _MOST_STAMPS = 1 << 21  # kept, 16 MB: a loop may make millions
 _MOST_AROUND = 8192  # looked at for one interval, unless it has more itself: they tell the levels well enough
@@ -28,16 +29,19 @@ class LoadStamps:
     Stretches may nest, and overlap in several threads or coroutines: the load is on while any of them is.
     """
 
-    __slots__ = ("_clock", "_depth", "_edges_ns", "_lock", "_whole_ns")
+    __slots__ = ("_clock", "_depth", "_edges_ns", "_lock", "_unusable", "_whole_ns")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._unusable = ""
         self._lock = threading.Lock()
         self._depth = 0
         self._edges_ns = array("q")  # on, off, on, ...
         self._whole_ns: int | None = None  # since when nothing is forgotten, where something was
 
     def __enter__(self) -> None:
+        if self._unusable:
+            raise SensorClosedError(self._unusable)
         with self._lock:
             self._depth += 1
             if self._depth == 1:
@@ -53,6 +57,10 @@ class LoadStamps:
             self._depth -= 1
             if self._depth == 0:
                 self._edges_ns.append(now_ns)
+
+    def disown(self, why: str) -> None:
+        """Take no stamps in a child process, where nobody would look at them; a thread that is not here may lock it."""
+        self._unusable, self._lock = why, threading.Lock()
 
     def add(self, on_ns: int, off_ns: int) -> None:
         """Add a stretch that ended, by the same clock; what lies before the end of the last one is in it already."""
@@ -115,6 +123,12 @@ class LoadHistory:
                 del self._known_ns[: bisect_left(self._known_ns, self._whole_ns) // 2 * 2]
             _join(self._on_ns, on_ns)
             _join(self._known_ns, known_ns)
+
+    def disown(self, why: str) -> None:
+        """Leave all stamps to the parent, in a child process."""
+        self._lock = threading.Lock()
+        for stamps in list(self._open):
+            stamps.disown(why)
 
     def take(self, on_ns: list[int], known_ns: list[int]) -> None:
         """Keep stretches in which the device worked, of which something else kept account for some others; in order."""

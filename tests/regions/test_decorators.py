@@ -11,6 +11,7 @@ import pytest
 
 import pmtpy as pmt
 from pmtpy.errors import TargetError
+from pmtpy.regions import decorators
 from tests.support.worlds import counter_sensor
 
 
@@ -250,6 +251,23 @@ def test_as_many_measurements_are_kept_as_asked_for() -> None:
         for seconds in (1.0, 2.0, 3.0):
             work(seconds)
         assert [m["test"].joules for m in work.measurements] == pytest.approx([20, 30], abs=1e-5)
+
+
+def test_very_many_measurements_are_kept_and_what_they_hold_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(decorators, "_MANY", 3)
+    clock, _, sensor = counter_sensor("constant:10")
+
+    @pmt.measure(sensor)
+    def work() -> None:
+        clock.advance(1.0)
+
+    with sensor:
+        for _ in range(5):
+            work()
+    assert len(work.measurements) == 5
+    assert [r.message.count("keep=N") for r in caplog.records if r.levelname == "WARNING"] == [1]
 
 
 def test_a_context_manager_is_measured_from_the_entry_of_its_with_statement_to_the_end() -> None:

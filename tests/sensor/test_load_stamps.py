@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import numpy as np
@@ -11,7 +12,7 @@ import pmtpy as pmt
 from pmtpy.core.calibration.matching import calibrate
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.load_intervals import LoadIntervals
-from pmtpy.errors import TargetError
+from pmtpy.errors import SensorClosedError, TargetError
 from pmtpy.sensor import load_stamps
 from pmtpy.sensor.load_stamps import LoadHistory, LoadStamps
 from pmtpy.sensor.registry import opener
@@ -292,6 +293,32 @@ def test_threads_that_ask_a_region_for_its_load_at_once_get_one() -> None:
                     thread.join()
             assert len(got) == 1
         assert list(acquisition_of(sensor).loads._open) == [acquisition_of(sensor).loads.own]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_child_stamps_nothing_for_its_parent() -> None:
+    clock = ManualClock()
+    with calibrated(clock, "a") as sensor, pmt.region("work", sensor) as region:
+        start_s = clock.now_ns() / S
+        ways = (sensor.load, region.load, region.load().__enter__, sensor.load().__enter__)
+        with region.load():
+            made = acquisition_of(sensor)
+            with made.loads._lock, sensor.load()._lock:  # as a thread may that is not in the child
+                child = os.fork()
+            if child == 0:
+                refused = 0
+                for way in ways:
+                    try:
+                        way()
+                    except SensorClosedError as error:  # noqa: PERF203  (each is tried)
+                        refused += "opened by the parent" in str(error)
+                os._exit(refused)
+            clock.advance(1.0)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == len(ways)
+    load = told(made.loads, start_s, start_s + 1.0)
+    assert (load.edges - start_s).tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("interrupted", [True, False])
