@@ -22,6 +22,7 @@ _HARMONICS = 5  # of a pattern: that of a square load is a square
 _GRID_FINENESS = 8  # frequencies that are tried, relative to what the length resolves
 _FEWEST_CYCLES = 1.5
 _FOLDED = 5.0  # of what readings resolve: the fifth harmonic of a faster pattern would be folded back onto it
+_MOST_HARMONICS = 60  # that are folded back: weaker ones turn the phase by less than a sixtieth
 _LEAST_SHARE = 0.5  # of the spread, that a pattern explains
 _CONSISTENT = 9.0  # chi-square per degree of freedom beyond which the patterns are not those of one rate
 
@@ -121,7 +122,22 @@ def _error(t: Floats, w: Floats, hz: float) -> float:
     lost = int(np.argmax(lag <= 0.0)) or len(lag)
     memory = 1.0 + 2.0 * float(np.sum(lag[1:lost])) / max(float(lag[0]), 1e-300)
     variance = float(rest @ rest) / max(len(t) - 2 * _HARMONICS - 2, 1)
-    return math.sqrt(variance * min(memory, len(t) / 4.0) / float(own @ own))
+    return math.hypot(math.sqrt(variance * min(memory, len(t) / 4.0) / float(own @ own)), _folded(t, hz))
+
+
+def _folded(t: Floats, hz: float) -> float:
+    """Standard error by what readings fold back: the higher harmonics of a square pattern, the n-th as strong as 1/n.
+
+    Where readings keep nearly in step with the pattern, harmonics fall onto the lower ones, whose phases they turn by
+    up to that share; how nearly, the phases of the readings tell.
+    """
+    turns = np.exp(2j * math.pi * hz * t)
+    reach = t / float(np.std(t))  # what turns along with the time is a frequency
+    power, variance = turns**_HARMONICS, 0.0
+    for n in range(_HARMONICS + 1, _MOST_HARMONICS + 1):
+        power = power * turns
+        variance += (abs(np.mean(power)) ** 2 + abs(np.mean(reach * power)) ** 2) / 2.0 / n**2
+    return math.sqrt(variance) / (2.0 * math.pi * float(np.std(t)))
 
 
 def internal_rate_of(patterns: Sequence[Pattern]) -> InternalRate:

@@ -57,6 +57,24 @@ def test_nine_of_ten_rates_lie_in_their_intervals_on_either_side_of_the_loads() 
     assert held >= 10
 
 
+@pytest.mark.parametrize("loads_per_reading", [50, 52.34])
+def test_readings_that_keep_in_step_with_a_pattern_are_not_surer_than_they_are(loads_per_reading: float) -> None:
+    """Where each tenth reading, say, shows the same phase, corners that lie between readings tell of no frequency."""
+    held = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        rate, patterns = 1701.3157 + rng.uniform(-0.05, 0.05), []
+        for load in (1699.0, 1700.0, 1701.0):
+            samples = np.arange(int(rate * 20.0)) / rate
+            high = (samples * load + rng.uniform()) % 1.0 < 0.4
+            ends = np.arange(loads_per_reading, len(samples), loads_per_reading).astype(int)
+            # A third of each reading's time is seen, so that a pattern's flank falls onto few readings.
+            watts = np.array([60.0 + 100.0 * high[e - 16 : e].mean() for e in ends]) + rng.normal(0.0, 0.3, len(ends))
+            patterns.append(find_pattern(np.asarray(ends / rate, np.float64), watts, load))
+        held += internal_rate_of(patterns).hz.contains(rate)
+    assert held >= 10
+
+
 def test_what_has_no_pattern_or_no_one_rate_is_declined() -> None:
     rng = np.random.default_rng(3)
     t = np.asarray(np.arange(500) * 0.04, np.float64)
