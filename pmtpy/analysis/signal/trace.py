@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.analysis.signal._one_pole import OnePole, place
 from pmtpy.core.load_intervals import LoadIntervals
-from pmtpy.core.rows import Floats
+from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
 
 _HELD_ENDS_S = 3600.0  # how far the ends of a curve are held: longer than any kernel
@@ -22,6 +21,8 @@ _OFF_S = 2.0  # a load is known to be off for at least this long before its firs
 _HOLE = 10.0  # usual intervals without a row, after which nothing is known of the time between (docs/file-formats.md)
 _MIN_INTERVALS = 10  # intervals: fewer do not show what is usual
 _REACHED = 0.01  # share of a kernel that lies where nothing is known, beyond which a reading tells nothing
+_KNOTS_PER_TAU = 32.0  # of a curve behind a one-pole, at the least: it is off by 1e-4 of a swing then
+_STATES = 4  # that a search comes back to: two values at hand, and a step from each
 _END_S = 0.1  # the level held beyond an end is the median over this much of the curve
 
 
@@ -127,10 +128,13 @@ class PowerTrace:
         return float(ends[1] - ends[0])
 
     def thinned(self, step_s: float) -> PowerTrace:
-        """Return the curve with fewer knots, at least ``step_s`` apart; the energy at those that stay is kept."""
+        """Return the curve with fewer knots: of those within one step the first, and any before a longer piece.
+
+        The energy at those that stay is kept.
+        """
         cell = np.floor(self.t_s / step_s)
         keep = np.concatenate([[True, True], np.diff(cell[1:-1]) > 0, [True]])
-        keep[-2] = True
+        keep[:-1] |= np.diff(self.t_s) > step_s
         return replace(self, t_s=self.t_s[keep], joules=self.joules[keep])
 
     def between(self, start_s: float, end_s: float) -> PowerTrace:
@@ -179,11 +183,19 @@ def _curve(t: Floats, power: Floats) -> PowerTrace:
 
 
 class Responder:
-    """The response of kernels to one curve."""
+    """The response of kernels to one curve, at rest until its first level ends.
+
+    Behind a one-pole the recursion over the knots is exact, but a meter has hundreds of them within a time constant:
+    of those that are nearer to each other than a small share of it one is kept. The last states are kept as well.
+    """
 
     def __init__(self, curve: PowerTrace) -> None:
-        self._t, self._c, self._p = curve.t_s, curve.joules, curve.watts()
-        self._smooth = OnePole(curve.t_s, self._p)
+        self._begin_s = float(curve.t_s[1])
+        self._curve = replace(curve, t_s=curve.t_s - self._begin_s)  # since an epoch, ages would be rounded
+        self._watts = self._curve.watts()
+        self._thin: dict[float, PowerTrace] = {}
+        self._states: dict[float, Floats] = {}
+        self._twice: tuple[float, Floats, Floats] | None = None
 
     def __call__(self, at_s: Floats, window_s: float | Floats, tau_s: float) -> Floats:
         """Return the weighted mean power before each instant, by a boxcar, a one-pole, or one after the other.
@@ -197,23 +209,82 @@ class Responder:
         tau_s : float
             Time constant of the one-pole; 0: none.
         """
-        t = np.asarray(at_s, np.float64)
+        t = np.asarray(at_s - self._begin_s, np.float64)
         none = not isinstance(window_s, np.ndarray) and window_s <= 0.0
-        if tau_s <= 0.0:
-            if none:
-                return np.asarray(self._p[place(self._t, t)], np.float64)
-            return np.asarray((self._energy(t) - self._energy(t - window_s)) / window_s, np.float64)
         if none:
-            return self._smooth(t, tau_s)
-        # Of tau x' = P - x follows that the integral of x is that of P less tau times the growth of x.
-        late, early = t, t - window_s
-        growth = self._smooth(late, tau_s) - self._smooth(early, tau_s)
-        energy = self._energy(late) - self._energy(early) - tau_s * growth
+            return self._smooth(t, tau_s) if tau_s > 0.0 else self._watts[_place(self._curve.t_s, t)]
+        early = t - window_s
+        energy = self._energy(t) - self._energy(early)
+        if tau_s > 0.0:
+            # Of tau x' = P - x follows that the integral of x is that of P less tau times the growth of x.
+            energy = energy - tau_s * (self._smooth(t, tau_s) - self._smooth(early, tau_s))
         return np.asarray(energy / window_s, np.float64)
 
     def triangle(self, at_s: Floats, base_s: float) -> Floats:
-        """Return the weighted mean power before each instant, by a triangle; parameters as above."""
-        return self._smooth.triangle(at_s, base_s)
+        """Return the mean power before each instant under a triangle, which is two boxcars of half its base."""
+        half, at = base_s / 2.0, at_s - self._begin_s
+        if self._twice is None:
+            self._twice = _integrals(self._curve.t_s, self._watts)
+        mean, once, twice = self._twice
+        late, middle, early = (self._integral(np.asarray(at - age), mean, once, twice) for age in (0.0, half, base_s))
+        return np.asarray(mean + (late - 2.0 * middle + early) / half**2, np.float64)
 
     def _energy(self, t: Floats) -> Floats:
-        return np.interp(t, self._t, self._c)
+        return np.interp(t, self._curve.t_s, self._curve.joules)
+
+    def _integral(self, t: Floats, mean: float, once: Floats, twice: Floats) -> Floats:
+        i = _place(self._curve.t_s, t)
+        knot = np.maximum(i, 1)
+        since = t - self._curve.t_s[knot]
+        return np.asarray(twice[knot] + (once[knot] + (self._watts[i] - mean) * since / 2.0) * since, np.float64)
+
+    def _smooth(self, t: Floats, tau_s: float) -> Floats:
+        length = 2.0 ** math.floor(math.log2(tau_s / _KNOTS_PER_TAU))
+        if length not in self._thin:
+            self._thin[length] = self._curve.thinned(length)
+        thin = self._thin[length]
+        if tau_s not in self._states:
+            if len(self._states) == _STATES:
+                del self._states[next(iter(self._states))]  # the oldest
+            self._states[tau_s] = _behind(thin.t_s, thin.watts(), tau_s)
+        i = _place(thin.t_s, t)
+        since = np.maximum(t - thin.t_s[i], 0.0)
+        # Of the piece that has begun the energy is known up to the instant itself.
+        share = np.divide(-np.expm1(-since / tau_s), since, out=np.full(t.shape, 1.0 / tau_s), where=since > 0.0)
+        left = self._states[tau_s][i] * np.exp(-since / tau_s)
+        return np.asarray(left + share * (self._energy(t) - thin.joules[i]), np.float64)
+
+
+def _place(knots_s: Floats, at_s: Floats) -> Ints:
+    """Return the piece between knots in which each instant lies; beyond the ends the first or the last."""
+    return np.clip(np.searchsorted(knots_s, at_s, side="right") - 1, 0, len(knots_s) - 2)
+
+
+def _integrals(t: Floats, power: Floats) -> tuple[float, Floats, Floats]:
+    """Return the mean of a curve, and at its knots the integral of what it is off that, and the integral of this."""
+    mean = float(np.mean(power[1:-1])) if len(power) > 2 else float(power[0])
+    gaps = np.diff(t)
+    # From the second knot on: the first lies so far off that sums from it would be rounded by what it adds.
+    rise = (power - mean) * gaps
+    once = np.cumsum(np.append(-rise[0], rise))
+    area = (once[:-1] + rise / 2.0) * gaps
+    return mean, once, np.cumsum(np.append(-area[0], area))
+
+
+def _behind(t: Floats, power: Floats, tau_s: float) -> Floats:
+    """State of a one-pole at the knots, starting from rest at the first level.
+
+    The recursion ``x[j+1] = P[j] + q[j] (x[j] - P[j])`` is a triangular system with one band beside the diagonal.
+    """
+    from scipy.linalg.blas import dtbsv
+
+    band = np.ones((2, len(t)), order="F")
+    kept = band[1, :-1]
+    np.divide(t[1:] - t[:-1], -tau_s, out=kept)
+    np.exp(kept, out=kept)
+    states = np.empty(len(t))
+    states[0] = power[0]
+    np.subtract(1.0, kept, out=states[1:])
+    states[1:] *= power
+    np.negative(kept, out=kept)
+    return np.asarray(dtbsv(1, band, states, lower=1, diag=1, overwrite_x=1), np.float64)
