@@ -277,7 +277,7 @@ def _kernel(
     clock, meter = tied or (None, None)
     if meter is not None:
         refuse_coarse(meter.cell_s, updates.period_s)
-        rate = clock.rate.sd if clock is not None and clock.rate is not None else None
+        rate = clock.rate.sd if clock is not None else None
         lead = 0.0 if clock is not None else 2.0 * updates.period_s + 0.05
         pivot = _pivot(updates, clock)
         fit = fit_kernel(updates, meter, metered=True, lead_s=lead, pivot_s=pivot, rate_sd=rate)

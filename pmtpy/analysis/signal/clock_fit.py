@@ -24,8 +24,6 @@ _ZONE_STEPS_S = (1800.0, 900.0)
 _ZONE_MOST_S = 14 * 3600.0
 _EDGE_S = 0.05  # levels before and after a load edge are taken over at most this much
 _AFAR_S = 0.6  # ... and over this much as long as the two clocks may have run apart by a good part of that
-_MIN_SCATTER_EDGES = 8  # fewer do not show how much they scatter
-_MIN_RATE_EDGES = 3  # fewer do not show a rate
 _ONE_EDGE_S = 1.3e-3  # a single edge is known to about this: so far do recorded single steps differ from their stamps
 EDGE_DELAY_S = 0.4e-3  # ... and all edges of a fast load together: power follows the stamp, at the earliest
 RATE_SD = 1.5e-3  # of clocks that nobody tied together: one meter's differed by 0.1 % between sessions
@@ -40,13 +38,13 @@ class ClockFit:
 
     # At the middle of the load's edges. Its interval holds what lies between a stamp and the power that follows it.
     offset_s: Estimate
-    rate: Estimate | None  # relative; None where there are too few edges to show one
+    rate: Estimate  # relative; of a single edge what is known of clocks
     middle_s: float  # on the host's clock
     edges: int  # number of edges used
 
     def on_host(self, meter: PowerTrace) -> PowerTrace:
         """Return the meter's curve on the host's clock; power is kept, so energy follows the time."""
-        kept = 1.0 / (1.0 + (self.rate.value if self.rate is not None else 0.0))
+        kept = 1.0 / (1.0 + self.rate.value)
         return meter.shifted(-kept * self.offset_s.value, kept - 1.0, self.middle_s)
 
 
@@ -95,31 +93,25 @@ def fit_clock(
         raise DeclinedError(msg)
     t, late = on[seen], late[seen]
     middle = float((t[0] + t[-1]) / 2.0)
-    if len(t) < _MIN_RATE_EDGES:
-        scatter = float(np.ptp(late)) / 2.0 if len(t) > 1 else 0.0
-        return ClockFit(Estimate.normal(float(np.median(late)), math.hypot(scatter, _ONE_EDGE_S)), None, middle, len(t))
     x = np.stack([np.ones(len(t)), t - middle], axis=1)
-    weights = np.ones(len(t))
-    many = len(t) >= _MIN_SCATTER_EDGES
     # What is known of such clocks keeps a few edges, close together, from showing a rate that no clock has.
-    known = np.diag([0.0, 0.0 if many else (_ONE_EDGE_S / RATE_SD) ** 2])
+    weights, known = np.ones(len(t)), np.diag([0.0, (_ONE_EDGE_S / RATE_SD) ** 2])
     for _ in range(5):
         inverse = np.linalg.inv((x * weights[:, None]).T @ x + known)
         fit = inverse @ (x.T @ (weights * late))
-        weights = huber_weights(np.asarray(late - x @ fit, np.float64))
-    left = np.asarray(late - x @ fit, np.float64)
-    sd = max(robust_sd(left), 5e-5) if many else max(float(np.sqrt(left @ left / (len(t) - 2))), _ONE_EDGE_S)
+        left = np.asarray(late - x @ fit, np.float64)
+        weights = huber_weights(left)
+    freedom = max(len(t) - 2, 2)
+    sd = math.sqrt(float(weights @ left**2) / freedom)
     if sd > 0.2 * around_s:
         msg = f"the meter's rises scatter by {1e3 * sd:.3g} ms about the load's stamps: they belong to different loads"
         raise DeclinedError(msg)
-    freedom = len(t) - 2
-    errors = sd * np.sqrt(np.diag(inverse)) * student_95(max(freedom, 2.0)) / Z95
-    return ClockFit(
-        Estimate.normal(float(fit[0]), float(errors[0])).widened(EDGE_DELAY_S),
-        Estimate.normal(float(fit[1]), float(errors[1])),
-        middle,
-        len(t),
+    # Before a few show how much they scatter, one is known by what others were off by.
+    sd = max(sd * student_95(freedom) / Z95, _ONE_EDGE_S / math.sqrt(len(t)))
+    offset, rate = (
+        Estimate.normal(float(v), float(e)) for v, e in zip(fit, sd * np.sqrt(np.diag(inverse)), strict=True)
     )
+    return ClockFit(offset.widened(EDGE_DELAY_S), rate, middle, len(t))
 
 
 def follow_clock(
