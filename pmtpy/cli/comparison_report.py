@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
-from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, RegionEnergies
+from pmtpy.analysis.comparison.results import Compared, Comparison, RegionEnergies
 from pmtpy.analysis.signal.estimate import NO_VALUE, written
 from pmtpy.cli.page import Kind, Line, Page, Table, notes
 from pmtpy.core.presentation import in_same_digits
@@ -30,15 +30,12 @@ def page(found: Comparison, warnings: Sequence[str]) -> Page:
         made += [Line(""), *_region(each, each.region.name or f"region {number}", found.reference)]
     if len(found.regions) > _MOST_REGIONS:
         made += [Line(""), Line(f"and {len(found.regions) - _MOST_REGIONS} more regions: --json has them all")]
-    known = [*warnings]
+    said: dict[str, list[str]] = {}  # what holds of several sensors is said once
     for s in found.sensors:
-        known += [f"{s.name}: {note}" for note in s.notes]
-        known += [
-            f"{s.name}: no {_WORDS.get(name, name)}: {why}"
-            for name, why in s.declined.items()
-            if s.name != found.reference
-        ]
-    known += _of_regions(shown)
+        missing = s.declined.items() if s.name != found.reference else ()
+        for what in (*s.notes, *(f"no {_WORDS.get(name, name)}: {why}" for name, why in missing)):
+            said.setdefault(what, []).append(s.name)
+    known = [*warnings, *(f"{', '.join(of)}: {what}" for what, of in said.items()), *_of_regions(shown)]
     return [*made, Line(""), *notes(known)] if known else made
 
 
@@ -93,20 +90,19 @@ def _sensor(s: Compared, reference: str) -> tuple[str, ...]:
 def _region(r: RegionEnergies, name: str, reference: str) -> list[Line | Table]:
     truth = f", true energy {r.true_j:.6g} J" if r.true_j is not None else ""
     title = f"{name}: {r.seconds:.4f} s{truth}"
-    head = ["", "joules", "+- (1 sd)", "watts", "to reference", "in sd", "corrected (J)"]
+    corrected = any(e.corrected_j is not None for e in r.energies.values())
+    head = ["", "joules", "+- (1 sd)", "watts", "to reference", "in sd", *(["corrected (J)"] if corrected else [])]
     rows = [[*head, *(["to truth"] if r.true_j is not None else []), ""]]
-    rows += [_energy(sensor, e, r, reference) for sensor, e in r.energies.items()]
+    for sensor, e in r.energies.items():
+        against = ["", ""] if sensor == reference else [_percent(e.difference), _sigmas(e.sigmas)]
+        watts, _ = in_same_digits(e.watts, e.uncertainty_joules / r.seconds if r.seconds > 0 else math.nan)
+        cells = [sensor, *in_same_digits(e.joules, e.uncertainty_joules), watts, *against]
+        if corrected:
+            cells.append(written(e.corrected_j) if e.corrected_j is not None else "")
+        if r.true_j is not None:
+            cells.append(_percent(e.true_error(r.true_j)))
+        rows.append([*cells, ""])
     return [Line(title, Kind.HEADING), Table(rows)]
-
-
-def _energy(name: str, e: Energy, r: RegionEnergies, reference: str) -> list[str]:
-    against = ["", ""] if name == reference else [_percent(e.difference), _sigmas(e.sigmas)]
-    watts, _ = in_same_digits(e.watts, e.uncertainty_joules / r.seconds if r.seconds > 0 else math.nan)
-    cells = [name, *in_same_digits(e.joules, e.uncertainty_joules), watts, *against]
-    cells.append(written(e.corrected_j) if e.corrected_j is not None else "")
-    if r.true_j is not None:
-        cells.append(_percent(e.true_error(r.true_j)))
-    return [*cells, ""]
 
 
 def _sigmas(value: float) -> str:
