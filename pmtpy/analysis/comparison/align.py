@@ -19,7 +19,7 @@ from pmtpy.analysis.characterisation.forward import Problem, evaluate, follow, l
 from pmtpy.analysis.characterisation.kernel import BOXCAR, Shape
 from pmtpy.analysis.characterisation.model_selection import Fit
 from pmtpy.analysis.signal.clock_fit import RATE_SD
-from pmtpy.analysis.signal.correlogram import correlogram, sampled
+from pmtpy.analysis.signal.correlogram import correlogram, seen
 from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, Estimate, huber_weights
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
@@ -37,9 +37,8 @@ _ALIKE_UNEXPLAINED = 1e-3  # unexplained variance below which curves are alike, 
 _MIN_CHANGE_PER_CELL = 1e-6  # change of a standardised curve per cell of lag, below which the lag makes no difference
 _CONSTANT_SHARE = 0.005  # a power that varies by less than this share of its mean is called constant
 _RATE_DEVIATIONS = 5.0  # of what clocks' rates differ by: once in two million by chance
-_MIN_REPEATED_SHARE = 0.12  # of a recording: the least that can show it to repeat itself
+_LEAST_COMMON = 0.25  # of the shorter curve: less is alike by chance
 _LIKE_ITSELF = 0.1  # unexplained variance of a curve that repeats: its rows lie elsewhere on the flanks
-_MIN_REPEATED_FLANKS = 0.25  # of its flanks: the least that come again; fewer lie alike by chance
 _TELLING = 4  # changes of the load that two curves have in common: fewer do not show whether they come again
 _MAX_WIDTH_SHARE = 0.125  # of the overlap: no response is looked for that is wider
 _UNSMOOTHED = 0.05  # of a cell: a width that does not show
@@ -217,32 +216,35 @@ def _coarse(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool) -> tu
     step = max(moving.cell_s, reference.cell_s) / 2.0
     shorter = min(moving.end_s - moving.start_s, reference.end_s - reference.start_s)
     grains = [step * 4**i for i in range(5) if i == 0 or step * 4**i < shorter / 64.0]
-    tried = [(g, correlogram(moving, reference, reach_s=MEETING_S if one_clock else None, step_s=g)) for g in grains]
-    limit = 1.0 - max(float(np.max(c.r)) for _, c in tried)
+    reach = MEETING_S if one_clock else None
+    tried = [(g, correlogram(moving, reference, reach_s=reach, step_s=g, common=_LEAST_COMMON)) for g in grains]
+    limit = 1.0 - max(c.alike for _, c in tried)
     grain, found = next(
-        (g, c) for g, c in tried if 1.0 - float(np.max(c.r)) <= max(_COARSER_GRAIN_RATIO * limit, _MISSING_CORRELATION)
+        (g, c) for g, c in tried if 1.0 - c.alike <= max(_COARSER_GRAIN_RATIO * limit, _MISSING_CORRELATION)
     )
     best = found.best()
     unexplained = 1.0 - np.clip(found.r, 0.0, 1.0) ** 2
-    least = float(np.min(unexplained))
-    near = unexplained <= max(least, min(_rivals(moving, grain) * least, _MAX_UNEXPLAINED), _ALIKE_UNEXPLAINED)
+    least = float(np.min(unexplained[found.well]))
+    most = max(least, min(_rivals(moving, grain) * least, _MAX_UNEXPLAINED), _ALIKE_UNEXPLAINED)
+    # Of what little they have in common at other lags some is alike by chance, and all of it if the load repeats.
+    near = unexplained <= np.where(found.well, most, -1.0 if one_clock else _LIKE_ITSELF)
     # Each stretch of shifts that fit nearly alike is one candidate.
     edges = np.flatnonzero(np.diff(np.concatenate([[0], near.astype(np.int8), [0]])))
     stretches = [slice(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True)]
     if len(stretches) == 1:
-        period = math.inf if one_clock else _period(moving, reference, grain)
-        if math.isinf(period):
-            return best, grain, math.inf
-        msg = (
-            f"the lag is {_up_to(period)}, because each recording repeats itself after that time, and they may have"
-            " less in common than it seems: record more periods, a load that is not regular, or its start or end"
-        )
-        raise DeclinedError(msg)
+        return best, grain, math.inf
     shifts = found.shift_s[[s.start + int(np.argmin(unexplained[s])) for s in stretches]]
     apart = float(np.min(np.diff(shifts)))
     nearest = float(shifts[np.argmin(np.abs(shifts))])
     if one_clock and abs(nearest) <= _NEAREST_LAG_SHARE * apart:
         return nearest, grain, apart
+    holes = np.concatenate([moving.holes_s, reference.holes_s])
+    if np.any(np.abs(np.diff(holes) - apart) <= 4.0 * grain):
+        msg = (
+            f"there are {len(shifts)} lags that fit alike, {apart:.6g} s from each other, and a recording has as long a"
+            " gap: its clock was set meanwhile; compare what is before the gap, or what is after it"
+        )
+        raise DeclinedError(msg)
     msg = (
         f"the lag is {_up_to(apart)}, at which {len(shifts)} lags fit alike because the load repeats: record a load "
         "that is not regular"
@@ -251,42 +253,12 @@ def _coarse(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool) -> tu
     raise DeclinedError(msg)
 
 
-def _period(moving: PowerTrace, reference: PowerTrace, grain: float) -> float:
-    """Return after which time both curves repeat themselves until their ends; infinite if one of them does not.
-
-    Recordings that share less than half show one another's neighbouring periods as if they were the same: no lag that
-    leaves so little in common is looked at, so nothing in their correlation tells.
-    """
-    found = [_repeats(curve, grain) for curve in (moving, reference)]
-    step = 2.0 * max(grain, moving.cell_s, reference.cell_s)
-    both = [a for a in found[0] if any(abs(a - b) <= step for b in found[1])]
-    return min(both, default=math.inf)
-
-
-def _repeats(curve: PowerTrace, grain: float) -> list[float]:
-    """Return the times after which a curve is like itself, as far as it goes."""
-    alike = correlogram(curve, curve, step_s=grain, common=_MIN_REPEATED_SHARE)
-    later = alike.shift_s > 0.0
-    shift, unlike = alike.shift_s[later], 1.0 - np.clip(alike.r[later], 0.0, 1.0) ** 2
-    flanks = _flanks(curve, grain)
-    length, out = curve.end_s - curve.start_s, list[float]()
-    near = np.concatenate([[0], (unlike <= _LIKE_ITSELF).astype(np.int8), [0]])
-    for a, b in zip(np.flatnonzero(np.diff(near) > 0), np.flatnonzero(np.diff(near) < 0), strict=True):
-        after = float(shift[a + int(np.argmin(unlike[a:b]))])
-        again = np.count_nonzero(flanks < length - after)
-        if a > 0 and again >= max(
-            1.0, _MIN_REPEATED_FLANKS * len(flanks)
-        ):  # what follows zero at once is the curve itself
-            out.append(after)
-    return out
-
-
 def _flanks(curve: PowerTrace, step_s: float) -> Floats:
     """Return when the power goes from near its lowest to near its highest, or back, in seconds from its start."""
-    watts = sampled(curve, curve.start_s, curve.end_s, step_s)
-    low, high = np.quantile(watts, [0.02, 0.98])
+    watts, known = seen(curve, step_s)
+    low, high = np.quantile(watts[known], [0.02, 0.98])
     level = (watts - low) / max(float(high - low), 1e-300)
-    settled = np.flatnonzero((level > 0.75) | (level < 0.25))  # noise between the levels is no flank
+    settled = np.flatnonzero(known & ((level > 0.75) | (level < 0.25)))  # noise between the levels is no flank
     return np.asarray(step_s * settled[1:][np.diff(level[settled] > 0.75)], np.float64)
 
 

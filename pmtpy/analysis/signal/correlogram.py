@@ -6,11 +6,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
+_ALIKE = 0.5  # correlation below which two curves are not alike
 _MOST_PEAKS = 12  # that are told: each is tried by whoever asked
 
 
@@ -24,11 +26,11 @@ def _steps(start_s: float, end_s: float, step_s: float) -> Floats:
     return np.asarray(start_s + step_s * np.arange(math.ceil((end_s - start_s) / step_s) + 1), np.float64)
 
 
-def _seen(curve: PowerTrace, step_s: float) -> tuple[Floats, Floats]:
-    """Return a curve in steps, centred, nothing where it is not known; and where it is."""
+def seen(curve: PowerTrace, step_s: float) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Return a curve in steps from its start, less its mean, nothing where it is not known; and where it is."""
     edges, x = _steps(curve.start_s, curve.end_s, step_s), sampled(curve, curve.start_s, curve.end_s, step_s)
-    known = np.asarray(curve.known(edges[:-1], edges[1:]), np.float64)
-    return np.asarray(known * (x - float(known @ x) / max(float(np.sum(known)), 1.0)), np.float64), known
+    known = curve.known(edges[:-1], edges[1:])
+    return np.asarray(known * (x - float(known @ x) / max(int(np.count_nonzero(known)), 1)), np.float64), known
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +39,31 @@ class Correlogram:
 
     shift_s: Floats  # shape (n,); what is added to the times of the moving curve, in order
     r: Floats  # shape (n,); pearson's correlation over the part where both were recorded
+    common: Floats  # shape (n,); how much that part is, as a share of the shorter one
+
+    @property
+    def well(self) -> npt.NDArray[np.bool_]:
+        """At which shifts they have at least half as much in common as they can have."""
+        return np.asarray(self.common > 0.5 * np.max(self.common), np.bool_)
+
+    @property
+    def alike(self) -> float:
+        """Return the largest correlation at those."""
+        return float(np.max(self.r[self.well]))
 
     def best(self, usual_s: float | None = None) -> float:
         """Return the shift at which they look most alike; where shifts of about ``usual_s`` are likelier, those first.
 
         Raises DeclinedError: they do not look alike at any.
         """
-        if np.max(self.r) < 0.5:
-            msg = f"the two recordings do not look alike at any shift (best correlation {np.max(self.r):.2f})"
+        well = self.well
+        r, shift_s = self.r[well], self.shift_s[well]
+        if np.max(r) < _ALIKE:
+            msg = f"the two recordings do not look alike at any shift (best correlation {np.max(r):.2f}"
+            turned = "; one is like the other's negative: is it connected the wrong way round?"
+            msg += f", or {np.min(r):.2f}{turned})" if np.min(r) < -_ALIKE else ")"
             raise DeclinedError(msg)
-        return float(self.shift_s[np.argmin(unlikely(self.r, self.shift_s, usual_s))])
+        return float(shift_s[np.argmin(unlikely(r, shift_s, usual_s))])
 
     def peaks(self, usual_s: float | None = None) -> Floats:
         """Return the shifts at which they look nearly as much alike as at the best, which is the first.
@@ -87,7 +104,8 @@ def correlogram(
     """
     length = max(fixed.end_s - fixed.start_s, moving.end_s - moving.start_s)
     step = max(step_s, length / 200_000)
-    (f, known_f), (m, known_m) = _seen(fixed, step), _seen(moving, step)
+    (f, here), (m, there) = seen(fixed, step), seen(moving, step)
+    known_f, known_m = np.asarray(here, np.float64), np.asarray(there, np.float64)
     size = 1 << (len(f) + len(m)).bit_length()
 
     def spectrum(x: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.complex128]]:
@@ -97,6 +115,7 @@ def correlogram(
         return np.asarray(np.fft.irfft(spectrum(x) * np.conj(spectrum(y)), size), np.float64)
 
     n = correlate(known_f, known_m)
+    shorter = min(float(np.sum(known_f)), float(np.sum(known_m)))
     sum_f, sum_m = correlate(f, known_m), correlate(known_f, m)
     count = np.maximum(n, 1.0)
     covariance = correlate(f, m) - sum_f * sum_m / count
@@ -106,7 +125,7 @@ def correlogram(
     r = covariance / np.sqrt(np.maximum(spread_f, floor) * np.maximum(spread_m, floor))
     shifts = np.where(np.arange(size) < len(f), np.arange(size), np.arange(size) - size) * step
     shifts = shifts + (fixed.start_s - moving.start_s)
-    usable = n > common * min(float(np.sum(known_f)), float(np.sum(known_m)))
+    usable = n > common * shorter
     if reach_s is not None:
         usable &= np.abs(shifts) <= reach_s
     if not np.any(usable):
@@ -114,7 +133,7 @@ def correlogram(
         msg = f"the recordings do not overlap {within}"
         raise DeclinedError(msg)
     order = np.flatnonzero(usable)[np.argsort(shifts[usable])]
-    return Correlogram(np.asarray(shifts[order], np.float64), np.asarray(r[order], np.float64))
+    return Correlogram(*(np.asarray(values[order], np.float64) for values in (shifts, r, n / max(shorter, 1.0))))
 
 
 def coarse_shift(

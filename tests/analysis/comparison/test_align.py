@@ -150,6 +150,24 @@ def test_curves_that_have_nothing_in_common_are_declined() -> None:
         align(PowerTrace.from_samples(*samples(load(1), 0.01)), PowerTrace.from_samples(*samples(load(99), 0.01)))
 
 
+def test_of_a_channel_that_is_connected_the_wrong_way_round_this_is_said() -> None:
+    t, watts = samples(load(), 0.01)
+    with pytest.raises(DeclinedError, match="negative"):
+        align(PowerTrace.from_samples(t, -watts), PowerTrace.from_samples(t, watts))
+
+
+@pytest.mark.parametrize("by_s", [30.0, 3600.0])
+def test_a_log_whose_clock_was_set_in_its_middle_is_declined_for_that(by_s: float) -> None:
+    reference = PowerTrace.from_samples(*samples(load(), 0.002, noise_w=0.2))
+    t, watts = boxcar(load(), 0.06, 0.06, 0.01, noise_w=0.3)
+    t = np.where(t > SECONDS / 2.0, t + by_s, t)
+    log = PowerTrace.from_samples(t, watts).read_at(t)
+    with pytest.raises(DeclinedError, match="its clock was set"):
+        align(log, reference)
+    # Of one clock it is known which half is that of the reference.
+    assert align(log, reference, one_clock=True).lag_s.contains(0.03)
+
+
 def test_a_load_that_only_repeats_does_not_tell_unknown_clocks_apart() -> None:
     t = np.arange(0.0, SECONDS, 0.005)
     square = np.where(t % 1.0 < 0.5, 200.0, 60.0)
