@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.energy._posterior import Rising, Terms
+from pmtpy.analysis.energy._posterior import Posterior, Rising, Terms
 from pmtpy.analysis.signal.estimate import bend_sd
 from pmtpy.analysis.uncertainty.channel_times import MISSED_RENEWAL_RATIO
 from pmtpy.core.load_intervals import LoadIntervals
@@ -29,6 +29,13 @@ from pmtpy.core.rows import Floats
 # By which all stamps are off alike: under the recorded square wave the load ends 0.7 ms before it is said (never after:
 # stamps enclose it), and rows are stamped 3 to 6 ms before they are read, not alike in every session.
 _STAMP_S = 9e-4
+# Degrees of freedom of how late they are: now and then all stamps of a program are off by tens of milliseconds (work
+# that runs on after its launch returned, the clock of another host), and the readings of some blocks show it.
+_STAMP_TAIL = 4.0
+_UNUSUAL_SD = 3.0  # by which readings contradict it: by chance once in 370 times
+# Blocks that tell, and how far apart they are on the median: a load that is switched faster looks alike, or nearly so,
+# when its stamps are off by that.
+_MIN_TELLING, _TELLING_S = 4, 0.12
 _LATE_SHARE = 0.2  # root mean square of the share of the rise that follows late ...
 _BEHIND_S = (0.015, 0.04)  # ... in parts by these times: clocks ramp and are held for 30 to 150 ms
 _LONG_BLOCK = 5.0  # periods, or widths of the kernel: in longer blocks the rest shows by itself how the power rose
@@ -62,6 +69,7 @@ class StampedLoad:
     sd: Floats
     other: Floats  # shape (n,); what readings show of a power where the load is not known
     off2: Floats  # shape (2, switches); variance of each about where it is taken to be, and what is left of its stamp's
+    telling: bool  # whether readings can tell that all stamps are off by more than usual
 
     @classmethod
     def beforehand(
@@ -83,12 +91,34 @@ class StampedLoad:
         half = replace(load, on_s=(load.on_s + even.on_s) / 2.0, off_s=(load.off_s + even.off_s) / 2.0)
         bent = np.array([bend_sd(load.on_s, 0.5), bend_sd(load.off_s, 0.5)]) / math.sqrt(2 * _NEIGHBOURS + 1)
         off2 = np.tile(np.stack([np.full(2, _OFF_S), np.fmin(_OFF_S, bent)]) ** 2, len(load.on_s))
-        return cls(half, (load, even), response, t_s, region, mean, sd, _unknown(load, response, t_s), off2)
+        inside = np.diff(load.on_s[(load.on_s > t_s[0]) & (load.on_s < t_s[-1])])
+        telling = len(inside) >= _MIN_TELLING - 1 and float(np.median(inside)) > _TELLING_S
+        return cls(half, (load, even), response, t_s, region, mean, sd, _unknown(load, response, t_s), off2, telling)
 
-    def about(self, at: Floats, rise2: float) -> Terms:
-        """Return readings and energy as straight lines in the unknowns about ``at``; ``rise2``: see :class:`Rising`."""
-        (start, end), step_s, early = self.region, float(_DERIVATIVE_STEPS[0]), float(at[1])
+    def start(self, power: Floats, late_s: float) -> tuple[Floats, Floats]:
+        """Return unknowns to begin with, and their mean squares about what was expected."""
+        at = self.mean.copy()
+        at[0], at[2] = float(np.ptp(power)), late_s
+        return at, self.sd**2 + (at - self.mean) ** 2
+
+    def late(self, found: Posterior) -> bool:
+        """Whether the readings contradict that the stamps are no later than usual."""
+        return self.telling and abs(float(found.unknowns[2])) > _UNUSUAL_SD * float(self.sd[2])
+
+    def about(self, at: Floats, square: Floats) -> Terms:
+        """Return readings and energy as straight lines in the unknowns about ``at``.
+
+        ``square``, shape (k,): mean squares about what was expected, by which it shows whether the stamps are as usual.
+        """
+        rise2 = float(square[0])
+        sd = self.sd.copy()
+        if self.telling:
+            sd[2] = math.sqrt((_STAMP_TAIL * sd[2] ** 2 + max(square[2], sd[2] ** 2)) / (_STAMP_TAIL + 1.0))
+        step_s, early = float(_DERIVATIVE_STEPS[0]), float(at[1])
         rise, late, wide, other, own, by_turn, slow = (*(float(a) for a in at[[0, 2, 3, 4, 5, 6]]), at[7:])
+        # Readings may be late by as much as is usual; by what is more than that the stamps are.
+        stamps = max(0.0, 1.0 - float(self.sd[2] / sd[2]) ** 2)
+        start, end = (bound - stamps * late for bound in self.region)
         ended = [self.load.ending(early + by) for by in (-step_s, 0.0, step_s)]
         late_s, by_wide = float(_DERIVATIVE_STEPS[1]), float(_DERIVATIVE_STEPS[2])
         seen, sooner, later, *followed = self._seen(
@@ -113,11 +143,21 @@ class StampedLoad:
         lasts = on[1] + float(slow @ after)
         more = ends[0].share(start, end) - ends[1].share(start, end)
         lasts_in_turn = turns[0].share(start, end) - turns[1].share(start, end)
-        weights = [lasts, rise * (on[2] - on[0]) / (2.0 * step_s), 0.0, 0.0, 0.0, more, lasts_in_turn, *(rise * after)]
+        sooner_on, later_on = (ended[1].share(start + by, end + by) for by in (step_s, -step_s))
+        shifts = stamps * rise * (later_on - sooner_on) / (2.0 * step_s)
+        weights = [
+            lasts,
+            rise * (on[2] - on[0]) / (2.0 * step_s),
+            shifts,
+            0.0,
+            0.0,
+            more,
+            lasts_in_turn,
+            *(rise * after),
+        ]
         felt = np.concatenate([[1.0], np.zeros(6), np.full(len(slow), -rise)])
         rising = Rising(ended[1].edges, self.off2, rise2, felt)
         shown = rise * shape + other * self.other + own * (stamped - even) + by_turn * in_turn
-        sd = self.sd.copy()
         sd[5] = math.sqrt(rise2) / 2.0  # all of the scatter is the load's own, or nothing: half the rise either way
         sd[6] = _IN_TURN_SHARE * math.sqrt(rise2)
         joules = rise * lasts + own * more + by_turn * lasts_in_turn

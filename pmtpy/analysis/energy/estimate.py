@@ -26,6 +26,7 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
 _ROUNDS = 8  # of finding power and pace in turn
+_LATE_STARTS_S = (0.02, 0.04, 0.06)  # by which stamps may be late: beyond some ms one is no straight line of the other
 _CONTEXT_PERIODS = 40.0  # periods either side that tell how the power moves, and the levels of a stamped load
 _STEP_ODDS = 0.2  # odds beforehand that the power stepped just where a region begins, or ends
 _QUIET_PERIODS = 1.5  # periods outside such a step in which nothing else happened
@@ -135,10 +136,10 @@ def region_energy(
     notes = _gaps(t, response, region)
     ends = float(t[-1]) - response.delay_s
     if load is not None and load.knows(*region) and load.switches(begins, ends):
-        found = _informed(
-            Readings(t, seen, response, region, load.unknown(begins, ends)),
-            StampedLoad.beforehand(load, response, t, seen, region),
-        )
+        stamped = StampedLoad.beforehand(load, response, t, seen, region)
+        found = _informed(Readings(t, seen, response, region, load.unknown(begins, ends)), stamped)
+        if stamped.late(found):
+            notes = (*notes, _off_the_stamps(float(found.unknowns[2])))
         energy = _stated(found, response, region, "load-informed", notes, rounded_w=rounded)
         share = math.sqrt(found.variance) / max(abs(found.joules), 1e-300)
         return energy if share <= _HARDLY_KNOWN_U else replace(energy, warnings=(*energy.warnings, _hardly(share)))
@@ -218,15 +219,33 @@ def _gaps(t_s: Floats, response: Response, region: tuple[float, float]) -> tuple
 
 
 def _informed(readings: Readings, load: StampedLoad) -> Posterior:
-    """Explain readings by a stamped load and a rest."""
-    at, pace = load.mean.copy(), readings.first()
-    at[0] = float(np.ptp(readings.y))
-    rise2 = float(load.sd[0] ** 2)
+    """Explain readings by a stamped load and a rest; from another start too where its stamps may be off by more."""
+    found, pace = _informed_from(readings, load, 0.0)
+    if not load.telling:
+        return found
+    starts = [0.0, *(sign * by for by in _LATE_STARTS_S for sign in (-1.0, 1.0))]
+    odds = [readings.solve(pace, load.about(*load.start(readings.y, by)), judged=True).evidence for by in starts]
+    best = int(np.argmax(odds))
+    return max([found, _informed_from(readings, load, starts[best])[0]], key=lambda f: f.evidence) if best else found
+
+
+def _informed_from(readings: Readings, load: StampedLoad, late_s: float) -> tuple[Posterior, Pace]:
+    at, square = load.start(readings.y, late_s)
+    pace = readings.first()
     for _ in range(_ROUNDS):
-        found = readings.solve(pace, load.about(at, rise2))
+        found = readings.solve(pace, load.about(at, square))
         at, pace = found.unknowns, readings.next(pace, found)
-        rise2 = float(found.unknowns[0] ** 2 + found.spread[0, 0])
-    return readings.solve(readings.stated(pace), load.about(at, rise2))
+        square = (at - load.mean) ** 2 + np.diag(found.spread)
+    pace = readings.stated(pace)
+    return readings.solve(pace, load.about(at, square), judged=True), pace
+
+
+def _off_the_stamps(late_s: float) -> str:
+    way = "late" if late_s < 0.0 else "early"
+    return (
+        f"the readings follow the load best if its stamps are {1e3 * abs(late_s):.2g} ms {way}, and are corrected for "
+        "that: were they taken when the work had ended, and by the same clock?"
+    )
 
 
 def _hardly(share: float) -> str:
