@@ -201,4 +201,5 @@ def page(made: Certificate) -> Page:
 def _range(name: str, low: float, high: float) -> str:
     stem, _, unit = name.rpartition("_")
     scale, unit = (1e6, "MHz") if unit == "Hz" else (1.0, unit)
-    return f"{stem.replace('_', ' ')}: {low / scale:g} to {high / scale:g} {unit}"
+    upper = f" to {high / scale:g}" if high > low else ""
+    return f"{stem.replace('_', ' ')}: {low / scale:g}{upper} {unit}"

@@ -59,7 +59,7 @@ class Intervals:
 def few_own(own: int, changes: int) -> str:
     """Say that too few changes are the sensor's own."""
     return (
-        f"all but {own} of {changes} changes are jumps between a few levels, which may be the load's as "
+        f"{changes - own} of {changes} changes are jumps between a few levels, which may be the load's as "
         "well as the sensor's; use a load that switches irregularly and within the update period"
     )
 
