@@ -30,11 +30,7 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _MOST_UPDATES = 20_000  # a stream that delivers more is no register whose window could be asked for
-_MAX_MISFIT_RATIO = (
-    1.5  # unexplained variance of a kernel over that of the alignment, above which it is not the response
-)
 _SAME_UNIT = 0.5  # no sensor shows less of the power, or as much more
-_UNEXPLAINED = 0.01  # what rounding and noise may leave
 _T = TypeVar("_T")
 
 
@@ -277,9 +273,6 @@ def _kernel(p: Prepared, updates: Updates, base: Prepared, found: Alignment, *, 
     )
     if abs(fit.best.lag_s.value) > found.repeats_s / 2.0:
         msg = f"the best {fit.best.family} is a whole period of the load away from the lag: vary the load"
-        raise DeclinedError(msg)
-    if 1.0 - fit.best.r2 > max(_MAX_MISFIT_RATIO * (1.0 - found.r2), _UNEXPLAINED):
-        msg = f"a {fit.best.family} explains less than plain smoothing does: the search for a kernel has failed"
         raise DeclinedError(msg)
     return fit.by_means(spacing, updates.period_s)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.description import describe, design_of
+from pmtpy.analysis.characterisation.description import describe
 from pmtpy.analysis.characterisation.forward import Problem, evaluate, follow, linear, problem_of_means
 from pmtpy.analysis.characterisation.kernel import BOXCAR, Shape
 from pmtpy.analysis.characterisation.model_selection import Fit
@@ -28,13 +28,11 @@ from pmtpy.errors import DeclinedError
 MEETING_S = 5.0  # on one clock no sensor is looked for further behind than this
 _CELLS = 4000  # the curves are compared as means of at most this many cells
 _FEWEST_CELLS = 16
-_COARSER_GRAIN_RATIO = 1.5  # unexplained variance of a coarser grain over that of the best, below which it is as good
 _MISSING_CORRELATION = 0.15  # short of full correlation: no coarser grain is wanted, whose shifts are coarse as well
 _SCATTER = 2.25  # three times 0.75, by which what one flank leaves unexplained scatters about its mean, in simulation
 _MAX_UNEXPLAINED = 0.5  # unexplained variance above which two curves are not alike
 _NEAREST_LAG_SHARE = 1.0 / 3.0  # of the load's period: a lag beyond it is not much likelier than that of the other sign
 _ALIKE_UNEXPLAINED = 1e-3  # unexplained variance below which curves are alike, whatever it is exactly
-_MIN_CHANGE_PER_CELL = 1e-6  # change of a standardised curve per cell of lag, below which the lag makes no difference
 _CONSTANT_SHARE = 0.005  # a power that varies by less than this share of its mean is called constant
 _RATE_DEVIATIONS = 5.0  # of what clocks' rates differ by: once in two million by chance
 _LEAST_COMMON = 0.25  # of the shorter curve: less is alike by chance
@@ -220,7 +218,7 @@ def _coarse(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool) -> tu
     tried = [(g, correlogram(moving, reference, reach_s=reach, step_s=g, common=_LEAST_COMMON)) for g in grains]
     limit = 1.0 - max(c.alike for _, c in tried)
     grain, found = next(
-        (g, c) for g, c in tried if 1.0 - c.alike <= max(_COARSER_GRAIN_RATIO * limit, _MISSING_CORRELATION)
+        (g, c) for g, c in tried if 1.0 - c.alike <= max(_rivals(moving, g) * limit, _MISSING_CORRELATION)
     )
     best = found.best()
     unexplained = 1.0 - np.clip(found.r, 0.0, 1.0) ** 2
@@ -302,10 +300,8 @@ def _lay(
         fit = _best(problem, about, cell)
         shown = problem.shown(fit.point)
     shape = describe(problem, fit)
-    names, design = design_of(problem, fit)
-    moves = cell * float(np.max(np.abs(design[:, names.index("offset")])))
-    spread = float(np.std(problem.y))
-    return _Laid(problem, fit, shape, fit.loss / spread**2 if moves > _MIN_CHANGE_PER_CELL * spread else math.inf)
+    told = shape.lag_s.half_width < (span[1] - span[0]) / 2.0
+    return _Laid(problem, fit, shape, fit.loss / float(np.var(problem.y)) if told else math.inf)
 
 
 def _best(problem: Problem, about: tuple[float, float], cell: float) -> Fit:
