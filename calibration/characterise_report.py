@@ -9,7 +9,6 @@ their per-run estimates.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import sys
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pmtpy as pmt
-from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, recordings, save, table
+from calibration.reporting import DARK, LIGHT, MIDDLE, folder, options, panels, recordings, save, table
 from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.results import Characterisation, Series
 from pmtpy.analysis.clocking import PublishingClock, estimate_updates, update_series
@@ -312,9 +311,7 @@ load's irregularities, which the meter has seen.
 
 def main() -> None:
     """Write the report."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--output", metavar="FOLDER", help="where to write; default: calibration/reports/characterise")
-    out, root = folder("characterise", parser.parse_args().output), recordings()
+    out, root = folder("characterise", options("characterise", __doc__).parse_args().output), recordings()
     every = [read(root, case) for case in CASES]
     text = TEXT.format(summary=summary(every), steps=steps(every), declined=declined(every))
     (out / "report.md").write_text(text, encoding="utf-8")

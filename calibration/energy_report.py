@@ -9,7 +9,6 @@ The last part simulates what no recording here shows: a part-time sensor on a lo
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pmtpy as pmt
 from calibration.published_corrections import burtscher, folded_energy, held_energy, invert_one_pole
-from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, recordings, save, table
+from calibration.reporting import DARK, LIGHT, MIDDLE, folder, options, panels, recordings, save, table
 from pmtpy.analysis.clocking import estimate_updates, update_series
 from pmtpy.analysis.energy.estimate import Energy, region_energy
 from pmtpy.analysis.signal.updates import Updates
@@ -189,9 +188,7 @@ deviation in percent over 200 random windows.
 
 def main() -> None:
     """Write the report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--output", metavar="DIR")
-    out = folder("energy", parser.parse_args().output)
+    out = folder("energy", options("energy", __doc__).parse_args().output)
     steps = [read(case) for case in CASES]
     rows = [row for case, step in zip(CASES, steps, strict=True) for row in rows_of(case, step)[0]]
     figure, axes = panels(len(CASES))

@@ -8,7 +8,6 @@ Reads the public recordings (``PMTPY_SHARED``); writes ``report.md`` and ``frequ
 
 from __future__ import annotations
 
-import argparse
 import csv
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +19,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from calibration.published_models import PowerCurve, fit_power_curve, shared_curve_energy
-from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, recordings, save, table
+from calibration.reporting import DARK, LIGHT, MIDDLE, folder, options, panels, recordings, save, table
 from pmtpy.analysis.transfer.predict import Prediction, fit_transfer, folds_of, predict
 from pmtpy.analysis.transfer.table import Table
 from pmtpy.core.rows import Floats
@@ -143,9 +142,7 @@ _RIDGE = "RTX A4000: {0.value:.0f} MHz ({0.low:.0f} to {0.high:.0f} at 1 % noise
 
 def main() -> None:
     """Write the report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--output", metavar="DIR")
-    out = folder("frequency", parser.parse_args().output)
+    out = folder("frequency", options("frequency", __doc__).parse_args().output)
     results = read_table(recordings() / "rtx4000ada-tuning" / "beamformer_dev.csv.gz")
     ones = [(float(c),) for c in np.unique(results.set_mhz)]
     trained = {training: [learnt(results, training, seed) for seed in range(ROUNDS)] for training in TRAINING}

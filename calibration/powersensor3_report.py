@@ -10,7 +10,6 @@ module unloaded and the known supply connected, one at a constant load. Written 
 
 from __future__ import annotations
 
-import argparse
 import datetime as dt
 import sys
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from calibration.meter import (
     voltage_gain,
     zero_vref,
 )
-from calibration.reporting import DARK, LIGHT, MIDDLE, folder, panels, save, table
+from calibration.reporting import DARK, LIGHT, MIDDLE, folder, options, panels, save, table
 from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Identity
@@ -231,13 +230,12 @@ def report(
 
 def main() -> None:
     """Read or rehearse, and write the report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options("powersensor3", __doc__)
     parser.add_argument("--idle", metavar="DUMP", help="unloaded, known supply connected")
     parser.add_argument("--load", metavar="DUMP", help="at a constant load")
     parser.add_argument("--pair", default="pair0", help="pair to calibrate")
     parser.add_argument("--supply", type=float, default=12.0, metavar="VOLT", help="true voltage of the supply")
     parser.add_argument("--supply-u", type=float, default=0.0, metavar="VOLT", help="its standard uncertainty")
-    parser.add_argument("-o", "--output", metavar="DIR")
     args = parser.parse_args()
     if bool(args.idle) != bool(args.load):
         parser.error("give both --idle and --load, or neither for the virtual board")

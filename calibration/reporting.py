@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +27,13 @@ def recordings() -> Path:
     if not path.is_dir():
         raise SystemExit(f"the recordings are not at {path}; set PMTPY_SHARED to the folder that holds data/gpu-traces")
     return path
+
+
+def options(name: str, doc: str | None) -> argparse.ArgumentParser:
+    """Make the parser of a report's command line, with the folder that it is written to."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", metavar="DIR", help=f"where to write (default: calibration/reports/{name})")
+    return parser
 
 
 def folder(name: str, chosen: str | None) -> Path:
