@@ -192,7 +192,9 @@ def page(made: Certificate) -> Page:
         known = f"{mean(there):.2f} W" if all(map(math.isfinite, there)) else NO_VALUE
         rows.append([f"  {100 * share:.0f} %", f"{mean(shown):.2f} W", f"{max(shown) - min(shown):.2f} W", known, ""])
     lines.append(Table(rows))
-    lines += characterised(made.found.target, made.profiled())
+    profiled, told = made.profiled(), " ".join(v.found for v in made.verdicts)
+    profiled["declined"] = {name: why for name, why in profiled["declined"].items() if why not in told}
+    lines += characterised(made.found.target, profiled)
     if made.found.virtual:
         lines.append(note(f"{made.found.target} is virtual: what was found are the settings of its emulation"))
     return lines

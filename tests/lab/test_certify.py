@@ -194,7 +194,8 @@ def test_what_noise_alone_may_do_is_no_failure(monkeypatch: pytest.MonkeyPatch) 
 def test_a_power_that_is_a_product_of_volts_and_amperes_is_judged_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
     from pmtpy.lab import certify as lab
 
-    monkeypatch.setattr(lab, "characterise", lambda channel, *_, **__: Characterisation(channel))
+    why = {"update_period_ms": "readings jump"}
+    monkeypatch.setattr(lab, "characterise", lambda channel, *_, **__: Characterisation(channel, declined=why))
     plan = Plan(response_s=10.0, level_s=0.8, rounds=2, shares=(0.5, 1.0), trials=3, repetitions=6)
     made = certify("jetson:virtual", {}, plan, Rules(), clock=WalkingClock(), interval_s=0.004)
     assert made.channel.name == "vdd_in"
@@ -203,6 +204,8 @@ def test_a_power_that_is_a_product_of_volts_and_amperes_is_judged_as_any_other(m
     assert made.line.gain.value == pytest.approx(1.0, abs=0.01)
     for level in made.levels:
         assert level.shown_w == pytest.approx(level.reference_w, rel=0.01)
+    shown = "\n".join(getattr(line, "text", "") for line in verb.page(made))
+    assert shown.count("readings jump") == 1
 
 
 def test_a_power_that_is_a_sum_and_a_count_of_samples_is_their_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
