@@ -24,7 +24,6 @@ INSTANT, SLOW, LINEAR, LOGARITHMIC = "instant", "slow rise", "linear", "logarith
 _QUICK_PERIODS = 2.05  # periods: what passes within two updates and their jitter is quick
 _OF_WINDOW, _OF_TAU = 0.8, math.log(9.0)  # from 10 to 90 % a boxcar takes this share of its width, a one-pole of tau
 _PLATEAU_S = (1.5, 3.0)  # not the maximum: boost, drift and power caps come later
-_MIN_PLATEAU_S = 1.5
 _MAX_SCATTER_SHARE = 0.04  # scatter on the plateau, as a share of the step, above which there is none
 # The two ends of the rise fall anywhere in their update periods: the error is triangular over +/- one period, and
 # 95 % of it lies within this share.
@@ -52,10 +51,10 @@ def long_blocks(load: LoadIntervals) -> list[tuple[float, float]]:
     """
     on, off = load.on_s, load.off_s
     quiet = np.concatenate([[math.inf], on[1:] - off[:-1]])
-    long = np.flatnonzero((off - on >= _MIN_PLATEAU_S) & (quiet >= _MIN_PLATEAU_S / 2))
+    long = np.flatnonzero((off - on >= _PLATEAU_S[0]) & (quiet >= _PLATEAU_S[0] / 2))
     if not len(long):
-        pause_s = _MIN_PLATEAU_S / 2
-        msg = f"no load block lasts {_MIN_PLATEAU_S:g} s after a pause of {pause_s:g} s: there is no single step"
+        pause_s = _PLATEAU_S[0] / 2
+        msg = f"no load block lasts {_PLATEAU_S[0]:g} s after a pause of {pause_s:g} s: there is no single step"
         raise DeclinedError(msg)
     return [(float(on[i]), float(off[i])) for i in long]
 
@@ -92,8 +91,8 @@ def find_block(updates: Updates) -> tuple[float, float]:
         raise DeclinedError(msg)
     i = int(np.argmax(ends - starts))
     start, end = float(updates.t_s[starts[i]]), float(updates.t_s[ends[i] - 1])
-    if starts[i] < 3 or end - start < _MIN_PLATEAU_S:
-        msg = f"the readings show no load step that lasts {_MIN_PLATEAU_S:g} s after some idle time"
+    if starts[i] < 3 or end - start < _PLATEAU_S[0]:
+        msg = f"the readings show no load step that lasts {_PLATEAU_S[0]:g} s after some idle time"
         raise DeclinedError(msg)
     return start - 3.0 * updates.period_s, end
 

@@ -30,7 +30,7 @@ from pmtpy.analysis.energy.beside_meter import EnergyComparison, PolledChannel, 
 from pmtpy.analysis.signal.clock_fit import ClockFit, follow_clock, zone_shift
 from pmtpy.analysis.signal.correlogram import coarse_shift
 from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, Estimate
-from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.analysis.signal.trace import OFF_S, PowerTrace
 from pmtpy.analysis.signal.updates import Updates, tidy
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
@@ -39,7 +39,6 @@ from pmtpy.errors import DeclinedError
 _MEETING_S = 2.0  # clocks that both claim to be a host's wall clock are searched this far
 _EARLY_SHARE = 0.5  # of a poll, by which rows of a log are stamped before they are read (3 to 6 ms of 13 were seen)
 _FRAME_S = 1e-3  # of USB: a meter that is stamped as it arrives is stamped up to this much late
-_MIN_REST_S = 2.0
 _MIN_LENGTH_S = 1.0
 _MAX_END_OFF_S = 0.15  # from a stamp no end of a load was seen so far off
 _T = TypeVar("_T")
@@ -256,9 +255,9 @@ def _step(updates: Updates, load: LoadIntervals | None, fit: KernelFit | None, p
 def _kernel_of_block(updates: Updates, start_s: float, end_s: float) -> KernelFit | None:
     """Fit the kernel to the rise of a block whose ends are only about known."""
     block = PowerTrace.of_load(LoadIntervals.switched(np.array([start_s, end_s])))
-    around = updates.between(start_s - _MIN_REST_S, (start_s + end_s) / 2.0)
+    around = updates.between(start_s - OFF_S, (start_s + end_s) / 2.0)
     try:
-        return fit_kernel(around, block, metered=False, lead_s=_MIN_REST_S)
+        return fit_kernel(around, block, metered=False, lead_s=OFF_S)
     except DeclinedError:
         return None
 
@@ -362,7 +361,7 @@ def _intervals(
         start, end = long_block(load)
     except DeclinedError:
         whole = {"whole": (first, last)}
-        settled = load.on_s[load.on_s > first + _MIN_REST_S]
+        settled = load.on_s[load.on_s > first + OFF_S]
         return whole | ({"settled": (float(settled[0]), last)} if len(settled) else {})
     return {
         "whole": (start, end),

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.analysis.signal.estimate import STANDS_OUT
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 Bools = npt.NDArray[np.bool_]
 
 MIN_CHANGES = 12  # below this, chance alone finds a period among the many candidates
-DEVIATIONS = 4.0  # of how far stamps are off, at both ends of a poll together
 # What the load may have done by itself: jumps between levels that come back.
 _LEVEL_SHARE, _LEVEL_RUNS = 1.0 / 32.0, 3  # of the runs of equal readings, held by one reading
 _NOISE_SPAN = 0.1  # share of the readings' span below which a change is noise ...
@@ -53,7 +53,7 @@ class Intervals:
 
     def known(self, period: float, soft_s: float) -> Bools:
         """Which of them tell of at most one update: one change must not speak for two where stamps are off."""
-        return np.asarray(self.length + DEVIATIONS * soft_s < period, np.bool_)
+        return np.asarray(self.length + STANDS_OUT * soft_s < period, np.bool_)
 
 
 def few_own(own: int, changes: int) -> str:

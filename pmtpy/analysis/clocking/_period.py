@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from pmtpy.analysis.clocking._comb import MAX_PERIOD_RATIO, Comb, log_mean_exp
-from pmtpy.analysis.clocking._intervals import DEVIATIONS, FasterThanPollsError, Intervals
+from pmtpy.analysis.clocking._intervals import FasterThanPollsError, Intervals
 from pmtpy.analysis.clocking._phase import BLURS, weigh
+from pmtpy.analysis.signal.estimate import STANDS_OUT
 from pmtpy.core.rows import Floats
 
 _PIECE = 32  # updates over which a phase is taken as fixed at first; between pieces it is free, so that it may jump
@@ -24,7 +25,7 @@ def search(seen: Intervals, poll: float, step: float) -> list[tuple[float, float
     part = _densest(seen)
     gaps = np.diff(part.before[part.changed])
     lo, hi = (
-        (1.0 + DEVIATIONS * BLURS[0]) * poll,
+        (1.0 + STANDS_OUT * BLURS[0]) * poll,
         max(1.3 * float(np.median(gaps)), 3.0 * float(np.quantile(gaps, 0.2))),
     )
     if hi <= lo:
@@ -34,7 +35,7 @@ def search(seen: Intervals, poll: float, step: float) -> list[tuple[float, float
         # A candidate moves the end of a piece by half a poll, or half a grain, from the last.
         grain = max(poll, lo / _GRAINS)
         band = np.arange(lo, min(hi, MAX_PERIOD_RATIO * lo), grain / (2.0 * _PIECE))
-        comb = Comb(part, lo, grain / 8.0, min(grain / 8.0, (lo - poll) / (2.0 * DEVIATIONS)))
+        comb = Comb(part, lo, grain / 8.0, min(grain / 8.0, (lo - poll) / (2.0 * STANDS_OUT)))
         score += [_free(comb, part, period) for period in band.tolist()]
         grid += band.tolist()
         lo *= MAX_PERIOD_RATIO

@@ -9,7 +9,7 @@ import numpy as np
 
 from pmtpy.analysis.clocking._comb import Comb
 from pmtpy.analysis.clocking._intervals import Intervals
-from pmtpy.analysis.signal.estimate import MISSED, Estimate
+from pmtpy.analysis.signal.estimate import MISSED, STRAY, Estimate
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -31,7 +31,6 @@ _PERIOD_NODES = math.sqrt(1.5) * np.array(
 _MAX_NATS_BELOW_BEST = 8.0  # nats
 _PATHS = 1000
 ONE_IN_A_THOUSAND = math.log(1000.0)
-_EXTREME = 3.0  # standard deviations: the most extreme stamp of some hundred
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,12 +280,12 @@ def _in_step(path: PhasePath, seen: Intervals) -> PhasePath:
     place = np.mod((before - path.nearest((after + before) / 2.0)) / (before - after), 1.0)
     blocks = np.array_split(np.exp(2j * math.pi * place), max(len(place) // 10, 1))
     power = np.array([abs(np.mean(block)) ** 2 for block in blocks])
-    by = _EXTREME * max(float(np.mean(power - (1.0 - power) / max(len(blocks[-1]) - 1, 1))), 0.0) * path.soft_s
+    by = STRAY * max(float(np.mean(power - (1.0 - power) / max(len(blocks[-1]) - 1, 1))), 0.0) * path.soft_s
     order = np.sort(place)
     gaps = np.diff(order, append=order[0] + 1.0)
     if np.max(gaps) > 0.5:
         around = np.mod(place - order[(int(np.argmax(gaps)) + 1) % len(order)], 1.0)
-        by = max(by, _EXTREME * float(np.std(around)) * float(np.median(before - after)))
+        by = max(by, STRAY * float(np.std(around)) * float(np.median(before - after)))
     period, phase = path.period_s, path.phase_s
     slope = 2.0 * by / float(before[-1] - after[0]) * period.value
     return replace(

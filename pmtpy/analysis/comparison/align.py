@@ -26,8 +26,8 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 MEETING_S = 5.0  # on one clock no sensor is looked for further behind than this
-_CELLS = 4000  # the curves are compared as means of at most this many cells
 _FEWEST_CELLS = 16
+_CELLS = 4000  # the curves are compared as means of at most this many cells
 _MISSING_CORRELATION = 0.15  # short of full correlation: no coarser grain is wanted, whose shifts are coarse as well
 _SCATTER = 2.25  # three times 0.75, by which what one flank leaves unexplained scatters about its mean, in simulation
 _MAX_UNEXPLAINED = 0.5  # unexplained variance above which two curves are not alike

@@ -14,9 +14,9 @@ import numpy as np
 from pmtpy.analysis.clocking import live_updates
 from pmtpy.analysis.energy.estimate import Energy, likely_energy
 from pmtpy.analysis.signal.estimate import bend_sd
+from pmtpy.analysis.signal.trace import HOLE
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.analysis.uncertainty.budget import DOUBTFUL_SHARE, known_level_u, too_short
-from pmtpy.analysis.uncertainty.interval_statistics import HOLE
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 from pmtpy.core.load_intervals import LoadIntervals

@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.analysis.repetition.resolve import LEAST_BLOCKS
 from pmtpy.analysis.signal.estimate import Estimate, student_95, written
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
-
-_MIN_WORKLOADS = 5  # workloads: a parabola and two to spare
 
 _LEAST_SCATTER = 1e-6  # of the powers: below it what is known beforehand would be lost in the digits
 _MAX_SLOPE_ERROR = 1.0 / 3.0  # half-width: of 500 drawn pairs of constant powers none had so sure a slope
@@ -87,8 +86,8 @@ def agreement_of(sensor_w: Floats, reference_w: Floats, clocks: Clocks | None = 
     x, y = np.asarray(sensor_w, np.float64), np.asarray(reference_w, np.float64)
     known = np.isfinite(x) & np.isfinite(y) & (y > 0.0)
     x, y = x[known], y[known]
-    if len(x) < _MIN_WORKLOADS:
-        msg = f"{len(x)} workloads are known and {_MIN_WORKLOADS} needed at the least: mark more of them"
+    if len(x) < LEAST_BLOCKS:
+        msg = f"{len(x)} workloads are known and {LEAST_BLOCKS} needed at the least: mark more of them"
         if len(x) < len(known):
             msg += f" ({len(known) - len(x)} more lack rows in one of the two, or are too short for its rows)"
         raise DeclinedError(msg)

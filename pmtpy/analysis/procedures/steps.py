@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import bend_sd, robust_sd
+from pmtpy.analysis.signal.estimate import STRAY, bend_sd, robust_sd
 from pmtpy.analysis.signal.updates import tidy
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
@@ -20,7 +20,6 @@ _BEYOND, _BEYOND_SHARE = 0.25, 0.1  # an overshoot is smaller, or shorter
 _LEVELS_APART_SD = 6.0  # the levels must be so many times their own spread apart
 _PARTS = 4  # the last three of so many parts of a plateau tell its level
 _MAX_CHANGE_AT_LEVEL = 0.005  # of the step: a plateau that moves by less from part to part has come to its level
-_SURE_SD = 3.0  # a difference counts from so many of its own standard deviations on
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +158,7 @@ def _rest(moved: Floats, settled_w: float) -> float:
     """
     (before, after), bends = np.median(moved, axis=0), moved[:, 0] - moved[:, 1]
     bend = float(np.median(bends))
-    unsure, unsure_bend = (_SURE_SD * robust_sd(each) / len(each) ** 0.5 for each in (moved[:, 1], bends))
+    unsure, unsure_bend = (STRAY * robust_sd(each) / len(each) ** 0.5 for each in (moved[:, 1], bends))
     if abs(after) > unsure and before * after > 0.0 and bend * after > 0.0:
         rest = float(after * after / bend)
         if abs(rest) * unsure_bend <= abs(bend) * settled_w:

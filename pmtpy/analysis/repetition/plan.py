@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pmtpy.analysis.uncertainty.ahead import GOLDEN
 from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, is_power, lag_s, reach_s, seen_share
 from pmtpy.core.channel import Channel
 from pmtpy.core.response import Response
@@ -23,7 +24,6 @@ _TIME_CONSTANTS = 5.0  # of a low-pass, after which 0.7 % of a step are still to
 # Energy on the wrong side of the ends of a burst that idles before and after, in powers of the work times the rise: at
 # most this in simulation (full and part-time sensors, work whose power begins high and ends low).
 _EDGE_SHARE = 0.35
-_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0  # multiples of it spread evenly over 0 to 1 however many there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Plan:
 
     def start(self, trial: int, burst: int, offset: float) -> float:
         """Return when a burst begins, as a part of the period: spread over the bursts, and over all trials."""
-        return (offset + (burst + trial * _GOLDEN) / self.bursts) % 1.0
+        return (offset + (burst + trial * GOLDEN) / self.bursts) % 1.0
 
 
 def timing_of(channels: Sequence[Channel], poll_s: float, responses: Mapping[str, Response]) -> Timing:

@@ -17,8 +17,8 @@ from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
 
 _HELD_ENDS_S = 3600.0  # how far the ends of a curve are held: longer than any kernel
-_OFF_S = 2.0  # a load is known to be off for at least this long before its first and after its last edge
-_HOLE = 10.0  # usual intervals without a row, after which nothing is known of the time between (docs/file-formats.md)
+OFF_S = 2.0  # a load is known to be off for at least this long before its first and after its last edge
+HOLE = 10.0  # usual intervals without a row, after which nothing is known of the time between (docs/file-formats.md)
 _MIN_INTERVALS = 10  # intervals: fewer do not show what is usual
 _REACHED = 0.01  # share of a kernel that lies where nothing is known, beyond which a reading tells nothing
 _KNOTS_PER_TAU = 32.0  # of a curve behind a one-pole, at the least: it is off by 1e-4 of a swing then
@@ -84,7 +84,7 @@ class PowerTrace:
             raise DeclinedError(msg)
         states = np.asarray(np.arange(len(edges) + 1) % 2, np.float64)
         curve = _curve(np.concatenate([[edges[0] - _HELD_ENDS_S], edges, [edges[-1] + _HELD_ENDS_S]]), states)
-        return replace(curve, start_s=curve.start_s - _OFF_S, end_s=curve.end_s + _OFF_S)
+        return replace(curve, start_s=curve.start_s - OFF_S, end_s=curve.end_s + OFF_S)
 
     def watts(self) -> Floats:
         """Power between the knots, shape (n,)."""
@@ -165,7 +165,7 @@ def stayed_out(rows_s: Floats, shown_s: float = 0.0) -> npt.NDArray[np.bool_]:
     """
     gaps = np.diff(rows_s)
     usual = float(np.median(gaps)) if len(gaps) >= _MIN_INTERVALS else math.inf
-    return np.asarray(gaps > max(_HOLE * usual, 2.0 * shown_s), np.bool_)
+    return np.asarray(gaps > max(HOLE * usual, 2.0 * shown_s), np.bool_)
 
 
 def outside(unknown_s: Floats, start_s: float, end_s: float) -> list[tuple[float, float]]:

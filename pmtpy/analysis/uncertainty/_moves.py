@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.analysis.signal.updates import POLLED
 from pmtpy.core.rows import Floats, median
 
 # A counter that has not moved for long before an edge is as old as that, or stands still: of that time nothing
@@ -21,7 +22,6 @@ _UNMOVED = math.sqrt(2.0)
 # moves. Slower ones leave rows without a move, of faster ones an edge does not notice.
 _PERIODS, _MIN_PERIOD_RATIO, _MAX_PERIOD_RATIO = 24, 0.02, 4.0
 _STEADY_SHARE = 0.5  # share of the moves between which the load is taken to hold still
-_CLEAN = 0.9  # share of the refresh period that two moves of a counter are apart at least
 
 
 class Moves(NamedTuple):
@@ -70,7 +70,7 @@ class Moves(NamedTuple):
         """
         rows = self.all_t[max(0, beside - 1) : beside + 1]
         at = np.minimum(self.t.searchsorted(rows), len(self.t) - 1)
-        return bool((self.t[at] == rows).all()) and not 0 < gap_s < _CLEAN * self.refresh_s
+        return bool((self.t[at] == rows).all()) and not 0 < gap_s < POLLED * self.refresh_s
 
 
 def unstated_refresh_s(all_t: Floats, t: Floats, powers: Floats) -> float:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.analysis.signal.trace import HOLE
 from pmtpy.analysis.signal.updates import POLLED
 from pmtpy.analysis.uncertainty._drop_outs import missing_joules
 from pmtpy.analysis.uncertainty._moves import Moves, unstated_refresh_s
@@ -32,7 +33,6 @@ from pmtpy.core.rows import Floats
 
 CONTEXT_SAMPLES = 20  # on either side: they tell how the power moves where the interval itself has but a few
 CONTEXT_AHEAD = 10.0  # times what is extrapolated: how far a load moves in that time must have been seen
-HOLE = 5.0  # sample intervals: rows further apart do not follow each other, and what lies between is not known
 _APART = 0.99  # of a sample interval: of the polls of one reading those are taken that are so far apart
 # Lower quartile of the size of a difference of two readings with white noise of one watt: root 2 times 0.3186.
 _QUARTILE = 0.4506
