@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.common import report
 from pmtpy.analysis.characterisation._step_response import fit_step
-from pmtpy.analysis.characterisation.gain import fit_transfer
+from pmtpy.analysis.characterisation.gain import line_of, points_of
 from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.model_selection import MINOR
@@ -177,7 +177,7 @@ def _kernel(
     score.add(f"offset, {what}, ms", best.offset_s.scaled(1e3), 1e3 * model.delay_s)
     if metered:
         score.add("meter rate, 1e-6", best.rate and best.rate.scaled(1e6), 1e6 * rate)
-        transfer = fit_transfer(updates, reference, fit, middle)
+        transfer = line_of(points_of(updates, reference, fit, middle))
         score.add("gradient", transfer.gain, model.gain)
         score.add("intercept, W", transfer.intercept_w, model.offset_w)
 

@@ -21,7 +21,7 @@ from pmtpy.analysis.characterisation._step_response import (
     long_block,
     long_blocks,
 )
-from pmtpy.analysis.characterisation.gain import Transfer, fit_transfer
+from pmtpy.analysis.characterisation.gain import Transfer, line_of, points_of
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, refuse_coarse
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import Characterisation, Series, fitted_response
@@ -316,7 +316,7 @@ def _transfer(
             why = f"needs the kernel: {found.declined.get('kernel', '')}"
         found.declined |= dict.fromkeys(("gradient", "intercept_w"), why)
         return None
-    transfer = found.attempt("gradient", lambda: fit_transfer(updates, meter, fit, _pivot(updates, clock)))
+    transfer = found.attempt("gradient", lambda: line_of(points_of(updates, meter, fit, _pivot(updates, clock))))
     if transfer is None:
         found.declined["intercept_w"] = found.declined["gradient"]
     elif transfer.note:

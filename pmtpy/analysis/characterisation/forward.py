@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, TRIANGULAR, TWO_POLE
+from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, TRIANGULAR, TWO_POLE, Shape
 from pmtpy.analysis.characterisation.model_selection import Fit, age_of, spread_of
 from pmtpy.analysis.signal.clock_fit import RATE_GROWTH, RATE_SD
 from pmtpy.analysis.signal.correlogram import sampled
@@ -114,6 +114,13 @@ class Problem:
     def wanders(self) -> bool:
         """Whether the phase was found to wander by more than it matters."""
         return float(np.std(self.wander)) > _MIN_WANDER * self.period
+
+
+def point_of(shape: Shape) -> Floats:
+    """Return the parameters (see ``PARAMETERS``) of a fit that was described, widths on the reference's clock."""
+    rate = shape.rate.value if shape.rate is not None else 0.0
+    widths = [(1.0 + rate) * width.value if width is not None else 0.0 for width in (shape.window_s, shape.tau_s)]
+    return np.array([shape.offset_s.value, *widths, 0.0, shape.wander, rate])
 
 
 def ends(period_s: float, lead_s: float) -> tuple[float, float]:

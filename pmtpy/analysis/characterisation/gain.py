@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.forward import METER_GRAIN
-from pmtpy.analysis.characterisation.kernel import KernelFit, Shape
+from pmtpy.analysis.characterisation.forward import METER_GRAIN, point_of, problem_of
+from pmtpy.analysis.characterisation.kernel import KernelFit
 from pmtpy.analysis.signal.estimate import STANDS_OUT, Z95, Estimate, huber_weights, robust_sd, rounding_error
-from pmtpy.analysis.signal.trace import PowerTrace, Responder
+from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import MIN_UPDATES, Updates
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
@@ -46,21 +46,23 @@ class Transfer:
     note: str = ""  # empty, or what is doubtful: residuals that bend with the power
 
 
-def line_of(t_s: Floats, x: Floats, y: Floats, line: tuple[Estimate, Estimate], *, doubt: float = 0.0) -> Transfer:
-    """Return a line that was fitted with its kernel, and what the readings are off it.
+@dataclass(frozen=True, slots=True)
+class Points:
+    """What a sensor showed beside what the reference would have shown, at instants in order."""
 
-    Parameters
-    ----------
-    t_s, x, y : float64, shape (n,)
-        Instants in order, the power as the kernel shows it, and the readings.
-    line : tuple of Estimate
-        Gain and intercept.
-    doubt : float
-        Standard uncertainty of all readings by what else the kernel may be, in watts.
+    t_s: Floats
+    reference_w: Floats
+    shown_w: Floats
+    line: tuple[Estimate, Estimate]  # gain and offset of what was shown, by the fit that laid the two on each other
+    doubt_w: float = 0.0  # standard uncertainty of all readings by what else the kernel may be
+
+
+def line_of(points: Points) -> Transfer:
+    """Return a line that was fitted with its kernel, and what the readings are off it.
 
     Raises DeclinedError: too few points, or a power that hardly varies.
     """
-    gain, intercept = line
+    (gain, intercept), x, y = points.line, points.reference_w, points.shown_w
     _refuse_few(x)
     residuals = np.asarray(y - gain.value * x - intercept.value, np.float64)
     _refuse_flat(x, residuals, gain.value)
@@ -71,8 +73,8 @@ def line_of(t_s: Floats, x: Floats, y: Floats, line: tuple[Estimate, Estimate], 
         gain.widened(Z95 * bend / deviation),
         intercept.widened(Z95 * math.hypot(bend, bend * float(np.mean(x)) / deviation)),
         float(np.average(x, weights=w)),
-        math.hypot(math.sqrt(float(slow[0, 0])) / float(np.sum(w)), rounding, bend, doubt),
-        *_state(t_s, residuals),
+        math.hypot(math.sqrt(float(slow[0, 0])) / float(np.sum(w)), rounding, bend, points.doubt_w),
+        *_state(points.t_s, residuals),
         _explained(y, residuals, w),
         _note(bend),
     )
@@ -151,8 +153,10 @@ def _note(bend: float) -> str:
     )
 
 
-def fit_transfer(updates: Updates, meter: PowerTrace, fit: KernelFit, pivot_s: float) -> Transfer:
-    """Return gradient and intercept of a trace whose kernel was fitted, and what the readings are off that line.
+def points_of(updates: Updates, meter: PowerTrace, fit: KernelFit, pivot_s: float) -> Points:
+    """Return readings beside what the kernel that was fitted to them makes of a meter.
+
+    Those are left out at which a kernel in question sees anything of which the meter knows nothing.
 
     Parameters
     ----------
@@ -163,47 +167,18 @@ def fit_transfer(updates: Updates, meter: PowerTrace, fit: KernelFit, pivot_s: f
     pivot_s : float
         The instant at which the two clocks agree, as in the fit of the kernel.
 
-    Raises DeclinedError: too few updates, or a power that hardly varies.
+    Raises DeclinedError: too few updates, or a power that does not vary.
     """
-    best, doubt = fit.best, 0.0
-    meter = meter.thinned(METER_GRAIN * updates.period_s)
-    updates = shown(updates, meter, fit, pivot_s)
-    t, x, y = filtered(updates, meter, best, pivot_s)
+    problem = problem_of(updates, meter.thinned(METER_GRAIN * updates.period_s), pivot_s, metered=True)
+    best, *shapes = (point_of(shape) for shape in (fit.best, *fit.shapes))
+    problem = problem.part(np.all([problem.shown(point) for point in (best, *shapes)], axis=0))
+    doubt = 0.0
     if fit.free is not None:  # none of the families is right
-        rate = best.rate.value if best.rate is not None else 0.0
-        x = fit.free.shown(meter, pivot_s + (t - pivot_s) * (1.0 + rate))
+        x = fit.free.shown(problem.reference, problem.at(best) + float(best[0]))
     else:
+        x, share = problem.filtered(best), dict(fit.odds)
         # Of a load that keeps step with the updates each kernel sees another share.
-        share = dict(fit.odds)
-        each = [(share.get(s.family, 0.0), filtered(updates, meter, s, pivot_s)[1]) for s in fit.shapes]
-        apart = [(p, float(np.mean(other - x))) for p, other in each]
-        doubt = best.gain.value * math.sqrt(sum(p * off * off for p, off in apart))
-    return line_of(t, x, y, (best.gain, best.intercept_w), doubt=doubt)
-
-
-def filtered(updates: Updates, meter: PowerTrace, shape: Shape, pivot_s: float) -> tuple[Floats, Floats, Floats]:
-    """Return when updates within a meter's recording were shown, the meter as a kernel shows it then, and the readings.
-
-    Of what the phase was found to wander as much is believed as the fit of the kernel did.
-    """
-    inside = (updates.t_s > meter.start_s) & (updates.t_s < meter.end_s)
-    t, at, window, tau = _kernels(updates.where(inside), shape, pivot_s)
-    return t, Responder(meter)(at, window, tau), updates.watts[inside]
-
-
-def shown(updates: Updates, meter: PowerTrace, fit: KernelFit, pivot_s: float) -> Updates:
-    """Return the updates at which no kernel in question sees anything of which the meter knows nothing."""
-    kept = [meter.shows(*_kernels(updates, shape, pivot_s)[1:]) for shape in (fit.best, *fit.shapes)]
-    return updates.where(np.all(kept, axis=0))
-
-
-def _kernels(updates: Updates, shape: Shape, pivot_s: float) -> tuple[Floats, Floats, float, float]:
-    """Return when updates were shown, where their kernels end on the meter's clock, and the widths there."""
-    t = updates.t_s
-    if updates.wander_s is not None:
-        t = t + (shape.wander - 1.0) * updates.wander_s
-    rate = shape.rate.value if shape.rate is not None else 0.0
-    window = shape.window_s.value if shape.window_s is not None else 0.0
-    tau = shape.tau_s.value if shape.tau_s is not None else 0.0
-    at = np.asarray(pivot_s + (t - pivot_s) * (1.0 + rate) - shape.offset_s.value, np.float64)
-    return t, at, window * (1.0 + rate), tau * (1.0 + rate)
+        apart = [float(np.mean(problem.filtered(point) - x)) for point in shapes]
+        each = zip(fit.shapes, apart, strict=True)
+        doubt = fit.best.gain.value * math.sqrt(sum(share.get(s.family, 0.0) * off * off for s, off in each))
+    return Points(problem.middle + problem.t, x, problem.y, (fit.best.gain, fit.best.intercept_w), doubt)

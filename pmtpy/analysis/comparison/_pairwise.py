@@ -13,12 +13,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.gain import filtered, fit_transfer, line_of, shown
+from pmtpy.analysis.characterisation.gain import line_of, points_of
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, refuse_coarse
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import Characterisation
 from pmtpy.analysis.clocking import PublishingClock, estimate_updates, update_series
-from pmtpy.analysis.comparison.align import Alignment, Points, align
+from pmtpy.analysis.comparison.align import Alignment, align
 from pmtpy.analysis.comparison.results import Compared, Trace
 from pmtpy.analysis.procedures.updates import updates_of
 from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, Z95, Estimate
@@ -169,14 +169,12 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
     if fit is None:
         alignment = replace(found, lag_s=found.lag_s.widened(stamp))
         points = found.points
-        transfer = p.attempt("gain", lambda: line_of(points.t_s, points.reference_w, points.shown_w, points.line))
     else:
         if fit.family == AMBIGUOUS:
             p.declined["kernel"] = fit.reason
         alignment = _by_kernel(found, fit, stamp)
-        transfer = p.attempt("gain", lambda: fit_transfer(updates, base.shape, fit, found.middle_s))
-        kept = shown(updates, base.shape, fit, found.middle_s)
-        points = Points(*filtered(kept, base.shape, fit.best, found.middle_s), (fit.best.gain, fit.best.intercept_w))
+        points = points_of(updates, base.shape, fit, found.middle_s)
+    transfer = p.attempt("gain", lambda: line_of(points))
     line = (transfer.note, _units(transfer.gain.value)) if transfer is not None else ()
     notes = tuple(filter(None, (found.note, fit.note if fit is not None else "", *line, _holes(p), _holes(base))))
     left = np.empty(0)

@@ -16,6 +16,7 @@ import numpy as np
 
 from pmtpy.analysis.characterisation.description import describe
 from pmtpy.analysis.characterisation.forward import Problem, evaluate, follow, linear, problem_of_means
+from pmtpy.analysis.characterisation.gain import Points
 from pmtpy.analysis.characterisation.kernel import BOXCAR, Shape
 from pmtpy.analysis.characterisation.model_selection import Fit
 from pmtpy.analysis.signal.clock_fit import RATE_SD
@@ -40,16 +41,6 @@ _LIKE_ITSELF = 0.1  # unexplained variance of a curve that repeats: its rows lie
 _TELLING = 4  # changes of the load that two curves have in common: fewer do not show whether they come again
 _MAX_WIDTH_SHARE = 0.125  # of the overlap: no response is looked for that is wider
 _UNSMOOTHED = 0.05  # of a cell: a width that does not show
-
-
-@dataclass(frozen=True, slots=True)
-class Points:
-    """What a sensor showed beside what the reference would have shown, at instants of the reference's clock."""
-
-    t_s: Floats
-    reference_w: Floats
-    shown_w: Floats
-    line: tuple[Estimate, Estimate]  # gain and offset of what was shown, by the fit that laid the two on each other
 
 
 @dataclass(frozen=True, slots=True)

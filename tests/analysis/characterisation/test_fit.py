@@ -10,7 +10,7 @@ import pytest
 
 from pmtpy.analysis.characterisation._free_shape import fit_free
 from pmtpy.analysis.characterisation.forward import polish, problem_of
-from pmtpy.analysis.characterisation.gain import fit_transfer
+from pmtpy.analysis.characterisation.gain import line_of, points_of
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, TRIANGULAR, KernelFit
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import as_widths
@@ -71,7 +71,7 @@ def test_a_kernel_of_none_of_the_families_is_not_named(family: str, load: str) -
         assert fit.odds[0][0] == family
         # What does not depend on the family is told, and right.
         assert fit.best.lag_s.contains(sensor.kernel.mean_age_s + sensor.delay_s)
-        assert fit_transfer(updates, meter, fit, drawn.seconds / 2.0).gain.contains(sensor.gain)
+        assert line_of(points_of(updates, meter, fit, drawn.seconds / 2.0)).gain.contains(sensor.gain)
         window, tau = sensor.kernel.window_s, sensor.kernel.tau_s  # a triangle has w^2 / 24, two poles 2 tau^2
         spread = window / math.sqrt(24.0) if family == "triangular" else math.sqrt(2.0) * tau
         assert fit.spread.contains(spread)

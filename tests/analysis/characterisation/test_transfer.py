@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pmtpy.analysis.characterisation.characterise import characterise
-from pmtpy.analysis.characterisation.gain import fit_transfer, line_of
+from pmtpy.analysis.characterisation.gain import Points, line_of, points_of
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import Series
 from pmtpy.analysis.energy.beside_meter import PolledChannel, compare_energy, held_polls
@@ -26,24 +26,24 @@ def line(gain: float, intercept_w: float) -> tuple[Estimate, Estimate]:
 def test_a_curved_sensor_is_noted_and_a_straight_one_is_not() -> None:
     x = np.linspace(50.0, 250.0, 200)
     noise = np.random.default_rng(1).normal(0.0, 0.3, 200)
-    assert line_of(x, x, 0.9 * x + noise, line(0.9, 0.0)).note == ""
+    assert line_of(Points(x, x, 0.9 * x + noise, line(0.9, 0.0))).note == ""
     curved = 0.9 * x + 8e-4 * (x - 150.0) ** 2 + noise
-    assert "bend" in line_of(x, x, curved, line(0.9, float(np.mean(curved - 0.9 * x)))).note
+    assert "bend" in line_of(Points(x, x, curved, line(0.9, float(np.mean(curved - 0.9 * x))))).note
 
 
 def test_constant_power_and_few_updates_are_declined() -> None:
     rng = np.random.default_rng(1)
     with pytest.raises(DeclinedError, match="two distinct levels"):
-        line_of(np.arange(100.0), rng.normal(100.0, 0.3, 100), rng.normal(95.0, 0.3, 100), line(0.95, 0.0))
+        line_of(Points(np.arange(100.0), rng.normal(100.0, 0.3, 100), rng.normal(95.0, 0.3, 100), line(0.95, 0.0)))
     with pytest.raises(DeclinedError, match="too few"):
-        line_of(np.arange(5.0), np.arange(5.0), np.arange(5.0), line(1.0, 0.0))
+        line_of(Points(np.arange(5.0), np.arange(5.0), np.arange(5.0), line(1.0, 0.0)))
 
 
 def test_a_dynamic_trace_gives_the_steady_gradient() -> None:
     model = SensorModel(0.1, 0.02, window_s=0.0, tau_s=0.0125, gain=0.955, offset_w=-1.2, noise_w=0.3, step_w=0.01)
     bench = pseudo_random_bench(0.04)
     updates, meter = bench.updates(model), bench.meter()
-    found = fit_transfer(updates, meter, fit_kernel(updates, meter, metered=True, pivot_s=5.0), 5.0)
+    found = line_of(points_of(updates, meter, fit_kernel(updates, meter, metered=True, pivot_s=5.0), 5.0))
     assert found.gain.value == pytest.approx(0.955, abs=0.012)
     assert found.intercept_w.value == pytest.approx(-1.2, abs=2.5)
     assert found.gain.contains(0.955)
@@ -138,10 +138,10 @@ def test_a_board_that_is_off_its_line_for_a_while_says_how_far_and_for_how_long(
     n, t = 1600, 0.1 * np.arange(1600.0)
     x = np.where(np.arange(n) % 40 < 20, 130.0, 440.0) + rng.normal(0.0, 3.0, n)
     y = 0.95 * x + rng.normal(0.0, 0.3, n)
-    plain = line_of(t, np.asarray(x), np.asarray(y), line(0.95, 0.0))
+    plain = line_of(Points(t, np.asarray(x), np.asarray(y), line(0.95, 0.0)))
     assert plain.state_w < 0.1
     y += 2.0 * rng.choice([-1.0, 1.0], 32)[np.arange(n) // 50]  # each 5 s another state
-    off = line_of(t, np.asarray(x), np.asarray(y), line(0.95, 0.0))
+    off = line_of(Points(t, np.asarray(x), np.asarray(y), line(0.95, 0.0)))
     assert off.state_w == pytest.approx(2.0, rel=0.1)
     assert 2.0 < off.state_s < 10.0  # six cosines: within a factor of two
     assert off.level_u > 3.0 * plain.level_u
@@ -168,7 +168,7 @@ def test_a_sensor_that_bends_a_little_is_noted_and_holds_the_ends_of_its_range(c
 
         y = np.asarray(shows(np.asarray(x)) + rng.normal(0.0, 0.3, 130))
         slope, level = np.polyfit(x, y, 1)
-        found = line_of(np.arange(130.0), np.asarray(x), y, line(float(slope), float(level)))
+        found = line_of(Points(np.arange(130.0), np.asarray(x), y, line(float(slope), float(level))))
         assert "curved" in found.note or abs(curved) < 0.02
         off = shows(true) - found.gain.value * true - found.intercept_w.value
         error = np.hypot((true - found.level_at_w) * found.gain.half_width, Z95 * found.level_u)
